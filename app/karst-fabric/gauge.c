@@ -12,14 +12,14 @@
 #define SUB      (1u << SUB_BITS)
 
 static uint32_t
-bucket_of(uint64_t v)
+bucket_of(const struct fab_gauge *g, uint64_t v)
 {
 	uint32_t shift;
 
 	if (v < 2 * SUB)
 		return (uint32_t)v;
 	shift = 63 - SUB_BITS - (uint32_t)__builtin_clzll(v);
-	return karst_min_u32(shift * SUB + (uint32_t)(v >> shift), FAB_GAUGE_BUCKETS - 1);
+	return karst_min_u32(shift * SUB + (uint32_t)(v >> shift), g->buckets - 1);
 }
 
 /* The largest length in bucket @i. */
@@ -35,9 +35,10 @@ bucket_most(uint32_t i)
 }
 
 void
-fab_gauge_init(struct fab_sim *s, struct fab_gauge *g)
+fab_gauge_init(struct fab_sim *s, struct fab_gauge *g, uint32_t buckets)
 {
-	g->bucket = fab_alloc(s, FAB_GAUGE_BUCKETS * sizeof(*g->bucket));
+	g->buckets = buckets;
+	g->bucket = fab_alloc(s, buckets * sizeof(*g->bucket));
 }
 
 void
@@ -46,7 +47,7 @@ fab_gauge_add(struct fab_gauge *g, uint64_t now_ps, int64_t bytes)
 	uint64_t ps = now_ps - g->since_ps;
 
 	if (ps != 0) {
-		g->bucket[bucket_of(g->now)] += ps;
+		g->bucket[bucket_of(g, g->now)] += ps;
 		g->area += (unsigned __int128)g->now * ps;
 		g->total_ps += ps;
 		g->since_ps = now_ps;
@@ -58,7 +59,7 @@ fab_gauge_add(struct fab_gauge *g, uint64_t now_ps, int64_t bytes)
 void
 fab_gauge_count(struct fab_gauge *g, uint64_t value)
 {
-	g->bucket[bucket_of(value)]++;
+	g->bucket[bucket_of(g, value)]++;
 	g->area += value;
 	g->total_ps++;
 	g->max = karst_max_u64(g->max, value);
@@ -67,7 +68,7 @@ fab_gauge_count(struct fab_gauge *g, uint64_t value)
 void
 fab_gauge_restart(struct fab_gauge *g, uint64_t now_ps)
 {
-	memset(g->bucket, 0, FAB_GAUGE_BUCKETS * sizeof(*g->bucket));
+	memset(g->bucket, 0, g->buckets * sizeof(*g->bucket));
 	g->since_ps = now_ps;
 	g->max = g->now;
 	g->area = 0;
@@ -80,7 +81,7 @@ fab_gauge_percentile(const struct fab_gauge *g, double fraction)
 	double want = fraction * (double)g->total_ps, sum = 0;
 	uint32_t i;
 
-	for (i = 0; i < FAB_GAUGE_BUCKETS; i++) {
+	for (i = 0; i < g->buckets; i++) {
 		sum += (double)g->bucket[i];
 		if (g->bucket[i] != 0 && sum >= want)
 			return karst_min_u64(bucket_most(i), g->max);

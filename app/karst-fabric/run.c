@@ -91,8 +91,8 @@ simulate(struct fab_sim *s)
 
 	karst_prf_derive((uint64_t[2]){c->seed, 0}, 0, 0, s->secret);
 	make_memory(s);
-	fab_gauge_init(s, &s->message);
-	fab_gauge_init(s, &s->connects);
+	fab_gauge_init(s, &s->message, FAB_GAUGE_PS);
+	fab_gauge_init(s, &s->connects, FAB_GAUGE_PS);
 	s->handed_tail = &s->handed;
 	s->at_once = fab_workload_is_random(c->workload) && !c->timed;
 	fab_topology_build(s);

@@ -83,8 +83,10 @@ struct fab_frame {
 };
 
 /* Bytes over time, or values by their number; the buckets grow by powers of two, 32 in each. */
-#define FAB_GAUGE_BUCKETS (32u * 36u)
+#define FAB_GAUGE_BYTES (32u * 36u) /* buckets for up to 2^40 */
+#define FAB_GAUGE_PS    (32u * 60u) /* for all times */
 struct fab_gauge {
+	uint32_t buckets;
 	uint64_t now; /* bytes */
 	uint64_t max;
 	uint64_t since_ps;      /* of now */
@@ -310,7 +312,7 @@ bool fab_event_next(struct fab_events *q, struct fab_event *e);
 
 /* --- gauge.c --- */
 
-void fab_gauge_init(struct fab_sim *s, struct fab_gauge *g);
+void fab_gauge_init(struct fab_sim *s, struct fab_gauge *g, uint32_t buckets);
 void fab_gauge_add(struct fab_gauge *g, uint64_t now_ps, int64_t bytes);
 /** Of something that lasts no time: each value counts once. */
 void fab_gauge_count(struct fab_gauge *g, uint64_t value);

@@ -59,7 +59,7 @@ fab_switch_ready(struct fab_sim *s, struct fab_switch *w)
 
 	for (i = 0; i < w->nports; i++) {
 		w->port[i].sw = w;
-		fab_gauge_init(s, &w->port[i].queue);
+		fab_gauge_init(s, &w->port[i].queue, FAB_GAUGE_BYTES);
 		headroom += headroom_of(s, &w->port[i]);
 	}
 	w->shared = s->c->buffer;

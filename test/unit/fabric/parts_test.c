@@ -57,12 +57,28 @@ Test(fabric_parts, events_come_in_order, .init = fresh, .fini = done)
 	cr_assert_eq(n, 5000 + 999);
 }
 
+Test(fabric_parts, gauge_of_long_times, .init = fresh, .fini = done)
+{
+	struct fab_gauge g = {0};
+	uint64_t second = UINT64_C(1000000000000);
+
+	fab_gauge_init(&sim, &g, FAB_GAUGE_PS);
+	fab_gauge_count(&g, 1);
+	fab_gauge_count(&g, 10 * second);
+	fab_gauge_count(&g, 20 * second);
+	fab_gauge_count(&g, UINT64_MAX);
+	cr_assert_eq(fab_gauge_percentile(&g, 0.25), 1);
+	cr_assert_float_eq((double)fab_gauge_percentile(&g, 0.5), 10e12, 0.4e12);
+	cr_assert_float_eq((double)fab_gauge_percentile(&g, 0.75), 20e12, 0.8e12);
+	cr_assert_eq(fab_gauge_percentile(&g, 1), UINT64_MAX);
+}
+
 /* 10 % of the time nothing, 80 % 1000 bytes, 10 % a million. */
 Test(fabric_parts, gauge_counts_by_time, .init = fresh, .fini = done)
 {
 	struct fab_gauge g = {0};
 
-	fab_gauge_init(&sim, &g);
+	fab_gauge_init(&sim, &g, FAB_GAUGE_BYTES);
 	fab_gauge_add(&g, 100, 1000);
 	fab_gauge_add(&g, 900, 999000);
 	fab_gauge_add(&g, 1000, -1000000);
@@ -82,7 +98,7 @@ Test(fabric_parts, gauge_is_never_off_by_more_than_a_bucket, .init = fresh, .fin
 	for (v = 1; v < 1ull << 40; v = v * 5 / 4 + 1) {
 		struct fab_gauge g = {0};
 
-		fab_gauge_init(&sim, &g);
+		fab_gauge_init(&sim, &g, FAB_GAUGE_BYTES);
 		fab_gauge_add(&g, 0, (int64_t)v);
 		fab_gauge_add(&g, 10, (int64_t)(v / 2));
 		fab_gauge_add(&g, 11, -(int64_t)v);

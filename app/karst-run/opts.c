@@ -28,6 +28,7 @@ enum {
 	PRINT,
 	SMC,
 	REQUIRE,
+	IO_URING,
 	DOCTOR,
 	VERSION,
 };
@@ -45,6 +46,7 @@ static const struct option options[] = {
 	{"print", no_argument, NULL, PRINT},
 	{"smc", no_argument, NULL, SMC},
 	{"require", no_argument, NULL, REQUIRE},
+	{"io-uring", no_argument, NULL, IO_URING},
 	{"doctor", no_argument, NULL, DOCTOR},
 	{"verbose", no_argument, NULL, 'v'},
 	{"version", no_argument, NULL, VERSION},
@@ -56,7 +58,7 @@ static void
 usage(FILE *to)
 {
 	fputs("usage: karst-run [OPTION...] PROGRAM [ARGUMENT...]\n"
-	      "       karst-run --smc [--require] [--socket PATH] PROGRAM [ARGUMENT...]\n"
+	      "       karst-run --smc [--require] [--io-uring] [--socket PATH] PROGRAM [ARGUMENT...]\n"
 	      "       karst-run [OPTION...] --doctor | --print | --keep-tree DIR\n"
 	      "\n"
 	      "Runs a program that uses libibverbs with karst's devices in view: karst0 for the\n"
@@ -77,6 +79,8 @@ usage(FILE *to)
 	      "  --smc              a program of TCP sockets instead: its connections go by RDMA\n"
 	      "                     (SMC-R) to peers that can, by TCP to others\n"
 	      "  --require          with --smc: connections that would go by TCP fail\n"
+	      "  --io-uring         with --smc: the program's io_uring does not accept, read or\n"
+	      "                     write sockets; otherwise who has one stays on TCP\n"
 	      "  --print            tell what would be done\n"
 	      "  --doctor           check everything that is needed, one by one\n"
 	      "  -v, --verbose      tell what is done\n"
@@ -201,6 +205,9 @@ opt_take(int c, struct kr_opts *o)
 	case REQUIRE:
 		o->require = true;
 		break;
+	case IO_URING:
+		o->io_uring = true;
+		break;
 	case DOCTOR:
 		o->doctor = true;
 		break;
@@ -234,6 +241,8 @@ opts_check(const struct kr_opts *o)
 			"\"%s\": no program is run with --doctor or --keep-tree", o->argv[0]);
 	if (o->require && !o->smc)
 		return kr_fail("--require says which connections --smc may make: give both");
+	if (o->io_uring && !o->smc)
+		return kr_fail("--io-uring says what --smc may do for the program: give both");
 	if (o->smc && (whats > 0 || o->private_engine || o->mode != KR_MODE_AUTO))
 		return kr_fail("--smc: not with --private, --mode, --doctor, --print or "
 			       "--keep-tree; it needs a karstd with [smc] enabled, and no devices");

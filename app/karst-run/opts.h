@@ -33,6 +33,7 @@ struct kr_opts {
 	bool private_engine;
 	bool smc;
 	bool require;
+	bool io_uring;
 	bool doctor;
 	bool print;
 	bool verbose;

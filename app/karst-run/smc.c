@@ -69,7 +69,8 @@ kr_smc_prepare(const struct kr_opts *o)
 	if (rc >= 0)
 		return rc;
 	if (preload(library) != 0 || setenv("KARST_SOCKET", engine, 1) != 0 ||
-		setenv("KARST_SMC", o->require ? "require" : "offer", 1) != 0)
+		setenv("KARST_SMC", o->require ? "require" : "offer", 1) != 0 ||
+		(o->io_uring && setenv("KARST_SMC_URING", "1", 1) != 0))
 		return kr_fail("the environment: %s", strerror(errno));
 	kr_tell(o, "with %s, over %s", library, engine);
 	return -1;

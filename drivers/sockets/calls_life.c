@@ -12,14 +12,32 @@
 
 /* --- connecting --- */
 
+static bool
+is_internet(const struct sockaddr *to)
+{
+	return to != NULL && (to->sa_family == AF_INET || to->sa_family == AF_INET6);
+}
+
+static bool
+is_plain(int fd)
+{
+	return ks_kind(fd) == KS_PLAIN || ks_kind(fd) == KS_EARLY;
+}
+
 /* First what needs no system call: to connect to a peer that cannot needs none. */
 static bool
 may_try(int fd, const struct sockaddr *to)
 {
-	return to != NULL && (to->sa_family == AF_INET || to->sa_family == AF_INET6) &&
-		(ks_kind(fd) == KS_PLAIN || ks_kind(fd) == KS_EARLY) &&
+	return is_internet(to) && is_plain(fd) &&
 		(ks_require || (ks_has_room() && !ks_peer_cannot(to))) && ks_is_tcp(fd) &&
-		!ks_is_confined() && ks_service();
+		!ks_is_confined() && !ks_uring_connects() && ks_service();
+}
+
+/* It would be TCP, which the program is not to have (--require). */
+static bool
+is_refused(int fd)
+{
+	return ks_require && is_plain(fd) && ks_is_tcp(fd) && ks_uring_listens();
 }
 
 /* From when the kernel has connected it, another thread that uses it, or calls poll(), has the
@@ -52,14 +70,24 @@ connect(int fd, const struct sockaddr *to, socklen_t len)
 		errno = EISCONN;
 		return -1;
 	}
-	return may_try(fd, to) ? offer(fd, to, len) : real(connect)(fd, to, len);
+	if (may_try(fd, to))
+		return offer(fd, to, len);
+	if (is_internet(to) && is_refused(fd)) {
+		errno = ECONNABORTED;
+		return -1;
+	}
+	return real(connect)(fd, to, len);
 }
 
 KS_API int
 listen(int fd, int backlog)
 {
-	if ((ks_kind(fd) == KS_PLAIN || ks_kind(fd) == KS_EARLY) && ks_is_tcp(fd) &&
-		!ks_is_confined() && ks_service()) {
+	if (is_refused(fd)) {
+		errno = EOPNOTSUPP;
+		return -1;
+	}
+	if (is_plain(fd) && ks_is_tcp(fd) && !ks_is_confined() && !ks_uring_listens() &&
+		ks_service()) {
 		ks_option_want(fd, true);
 		ks_epoll_leave(fd);
 		ks_set(fd, KS_LISTENS, NULL);

@@ -403,6 +403,17 @@ bool ks_sleeps(struct ks_sock *s);
 /** System calls of this process are filtered: it connects neither to the service nor by it. */
 bool ks_is_confined(void);
 
+/* --- uring.c --- */
+
+/** When the program begins. */
+void ks_uring_begin(void);
+/** Before it listens, or connects: a ring may read and write what is its socket, so it is to have
+ *  TCP. */
+bool ks_uring_listens(void);
+bool ks_uring_connects(void);
+/** A ring may wait for any connection, which nobody will be told of. */
+bool ks_uring_waits(void);
+
 /* --- watch.c --- */
 
 /** O_NONBLOCK of @fd was set, or taken away. */

@@ -310,6 +310,8 @@ take_number(int fd, int end, struct ks_sock *s, const struct settings *is)
 		return -errno;
 	}
 	ks_set(fd, KS_SMC, s);
+	if (ks_uring_waits())
+		ks_watch(fd);
 	return 0;
 }
 
@@ -540,6 +542,8 @@ adopt(int fd)
 		s = make_sock(map_file(fds[0], KARST_SOCK_PAGE), 0, 0, fds[1], msg.buffer);
 		if (s != NULL)
 			ks_set(fd, KS_SMC, s);
+		if (s != NULL && ks_uring_waits())
+			ks_watch(fd);
 		real(close)(fds[0]);
 		real(close)(fds[1]);
 	}
@@ -615,6 +619,7 @@ ks_begin(void)
 	ks_forked();
 	ks_locks_began();
 	ks_require = mode != NULL && strcmp(mode, "require") == 0;
+	ks_uring_begin();
 	pthread_atfork(NULL, has_forked, on_fork);
 	look_at_all();
 }

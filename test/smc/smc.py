@@ -21,6 +21,7 @@ import idle  # noqa: E402
 import looks  # noqa: E402
 import ports  # noqa: E402
 import urgent  # noqa: E402
+import uring  # noqa: E402
 from smcbed import BYTES, CONF, HERE, Program, bed, echo, ip, run  # noqa: E402
 
 OPTION = bytes.fromhex('fe06e2d4c3d9')
@@ -576,6 +577,7 @@ def test(suite, netns):
     last, problems = suite.daemon('last', CONF)
     suite.tap.point('another one', problems)
     talk_on(suite, last)
+    uring.rings(suite)
     looks.looks(suite)
     no_room(suite)
     for by_rdma in False, True:

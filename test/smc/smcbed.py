@@ -78,6 +78,7 @@ class Suite:
         self.run = os.path.join(build, 'app/karst-run/karst-run')
         self.rate = os.path.join(build, 'test/smc/smc-rate')
         self.handler = os.path.join(build, 'test/smc/smc-handler')
+        self.rings = os.path.join(build, 'test/smc/smc-rings')
         self.interrupted = os.path.join(build, 'test/smc/smc-interrupted')
         self.late = {'LD_PRELOAD': os.path.join(build, 'test/smc/smc-late.so')}
         self.looked = {'LD_PRELOAD': os.path.join(build, 'test/smc/smc-looked.so')}

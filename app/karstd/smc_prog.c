@@ -22,6 +22,10 @@
 #include "karst_log.h"
 #include "opts.h"
 
+/* An answer comes after this thread has been woken, and has worked: that takes longer than until
+ * the other side of a connection has more. */
+#define ANSWER_TIMES 6u /* poll_us */
+
 /* --- shares --- */
 
 /* A user has at most three times what is left for others, as with attachments (server.c). */
@@ -97,7 +101,7 @@ struct handed {
 static int
 on_hello(struct svc_prog *p, struct karst_sock_msg *rsp, struct handed *out)
 {
-	rsp->buffer = p->smc->conf->smc.poll_us;
+	rsp->buffer = ANSWER_TIMES * p->smc->conf->smc.poll_us;
 	out->fds[out->n++] = p->smc->option.sockets;
 	return 0;
 }

@@ -203,7 +203,7 @@ def print_failures(folder):
     if not blocks:
         return
     most = max(END_LINES_EACH, END_LINES // len(blocks))
-    print('\nwhat failed, and the most of what it said; all of it is above:')
+    print('\nwhat failed, and most of what it said; all of it is above:')
     for block in blocks:
         print('\n'.join(shorten(block, most)))
 

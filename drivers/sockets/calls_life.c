@@ -82,12 +82,13 @@ connect(int fd, const struct sockaddr *to, socklen_t len)
 KS_API int
 listen(int fd, int backlog)
 {
-	if (is_refused(fd)) {
+	bool may = is_plain(fd) && ks_is_tcp(fd), rings = may && ks_uring_listens();
+
+	if (rings && ks_require) {
 		errno = EOPNOTSUPP;
 		return -1;
 	}
-	if (is_plain(fd) && ks_is_tcp(fd) && !ks_is_confined() && !ks_uring_listens() &&
-		ks_service()) {
+	if (may && !rings && !ks_is_confined() && ks_service()) {
 		ks_option_want(fd, true);
 		ks_epoll_leave(fd);
 		ks_set(fd, KS_LISTENS, NULL);

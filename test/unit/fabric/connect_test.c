@@ -79,9 +79,10 @@ Test(fabric_connect, incast_of_requests)
 	fab_result_free(&r);
 }
 
-/* REQ, REP: lib/cm asks again after its first wait, and that takes a round trip. */
+/* One of REQ and REP: lib/cm asks again after its first wait, at most @most times.  @least_ps: that
+ * it takes. */
 static void
-one_lost(uint64_t which, uint64_t again)
+one_lost(uint64_t which, uint64_t most, uint64_t least_ps)
 {
 	struct fab_config c = small(true);
 	struct fab_result r;
@@ -90,9 +91,10 @@ one_lost(uint64_t which, uint64_t again)
 	r = fab_test_run(&c);
 	cr_assert_eq(r.connections.established, 1);
 	cr_assert_eq(r.connections.mads_lost, 1);
-	cr_assert_eq(r.connections.mads_again, again, "%llu messages again",
+	cr_assert_geq(r.connections.mads_again, 1);
+	cr_assert_leq(r.connections.mads_again, most, "%llu messages again",
 		(unsigned long long)r.connections.mads_again);
-	cr_assert_geq(r.connections.max_ps, FIRST + 2 * WAY);
+	cr_assert_geq(r.connections.max_ps, least_ps);
 	cr_assert_leq(r.connections.max_ps, FIRST + 2 * WAY + 2 * TICK);
 	cr_assert_eq(r.done, 1);
 	cr_assert_eq(r.lost, 0);
@@ -101,25 +103,14 @@ one_lost(uint64_t which, uint64_t again)
 
 Test(fabric_connect, a_lost_req_is_sent_again)
 {
-	one_lost(1, 1);
+	one_lost(1, 1, FIRST + 2 * WAY);
 }
 
 /* Both sides find out, the one that asks first; a REQ that comes again has its REP at once, and the
  * other's timer has it once more if it ends before the RTU is there. */
 Test(fabric_connect, a_lost_rep_is_sent_again)
 {
-	struct fab_config c = small(true);
-	struct fab_result r;
-
-	c.lose_mad = 2;
-	r = fab_test_run(&c);
-	cr_assert_eq(r.connections.established, 1);
-	cr_assert_geq(r.connections.mads_again, 1);
-	cr_assert_leq(r.connections.mads_again, 2);
-	cr_assert_geq(r.connections.max_ps, FIRST + WAY);
-	cr_assert_leq(r.connections.max_ps, FIRST + 2 * WAY + 2 * TICK);
-	cr_assert_eq(r.done, 1);
-	fab_result_free(&r);
+	one_lost(2, 2, FIRST + WAY);
 }
 
 /* The flow does not wait for it: it has ended long before the REP comes again. */

@@ -87,7 +87,7 @@ karst_gaps_pass(struct karst_requester *r, uint32_t npsn)
 {
 	/* the cursor may have gone back, and not have followed yet */
 	if (karst_psn_before(r->una_psn, r->snd_psn))
-		r->rd_psns -= karst_min_u32(npsn, (r->snd_psn - r->una_psn) & KARST_PSN_MASK);
+		r->rd_psns -= karst_min_u32(npsn, karst_psn_distance(r->snd_psn, r->una_psn));
 	r->una_psn = karst_psn_add(r->una_psn, npsn);
 }
 

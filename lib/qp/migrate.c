@@ -183,12 +183,12 @@ peer_may_send(const struct karst_core_qp *qp, const struct karst_pkt *pkt)
 	if (qp->type == KARST_QPT_UC)
 		return true;
 	if (karst_opcode_flags(pkt->opcode) & KARST_OPF_REQUEST)
-		return ((qp->rsp.epsn - pkt->psn) & KARST_PSN_MASK) <= REPEATED_MAX;
+		return karst_psn_distance(qp->rsp.epsn, pkt->psn) <= REPEATED_MAX;
 	/* what is outstanding; and an acknowledgement of what is before READs at the end (L12) */
-	return ((pkt->psn - r->una_psn) & KARST_PSN_MASK) <
-		((r->nxt_psn - r->una_psn) & KARST_PSN_MASK) ||
+	return karst_psn_distance(pkt->psn, r->una_psn) <
+		karst_psn_distance(r->nxt_psn, r->una_psn) ||
 		((pkt->opcode & KARST_OPERATION_MASK) == KARST_OPERATION_ACK &&
-			((r->una_psn - 1 - pkt->psn) & KARST_PSN_MASK) <= REPEATED_MAX);
+			karst_psn_distance(r->una_psn - 1, pkt->psn) <= REPEATED_MAX);
 }
 
 bool

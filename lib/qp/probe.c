@@ -217,7 +217,7 @@ karst_probe_answered(struct karst_core *core, struct karst_core_qp *qp)
 		karst_gaps_any(qp))
 		return false;
 	/* what was lost may have been too much */
-	qp->probe.steady = ((r->snd_psn - r->una_psn) & KARST_PSN_MASK) / 2;
+	qp->probe.steady = karst_psn_distance(r->snd_psn, r->una_psn) / 2;
 	qp->probe.acked = 0;
 	r->window = karst_min_u32(r->window, RESTART_WINDOW);
 	return true;

@@ -161,7 +161,7 @@ static inline uint32_t
 karst_repeat_room(const struct karst_core *core, struct karst_core_qp *qp)
 {
 	const struct karst_requester *r = &qp->req;
-	uint32_t out = (r->snd_psn - r->una_psn) & KARST_PSN_MASK;
+	uint32_t out = karst_psn_distance(r->snd_psn, r->una_psn);
 
 	/* so much that what is under way need not be known exactly */
 	if (karst_likely(out + 1 < karst_min_u32(r->window, qp->repeat->window)))

@@ -122,7 +122,7 @@ static void
 forget_before(struct karst_core *core, struct karst_core_qp *qp, uint32_t was)
 {
 	struct karst_repeat *p = qp->repeat;
-	uint32_t n = karst_min_u32((qp->rsp.epsn - was) & KARST_PSN_MASK, p->window);
+	uint32_t n = karst_min_u32(karst_psn_distance(qp->rsp.epsn, was), p->window);
 
 	for (; (p->nheld | p->ndropped) != 0 && n > 0; n--, was = karst_psn_add(was, 1)) {
 		held_free(core, p, was);
@@ -284,7 +284,7 @@ karst_repeat_put_bitmap(struct karst_core_qp *qp, uint8_t *to)
 	uint32_t epsn = qp->rsp.epsn, n = 1, i;
 
 	if (p->nheld != 0)
-		n = ((p->top_psn - epsn) & KARST_PSN_MASK) + 1;
+		n = karst_psn_distance(p->top_psn, epsn) + 1;
 	n = karst_min_u32((n + 31) / 32 * 32, p->window);
 	memset(to, 0, n / 8);
 	/* what is expected may be here as well, but there was no receive request for it; its bit

@@ -451,7 +451,7 @@ void
 karst_requester_lost_response(struct karst_core *core, struct karst_core_qp *qp, uint32_t before)
 {
 	struct karst_requester *r = &qp->req;
-	uint32_t half = karst_min_u32(r->window, (r->snd_psn - r->una_psn) & KARST_PSN_MASK) / 2;
+	uint32_t half = karst_min_u32(r->window, karst_psn_distance(r->snd_psn, r->una_psn)) / 2;
 
 	if (karst_repeat_of(qp) != NULL)
 		karst_repeat_executed(qp, before);
@@ -606,8 +606,8 @@ karst_requester_rx(struct karst_core *core, struct karst_core_qp *qp, struct kar
 		return;
 	}
 	/* Q10 */
-	if (((pkt->psn - r->una_psn) & KARST_PSN_MASK) >=
-		((r->nxt_psn - r->una_psn) & KARST_PSN_MASK)) {
+	if (karst_psn_distance(pkt->psn, r->una_psn) >=
+		karst_psn_distance(r->nxt_psn, r->una_psn)) {
 		/* the last acknowledgement again, perhaps with new credits (Q9) */
 		if (ack && karst_psn_add(pkt->psn, 1) == r->una_psn &&
 			(karst_aeth_syndrome(pkt->aeth) & KARST_AETH_TYPE_MASK) == KARST_AETH_ACK) {

@@ -140,7 +140,7 @@ start_request(
 		return STEP_BLOCKED;
 	npsn = w->info->slot_flags & KARST_SLOT_LOCAL ? 0 : karst_psn_count(w->len, qp->mtu_shift);
 	/* P2: never more than half of the PSN space between oldest and newest */
-	if (karst_unlikely(((r->nxt_psn - r->una_psn) & KARST_PSN_MASK) + npsn > 1u << 23))
+	if (karst_unlikely(karst_psn_distance(r->nxt_psn, r->una_psn) + npsn > 1u << 23))
 		return STEP_BLOCKED;
 	if (!(w->info->slot_flags & KARST_SLOT_LOCAL))
 		r->ssn = karst_psn_add(r->ssn, 1);
@@ -287,7 +287,7 @@ send_single(struct karst_core *core, struct karst_core_qp *qp, const struct kars
 	if (!karst_frame_room(b, w->nsge))
 		return STEP_MORE;
 	off = karst_psn_add(psn, -slot->psn) << qp->mtu_shift;
-	len = karst_min_u32(w->len - off, ((end - psn) & KARST_PSN_MASK) << qp->mtu_shift);
+	len = karst_min_u32(w->len - off, karst_psn_distance(end, psn) << qp->mtu_shift);
 	if (karst_mutant(KARST_MUTANT_READ_RETRY_PSN) && w->h.opcode == KARST_WR_RDMA_READ)
 		psn = slot->psn;
 	p = open_request(qp, w, transport, b);
@@ -325,7 +325,7 @@ send_single(struct karst_core *core, struct karst_core_qp *qp, const struct kars
 	r->since_ackreq = 0;
 	karst_probe_time(core, qp, r->snd_psn);
 	if (karst_unlikely(r->paced))
-		karst_pacer_sent(core, qp, (end - psn) & KARST_PSN_MASK);
+		karst_pacer_sent(core, qp, karst_psn_distance(end, psn));
 	r->rd_out++;
 	r->rd_psns += left;
 	cursor_advance(core, qp, left);

@@ -257,7 +257,7 @@ rsp_find(struct karst_responder *r, uint32_t psn, uint32_t *which)
 	for (i = 1; i <= r->rsp_saved; i++) {
 		struct karst_rsp *e = karst_rsp_at(r, r->rsp_added - i);
 
-		if (((psn - e->psn) & KARST_PSN_MASK) < e->npsn) {
+		if (karst_psn_distance(psn, e->psn) < e->npsn) {
 			*which = r->rsp_added - i;
 			return e;
 		}

@@ -65,8 +65,8 @@ packet_is_expected(const struct karst_core_qp *qp, const struct karst_pkt *pkt)
 
 	if (karst_opcode_flags(pkt->opcode) & KARST_OPF_REQUEST)
 		return pkt->psn == qp->rsp.epsn;
-	return ((pkt->psn - r->una_psn) & KARST_PSN_MASK) <
-		((r->nxt_psn - r->una_psn) & KARST_PSN_MASK);
+	return karst_psn_distance(pkt->psn, r->una_psn) <
+		karst_psn_distance(r->nxt_psn, r->una_psn);
 }
 
 /* L5: the peer's source port is that of the first packet that only the peer is likely to send. */

@@ -104,7 +104,7 @@ fits(const struct rp_stream *s, uint32_t qpn)
 		for (k = 0; k < s->nrequests; k++) {
 			const struct rp_frame *q = s->requests[k];
 
-			if (((f->f.ib.psn - q->f.ib.psn) & KARST_PSN_MASK) < rp_npsn(s, q)) {
+			if (karst_psn_distance(f->f.ib.psn, q->f.ib.psn) < rp_npsn(s, q)) {
 				n++;
 				break;
 			}

@@ -68,7 +68,8 @@ enum karst_idle {
 	KARST_IDLE_YIELD, /* sched_yield(): kind to whoever shares the processor; the default */
 	KARST_IDLE_POLL,  /* spin */
 	KARST_IDLE_SLEEP, /* after a while sleep until there is something to do; if a port cannot
-			   * wake the lcore: longer and longer, up to sleep_max_us */
+			   * wake the lcore: longer and longer, up to sleep_max_us, which only
+			   * frames of such a port have to wait for */
 };
 
 /** An asynchronous event; which member of the union is set follows from @event. */

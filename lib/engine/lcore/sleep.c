@@ -37,7 +37,9 @@
  * Asleep, the lcore is offline for RCU: it holds no pointer, and nobody waits for it.
  *
  * A port without a descriptor cannot wake anybody, and a queue that is full does not tell when it
- * has drained; then the lcore takes naps, longer and longer up to sleep_max_us.
+ * has drained; then the lcore takes naps, longer and longer up to sleep_max_us.  Where only frames
+ * of such a port would come unnoticed, it takes the longer ones in the epoll: whoever else has work
+ * for it ends them.
  */
 #include "copies.h"
 
@@ -66,6 +68,8 @@
 /* Idle turns before the first nap, and how long that is. */
 #define NAP_AFTER          64u
 #define LCORE_NAP_FIRST_NS 2000u
+/* Naps as short as this are over before a wake-up would be: nobody is asked for one. */
+#define LCORE_NAP_SHORT_NS 16000u
 #define NS                 1000000000u
 /* How late timers of this thread may be. */
 #define SLACK_NS 1000u
@@ -180,11 +184,11 @@ pause_for(uint64_t ns)
 	nanosleep(&ts, NULL);
 }
 
-/* Until somebody wakes it, or the next timer. */
+/* Until somebody wakes it, or the next timer, or for @most_ns. */
 static void
-wait_for_work(struct eng_lcore *lc)
+wait_for_work(struct eng_lcore *lc, uint64_t most_ns)
 {
-	uint64_t ns = eng_lcore_idle_ns(lc);
+	uint64_t ns = karst_min_u64(eng_lcore_idle_ns(lc), most_ns);
 	struct timespec ts = {.tv_sec = (time_t)(ns / NS), .tv_nsec = (long)(ns % NS)};
 	struct epoll_event events[16];
 
@@ -195,6 +199,21 @@ wait_for_work(struct eng_lcore *lc)
 		pause_for((uint64_t)lc->e->cfg.sleep_max_us * 1000); /* a kernel without it */
 	rte_rcu_qsbr_thread_online(lc->e->rcu, lc->index);
 	stat_add(&lc->stats.sleeps, 1);
+}
+
+static void
+lcore_sleep(struct eng_lcore *lc, uint64_t most_ns)
+{
+	if (doze_off(lc))
+		wait_for_work(lc, most_ns);
+	wake_up(lc);
+}
+
+/* Will somebody tell it of everything that may come, but of frames of ports without descriptors? */
+static bool
+can_be_woken(const struct eng_lcore *lc)
+{
+	return lc->blocked == 0 && !karst_core_has_active(lc->core) && lc->core->nlinger == 0;
 }
 
 /* Longer and longer, but not past the next timer. */
@@ -210,16 +229,12 @@ lcore_nap(struct eng_lcore *lc)
 	lc->nap_ns = karst_min_u32(lc->nap_ns * 2, most_ns);
 	if (ns == 0)
 		return;
+	if (ns > LCORE_NAP_SHORT_NS && can_be_woken(lc)) {
+		lcore_sleep(lc, ns);
+		return;
+	}
 	pause_for(ns);
 	stat_add(&lc->stats.sleeps, 1);
-}
-
-/* Will somebody tell it of everything that may come? */
-static bool
-can_be_woken(const struct eng_lcore *lc)
-{
-	return lc->nblind == 0 && lc->blocked == 0 && !karst_core_has_active(lc->core) &&
-		lc->core->nlinger == 0;
 }
 
 /* Offers the processor to others, and finds out whether there are any. */
@@ -312,7 +327,7 @@ eng_sleep_idle(struct eng_lcore *lc)
 	judge_offer(lc);
 	if (wanted)
 		end_linger(lc);
-	if (!can_be_woken(lc)) {
+	if (lc->nblind > 0 || !can_be_woken(lc)) {
 		lcore_nap(lc);
 		return;
 	}
@@ -323,9 +338,7 @@ eng_sleep_idle(struct eng_lcore *lc)
 			eng_sleep_idle_offer(lc);
 		return;
 	}
-	if (doze_off(lc))
-		wait_for_work(lc);
-	wake_up(lc);
+	lcore_sleep(lc, UINT64_MAX);
 }
 
 int

@@ -387,6 +387,36 @@ Test(sleep, naps_without_descriptors)
 	engine_bed_down(&bed);
 }
 
+/* A nap of any length ends for all but frames of the ports that cannot wake it. */
+Test(sleep, long_naps_end_for_whoever_can_wake_it)
+{
+	struct engine_bed_config cfg = {
+		.engine = {.lcores = 1, .idle = KARST_IDLE_SLEEP, .sleep_max_us = 1000000}};
+	struct karst_engine_lcore_stats stats;
+	struct karst_engine_qp *qp;
+	struct engine_bed bed;
+	uint64_t until;
+	unsigned int i;
+
+	engine_bed_up(&bed, &cfg);
+	bed.mine = 0;
+	cr_assert_eq(karst_engine_start(bed.e, NULL), 0);
+	for (i = 0; i < 20; i++) {
+		until = karst_engine_now_ns(bed.e) + PATIENCE_NS;
+		while (atomic_load(&bed.e->lcore[0].asleep) == 0 &&
+			karst_engine_now_ns(bed.e) < until)
+			pause_ns(1000);
+		cr_assert_eq(atomic_load(&bed.e->lcore[0].asleep), 1, "round %u", i);
+		/* a control call, which waits until that lcore has run it */
+		qp = engine_bed_qp(&bed, KARST_QPT_RC, 0);
+		cr_assert_eq(karst_engine_qp_destroy(bed.e, qp), 0);
+	}
+	cr_assert_eq(karst_engine_lcore_stats(bed.e, 0, &stats), 0);
+	cr_assert_gt(stats.sleeps, 0);
+	karst_engine_stop(bed.e);
+	engine_bed_down(&bed);
+}
+
 static int
 ascending(const void *a, const void *b)
 {

@@ -11,7 +11,7 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from smcbed import CONF, Program, bed, echo, pair, run, told  # noqa: E402
 
 SCRIPT = 'prog_service.py'
-SMALL = '[socket]\nmode = 0666\n' + CONF + 'max_connections = 16\nretry_s = 0\n'
+SMALL = '[socket]\nmode = 0666\n' + CONF + 'max_connections = 16\n'
 MOST_PROGRAMS = 64 + 16
 OPEN = '[socket]\nmode = 0666\n' + CONF + 'retry_s = 0\n'
 OTHER = CONF + 'eid = OTHER\nbuffer = 16K\n'

@@ -18,6 +18,7 @@ OTHER = CONF + 'eid = OTHER\nbuffer = 16K\n'
 LINGERERS = 24
 MUCH = 300000 # bytes
 LISTENS = 20000
+UNREAD = 64 # answers
 
 
 def claims(suite, one):
@@ -134,6 +135,10 @@ def greed(suite):
         problems.append(suite.ask(small, '/karst/smc'))
     suite.tap.point('a user as whom many programs are connected leaves room for others', problems)
     many.process.kill()
+    said, problems = Program(suite, None, 'unread', small.socket + '.smc', 0, UNREAD,
+                             script=SCRIPT).ends()
+    suite.tap.point('who asks, and does not read what is answered, is not heard any more', problems +
+                    ([] if said == 'few' else [said]))
     suite.tap.point('it ends', small.stop())
 
 

@@ -357,6 +357,30 @@ def hog_programs(path, _, n):
     signal.pause()
 
 
+def unread(path, _, n):
+    """Asks @n times, and reads what the service has answered after that: all, or until it has hung up."""
+    as_user(OTHERS)
+    service = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    service.connect(path)
+    hello = struct.pack('<3I', SOCK_ABI, SOCK_HELLO, 0)
+    said, came = 0, 0
+    try:
+        for _ in range(n):
+            service.send(hello + bytes(MESSAGE - len(hello)))
+        while True:
+            _, fds, _, _ = socket.recv_fds(service, MESSAGE, 4)
+            if not fds:
+                break
+            os.close(fds[0])
+            said += 1
+            service.settimeout(None if said < n else 0)
+    except (BrokenPipeError, ConnectionResetError):
+        pass
+    except BlockingIOError:
+        came = 1
+    say('all' if came else 'few' if said < n // 2 else said)
+
+
 # --- those who listen again and again ---
 
 LISTENS_FROM = 33000 # ports

@@ -314,16 +314,30 @@ is_loopback(const uint8_t ip[16])
 	return memcmp(ip, mapped, sizeof(mapped)) == 0;
 }
 
-bool
-svc_direct_is_near(const struct svc_conn *c)
+static bool
+is_here(const struct svc_conn *c)
 {
 	uint8_t local[16], peer[16];
 
-	if (c->smc->conf->smc.direct == KD_NO || c->netns == 0 || c->decline)
-		return false;
 	svc_ip_of(&c->local, local);
 	svc_ip_of(&c->peer, peer);
 	return memcmp(local, peer, sizeof(local)) == 0 || (is_loopback(local) && is_loopback(peer));
+}
+
+bool
+svc_direct_is_near(const struct svc_conn *c)
+{
+	if (c->smc->conf->smc.direct == KD_NO || c->netns == 0 || c->decline)
+		return false;
+	return is_here(c);
+}
+
+bool
+svc_direct_is_own(const struct svc_conn *c)
+{
+	uint8_t gid[16];
+
+	return is_here(c) || svc_rdma_gid(c->smc, &c->peer, gid);
 }
 
 int

@@ -16,7 +16,10 @@
  *
  * Several daemons have a program each, and the flags that have them called are the socket's: so
  * each looks whether the socket is one of its own.  A SYN-ACK's is not there yet; its listener's
- * port is in "listeners".
+ * port is in "listeners", with how many listen there.  It is taken out by the last one's end, and
+ * by nothing else: without it SYN-ACKs have no option, and then the connection must not be taken
+ * for one that has, as its client knows of none.  So who finds no room there does not listen for
+ * SMC-R, and an option in a SYN counts if the port is still there when the connection is made.
  *
  * What a connection is between goes into "agreed", which no program gets at: that the socket is one
  * of TCP, that both sides have sent the option, its addresses, and whether it is still connected,
@@ -47,7 +50,7 @@
 #define SAVE_SYN      27
 #define MAX_PREFIXES  64
 #define MAX_REFUSED   4096
-#define MAX_LISTENERS 4096
+#define MAX_LISTENERS 65536
 
 struct ip_prefix {
 	__u32 bits;
@@ -89,11 +92,20 @@ struct listener {
 };
 
 struct {
-	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
 	__uint(max_entries, MAX_LISTENERS);
 	__type(key, struct listener);
 	__type(value, __u32);
 } listeners SEC(".maps");
+
+/* Who has been counted there. */
+struct {
+	__uint(type, BPF_MAP_TYPE_SK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, int);
+	__type(value, __u32);
+} counted SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -169,12 +181,54 @@ is_there(struct bpf_sock_ops *ops, __u64 where)
 	return bpf_load_hdr_opt(ops, option, sizeof(option), where) == OPTION_BYTES;
 }
 
-static __always_inline int
-is_listener(struct bpf_sock_ops *ops)
+static __always_inline __u32 *
+listeners_of(struct bpf_sock_ops *ops)
 {
 	struct listener l = {.netns = bpf_get_netns_cookie(ops), .port = ops->local_port};
 
-	return bpf_map_lookup_elem(&listeners, &l) != NULL;
+	return bpf_map_lookup_elem(&listeners, &l);
+}
+
+/* False: there is no room.  Of two that come and go at once one may find itself forgotten; to its
+ * connections that is the same. */
+static __always_inline int
+enter_listener(struct bpf_sock_ops *ops)
+{
+	struct listener l = {.netns = bpf_get_netns_cookie(ops), .port = ops->local_port};
+	struct bpf_sock *sk = ops->sk;
+	__u32 first = 1, *is, *n;
+
+	is = sk != NULL ? bpf_sk_storage_get(&counted, sk, NULL, BPF_SK_STORAGE_GET_F_CREATE)
+			: NULL;
+	if (is == NULL)
+		return 0;
+	if (bpf_map_update_elem(&listeners, &l, &first, BPF_NOEXIST) != 0) {
+		n = listeners_of(ops);
+		if (n == NULL)
+			return 0;
+		__sync_fetch_and_add(n, 1);
+	}
+	*is = 1;
+	return 1;
+}
+
+static __always_inline void
+leave_listener(struct bpf_sock_ops *ops)
+{
+	struct listener l = {.netns = bpf_get_netns_cookie(ops), .port = ops->local_port};
+	struct bpf_sock *sk = ops->sk;
+	__u32 *is, *n;
+
+	is = sk != NULL ? bpf_sk_storage_get(&counted, sk, NULL, 0) : NULL;
+	if (is == NULL || *is == 0)
+		return;
+	*is = 0;
+	n = listeners_of(ops);
+	if (n == NULL)
+		return;
+	__sync_fetch_and_add(n, -1);
+	if (*n == 0)
+		bpf_map_delete_elem(&listeners, &l);
 }
 
 /* Does the packet that is being made have the option? */
@@ -189,7 +243,7 @@ belongs(struct bpf_sock_ops *ops)
 		o = option_of(ops);
 		return o != NULL && o->want != 0 && may(ops, 1);
 	}
-	return ops->args[0] != COOKIE && is_listener(ops) &&
+	return ops->args[0] != COOKIE && listeners_of(ops) != NULL &&
 		is_there(ops, BPF_LOAD_HDR_OPT_TCP_SYN) && may(ops, 0);
 }
 
@@ -255,18 +309,20 @@ static __always_inline void
 want_calls(struct bpf_sock_ops *ops, int listens)
 {
 	struct karst_sock_option *o = option_of(ops);
-	struct listener l = {.netns = bpf_get_netns_cookie(ops), .port = ops->local_port};
-	__u32 is = 1;
 	int yes = 1;
 
 	if (o == NULL || o->want == 0)
 		return;
 	if (listens &&
 		(bpf_setsockopt(ops, SOL_TCP_LEVEL, SAVE_SYN, &yes, sizeof(yes)) != 0 ||
-			bpf_map_update_elem(&listeners, &l, &is, BPF_ANY) != 0))
+			!enter_listener(ops))) {
+		o->want = 0; /* nor do its connections, which begin with what it has */
+		count(KD_SMC_COUNT_NO_ROOM);
 		return;
-	bpf_sock_ops_cb_flags_set(
-		ops, ops->bpf_sock_ops_cb_flags | BPF_SOCK_OPS_WRITE_HDR_OPT_CB_FLAG);
+	}
+	bpf_sock_ops_cb_flags_set(ops,
+		ops->bpf_sock_ops_cb_flags | BPF_SOCK_OPS_WRITE_HDR_OPT_CB_FLAG |
+			(listens ? BPF_SOCK_OPS_STATE_CB_FLAG : 0));
 }
 
 static __always_inline void
@@ -287,7 +343,8 @@ established(struct bpf_sock_ops *ops, int passive)
 	if (o == NULL || o->want == 0)
 		return;
 	/* a SYN's option that the SYN-ACK did not answer was not agreed on */
-	if (is_there(ops, passive ? BPF_LOAD_HDR_OPT_TCP_SYN : 0) && may(ops, 0)) {
+	if (is_there(ops, passive ? BPF_LOAD_HDR_OPT_TCP_SYN : 0) && may(ops, 0) &&
+		(!passive || listeners_of(ops) != NULL)) {
 		o->seen = 1;
 		note_ends(ops);
 		count(passive ? KD_SMC_COUNT_SEEN_PASSIVE : KD_SMC_COUNT_SEEN_ACTIVE);
@@ -297,7 +354,7 @@ established(struct bpf_sock_ops *ops, int passive)
 			BPF_SOCK_OPS_STATE_CB_FLAG);
 }
 
-/* The state that has changed is args[1] by now. */
+/* What was the state args[0] is args[1] by now. */
 static __always_inline void
 note_state(struct bpf_sock_ops *ops)
 {
@@ -306,6 +363,8 @@ note_state(struct bpf_sock_ops *ops)
 
 	if (sk == NULL || ops->args[1] != BPF_TCP_CLOSE)
 		return;
+	if (ops->args[0] == BPF_TCP_LISTEN)
+		leave_listener(ops);
 	e = bpf_sk_storage_get(&agreed, sk, NULL, 0);
 	if (e != NULL)
 		e->over = 1;

@@ -14,6 +14,7 @@ enum kd_smc_count {
 	KD_SMC_COUNT_SEEN_ACTIVE,  /* connections of ours whose peer has answered it */
 	KD_SMC_COUNT_SEEN_PASSIVE, /* connections to us that had it */
 	KD_SMC_COUNT_HELD_BACK,    /* looks at an option that was not for a refused peer */
+	KD_SMC_COUNT_NO_ROOM,      /* listeners that stay on TCP */
 	KD_SMC_COUNTS
 };
 

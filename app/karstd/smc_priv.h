@@ -436,6 +436,8 @@ int svc_direct_waker(struct svc_conn *c);
 int svc_direct_early_waker(const struct svc_conn *c);
 /** Is the peer on this machine, so that its program may be one of ours? */
 bool svc_direct_is_near(const struct svc_conn *c);
+/** The peer's address is one of this machine's, as far as is known. */
+bool svc_direct_is_own(const struct svc_conn *c);
 /** There will be no other end here. */
 void svc_direct_alone(struct svc_conn *c);
 /** Something came by its pair. */

@@ -26,6 +26,10 @@
  * the other side of a connection has more. */
 #define ANSWER_TIMES 6u /* poll_us */
 
+/* Of the answers that a program has not read.  Descriptors in them count as the daemon's, which may
+ * have only so many under way; so this is the least that the kernel has, a few messages. */
+#define ANSWERS_SNDBUF 1
+
 /* --- shares --- */
 
 /* A user has at most three times what is left for others, as with attachments (server.c). */
@@ -401,6 +405,8 @@ one_request(struct svc_prog *p)
 		rsp.op = req.op;
 		rsp.seq = req.seq;
 		rc = karst_ctl_send(p->fd, &rsp, sizeof(rsp), out.fds, out.n);
+		if (rc == -EAGAIN)
+			rc = -EPROTO; /* it asks, and does not read */
 	} else if (rc == 0) {
 		rc = -EPROTO;
 	}
@@ -455,6 +461,7 @@ static void
 listen_ready(struct svc_source *src, uint32_t events)
 {
 	struct kd_smc *s = svc_of(src, struct kd_smc, listen_source);
+	const int room = ANSWERS_SNDBUF;
 	struct ucred cred = {.uid = SVC_ANYBODY};
 	socklen_t len = sizeof(cred);
 	struct svc_user *u = NULL;
@@ -470,7 +477,8 @@ listen_ready(struct svc_source *src, uint32_t events)
 	if (fd < 0)
 		return;
 	p = calloc(1, sizeof(*p));
-	if (p != NULL && getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &len) == 0)
+	if (p != NULL && getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &len) == 0 &&
+		setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &room, sizeof(room)) == 0)
 		u = user_of(s, cred.uid);
 	if (u != NULL && may_come(s, u))
 		*p = (struct svc_prog){

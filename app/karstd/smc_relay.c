@@ -54,6 +54,14 @@ svc_reason_text(unsigned int row, uint32_t *number)
 
 /* --- peers that are not offered it any more --- */
 
+/* All users hear of it.  So one that we have declined ourselves, for want of room for its user, is
+ * not among them, nor is this machine: any of its programs can decline, and is not the others. */
+static bool
+is_to_refuse(const struct svc_conn *c)
+{
+	return !c->server && !c->decline && !svc_direct_is_own(c);
+}
+
 void
 svc_ip_of(const struct sockaddr_storage *a, uint8_t ip[16])
 {
@@ -112,7 +120,7 @@ svc_relay_begin(struct svc_conn *c, uint32_t reason)
 	c->smc->fell_back[row]++;
 	karst_log(KARST_LOG_INFO, "smc: a connection of process %d stays on TCP: %s (0x%08x)",
 		(int)c->pid, reasons[row].text, reason);
-	if (!c->server)
+	if (is_to_refuse(c))
 		refuse_peer(c);
 	atomic_store(&c->page->reason, reason);
 	if (c->require) {

@@ -48,7 +48,7 @@ static int
 on_smc(const char *cmd, const char *params, struct rte_tel_data *d)
 {
 	static const char *const counts[KD_SMC_COUNTS] = {"option_offered", "option_answered",
-		"option_seen_active", "option_seen_passive", "option_held_back"};
+		"option_seen_active", "option_seen_passive", "option_held_back", "option_no_room"};
 	struct kd_smc *s = enter();
 	unsigned int i;
 

@@ -283,11 +283,25 @@ ks_is_ours(void)
 	return pid == 0 || pid == getpid();
 }
 
+/* Other threads may have been looking at an entry when the child was made, where they are not. */
+static void
+forget_users(void)
+{
+	for (unsigned int p = 0; p < PAGES; p++) {
+		struct entry *page = atomic_load_explicit(&table_pages[p], memory_order_acquire);
+
+		for (unsigned int i = 0; page != NULL && i < PAGE_FDS; i++)
+			if (atomic_load_explicit(&page[i].users, memory_order_relaxed) != 0)
+				atomic_store(&page[i].users, 0);
+	}
+}
+
 void
 ks_forked(void)
 {
 	pid = getpid();
 	pthread_mutex_init(&table_lock, NULL);
+	forget_users();
 }
 
 /* --- epoll --- */

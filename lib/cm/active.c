@@ -122,7 +122,7 @@ rep_again(struct cm_core *c, struct cm_id *id, const struct karst_cm_path *seen,
 			cm_send_again(c, id);
 		return;
 	case KARST_CM_TIMEWAIT:
-		if (id->spent) {
+		if (id->spent && id->kept) { /* else it was the peer who refused */
 			c->pub.counters.rx_duplicates[KARST_CM_REP]++;
 			cm_send_again(c, id);
 			return;

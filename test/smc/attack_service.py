@@ -11,12 +11,14 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from smcbed import CONF, Program, bed, echo, pair, run, told  # noqa: E402
 
 SCRIPT = 'prog_service.py'
-SMALL = '[socket]\nmode = 0666\n' + CONF + 'max_connections = 16\nretry_s = 0\n'
+SMALL = '[socket]\nmode = 0666\n' + CONF + 'max_connections = 16\n'
 MOST_PROGRAMS = 64 + 16
 OPEN = '[socket]\nmode = 0666\n' + CONF + 'retry_s = 0\n'
 OTHER = CONF + 'eid = OTHER\nbuffer = 16K\n'
 LINGERERS = 24
 MUCH = 300000 # bytes
+LISTENS = 20000
+UNREAD = 64 # answers
 
 
 def claims(suite, one):
@@ -133,7 +135,42 @@ def greed(suite):
         problems.append(suite.ask(small, '/karst/smc'))
     suite.tap.point('a user as whom many programs are connected leaves room for others', problems)
     many.process.kill()
+    said, problems = Program(suite, None, 'unread', small.socket + '.smc', 0, UNREAD,
+                             script=SCRIPT).ends()
+    suite.tap.point('who asks, and does not read what is answered, is not heard any more', problems +
+                    ([] if said == 'few' else [said]))
     suite.tap.point('it ends', small.stop())
+
+
+def hello(suite, one, meanwhile=lambda: [], twice=False):
+    """A server that speaks first, and a client, of SMC-R.  @return problems"""
+    port, direct = bed.free_port(), suite.count(one, 'direct')
+    s = Program(suite, one, 'server_hello', '127.0.0.1', port, twice, script=SCRIPT)
+    problems = [line for line in [s.line()] if line != 'ready'] + meanwhile()
+    c = Program(suite, one, 'client_hello', '127.0.0.1', port, script=SCRIPT)
+    for p, wanted in (c, 'got hello'), (s, 'got x'):
+        said, more = p.ends()
+        problems += more + ([] if said == wanted else [said])
+    if suite.count(one, 'direct') != direct + 2:
+        problems.append(suite.ask(one, '/karst/smc'))
+    return problems
+
+
+def listeners(suite):
+    """What a SYN-ACK says is known by the listener's port."""
+    os.chmod(suite.folder, 0o755)
+    one, problems = suite.daemon('heard', OPEN)
+    suite.tap.point('a daemon for those who listen', problems)
+
+    def listen():
+        said, more = Program(suite, None, 'listens', one.socket + '.smc', 0, LISTENS,
+                             script=SCRIPT).ends()
+        return more + ([] if said == 'listened' else [said])
+
+    suite.tap.point('a user listens on thousands of ports: who did before has SMC-R all the same',
+                    hello(suite, one, listen))
+    suite.tap.point('so has who is left of two that listen on one port', hello(suite, one, twice=True))
+    suite.tap.point('it ends', one.stop())
 
 
 def test(suite):
@@ -144,6 +181,7 @@ def test(suite):
     lingerers(suite)
     holders(suite)
     greed(suite)
+    listeners(suite)
 
 
 if __name__ == '__main__':

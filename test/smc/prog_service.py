@@ -357,6 +357,75 @@ def hog_programs(path, _, n):
     signal.pause()
 
 
+def unread(path, _, n):
+    """Asks @n times, and reads what the service has answered after that: all, or until it has hung up."""
+    as_user(OTHERS)
+    service = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    service.connect(path)
+    hello = struct.pack('<3I', SOCK_ABI, SOCK_HELLO, 0)
+    said, came = 0, 0
+    try:
+        for _ in range(n):
+            service.send(hello + bytes(MESSAGE - len(hello)))
+        while True:
+            _, fds, _, _ = socket.recv_fds(service, MESSAGE, 4)
+            if not fds:
+                break
+            os.close(fds[0])
+            said += 1
+            service.settimeout(None if said < n else 0)
+    except (BrokenPipeError, ConnectionResetError):
+        pass
+    except BlockingIOError:
+        came = 1
+    say('all' if came else 'few' if said < n // 2 else said)
+
+
+# --- those who listen again and again ---
+
+LISTENS_FROM = 33000 # ports
+
+
+def listens(path, _, n):
+    """On @n ports, one after another."""
+    as_user(OTHERS)
+    service = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    service.connect(path)
+    options = ask_service(service, SOCK_HELLO)[1][0]
+    said = 0
+    for i in range(n):
+        with socket.socket() as sock:
+            note(options, sock, 1, 0)
+            try:
+                sock.bind(('127.0.0.1', LISTENS_FROM + i))
+                sock.listen(1)
+                said += 1
+            except OSError: # it is somebody else's
+                pass
+    say('listened' if said > n // 2 else said)
+
+
+def server_hello(address, port, twice):
+    """Speaks first, to two clients; if @twice another one has listened on its port meanwhile."""
+    sock = socket.create_server((address, port), reuse_port=True)
+    if twice:
+        socket.create_server((address, port), reuse_port=True).close()
+    say('ready')
+    for _ in range(2):
+        conn, _ = sock.accept()
+        conn.sendall(b'hello')
+        said = conn.recv(1)
+    say('got', said.decode())
+
+
+def client_hello(address, port, _):
+    for _ in range(2):
+        with socket.create_connection((address, port)) as sock:
+            data = sock.recv(5, socket.MSG_WAITALL)
+            sock.sendall(b'x')
+    say('got', data.decode())
+
+
 if __name__ == '__main__':
     signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])
     globals()[sys.argv[1]](sys.argv[2], int(sys.argv[3]), int((sys.argv + ['0'])[4]))

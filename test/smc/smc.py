@@ -463,6 +463,20 @@ def handlers(suite, one):
         said, f'ended: {ended}'])
 
 
+def forks(suite, one):
+    """Children of a program one of whose threads is just using the connection (forks.c)."""
+    port = bed.free_port()
+    s = Program(suite, one, 'server_sink', '127.0.0.1', port)
+    problems = [line for line in [s.line()] if line != 'ready']
+    p = subprocess.Popen([suite.run, '--smc', '--socket', one.socket, suite.forks, '127.0.0.1',
+                          str(port)], stdout=subprocess.PIPE, text=True)
+    suite.programs.append(p)
+    said, ended = bed.rest(p)
+    suite.tap.point('children close what a thread of their parent is using', problems + (
+        [] if ended and said == 'ended 300\n' else [said, f'ended: {ended}']))
+    s.ends()
+
+
 def no_room(suite):
     """What has no room in the table goes by TCP."""
     small, problems = suite.daemon('small', CONF + 'max_connections = 2\nretry_s = 0\n')
@@ -564,6 +578,7 @@ def test(suite, netns):
             late_bytes(suite, daemon)
         plain_peers(suite, daemon)
         handlers(suite, daemon)
+        forks(suite, daemon)
         deaths(suite, daemon)
         late(suite, daemon, direct)
         torn(suite, daemon)

@@ -80,6 +80,7 @@ class Suite:
         self.handler = os.path.join(build, 'test/smc/smc-handler')
         self.rings = os.path.join(build, 'test/smc/smc-rings')
         self.interrupted = os.path.join(build, 'test/smc/smc-interrupted')
+        self.forks = os.path.join(build, 'test/smc/smc-forks')
         self.late = {'LD_PRELOAD': os.path.join(build, 'test/smc/smc-late.so')}
         self.looked = {'LD_PRELOAD': os.path.join(build, 'test/smc/smc-looked.so')}
         self.counted = os.path.join(build, 'test/smc/smc-counted.so')

@@ -129,6 +129,30 @@ Test(cm_hostile, c1_forged_rtu)
 	cm_bed_down(b);
 }
 
+/* Who has asked refuses what he asked for, and answers it then: there is nothing to say again. */
+Test(cm_hostile, c1_rep_after_own_rej)
+{
+	static struct cm_bed bed;
+	struct cm_bed *b = cm_bed_up(&bed, NULL);
+	struct cm_bed_msg req = {0};
+	struct karst_cm_msg m;
+	uint32_t id;
+
+	cm_bed_listen(b);
+	id = cm_bed_rep_sent(b, 0); /* whose REP told him the id */
+	m = peer_msg(KARST_CM_REJ, id, NULL, 0);
+	m.rej.reason = KARST_CM_REJ_CONSUMER_DEFINED;
+	send_msg(b, m);
+	expect_ev(b, REJ);
+	cr_expect_eq(state_of(b, id), KARST_CM_TIMEWAIT);
+	req.m.local_id = id;
+	send_msg(b, peer_rep(&req, 0));
+	expect_no_msg(b);
+	cr_expect_eq(counted(b, STATE), 1);
+	cr_expect_eq(duplicates(b, REP), 0);
+	cm_bed_down(b);
+}
+
 /* Messages about the id of a listener, and messages about nothing. */
 Test(cm_hostile, c1_about_a_listener)
 {

@@ -238,6 +238,37 @@ Test(intr_socket, the_socket_goes_with_the_port)
 	engine_bed_down(&bed);
 }
 
+/* They say nothing, and have gone when the interrupt thread looks: whoever comes next has the same
+ * descriptors at this end, and is a peer like any other. */
+Test(intr_socket, peers_have_gone_before_they_are_greeted)
+{
+	struct engine_bed bed;
+	unsigned int i, fds;
+	char path[64];
+	uint16_t id;
+	uint8_t port;
+	bool paused;
+
+	engine_bed_up(&bed, &(struct engine_bed_config){.engine = {.lcores = 1}});
+	engine_bed_release(&bed);
+	snprintf(path, sizeof(path), "karst-listener-%d", (int)getpid());
+	add_server(&bed, path, &port);
+	cr_assert_eq(rte_eth_dev_get_port_by_name("net_memif0", &id), 0);
+	fds = engine_bed_open_fds();
+	for (i = 0; i < 5; i++) {
+		paused = karst_engine_intr_pause(id);
+		cr_assert(paused);
+		close(connect_to(path));
+		karst_engine_intr_resume(paused);
+		intr_turn();
+		intr_turn();
+		close(greeted(path));
+		await_open_fds(fds);
+	}
+	cr_assert_eq(karst_engine_port_remove(bed.e, port), 0);
+	engine_bed_down(&bed);
+}
+
 /* What the driver expects of a client: its messages have 128 bytes. */
 static ssize_t
 say(int fd, uint16_t type, const void *body, size_t len, int pass)

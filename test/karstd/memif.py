@@ -190,6 +190,22 @@ def works(name):
     return [] if said == CONNECTED else [f'CONNECT is answered by {said}']
 
 
+def few(tap, karstd, folder):
+    """One ring in each direction, where the port has two queues."""
+    name = f'karst-memif-{os.getpid()}-few'
+    cpus = sorted(os.sched_getaffinity(0))
+    if len(cpus) < 2:
+        tap.skip('fewer rings than queues', 'one processor')
+        return
+    d = Daemon(karstd, folder, f'[engine]\nlcores = {cpus[0]},{cpus[1]}\n' + LOOP + wire(name, 'server'),
+               name='few')
+    problems = d.start()
+    if not problems:
+        problems += [] if works(name) else ['it is taken']
+        problems += d.says('has fewer rings than the port has queues')
+    tap.point('fewer rings than queues', problems + d.stop())
+
+
 def descriptors(daemon, limit):
     """Waits until it has not more open.  @return problems"""
     began = time.monotonic()
@@ -227,6 +243,7 @@ def main(argv):
         for how in ('KILL', 'TERM', 'both'):
             for role in ROLES:
                 removed(tap, argv[1], folder, role, how)
+        few(tap, argv[1], folder)
         hostile(tap, argv[1], folder)
     return tap.finish()
 

@@ -259,44 +259,55 @@ note_rights(const struct msghdr *mh, bool keep, int *first, unsigned int *n)
 	}
 }
 
-/* Of whatever device of the driver, those of net_impair's among them: which one it is that the peer
- * wants, only the driver knows. */
+static void
+limits_add(struct eng_memif_limits *l, const struct rte_eth_dev_info *info)
+{
+	const uint32_t n[2] = {info->nb_tx_queues, info->nb_rx_queues};
+	unsigned int i;
+
+	for (i = 0; i < 2; i++) {
+		l->least[i] = l->most[i] == 0 ? n[i] : RTE_MIN(l->least[i], n[i]);
+		l->most[i] = RTE_MAX(l->most[i], n[i]);
+	}
+}
+
+/* Of all devices of the driver, those of net_impair's among them: which one it is that the peer
+ * wants, only the driver knows.  Those that are not configured it does not give to anybody. */
 static struct eng_memif_limits
 limits_of_all(void)
 {
-	struct eng_memif_limits most = {{0, 0}};
+	struct eng_memif_limits limits = {{0, 0}, {0, 0}};
 	struct rte_eth_dev_info info;
 	uint16_t id;
 
-	for (id = rte_eth_find_next(0); id < RTE_MAX_ETHPORTS; id = rte_eth_find_next(id + 1)) {
-		if (rte_eth_dev_info_get(id, &info) != 0 || info.driver_name == NULL ||
-			strcmp(info.driver_name, "net_memif") != 0)
-			continue;
-		most.nrings[0] = RTE_MAX(most.nrings[0], info.nb_tx_queues);
-		most.nrings[1] = RTE_MAX(most.nrings[1], info.nb_rx_queues);
-	}
-	return most;
+	for (id = rte_eth_find_next(0); id < RTE_MAX_ETHPORTS; id = rte_eth_find_next(id + 1))
+		if (rte_eth_dev_info_get(id, &info) == 0 && info.driver_name != NULL &&
+			strcmp(info.driver_name, "net_memif") == 0 && info.nb_rx_queues != 0)
+			limits_add(&limits, &info);
+	return limits;
 }
 
-static bool
-may_say(int fd, const struct msghdr *mh, size_t len)
+/* @return why not; NULL */
+static const char *
+may_not_say(int fd, const struct msghdr *mh, size_t len)
 {
 	const struct eng_memif_limits limits = limits_of_all();
 	struct listener_source *s;
 	unsigned int nfds;
+	const char *why = NULL;
 	int first = -1;
-	bool yes = true;
 
 	note_rights(mh, true, &first, &nfds);
 	pthread_mutex_lock(&listener_lock);
 	LIST_FOREACH(s, &listener_sources, next)
-		if (s->handle == NULL && s->fd == fd)
+		if (!s->listens && s->fd == fd)
 			break;
-	if (s != NULL)
-		yes = eng_memif_may_say(
-			&s->talk, &limits, mh->msg_iov[0].iov_base, len, first, nfds);
+	if (s != NULL &&
+		!eng_memif_may_say(&s->talk, &limits, mh->msg_iov[0].iov_base, len, first, nfds))
+		why = s->talk.few ? "has fewer rings than the port has queues"
+				  : "says what it may not";
 	pthread_mutex_unlock(&listener_lock);
-	return yes;
+	return why;
 }
 
 /* By the names that drivers look for. */
@@ -337,6 +348,7 @@ eng_recvmsg(int fd, struct msghdr *mh, int flags)
 	static _Atomic(uintptr_t) found;
 	/* relaxed: whoever does not see it looks himself */
 	uintptr_t of_libc = atomic_load_explicit(&found, memory_order_relaxed);
+	const char *why;
 	unsigned int n;
 	ssize_t len;
 	int first;
@@ -347,12 +359,13 @@ eng_recvmsg(int fd, struct msghdr *mh, int flags)
 	}
 	len = ((ssize_t(*)(int, struct msghdr *, int))of_libc)(fd, mh, flags);
 	if (len <= 0 || rte_thread_is_intr() == 0 ||
-		!eng_intr_is_memif(__builtin_return_address(0)) || may_say(fd, mh, (size_t)len))
+		!eng_intr_is_memif(__builtin_return_address(0)))
+		return len;
+	why = may_not_say(fd, mh, (size_t)len);
+	if (why == NULL)
 		return len;
 	note_rights(mh, false, &first, &n);
-	karst_log(KARST_LOG_NOTICE,
-		"a peer of a net_memif port says what it may not: it is "
-		"disconnected");
+	karst_log(KARST_LOG_NOTICE, "a peer of a net_memif port %s: it is disconnected", why);
 	return 0; /* as if it had gone */
 }
 

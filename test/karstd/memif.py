@@ -160,6 +160,10 @@ def stray(name):
             peer = Peer(name, init)
             peer.say(what, fds=[peer.event] * 2)
             peer.close()
+        peer = Peer(name, init) # of no length, as is the end of a connection
+        socket.send_fds(peer.sock, [b''], [peer.event] * 2)
+        peer.answer()
+        peer.close()
     return []
 
 

@@ -358,14 +358,16 @@ eng_recvmsg(int fd, struct msghdr *mh, int flags)
 		atomic_store_explicit(&found, of_libc, memory_order_relaxed);
 	}
 	len = ((ssize_t(*)(int, struct msghdr *, int))of_libc)(fd, mh, flags);
-	if (len <= 0 || rte_thread_is_intr() == 0 ||
-		!eng_intr_is_memif(__builtin_return_address(0)))
+	if (len < 0 || rte_thread_is_intr() == 0 || !eng_intr_is_memif(__builtin_return_address(0)))
 		return len;
 	why = may_not_say(fd, mh, (size_t)len);
 	if (why == NULL)
 		return len;
 	note_rights(mh, false, &first, &n);
-	karst_log(KARST_LOG_NOTICE, "a peer of a net_memif port %s: it is disconnected", why);
+	/* of no length is its end, or a message that has but descriptors */
+	if (len > 0)
+		karst_log(
+			KARST_LOG_NOTICE, "a peer of a net_memif port %s: it is disconnected", why);
 	return 0; /* as if it had gone */
 }
 

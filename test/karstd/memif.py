@@ -201,13 +201,23 @@ def few(tap, karstd, folder):
     if len(cpus) < 2:
         tap.skip('fewer rings than queues', 'one processor')
         return
-    d = Daemon(karstd, folder, f'[engine]\nlcores = {cpus[0]},{cpus[1]}\n' + LOOP + wire(name, 'server'),
-               name='few')
+    engine = f'[engine]\nlcores = {cpus[0]},{cpus[1]}\n'
+    d = Daemon(karstd, folder, engine + LOOP + wire(name, 'server'), name='few')
     problems = d.start()
     if not problems:
         problems += [] if works(name) else ['it is taken']
         problems += d.says('has fewer rings than the port has queues')
     tap.point('fewer rings than queues', problems + d.stop())
+
+
+def trusted(tap, karstd, folder):
+    """A socket that not all can reach: the log says what is left."""
+    conf = LOOP + wire(f'{folder}/memif,socket-abstract=no', 'server')
+    d = Daemon(karstd, folder, conf, name='trusted')
+    problems = d.start() or d.says('has to be trusted like it')
+    if not problems and 'anybody in the network namespace' in d.text():
+        problems = [d.text()]
+    tap.point('a server in a folder of its own says who has to be trusted', problems + d.stop())
 
 
 def descriptors(daemon, limit):
@@ -248,6 +258,7 @@ def main(argv):
             for role in ROLES:
                 removed(tap, argv[1], folder, role, how)
         few(tap, argv[1], folder)
+        trusted(tap, argv[1], folder)
         hostile(tap, argv[1], folder)
     return tap.finish()
 

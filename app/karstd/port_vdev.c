@@ -18,22 +18,34 @@ vdev_matches(const char *device)
 	return strncmp(device, VDEV_PREFIX, strlen(VDEV_PREFIX)) == 0;
 }
 
+static bool
+is_open_to_all(const char *args)
+{
+	return strstr(args, ",socket-abstract=no") == NULL &&
+		(strstr(args, ",role=server") == NULL || strstr(args, ",secret=") == NULL);
+}
+
 /* The driver uses what its peer writes into the memory that they share as it is: whoever can
  * connect, or be connected to, has this process. */
 static void
-warn_of_strangers(const struct kd_conf_port *p)
+warn_of_peers(const struct kd_conf_port *p)
 {
 	const char *args = p->device;
 
-	if (strncmp(args, MEMIF_DRIVER, strlen(MEMIF_DRIVER)) != 0 ||
-		strstr(args, ",socket-abstract=no") != NULL ||
-		(strstr(args, ",role=server") != NULL && strstr(args, ",secret=") != NULL))
+	if (strncmp(args, MEMIF_DRIVER, strlen(MEMIF_DRIVER)) != 0)
 		return;
-	karst_log(KARST_LOG_WARNING,
-		"%s: anybody in the network namespace may be the other end of its socket, and can "
-		"end or take over this process: give it socket-abstract=no and a path in a folder "
-		"of its own, or, as server, a secret",
-		p->device);
+	if (is_open_to_all(args))
+		karst_log(KARST_LOG_WARNING,
+			"%s: anybody in the network namespace may be the other end of its socket, "
+			"and can end or take over this process: give it socket-abstract=no and a "
+			"path in a folder of its own, or, as server, a secret",
+			args);
+	else
+		karst_log(KARST_LOG_NOTICE,
+			"port %s: net_memif believes what the other end of its socket writes: who "
+			"is that can end, stop or take over this process, and has to be trusted "
+			"like it",
+			p->name);
 }
 
 static int
@@ -42,7 +54,7 @@ vdev_open(struct kd_ports *ps, const struct kd_conf *c, struct kd_port *port)
 	const char *comma = strchr(port->conf->device, ',');
 	char name[KD_TEXT];
 
-	warn_of_strangers(port->conf);
+	warn_of_peers(port->conf);
 	snprintf(name, sizeof(name), "%.*s",
 		comma != NULL ? (int)(comma - port->conf->device) : (int)KD_TEXT,
 		port->conf->device);

@@ -86,8 +86,9 @@ class Peer:
 
     def __init__(self, name, init=True):
         self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self.sock.settimeout(HANG_S)
+        # before there is a limit, with which it would not wait for those in front of it
         self.sock.connect('\0' + name)
+        self.sock.settimeout(HANG_S)
         self.region = os.memfd_create('region')
         os.ftruncate(self.region, BYTES)
         for at in 0, RING:
@@ -159,7 +160,19 @@ def stray(name):
             peer = Peer(name, init)
             peer.say(what, fds=[peer.event] * 2)
             peer.close()
+        peer = Peer(name, init) # of no length, as is the end of a connection
+        socket.send_fds(peer.sock, [b''], [peer.event] * 2)
+        peer.answer()
+        peer.close()
     return []
+
+
+def gone(name):
+    """Before the driver has accepted them, more often than not."""
+    for _ in range(200):
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as s:
+            s.connect('\0' + name)
+    return works(name)
 
 
 def silent(name):
@@ -181,6 +194,32 @@ def works(name):
     return [] if said == CONNECTED else [f'CONNECT is answered by {said}']
 
 
+def few(tap, karstd, folder):
+    """One ring in each direction, where the port has two queues."""
+    name = f'karst-memif-{os.getpid()}-few'
+    cpus = sorted(os.sched_getaffinity(0))
+    if len(cpus) < 2:
+        tap.skip('fewer rings than queues', 'one processor')
+        return
+    engine = f'[engine]\nlcores = {cpus[0]},{cpus[1]}\n'
+    d = Daemon(karstd, folder, engine + LOOP + wire(name, 'server'), name='few')
+    problems = d.start()
+    if not problems:
+        problems += [] if works(name) else ['it is taken']
+        problems += d.says('has fewer rings than the port has queues')
+    tap.point('fewer rings than queues', problems + d.stop())
+
+
+def trusted(tap, karstd, folder):
+    """A socket that not all can reach: the log says what is left."""
+    conf = LOOP + wire(f'{folder}/memif,socket-abstract=no', 'server')
+    d = Daemon(karstd, folder, conf, name='trusted')
+    problems = d.start() or d.says('has to be trusted like it')
+    if not problems and 'anybody in the network namespace' in d.text():
+        problems = [d.text()]
+    tap.point('a server in a folder of its own says who has to be trusted', problems + d.stop())
+
+
 def descriptors(daemon, limit):
     """Waits until it has not more open.  @return problems"""
     began = time.monotonic()
@@ -199,7 +238,7 @@ def hostile(tap, karstd, folder):
     problems = d.start()
     tap.point('a server whose socket is open to all says so', problems or d.says('take over'))
     n = len(os.listdir(f'/proc/{d.process.pid}/fd'))
-    for what in twice, impossible, stray, silent, works:
+    for what in twice, impossible, stray, gone, silent, works:
         try:
             problems = what(name)
         except OSError as e:
@@ -218,6 +257,8 @@ def main(argv):
         for how in ('KILL', 'TERM', 'both'):
             for role in ROLES:
                 removed(tap, argv[1], folder, role, how)
+        few(tap, argv[1], folder)
+        trusted(tap, argv[1], folder)
         hostile(tap, argv[1], folder)
     return tap.finish()
 

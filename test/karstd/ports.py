@@ -403,6 +403,22 @@ def reason_against_netns():
     return f'no veth pairs here: {run.stdout.strip()}' if run.returncode else None
 
 
+def carrier(tap, karstd, folder, driver):
+    """The other end of the cable goes and comes back, twice: the port has a link when it is there."""
+    problems = []
+    with Network(1500):
+        d = Daemon(karstd, folder, netdev_conf(driver), name='carrier', netns=NETNS[0])
+        problems += d.start()
+        for state in ('down', 'up') * 2:
+            if problems:
+                break
+            since = len(d.text())
+            sh('ip', '-n', NETNS[1], 'link', 'set', DEV, state)
+            problems += d.says(f'link {state}', since)
+        problems += d.stop()
+    tap.point(f'{driver}: the link is what the carrier is', problems)
+
+
 def reason_against_xdp():
     try:
         socket.socket(44, socket.SOCK_RAW).close() # AF_XDP
@@ -433,12 +449,15 @@ def main(argv):
         netdev(tap, karstd, perf, member, folder, 'af_packet', 9000, 4096)
         netdev(tap, karstd, perf, member, folder, 'af_packet', 1500, 1024)
         netdev_faults(tap, karstd, folder)
+        for driver in ('kport', 'af_packet'):
+            carrier(tap, karstd, folder, driver)
         reason = reason_against_xdp()
         if reason:
             tap.skip('af_xdp', reason)
             return tap.finish()
         netdev(tap, karstd, perf, member, folder, 'af_xdp', 3000, 2048)
         netdev(tap, karstd, perf, member, folder, 'af_xdp', 9000, 2048)
+        carrier(tap, karstd, folder, 'af_xdp')
         xdp_polls(tap, karstd, folder)
         xdp_faults(tap, karstd, folder)
     return tap.finish()

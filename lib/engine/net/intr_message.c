@@ -10,8 +10,13 @@
  * behind the end of its region, a region be longer than its file, and both be changed while lcores
  * use them.  Of a peer that goes before it has connected the descriptors of regions stay open.
  *
+ * If there are fewer rings than the device has queues, the driver uses for the others what the last
+ * connection has left in them, or takes the first ring, which then two lcores use.  And it copies
+ * names up to the zero at their end, which may be none.
+ *
  * So messages pass that a peer has to say, each once and in their order, with the descriptor that
- * belongs to them.  Rings and regions are numbered from 0 on, as DPDK and VPP do.
+ * belongs to them, and as many rings as there are queues.  Rings and regions are numbered from 0
+ * on, as DPDK and VPP do.
  *
  * What is in the shared memory afterwards, this does not see.
  */
@@ -21,6 +26,8 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+
+#include <rte_common.h>
 
 #include "karst_base.h"
 
@@ -47,6 +54,15 @@ struct memif_ring_msg {
 	uint16_t region;
 	uint32_t offset;
 	uint8_t log2_size;
+} __attribute__((packed));
+
+struct memif_hello_msg {
+	uint8_t name[32];
+	uint16_t min_version;
+	uint16_t max_version;
+	uint16_t max_region;
+	uint16_t max_ring[2]; /* to the client, to the server: the greatest number */
+	uint8_t max_log2_size;
 } __attribute__((packed));
 
 #define MEMIF_C2S       1u /* of the flags of a ring */
@@ -91,7 +107,7 @@ add_ring(struct eng_memif_talk *t, const struct eng_memif_limits *limits, const 
 
 	memcpy(&m, body, sizeof(m));
 	nrings = &t->nrings[(m.flags & MEMIF_C2S) != 0];
-	if (m.index != *nrings || m.index >= limits->nrings[(m.flags & MEMIF_C2S) != 0] ||
+	if (m.index != *nrings || m.index >= limits->most[(m.flags & MEMIF_C2S) != 0] ||
 		m.region >= t->nregions || m.log2_size > MEMIF_LOG2_MAX || m.offset % 8 != 0 ||
 		m.offset + MEMIF_RING_HEAD + ((uint64_t)MEMIF_DESC << m.log2_size) >
 			t->bytes[m.region])
@@ -101,21 +117,51 @@ add_ring(struct eng_memif_talk *t, const struct eng_memif_limits *limits, const 
 }
 
 static bool
-connects(struct eng_memif_talk *t)
+connects(struct eng_memif_talk *t, const struct eng_memif_limits *limits)
 {
-	if (t->connected || (t->server && (t->nrings[0] == 0 || t->nrings[1] == 0)))
+	if (t->connected)
 		return false;
-	t->connected = true;
-	return true;
+	/* of a device that has none they are wanted as well */
+	t->few = t->server &&
+		(t->nrings[0] < RTE_MAX(limits->least[0], 1u) ||
+			t->nrings[1] < RTE_MAX(limits->least[1], 1u));
+	t->connected = !t->few;
+	return t->connected;
+}
+
+/* The client then makes as many rings as the server allows. */
+static bool
+greets(struct eng_memif_talk *t, const struct eng_memif_limits *limits, const uint8_t *body)
+{
+	struct memif_hello_msg m;
+
+	memcpy(&m, body, sizeof(m));
+	/* what is from us goes to the server */
+	t->few = m.max_ring[0] + 1u < limits->least[1] || m.max_ring[1] + 1u < limits->least[0];
+	return !t->few;
 }
 
 static bool
-begins(struct eng_memif_talk *t)
+begins(struct eng_memif_talk *t, const struct eng_memif_limits *limits, const uint8_t *body)
 {
 	bool first = !t->begun;
 
 	t->begun = true;
-	return first;
+	return first && (t->server || greets(t, limits, body));
+}
+
+/* Text goes to the end of a message at most: so is there a zero between its start and that end? */
+static bool
+text_ends(uint16_t type, const uint8_t *msg)
+{
+	static const uint8_t starts[] = {[MEMIF_HELLO] = 2,
+		[MEMIF_INIT] = 33,
+		[MEMIF_CONNECT] = 2,
+		[MEMIF_CONNECTED] = 2,
+		[MEMIF_DISCONNECT] = 6};
+
+	return type >= KARST_DIM(starts) || starts[type] == 0 ||
+		memchr(msg + starts[type], 0, ENG_MEMIF_MESSAGE - starts[type]) != NULL;
 }
 
 bool
@@ -128,10 +174,10 @@ eng_memif_may_say(struct eng_memif_talk *t, const struct eng_memif_limits *limit
 	if (len != ENG_MEMIF_MESSAGE)
 		return false;
 	memcpy(&type, msg, sizeof(type));
-	if (nfds != (type == MEMIF_ADD_REGION || type == MEMIF_ADD_RING))
+	if (nfds != (type == MEMIF_ADD_REGION || type == MEMIF_ADD_RING) || !text_ends(type, msg))
 		return false;
 	if (type == (t->server ? MEMIF_INIT : MEMIF_HELLO))
-		return begins(t);
+		return begins(t, limits, body);
 	if (!t->begun)
 		return type == MEMIF_DISCONNECT && !t->server;
 	switch (type) {
@@ -143,9 +189,9 @@ eng_memif_may_say(struct eng_memif_talk *t, const struct eng_memif_limits *limit
 	case MEMIF_ADD_RING:
 		return t->server && !t->connected && add_ring(t, limits, body);
 	case MEMIF_CONNECT:
-		return t->server && connects(t);
+		return t->server && connects(t, limits);
 	case MEMIF_CONNECTED:
-		return !t->server && connects(t);
+		return !t->server && connects(t, limits);
 	default:
 		return false;
 	}

@@ -17,15 +17,17 @@ struct eng_memif_talk {
 	bool begun;     /* INIT, or HELLO, has come */
 	bool connected; /* and nothing is added any more */
 	bool over;      /* it was shut down */
+	bool few;       /* it was refused for having fewer rings than the device has queues */
 	uint32_t nregions;
-	uint32_t nrings[2]; /* of each direction */
+	uint32_t nrings[2]; /* to the client [0], to the server [1] */
 	uint64_t bytes[ENG_MEMIF_REGIONS];
 	int fds[ENG_MEMIF_REGIONS]; /* as long as it is not connected, nobody else closes them */
 };
 
-/* Of a direction, so many rings does a device have at most. */
+/* Of a direction, so many queues do devices have: from us [0], to us [1]. */
 struct eng_memif_limits {
-	uint32_t nrings[2];
+	uint32_t least[2];
+	uint32_t most[2];
 };
 
 #define ENG_MEMIF_MESSAGE 128u

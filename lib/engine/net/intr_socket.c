@@ -11,14 +11,19 @@
  * makes that thread read freed memory, and go round for ever.  The same holds for who has connected
  * before, and says only then what device he wants.
  *
- * Three functions are ours, as in intr_unmap.c: the one by which the driver registers callbacks,
- * recvmsg(), and rte_free().  When the memory is freed that the callback of a listening socket
- * would be called with, that callback is taken back, and the socket closed; connections that came
- * by it are shut down, of which the driver hears, and forgets them.
+ * Four functions are ours, as in intr_unmap.c: the one by which the driver registers callbacks,
+ * recvmsg(), sendmsg(), and rte_free().  When the memory is freed that the callback of a listening
+ * socket would be called with, that callback is taken back, and the socket closed; connections that
+ * came by it are shut down, of which the driver hears, and forgets them.
+ *
+ * Nor does the driver take back the callback of a connection whose peer has gone before it was
+ * greeted: the next connection is given the same descriptor, and then both callbacks are called,
+ * one of them with freed memory; or EAL ends the process, for it cannot wait for a descriptor that
+ * is not open.  So while a connection is accepted, the callback goes with the memory here, too.
  *
  * The driver answers its peer in EAL's interrupt thread, by calls that wait for room in the socket.
  * A peer leaves some, unless it means to keep that thread; so the wait has an end, after which the
- * driver gives the connection up.
+ * driver gives the connection up.  If the peer has gone, there is no SIGPIPE.
  *
  * Who connects, and does not say what device he wants, has a descriptor of this process; of such
  * there are only so many, and the oldest goes for another one.
@@ -52,13 +57,15 @@ struct listener_source {
 	rte_intr_callback_fn fn;
 	void *arg;
 	int fd;
-	struct rte_intr_handle *handle; /* of @fd, our own; NULL: it does not listen */
-	struct eng_memif_talk talk;     /* then */
+	struct rte_intr_handle *handle; /* of @fd, our own */
+	bool listens;
+	struct eng_memif_talk talk; /* if not */
 };
 
 static pthread_mutex_t listener_lock = PTHREAD_MUTEX_INITIALIZER;
 static LIST_HEAD(, listener_source) listener_sources = LIST_HEAD_INITIALIZER(listener_sources);
 static atomic_uint listener_nsources;
+static _Thread_local bool listener_accepts; /* the interrupt thread does */
 
 bool
 eng_intr_is_memif(const void *code)
@@ -105,7 +112,7 @@ limit_silent(void)
 	unsigned int n = 0;
 
 	LIST_FOREACH(s, &listener_sources, next)
-		if (s->handle == NULL && s->talk.server && !s->talk.begun && !s->talk.over) {
+		if (!s->listens && s->talk.server && !s->talk.begun && !s->talk.over) {
 			oldest = s;
 			n++;
 		}
@@ -115,20 +122,22 @@ limit_silent(void)
 	shutdown(oldest->fd, SHUT_RDWR);
 }
 
-/* Without memory for it the driver's fault stays. */
-static void
+/* @return NULL: there was no memory for it, and the driver's fault stays. */
+static struct listener_source *
 remember(int fd, rte_intr_callback_fn fn, void *arg)
 {
 	struct listener_source *s = malloc(sizeof(*s));
 
 	if (s == NULL)
-		return;
-	*s = (struct listener_source){.fn = fn, .arg = arg, .fd = fd};
-	if (is_listening(fd)) {
-		s->handle = rte_intr_instance_alloc(RTE_INTR_INSTANCE_F_PRIVATE);
-		if (s->handle != NULL)
-			rte_intr_fd_set(s->handle, fd);
-	} else {
+		return NULL;
+	*s = (struct listener_source){.fn = fn, .arg = arg, .fd = fd, .listens = is_listening(fd)};
+	s->handle = rte_intr_instance_alloc(RTE_INTR_INSTANCE_F_PRIVATE);
+	if (s->handle == NULL) {
+		free(s);
+		return NULL;
+	}
+	rte_intr_fd_set(s->handle, fd);
+	if (!s->listens) {
 		limit_sending(fd);
 		s->talk.server = has_name(fd);
 	}
@@ -138,6 +147,7 @@ remember(int fd, rte_intr_callback_fn fn, void *arg)
 	/* relaxed: who frees @arg has it from who registered it */
 	atomic_fetch_add_explicit(&listener_nsources, 1, memory_order_relaxed);
 	pthread_mutex_unlock(&listener_lock);
+	return s;
 }
 
 /* @return NULL: nothing known would be called with @arg. */
@@ -163,7 +173,7 @@ take(const void *arg)
 static void
 drop(struct listener_source *s)
 {
-	if (s->handle == NULL)
+	if (!s->listens)
 		eng_memif_forget(&s->talk);
 	rte_intr_instance_free(s->handle);
 	free(s);
@@ -194,9 +204,34 @@ hang_up(int fd)
 		return;
 	pthread_mutex_lock(&listener_lock);
 	LIST_FOREACH(s, &listener_sources, next)
-		if (s->handle == NULL && same_name(s->fd, &name, len))
+		if (!s->listens && same_name(s->fd, &name, len))
 			shutdown(s->fd, SHUT_RDWR);
 	pthread_mutex_unlock(&listener_lock);
+}
+
+/* The callback of a listening socket. */
+static void
+listener_callback(void *arg)
+{
+	const struct listener_source *s = arg;
+
+	listener_accepts = true;
+	s->fn(s->arg);
+	listener_accepts = false;
+}
+
+static void
+take_back(const struct listener_source *s)
+{
+	if (s->listens) {
+		hang_up(s->fd);
+		if (rte_intr_callback_unregister_sync(
+			    s->handle, listener_callback, (void *)(uintptr_t)s) > 0)
+			close(s->fd);
+	} else if (listener_accepts) {
+		/* the driver has closed it */
+		(void)rte_intr_callback_unregister(s->handle, s->fn, s->arg);
+	}
 }
 
 /* --- what a peer says --- */
@@ -224,49 +259,62 @@ note_rights(const struct msghdr *mh, bool keep, int *first, unsigned int *n)
 	}
 }
 
-/* Of whatever device of the driver, those of net_impair's among them: which one it is that the peer
- * wants, only the driver knows. */
+static void
+limits_add(struct eng_memif_limits *l, const struct rte_eth_dev_info *info)
+{
+	const uint32_t n[2] = {info->nb_tx_queues, info->nb_rx_queues};
+	unsigned int i;
+
+	for (i = 0; i < 2; i++) {
+		l->least[i] = l->most[i] == 0 ? n[i] : RTE_MIN(l->least[i], n[i]);
+		l->most[i] = RTE_MAX(l->most[i], n[i]);
+	}
+}
+
+/* Of all devices of the driver, those of net_impair's among them: which one it is that the peer
+ * wants, only the driver knows.  Those that are not configured it does not give to anybody. */
 static struct eng_memif_limits
 limits_of_all(void)
 {
-	struct eng_memif_limits most = {{0, 0}};
+	struct eng_memif_limits limits = {{0, 0}, {0, 0}};
 	struct rte_eth_dev_info info;
 	uint16_t id;
 
-	for (id = rte_eth_find_next(0); id < RTE_MAX_ETHPORTS; id = rte_eth_find_next(id + 1)) {
-		if (rte_eth_dev_info_get(id, &info) != 0 || info.driver_name == NULL ||
-			strcmp(info.driver_name, "net_memif") != 0)
-			continue;
-		most.nrings[0] = RTE_MAX(most.nrings[0], info.nb_tx_queues);
-		most.nrings[1] = RTE_MAX(most.nrings[1], info.nb_rx_queues);
-	}
-	return most;
+	for (id = rte_eth_find_next(0); id < RTE_MAX_ETHPORTS; id = rte_eth_find_next(id + 1))
+		if (rte_eth_dev_info_get(id, &info) == 0 && info.driver_name != NULL &&
+			strcmp(info.driver_name, "net_memif") == 0 && info.nb_rx_queues != 0)
+			limits_add(&limits, &info);
+	return limits;
 }
 
-static bool
-may_say(int fd, const struct msghdr *mh, size_t len)
+/* @return why not; NULL */
+static const char *
+may_not_say(int fd, const struct msghdr *mh, size_t len)
 {
 	const struct eng_memif_limits limits = limits_of_all();
 	struct listener_source *s;
 	unsigned int nfds;
+	const char *why = NULL;
 	int first = -1;
-	bool yes = true;
 
 	note_rights(mh, true, &first, &nfds);
 	pthread_mutex_lock(&listener_lock);
 	LIST_FOREACH(s, &listener_sources, next)
-		if (s->handle == NULL && s->fd == fd)
+		if (!s->listens && s->fd == fd)
 			break;
-	if (s != NULL)
-		yes = eng_memif_may_say(
-			&s->talk, &limits, mh->msg_iov[0].iov_base, len, first, nfds);
+	if (s != NULL &&
+		!eng_memif_may_say(&s->talk, &limits, mh->msg_iov[0].iov_base, len, first, nfds))
+		why = s->talk.few ? "has fewer rings than the port has queues"
+				  : "says what it may not";
 	pthread_mutex_unlock(&listener_lock);
-	return yes;
+	return why;
 }
 
 /* By the names that drivers look for. */
 __attribute__((weak, visibility("default"))) ssize_t eng_recvmsg(
 	int fd, struct msghdr *mh, int flags) __asm__("recvmsg");
+__attribute__((weak, visibility("default"))) ssize_t eng_sendmsg(
+	int fd, const struct msghdr *mh, int flags) __asm__("sendmsg");
 __attribute__((weak, visibility("default"))) int eng_callback_register(
 	const struct rte_intr_handle *handle, rte_intr_callback_fn fn,
 	void *arg) __asm__("rte_intr_callback_register");
@@ -277,14 +325,17 @@ eng_callback_register(const struct rte_intr_handle *handle, rte_intr_callback_fn
 {
 	int (*of_eal)(const struct rte_intr_handle *, rte_intr_callback_fn, void *);
 	bool memif = eng_intr_is_memif(__builtin_return_address(0));
-	struct listener_source *s;
+	struct listener_source *s = NULL;
 	int ret;
 
 	*(void **)&of_eal = dlsym(RTLD_NEXT, "rte_intr_callback_register");
 	/* first, for the interrupt thread may free @arg at once */
 	if (memif)
-		remember(rte_intr_fd_get(handle), fn, arg);
-	ret = of_eal(handle, fn, arg);
+		s = remember(rte_intr_fd_get(handle), fn, arg);
+	if (s != NULL && s->listens)
+		ret = of_eal(handle, listener_callback, s);
+	else
+		ret = of_eal(handle, fn, arg);
 	s = memif && ret < 0 ? take(arg) : NULL;
 	if (s != NULL)
 		drop(s);
@@ -297,6 +348,7 @@ eng_recvmsg(int fd, struct msghdr *mh, int flags)
 	static _Atomic(uintptr_t) found;
 	/* relaxed: whoever does not see it looks himself */
 	uintptr_t of_libc = atomic_load_explicit(&found, memory_order_relaxed);
+	const char *why;
 	unsigned int n;
 	ssize_t len;
 	int first;
@@ -306,14 +358,35 @@ eng_recvmsg(int fd, struct msghdr *mh, int flags)
 		atomic_store_explicit(&found, of_libc, memory_order_relaxed);
 	}
 	len = ((ssize_t(*)(int, struct msghdr *, int))of_libc)(fd, mh, flags);
-	if (len <= 0 || rte_thread_is_intr() == 0 ||
-		!eng_intr_is_memif(__builtin_return_address(0)) || may_say(fd, mh, (size_t)len))
+	if (len < 0 || rte_thread_is_intr() == 0 || !eng_intr_is_memif(__builtin_return_address(0)))
+		return len;
+	why = may_not_say(fd, mh, (size_t)len);
+	if (why == NULL)
 		return len;
 	note_rights(mh, false, &first, &n);
-	karst_log(KARST_LOG_NOTICE,
-		"a peer of a net_memif port says what it may not: it is "
-		"disconnected");
+	/* of no length is its end, or a message that has but descriptors */
+	if (len > 0)
+		karst_log(
+			KARST_LOG_NOTICE, "a peer of a net_memif port %s: it is disconnected", why);
 	return 0; /* as if it had gone */
+}
+
+ssize_t
+eng_sendmsg(int fd, const struct msghdr *mh, int flags)
+{
+	static _Atomic(uintptr_t) found;
+	/* relaxed: whoever does not see it looks himself */
+	uintptr_t of_libc = atomic_load_explicit(&found, memory_order_relaxed);
+
+	if (of_libc == 0) {
+		of_libc = (uintptr_t)dlsym(RTLD_NEXT, "sendmsg");
+		atomic_store_explicit(&found, of_libc, memory_order_relaxed);
+	}
+	/* all threads in which the driver sends; others pay for no look at who calls */
+	if ((flags & (MSG_NOSIGNAL | MSG_DONTWAIT)) == 0 &&
+		eng_intr_is_memif(__builtin_return_address(0)))
+		flags |= MSG_NOSIGNAL;
+	return ((ssize_t(*)(int, const struct msghdr *, int))of_libc)(fd, mh, flags);
 }
 
 void
@@ -324,13 +397,10 @@ eng_rte_free(void *mem)
 	uintptr_t of_eal = atomic_load_explicit(&found, memory_order_relaxed);
 	struct listener_source *s = take(mem);
 
-	if (s != NULL && s->handle != NULL) {
-		hang_up(s->fd);
-		if (rte_intr_callback_unregister(s->handle, s->fn, s->arg) > 0)
-			close(s->fd);
-	}
-	if (s != NULL)
+	if (s != NULL) {
+		take_back(s);
 		drop(s);
+	}
 	if (of_eal == 0) {
 		of_eal = (uintptr_t)dlsym(RTLD_NEXT, "rte_free");
 		atomic_store_explicit(&found, of_eal, memory_order_relaxed);

@@ -134,20 +134,25 @@ peer_comes_and_device_goes(void *arg)
 Test(intr_pause, nobody_comes_between_stop_and_close)
 {
 	struct wire w;
+	bool paused;
 
 	wire_up(&w, peer_comes_and_device_goes);
 	wire_wait(&w, true);
 	cr_assert_eq(karst_engine_port_remove(w.bed.e, w.port), 0);
 	cr_assert_eq(closed, 1);
 	/* The socket is the driver's for both devices, and stays: so the other one is greeted, maps
-	 * what it would share, and hears that there is nobody whom it wants.  It is left alone
-	 * meanwhile: this driver connects, too, when its link is asked for. */
+	 * what it would share, and hears that there is nobody whom it wants.  It may not have come
+	 * so far: so it is stopped as the engine stops a port. */
 	intr_turn();
-	intr_turn();
-	while (engine_bed_mappings(MEMIF) != 0)
-		usleep(IDLE_US);
+	while (engine_bed_mappings(MEMIF) != 0) {
+		cr_assert_not(wire_link_is_up(w.other));
+		intr_turn();
+	}
 	cr_expect_not(wire_link_is_up(w.other));
+	paused = karst_engine_intr_pause(w.other);
+	cr_expect(paused);
 	cr_assert_eq(rte_eth_dev_stop(w.other), 0);
+	karst_engine_intr_resume(paused);
 	intr_turn();
 	wire_down(&w);
 }
@@ -235,6 +240,37 @@ Test(intr_socket, the_socket_goes_with_the_port)
 		intr_turn();
 		await_open_fds(fds);
 	}
+	engine_bed_down(&bed);
+}
+
+/* They say nothing, and have gone when the interrupt thread looks: whoever comes next has the same
+ * descriptors at this end, and is a peer like any other. */
+Test(intr_socket, peers_have_gone_before_they_are_greeted)
+{
+	struct engine_bed bed;
+	unsigned int i, fds;
+	char path[64];
+	uint16_t id;
+	uint8_t port;
+	bool paused;
+
+	engine_bed_up(&bed, &(struct engine_bed_config){.engine = {.lcores = 1}});
+	engine_bed_release(&bed);
+	snprintf(path, sizeof(path), "karst-listener-%d", (int)getpid());
+	add_server(&bed, path, &port);
+	cr_assert_eq(rte_eth_dev_get_port_by_name("net_memif0", &id), 0);
+	fds = engine_bed_open_fds();
+	for (i = 0; i < 5; i++) {
+		paused = karst_engine_intr_pause(id);
+		cr_assert(paused);
+		close(connect_to(path));
+		karst_engine_intr_resume(paused);
+		intr_turn();
+		intr_turn();
+		close(greeted(path));
+		await_open_fds(fds);
+	}
+	cr_assert_eq(karst_engine_port_remove(bed.e, port), 0);
 	engine_bed_down(&bed);
 }
 

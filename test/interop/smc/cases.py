@@ -457,6 +457,7 @@ def karst_port(bed, role):
 @case('a link over which nothing goes dies at karst, and there is one again', roles=('client',),
       faults=('link_down',))
 def karst_idle_port(bed, role):
+    bed.looks_often()
     bed.stops_both()
     bed.again(ports=2)
     bed.second_device()
@@ -486,6 +487,7 @@ def second_later(bed, role):
     def run():
         bed.second_device()
         links(bed, role, 2)
+    bed.looks_often()
     stream(bed, role, 1, run)
 
 
@@ -493,7 +495,7 @@ def second_later(bed, role):
 
 @case('karstd is killed')
 def karstd_killed(bed, role):
-    bed.guest.must('echo 1 >/proc/sys/net/smc/smcr_testlink_time')
+    bed.looks_often()
     bed.again()
     pair = bed.pair(role, 'both 1000 drain', 'both 1000 say talked drain error')
     pair.says('linux', 'talked')

@@ -59,7 +59,7 @@ int
 kr_smc_prepare(const struct kr_opts *o)
 {
 	const char *engine = kr_engine_named(o);
-	char library[PATH_MAX];
+	char library[PATH_MAX], pid[16];
 	int rc = kr_place_sockets(library);
 
 	if (engine == NULL)
@@ -68,7 +68,10 @@ kr_smc_prepare(const struct kr_opts *o)
 		rc = try_service(engine);
 	if (rc >= 0)
 		return rc;
-	if (preload(library) != 0 || setenv("KARST_SOCKET", engine, 1) != 0 ||
+	/* which the program has, too; those that it starts need no connection at once */
+	snprintf(pid, sizeof(pid), "%d", (int)getpid());
+	if (preload(library) != 0 || setenv("KARST_SMC_PID", pid, 1) != 0 ||
+		setenv("KARST_SOCKET", engine, 1) != 0 ||
 		setenv("KARST_SMC", o->require ? "require" : "offer", 1) != 0 ||
 		(o->io_uring && setenv("KARST_SMC_URING", "1", 1) != 0))
 		return kr_fail("the environment: %s", strerror(errno));

@@ -25,6 +25,7 @@
 #define MAX_ROUND  16u    /* through the list of connections, until others are heard */
 #define GOODBYE_NS 500000000ull
 #define PAUSE_NS   10000000ull /* until it is looked whether who waits can be heard */
+#define STOCK_MS   1           /* without a word, until the stock is filled */
 
 /*
  * A link that does not carry a message ends within SVC_LINK_LIFE_MS, so whoever waits for an answer
@@ -150,8 +151,8 @@ wait_ms(struct kd_smc *s)
 	return (int)karst_min_u64((next - now) / 1000000 + 1, 60000);
 }
 
-/* Waits, without the lock, for up to @ms. */
-static void
+/* Waits, without the lock, for up to @ms.  @return whether there was something. */
+static bool
 wait_and_hear(struct kd_smc *s, int ms)
 {
 	struct epoll_event e[EVENTS];
@@ -171,6 +172,23 @@ wait_and_hear(struct kd_smc *s, int ms)
 	svc_prog_reap(s);
 	svc_close_expire(s);
 	svc_prog_resume(s);
+	return n > 0;
+}
+
+/* Who was answered last may have this processor first, and ask for more. */
+static void
+wait_and_stock(struct kd_smc *s)
+{
+	int ms = wait_ms(s);
+
+	if (svc_stock_lacks(s, false)) {
+		svc_stock_fill(s);
+		wait_and_hear(s, 0);
+	} else if (!svc_stock_lacks(s, true)) {
+		wait_and_hear(s, ms);
+	} else if (!wait_and_hear(s, ms >= 0 && ms < STOCK_MS ? ms : STOCK_MS)) {
+		svc_stock_fill(s);
+	}
 }
 
 static void *
@@ -193,7 +211,7 @@ svc_main(void *arg)
 			busy_at = s->core->now_ns;
 			wait_and_hear(s, 0);
 		} else {
-			wait_and_hear(s, svc_pair_prepare(s) ? 0 : wait_ms(s));
+			wait_and_stock(s);
 		}
 	}
 	pthread_mutex_unlock(&s->lock);
@@ -384,7 +402,7 @@ kd_smc_destroy(struct kd_smc *s)
 	}
 	svc_conn_reap(s);
 	svc_prog_fini(s);
-	svc_pair_fini(s);
+	svc_stock_fini(s);
 	svc_ask_fini(s);
 	svc_close_fini(s);
 	svc_rdma_fini(s);

@@ -245,13 +245,24 @@ svc_make_file(uint64_t bytes, int *fd, void **mem)
 	return 0;
 }
 
+void
+svc_conn_arm(struct svc_conn *c)
+{
+	c->page->armed = 1;
+	atomic_store(&c->page->none.dir[!c->dir].wanted, 1);
+	atomic_fetch_or(&c->page->early, KARST_SOCK_EARLY_WANTED);
+}
+
 /* Who comes first, and may have a peer here, has none before that one is there.  If it has got some
  * meanwhile, for what else may become of it, they are those of both. */
 static int
-make_rings(struct svc_conn *c, struct svc_prog *prog, const struct svc_conn *other)
+make_rings(struct svc_conn *c, struct svc_prog *prog, const struct svc_conn *other, bool polls)
 {
-	if (other == NULL && svc_direct_is_near(c))
+	if (other == NULL && svc_direct_is_near(c)) {
+		if (polls)
+			svc_conn_arm(c);
 		return 0;
+	}
 	if (other == NULL) {
 		c->rings = svc_rings_make(c->smc);
 	} else if (other->rings == NULL) {
@@ -284,8 +295,10 @@ svc_conn_map(struct svc_conn *c)
 		}
 		return false;
 	}
-	if (early)
-		(void)svc_rings_take_early(c); /* which needs none if they are mapped */
+	if (early) {
+		(void)svc_rings_take_early(c, NULL); /* which needs none if they are mapped */
+		atomic_fetch_or(&c->page->early, KARST_SOCK_EARLY_READY);
+	}
 	map = c->rings->map;
 	c->txd = &karst_sock_rings(map, c->buffer)->dir[tx];
 	c->rxd = &karst_sock_rings(map, c->buffer)->dir[!tx];
@@ -296,7 +309,7 @@ svc_conn_map(struct svc_conn *c)
 
 /* The page, and the rings of @other if there is one, which has the other side. */
 static int
-make_memory(struct svc_conn *c, struct svc_prog *prog, const struct svc_conn *other)
+make_memory(struct svc_conn *c, struct svc_prog *prog, const struct svc_conn *other, bool polls)
 {
 	unsigned int tx = other != NULL;
 	int rc = svc_page_get(prog, &c->page_of);
@@ -307,7 +320,7 @@ make_memory(struct svc_conn *c, struct svc_prog *prog, const struct svc_conn *ot
 	c->dir = tx;
 	c->tx_shift = karst_sock_shift(c->buffer, tx);
 	c->rx_shift = karst_sock_shift(c->buffer, !tx);
-	rc = make_rings(c, prog, other);
+	rc = make_rings(c, prog, other, polls);
 	if (rc != 0)
 		return rc;
 	c->page->buffer = c->buffer;
@@ -331,7 +344,7 @@ get_pair(struct svc_conn *c, struct svc_conn *other, int *end)
 		pair = other->next_pair;
 		other->next_pair.far = other->next_pair.end = -1;
 	} else {
-		rc = svc_pair_get(c->smc, &pair);
+		rc = svc_stock_pair(c->smc, &pair);
 	}
 	if (rc != 0)
 		return rc;
@@ -442,11 +455,11 @@ svc_conn_open(struct kd_smc *s, struct svc_prog *prog, int tcp, uint32_t flags, 
 	c->peer = names.peer;
 	c->netns = names.netns;
 	other = !c->decline ? svc_direct_find(c) : NULL;
-	rc = make_memory(c, prog, other);
+	rc = make_memory(c, prog, other, (flags & KARST_SOCK_POLLS) != 0);
 	if (rc == 0)
 		rc = get_pair(c, other, end);
 	if (rc == 0 && other == NULL && svc_direct_is_near(c))
-		rc = svc_pair_get(s, &c->next_pair);
+		rc = svc_stock_pair(s, &c->next_pair);
 	else if (rc == 0 && other == NULL && !svc_conn_map(c))
 		rc = -ENOMEM;
 	c->hears_less = other != NULL;

@@ -116,13 +116,13 @@ void
 svc_direct_join(struct svc_conn *first, struct svc_conn *second, bool polls)
 {
 	struct kd_smc *s = first->smc;
-	bool whole = true;
+	bool early = first->rings == NULL, whole = true;
 
-	if (first->rings == NULL) {
+	if (early) {
 		first->rings = second->rings;
 		first->rings->refs++;
 		svc_rings_enter(first);
-		whole = svc_rings_take_early(first);
+		whole = svc_rings_take_early(first, polls ? second : NULL);
 	}
 	svc_conn_leave_tcp(first);
 	first->what = second->what = SMC_DIRECT;
@@ -145,6 +145,9 @@ svc_direct_join(struct svc_conn *first, struct svc_conn *second, bool polls)
 	}
 	atomic_store(&second->page->state, KARST_SOCK_DIRECT);
 	atomic_store(&first->page->state, KARST_SOCK_DIRECT);
+	/* last: who writes into the rings, and is to send a token, has to know to whom */
+	if (early)
+		atomic_fetch_or(&first->page->early, KARST_SOCK_EARLY_READY);
 	s->joined++;
 	if (!whole) { /* each hears of the other one's end */
 		svc_direct_fail(first);

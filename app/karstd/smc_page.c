@@ -78,7 +78,7 @@ svc_page_get(struct svc_prog *p, struct svc_page **page)
 	g = calloc(1, sizeof(*g));
 	if (g == NULL)
 		return -ENOMEM;
-	rc = svc_make_file(KARST_SOCK_PAGE, &g->fd, &mem);
+	rc = svc_stock_page(p->smc, &g->fd, &mem);
 	if (rc != 0) {
 		free(g);
 		return rc;

@@ -2,9 +2,7 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Pairs: that by which a program waits (karst_sock.h).  To make one takes several system calls, for
- * which whoever opens a connection would wait.  So some are made before, when the service has
- * nothing else to do and there are programs.
+ * Pairs: that by which a program waits (karst_sock.h).
  */
 #include "smc_priv.h"
 
@@ -17,8 +15,6 @@
 #ifndef SO_PASSRIGHTS
 #define SO_PASSRIGHTS 83 /* Linux 6.16 */
 #endif
-
-#define AT_ONCE 2u /* as many as a connection of two programs needs */
 
 /* Each is used once.  False: there is none. */
 static bool
@@ -45,8 +41,8 @@ keep_rights_out(struct kd_smc *s, int end)
 		s->rights_come = true; /* before Linux 6.16 */
 }
 
-static int
-make_pair(struct kd_smc *s, struct svc_pair *p)
+int
+svc_pair_make(struct kd_smc *s, struct svc_pair *p)
 {
 	struct sockaddr_un name = {.sun_family = AF_UNIX};
 	const int room = KARST_SOCK_SNDBUF, on = 1;
@@ -77,36 +73,4 @@ make_pair(struct kd_smc *s, struct svc_pair *p)
 	p->far = fds[0];
 	p->end = fds[1];
 	return 0;
-}
-
-int
-svc_pair_get(struct kd_smc *s, struct svc_pair *p)
-{
-	if (s->npairs == 0)
-		return make_pair(s, p);
-	*p = s->pairs[--s->npairs];
-	return 0;
-}
-
-bool
-svc_pair_prepare(struct kd_smc *s)
-{
-	uint32_t n;
-
-	for (n = 0; s->progs != NULL && n < AT_ONCE && s->npairs < SMC_PAIRS; n++) {
-		if (make_pair(s, &s->pairs[s->npairs]) != 0)
-			break;
-		s->npairs++;
-	}
-	return n != 0;
-}
-
-void
-svc_pair_fini(struct kd_smc *s)
-{
-	while (s->npairs != 0) {
-		s->npairs--;
-		close(s->pairs[s->npairs].far);
-		close(s->pairs[s->npairs].end);
-	}
 }

@@ -40,6 +40,8 @@
 #define SMC_REASONS      64u /* rows of karst_smc_reason.def, at most */
 #define SMC_NAMES        32u /* of pairs, in stock */
 #define SMC_PAIRS        8u  /* in stock */
+#define SMC_PAGES        2u  /* files of control pages, for the two ends of a connection */
+#define SMC_RINGS        1u  /* and of rings */
 #define SMC_FREE_HASH    64u
 
 /* What epoll tells of. */
@@ -91,6 +93,12 @@ struct svc_page {
 struct svc_pair {
 	int far, end;
 	uint64_t cookie;
+};
+
+/* Memory for programs; mem NULL: it is not mapped. */
+struct svc_file {
+	int fd;
+	void *mem;
 };
 
 /* What is heard of a pair: by RDMA and TCP the program rings, else it does not. */
@@ -252,7 +260,10 @@ struct kd_smc {
 	uint32_t nnames;
 	struct svc_pair pairs[SMC_PAIRS];
 	uint32_t npairs;
-	bool rights_come; /* descriptors can be sent to a program by its pair */
+	struct svc_file pages[SMC_PAGES], rings[SMC_RINGS];
+	uint32_t npages, nrings;
+	bool stock_failed; /* there was no memory, or no descriptor, and nothing was taken since */
+	bool rights_come;  /* descriptors can be sent to a program by its pair */
 	uint64_t opened, joined, faults, turned_away;
 };
 
@@ -363,6 +374,8 @@ int svc_conn_names(struct kd_smc *s, uid_t uid, int fd, struct svc_names *names)
 int svc_conn_ask_names(struct kd_smc *s, uid_t uid, int fd, struct svc_names *names);
 /** The connection whose program's end is @fd; NULL. */
 struct svc_conn *svc_conn_find(struct kd_smc *s, int fd);
+/** Its program, which has not got the page yet, has said that it wants a token for what comes. */
+void svc_conn_arm(struct svc_conn *c);
 /** It is to be looked at in this turn. */
 void svc_conn_queue(struct svc_conn *c);
 void svc_conn_put(struct svc_conn *c);
@@ -382,10 +395,19 @@ int svc_make_file(uint64_t bytes, int *fd, void **mem);
 
 /* --- smc_pair.c --- */
 
-int svc_pair_get(struct kd_smc *s, struct svc_pair *p);
-/** A few more in stock.  False: there are as many as there are to be. */
-bool svc_pair_prepare(struct kd_smc *s);
-void svc_pair_fini(struct kd_smc *s);
+int svc_pair_make(struct kd_smc *s, struct svc_pair *p);
+
+/* --- smc_stock.c --- */
+
+/** These as svc_pair_make() and svc_make_file(). */
+int svc_stock_pair(struct kd_smc *s, struct svc_pair *p);
+int svc_stock_page(struct kd_smc *s, int *fd, void **mem);
+int svc_stock_rings(struct kd_smc *s, int *fd);
+/** What the next connection needs is not there; with @all: something that is to be. */
+bool svc_stock_lacks(const struct kd_smc *s, bool all);
+/** A little more of it. */
+void svc_stock_fill(struct kd_smc *s);
+void svc_stock_fini(struct kd_smc *s);
 
 /* --- smc_page.c --- */
 
@@ -416,9 +438,10 @@ struct svc_rings_side *svc_rings_side(struct svc_rings *r, const struct svc_conn
 void svc_rings_enter(struct svc_conn *c);
 /** The program is gone. */
 void svc_rings_leave(struct svc_prog *p);
-/** What @c's program has written by now goes into its rings, which nobody else has used yet, and
- *  which it may use from here on.  False: there is no memory. */
-bool svc_rings_take_early(struct svc_conn *c);
+/** What @c's program has written by now goes into its rings, which nobody else has used yet; if
+ *  that is nothing, @reader wants a token for what comes, unless it is NULL.  The caller says in
+ *  the page when the program may use them (KARST_SOCK_EARLY_READY).  False: there is no memory. */
+bool svc_rings_take_early(struct svc_conn *c, struct svc_conn *reader);
 
 /* --- smc_direct.c --- */
 

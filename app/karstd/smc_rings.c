@@ -45,7 +45,7 @@ svc_rings_make(struct kd_smc *s)
 
 	if (r == NULL)
 		return NULL;
-	if (svc_make_file(karst_sock_bytes((uint32_t)s->conf->smc.buffer), &r->fd, NULL) != 0) {
+	if (svc_stock_rings(s, &r->fd) != 0) {
 		free(r);
 		return NULL;
 	}
@@ -230,7 +230,7 @@ static_assert(KARST_SOCK_EARLY_BYTES <= KARST_SOCK_NEAR, "in one piece");
 /* The page is hostile.  What is copied are bytes of the program that has it, to its own peer.  Of
  * an earlier connection of the two nothing is left in the positions then. */
 bool
-svc_rings_take_early(struct svc_conn *c)
+svc_rings_take_early(struct svc_conn *c, struct svc_conn *reader)
 {
 	uint32_t early = atomic_fetch_or(&c->page->early, KARST_SOCK_EARLY_CLOSED);
 	uint32_t len = early & KARST_SOCK_EARLY_LEN;
@@ -244,6 +244,10 @@ svc_rings_take_early(struct svc_conn *c)
 		len = 0;
 	}
 	atomic_store(&positions.dir[c->dir].head, len);
+	if (reader != NULL && len == 0) {
+		atomic_store(&positions.dir[c->dir].wanted, 1);
+		svc_conn_arm(reader);
+	}
 	atomic_store(&positions.dir[!c->dir].wanted, (early & KARST_SOCK_EARLY_WANTED) != 0);
 	if (c->rings->map == NULL) {
 		done = write_early(c, &positions, len);
@@ -252,6 +256,5 @@ svc_rings_take_early(struct svc_conn *c)
 			c->tx_shift, c->page->early_bytes, len);
 		memcpy(karst_sock_rings(c->rings->map, c->buffer), &positions, sizeof(positions));
 	}
-	atomic_fetch_or(&c->page->early, KARST_SOCK_EARLY_READY);
 	return done;
 }

@@ -178,6 +178,8 @@ bool ks_has_room(void);
 void ks_note_full(void);
 /** Whether there is a service; connects to it. */
 bool ks_service(void);
+/** The same in advance, in the program that karst-run was told. */
+void ks_service_begin(void);
 /** A request with a descriptor; @fds: what came back, -1 behind it.  0 or -errno. */
 int ks_ask(struct karst_sock_msg *msg, int fd, int fds[KARST_SOCK_FDS]);
 /** The same for KARST_SOCK_OPEN, in two parts, between which the service works.  If the first one

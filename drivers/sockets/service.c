@@ -3,8 +3,9 @@
  */
 /*
  * The connection to the SMC service, one for the process, made when it is needed for the first
- * time. Its descriptors, and the map's, have high numbers and are kept from the program, which may
- * close whatever it did not open.
+ * time, or when the program begins if it is the one that karst-run was told: then its first TCP
+ * connection does not wait for it.  Its descriptors, and the map's, have high numbers and are kept
+ * from the program, which may close whatever it did not open.
  *
  * An answer is looked for before one sleeps for it: the service mostly has nothing else to do, and
  * whoever sleeps costs it a call to wake him, and the two of them the switches.
@@ -38,6 +39,8 @@ static struct {
 	_Atomic int64_t failed_at;          /* seconds */
 	_Atomic int64_t full_until, full_s; /* 0: it never was */
 	uint32_t seq;
+	_Atomic bool early; /* it was made in advance, by a process of this user: */
+	uid_t uid;
 	_Atomic bool several; /* processors, when they were counted last */
 	uint64_t look_ns;     /* how long to look for an answer: poll_us */
 	struct ks_patience patience;
@@ -221,21 +224,31 @@ ask_locked(struct karst_sock_msg *msg, int fd, int fds[KARST_SOCK_FDS])
 	return rc == 0 ? ask_end(msg, fds) : rc;
 }
 
+/* False: its path is too long. */
+static bool
+service_address(struct sockaddr_un *at)
+{
+	const char *path = getenv("KARST_SOCKET");
+	int n;
+
+	*at = (struct sockaddr_un){.sun_family = AF_UNIX};
+	n = snprintf(at->sun_path, sizeof(at->sun_path), "%s" KARST_SOCK_SUFFIX,
+		path != NULL && path[0] != '\0' ? path : DEFAULT_SOCKET);
+	return n < (int)sizeof(at->sun_path);
+}
+
 static void
 meet(void)
 {
-	const char *path = getenv("KARST_SOCKET");
-	struct sockaddr_un at = {.sun_family = AF_UNIX};
+	struct sockaddr_un at;
 	struct karst_sock_msg msg = {.op = KARST_SOCK_HELLO};
 	const struct timeval answer = {.tv_sec = ANSWER_S};
-	int fds[KARST_SOCK_FDS], fd, n;
+	int fds[KARST_SOCK_FDS], fd;
 
-	n = snprintf(at.sun_path, sizeof(at.sun_path), "%s" KARST_SOCK_SUFFIX,
-		path != NULL && path[0] != '\0' ? path : DEFAULT_SOCKET);
 	fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
 	if (fd < 0)
 		return;
-	if (n >= (int)sizeof(at.sun_path) ||
+	if (!service_address(&at) ||
 		real(setsockopt)(fd, SOL_SOCKET, SO_RCVTIMEO, &answer, sizeof(answer)) != 0 ||
 		real(connect)(fd, (const void *)&at, sizeof(at)) != 0) {
 		real(close)(fd);
@@ -271,21 +284,58 @@ ks_has_room(void)
 		service_now_s() >= atomic_load(&service.full_until);
 }
 
+/* The program may have become another user since, which the service does not see, or have closed
+ * whatever descriptors there were, by system calls of its own; what has that number then is not
+ * ours to close. */
+static void
+check_early(void)
+{
+	struct sockaddr_un at, is = {.sun_family = AF_UNSPEC};
+	socklen_t len = sizeof(is);
+	int fd = atomic_load(&service.fd);
+
+	if (fd >= 0 &&
+		(!service_address(&at) || real(getpeername)(fd, (void *)&is, &len) != 0 ||
+			is.sun_family != AF_UNIX || strcmp(is.sun_path, at.sun_path) != 0)) {
+		atomic_store(&service.fd, -1);
+		atomic_store(&service.map, -1);
+	} else if (fd >= 0 && geteuid() != service.uid) {
+		hang_up();
+	}
+	atomic_store(&service.failed_at, 0);
+	atomic_store(&service.early, false);
+}
+
 bool
 ks_service(void)
 {
 	int err = errno;
 
-	if (atomic_load(&service.map) >= 0)
+	if (atomic_load(&service.map) >= 0 && !atomic_load(&service.early))
 		return true;
 	if (ks_is_confined() || atomic_load(&service.failed_at) == service_now_s())
 		return false;
 	ks_lock(&service.lock);
+	if (atomic_load(&service.early))
+		check_early();
 	if (atomic_load(&service.fd) < 0)
 		meet();
 	ks_unlock(&service.lock);
 	errno = err;
 	return atomic_load(&service.map) >= 0;
+}
+
+void
+ks_service_begin(void)
+{
+	const char *pid = getenv("KARST_SMC_PID");
+
+	if (pid == NULL || strtol(pid, NULL, 10) != getpid())
+		return;
+	(void)ks_service();
+	service.uid = geteuid();
+	atomic_store(&service.early, true);
+	atomic_store(&service.failed_at, 0); /* who is there by then */
 }
 
 int

@@ -622,4 +622,5 @@ ks_begin(void)
 	ks_uring_begin();
 	pthread_atfork(NULL, has_forked, on_fork);
 	look_at_all();
+	ks_service_begin();
 }

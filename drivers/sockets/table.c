@@ -35,7 +35,6 @@ static struct entry *_Atomic table_pages[PAGES];
 static pthread_mutex_t table_lock =
 	PTHREAD_MUTEX_INITIALIZER; /* of what follows, and of new pages */
 static struct watch *watches;
-static void *free_socks, *free_watches;
 static pid_t pid;
 static _Atomic bool listens;
 static _Atomic uint32_t connections; /* entries that are */
@@ -50,32 +49,44 @@ map(size_t bytes)
 	return mem != MAP_FAILED ? mem : NULL;
 }
 
-/* Under the lock.  What is free begins with a pointer to the next; it is never given back. */
-static void *
-pool_take(void **pool, size_t bytes)
-{
-	uint8_t *slab;
-	void *mem;
+/* Objects of one size, of which none is ever given back to the kernel. */
+struct pool {
+	void *free;    /* begins with a pointer to the next */
+	uint8_t *slab; /* what is left of it, and not touched yet: a page of it is dear */
+	size_t left;
+};
 
-	if (*pool == NULL && (slab = map(SLAB)) != NULL)
-		for (size_t at = 0; at + bytes <= SLAB; at += bytes) {
-			*(void **)(void *)(slab + at) = *pool;
-			*pool = slab + at;
-		}
-	mem = *pool;
+/* Under the lock. */
+static void *
+pool_take(struct pool *p, size_t bytes)
+{
+	void *mem = p->free;
+
 	if (mem != NULL) {
-		*pool = *(void **)mem;
+		p->free = *(void **)mem;
 		memset(mem, 0, bytes);
+		return mem;
 	}
+	if (p->left < bytes) {
+		p->slab = map(SLAB);
+		p->left = p->slab != NULL ? SLAB : 0;
+	}
+	if (p->left < bytes)
+		return NULL;
+	mem = p->slab;
+	p->slab += bytes;
+	p->left -= bytes;
 	return mem;
 }
 
 static void
-give(void **pool, void *mem)
+give(struct pool *p, void *mem)
 {
-	*(void **)mem = *pool;
-	*pool = mem;
+	*(void **)mem = p->free;
+	p->free = mem;
 }
+
+static struct pool sock_pool, watch_pool;
 
 struct ks_sock *
 ks_sock_new(void)
@@ -83,7 +94,7 @@ ks_sock_new(void)
 	struct ks_sock *s;
 
 	ks_lock(&table_lock);
-	s = pool_take(&free_socks, sizeof(*s));
+	s = pool_take(&sock_pool, sizeof(*s));
 	ks_unlock(&table_lock);
 	return s;
 }
@@ -92,7 +103,7 @@ void
 ks_sock_free(struct ks_sock *s)
 {
 	ks_lock(&table_lock);
-	give(&free_socks, s);
+	give(&sock_pool, s);
 	ks_unlock(&table_lock);
 }
 
@@ -327,11 +338,11 @@ ks_epoll_note(int epfd, int op, int fd, const struct epoll_event *event)
 	if (op == EPOLL_CTL_DEL) {
 		if (w != NULL) {
 			*at = w->next;
-			give(&free_watches, w);
+			give(&watch_pool, w);
 		}
 	} else {
 		if (w == NULL)
-			w = *at = pool_take(&free_watches, sizeof(*w));
+			w = *at = pool_take(&watch_pool, sizeof(*w));
 		if (w != NULL)
 			*w = (struct watch){
 				.next = w->next, .epfd = epfd, .fd = fd, .event = *event};
@@ -348,7 +359,7 @@ ks_epoll_leave(int fd)
 	while (*(at = find_watch(-1, fd)) != NULL) {
 		w = *at;
 		*at = w->next;
-		give(&free_watches, w);
+		give(&watch_pool, w);
 	}
 	ks_unlock(&table_lock);
 }

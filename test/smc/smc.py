@@ -16,6 +16,7 @@ import sys
 import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import begins  # noqa: E402
 import ends  # noqa: E402
 import idle  # noqa: E402
 import looks  # noqa: E402
@@ -594,6 +595,7 @@ def test(suite, netns):
     talk_on(suite, last)
     uring.rings(suite)
     looks.looks(suite)
+    begins.begins(suite)
     no_room(suite)
     for by_rdma in False, True:
         idle.nobody_wakes(suite, IDLE, by_rdma)

@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/*
+ * What connections are made of, in stock: pairs, and files of memory whose first page is there.  To
+ * make one takes several system calls, and a page that is touched for the first time more than
+ * these, for which whoever opens a connection would wait.
+ *
+ * It is made while there are programs, and the service has nothing else to do: a little each time
+ * that it has heard nothing for a while, as the programs that it has just answered may be waiting
+ * for its processor.  Of pairs, which each connection uses up, what the next one needs is made at
+ * once; files are mostly kept by programs (smc_page.c, smc_rings.c).
+ */
+#include "smc_priv.h"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#define AT_ONCE 2u /* pairs: as many as a connection of two programs needs */
+
+/* --- files --- */
+
+static uint64_t
+rings_bytes(const struct kd_smc *s)
+{
+	return karst_sock_bytes((uint32_t)s->conf->smc.buffer);
+}
+
+/* Its page is there when this returns. */
+static int
+make_page(struct svc_file *f)
+{
+	int rc = svc_make_file(KARST_SOCK_PAGE, &f->fd, &f->mem);
+
+	if (rc == 0)
+		memset(f->mem, 0, 1);
+	return rc;
+}
+
+/* That with the positions in it, which is all that a short stream needs. */
+static int
+make_rings_file(const struct kd_smc *s, struct svc_file *f)
+{
+	int rc = svc_make_file(rings_bytes(s), &f->fd, NULL);
+
+	f->mem = NULL;
+	if (rc == 0 && pwrite(f->fd, "", 1, (off_t)(KARST_SOCK_NEAR + s->conf->smc.buffer)) != 1) {
+		rc = -ENOMEM;
+		close(f->fd);
+	}
+	return rc;
+}
+
+static void
+drop_file(struct svc_file *f)
+{
+	if (f->mem != NULL)
+		munmap(f->mem, KARST_SOCK_PAGE);
+	close(f->fd);
+}
+
+/* --- taking --- */
+
+int
+svc_stock_pair(struct kd_smc *s, struct svc_pair *p)
+{
+	s->stock_failed = false;
+	if (s->npairs == 0)
+		return svc_pair_make(s, p);
+	*p = s->pairs[--s->npairs];
+	return 0;
+}
+
+int
+svc_stock_page(struct kd_smc *s, int *fd, void **mem)
+{
+	s->stock_failed = false;
+	if (s->npages == 0)
+		return svc_make_file(KARST_SOCK_PAGE, fd, mem);
+	s->npages--;
+	*fd = s->pages[s->npages].fd;
+	*mem = s->pages[s->npages].mem;
+	return 0;
+}
+
+int
+svc_stock_rings(struct kd_smc *s, int *fd)
+{
+	s->stock_failed = false;
+	if (s->nrings == 0)
+		return svc_make_file(rings_bytes(s), fd, NULL);
+	*fd = s->rings[--s->nrings].fd;
+	return 0;
+}
+
+/* --- filling --- */
+
+bool
+svc_stock_lacks(const struct kd_smc *s, bool all)
+{
+	if (s->progs == NULL || s->stock_failed)
+		return false;
+	return s->npairs < AT_ONCE ||
+		(all && (s->npairs < SMC_PAIRS || s->npages < SMC_PAGES || s->nrings < SMC_RINGS));
+}
+
+/* One of those of which there are the fewest for the next connection.  False: it failed. */
+static bool
+make_one(struct kd_smc *s)
+{
+	if (s->npairs < AT_ONCE)
+		return svc_pair_make(s, &s->pairs[s->npairs]) == 0 && ++s->npairs;
+	if (s->npages < SMC_PAGES)
+		return make_page(&s->pages[s->npages]) == 0 && ++s->npages;
+	if (s->nrings < SMC_RINGS)
+		return make_rings_file(s, &s->rings[s->nrings]) == 0 && ++s->nrings;
+	return s->npairs >= SMC_PAIRS ||
+		(svc_pair_make(s, &s->pairs[s->npairs]) == 0 && ++s->npairs);
+}
+
+void
+svc_stock_fill(struct kd_smc *s)
+{
+	uint32_t n;
+
+	for (n = 0; n < AT_ONCE && !s->stock_failed; n++)
+		s->stock_failed = !make_one(s);
+}
+
+void
+svc_stock_fini(struct kd_smc *s)
+{
+	while (s->npairs != 0) {
+		s->npairs--;
+		close(s->pairs[s->npairs].far);
+		close(s->pairs[s->npairs].end);
+	}
+	while (s->npages != 0)
+		drop_file(&s->pages[--s->npages]);
+	while (s->nrings != 0)
+		drop_file(&s->rings[--s->nrings]);
+}

@@ -252,6 +252,7 @@ struct kd_smc {
 	struct svc_rings *free_rings[SMC_FREE_HASH]; /* by their two programs */
 	uint32_t npaused;                            /* of them */
 	bool paused;                                 /* new ones are not accepted */
+	uint64_t paused_until_ns;                    /* at least */
 	struct svc_askers *askers;                   /* the same, and NULL */
 	struct svc_closers *closers; /* NULL: nothing was to be closed by others yet */
 	struct svc_refused refused[SMC_REFUSED];

@@ -30,6 +30,9 @@
  * have only so many under way; so this is the least that the kernel has, a few messages. */
 #define ANSWERS_SNDBUF 1
 
+/* For so long nobody new is accepted if there was no descriptor for him. */
+#define FULL_NS 10000000u
+
 /* --- shares --- */
 
 /* A user has at most three times what is left for others, as with attachments (server.c). */
@@ -451,11 +454,18 @@ svc_prog_resume(struct kd_smc *s)
 		if (svc_watch(s, p->fd, EPOLLIN, &p->source) != 0)
 			prog_leave(p);
 	}
-	if (s->paused && !svc_is_behind(s, SVC_ANYBODY))
+	if (s->paused && !svc_is_behind(s, SVC_ANYBODY) && svc_now() >= s->paused_until_ns)
 		s->paused = svc_watch(s, s->socket.fd, EPOLLIN, &s->listen_source) != 0;
 }
 
 /* --- programs come --- */
+
+static void
+listen_pause(struct kd_smc *s)
+{
+	svc_unwatch(s, s->socket.fd);
+	s->paused = true;
+}
 
 static void
 listen_ready(struct svc_source *src, uint32_t events)
@@ -469,13 +479,18 @@ listen_ready(struct svc_source *src, uint32_t events)
 	int fd;
 
 	if (svc_is_behind(s, SVC_ANYBODY)) {
-		svc_unwatch(s, s->socket.fd);
-		s->paused = true;
+		listen_pause(s);
 		return;
 	}
 	fd = accept4(s->socket.fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
-	if (fd < 0)
+	if (fd < 0) {
+		/* no descriptor, or no memory: who has come stays, and would be told of for ever */
+		if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
+			listen_pause(s);
+			s->paused_until_ns = svc_now() + FULL_NS;
+		}
 		return;
+	}
 	p = calloc(1, sizeof(*p));
 	if (p != NULL && getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &len) == 0 &&
 		setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &room, sizeof(room)) == 0)

@@ -4,8 +4,11 @@
 """Programs that mean harm to the SMC service itself, and with it to all: attack_service.py BUILD (TAP;
 as root)."""
 import os
+import resource
 import signal
+import socket
 import sys
+import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from smcbed import CONF, Program, bed, echo, pair, run, told  # noqa: E402
@@ -19,6 +22,7 @@ LINGERERS = 24
 MUCH = 300000 # bytes
 LISTENS = 20000
 UNREAD = 64 # answers
+FULL_S = 2
 
 
 def claims(suite, one):
@@ -173,6 +177,35 @@ def listeners(suite):
     suite.tap.point('it ends', one.stop())
 
 
+def cpu_s(one):
+    """Seconds of processors that the threads of a daemon have run."""
+    with open(f'/proc/{one.process.pid}/stat', encoding='utf-8') as f:
+        words = f.read().rsplit(')', 1)[1].split()
+    return (int(words[11]) + int(words[12])) / os.sysconf('SC_CLK_TCK')
+
+
+def no_descriptors(suite):
+    """A daemon that has none left: who comes meanwhile waits, and it does not look for him without a
+    pause.  (A machine that is busy only lets it run less.)"""
+    one, problems = suite.daemon('full', OPEN)
+    suite.tap.point('a daemon that will have no descriptor left', problems)
+    pid = one.process.pid
+    usual = resource.prlimit(pid, resource.RLIMIT_NOFILE)
+    numbers = {int(name) for name in os.listdir(f'/proc/{pid}/fd')}
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as s:
+        resource.prlimit(pid, resource.RLIMIT_NOFILE,
+                         (min(set(range(len(numbers) + 1)) - numbers), usual[1]))
+        s.connect(one.socket + '.smc')
+        before = cpu_s(one)
+        time.sleep(FULL_S)
+        took = cpu_s(one) - before
+        resource.prlimit(pid, resource.RLIMIT_NOFILE, usual)
+    suite.tap.point('it does not look for who waits without a pause',
+                    [f'{took} s of a processor in {FULL_S}'] if took > FULL_S / 2 else [])
+    suite.tap.point('when it has some again it serves', hello(suite, one))
+    suite.tap.point('it ends', one.stop())
+
+
 def test(suite):
     one, problems = suite.daemon('one', CONF)
     suite.tap.point('a daemon with [smc]', problems)
@@ -182,6 +215,7 @@ def test(suite):
     holders(suite)
     greed(suite)
     listeners(suite)
+    no_descriptors(suite)
 
 
 if __name__ == '__main__':

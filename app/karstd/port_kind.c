@@ -38,6 +38,26 @@ kd_port_kind_forms(char *to, size_t len)
 			kd_port_kinds[i]->form);
 }
 
+const char *
+kd_port_shown(const char *device, char to[KD_TEXT])
+{
+	static const char key[] = "secret=";
+	const char *from = device, *value;
+	size_t n = 0;
+
+	while ((value = strstr(from, key)) != NULL && n < KD_TEXT) {
+		bool whole = value == device || value[-1] == ',';
+
+		value += sizeof(key) - 1;
+		n += (size_t)snprintf(to + n, KD_TEXT - n, "%.*s%s", (int)(value - from), from,
+			whole ? "***" : "");
+		from = whole ? value + strcspn(value, ",") : value;
+	}
+	if (n < KD_TEXT)
+		snprintf(to + n, KD_TEXT - n, "%s", from);
+	return to;
+}
+
 struct kd_port_needs
 kd_port_needs(const struct kd_conf_port *p)
 {

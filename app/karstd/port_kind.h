@@ -83,6 +83,9 @@ const struct kd_port_kind *kd_port_kind_of(const char *device);
 /** "a PCI address, a kernel interface, tap:NAME, net_..., or loopback", in some order. */
 void kd_port_kind_forms(char *to, size_t len);
 
+/** @device as logs show it: without the value of "secret=", which its peer has to know.  @return @to */
+const char *kd_port_shown(const char *device, char to[KD_TEXT]);
+
 /** What port @p needs; of what @c's ports need, whether any needs it. */
 struct kd_port_needs kd_port_needs(const struct kd_conf_port *p);
 struct kd_port_needs kd_port_needs_any(const struct kd_conf *c);

@@ -31,6 +31,7 @@ static void
 warn_of_peers(const struct kd_conf_port *p)
 {
 	const char *args = p->device;
+	char shown[KD_TEXT];
 
 	if (strncmp(args, MEMIF_DRIVER, strlen(MEMIF_DRIVER)) != 0)
 		return;
@@ -39,7 +40,7 @@ warn_of_peers(const struct kd_conf_port *p)
 			"%s: anybody in the network namespace may be the other end of its socket, "
 			"and can end or take over this process: give it socket-abstract=no and a "
 			"path in a folder of its own, or, as server, a secret",
-			args);
+			kd_port_shown(args, shown));
 	else
 		karst_log(KARST_LOG_NOTICE,
 			"port %s: net_memif believes what the other end of its socket writes: who "

@@ -100,7 +100,7 @@ kd_port_lcores(const struct kd_conf *c, const struct kd_conf_port *p, uint32_t q
 int
 kd_port_plug(struct kd_port *port, const char *name, const char *args)
 {
-	char why[512];
+	char why[512], shown[KD_TEXT];
 	int rc;
 
 	if (few_drivers_load(name, why, sizeof(why)) != 0)
@@ -111,7 +111,7 @@ kd_port_plug(struct kd_port *port, const char *name, const char *args)
 	if (rc != 0)
 		return kd_port_fault(port->conf,
 			"DPDK makes no device of %s%s%s: %s; its own words are above", name,
-			args[0] != '\0' ? "," : "", args, rte_strerror(-rc));
+			args[0] != '\0' ? "," : "", kd_port_shown(args, shown), rte_strerror(-rc));
 	port->probed = true;
 	return 0;
 }
@@ -216,6 +216,7 @@ static void
 say_port(const struct kd_port *port, const struct karst_engine_port_info *info)
 {
 	char list[KD_MAX_ADDRS * (INET6_ADDRSTRLEN + 1)] = "", ip[INET6_ADDRSTRLEN];
+	char shown[KD_TEXT];
 	size_t n = 0;
 	uint32_t i;
 
@@ -229,7 +230,8 @@ say_port(const struct kd_port *port, const struct karst_engine_port_info *info)
 		n += (size_t)snprintf(list + n, sizeof(list) - n, " %s", ip);
 	}
 	karst_log(KARST_LOG_NOTICE, "port %u, %s: %s, path MTU %u, addresses%s", port->number + 1u,
-		port->conf->name, port->conf->device, 128u << info->path_mtu, list);
+		port->conf->name, kd_port_shown(port->conf->device, shown), 128u << info->path_mtu,
+		list);
 }
 
 static int
@@ -238,6 +240,7 @@ add_port(const struct kd_ports *ps, const struct kd_conf *c, struct karst_engine
 {
 	const struct kd_port_kind *kind = port->conf->kind;
 	struct karst_engine_port_config cfg;
+	char shown[KD_TEXT];
 	int rc = fill_config(ps, c, port, &cfg);
 
 	if (rc != 0)
@@ -245,7 +248,7 @@ add_port(const struct kd_ports *ps, const struct kd_conf *c, struct karst_engine
 	rc = karst_engine_port_add(e, &cfg, &port->number);
 	if (rc != 0)
 		return kd_port_fault(port->conf, "%s does not become a port: %s%s",
-			port->conf->device, strerror(-rc),
+			kd_port_shown(port->conf->device, shown), strerror(-rc),
 			kind->hint != NULL ? kind->hint(port) : "");
 	port->added = true;
 	return 0;

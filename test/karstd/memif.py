@@ -211,10 +211,14 @@ def few(tap, karstd, folder):
 
 
 def trusted(tap, karstd, folder):
-    """A socket that not all can reach: the log says what is left."""
-    conf = LOOP + wire(f'{folder}/memif,socket-abstract=no', 'server')
+    """A socket that not all can reach: the log says what is left, and not the secret."""
+    conf = LOOP + wire(f'{folder}/memif,socket-abstract=no,secret=open-sesame,mac=02:00:00:00:00:07',
+                       'server')
     d = Daemon(karstd, folder, conf, name='trusted')
-    problems = d.start() or d.says('has to be trusted like it')
+    problems = d.start() or d.says('has to be trusted like it') + \
+        d.says('secret=***,mac=02:00:00:00:00:07,')
+    if not problems and 'open-sesame' in d.text():
+        problems = [f'the secret: {d.text()}']
     if not problems and 'anybody in the network namespace' in d.text():
         problems = [d.text()]
     tap.point('a server in a folder of its own says who has to be trusted', problems + d.stop())

@@ -10,7 +10,8 @@
  *
  * So for users other than root and the daemon's own a thread makes the call.  If that sleeps for
  * ASLEEP_LOOKS looks it is left behind, until the call ends; the one who has asked goes on without,
- * and of that user nothing is asked meanwhile, nor for a while after it.
+ * and of that user nothing is asked meanwhile, nor for a while after it.  Nor is it of one whose
+ * calls have slept for as many looks together, each for fewer: the service stands still meanwhile.
  */
 #include "smc_priv.h"
 
@@ -46,11 +47,19 @@ struct svc_asker {
 	uint64_t until_ns;
 };
 
+/* A user, and for how many looks his calls have slept since then. */
+struct svc_sleeper {
+	uid_t uid;
+	uint32_t looks;
+	uint64_t since_ns, until_ns; /* nothing is asked of him until then */
+};
+
 struct svc_askers {
 	pthread_mutex_t lock;
 	pthread_cond_t asked, answered;
 	struct question *question, *answer;
 	struct svc_asker askers[ASKERS];
+	struct svc_sleeper sleepers[ASKERS];
 	struct svc_asker *at; /* it waits for a question, or has it; NULL: there is none */
 	pid_t tid;
 	uint32_t nbehind;
@@ -165,6 +174,9 @@ is_held(const struct svc_askers *a, uid_t uid)
 	for (i = 0; i < ASKERS; i++)
 		if (a->askers[i].uid == uid && (a->askers[i].behind || now < a->askers[i].until_ns))
 			return true;
+	for (i = 0; i < ASKERS; i++)
+		if (a->sleepers[i].uid == uid && now < a->sleepers[i].until_ns)
+			return true;
 	return a->nbehind == ASKERS;
 }
 
@@ -188,9 +200,9 @@ is_asleep(pid_t tid)
 	return end == NULL || end[1] == '\0' || end[2] != 'R';
 }
 
-/* Lock held.  NULL: it is not to be waited for any longer. */
+/* Lock held.  NULL: it is not to be waited for any longer.  *slept: looks at which it slept. */
 static struct question *
-await(struct svc_askers *a)
+await(struct svc_askers *a, uint32_t *slept)
 {
 	uint32_t looks = 0;
 	struct timespec until;
@@ -200,8 +212,10 @@ await(struct svc_askers *a)
 		ns = svc_now() + LOOK_NS;
 		until.tv_sec = (time_t)(ns / 1000000000);
 		until.tv_nsec = (long)(ns % 1000000000);
-		if (pthread_cond_timedwait(&a->answered, &a->lock, &until) == ETIMEDOUT)
-			looks = a->question == NULL && is_asleep(a->tid) ? looks + 1 : 0;
+		if (pthread_cond_timedwait(&a->answered, &a->lock, &until) != ETIMEDOUT)
+			continue;
+		looks = a->question == NULL && is_asleep(a->tid) ? looks + 1 : 0;
+		*slept += looks != 0;
 	}
 	return a->answer;
 }
@@ -218,6 +232,44 @@ leave_behind(struct kd_smc *s, struct svc_askers *a, uid_t uid)
 	karst_log(KARST_LOG_NOTICE,
 		"smc: a program of user %u holds the lock of a socket: nothing "
 		"is asked of his connections until he lets go of it, and for some time after",
+		(unsigned int)uid);
+}
+
+/* Lock held.  His own record, or the oldest of those that hold nobody back. */
+static struct svc_sleeper *
+sleeper_of(struct svc_askers *a, uid_t uid)
+{
+	struct svc_sleeper *l, *oldest = &a->sleepers[0];
+	uint64_t now = svc_now();
+
+	for (l = a->sleepers; l < &a->sleepers[ASKERS]; l++) {
+		if (l->uid == uid && l->looks != 0 && now - l->since_ns < AGAIN_NS)
+			return l;
+		if (oldest->until_ns > now ||
+			(l->until_ns <= now && l->since_ns < oldest->since_ns))
+			oldest = l;
+	}
+	*oldest = (struct svc_sleeper){.uid = uid, .since_ns = now};
+	return oldest;
+}
+
+/* Lock held.  He was answered for, after so many looks. */
+static void
+count_looks(struct kd_smc *s, struct svc_askers *a, uid_t uid, uint32_t slept)
+{
+	struct svc_sleeper *l;
+
+	if (slept == 0)
+		return;
+	l = sleeper_of(a, uid);
+	l->looks += slept;
+	if (l->looks < ASLEEP_LOOKS)
+		return;
+	l->until_ns = svc_now() + AGAIN_NS;
+	s->faults++;
+	karst_log(KARST_LOG_NOTICE,
+		"smc: programs of user %u hold locks of sockets again and again: nothing is asked "
+		"of his connections for some time",
 		(unsigned int)uid);
 }
 
@@ -243,14 +295,16 @@ static int
 ask_thread(struct kd_smc *s, uid_t uid, struct question *q, void *arg)
 {
 	struct svc_askers *a = s->askers;
+	uint32_t slept = 0;
 	int rc;
 
 	a->question = q;
 	pthread_cond_signal(&a->asked);
-	if (await(a) == NULL) {
+	if (await(a, &slept) == NULL) {
 		leave_behind(s, a, uid);
 		return -EBUSY;
 	}
+	count_looks(s, a, uid, slept);
 	a->answer = NULL;
 	rc = q->rc;
 	memcpy(arg, q->arg, q->bytes);

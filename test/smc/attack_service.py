@@ -23,6 +23,7 @@ MUCH = 300000 # bytes
 LISTENS = 20000
 UNREAD = 64 # answers
 FULL_S = 2
+HOLDS = 40
 
 
 def claims(suite, one):
@@ -101,6 +102,14 @@ def holders(suite):
                     suite.rises(one, 'faults', faults) + works(suite, one, 0))
     c.process.kill()
     s.process.kill()
+    suite.tap.point('it ends', one.stop())
+    one, problems = suite.daemon('often', OPEN)
+    faults = suite.count(one, 'faults')
+    said, more = Program(suite, one, 'holds_often', '127.0.0.1', bed.free_port(), HOLDS,
+                         script=SCRIPT).ends()
+    suite.tap.point('a program holds it again and again, for less time than is waited for: nor do they',
+                    problems + more + ([] if 'done' in said else [said]) +
+                    suite.rises(one, 'faults', faults))
     suite.tap.point('it ends', one.stop())
     one, problems = suite.daemon('far', OPEN)
     suite.tap.point('and another one', problems)

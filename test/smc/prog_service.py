@@ -25,7 +25,8 @@ from prog_attack import server_late  # noqa: F401, by its name
 SOCK_HELLO = 1
 MESSAGE = 296   # struct karst_sock_msg
 SYS_SENDTO, SYS_SENDMSG, SYS_BPF = 44, 46, 321
-SYS_USERFAULTFD, UFFDIO_API, UFFDIO_REGISTER = 323, 0xc018aa3f, 0xc020aa00
+SYS_USERFAULTFD, UFFDIO_API, UFFDIO_REGISTER, UFFDIO_ZEROPAGE = 323, 0xc018aa3f, 0xc020aa00, 0xc020aa04
+SHORT_S = 0.03 # a lock is waited for for 0.1
 PR_SET_DUMPABLE = 4
 LINGER_S = 1000000
 SO_ZEROCOPY = 60
@@ -260,8 +261,8 @@ def send_rights(to, fd):
 
 # --- locks of the kernel's that a program holds for as long as it likes ---
 
-def never():
-    """A page that does not come: who touches it waits for good."""
+def page_of_faults():
+    """A page that comes when its descriptor is told."""
     libc = ctypes.CDLL(None, use_errno=True)
     libc.mmap.restype = ctypes.c_void_p
     fault = libc.syscall(SYS_USERFAULTFD, os.O_CLOEXEC)
@@ -269,7 +270,12 @@ def never():
                    mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, -1, ctypes.c_long(0))
     fcntl.ioctl(fault, UFFDIO_API, struct.pack('3Q', 0xaa, 0, 0))
     fcntl.ioctl(fault, UFFDIO_REGISTER, struct.pack('4Q', at, PAGE, 1, 0))
-    return at
+    return fault, at
+
+
+def never():
+    """A page that does not come: who touches it waits for good."""
+    return page_of_faults()[1]
 
 
 def holds(call, fd, at):
@@ -285,6 +291,37 @@ def holds(call, fd, at):
     while not thread:
         time.sleep(0.001)
     in_call(thread[0], [call])
+
+
+def holds_often(address, port, n):
+    """That lock @n times, each for less time than is waited for."""
+    libc = ctypes.CDLL(None)
+    fault, at = page_of_faults()
+    said, soon = os.pipe()
+    if os.fork() == 0: # no thread would run while an option is set
+        os.close(soon)
+        while os.read(said, 1):
+            time.sleep(SHORT_S)
+            fcntl.ioctl(fault, UFFDIO_ZEROPAGE, struct.pack('4Q', at, PAGE, 0, 0))
+        os._exit(0)
+    as_user(OTHERS)
+    server = socket.socket()
+    server.bind((address, port))
+    server.listen(1)
+    sock = socket.socket()
+    kept = socket.socket(fileno=os.dup(sock.fileno()))
+    sock.connect((address, port))
+    for _ in range(n):
+        holds(SYS_SENDTO, kept.fileno(), at)
+        os.write(soon, b'!')
+        try:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1) # which the service does
+        except OSError:
+            break
+        while threading.active_count() > 1:
+            time.sleep(0.001)
+        libc.madvise(ctypes.c_void_p(at), ctypes.c_size_t(PAGE), mmap.MADV_DONTNEED)
+    say('done')
 
 
 def client_holds(address, port, _):

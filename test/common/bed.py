@@ -276,6 +276,16 @@ class Daemon:
             self.process.wait()
 
 
+def cpu_s(pid):
+    """Seconds of processors that the threads of a process have run; 0 when it has ended."""
+    try:
+        with open(f'/proc/{pid}/stat', encoding='utf-8', errors='replace') as f:
+            words = f.read().rsplit(')', 1)[1].split()
+    except OSError:
+        return 0
+    return (int(words[11]) + int(words[12])) / os.sysconf('SC_CLK_TCK')
+
+
 def rest(process, limit_s=None):
     """What a process with a pipe for its output says until it ends: all that readline() has left.
     (Popen.communicate() loses what came together with a line that was read.)

@@ -11,8 +11,12 @@ import platform
 import re
 import socket
 import subprocess
+import sys
 import threading
 import time
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '../common'))
+from bed import cpu_s  # noqa: E402
 
 LIMIT_S = 240 # of a job, unless it is given another
 BOOT_S = 900
@@ -202,12 +206,7 @@ class Guest:
 
     def cpu_s(self):
         """What QEMU has taken of the processors; 0 when it has ended."""
-        try:
-            with open(f'/proc/{self.process.pid}/stat', encoding='ascii') as f:
-                words = f.read().rsplit(')', 1)[1].split()
-        except OSError:
-            return 0
-        return (int(words[11]) + int(words[12])) / os.sysconf('SC_CLK_TCK')
+        return cpu_s(self.process.pid)
 
     def alive(self):
         return self.up.is_set() and not self.gone.is_set() and self.process.poll() is None

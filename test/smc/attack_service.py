@@ -186,13 +186,6 @@ def listeners(suite):
     suite.tap.point('it ends', one.stop())
 
 
-def cpu_s(one):
-    """Seconds of processors that the threads of a daemon have run."""
-    with open(f'/proc/{one.process.pid}/stat', encoding='utf-8') as f:
-        words = f.read().rsplit(')', 1)[1].split()
-    return (int(words[11]) + int(words[12])) / os.sysconf('SC_CLK_TCK')
-
-
 def no_descriptors(suite):
     """A daemon that has none left: who comes meanwhile waits, and it does not look for him without a
     pause.  (A machine that is busy only lets it run less.)"""
@@ -205,9 +198,9 @@ def no_descriptors(suite):
         resource.prlimit(pid, resource.RLIMIT_NOFILE,
                          (min(set(range(len(numbers) + 1)) - numbers), usual[1]))
         s.connect(one.socket + '.smc')
-        before = cpu_s(one)
+        before = bed.cpu_s(pid)
         time.sleep(FULL_S)
-        took = cpu_s(one) - before
+        took = bed.cpu_s(pid) - before
         resource.prlimit(pid, resource.RLIMIT_NOFILE, usual)
     suite.tap.point('it does not look for who waits without a pause',
                     [f'{took} s of a processor in {FULL_S}'] if took > FULL_S / 2 else [])

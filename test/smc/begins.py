@@ -6,7 +6,9 @@ import time
 
 from smcbed import CONF, Program, bed
 
+SCRIPT = 'prog_begins.py'
 FILES = 3 # in stock: two control pages and rings
+OTHERS = 65533 # a user, of prog_attack.py
 
 
 def files(pid):
@@ -33,9 +35,9 @@ def stocked(one):
 def talks(suite, one, what, wanted):
     """A program that does something before its first connection, which is SMC-R for all that."""
     port = bed.free_port()
-    s = Program(suite, one, 'server_echo', '127.0.0.1', port, require=True)
+    s = Program(suite, one, 'server_echo', '127.0.0.1', port, require=True, script=SCRIPT)
     problems = [line for line in [s.line()] if line != 'ready']
-    c = Program(suite, one, what, '127.0.0.1', port, require=True)
+    c = Program(suite, one, what, '127.0.0.1', port, require=True, script=SCRIPT)
     if c.line() != 'connected':
         problems.append('it is not connected')
     rows = suite.ask(one, '/karst/smc_connections').values()
@@ -52,9 +54,9 @@ def tokens(suite, one):
     the service has no part in that."""
     for n, text in enumerate(('client', 'server')):
         port = bed.free_port()
-        s = Program(suite, one, 'server_token', '127.0.0.1', port, n)
+        s = Program(suite, one, 'server_token', '127.0.0.1', port, n, script=SCRIPT)
         problems = [line for line in [s.line()] if line != 'ready']
-        c = Program(suite, one, 'client_token', '127.0.0.1', port, n)
+        c = Program(suite, one, 'client_token', '127.0.0.1', port, n, script=SCRIPT)
         said, more = s.ends()
         suite.tap.point(f'the first byte comes with a token, the {text} being the first of the two ends',
                         problems + more + c.ends()[1] + ([] if said == 'token 1 x' else [said]))
@@ -64,7 +66,7 @@ def begins(suite):
     one, problems = suite.daemon('begins', '[socket]\nmode = 0666\n' + CONF)
     suite.tap.point('a daemon for programs that begin', problems)
     os.chmod(suite.folder, 0o755)
-    s = Program(suite, one, 'server_echo', '127.0.0.1', bed.free_port())
+    s = Program(suite, one, 'server_echo', '127.0.0.1', bed.free_port(), script=SCRIPT)
     problems = [line for line in [s.line()] if line != 'ready']
     suite.tap.point('memory for the next connection is there', problems + stocked(one))
     s.process.kill()
@@ -72,5 +74,5 @@ def begins(suite):
     suite.tap.point('a program that has closed what it did not open, by system calls of its own',
                     talks(suite, one, 'client_tidy', 0))
     suite.tap.point('a program that has become another user is that user',
-                    talks(suite, one, 'client_other_user', 65534))
+                    talks(suite, one, 'client_other_user', OTHERS))
     suite.tap.point('it ends', one.stop())

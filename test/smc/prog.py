@@ -6,7 +6,6 @@
 A server says "ready" when it listens.  Who receives says how many bytes came and their digest.
 """
 import asyncio
-import codecs
 import ctypes
 import errno
 import fcntl
@@ -26,7 +25,6 @@ ASKS = 200 # of the service: what is looked at once in a while is
 CHUNK = 65536
 # of x86_64, as in_call() sees them; a thread of Python's waits for another one in the last
 SYS_POLL, SYS_SELECT, SYS_RECVMSG, SYS_PSELECT, SYS_FUTEX, SYS_ACCEPT4 = 7, 23, 47, 270, 202, 288
-SYS_RECVFROM, SYS_CLOSE_RANGE = 45, 436
 
 
 def say(*words):
@@ -158,69 +156,6 @@ def client_echo(address, port, n):
     back, how = receive(sock)
     thread.join()
     say('same' if back == data else 'different', len(back), how)
-
-
-def is_in_pair(fd):
-    """Something lies in the pair, as the kernel says; nobody of karst's is asked."""
-    byte = ctypes.create_string_buffer(1)
-    return ctypes.CDLL(None).syscall(SYS_RECVFROM, fd, byte, 1, socket.MSG_PEEK | socket.MSG_DONTWAIT, None,
-                                     None)
-
-
-def beside(address, port):
-    """A way for the two to tell each other what they have done."""
-    sock = socket.socket(type=socket.SOCK_DGRAM)
-    sock.bind((address, port))
-    return sock
-
-
-def server_token(address, port, n):
-    """Accepts without waiting, when the client has connected, or before it has (n)."""
-    tells = beside(address, port)
-    sock = listener(address, port)
-    assert select.select([sock], [], [])
-    other = None if n else tells.recvfrom(1)[1]
-    fd = ctypes.CDLL(None).accept4(sock.fileno(), None, None, socket.SOCK_NONBLOCK)
-    tells.sendto(b'a', other or tells.recvfrom(1)[1])
-    assert tells.recv(1) == b'w'
-    has = is_in_pair(fd)
-    epoll = select.epoll()
-    epoll.register(fd, select.EPOLLIN)
-    assert epoll.poll() == [(fd, select.EPOLLIN)]
-    say('token', has, socket.socket(fileno=fd).recv(2).decode())
-
-
-def client_token(address, port, n):
-    tells, sock = beside(address, 0), socket.socket()
-    sock.setblocking(not n)
-    assert sock.connect_ex((address, port)) in (0, errno.EINPROGRESS)
-    tells.sendto(b'c', (address, port))
-    assert tells.recv(1) == b'a'
-    assert select.select([], [sock], [])
-    sock.sendall(b'x')
-    tells.sendto(b'w', (address, port))
-    sock.setblocking(True)
-    assert sock.recv(1) == b''
-
-
-def talk(address, port):
-    sock = socket.create_connection((address, port))
-    sock.sendall(b'x')
-    assert sock.recv(1) == b'x'
-    say('connected')
-    sock.recv(1)
-
-
-def client_tidy(address, port, _):
-    assert ctypes.CDLL(None).syscall(SYS_CLOSE_RANGE, 3, 0xffffffff, 0) == 0
-    talk(address, port)
-
-
-def client_other_user(address, port, _):
-    for name in 'idna', 'ascii': # nothing can be imported afterwards
-        codecs.lookup(name)
-    os.setresuid(65534, 65534, 65534)
-    talk(address, port)
 
 
 def server_greets(address, port, _):

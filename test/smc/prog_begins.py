@@ -1,0 +1,83 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+# Copyright (c) 2026 The karst authors
+"""The programs of begins.py: prog_begins.py WHAT ADDRESS PORT [NUMBER].  What they do before, and with,
+their first connection."""
+import ctypes
+import errno
+import select
+import signal
+import socket
+import sys
+
+from prog import listener, say
+from prog import server_echo  # noqa: F401, by its name
+from prog_attack import OTHERS, SYS_RECVFROM, as_user
+
+SYS_CLOSE_RANGE = 436
+
+
+def is_in_pair(fd):
+    """Something lies in the pair, as the kernel says; nobody of karst's is asked."""
+    byte = ctypes.create_string_buffer(1)
+    return ctypes.CDLL(None).syscall(SYS_RECVFROM, fd, byte, 1, socket.MSG_PEEK | socket.MSG_DONTWAIT, None,
+                                     None)
+
+
+def beside(address, port):
+    """A way for the two to tell each other what they have done."""
+    sock = socket.socket(type=socket.SOCK_DGRAM)
+    sock.bind((address, port))
+    return sock
+
+
+def server_token(address, port, n):
+    """Accepts without waiting, when the client has connected, or before it has (n)."""
+    tells = beside(address, port)
+    sock = listener(address, port)
+    assert select.select([sock], [], [])
+    other = None if n else tells.recvfrom(1)[1]
+    fd = ctypes.CDLL(None).accept4(sock.fileno(), None, None, socket.SOCK_NONBLOCK)
+    tells.sendto(b'a', other or tells.recvfrom(1)[1])
+    assert tells.recv(1) == b'w'
+    has = is_in_pair(fd)
+    epoll = select.epoll()
+    epoll.register(fd, select.EPOLLIN)
+    assert epoll.poll() == [(fd, select.EPOLLIN)]
+    say('token', has, socket.socket(fileno=fd).recv(2).decode())
+
+
+def client_token(address, port, n):
+    tells, sock = beside(address, 0), socket.socket()
+    sock.setblocking(not n)
+    assert sock.connect_ex((address, port)) in (0, errno.EINPROGRESS)
+    tells.sendto(b'c', (address, port))
+    assert tells.recv(1) == b'a'
+    assert select.select([], [sock], [])
+    sock.sendall(b'x')
+    tells.sendto(b'w', (address, port))
+    sock.setblocking(True)
+    assert sock.recv(1) == b''
+
+
+def talk(address, port):
+    sock = socket.create_connection((address, port))
+    sock.sendall(b'x')
+    assert sock.recv(1) == b'x'
+    say('connected')
+    sock.recv(1)
+
+
+def client_tidy(address, port, _):
+    assert ctypes.CDLL(None).syscall(SYS_CLOSE_RANGE, 3, 0xffffffff, 0) == 0
+    talk(address, port)
+
+
+def client_other_user(address, port, _):
+    as_user(OTHERS)
+    talk(address, port)
+
+
+if __name__ == '__main__':
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])
+    globals()[sys.argv[1]](sys.argv[2], int(sys.argv[3]), int((sys.argv + ['0'])[4]))

@@ -83,12 +83,17 @@ class Handler(http.server.BaseHTTPRequestHandler):
     def do_GET(self):
         self.server.heard(self.connection)
         hosts = self.headers.get_all('Host') or []
-        url = urllib.parse.urlsplit(self.path)
+        try:
+            url = urllib.parse.urlsplit(self.path)
+        except ValueError:
+            url = None
         if len(hosts) > 1:
             self.say(400, 'more than one Host')
         elif hosts and not host_allowed(hosts[0], self.server.names):
             self.say(421, f'this is not {host_name(hosts[0]) or "a host"}; '
                      'karst-exporter --allow-host allows names')
+        elif url is None:
+            self.say(400, 'the target is no URL')
         elif url.path == '/metrics':
             self.answer(200, METRICS, self.server.metrics().encode())
         elif url.path in self.server.files:

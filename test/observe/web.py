@@ -104,6 +104,12 @@ def nonsense(tap, client):
         if status != 404 or '<' in text and 'json' not in headers['Content-Type']:
             problems.append(f'{path}: {status} {text[:200]}')
     tap.point('nonsense is answered with 404', problems)
+    problems = []
+    for target in (b'http://[/', b'http://[::1/metrics', b'x://]/'):
+        answer = client.raw(b'GET ' + target + b' HTTP/1.1\r\nHost: localhost\r\n\r\n')
+        if not answer.startswith(b'HTTP/1.0 400 '):
+            problems.append(f'{target}: {answer[:200]}')
+    tap.point('what is no URL is answered with 400', problems)
 
     problems = []
     for words in ('qps=x', 'qps=-1', 'qps=1001', 'qps=', 'qps=9999999999999999', 'qps=٣', 'sort=colour',

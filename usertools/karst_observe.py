@@ -9,8 +9,10 @@ import glob
 import json
 import os
 import socket
+import stat
 
 SOCKET = 'dpdk_telemetry.v2'
+DAEMONS = '/run/karst'  # made by root, and given to the user that the daemon runs as
 TIMEOUT_S = 10
 
 
@@ -20,18 +22,33 @@ class Failure(Exception):
 
 def bases():
     """Where DPDK keeps the run-time folders of programs, by their --file-prefix."""
-    found = ['/var/run/dpdk', '/run/karst/dpdk']
+    found = ['/var/run/dpdk', DAEMONS + '/dpdk']
     if os.environ.get('XDG_RUNTIME_DIR'):
         found.insert(0, os.path.join(os.environ['XDG_RUNTIME_DIR'], 'dpdk'))
     return found + ['/tmp/dpdk']
 
 
+def belongs(folder, owners):
+    try:
+        found = os.lstat(folder)
+    except OSError:
+        return False
+    return stat.S_ISDIR(found.st_mode) and found.st_uid in owners
+
+
 def sockets(prefix=None):
-    """Paths of telemetry sockets, of all programs or of those with this --file-prefix."""
+    """Paths of telemetry sockets, of all programs or of those with this --file-prefix.
+
+    In /tmp anybody can make such a folder, and answer there as an engine of any name.  So those of other
+    users are not found; who wants to look at one says which (--socket)."""
     folder = glob.escape(prefix) if prefix else '*'
     found = []
     for base in bases():
-        found += sorted(glob.glob(os.path.join(base, folder, SOCKET + '*')))
+        owners = {0, os.geteuid()}
+        if base.startswith(DAEMONS + '/') and os.path.isdir(DAEMONS):
+            owners.add(os.stat(DAEMONS).st_uid)
+        found += [path for path in sorted(glob.glob(os.path.join(base, folder, SOCKET + '*')))
+                  if belongs(base, owners) and belongs(os.path.dirname(path), owners)]
     return found
 
 

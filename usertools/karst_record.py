@@ -165,6 +165,7 @@ RECORD = {'format': TEXT, 'version': int, 'session': TEXT, 'began': TEXT, 'secon
 CASE = {'name': TEXT, 'group': TEXT, 'unit': TEXT, 'better': TEXT, 'x': dict, 'command': TEXT, 'runs': list,
         'failed': int}
 RUN = {'round': int, 'at': NUMBER, 'value': NUMBER, 'others': NUMBER, 'stolen': NUMBER}
+MOST = 1e300  # of a figure: what is computed of two fits a double
 GOAL = {'what': TEXT, 'measured': TEXT, 'goal': TEXT, 'met': TEXT, 'note': TEXT}
 
 
@@ -180,6 +181,13 @@ def check_members(where, found, wanted, optional=()):
     for name in found:
         if name not in wanted and name not in optional:
             raise Bad(f'{where}: unknown member {name}')
+
+
+def check_latency(where, found):
+    check_members(f'{where}: latency_ns', found, {}, optional=found)
+    for name, value in found.items():
+        if not isinstance(value, NUMBER) or isinstance(value, bool) or not 0 <= value < MOST:
+            raise Bad(f'{where}: latency_ns: {name} is not a number from 0 on')
 
 
 def check(record):
@@ -203,8 +211,9 @@ def check(record):
         rounds = set()
         for run in case['runs']:
             check_members(where, run, RUN, optional=('latency_ns', 'beside'))
-            if not 0 <= run['value'] < float('inf') or run['round'] in rounds:
+            if not 0 <= run['value'] < MOST or run['round'] in rounds:
                 raise Bad(f'{where}: round {run["round"]}: a value from 0 on, once')
+            check_latency(where, run.get('latency_ns', {}))
             rounds.add(run['round'])
     for goal in record['goals']:
         check_members('goals', goal, GOAL)

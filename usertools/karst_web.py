@@ -83,12 +83,17 @@ class Handler(http.server.BaseHTTPRequestHandler):
     def do_GET(self):
         self.server.heard(self.connection)
         hosts = self.headers.get_all('Host') or []
-        url = urllib.parse.urlsplit(self.path)
+        try:
+            url = urllib.parse.urlsplit(self.path)
+        except ValueError:
+            url = None
         if len(hosts) > 1:
             self.say(400, 'more than one Host')
         elif hosts and not host_allowed(hosts[0], self.server.names):
             self.say(421, f'this is not {host_name(hosts[0]) or "a host"}; '
                      'karst-exporter --allow-host allows names')
+        elif url is None:
+            self.say(400, 'the target is no URL')
         elif url.path == '/metrics':
             self.answer(200, METRICS, self.server.metrics().encode())
         elif url.path in self.server.files:
@@ -169,36 +174,50 @@ class Server(http.server.ThreadingHTTPServer):
         self.room = threading.BoundedSemaphore(MAX_REQUESTS)
         self.lock = threading.Lock()
         self.asking = {}  # connections whose request is not there yet, the oldest first
+        self.answered = {}  # the others
         super().__init__((host, port), Handler)
         where = f'[{host}]' if ':' in host else host
         self.url = f'http://{where}:{self.server_address[1]}/'
 
     def process_request(self, request, client_address):
-        if not self.room.acquire(blocking=False):
-            self.hang_up()
-            if not self.room.acquire(timeout=ROOM_S):
-                self.shutdown_request(request)
-                return
+        if not self.room.acquire(blocking=False) and not self.make_room():
+            self.shutdown_request(request)
+            return
         with self.lock:
             self.asking[request] = None
         try:
             super().process_request(request, client_address)
         except BaseException:
-            self.heard(request)
+            self.over(request)
             self.room.release()  # no thread has begun
             raise
 
+    def make_room(self):
+        """A byte now and then keeps a place from others, asked or read.  So the one who has taken longest to
+        ask is hung up on; if that does not help, because all have asked, who has taken longest since."""
+        for late in self.asking, self.answered:
+            self.hang_up(late)
+            if self.room.acquire(timeout=ROOM_S):
+                return True
+        return False
+
     def heard(self, request):
-        """It is answered, or over."""
+        """It is there, and is answered."""
+        with self.lock:
+            if request in self.asking:
+                del self.asking[request]
+                self.answered[request] = None
+
+    def over(self, request):
         with self.lock:
             self.asking.pop(request, None)
+            self.answered.pop(request, None)
 
-    def hang_up(self):
-        """On whoever has taken longest to ask: a byte now and then keeps a place from others."""
+    def hang_up(self, late):
         with self.lock:
-            request = next(iter(self.asking), None)
+            request = next(iter(late), None)
             if request is not None:
-                del self.asking[request]
+                del late[request]
                 try:
                     request.shutdown(socket.SHUT_RDWR)
                 except OSError:
@@ -208,7 +227,7 @@ class Server(http.server.ThreadingHTTPServer):
         try:
             super().process_request_thread(request, client_address)
         finally:
-            self.heard(request)
+            self.over(request)
             self.room.release()
 
     def handle_error(self, request, client_address):

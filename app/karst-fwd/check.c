@@ -130,17 +130,21 @@ judge(struct fwd_check *c, struct karst_pkt *const *pkts, uint32_t n)
 static karst_noinline void
 whole_one(struct fwd_check *c, const struct rte_mbuf *m, struct karst_pkt *p)
 {
+	const void *whole;
+
 	p->len = 0;
 	if (m->pkt_len > PIECE_BYTES) {
 		p->drop = KARST_DROP_SEGMENTED;
 		fwd_add(&c->seen.segmented, 1);
 		return;
 	}
-	if (rte_pktmbuf_read(m, 0, m->pkt_len, c->piece) == NULL) {
+	whole = rte_pktmbuf_read(m, 0, m->pkt_len, c->piece);
+	if (whole == NULL) {
 		p->drop = KARST_DROP_RUNT;
 		return;
 	}
-	p->data = c->piece;
+	/* not the piece, if all of it is in the first buffer */
+	p->data = (uint8_t *)(uintptr_t)whole;
 	p->len = (uint16_t)m->pkt_len;
 	if (karst_parse(p) == KARST_DROP_NONE)
 		(void)karst_icrc_verify_burst(&p, 1);

@@ -15,6 +15,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "nvme.h"
+
 #define CHUNK 65536u /* of what is compared or written at a time */
 
 static struct nt_ns *
@@ -273,13 +275,29 @@ nt_ns_zero(struct nt_ns *ns, uint64_t lba, uint64_t n)
 	return rc;
 }
 
+/* Whole pages go back to the kernel: a host that discards all of a large disk, as mkfs does, is not
+ * to fill memory with zeroes. */
+static void
+give_back(struct nt_ns *ns, uint64_t at, uint64_t len)
+{
+	uint64_t first = (at + NVME_PAGE - 1) / NVME_PAGE * NVME_PAGE;
+	uint64_t end = (at + len) / NVME_PAGE * NVME_PAGE;
+
+	if (first >= end || madvise(ns->memory + first, end - first, MADV_DONTNEED) != 0) {
+		memset(ns->memory + at, 0, len);
+		return;
+	}
+	memset(ns->memory + at, 0, first - at);
+	memset(ns->memory + end, 0, at + len - end);
+}
+
 void
 nt_ns_deallocate(struct nt_ns *ns, uint64_t lba, uint64_t n)
 {
 	uint64_t at = lba << ns->shift, len = n << ns->shift;
 
 	if (ns->memory != NULL)
-		memset(ns->memory + at, 0, len);
+		give_back(ns, at, len);
 	else if (ns->punches && len > 0 &&
 		fallocate(ns->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)at,
 			(off_t)len) != 0)

@@ -11,6 +11,10 @@
  *   to the host    buffer, command, RDMA WRITE and, right behind it, SEND
  *   from the host  buffer, RDMA READ, command, SEND
  *
+ * A buffer is a request's until its SEND is acknowledged, and a host that has no room for answers
+ * does not acknowledge.  So the last eighth of the buffers, and one, is for hosts that have none, a
+ * host being an address, and hosts that wait are served in turn.
+ *
  * The slot is posted again before the SEND, so that a host that gets the answer may send at once.
  * There are twice as many requests as slots, because a request is free only when its SEND is
  * acknowledged; if none is free, capsules wait in their slots, and hosts, which have no more
@@ -56,6 +60,14 @@ struct nr_device {
 	struct ibv_device_attr attr;
 };
 
+struct nr_host {
+	TAILQ_ENTRY(nr_host) next;         /* who waits longest first */
+	uint8_t address[16];               /* IPv4 as mapped */
+	uint32_t nqueues;                  /* gone with the last */
+	uint32_t held;                     /* buffers */
+	STAILQ_HEAD(, nr_request) waiters; /* for buffers, the longest first */
+};
+
 struct nr_request {
 	struct nt_cmd cmd;              /* first: the target knows only that */
 	SLIST_ENTRY(nr_request) next;   /* among the free */
@@ -74,6 +86,7 @@ enum nr_state {
 struct nr_queue {
 	struct nt_queue core; /* first: the target knows only that */
 	struct nr_server *server;
+	struct nr_host *host;
 	LIST_ENTRY(nr_queue) next;
 	bool ready; /* completions are left: */
 	STAILQ_ENTRY(nr_queue) next_ready;
@@ -121,7 +134,9 @@ struct nr_server {
 	size_t memory_len;
 	struct nr_buffer *all;
 	SLIST_HEAD(, nr_buffer) free;
-	STAILQ_HEAD(, nr_request) waiters; /* for buffers, the longest first */
+	uint32_t nfree;
+	TAILQ_HEAD(, nr_host) hosts;
+	uint32_t nwaiters; /* for buffers, of all hosts */
 	uint64_t now_ms;
 	bool fatal; /* a device is gone: to be ended with an error */
 	struct nr_counters counters;
@@ -147,12 +162,15 @@ void nr_buffers_free(struct nr_server *server);
 /* NULL after a line on standard error. */
 struct nr_device *nr_device_of(struct nr_server *server, struct ibv_context *verbs);
 void nr_devices_free(struct nr_server *server);
+/* The host of a connection; NULL: no memory. */
+struct nr_host *nr_host_get(struct nr_server *server, const struct sockaddr *address);
+void nr_host_put(struct nr_server *server, struct nr_host *host);
 /* A buffer for @request, or it waits for one and nr_buffers_hand_out() runs it then. */
 bool nr_buffer_get(struct nr_server *server, struct nr_request *request);
 void nr_buffer_put(struct nr_server *server, struct nr_request *request);
 /* Once a turn, from no other queue's work: those that wait are run as far as there are buffers. */
 void nr_buffers_hand_out(struct nr_server *server);
-void nr_buffer_forget(struct nr_server *server, struct nr_queue *queue);
+void nr_buffer_forget(struct nr_queue *queue);
 
 /* rdma_cm.c */
 int nr_listen(struct nr_server *server, const char *address);

@@ -3,6 +3,7 @@
  */
 /* Buffers, and the devices that know them. */
 #include <errno.h>
+#include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -34,6 +35,7 @@ nr_buffers_make(struct nr_server *server)
 		server->all[i].data = server->memory + (size_t)i * config->target.max_transfer;
 		SLIST_INSERT_HEAD(&server->free, &server->all[i], next);
 	}
+	server->nfree = config->buffers;
 	return 0;
 }
 
@@ -98,13 +100,62 @@ nr_device_of(struct nr_server *server, struct ibv_context *verbs)
 	return device;
 }
 
+/* --- whose buffers they are --- */
+
+struct nr_host *
+nr_host_get(struct nr_server *server, const struct sockaddr *address)
+{
+	const struct sockaddr_in6 *in6 = (const struct sockaddr_in6 *)address;
+	const struct sockaddr_in *in = (const struct sockaddr_in *)address;
+	uint8_t key[16] = {[10] = 0xff, [11] = 0xff};
+	struct nr_host *host;
+
+	if (address->sa_family == AF_INET6)
+		memcpy(key, &in6->sin6_addr, sizeof(key));
+	else if (address->sa_family == AF_INET)
+		memcpy(key + 12, &in->sin_addr, 4);
+	TAILQ_FOREACH(host, &server->hosts, next) {
+		if (memcmp(host->address, key, sizeof(key)) == 0)
+			break;
+	}
+	if (host == NULL && (host = calloc(1, sizeof(*host))) != NULL) {
+		memcpy(host->address, key, sizeof(key));
+		STAILQ_INIT(&host->waiters);
+		TAILQ_INSERT_HEAD(&server->hosts, host, next);
+	}
+	if (host != NULL)
+		host->nqueues++;
+	return host;
+}
+
+void
+nr_host_put(struct nr_server *server, struct nr_host *host)
+{
+	if (--host->nqueues != 0)
+		return;
+	TAILQ_REMOVE(&server->hosts, host, next);
+	free(host);
+}
+
+static struct nr_host *
+host_of(const struct nr_request *request)
+{
+	return ((struct nr_queue *)request->cmd.queue)->host;
+}
+
 static bool
 buffer_take(struct nr_server *server, struct nr_request *request)
 {
+	struct nr_host *host = host_of(request);
+
+	if (server->nfree <= server->config.buffers / 8 + 1 && host->held != 0)
+		return false;
 	request->buffer = SLIST_FIRST(&server->free);
 	if (request->buffer == NULL)
 		return false;
 	SLIST_REMOVE_HEAD(&server->free, next);
+	server->nfree--;
+	host->held++;
 	return true;
 }
 
@@ -112,10 +163,11 @@ bool
 nr_buffer_get(struct nr_server *server, struct nr_request *request)
 {
 	/* who waits already comes first */
-	if (STAILQ_EMPTY(&server->waiters) && buffer_take(server, request))
+	if (server->nwaiters == 0 && buffer_take(server, request))
 		return true;
 	server->counters.buffer_waits++;
-	STAILQ_INSERT_TAIL(&server->waiters, request, waits);
+	server->nwaiters++;
+	STAILQ_INSERT_TAIL(&host_of(request)->waiters, request, waits);
 	return false;
 }
 
@@ -128,6 +180,28 @@ nr_buffer_put(struct nr_server *server, struct nr_request *request)
 	if (buffer == NULL)
 		return;
 	SLIST_INSERT_HEAD(&server->free, buffer, next);
+	server->nfree++;
+	host_of(request)->held--;
+}
+
+/* The first of the next host that may have one; NULL: none. */
+static struct nr_request *
+next_waiter(struct nr_server *server)
+{
+	struct nr_request *request;
+	struct nr_host *host;
+
+	TAILQ_FOREACH(host, &server->hosts, next) {
+		request = STAILQ_FIRST(&host->waiters);
+		if (request == NULL || !buffer_take(server, request))
+			continue;
+		STAILQ_REMOVE_HEAD(&host->waiters, waits);
+		server->nwaiters--;
+		TAILQ_REMOVE(&server->hosts, host, next);
+		TAILQ_INSERT_TAIL(&server->hosts, host, next);
+		return request;
+	}
+	return NULL;
 }
 
 void
@@ -135,21 +209,22 @@ nr_buffers_hand_out(struct nr_server *server)
 {
 	struct nr_request *request;
 
-	while ((request = STAILQ_FIRST(&server->waiters)) != NULL && buffer_take(server, request)) {
-		STAILQ_REMOVE_HEAD(&server->waiters, waits);
+	while (server->nwaiters != 0 && (request = next_waiter(server)) != NULL)
 		nr_request_run(request);
-	}
 }
 
 void
-nr_buffer_forget(struct nr_server *server, struct nr_queue *queue)
+nr_buffer_forget(struct nr_queue *queue)
 {
-	struct nr_request *request = STAILQ_FIRST(&server->waiters), *next;
+	struct nr_host *host = queue->host;
+	struct nr_request *request = STAILQ_FIRST(&host->waiters), *next;
 
-	STAILQ_INIT(&server->waiters);
+	STAILQ_INIT(&host->waiters);
 	for (; request != NULL; request = next) {
 		next = STAILQ_NEXT(request, waits);
 		if (request->cmd.queue != &queue->core)
-			STAILQ_INSERT_TAIL(&server->waiters, request, waits);
+			STAILQ_INSERT_TAIL(&host->waiters, request, waits);
+		else
+			queue->server->nwaiters--;
 	}
 }

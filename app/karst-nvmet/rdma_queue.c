@@ -71,6 +71,11 @@ nr_queue_make(struct nr_server *server, struct rdma_cm_id *id, uint16_t qid, uin
 	nt_queue_init(&queue->core, &server->target, qid, entries);
 	queue->server = server;
 	queue->id = id;
+	queue->host = nr_host_get(server, rdma_get_peer_addr(id));
+	if (queue->host == NULL) {
+		free(queue);
+		return NULL;
+	}
 	queue->nslots = entries;
 	queue->nrequests = 2u * entries;
 	queue->slot_len = nt_capsule_len(&server->config.target, qid);
@@ -94,9 +99,10 @@ nr_queue_free(struct nr_queue *queue)
 		ibv_ack_cq_events(queue->cq, queue->unacked);
 		ibv_destroy_cq(queue->cq);
 	}
-	nr_buffer_forget(queue->server, queue);
+	nr_buffer_forget(queue);
 	for (i = 0; queue->requests != NULL && i < queue->nrequests; i++)
 		nr_buffer_put(queue->server, &queue->requests[i]);
+	nr_host_put(queue->server, queue->host);
 	if (queue->mr != NULL)
 		ibv_dereg_mr(queue->mr);
 	if (queue->memory != NULL)

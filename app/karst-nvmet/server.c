@@ -75,7 +75,7 @@ nr_server_start(struct nr_server *server, const struct nr_config *config)
 {
 	memset(server, 0, sizeof(*server));
 	server->config = *config;
-	STAILQ_INIT(&server->waiters);
+	TAILQ_INIT(&server->hosts);
 	STAILQ_INIT(&server->ready);
 	server->now_ms = now_ms();
 	server->epoll = epoll_create1(EPOLL_CLOEXEC);

@@ -14,7 +14,8 @@
  * The SRQ's protection domain is that of the message, for receives as for READs, WRITEs and
  * atomics; targets have none of their own.  A request that names an SRQ which does not exist, one
  * of another domain, or another one in the middle of a message gets a NAK "invalid request", and
- * the connection ends.
+ * the connection ends.  A message has begun when a receive was taken for it, though its first
+ * packet may have to be sent again.
  *
  * An SRQ's number is (n << lcore_bits | lcore), modulo 2^24, where n counts on with each SRQ of the
  * core, past those whose place in the table (the low bits of n) is taken.  So a number comes back
@@ -94,12 +95,13 @@ karst_xrc_enter(
 		return true;
 	if (srq != NULL && srq->number == pkt->srqn)
 		return true;
-	srq = opf & KARST_OPF_START ? karst_xrc_find(core, qp, pkt->srqn) : NULL;
+	/* one that is held is of the SRQ that the packet named when it could not be placed */
+	srq = opf & KARST_OPF_START && !qp->rsp.rwqe.held ? karst_xrc_find(core, qp, pkt->srqn)
+							  : NULL;
 	if (srq == NULL) {
 		karst_refuse(core, qp, pkt, KARST_NAK_INV_REQ);
 		return false;
 	}
-	assert(!qp->rsp.rwqe.held);
 	target_attach(qp, srq);
 	return true;
 }

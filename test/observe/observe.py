@@ -13,10 +13,12 @@ import os
 import re
 import shutil
 import signal
+import socket
 import struct
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'common'))
@@ -253,6 +255,89 @@ def captures(tap, bed):
     tap.point('capture: nothing is left behind', left)
 
 
+# --- engines of other users ---
+
+class Fake(threading.Thread):
+    """Answers as an engine does, but that it names a file of its own choice for a capture."""
+
+    def __init__(self, folder, file):
+        super().__init__(daemon=True)
+        self.file = file
+        os.makedirs(folder)
+        self.path = os.path.join(folder, 'dpdk_telemetry.v2')
+        self.listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self.listener.bind(self.path)
+        self.listener.listen()
+        self.start()
+
+    def run(self):
+        while True:
+            try:
+                client, _ = self.listener.accept()
+            except OSError:
+                return
+            with client:
+                self.answer(client)
+
+    def answer(self, client):
+        client.send(b'{"version":"x","pid":1,"max_output_len":16384}')
+        while words := client.recv(4096).decode():
+            found = ['fake'] if words == '/karst/engines' else {
+                'file': self.file, 'running': 0, 'frames': 0, 'bytes': 0, 'dropped': 0, 'ended': 'here'}
+            client.send(json.dumps({words: found}).encode())
+
+    def end(self):
+        self.listener.shutdown(socket.SHUT_RDWR)
+        self.join()
+        self.listener.close()
+
+
+def strangers(tap, bed):
+    name = 'capture: an engine of another user, and what it names as its file'
+    if os.geteuid() != 0:
+        tap.skip(name, 'only root can give it one')
+        return
+    theirs, out = os.path.join(bed.folder, 'theirs'), os.path.join(bed.folder, 'out')
+    fake = Fake(theirs, '')
+    mine = os.path.join(bed.folder, 'mine.pcapng')
+    files = [mine, 'mine.pcapng', 'link.pcapng', 'pipe.pcapng', 'good.pcapng']
+    for path in (mine, os.path.join(theirs, 'mine.pcapng'), os.path.join(theirs, 'good.pcapng')):
+        with open(path, 'w', encoding='utf-8') as f:
+            f.write('frames')
+    os.symlink(mine, os.path.join(theirs, 'link.pcapng'))
+    os.mkfifo(os.path.join(theirs, 'pipe.pcapng'))
+    for path in (theirs, fake.path, *(os.path.join(theirs, file) for file in files[2:])):
+        os.chown(path, 65534, 65534, follow_symlinks=False)
+    problems = []
+    for fake.file in files:
+        run = bed.run(os.path.join(bed.usertools, 'karst-capture'), '--socket', fake.path, '--qp', '7', '-w', out)
+        left = os.path.lexists(os.path.join(theirs, fake.file))
+        good = fake.file == 'good.pcapng'
+        if run.returncode != (0 if good else 1) or 'Traceback' in run.stderr or \
+                os.path.getsize(out) != (6 if good else 0) or left == good or not os.path.exists(mine):
+            problems.append(f'{fake.file}: {run.returncode} {run.stderr}, left: {left}')
+    tap.point(name, problems)
+    fake.end()
+
+    name = 'a folder of another user is not looked into'
+    problems = []
+    for owner, folder in ((65534, 'theirs'), (65534, 'theirs/dpdk'), (65534, 'theirs/dpdk/x'), (0, 'ours')):
+        base = os.path.join(bed.folder, folder.split('/', maxsplit=1)[0])
+        fake = Fake(os.path.join(base, 'dpdk', 'x'), mine)
+        os.chown(os.path.join(bed.folder, folder), owner, owner)
+        run = subprocess.run([os.path.join(bed.usertools, 'karst-capture'), '--file-prefix', 'x', '--qp', '7',
+                              '-w', os.devnull], env={**os.environ, 'XDG_RUNTIME_DIR': base},
+                             stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, timeout=HANG_S,
+                             check=False)
+        # the variable's folder itself is the user's word; what is in it need not be his
+        found = 'no karst engine answers' not in run.stderr
+        if found != (owner == 0 or folder == 'theirs'):
+            problems.append(f'{folder} of user {owner}: {run.stderr}')
+        fake.end()
+        shutil.rmtree(base)
+    tap.point(name, problems)
+
+
 # --- how figures are given ---
 
 def textfile(tap, bed):
@@ -365,6 +450,7 @@ def main(argv):
                 textfile(tap, bed)
                 refused(tap, bed)
                 congestion(tap, bed)
+                strangers(tap, bed)
                 listening(tap, bed)
             finally:
                 bed.clean_up()

@@ -19,6 +19,7 @@ import socket
 import struct
 import sys
 import tempfile
+import threading
 import time
 import urllib.parse
 
@@ -104,6 +105,12 @@ def nonsense(tap, client):
         if status != 404 or '<' in text and 'json' not in headers['Content-Type']:
             problems.append(f'{path}: {status} {text[:200]}')
     tap.point('nonsense is answered with 404', problems)
+    problems = []
+    for target in (b'http://[/', b'http://[::1/metrics', b'x://]/'):
+        answer = client.raw(b'GET ' + target + b' HTTP/1.1\r\nHost: localhost\r\n\r\n')
+        if not answer.startswith(b'HTTP/1.0 400 '):
+            problems.append(f'{target}: {answer[:200]}')
+    tap.point('what is no URL is answered with 400', problems)
 
     problems = []
     for words in ('qps=x', 'qps=-1', 'qps=1001', 'qps=', 'qps=9999999999999999', 'qps=٣', 'sort=colour',
@@ -209,6 +216,34 @@ def crowd(tap, client, most):
     if client.ask('/icon.svg')[0] != 200:
         problems.append('no answer after that')
     tap.point('connections that do not end what they ask do not keep others', problems)
+
+
+def readers(tap, usertools):
+    """Connections that ask, and do not read the answer, do not keep others."""
+    sys.path.insert(0, usertools)
+    import karst_web
+    big = 8 << 20  # more than the kernel takes for who does not read
+    with karst_web.Server(('localhost', 0), [], str, list) as server:
+        server.files['/big'] = karst_web.PLAIN, b'x' * big
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        client = Client(server.url)
+        slow = []
+        for _ in range(karst_web.MAX_REQUESTS):
+            slow.append(socket.socket())
+            slow[-1].setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65536)
+            slow[-1].settimeout(HANG_S)
+            slow[-1].connect(('localhost', client.port))
+            slow[-1].sendall(b'GET /big HTTP/1.0\r\n\r\n')
+            slow[-1].recv(1)  # it has begun
+        answer = client.raw(b'GET /icon.svg HTTP/1.0\r\n\r\n')
+        problems = [] if answer.startswith(b'HTTP/1.0 200') else [f'{answer[:200]}']
+        for s in slow:
+            s.close()
+        status, _, text = client.ask('/big')
+        if (status, len(text)) != (200, big):
+            problems.append(f'who reads gets {status}, {len(text)} bytes')
+        server.shutdown()
+    tap.point('connections that do not read what they asked do not keep others', problems)
 
 
 # --- what is right ---
@@ -457,6 +492,7 @@ def run(tap, bed, root, folder):
         hosts(tap, client)
         manners(tap, client, web)
         crowd(tap, client, 32)
+        readers(tap, bed.usertools)
         gone(tap, client, bed, page)
         page = None
     finally:

@@ -258,6 +258,20 @@ class Programs(unittest.TestCase):
                 self.assertIn('bad.json', run.stderr)
         self.assertEqual(self.run_tool('karst-plot', 'none.json').returncode, 2)
 
+    def test_figures_of_other_kinds(self):
+        whole = json.dumps(self.whole())
+        for old, new, tools in (('"value": 9', '"value": 1' + '0' * 400, ('karst-compare', 'karst-plot')),
+                                ('"p50": 1000', '"p50": "fast"', ('karst-compare', 'karst-plot')),
+                                ('"p99": 2000', '"p99": [7]', ('karst-plot',)),
+                                ('"depth": ', '"deep": ', ('karst-plot',)), ('"size": ', '"size": -', ('karst-plot',)),
+                                ('"op": "', '"op": null, "o": "', ('karst-plot',))):
+            self.assertIn(old, whole)
+            bad = self.file('bad.json', whole.replace(old, new, 1))
+            for tool in tools:
+                run = self.run_tool(tool, bad, *(bad,) * (tool == 'karst-compare'))
+                self.assertEqual((run.returncode, 'Traceback' in run.stderr), (2, False), f'{old}: {run.stderr}')
+                self.assertIn('bad.json', run.stderr)
+
     def whole(self):
         """A record with all cases of the bench, of made-up values."""
         rng = random.Random(SEED)

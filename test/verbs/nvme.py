@@ -117,6 +117,41 @@ def double(tap, tools, engines, *programs):
         tap.point(f'two engines: {name}',
                   meet(engines, programs, words, target_words, ('two', 'ip6')[number % 2],
                        says_host=[said]))
+    tap.point('two engines: a host that takes no answers leaves others buffers',
+              greedy(engines, programs))
+
+
+def greedy(engines, programs):
+    """A host that takes no answers has as many buffers as there are, and another one goes on."""
+    port = str(free_port())
+    problems, target = serve(engines[0], programs[0], port, ADDRESS['two'],
+                             ['--ramdisk', '8M', '--buffers', '8'])
+    hosts = []
+
+    def host(engine, *steps):
+        hosts.append(engine.program([programs[1], '--port', port, '--nqn', NQN, '--patience', '20',
+                                     ADDRESS['two'], 'connect', *steps]))
+        return hosts[-1]
+
+    if not problems:
+        one = host(engines[1], 'hold=1')
+        problems = one.until(lambda: 'holds what it gets' in one.text(), 'holding', LIMIT_S)
+    if not problems:
+        other = host(engines[0], 'load=1,300', 'off')
+        problems = [f'host: {p}' for p in other.wait(LIMIT_S)]
+        if other.status != 0:
+            problems.append(f'host: exit status {other.status}')
+    for one in hosts:
+        one.kill()
+    target.process.send_signal(signal.SIGTERM)
+    problems += [f'target: {p}' for p in target.wait(LIMIT_S)]
+    problems += says(target, [r'waits for a buffer [1-9]'])
+    for engine in engines:
+        problems += engine.left()
+    if problems:
+        for program in (target, *hosts):
+            problems += program.shown()
+    return problems
 
 
 if __name__ == '__main__':

@@ -108,6 +108,7 @@ struct nh_queue {
 	struct nh_cmd *cmd;
 	const char *ended; /* what ended it, or NULL */
 	bool gone;         /* so says the peer */
+	bool deaf;         /* no receive is posted any more */
 };
 
 struct nh_ns {
@@ -201,6 +202,8 @@ void nh_io_zeroes(struct nh *h, struct nh_ns *ns);
 void nh_io_beyond(struct nh *h, struct nh_ns *ns);
 void nh_io_unknown(struct nh *h, struct nh_ns *ns);
 void nh_io_stale(struct nh *h, struct nh_ns *ns);
+/* Asks on the first I/O queue for as much as it can, and has no room for answers, for ever. */
+void nh_io_hold(struct nh *h, struct nh_ns *ns);
 void nh_io_save(const struct nh_ns *ns, const char *path);
 
 #endif

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "host.h"
 
@@ -194,6 +195,23 @@ nh_io_stale(struct nh *h, struct nh_ns *ns)
 		if (cmd->data[i] != cmd->data[0])
 			nh_die("a key that has been invalidated was good for a write");
 	printf("queue 1 ends: %s\n", queue->ended);
+}
+
+void
+nh_io_hold(struct nh *h, struct nh_ns *ns)
+{
+	struct nh_queue *queue = h->queue[1];
+	uint32_t i;
+
+	queue->deaf = true;
+	for (i = 0; i < queue->shape.entries; i++) /* until no receive is left */
+		run(ns, make_read(queue, ns, 0, 1));
+	for (i = 1; i < queue->shape.entries; i++)
+		nh_cmd_post(make_read(queue, ns, 0, 1));
+	printf("holds what it gets\n");
+	fflush(stdout);
+	for (;;)
+		pause();
 }
 
 /* --- many at a time --- */

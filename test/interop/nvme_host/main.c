@@ -44,6 +44,7 @@ static const char usage[] =
 	"  keep-alive=SECONDS  says nothing else\n"
 	"  off                 the end of the controller, in order\n"
 	"  stale=NSID          the target uses a key that it has invalidated (--windows): the last\n"
+	"  hold=NSID           asks for much, and takes no answer, for ever: the last\n"
 	"  silence             until the target ends all connections: the last\n";
 
 void
@@ -218,6 +219,12 @@ stale(struct nh *h, const char *arg)
 }
 
 static void
+hold(struct nh *h, const char *arg)
+{
+	nh_io_hold(h, ns_of(h, arg));
+}
+
+static void
 event(struct nh *h, const char *arg)
 {
 	(void)arg;
@@ -264,6 +271,7 @@ static const struct step {
 	{"unknown", unknown, false, true},
 	{"save", save, false, true},
 	{"stale", stale, false, true},
+	{"hold", hold, false, true},
 	{"event", event, false, false},
 	{"keep-alive", keep_alive, false, true},
 	{"silence", silence, false, false},

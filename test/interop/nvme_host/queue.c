@@ -330,7 +330,8 @@ take_answer(struct nh_queue *queue, const struct ibv_wc *wc, uint32_t index)
 	cmd->result = nvme_get64(cqe + CQE_RESULT);
 	cmd->came = true;
 	take_key(cmd, wc);
-	post_answer(queue, index);
+	if (!queue->deaf)
+		post_answer(queue, index);
 	return cmd;
 }
 

@@ -180,18 +180,18 @@ spoil(uint8_t *d, uint32_t len)
 	}
 }
 
-/* In one buffer, or in two. */
+/* In one buffer, or in two, of which the second may be empty. */
 static struct rte_mbuf *
 mbuf_of(uint32_t i, uint32_t len, bool split)
 {
 	struct rte_mbuf *m = &mbufs[i], *more = &seconds[i];
-	uint32_t first = split && len > 1 ? 1 + any(len - 1) : len;
+	uint32_t first = split && len > 1 && any(4) != 0 ? 1 + any(len - 1) : len;
 
 	*m = (struct rte_mbuf){.buf_addr = frame_bytes[i],
 		.nb_segs = 1,
 		.pkt_len = len,
 		.data_len = (uint16_t)first};
-	if (first < len) {
+	if (split) {
 		*more = (struct rte_mbuf){.buf_addr = frame_bytes[i] + first,
 			.nb_segs = 1,
 			.data_len = (uint16_t)(len - first)};

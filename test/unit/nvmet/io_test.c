@@ -4,6 +4,7 @@
 /* Commands of the NVM command set, over memory and over a file; capsules that are wrong. */
 #include "bed.h"
 
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <criterion/criterion.h>
@@ -244,6 +245,41 @@ Test(nvmet_io, zeroes_and_deallocation)
 			cr_expect_eq(bed.host[i * 512 + 5] == 0, zero, "block %u", i);
 		}
 	}
+}
+
+static uint32_t
+pages_in_memory(const struct nt_ns *ns)
+{
+	static unsigned char there[BED_BLOCKS * 512 / 4096];
+	uint32_t i, n = 0;
+
+	cr_assert_eq(mincore(ns->memory, ns->mapped, there), 0);
+	for (i = 0; i < sizeof(there); i++)
+		n += there[i] & 1;
+	return n;
+}
+
+/* A disk in memory may be larger than memory, and hosts discard all of it before they make a file
+ * system. */
+Test(nvmet_io, deallocation_needs_no_memory)
+{
+	const struct nt_ns *ns = bed.target.ns[BED_MEMORY - 1];
+	uint32_t i;
+
+	memset(bed.host, 0, 16);
+	put_range(0, 0, BED_BLOCKS);
+	cr_assert_eq(deallocate(BED_MEMORY, 1, 16), NVME_OK);
+	cr_expect_eq(pages_in_memory(ns), 0);
+	/* not whole pages: what is beside them stays */
+	fill(1, 64 * 512);
+	cr_assert_eq(bed_io(&bed, NVME_IO_WRITE, BED_MEMORY, 0, 64), NVME_OK);
+	memset(bed.host, 0, 16);
+	put_range(0, 3, 30);
+	cr_assert_eq(deallocate(BED_MEMORY, 1, 16), NVME_OK);
+	cr_expect_eq(pages_in_memory(ns), 8 - 3);
+	cr_assert_eq(bed_io(&bed, NVME_IO_READ, BED_MEMORY, 0, 64), NVME_OK);
+	for (i = 0; i < 64; i++)
+		cr_expect_eq(bed.host[i * 512 + 5] == 0, i >= 3 && i < 33, "block %u", i);
 }
 
 Test(nvmet_io, deallocation_out_of_range)

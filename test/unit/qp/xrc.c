@@ -4,6 +4,9 @@
 /* XRC (U3): requesters that name an SRQ in each packet, targets that find it. */
 #include "harness.h"
 
+#include "karst_copy.h"
+#include "karst_unmapped.h"
+
 #define DOMAIN 1u
 
 static struct bed *
@@ -430,6 +433,52 @@ Test(xrc, u3_target_changes)
 	expect_recv(b, 1, WR_FLUSH_ERR);
 	expect_event(b, QP_REQ_ERR);
 	expect_event(b, QP_LAST_WQE_REACHED);
+	more_close(b, &m);
+	bed_close(b);
+}
+
+/* --- another number where a message had taken a receive, but could not be placed --- */
+
+static uint8_t *
+nothing_is_mapped(struct karst_core *core, const uint8_t *host, uint32_t *n)
+{
+	return NULL;
+}
+
+static struct karst_copy *
+no_copy_is_left(struct karst_core *core)
+{
+	return NULL;
+}
+
+static const struct karst_copy_ops no_copies = {.map = nothing_is_mapped, .take = no_copy_is_left};
+
+Test(xrc, u3_target_changes_before_it_is_placed)
+{
+	const uint64_t far = VA + (1ull << 32);
+	struct setup s = setup_of(KARST_QPT_XRC_RECV);
+	struct karst_sge sge = {.addr = far, .len = 64};
+	struct more m;
+	struct bed *b;
+
+	s.core.copy_ops = &no_copies;
+	b = bed_open(&s);
+	more_open(b, &m, DOMAIN);
+	cr_assert_eq(karst_mr_reg(b->mem, b->pd, (void *)((uintptr_t)b->buf | KARST_MEM_UNMAPPED),
+			     far, BUF_BYTES, KARST_ACCESS_LOCAL_WRITE, &sge.lkey),
+		0);
+	post_recv_sge(b, 1, &sge, 1);
+	more_post(&m, 2, 0, 64);
+	expect_drop(b, COPY_FULL,
+		send_to(b, NUM(b), XRC_SEND_ONLY, R(0), .pay_len = 64, .ackreq = true));
+	/* a receive of one queue is not for the other's message */
+	expect_drop(
+		b, REQUEST, send_to(b, karst_srq_num(m.srq), XRC_SEND_ONLY, R(0), .pay_len = 4));
+	expect_nak(b, R(0), INV_REQ, 0);
+	expect_recv(b, 1, WR_FLUSH_ERR);
+	expect_event(b, QP_REQ_ERR);
+	expect_event(b, QP_LAST_WQE_REACHED);
+	bed_dereg(b, sge.lkey);
 	more_close(b, &m);
 	bed_close(b);
 }

@@ -21,6 +21,7 @@ OTHER = CONF + 'eid = OTHER\nbuffer = 16K\n'
 LINGERERS = 24
 MUCH = 300000 # bytes
 LISTENS = 20000
+GIVES = 4096
 UNREAD = 64 # answers
 FULL_S = 2
 HOLDS = 40
@@ -55,10 +56,11 @@ def stands_still(send, p):
     return problems + (list(p.ends()) if problems else [])
 
 
-def lingerers(suite):
+def lingerers(suite, older):
     os.chmod(suite.folder, 0o755)
-    one, problems = suite.daemon('open', OPEN)
-    suite.tap.point('a daemon for all', problems)
+    name = ('older' if older else 'open')
+    one, problems = suite.daemon(name, OPEN, older=older)
+    suite.tap.point('a daemon for all' + (', before Linux 6.16' if older else ''), problems)
     p = Program(suite, None, 'lingers', one.socket + '.smc', 0, LINGERERS, script=SCRIPT)
     problems = stands_still(one.send, p)
     suite.tap.point('sockets that linger are handed to the service: others do not wait',
@@ -67,12 +69,15 @@ def lingerers(suite):
     problems = stands_still(one.send, held[1])
     suite.tap.point('and so is one that is a connection, and others in its pair',
                     problems + works(suite, one, 2))
-    for client, text in (('client_burdens', 'one that lingers is sent to another user\'s program'),
-                         ('client_burdens_itself', 'or lies where that one empties a pair')):
+    burdens = ('client_burdens', 'one that lingers is sent to another user\'s program'), \
+        ('client_burdens_itself', 'or lies where that one empties a pair')
+    for client, text in () if older else burdens: # no program has another user's far end there
         s, c = pair(suite, one, 'server_burdened', client, script=SCRIPT)
         problems = stands_still(s.process.send_signal, c)
         suite.tap.point(text, problems)
         told(suite, 'it does not wait', s, c, ['got abc'])
+    if older:
+        descriptors(suite, one, 3)
     other, problems = suite.daemon('other', OTHER)
     suite.tap.point('a daemon with which it does not agree', problems)
     port = bed.free_port()
@@ -86,6 +91,19 @@ def lingerers(suite):
     suite.tap.point('both end', one.stop() + other.stop())
     for q in (p, deaf, *held):
         q.process.kill()
+
+
+def descriptors(suite, one, direct):
+    """They count as the daemon's when it has taken them."""
+    for i, (client, text) in enumerate((('client_gives', 'who sends descriptors by his pair loses his '
+                                         'connection'),
+                                        ('client_gives_urgent', 'also with urgent bytes'))):
+        faults = suite.count(one, 'faults')
+        s, c = pair(suite, one, 'server_late', client, GIVES, script=SCRIPT)
+        said, problems = c.ends()
+        problems += suite.rises(one, 'faults', faults) if said == 'ended' else [said]
+        suite.tap.point(text, problems + works(suite, one, direct + i))
+        s.process.kill()
 
 
 def holders(suite):
@@ -213,7 +231,8 @@ def test(suite):
     suite.tap.point('a daemon with [smc]', problems)
     claims(suite, one)
     suite.tap.point('it ends', one.stop())
-    lingerers(suite)
+    for older in False, True:
+        lingerers(suite, older)
     holders(suite)
     greed(suite)
     listeners(suite)

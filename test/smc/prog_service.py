@@ -24,12 +24,13 @@ from prog_attack import server_late  # noqa: F401, by its name
 
 SOCK_HELLO = 1
 MESSAGE = 296   # struct karst_sock_msg
-SYS_SENDTO, SYS_SENDMSG, SYS_BPF = 44, 46, 321
+SYS_SENDTO, SYS_SENDMSG, SYS_SETSOCKOPT, SYS_BPF = 44, 46, 54, 321
 SYS_USERFAULTFD, UFFDIO_API, UFFDIO_REGISTER, UFFDIO_ZEROPAGE = 323, 0xc018aa3f, 0xc020aa00, 0xc020aa04
 SHORT_S = 0.03 # a lock is waited for for 0.1
 PR_SET_DUMPABLE = 4
 LINGER_S = 1000000
 SO_ZEROCOPY = 60
+MOST_RIGHTS = 253 # of a message
 
 
 # --- sockets that are not what is said of them ---
@@ -161,9 +162,31 @@ def client_lingers(address, port, _):
     signal.sigwait([signal.SIGUSR1])
     fill_lingering(kept)
     given = lingering(far)
-    send_rights(sock.fileno(), given.fileno()) # which newer kernels refuse
+    send_rights(sock.fileno(), [given.fileno()]) # which newer kernels refuse
     say('sent')
     os._exit(0)
+
+
+def client_gives(address, port, n, flags=0):
+    """Sends up to @n times many descriptors by its end of the pair, as much as there is room for."""
+    as_user(OTHERS)
+    sock = socket.socket()
+    sock.connect((address, port)) # and is not accepted: the service hears of what comes by the pair
+    room = ctypes.c_int(1 << 20)
+    ctypes.CDLL(None).syscall(SYS_SETSOCKOPT, sock.fileno(), socket.SOL_SOCKET, socket.SO_SNDBUF,
+                              ctypes.byref(room), 4)
+    here = os.open('/', os.O_PATH)
+    for _ in range(n):
+        error = errno.EAGAIN
+        while error == errno.EAGAIN:
+            error = send_rights(sock.fileno(), [here] * MOST_RIGHTS, flags, 1 if flags else PAGE)
+        if error:
+            break
+    say('ended' if error in (errno.EPIPE, errno.ECONNRESET) else error or 'all')
+
+
+def client_gives_urgent(address, port, n):
+    client_gives(address, port, n, socket.MSG_OOB)
 
 
 def server_deaf(address, port, _):
@@ -190,8 +213,8 @@ def client_leaves_much(address, port, n):
 
 def client_burdens(address, port, _):
     """Puts such a socket into the other one's pair, and gives it something to read."""
-    far = deaf_listener()
     as_user(OTHERS)
+    far = deaf_listener()
     sock = connected(address, port)
     say('begins')
     signal.sigwait([signal.SIGUSR1]) # who is to be attacked stands still
@@ -212,16 +235,16 @@ def client_burdens(address, port, _):
 def client_burdens_itself(address, port, _):
     """Puts such a socket into its own pair, and says that it waits for room, for which the other one
     empties that."""
-    far = deaf_listener()
     codecs.lookup('ascii') # for Memory: nothing can be imported afterwards
     as_user(OTHERS)
+    far = deaf_listener()
     ctypes.CDLL(None).prctl(PR_SET_DUMPABLE, 1) # its memory is its own again
     sock = connected(address, port)
     say('begins')
     signal.sigwait([signal.SIGUSR1])
     if os.fork() == 0:
         given = lingering(far)
-        send_rights(sock.fileno(), given.fileno())
+        send_rights(sock.fileno(), [given.fileno()])
         os._exit(0)
     os.wait()
     memory = Memory(True)
@@ -246,17 +269,18 @@ def server_burdened(address, port, _):
     say('got', data.decode())
 
 
-def send_rights(to, fd):
-    """By the system call, of which libkarst-sockets.so does not see anything."""
+def send_rights(to, fds, flags=0, n=1):
+    """By the system call, of which libkarst-sockets.so does not see anything.  @return 0 or errno"""
     libc = ctypes.CDLL(None, use_errno=True)
-    byte = ctypes.create_string_buffer(b'!')
-    iov = struct.pack('PQ', ctypes.addressof(byte), 1)
+    data = ctypes.create_string_buffer(n)
+    iov = struct.pack('PQ', ctypes.addressof(data), n)
     iov = ctypes.create_string_buffer(iov)
-    anc = ctypes.create_string_buffer(struct.pack('Qiii4x', 20, socket.SOL_SOCKET,
-                                                  socket.SCM_RIGHTS, fd))
+    anc = struct.pack(f'Qii{len(fds)}i', 16 + 4 * len(fds), socket.SOL_SOCKET, socket.SCM_RIGHTS, *fds)
+    anc = ctypes.create_string_buffer(anc, len(anc) + -len(anc) % 8)
     msg = ctypes.create_string_buffer(struct.pack('PI4xPQPQi4x', 0, 0, ctypes.addressof(iov), 1,
-                                                  ctypes.addressof(anc), 24, 0))
-    return libc.syscall(SYS_SENDMSG, to, msg, socket.MSG_DONTWAIT)
+                                                  ctypes.addressof(anc), len(anc), 0))
+    rc = libc.syscall(SYS_SENDMSG, to, msg, socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL | flags)
+    return 0 if rc >= 0 else ctypes.get_errno()
 
 
 # --- locks of the kernel's that a program holds for as long as it likes ---

@@ -84,11 +84,15 @@ class Suite:
         self.late = {'LD_PRELOAD': os.path.join(build, 'test/smc/smc-late.so')}
         self.looked = {'LD_PRELOAD': os.path.join(build, 'test/smc/smc-looked.so')}
         self.counted = os.path.join(build, 'test/smc/smc-counted.so')
+        self.older = os.path.join(build, 'test/smc/smc-older.so')
         self.programs = []
         self.daemons = []
 
-    def daemon(self, name, conf, netns=None):
+    def daemon(self, name, conf, netns=None, older=False):
+        """@older: as with a kernel before Linux 6.16 (older.c)"""
         d = bed.Daemon(self.karstd, self.folder, conf, name=name, netns=netns)
+        if older:
+            d.command = ['env', 'LD_PRELOAD=' + self.older, *d.command]
         self.daemons.append(d)
         return d, d.start()
 

@@ -50,8 +50,8 @@ show_urgent(struct svc_conn *c)
 	svc_conn_urgent(c);
 }
 
-/* Before Linux 6.16 a program can send descriptors by its end.  To take them is to have to close
- * them, and until then they are the daemon's, so it is looked first.  *@len: of what may be taken */
+/* Before Linux 6.16 a program can send descriptors by its end.  Who takes them has to close them,
+ * and has them until then, so it is looked first.  *@len: of what may be taken */
 static bool
 brings_rights(const struct svc_conn *c, char *buf, size_t *len)
 {
@@ -89,8 +89,7 @@ empty_own(struct svc_conn *c)
 	for (i = 0; i < KARST_SOCK_EMPTIES && len == sizeof(buf) && !c->hung_up; i++) {
 		if (brings_rights(c, buf, &len))
 			end_pair(c);
-		else if (len == 0 ||
-			svc_recv(c->smc, c->uid, c->pair, buf, &len, NULL, &nfds) != 0)
+		else if (len == 0 || svc_recv(c->smc, c->uid, c->pair, buf, &len, NULL, &nfds) != 0)
 			break;
 		else if (nfds != 0)
 			end_pair(c);

@@ -12,10 +12,6 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#ifndef SO_PASSRIGHTS
-#define SO_PASSRIGHTS 83 /* Linux 6.16 */
-#endif
-
 /* Each is used once.  False: there is none. */
 static bool
 take_name(struct kd_smc *s, uint64_t *number)

@@ -22,6 +22,10 @@ LINGERERS = 24
 MUCH = 300000 # bytes
 LISTENS = 20000
 GIVES = 4096
+STUCK_USERS = 9
+STUCK_FILES = 1500
+HARMLESS = 65000 # a user
+KNOCKS = 3000
 UNREAD = 64 # answers
 FULL_S = 2
 HOLDS = 40
@@ -104,6 +108,35 @@ def descriptors(suite, one, direct):
         problems += suite.rises(one, 'faults', faults) if said == 'ended' else [said]
         suite.tap.point(text, problems + works(suite, one, direct + i))
         s.process.kill()
+
+
+def stuck(suite):
+    """Users whose files nobody can close."""
+    os.chmod(suite.folder, 0o755)
+    if not os.access('/dev/fuse', os.W_OK):
+        suite.tap.skip('who has files that nobody can close', 'no /dev/fuse')
+        return
+    one, problems = suite.daemon('stuck', SMALL)
+    suite.tap.point('a small daemon for all', problems)
+    p = Program(suite, None, 'sticks', one.socket + '.smc', 0, STUCK_USERS, script='prog_stuck.py')
+    problems = [line for line in [p.line()] if line != 'given']
+    began = time.monotonic()
+    while not problems and len(os.listdir(f'/proc/{one.process.pid}/fd')) < STUCK_FILES:
+        if time.monotonic() - began > bed.HANG_S:
+            problems = ['the service has not taken them']
+        time.sleep(0.01)
+    suite.tap.point('users send files that nobody can close: others are heard',
+                    problems + works(suite, one, 0))
+    said, problems = Program(suite, None, 'closes', one.socket + '.smc', 0, HARMLESS,
+                             script='prog_stuck.py').ends()
+    suite.tap.point('and what these send is closed', problems + ([] if said == 'closed' else [said]))
+    q = Program(suite, None, 'knocks', one.socket + '.smc', 0, KNOCKS, script='prog_stuck.py')
+    problems = [line for line in [q.line()] if line != 'knocked']
+    suite.tap.point('one of them comes again and again: others are heard', problems + works(suite, one, 1))
+    q.process.kill()
+    p.process.kill()
+    p.process.wait()
+    suite.tap.point('it ends', one.stop())
 
 
 def holders(suite):
@@ -233,6 +266,7 @@ def test(suite):
     suite.tap.point('it ends', one.stop())
     for older in False, True:
         lingerers(suite, older)
+    stuck(suite)
     holders(suite)
     greed(suite)
     listeners(suite)

@@ -124,12 +124,18 @@ def lingers(path, _, n):
     and more of them than a message of its may have.  Who has sent them is gone by then."""
     as_user(OTHERS)
     far = deaf_listener()
+    services = []
+    for _ in range(n):
+        service_at = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        service_at.connect(path)
+        for fd in ask_service(service_at, SOCK_HELLO)[1]:
+            os.close(fd)
+        services.append(service_at)
     say('begins')
     signal.sigwait([signal.SIGUSR1]) # the service stands still
     for i in range(n):
+        service_at = services.pop()
         if os.fork() == 0:
-            service_at = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-            service_at.connect(path)
             sock = lingering(far)
             given = rights([sock.fileno()] * (1 + i % 3 * 100))
             hello = struct.pack('<3I', SOCK_ABI, SOCK_OPEN, i)
@@ -138,6 +144,7 @@ def lingers(path, _, n):
             for _ in range(2):
                 service_at.sendmsg([hello], given)
             os._exit(0)
+        service_at.close()
         os.wait()
     say('sent')
     signal.pause()

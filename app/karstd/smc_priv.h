@@ -194,6 +194,9 @@ struct svc_rmb {
 struct svc_refused {
 	uint8_t ip[16];
 	uint64_t until_ns; /* 0: free */
+	uid_t uid;         /* whose connection was the first; not if it is nobody's yet */
+	bool nobody;
+	bool by_all; /* the option is not sent to it */
 };
 
 /* A group that could have another link. */
@@ -240,6 +243,7 @@ struct kd_smc {
 	uint32_t nrmbs;
 	/* lib/smc */
 	uint8_t system_id[8];
+	uint64_t netns; /* cookie of the daemon's own; 0: the kernel does not tell */
 	void *core_mem;
 	struct karst_smc *core;
 	/* */
@@ -516,6 +520,8 @@ void svc_rdma_arm(struct kd_smc *s);
 void svc_rdma_load_gids(struct kd_smc *s);
 /** The GID of the port that has this address; false: none has. */
 bool svc_rdma_gid(struct kd_smc *s, const struct sockaddr_storage *local, uint8_t gid[16]);
+/** It is one of the network namespace of the ports, where nobody gives himself addresses. */
+bool svc_rdma_is_here(const struct svc_conn *c);
 int svc_rdma_tx_key(struct svc_conn *c);
 void svc_rdma_tx_unkey(struct svc_conn *c);
 

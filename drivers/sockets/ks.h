@@ -228,6 +228,9 @@ void ks_pages_forked(void);
 bool ks_peer_cannot(const struct sockaddr *to);
 /** The connected peer of @fd has not answered it. */
 void ks_note_cannot(int fd);
+/** Is over, and has been TCP because of its peer, perhaps: then that is not offered it for as long
+ *  as the service says. */
+void ks_note_refused(const struct ks_sock *s);
 
 /* --- sock.c --- */
 

@@ -198,6 +198,7 @@ ks_put(struct ks_sock *s)
 {
 	if (atomic_fetch_sub(&s->refs, 1) != 1)
 		return;
+	ks_note_refused(s);
 	put_memory(s);
 	close_own(s->waker);
 	close_own(s->next_waker);

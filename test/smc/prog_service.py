@@ -494,6 +494,29 @@ def client_hello(address, port, _):
     say('got', data.decode())
 
 
+# --- peers that decline ---
+
+def server_answers(address, port, n):
+    sock = listener(address, port)
+    for _ in range(n):
+        conn, _ = sock.accept()
+        assert conn.recv(1) == b'x'
+        conn.sendall(b'y')
+        conn.recv(1)
+        conn.close()
+
+
+def client_twice(address, port, user):
+    as_user(user)
+    for _ in range(2):
+        sock = socket.socket()
+        sock.connect((address, port))
+        sock.sendall(b'x')
+        assert sock.recv(1) == b'y'
+        sock.close()
+    say('twice')
+
+
 if __name__ == '__main__':
     signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])
     globals()[sys.argv[1]](sys.argv[2], int(sys.argv[3]), int((sys.argv + ['0'])[4]))

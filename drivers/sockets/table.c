@@ -309,6 +309,18 @@ forget_users(void)
 }
 
 void
+ks_table_hold(void)
+{
+	ks_lock(&table_lock);
+}
+
+void
+ks_table_release(void)
+{
+	ks_unlock(&table_lock);
+}
+
+void
 ks_forked(void)
 {
 	pid = getpid();

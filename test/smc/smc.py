@@ -510,6 +510,29 @@ def handlers(suite, one):
         said, f'ended: {ended}'])
 
 
+def calls(suite, one):
+    """What programs may do beside a connection (calls.c)."""
+    for what, text in (('listens', 'a handler of a signal may listen'),
+                       ('forks', 'a child is not made in the middle of what another thread does'),
+                       ('handles', 'a handler forks, in the middle of a call or not'),
+                       ('executes', 'children that have the memory of their parent do nothing to it')):
+        port, before = bed.free_port(), suite.count(one, 'opened')
+        s = Program(suite, one, 'server_echo', '127.0.0.1', port)
+        problems = [line for line in [s.line()] if line != 'ready']
+        p = subprocess.Popen([suite.run, '--smc', '--socket', one.socket, suite.calls, what, '127.0.0.1',
+                              str(port)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        suite.programs.append(p)
+        said, ended = bed.rest(p)
+        if not ended or said != 'well\n' or p.returncode != 0:
+            problems.append(said or f'ends with {p.returncode}')
+        elif what != 'listens':
+            problems += s.ends()[1]
+            if suite.count(one, 'opened') != before + 2:
+                problems.append('that was no SMC-R')
+        s.process.kill()
+        suite.tap.point(text, problems)
+
+
 def forks(suite, one):
     """Children of a program one of whose threads is just using the connection (forks.c)."""
     port = bed.free_port()
@@ -626,6 +649,7 @@ def test(suite, netns):
         plain_peers(suite, daemon)
         handlers(suite, daemon)
         forks(suite, daemon)
+        calls(suite, daemon)
         deaths(suite, daemon)
         late(suite, daemon, direct)
         torn(suite, daemon)

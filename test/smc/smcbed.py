@@ -81,6 +81,7 @@ class Suite:
         self.rings = os.path.join(build, 'test/smc/smc-rings')
         self.interrupted = os.path.join(build, 'test/smc/smc-interrupted')
         self.forks = os.path.join(build, 'test/smc/smc-forks')
+        self.calls = os.path.join(build, 'test/smc/smc-calls')
         self.late = {'LD_PRELOAD': os.path.join(build, 'test/smc/smc-late.so')}
         self.looked = {'LD_PRELOAD': os.path.join(build, 'test/smc/smc-looked.so')}
         self.counted = os.path.join(build, 'test/smc/smc-counted.so')

@@ -237,6 +237,25 @@ def listeners(suite):
     suite.tap.point('it ends', one.stop())
 
 
+def handed(suite):
+    one, problems = suite.daemon('hands', OPEN)
+    suite.tap.point('a daemon whose connections go to others', problems)
+    for how, wanted, text in (
+            (0, 'said 121112', 'a connection is sent to a process, and closed before that takes it'),
+            (1, 'said 12...2', 'it ends when the one who takes it dies at once'),
+            (2, 'said 12...2', 'or ends with the message in which it is'),
+            (3, 'said 12...2', 'who knows nothing of SMC-R does nothing else to it')):
+        direct = suite.count(one, 'direct')
+        s, c = pair(suite, one, 'server_hands', 'client_handed', how, script=SCRIPT)
+        said, problems = c.ends()
+        problems += [] if said == wanted else [said]
+        problems += s.ends()[1]
+        if suite.count(one, 'direct') != direct + 2:
+            problems.append(suite.ask(one, '/karst/smc'))
+        suite.tap.point(text, problems)
+    suite.tap.point('it ends', one.stop())
+
+
 def no_descriptors(suite):
     """A daemon that has none left: who comes meanwhile waits, and it does not look for him without a
     pause.  (A machine that is busy only lets it run less.)"""
@@ -270,6 +289,7 @@ def test(suite):
     holders(suite)
     greed(suite)
     listeners(suite)
+    handed(suite)
     no_descriptors(suite)
 
 

@@ -31,6 +31,7 @@ PR_SET_DUMPABLE = 4
 LINGER_S = 1000000
 SO_ZEROCOPY = 60
 MOST_RIGHTS = 253 # of a message
+HANDS_TAKES, HANDS_DIES, HANDS_DROPS, HANDS_STRANGER = range(4)
 
 
 # --- sockets that are not what is said of them ---
@@ -492,6 +493,67 @@ def client_hello(address, port, _):
             data = sock.recv(5, socket.MSG_WAITALL)
             sock.sendall(b'x')
     say('got', data.decode())
+
+
+# --- connections that go to others by a message ---
+
+def answer_all(sock, name):
+    while sock.recv(1):
+        sock.sendall(name)
+    sock.close()
+
+
+def server_hands(address, port, how):
+    """Gives a connection away and closes it; it is taken when another one has been used.  How: by a child,
+    by one that ends at once, by nobody, by one that knows nothing of SMC-R."""
+    here = listener(address, port)
+    ours, theirs = socket.socketpair()
+    soon, go = os.pipe()
+    child = os.fork()
+    if child == 0:
+        here.close()
+        ours.close()
+        assert os.read(soon, 1) == b'!'
+        fd = socket.recv_fds(theirs, 1, 1)[1][0] if how != HANDS_DROPS else -1
+        if how == HANDS_TAKES:
+            answer_all(socket.socket(fileno=fd), b'1')
+        elif how == HANDS_STRANGER:
+            plain = {k: v for k, v in os.environ.items() if k != 'LD_PRELOAD'}
+            os.set_inheritable(fd, True)
+            os.execve('/bin/sh', ['sh', '-c', f'echo {"z" * PAGE} >&{fd}'], plain)
+        os._exit(0)
+    conn, _ = here.accept()
+    assert conn.recv(1) == b'a'
+    conn.sendall(b'1')
+    theirs.close()
+    socket.send_fds(ours, [b'x'], [conn.fileno()])
+    conn.close()
+    second, _ = here.accept() # whose memory is not the first one's
+    assert second.recv(1) == b'b'
+    second.sendall(b'2')
+    os.write(go, b'!')
+    answer_all(second, b'2')
+    os.waitpid(child, 0)
+    say('done')
+
+
+def client_handed(address, port, how):
+    first = socket.create_connection((address, port))
+    first.sendall(b'a')
+    said = first.recv(1)
+    second = socket.create_connection((address, port))
+    second.sendall(b'b')
+    said += second.recv(1)
+    try:
+        for _ in range(3):
+            if how == HANDS_TAKES:
+                first.sendall(b'a')
+            said += first.recv(1) or b'.'
+    except OSError as e:
+        said += errno.errorcode[e.errno].encode()
+    second.sendall(b'b')
+    said += second.recv(1)
+    say('said', said.decode())
 
 
 # --- peers that decline ---

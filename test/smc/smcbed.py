@@ -56,7 +56,7 @@ class Program:
 def pair(suite, one, server, client, n=0, script='prog_attack.py'):
     """Both, the server first."""
     port = bed.free_port()
-    s = Program(suite, one, server, '127.0.0.1', port, script=script)
+    s = Program(suite, one, server, '127.0.0.1', port, n, script=script)
     s.line()
     return s, Program(suite, one, client, '127.0.0.1', port, n, script=script)
 

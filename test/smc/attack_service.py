@@ -234,6 +234,9 @@ def listeners(suite):
     suite.tap.point('a user listens on thousands of ports: who did before has SMC-R all the same',
                     hello(suite, one, listen))
     suite.tap.point('so has who is left of two that listen on one port', hello(suite, one, twice=True))
+    said, problems = Program(suite, None, 'freezes', one.socket + '.smc', 0, script=SCRIPT).ends()
+    problems += [] if said == 'refused' else [said]
+    suite.tap.point('nobody makes the map of sockets one that cannot be changed', problems + hello(suite, one))
     suite.tap.point('it ends', one.stop())
 
 

@@ -30,6 +30,7 @@ SHORT_S = 0.03 # a lock is waited for for 0.1
 PR_SET_DUMPABLE = 4
 LINGER_S = 1000000
 SO_ZEROCOPY = 60
+BPF_MAP_FREEZE, BPF_ATTR = 22, 128
 MOST_RIGHTS = 253 # of a message
 HANDS_TAKES, HANDS_DIES, HANDS_DROPS, HANDS_STRANGER = range(4)
 
@@ -88,6 +89,17 @@ def claims(path, _, __):
         said.append(status(ended, False))
         said += [status(sock, False) for sock in connection(1, family)[::2]]
     say('claims', *said)
+
+
+def freezes(path, _, __):
+    """That map, for all."""
+    as_user(OTHERS)
+    service = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    service.connect(path)
+    options = ask_service(service, SOCK_HELLO)[1][0]
+    attr = ctypes.create_string_buffer(struct.pack('I', options), BPF_ATTR)
+    frozen = ctypes.CDLL(None).syscall(SYS_BPF, BPF_MAP_FREEZE, attr, BPF_ATTR) == 0
+    say('frozen' if frozen else 'refused')
 
 
 # --- descriptors that keep waiting who closes them ---

@@ -104,8 +104,9 @@ forget_refused(struct kd_smc *s)
 
 	for (i = 0; i < SMC_REFUSED; i++)
 		if (s->refused[i].until_ns != 0 && s->refused[i].until_ns <= s->core->now_ns) {
-			s->refused[i].until_ns = 0;
-			kd_smc_option_refuse(&s->option, s->refused[i].ip, false);
+			if (s->refused[i].by_all)
+				kd_smc_option_refuse(&s->option, s->refused[i].ip, false);
+			s->refused[i] = (struct svc_refused){.until_ns = 0};
 		}
 }
 

@@ -8,8 +8,10 @@
  * has read.  So what users have had in their hands, other than root and the daemon's own, is closed
  * by threads that do nothing else: the service never waits.
  *
- * A thread that lingers comes back when it gets a signal, which it gets after a while.  No user
- * takes all threads, and of one who has much that is not closed yet nothing is heard meanwhile.
+ * A thread that lingers comes back when it gets a signal, which it gets after a while; one that
+ * waits for a file system that does not answer stays.  So each user has a thread, whatever the
+ * others do, and some have more, and of one who has much that is not closed yet nothing is heard
+ * meanwhile: the less the more others have.  Who has nothing of the kind is heard.
  *
  * To wake a thread is dear, and a short connection leaves half a dozen descriptors.  So the threads
  * get them when the service has nothing else to do, and one of them is woken for all of a user's.
@@ -27,81 +29,132 @@
 #include "karst_log.h"
 #include "opts.h"
 
-#define CLOSERS      32u
-#define CLOSERS_EACH 4u    /* for one user */
-#define CLOSE_EACH   512u  /* descriptors of a user that wait, until he does */
-#define CLOSE_ALL    2048u /* until new programs do */
-#define NUDGE_MS     100u
-#define STACK_BYTES  65536u
-#define LEAVE_MS     5000u
+#define CLOSERS        128u
+#define CLOSERS_SHARED 32u   /* beyond as many nobody gets a second one */
+#define CLOSERS_EACH   4u    /* for one user */
+#define CLOSE_EACH     512u  /* descriptors of a user that wait, until he does */
+#define CLOSE_ALL      2048u /* and of all; or of those that were turned away, until others wait */
+#define NUDGE_MS       100u
+#define STACK_BYTES    65536u
+#define LEAVE_MS       5000u
 
 struct closing {
 	struct closing *next;
-	uid_t uid;
 	int fd;
 	enum svc_end how;
+	bool turned_away;
+};
+
+/* A user who has something that waits, or is being closed. */
+struct closing_user {
+	struct closing_user *next;
+	uid_t uid;
+	struct closing *first, **last;
+	uint32_t nwaiting, nbusy;
 };
 
 struct closer {
 	struct svc_closers *all;
 	pthread_t thread;
-	uid_t uid;
 	bool busy;
 };
 
 struct svc_closers {
 	pthread_mutex_t lock;
 	pthread_cond_t more;
-	struct closing *first, **last;
+	struct closing_user *users, **last; /* who has been served goes behind the others */
 	struct closer closers[CLOSERS];
 	uint32_t nclosers, nidle, nwakes;
-	uint32_t nwaiting;
+	uint32_t nwaiting, nturned_away;
 	bool given;             /* there is something for which nobody was woken yet */
 	_Atomic uint32_t nbusy; /* read without the lock */
 	uint64_t nudged_ns;     /* the service's alone */
 	bool stop;
 };
 
+/* --- users; all with the lock held --- */
+
+static struct closing_user *
+closing_user(const struct svc_closers *a, uid_t uid)
+{
+	struct closing_user *u = a->users;
+
+	while (u != NULL && u->uid != uid)
+		u = u->next;
+	return u;
+}
+
+static void
+user_in(struct svc_closers *a, struct closing_user *u)
+{
+	u->next = NULL;
+	*a->last = u;
+	a->last = &u->next;
+}
+
+static void
+user_out(struct svc_closers *a, struct closing_user *u)
+{
+	struct closing_user **at = &a->users;
+
+	while (*at != u)
+		at = &(*at)->next;
+	*at = u->next;
+	if (*at == NULL)
+		a->last = at;
+}
+
+/* False: no memory. */
+static bool
+user_add(struct svc_closers *a, uid_t uid, struct closing *w)
+{
+	struct closing_user *u = closing_user(a, uid);
+
+	if (u == NULL) {
+		u = calloc(1, sizeof(*u));
+		if (u == NULL)
+			return false;
+		u->uid = uid;
+		u->last = &u->first;
+		user_in(a, u);
+	}
+	*u->last = w;
+	u->last = &w->next;
+	u->nwaiting++;
+	a->nwaiting++;
+	a->nturned_away += w->turned_away;
+	a->given = true;
+	return true;
+}
+
 /* --- the threads --- */
 
-static uint32_t
-busy_for(const struct svc_closers *a, uid_t uid)
+/* The first for whom a thread is to do something; NULL. */
+static struct closing_user *
+closing_next(const struct svc_closers *a)
 {
-	uint32_t i, n = 0;
+	bool shared = atomic_load(&a->nbusy) < CLOSERS_SHARED;
+	struct closing_user *u = a->users;
 
-	for (i = 0; i < a->nclosers; i++)
-		n += a->closers[i].busy && a->closers[i].uid == uid;
-	return n;
+	while (u != NULL && (u->first == NULL || u->nbusy >= (shared ? CLOSERS_EACH : 1u)))
+		u = u->next;
+	return u;
 }
 
-/* The first whose user has a thread left; NULL. */
 static struct closing *
-pick(struct svc_closers *a)
+pick(struct svc_closers *a, struct closing_user *u)
 {
-	struct closing **at = &a->first, *w;
+	struct closing *w = u->first;
 
-	while (*at != NULL && busy_for(a, (*at)->uid) >= CLOSERS_EACH)
-		at = &(*at)->next;
-	w = *at;
-	if (w == NULL)
-		return NULL;
-	*at = w->next;
-	if (w->next == NULL)
-		a->last = at;
+	u->first = w->next;
+	if (u->first == NULL)
+		u->last = &u->first;
+	u->nwaiting--;
 	a->nwaiting--;
+	a->nturned_away -= w->turned_away;
+	user_out(a, u);
+	user_in(a, u);
 	return w;
-}
-
-/* Something of another user's waits, and he has a thread left. */
-static bool
-others_wait(const struct svc_closers *a, uid_t uid)
-{
-	const struct closing *w;
-
-	for (w = a->first; w != NULL; w = w->next)
-		if (w->uid != uid && busy_for(a, w->uid) < CLOSERS_EACH)
-			return true;
-	return false;
 }
 
 static void
@@ -133,33 +186,48 @@ end_socket(int fd, enum svc_end how)
 
 static void wake_one(struct svc_closers *a);
 
+/* Without the lock, meanwhile. */
+static void
+close_one(struct closer *c, struct closing_user *u)
+{
+	struct svc_closers *a = c->all;
+	struct closing *w = pick(a, u);
+	const struct closing_user *next;
+
+	c->busy = true;
+	u->nbusy++;
+	atomic_fetch_add(&a->nbusy, 1);
+	next = closing_next(a);
+	if (next != NULL && next != u)
+		wake_one(a);
+	pthread_mutex_unlock(&a->lock);
+	end_socket(w->fd, w->how);
+	close(w->fd);
+	free(w);
+	pthread_mutex_lock(&a->lock);
+	c->busy = false;
+	atomic_fetch_sub(&a->nbusy, 1);
+	if (--u->nbusy == 0 && u->first == NULL) {
+		user_out(a, u);
+		free(u);
+	}
+}
+
 static void *
 closer_main(void *arg)
 {
 	struct closer *c = arg;
 	struct svc_closers *a = c->all;
-	struct closing *w;
+	struct closing_user *u;
 
 	pthread_setname_np(pthread_self(), "karst-smc-close");
 	pthread_mutex_lock(&a->lock);
 	while (!a->stop) {
-		w = pick(a);
-		if (w == NULL) {
+		u = closing_next(a);
+		if (u != NULL)
+			close_one(c, u);
+		else
 			wait_for_more(a);
-			continue;
-		}
-		c->uid = w->uid;
-		c->busy = true;
-		atomic_fetch_add(&a->nbusy, 1);
-		if (others_wait(a, w->uid))
-			wake_one(a);
-		pthread_mutex_unlock(&a->lock);
-		end_socket(w->fd, w->how);
-		close(w->fd);
-		free(w);
-		pthread_mutex_lock(&a->lock);
-		c->busy = false;
-		atomic_fetch_sub(&a->nbusy, 1);
 	}
 	pthread_mutex_unlock(&a->lock);
 	return NULL;
@@ -183,7 +251,7 @@ closers_make(struct kd_smc *s)
 	sigaction(SIGURG, &sa, NULL);
 	pthread_mutex_init(&a->lock, NULL);
 	pthread_cond_init(&a->more, NULL);
-	a->last = &a->first;
+	a->last = &a->users;
 	s->closers = a;
 	return 0;
 }
@@ -218,33 +286,48 @@ wake_one(struct svc_closers *a)
 
 /* --- what is given to them --- */
 
+static void
+give_away(struct kd_smc *s, uid_t uid, int fd, enum svc_end how, bool turned_away)
+{
+	struct svc_closers *a = s->closers;
+	struct closing *w = NULL;
+	bool given = false;
+
+	if (!svc_is_trusted(uid) && (a != NULL || closers_make(s) == 0))
+		w = calloc(1, sizeof(*w));
+	if (w != NULL) {
+		a = s->closers;
+		*w = (struct closing){.fd = fd, .how = how, .turned_away = turned_away};
+		pthread_mutex_lock(&a->lock);
+		given = user_add(a, uid, w);
+		pthread_mutex_unlock(&a->lock);
+	}
+	if (given)
+		return;
+	free(w);
+	end_socket(fd, how);
+	close(fd);
+}
+
 void
 svc_let_go(struct kd_smc *s, uid_t uid, int fd)
 {
-	svc_end(s, uid, fd, SVC_END_AS_IT_IS);
+	give_away(s, uid, fd, SVC_END_AS_IT_IS, false);
+}
+
+void
+svc_turn_away(struct kd_smc *s, uid_t uid, int fd)
+{
+	if (s->rights_wait)
+		give_away(s, uid, fd, SVC_END_AS_IT_IS, true);
+	else
+		close(fd);
 }
 
 void
 svc_end(struct kd_smc *s, uid_t uid, int fd, enum svc_end how)
 {
-	struct svc_closers *a = s->closers;
-	struct closing *w = NULL;
-
-	if (!svc_is_trusted(uid) && (a != NULL || closers_make(s) == 0))
-		w = calloc(1, sizeof(*w));
-	if (w == NULL) {
-		end_socket(fd, how);
-		close(fd);
-		return;
-	}
-	a = s->closers;
-	*w = (struct closing){.uid = uid, .fd = fd, .how = how};
-	pthread_mutex_lock(&a->lock);
-	*a->last = w;
-	a->last = &w->next;
-	a->nwaiting++;
-	a->given = true;
-	pthread_mutex_unlock(&a->lock);
+	give_away(s, uid, fd, how, false);
 }
 
 bool
@@ -300,17 +383,14 @@ svc_recv(
 
 /* --- of the service's thread --- */
 
+/* He has at most three times what is left for others, as of connections (smc_prog.c). */
 static bool
 has_much(const struct svc_closers *a, uid_t uid)
 {
-	const struct closing *w;
-	uint32_t n = 0;
+	const struct closing_user *u = closing_user(a, uid);
+	uint32_t left = a->nwaiting < CLOSE_ALL ? CLOSE_ALL - a->nwaiting : 0;
 
-	if (a->nwaiting < CLOSE_EACH)
-		return false;
-	for (w = a->first; w != NULL; w = w->next)
-		n += w->uid == uid;
-	return n >= CLOSE_EACH;
+	return u != NULL && u->nwaiting != 0 && u->nwaiting >= karst_min_u32(CLOSE_EACH, 3 * left);
 }
 
 bool
@@ -322,7 +402,21 @@ svc_is_behind(struct kd_smc *s, uid_t uid)
 	if (a == NULL)
 		return false;
 	pthread_mutex_lock(&a->lock);
-	yes = uid == SVC_ANYBODY ? a->nwaiting >= CLOSE_ALL : has_much(a, uid);
+	yes = has_much(a, uid);
+	pthread_mutex_unlock(&a->lock);
+	return yes;
+}
+
+bool
+svc_is_full(struct kd_smc *s)
+{
+	struct svc_closers *a = s->closers;
+	bool yes;
+
+	if (a == NULL)
+		return false;
+	pthread_mutex_lock(&a->lock);
+	yes = a->nturned_away >= CLOSE_ALL;
 	pthread_mutex_unlock(&a->lock);
 	return yes;
 }
@@ -350,7 +444,7 @@ svc_close_expire(struct kd_smc *s)
 	a->nudged_ns = now;
 	pthread_mutex_lock(&a->lock);
 	closers_nudge(a);
-	if (a->first != NULL)
+	if (closing_next(a) != NULL)
 		wake_one(a);
 	pthread_mutex_unlock(&a->lock);
 }
@@ -364,7 +458,7 @@ svc_close_begin(struct kd_smc *s)
 		return;
 	pthread_mutex_lock(&a->lock);
 	a->given = false;
-	if (a->first != NULL && a->nwakes == 0) /* else one is about to look */
+	if (closing_next(a) != NULL && a->nwakes == 0) /* else one is about to look */
 		wake_one(a);
 	pthread_mutex_unlock(&a->lock);
 }
@@ -383,19 +477,41 @@ svc_close_next_ns(const struct kd_smc *s)
 	return waits ? svc_now() + NUDGE_MS * 1000000ull : UINT64_MAX;
 }
 
+/* Lock held.  Those that a thread has are its own. */
+static void
+forget_waiting(struct svc_closers *a)
+{
+	struct closing_user **at = &a->users, *u;
+	struct closing *w;
+
+	while ((u = *at) != NULL) {
+		while ((w = u->first) != NULL) {
+			u->first = w->next;
+			free(w);
+		}
+		u->last = &u->first;
+		if (u->nbusy != 0) {
+			at = &u->next;
+		} else {
+			*at = u->next;
+			free(u);
+		}
+	}
+	a->last = at;
+}
+
 /* What is not closed by then is with the process. */
 void
 svc_close_fini(struct kd_smc *s)
 {
 	struct svc_closers *a = s->closers;
-	struct closing *w;
 	uint32_t i, ms;
 
 	if (a == NULL)
 		return;
 	svc_close_begin(s);
 	pthread_mutex_lock(&a->lock);
-	for (ms = 0; a->first != NULL && ms < NUDGE_MS; ms++) {
+	for (ms = 0; a->nwaiting != 0 && ms < NUDGE_MS; ms++) {
 		pthread_mutex_unlock(&a->lock);
 		usleep(1000);
 		pthread_mutex_lock(&a->lock);
@@ -408,11 +524,7 @@ svc_close_fini(struct kd_smc *s)
 		usleep(1000);
 		pthread_mutex_lock(&a->lock);
 	}
-	while ((w = a->first) != NULL) {
-		a->first = w->next;
-		free(w);
-	}
-	a->last = &a->first;
+	forget_waiting(a);
 	s->closers = NULL;
 	if (atomic_load(&a->nbusy) != 0) {
 		karst_log(KARST_LOG_WARNING,

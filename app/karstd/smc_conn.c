@@ -50,7 +50,34 @@ show_urgent(struct svc_conn *c)
 	svc_conn_urgent(c);
 }
 
-/* Descriptors that come with it are nobody's, but somebody else's to close. */
+/* Before Linux 6.16 a program can send descriptors by its end.  Who takes them has to close them,
+ * and has them until then, so it is looked first.  *@len: of what may be taken */
+static bool
+brings_rights(const struct svc_conn *c, char *buf, size_t *len)
+{
+	struct iovec iov = {.iov_base = buf, .iov_len = *len};
+	struct msghdr mh = {.msg_iov = &iov, .msg_iovlen = 1};
+	ssize_t n;
+
+	if (!c->smc->rights_come)
+		return false;
+	n = recvmsg(c->pair, &mh, MSG_PEEK | MSG_DONTWAIT);
+	*len = n > 0 ? (size_t)n : 0;
+	return n >= 0 && (mh.msg_flags & MSG_CTRUNC) != 0;
+}
+
+/* Nobody sends a descriptor there who does not mean harm.  As if the program had closed its end: so
+ * what lies there is closed with the pair, by another thread. */
+static void
+end_pair(struct svc_conn *c)
+{
+	c->smc->faults++;
+	karst_log(KARST_LOG_NOTICE, "smc: process %d sends descriptors by a pair", (int)c->pid);
+	shutdown(c->pair, SHUT_RDWR);
+	c->gone = c->shut = c->hung_up = true;
+	svc_conn_queue(c);
+}
+
 static void
 empty_own(struct svc_conn *c)
 {
@@ -59,12 +86,17 @@ empty_own(struct svc_conn *c)
 	unsigned int nfds;
 	int i;
 
-	for (i = 0; i < KARST_SOCK_EMPTIES && len == sizeof(buf); i++)
-		if (svc_recv(c->smc, c->uid, c->pair, buf, &len, NULL, &nfds) != 0)
+	for (i = 0; i < KARST_SOCK_EMPTIES && len == sizeof(buf) && !c->hung_up; i++) {
+		if (brings_rights(c, buf, &len))
+			end_pair(c);
+		else if (len == 0 || svc_recv(c->smc, c->uid, c->pair, buf, &len, NULL, &nfds) != 0)
 			break;
+		else if (nfds != 0)
+			end_pair(c);
+	}
 }
 
-/* Once.  @return what came; 0: nothing, or an end */
+/* Once.  @return what came; 0: nothing, or an end; -EPERM: a descriptor was with it */
 static ssize_t
 empty_some(int fd, void *buf, size_t bytes)
 {
@@ -87,6 +119,7 @@ empty_some(int fd, void *buf, size_t bytes)
 			memcpy(&one, CMSG_DATA(m) + i * sizeof(int), sizeof(one));
 			close(one);
 		}
+		return -EPERM;
 	}
 	return n > 0 ? n : 0;
 }
@@ -96,12 +129,12 @@ static int
 empty_far(int fd, void *arg)
 {
 	char buf[KARST_SOCK_STOP];
+	ssize_t n = sizeof(buf);
 	int i;
 
-	for (i = 0; i < KARST_SOCK_EMPTIES; i++)
-		if (empty_some(fd, buf, sizeof(buf)) != sizeof(buf))
-			break;
-	return 0;
+	for (i = 0; i < KARST_SOCK_EMPTIES && n == sizeof(buf); i++)
+		n = empty_some(fd, buf, sizeof(buf));
+	return n < 0 ? (int)n : 0;
 }
 
 static void

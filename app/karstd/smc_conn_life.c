@@ -365,7 +365,7 @@ begin(struct svc_conn *c)
 		.send_bytes = c->buffer,
 		.user = c,
 	};
-	bool port = svc_rdma_gid(s, &c->local, attr.local_gid);
+	bool port = svc_rdma_is_here(c) && svc_rdma_gid(s, &c->local, attr.local_gid);
 	int rc;
 
 	svc_ip_of(&c->peer, attr.peer_ip);

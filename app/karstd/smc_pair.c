@@ -12,10 +12,6 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#ifndef SO_PASSRIGHTS
-#define SO_PASSRIGHTS 83 /* Linux 6.16 */
-#endif
-
 /* Each is used once.  False: there is none. */
 static bool
 take_name(struct kd_smc *s, uint64_t *number)
@@ -31,14 +27,19 @@ take_name(struct kd_smc *s, uint64_t *number)
 
 /* No descriptor comes to a program by its pair, where it does not look for any: it would go when
  * the token is read that it came with, and that may take long (smc_close.c).  Nor does one to the
- * far end, which the other program empties. */
-static void
-keep_rights_out(struct kd_smc *s, int end)
+ * far end, which the other program empties.  Where they come, an urgent byte is to be one of the
+ * others: else it goes, with what came with it, when the byte behind it is read. */
+static bool
+keep_rights_out(struct kd_smc *s, const int ends[2])
 {
-	const int off = 0;
+	const int off = 0, on = 1;
+	int i;
 
-	if (!s->rights_come && setsockopt(end, SOL_SOCKET, SO_PASSRIGHTS, &off, sizeof(off)) != 0)
-		s->rights_come = true; /* before Linux 6.16 */
+	for (i = 0; i < 2 && !s->rights_come; i++)
+		if (setsockopt(ends[i], SOL_SOCKET, SO_PASSRIGHTS, &off, sizeof(off)) != 0)
+			s->rights_come = true; /* before Linux 6.16 */
+	return !s->rights_come ||
+		setsockopt(ends[0], SOL_SOCKET, SO_OOBINLINE, &on, sizeof(on)) == 0;
 }
 
 int
@@ -62,14 +63,13 @@ svc_pair_make(struct kd_smc *s, struct svc_pair *p)
 		setsockopt(fds[1], SOL_SOCKET, SO_SNDBUF, &room, sizeof(room)) != 0 ||
 		/* else an urgent byte, which anyone who has the far end can send, stays there */
 		setsockopt(fds[1], SOL_SOCKET, SO_OOBINLINE, &on, sizeof(on)) != 0 ||
-		getsockopt(fds[1], SOL_SOCKET, SO_COOKIE, &p->cookie, &len) != 0) {
+		getsockopt(fds[1], SOL_SOCKET, SO_COOKIE, &p->cookie, &len) != 0 ||
+		!keep_rights_out(s, fds)) {
 		rc = -errno;
 		close(fds[0]);
 		close(fds[1]);
 		return rc;
 	}
-	keep_rights_out(s, fds[0]);
-	keep_rights_out(s, fds[1]);
 	p->far = fds[0];
 	p->end = fds[1];
 	return 0;

@@ -194,6 +194,9 @@ struct svc_rmb {
 struct svc_refused {
 	uint8_t ip[16];
 	uint64_t until_ns; /* 0: free */
+	uid_t uid;         /* whose connection was the first; not if it is nobody's yet */
+	bool nobody;
+	bool by_all; /* the option is not sent to it */
 };
 
 /* A group that could have another link. */
@@ -240,6 +243,7 @@ struct kd_smc {
 	uint32_t nrmbs;
 	/* lib/smc */
 	uint8_t system_id[8];
+	uint64_t netns; /* cookie of the daemon's own; 0: the kernel does not tell */
 	void *core_mem;
 	struct karst_smc *core;
 	/* */
@@ -265,6 +269,7 @@ struct kd_smc {
 	uint32_t npages, nrings;
 	bool stock_failed; /* there was no memory, or no descriptor, and nothing was taken since */
 	bool rights_come;  /* descriptors can be sent to a program by its pair */
+	bool rights_wait;  /* and to the service by who has not been accepted yet */
 	uint64_t opened, joined, faults, turned_away;
 };
 
@@ -277,8 +282,11 @@ void svc_unwatch(struct kd_smc *s, int fd);
 
 /* --- smc_close.c --- */
 
-#define SVC_RIGHTS  253u /* descriptors beside a message, which the kernel allows */
-#define SVC_ANYBODY UINT32_MAX
+#define SVC_RIGHTS 253u /* descriptors beside a message, which the kernel allows */
+
+#ifndef SO_PASSRIGHTS
+#define SO_PASSRIGHTS 83 /* Linux 6.16 */
+#endif
 
 /* What is done to a socket before it is closed. */
 enum svc_end {
@@ -300,8 +308,13 @@ bool svc_end_open(struct kd_smc *s, uid_t uid, int fd, enum svc_end how);
  *  unless that is NULL.  @nfds: how many came.  0 or -errno */
 int svc_recv(struct kd_smc *s, uid_t uid, int fd, void *buf, size_t *len, int *first,
 	unsigned int *nfds);
-/** So much of what the user, or SVC_ANYBODY, has sent is not closed yet that more has to wait. */
+/** The same for a connection to the service that it does not take: where the kernel can keep them
+ *  out, no descriptor waits in it. */
+void svc_turn_away(struct kd_smc *s, uid_t uid, int fd);
+/** So much of what the user has sent is not closed yet that more has to wait. */
 bool svc_is_behind(struct kd_smc *s, uid_t uid);
+/** So many of those that were turned away are not closed yet that nobody can be turned away. */
+bool svc_is_full(struct kd_smc *s);
 /** What was given to others by now is begun with. */
 void svc_close_begin(struct kd_smc *s);
 /** Who has lingered for long enough. */
@@ -507,6 +520,8 @@ void svc_rdma_arm(struct kd_smc *s);
 void svc_rdma_load_gids(struct kd_smc *s);
 /** The GID of the port that has this address; false: none has. */
 bool svc_rdma_gid(struct kd_smc *s, const struct sockaddr_storage *local, uint8_t gid[16]);
+/** It is one of the network namespace of the ports, where nobody gives himself addresses. */
+bool svc_rdma_is_here(const struct svc_conn *c);
 int svc_rdma_tx_key(struct svc_conn *c);
 void svc_rdma_tx_unkey(struct svc_conn *c);
 

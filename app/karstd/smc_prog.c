@@ -454,7 +454,7 @@ svc_prog_resume(struct kd_smc *s)
 		if (svc_watch(s, p->fd, EPOLLIN, &p->source) != 0)
 			prog_leave(p);
 	}
-	if (s->paused && !svc_is_behind(s, SVC_ANYBODY) && svc_now() >= s->paused_until_ns)
+	if (s->paused && !svc_is_full(s) && svc_now() >= s->paused_until_ns)
 		s->paused = svc_watch(s, s->socket.fd, EPOLLIN, &s->listen_source) != 0;
 }
 
@@ -467,18 +467,27 @@ listen_pause(struct kd_smc *s)
 	s->paused = true;
 }
 
+/* The first request of a program has no descriptor, so nobody has to send one before this. */
+static bool
+let_in(struct kd_smc *s, int fd)
+{
+	const int room = ANSWERS_SNDBUF, on = 1;
+
+	return setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &room, sizeof(room)) == 0 &&
+		(s->rights_wait || setsockopt(fd, SOL_SOCKET, SO_PASSRIGHTS, &on, sizeof(on)) == 0);
+}
+
 static void
 listen_ready(struct svc_source *src, uint32_t events)
 {
 	struct kd_smc *s = svc_of(src, struct kd_smc, listen_source);
-	const int room = ANSWERS_SNDBUF;
-	struct ucred cred = {.uid = SVC_ANYBODY};
+	struct ucred cred = {.uid = UINT32_MAX};
 	socklen_t len = sizeof(cred);
 	struct svc_user *u = NULL;
 	struct svc_prog *p;
 	int fd;
 
-	if (svc_is_behind(s, SVC_ANYBODY)) {
+	if (svc_is_full(s)) {
 		listen_pause(s);
 		return;
 	}
@@ -492,17 +501,19 @@ listen_ready(struct svc_source *src, uint32_t events)
 		return;
 	}
 	p = calloc(1, sizeof(*p));
-	if (p != NULL && getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &len) == 0 &&
-		setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &room, sizeof(room)) == 0)
+	if (p != NULL && getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &len) == 0)
 		u = user_of(s, cred.uid);
-	if (u != NULL && may_come(s, u))
+	if (u != NULL && may_come(s, u) && let_in(s, fd))
 		*p = (struct svc_prog){
 			.smc = s, .fd = fd, .pid = cred.pid, .user = u, .source.ready = prog_ready};
 	else
 		s->turned_away++;
 	if (p == NULL || p->user == NULL || svc_watch(s, fd, EPOLLIN, &p->source) != 0) {
 		user_leave(s, u);
-		svc_let_go(s, cred.uid, fd);
+		if (p != NULL && p->user != NULL)
+			svc_let_go(s, cred.uid, fd);
+		else
+			svc_turn_away(s, cred.uid, fd);
 		free(p);
 		return;
 	}
@@ -529,6 +540,8 @@ svc_prog_reap(struct kd_smc *s)
 int
 svc_prog_init(struct kd_smc *s)
 {
+	const int off = 0;
+
 	s->socket_conf = s->conf->socket;
 	if (strlen(s->socket_conf.path) + strlen(KARST_SOCK_SUFFIX) > 107) {
 		karst_log(KARST_LOG_ERR,
@@ -540,6 +553,9 @@ svc_prog_init(struct kd_smc *s)
 	if (kd_socket_lock(&s->socket, &s->socket_conf) != KD_EXIT_OK ||
 		kd_socket_bind(&s->socket, &s->socket_conf) != KD_EXIT_OK)
 		return -EBUSY;
+	/* nor what is accepted, before it is let in */
+	s->rights_wait =
+		setsockopt(s->socket.fd, SOL_SOCKET, SO_PASSRIGHTS, &off, sizeof(off)) != 0;
 	s->listen_source.ready = listen_ready;
 	return 0;
 }

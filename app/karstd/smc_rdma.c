@@ -20,6 +20,7 @@
 #include <stdlib.h>
 #include <sys/epoll.h>
 #include <sys/random.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "karst_log.h"
@@ -474,6 +475,28 @@ svc_rdma_gid(struct kd_smc *s, const struct sockaddr_storage *local, uint8_t gid
 	return true;
 }
 
+/*
+ * In a network namespace of his own any user may have any address, a port's and its peer's.  What
+ * he says there as that peer would be taken for what that one says, of its link groups, too.
+ */
+bool
+svc_rdma_is_here(const struct svc_conn *c)
+{
+	return c->smc->netns == 0 || c->netns == c->smc->netns;
+}
+
+static void
+see_netns(struct kd_smc *s)
+{
+	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	socklen_t len = sizeof(s->netns);
+
+	if (fd < 0 || getsockopt(fd, SOL_SOCKET, SO_NETNS_COOKIE, &s->netns, &len) != 0)
+		s->netns = 0; /* before Linux 5.14 */
+	if (fd >= 0)
+		close(fd);
+}
+
 /* --- all of it --- */
 
 int
@@ -489,6 +512,7 @@ svc_rdma_init(struct kd_smc *s)
 
 	for (i = 0; i < SMC_LINKS; i++)
 		s->links[i].id = SMC_NO_ID;
+	see_netns(s);
 	s->rmbs = calloc(s->conf->smc.max_connections, sizeof(*s->rmbs));
 	if (s->rmbs == NULL)
 		return -ENOMEM;

@@ -54,12 +54,14 @@ svc_reason_text(unsigned int row, uint32_t *number)
 
 /* --- peers that are not offered it any more --- */
 
-/* All users hear of it.  So one that we have declined ourselves, for want of room for its user, is
- * not among them, nor is this machine: any of its programs can decline, and is not the others. */
+/* One that we have declined ourselves, for want of room for its user, is not among them, nor is
+ * this machine: any of its programs can decline, and is not the others.  Nor are those whose
+ * addresses a program has given itself, in a network namespace of its own. */
 static bool
 is_to_refuse(const struct svc_conn *c)
 {
-	return !c->server && !c->decline && !svc_direct_is_own(c);
+	return c->smc->conf->smc.retry_s != 0 && !c->server && !c->decline && svc_rdma_is_here(c) &&
+		!svc_direct_is_own(c);
 }
 
 void
@@ -74,30 +76,51 @@ svc_ip_of(const struct sockaddr_storage *a, uint8_t ip[16])
 		memcpy(ip, &((const struct sockaddr_in6 *)a)->sin6_addr, 16);
 }
 
+/* Of what is known of the peer, or of what is to make room: of what only one user says first. */
+static struct svc_refused *
+refused_of(struct kd_smc *s, const uint8_t ip[16])
+{
+	struct svc_refused *r, *worst = &s->refused[0];
+
+	for (r = s->refused; r < &s->refused[SMC_REFUSED]; r++) {
+		if (r->until_ns != 0 && memcmp(r->ip, ip, sizeof(r->ip)) == 0)
+			return r;
+		if (worst->until_ns != 0 &&
+			(r->until_ns == 0 || r->by_all < worst->by_all ||
+				(r->by_all == worst->by_all && r->until_ns < worst->until_ns)))
+			worst = r;
+	}
+	if (worst->by_all)
+		kd_smc_option_refuse(&s->option, worst->ip, false);
+	*worst = (struct svc_refused){.nobody = true};
+	memcpy(worst->ip, ip, sizeof(worst->ip));
+	return worst;
+}
+
+/*
+ * A program can spoil what is agreed on with a peer that is without fault: by a descriptor of the
+ * TCP socket that it has kept.  So what happens to one user is held against the peer by his
+ * programs, each for itself (drivers/sockets/peers.c), and what happens to two, or to one who is
+ * trusted, by all.
+ */
 static void
 refuse_peer(struct svc_conn *c)
 {
 	struct kd_smc *s = c->smc;
-	struct svc_refused *r = &s->refused[0];
+	struct svc_refused *r;
 	uint8_t ip[16];
-	uint32_t i;
 
-	if (s->conf->smc.retry_s == 0)
-		return;
+	atomic_store(&c->page->retry_s, s->conf->smc.retry_s);
 	svc_ip_of(&c->peer, ip);
-	for (i = 0; i < SMC_REFUSED; i++) {
-		if (s->refused[i].until_ns != 0 && memcmp(s->refused[i].ip, ip, 16) == 0) {
-			r = &s->refused[i];
-			break;
-		}
-		if (s->refused[i].until_ns < r->until_ns)
-			r = &s->refused[i];
-	}
-	if (r->until_ns != 0 && memcmp(r->ip, ip, 16) != 0)
-		kd_smc_option_refuse(&s->option, r->ip, false);
-	memcpy(r->ip, ip, 16);
+	r = refused_of(s, ip);
+	if (r->nobody)
+		r->uid = c->uid;
+	r->nobody = false;
 	r->until_ns = svc_now() + s->conf->smc.retry_s * 1000000000ull;
-	kd_smc_option_refuse(&s->option, ip, true);
+	if (!r->by_all && (svc_is_trusted(c->uid) || r->uid != c->uid)) {
+		r->by_all = true;
+		kd_smc_option_refuse(&s->option, ip, true);
+	}
 }
 
 /* --- its life --- */

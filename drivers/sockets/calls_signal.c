@@ -96,6 +96,14 @@ ks_deliver(void)
 	errno = err;
 }
 
+void
+ks_drop_late(void)
+{
+	if (ks_held.late)
+		(void)syscall(SYS_rt_sigprocmask, SIG_SETMASK, &late_signal.mask, NULL, SET_BYTES);
+	ks_held.late = false;
+}
+
 /* --- what programs call --- */
 
 static bool

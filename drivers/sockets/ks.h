@@ -68,6 +68,8 @@ struct ks_held {
 };
 extern __thread struct ks_held ks_held __attribute__((tls_model("initial-exec")));
 void ks_deliver(void);
+/** In a child: the signal that waits is the parent's. */
+void ks_drop_late(void);
 
 /** From here to ks_release() no handler of the program's runs in this thread: what it may wait for
  *  there is held by its own thread.  They nest.  Nobody waits for the program in between. */
@@ -154,6 +156,9 @@ bool ks_connects(void);
  *  @return how many there are */
 unsigned int ks_list(int *fds, unsigned int max);
 void ks_forked(void);
+/** Before a fork(), and behind it in the parent: what a child is to have is not being changed. */
+void ks_table_hold(void);
+void ks_table_release(void);
 
 /** Zeroed memory for a connection, which is not malloc()'s: that may have been interrupted by the
  *  handler whose call this is.  NULL: there is none. */
@@ -221,6 +226,9 @@ void ks_note_fork(void);
 void ks_pages_forget(void);
 /** In a child, before anything else. */
 void ks_pages_forked(void);
+/** As ks_table_hold(). */
+void ks_pages_hold(void);
+void ks_pages_release(void);
 
 /* --- peers.c --- */
 
@@ -228,6 +236,9 @@ void ks_pages_forked(void);
 bool ks_peer_cannot(const struct sockaddr *to);
 /** The connected peer of @fd has not answered it. */
 void ks_note_cannot(int fd);
+/** Is over, and has been TCP because of its peer, perhaps: then that is not offered it for as long
+ *  as the service says. */
+void ks_note_refused(const struct ks_sock *s);
 
 /* --- sock.c --- */
 
@@ -264,7 +275,7 @@ ks_settle_early(int fd)
 {
 	enum ks_kind kind = ks_kind(fd);
 
-	if (kind == KS_TRIES || kind == KS_WAITS)
+	if ((kind == KS_TRIES || kind == KS_WAITS) && ks_is_ours())
 		ks_settle(fd);
 }
 

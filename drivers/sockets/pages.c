@@ -229,7 +229,19 @@ ks_pages_forget(void)
 	ks_unlock(&pages.lock);
 }
 
-/* Another thread may have had the lock. */
+void
+ks_pages_hold(void)
+{
+	ks_lock(&pages.lock);
+}
+
+void
+ks_pages_release(void)
+{
+	ks_unlock(&pages.lock);
+}
+
+/* The one who has forked had the lock. */
 void
 ks_pages_forked(void)
 {

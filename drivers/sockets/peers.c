@@ -3,7 +3,9 @@
  */
 /*
  * Peers that have not answered the option lately.  It is not offered to them for a second or two: a
- * program that connects to one again and again does so at the price of the kernel's TCP.
+ * program that connects to one again and again does so at the price of the kernel's TCP.  Those
+ * with which it has come to nothing behind that are not offered it for as long as the service says,
+ * which tells other users' programs only if it happens to them, too.
  */
 #include "ks.h"
 
@@ -65,18 +67,37 @@ ks_peer_cannot(const struct sockaddr *to)
 		peers_now_s() < atomic_load(&peers[i].until);
 }
 
+static void
+note(const struct sockaddr *at, int64_t kept_s)
+{
+	uint64_t key = key_of(at);
+	unsigned int i = (unsigned int)(key >> 32) % PEERS;
+	int64_t until = peers_now_s() + kept_s;
+
+	if (key == 0 || (atomic_load(&peers[i].key) == key && until < atomic_load(&peers[i].until)))
+		return;
+	atomic_store(&peers[i].until, until);
+	atomic_store(&peers[i].key, key);
+}
+
 void
 ks_note_cannot(int fd)
 {
 	struct sockaddr_storage at;
 	socklen_t len = sizeof(at);
-	uint64_t key;
-	unsigned int i;
 
-	if (real(getpeername)(fd, (void *)&at, &len) != 0)
+	if (real(getpeername)(fd, (void *)&at, &len) == 0)
+		note((void *)&at, KEPT);
+}
+
+void
+ks_note_refused(const struct ks_sock *s)
+{
+	uint32_t retry_s = atomic_load(&s->page->retry_s);
+	struct sockaddr_storage at;
+
+	if (retry_s == 0)
 		return;
-	key = key_of((void *)&at);
-	i = (unsigned int)(key >> 32) % PEERS;
-	atomic_store(&peers[i].until, peers_now_s() + KEPT);
-	atomic_store(&peers[i].key, key);
+	at = s->page->peer;
+	note((void *)&at, retry_s);
 }

@@ -593,9 +593,20 @@ share_settings(void)
 		ks_note_set(KS_SET_ANY);
 }
 
+/* For these no thread waits while it has them.  A handler that forks has interrupted nobody who has
+ * one (calls_signal.c). */
+static void
+before_fork(void)
+{
+	ks_pages_hold();
+	ks_table_hold();
+}
+
 static void
 has_forked(void)
 {
+	ks_table_release();
+	ks_pages_release();
 	ks_note_fork();
 	share_settings();
 }
@@ -604,6 +615,10 @@ static void
 on_fork(void)
 {
 	ks_forked();
+	ks_pages_forked();
+	ks_drop_late();
+	ks_release(); /* of the two that before_fork() has taken */
+	ks_release();
 	share_settings();
 	ks_locks_forked();
 	ks_service_forked(ks_listens() || ks_connects());
@@ -620,7 +635,7 @@ ks_begin(void)
 	ks_locks_began();
 	ks_require = mode != NULL && strcmp(mode, "require") == 0;
 	ks_uring_begin();
-	pthread_atfork(NULL, has_forked, on_fork);
+	pthread_atfork(before_fork, has_forked, on_fork);
 	look_at_all();
 	ks_service_begin();
 }

@@ -198,6 +198,7 @@ ks_put(struct ks_sock *s)
 {
 	if (atomic_fetch_sub(&s->refs, 1) != 1)
 		return;
+	ks_note_refused(s);
 	put_memory(s);
 	close_own(s->waker);
 	close_own(s->next_waker);
@@ -305,6 +306,18 @@ forget_users(void)
 			if (atomic_load_explicit(&page[i].users, memory_order_relaxed) != 0)
 				atomic_store(&page[i].users, 0);
 	}
+}
+
+void
+ks_table_hold(void)
+{
+	ks_lock(&table_lock);
+}
+
+void
+ks_table_release(void)
+{
+	ks_unlock(&table_lock);
 }
 
 void

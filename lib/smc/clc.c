@@ -284,8 +284,10 @@ smc_conn_timeout(struct smc_core *c, struct smc_conn *conn)
 	case KARST_SMC_WAIT_ADD_LINK: /* one link does as well */
 		smc_first_contact_over(c, conn->group);
 		break;
-	case KARST_SMC_WAIT_PROPOSAL:
 	case KARST_SMC_PARKED:
+		smc_server_unpark(c, conn);
+		break;
+	case KARST_SMC_WAIT_PROPOSAL:
 	case KARST_SMC_WAIT_ACCEPT:
 	case KARST_SMC_WAIT_CONFIRM:
 		smc_fail(c, conn, ETIMEDOUT);

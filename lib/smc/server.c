@@ -5,7 +5,8 @@
  * The side that listens: Proposal, Accept, Confirm (S2, S6).
  *
  * While the first connection with a peer is being made, others from there wait for its group:
- * else a burst of them would make a group each.
+ * else a burst of them would make a group each.  Not for long: its program, or the peer's, may have
+ * taken out of TCP what we wait for, and the others are other users'.
  */
 #include "smc_priv.h"
 
@@ -123,6 +124,7 @@ smc_server_choose(struct smc_core *c, struct smc_conn *conn)
 
 	if (g != NULL && g->state == GROUP_NEW) {
 		conn->state = KARST_SMC_PARKED;
+		smc_timer_set(c, &conn->timer, REUSE_WAIT);
 		smc_group_join(c, g, conn);
 		return;
 	}
@@ -150,6 +152,17 @@ smc_server_anew(struct smc_core *c, struct smc_conn *conn)
 {
 	conn->group->no_reuse = true;
 	smc_clc_detach(c, conn);
+	smc_server_choose(c, conn);
+}
+
+/* The group that it waits for is not there yet: it makes one, for which those that come later wait.
+ * */
+void
+smc_server_unpark(struct smc_core *c, struct smc_conn *conn)
+{
+	conn->group->no_reuse = true;
+	smc_group_leave(c, conn);
+	conn->state = KARST_SMC_WAIT_PROPOSAL;
 	smc_server_choose(c, conn);
 }
 

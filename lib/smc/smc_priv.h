@@ -348,6 +348,8 @@ void smc_server_proposed(
 /** Looks for a group; parks it, accepts, or declines. */
 void smc_server_choose(struct smc_core *c, struct smc_conn *conn);
 void smc_server_anew(struct smc_core *c, struct smc_conn *conn);
+/** It has waited for the group of another one for long enough. */
+void smc_server_unpark(struct smc_core *c, struct smc_conn *conn);
 /** As if its Confirm had been taken, of one that is to be refused. */
 void smc_server_await_decline(struct smc_core *c, struct smc_conn *conn);
 void smc_server_confirmed(

@@ -70,7 +70,7 @@
 #include "karst_base.h"
 #include "karst_sock_option.h"
 
-#define KARST_SOCK_ABI    11u
+#define KARST_SOCK_ABI    12u
 #define KARST_SOCK_SUFFIX ".smc" /* of the service's socket, behind the engine's path */
 /** Name of the service's end of a pair, in the abstract name space, with a number behind it. */
 #define KARST_SOCK_NAME "karst-smc-"
@@ -263,9 +263,10 @@ struct karst_sock_page {
 	_Alignas(64) struct sockaddr_storage local;
 	struct sockaddr_storage peer;
 	uint32_t local_len, peer_len;
-	uint32_t buffer;  /* bytes of a ring */
-	uint32_t tx;      /* the direction into which this end writes: 0 or 1 */
-	uint32_t poll_us; /* how long a program may look for more before it sleeps */
+	uint32_t buffer;          /* bytes of a ring */
+	uint32_t tx;              /* the direction into which this end writes: 0 or 1 */
+	uint32_t poll_us;         /* how long a program may look for more before it sleeps */
+	_Atomic uint32_t retry_s; /* so long the peer is not to be offered the option again */
 
 	/* before there are rings */
 	_Alignas(64) _Atomic uint32_t early;

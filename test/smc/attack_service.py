@@ -21,6 +21,11 @@ OTHER = CONF + 'eid = OTHER\nbuffer = 16K\n'
 LINGERERS = 24
 MUCH = 300000 # bytes
 LISTENS = 20000
+GIVES = 4096
+STUCK_USERS = 9
+STUCK_FILES = 1500
+HARMLESS = 65000 # a user
+KNOCKS = 3000
 UNREAD = 64 # answers
 FULL_S = 2
 HOLDS = 40
@@ -55,10 +60,11 @@ def stands_still(send, p):
     return problems + (list(p.ends()) if problems else [])
 
 
-def lingerers(suite):
+def lingerers(suite, older):
     os.chmod(suite.folder, 0o755)
-    one, problems = suite.daemon('open', OPEN)
-    suite.tap.point('a daemon for all', problems)
+    name = ('older' if older else 'open')
+    one, problems = suite.daemon(name, OPEN, older=older)
+    suite.tap.point('a daemon for all' + (', before Linux 6.16' if older else ''), problems)
     p = Program(suite, None, 'lingers', one.socket + '.smc', 0, LINGERERS, script=SCRIPT)
     problems = stands_still(one.send, p)
     suite.tap.point('sockets that linger are handed to the service: others do not wait',
@@ -67,12 +73,15 @@ def lingerers(suite):
     problems = stands_still(one.send, held[1])
     suite.tap.point('and so is one that is a connection, and others in its pair',
                     problems + works(suite, one, 2))
-    for client, text in (('client_burdens', 'one that lingers is sent to another user\'s program'),
-                         ('client_burdens_itself', 'or lies where that one empties a pair')):
+    burdens = ('client_burdens', 'one that lingers is sent to another user\'s program'), \
+        ('client_burdens_itself', 'or lies where that one empties a pair')
+    for client, text in () if older else burdens: # no program has another user's far end there
         s, c = pair(suite, one, 'server_burdened', client, script=SCRIPT)
         problems = stands_still(s.process.send_signal, c)
         suite.tap.point(text, problems)
         told(suite, 'it does not wait', s, c, ['got abc'])
+    if older:
+        descriptors(suite, one, 3)
     other, problems = suite.daemon('other', OTHER)
     suite.tap.point('a daemon with which it does not agree', problems)
     port = bed.free_port()
@@ -86,6 +95,48 @@ def lingerers(suite):
     suite.tap.point('both end', one.stop() + other.stop())
     for q in (p, deaf, *held):
         q.process.kill()
+
+
+def descriptors(suite, one, direct):
+    """They count as the daemon's when it has taken them."""
+    for i, (client, text) in enumerate((('client_gives', 'who sends descriptors by his pair loses his '
+                                         'connection'),
+                                        ('client_gives_urgent', 'also with urgent bytes'))):
+        faults = suite.count(one, 'faults')
+        s, c = pair(suite, one, 'server_late', client, GIVES, script=SCRIPT)
+        said, problems = c.ends()
+        problems += suite.rises(one, 'faults', faults) if said == 'ended' else [said]
+        suite.tap.point(text, problems + works(suite, one, direct + i))
+        s.process.kill()
+
+
+def stuck(suite):
+    """Users whose files nobody can close."""
+    os.chmod(suite.folder, 0o755)
+    if not os.access('/dev/fuse', os.W_OK):
+        suite.tap.skip('who has files that nobody can close', 'no /dev/fuse')
+        return
+    one, problems = suite.daemon('stuck', SMALL)
+    suite.tap.point('a small daemon for all', problems)
+    p = Program(suite, None, 'sticks', one.socket + '.smc', 0, STUCK_USERS, script='prog_stuck.py')
+    problems = [line for line in [p.line()] if line != 'given']
+    began = time.monotonic()
+    while not problems and len(os.listdir(f'/proc/{one.process.pid}/fd')) < STUCK_FILES:
+        if time.monotonic() - began > bed.HANG_S:
+            problems = ['the service has not taken them']
+        time.sleep(0.01)
+    suite.tap.point('users send files that nobody can close: others are heard',
+                    problems + works(suite, one, 0))
+    said, problems = Program(suite, None, 'closes', one.socket + '.smc', 0, HARMLESS,
+                             script='prog_stuck.py').ends()
+    suite.tap.point('and what these send is closed', problems + ([] if said == 'closed' else [said]))
+    q = Program(suite, None, 'knocks', one.socket + '.smc', 0, KNOCKS, script='prog_stuck.py')
+    problems = [line for line in [q.line()] if line != 'knocked']
+    suite.tap.point('one of them comes again and again: others are heard', problems + works(suite, one, 1))
+    q.process.kill()
+    p.process.kill()
+    p.process.wait()
+    suite.tap.point('it ends', one.stop())
 
 
 def holders(suite):
@@ -183,6 +234,28 @@ def listeners(suite):
     suite.tap.point('a user listens on thousands of ports: who did before has SMC-R all the same',
                     hello(suite, one, listen))
     suite.tap.point('so has who is left of two that listen on one port', hello(suite, one, twice=True))
+    said, problems = Program(suite, None, 'freezes', one.socket + '.smc', 0, script=SCRIPT).ends()
+    problems += [] if said == 'refused' else [said]
+    suite.tap.point('nobody makes the map of sockets one that cannot be changed', problems + hello(suite, one))
+    suite.tap.point('it ends', one.stop())
+
+
+def handed(suite):
+    one, problems = suite.daemon('hands', OPEN)
+    suite.tap.point('a daemon whose connections go to others', problems)
+    for how, wanted, text in (
+            (0, 'said 121112', 'a connection is sent to a process, and closed before that takes it'),
+            (1, 'said 12...2', 'it ends when the one who takes it dies at once'),
+            (2, 'said 12...2', 'or ends with the message in which it is'),
+            (3, 'said 12...2', 'who knows nothing of SMC-R does nothing else to it')):
+        direct = suite.count(one, 'direct')
+        s, c = pair(suite, one, 'server_hands', 'client_handed', how, script=SCRIPT)
+        said, problems = c.ends()
+        problems += [] if said == wanted else [said]
+        problems += s.ends()[1]
+        if suite.count(one, 'direct') != direct + 2:
+            problems.append(suite.ask(one, '/karst/smc'))
+        suite.tap.point(text, problems)
     suite.tap.point('it ends', one.stop())
 
 
@@ -213,10 +286,13 @@ def test(suite):
     suite.tap.point('a daemon with [smc]', problems)
     claims(suite, one)
     suite.tap.point('it ends', one.stop())
-    lingerers(suite)
+    for older in False, True:
+        lingerers(suite, older)
+    stuck(suite)
     holders(suite)
     greed(suite)
     listeners(suite)
+    handed(suite)
     no_descriptors(suite)
 
 

@@ -24,12 +24,15 @@ from prog_attack import server_late  # noqa: F401, by its name
 
 SOCK_HELLO = 1
 MESSAGE = 296   # struct karst_sock_msg
-SYS_SENDTO, SYS_SENDMSG, SYS_BPF = 44, 46, 321
+SYS_SENDTO, SYS_SENDMSG, SYS_SETSOCKOPT, SYS_BPF = 44, 46, 54, 321
 SYS_USERFAULTFD, UFFDIO_API, UFFDIO_REGISTER, UFFDIO_ZEROPAGE = 323, 0xc018aa3f, 0xc020aa00, 0xc020aa04
 SHORT_S = 0.03 # a lock is waited for for 0.1
 PR_SET_DUMPABLE = 4
 LINGER_S = 1000000
 SO_ZEROCOPY = 60
+BPF_MAP_FREEZE, BPF_ATTR = 22, 128
+MOST_RIGHTS = 253 # of a message
+HANDS_TAKES, HANDS_DIES, HANDS_DROPS, HANDS_STRANGER = range(4)
 
 
 # --- sockets that are not what is said of them ---
@@ -88,6 +91,17 @@ def claims(path, _, __):
     say('claims', *said)
 
 
+def freezes(path, _, __):
+    """That map, for all."""
+    as_user(OTHERS)
+    service = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    service.connect(path)
+    options = ask_service(service, SOCK_HELLO)[1][0]
+    attr = ctypes.create_string_buffer(struct.pack('I', options), BPF_ATTR)
+    frozen = ctypes.CDLL(None).syscall(SYS_BPF, BPF_MAP_FREEZE, attr, BPF_ATTR) == 0
+    say('frozen' if frozen else 'refused')
+
+
 # --- descriptors that keep waiting who closes them ---
 
 def lingering(far):
@@ -123,12 +137,18 @@ def lingers(path, _, n):
     and more of them than a message of its may have.  Who has sent them is gone by then."""
     as_user(OTHERS)
     far = deaf_listener()
+    services = []
+    for _ in range(n):
+        service_at = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        service_at.connect(path)
+        for fd in ask_service(service_at, SOCK_HELLO)[1]:
+            os.close(fd)
+        services.append(service_at)
     say('begins')
     signal.sigwait([signal.SIGUSR1]) # the service stands still
     for i in range(n):
+        service_at = services.pop()
         if os.fork() == 0:
-            service_at = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-            service_at.connect(path)
             sock = lingering(far)
             given = rights([sock.fileno()] * (1 + i % 3 * 100))
             hello = struct.pack('<3I', SOCK_ABI, SOCK_OPEN, i)
@@ -137,6 +157,7 @@ def lingers(path, _, n):
             for _ in range(2):
                 service_at.sendmsg([hello], given)
             os._exit(0)
+        service_at.close()
         os.wait()
     say('sent')
     signal.pause()
@@ -161,9 +182,31 @@ def client_lingers(address, port, _):
     signal.sigwait([signal.SIGUSR1])
     fill_lingering(kept)
     given = lingering(far)
-    send_rights(sock.fileno(), given.fileno()) # which newer kernels refuse
+    send_rights(sock.fileno(), [given.fileno()]) # which newer kernels refuse
     say('sent')
     os._exit(0)
+
+
+def client_gives(address, port, n, flags=0):
+    """Sends up to @n times many descriptors by its end of the pair, as much as there is room for."""
+    as_user(OTHERS)
+    sock = socket.socket()
+    sock.connect((address, port)) # and is not accepted: the service hears of what comes by the pair
+    room = ctypes.c_int(1 << 20)
+    ctypes.CDLL(None).syscall(SYS_SETSOCKOPT, sock.fileno(), socket.SOL_SOCKET, socket.SO_SNDBUF,
+                              ctypes.byref(room), 4)
+    here = os.open('/', os.O_PATH)
+    for _ in range(n):
+        error = errno.EAGAIN
+        while error == errno.EAGAIN:
+            error = send_rights(sock.fileno(), [here] * MOST_RIGHTS, flags, 1 if flags else PAGE)
+        if error:
+            break
+    say('ended' if error in (errno.EPIPE, errno.ECONNRESET) else error or 'all')
+
+
+def client_gives_urgent(address, port, n):
+    client_gives(address, port, n, socket.MSG_OOB)
 
 
 def server_deaf(address, port, _):
@@ -190,8 +233,8 @@ def client_leaves_much(address, port, n):
 
 def client_burdens(address, port, _):
     """Puts such a socket into the other one's pair, and gives it something to read."""
-    far = deaf_listener()
     as_user(OTHERS)
+    far = deaf_listener()
     sock = connected(address, port)
     say('begins')
     signal.sigwait([signal.SIGUSR1]) # who is to be attacked stands still
@@ -212,16 +255,16 @@ def client_burdens(address, port, _):
 def client_burdens_itself(address, port, _):
     """Puts such a socket into its own pair, and says that it waits for room, for which the other one
     empties that."""
-    far = deaf_listener()
     codecs.lookup('ascii') # for Memory: nothing can be imported afterwards
     as_user(OTHERS)
+    far = deaf_listener()
     ctypes.CDLL(None).prctl(PR_SET_DUMPABLE, 1) # its memory is its own again
     sock = connected(address, port)
     say('begins')
     signal.sigwait([signal.SIGUSR1])
     if os.fork() == 0:
         given = lingering(far)
-        send_rights(sock.fileno(), given.fileno())
+        send_rights(sock.fileno(), [given.fileno()])
         os._exit(0)
     os.wait()
     memory = Memory(True)
@@ -246,17 +289,18 @@ def server_burdened(address, port, _):
     say('got', data.decode())
 
 
-def send_rights(to, fd):
-    """By the system call, of which libkarst-sockets.so does not see anything."""
+def send_rights(to, fds, flags=0, n=1):
+    """By the system call, of which libkarst-sockets.so does not see anything.  @return 0 or errno"""
     libc = ctypes.CDLL(None, use_errno=True)
-    byte = ctypes.create_string_buffer(b'!')
-    iov = struct.pack('PQ', ctypes.addressof(byte), 1)
+    data = ctypes.create_string_buffer(n)
+    iov = struct.pack('PQ', ctypes.addressof(data), n)
     iov = ctypes.create_string_buffer(iov)
-    anc = ctypes.create_string_buffer(struct.pack('Qiii4x', 20, socket.SOL_SOCKET,
-                                                  socket.SCM_RIGHTS, fd))
+    anc = struct.pack(f'Qii{len(fds)}i', 16 + 4 * len(fds), socket.SOL_SOCKET, socket.SCM_RIGHTS, *fds)
+    anc = ctypes.create_string_buffer(anc, len(anc) + -len(anc) % 8)
     msg = ctypes.create_string_buffer(struct.pack('PI4xPQPQi4x', 0, 0, ctypes.addressof(iov), 1,
-                                                  ctypes.addressof(anc), 24, 0))
-    return libc.syscall(SYS_SENDMSG, to, msg, socket.MSG_DONTWAIT)
+                                                  ctypes.addressof(anc), len(anc), 0))
+    rc = libc.syscall(SYS_SENDMSG, to, msg, socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL | flags)
+    return 0 if rc >= 0 else ctypes.get_errno()
 
 
 # --- locks of the kernel's that a program holds for as long as it likes ---
@@ -461,6 +505,90 @@ def client_hello(address, port, _):
             data = sock.recv(5, socket.MSG_WAITALL)
             sock.sendall(b'x')
     say('got', data.decode())
+
+
+# --- connections that go to others by a message ---
+
+def answer_all(sock, name):
+    while sock.recv(1):
+        sock.sendall(name)
+    sock.close()
+
+
+def server_hands(address, port, how):
+    """Gives a connection away and closes it; it is taken when another one has been used.  How: by a child,
+    by one that ends at once, by nobody, by one that knows nothing of SMC-R."""
+    here = listener(address, port)
+    ours, theirs = socket.socketpair()
+    soon, go = os.pipe()
+    child = os.fork()
+    if child == 0:
+        here.close()
+        ours.close()
+        assert os.read(soon, 1) == b'!'
+        fd = socket.recv_fds(theirs, 1, 1)[1][0] if how != HANDS_DROPS else -1
+        if how == HANDS_TAKES:
+            answer_all(socket.socket(fileno=fd), b'1')
+        elif how == HANDS_STRANGER:
+            plain = {k: v for k, v in os.environ.items() if k != 'LD_PRELOAD'}
+            os.set_inheritable(fd, True)
+            os.execve('/bin/sh', ['sh', '-c', f'echo {"z" * PAGE} >&{fd}'], plain)
+        os._exit(0)
+    conn, _ = here.accept()
+    assert conn.recv(1) == b'a'
+    conn.sendall(b'1')
+    theirs.close()
+    socket.send_fds(ours, [b'x'], [conn.fileno()])
+    conn.close()
+    second, _ = here.accept() # whose memory is not the first one's
+    assert second.recv(1) == b'b'
+    second.sendall(b'2')
+    os.write(go, b'!')
+    answer_all(second, b'2')
+    os.waitpid(child, 0)
+    say('done')
+
+
+def client_handed(address, port, how):
+    first = socket.create_connection((address, port))
+    first.sendall(b'a')
+    said = first.recv(1)
+    second = socket.create_connection((address, port))
+    second.sendall(b'b')
+    said += second.recv(1)
+    try:
+        for _ in range(3):
+            if how == HANDS_TAKES:
+                first.sendall(b'a')
+            said += first.recv(1) or b'.'
+    except OSError as e:
+        said += errno.errorcode[e.errno].encode()
+    second.sendall(b'b')
+    said += second.recv(1)
+    say('said', said.decode())
+
+
+# --- peers that decline ---
+
+def server_answers(address, port, n):
+    sock = listener(address, port)
+    for _ in range(n):
+        conn, _ = sock.accept()
+        assert conn.recv(1) == b'x'
+        conn.sendall(b'y')
+        conn.recv(1)
+        conn.close()
+
+
+def client_twice(address, port, user):
+    as_user(user)
+    for _ in range(2):
+        sock = socket.socket()
+        sock.connect((address, port))
+        sock.sendall(b'x')
+        assert sock.recv(1) == b'y'
+        sock.close()
+    say('twice')
 
 
 if __name__ == '__main__':

@@ -435,7 +435,53 @@ def two_daemons(suite, netns):
     if suite.count(other, 'option_offered') != offered:
         problems.append('it was offered again')
     suite.tap.point('that peer is not offered it again', problems)
-    suite.tap.point('both end', near.stop() + other.stop())
+    suite.tap.point('it ends', other.stop())
+    refused_by_users(suite, near, netns)
+    suite.tap.point('it ends', near.stop())
+
+
+def offers(suite, near, other, netns, *users):
+    """How often these users' programs, each of which connects twice, offer the option to a peer that
+    declines.  @return that, problems"""
+    port, offered = bed.free_port(), suite.count(other, 'option_offered')
+    s = Program(suite, near, 'server_answers', NEAR, port, 2 * len(users), script='prog_service.py')
+    problems = [line for line in [s.line()] if line != 'ready']
+    for user in users:
+        said, more = Program(suite, other, 'client_twice', NEAR, port, user, netns,
+                             script='prog_service.py').ends()
+        problems += more + ([] if said == 'twice' else [said])
+    return suite.count(other, 'option_offered') - offered, problems + s.ends()[1]
+
+
+def refused_by_users(suite, near, netns):
+    """A program can have it come to nothing with any peer."""
+    os.chmod(suite.folder, 0o755)
+    other, problems = suite.daemon('users', '[socket]\nmode = 0666\n[port p]\ndevice = far\n' + CONF +
+                                   'eid = OTHERS\n', netns)
+    suite.tap.point('a daemon with another identifier, for all', problems)
+    for users, wanted, text in (
+            ((65001,), 1, 'a user\'s connection comes to nothing: that program does not offer it again'),
+            ((65001,), 1, 'another one does'),
+            ((65002, 65001, 65003), 1, 'what happens to two users counts for all')):
+        n, problems = offers(suite, near, other, netns, *users)
+        suite.tap.point(text, problems + ([] if n == wanted else [f'offered {n} times']))
+    suite.tap.point('it ends', other.stop())
+
+
+def elsewhere(suite, netns):
+    """Whose addresses say nothing, because any user can have any in a namespace of his own."""
+    one, problems = suite.daemon('here', CONF + 'direct = no\n')
+    suite.tap.point('a daemon', problems)
+    port = bed.free_port()
+    s = Program(suite, one, 'server_echo', '127.0.0.1', port, netns=netns)
+    problems = [line for line in [s.line()] if line != 'ready']
+    c = Program(suite, one, 'client_echo', '127.0.0.1', port, BYTES, netns=netns)
+    said, more = c.ends()
+    problems += more + s.ends()[1] + ([] if said == f'same {BYTES} end' else [said])
+    if suite.count(one, 'connected') != 0 or suite.count(one, 'opened') != 2:
+        problems.append(suite.ask(one, '/karst/smc'))
+    suite.tap.point('two programs of another network namespace do not talk through its ports', problems)
+    suite.tap.point('it ends', one.stop())
 
 
 def handlers(suite, one):
@@ -462,6 +508,29 @@ def handlers(suite, one):
     said, ended = bed.rest(p)
     suite.tap.point('a signal before a call waits ends it', [] if ended and said == INTERRUPTED else [
         said, f'ended: {ended}'])
+
+
+def calls(suite, one):
+    """What programs may do beside a connection (calls.c)."""
+    for what, text in (('listens', 'a handler of a signal may listen'),
+                       ('forks', 'a child is not made in the middle of what another thread does'),
+                       ('handles', 'a handler forks, in the middle of a call or not'),
+                       ('executes', 'children that have the memory of their parent do nothing to it')):
+        port, before = bed.free_port(), suite.count(one, 'opened')
+        s = Program(suite, one, 'server_echo', '127.0.0.1', port)
+        problems = [line for line in [s.line()] if line != 'ready']
+        p = subprocess.Popen([suite.run, '--smc', '--socket', one.socket, suite.calls, what, '127.0.0.1',
+                              str(port)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        suite.programs.append(p)
+        said, ended = bed.rest(p)
+        if not ended or said != 'well\n' or p.returncode != 0:
+            problems.append(said or f'ends with {p.returncode}')
+        elif what != 'listens':
+            problems += s.ends()[1]
+            if suite.count(one, 'opened') != before + 2:
+                problems.append('that was no SMC-R')
+        s.process.kill()
+        suite.tap.point(text, problems)
 
 
 def forks(suite, one):
@@ -580,6 +649,7 @@ def test(suite, netns):
         plain_peers(suite, daemon)
         handlers(suite, daemon)
         forks(suite, daemon)
+        calls(suite, daemon)
         deaths(suite, daemon)
         late(suite, daemon, direct)
         torn(suite, daemon)
@@ -599,6 +669,7 @@ def test(suite, netns):
     no_room(suite)
     for by_rdma in False, True:
         idle.nobody_wakes(suite, IDLE, by_rdma)
+    elsewhere(suite, netns)
     two_daemons(suite, netns)
     ports.failover(suite, netns)
 

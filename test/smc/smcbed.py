@@ -56,7 +56,7 @@ class Program:
 def pair(suite, one, server, client, n=0, script='prog_attack.py'):
     """Both, the server first."""
     port = bed.free_port()
-    s = Program(suite, one, server, '127.0.0.1', port, script=script)
+    s = Program(suite, one, server, '127.0.0.1', port, n, script=script)
     s.line()
     return s, Program(suite, one, client, '127.0.0.1', port, n, script=script)
 
@@ -81,14 +81,19 @@ class Suite:
         self.rings = os.path.join(build, 'test/smc/smc-rings')
         self.interrupted = os.path.join(build, 'test/smc/smc-interrupted')
         self.forks = os.path.join(build, 'test/smc/smc-forks')
+        self.calls = os.path.join(build, 'test/smc/smc-calls')
         self.late = {'LD_PRELOAD': os.path.join(build, 'test/smc/smc-late.so')}
         self.looked = {'LD_PRELOAD': os.path.join(build, 'test/smc/smc-looked.so')}
         self.counted = os.path.join(build, 'test/smc/smc-counted.so')
+        self.older = os.path.join(build, 'test/smc/smc-older.so')
         self.programs = []
         self.daemons = []
 
-    def daemon(self, name, conf, netns=None):
+    def daemon(self, name, conf, netns=None, older=False):
+        """@older: as with a kernel before Linux 6.16 (older.c)"""
         d = bed.Daemon(self.karstd, self.folder, conf, name=name, netns=netns)
+        if older:
+            d.command = ['env', 'LD_PRELOAD=' + self.older, *d.command]
         self.daemons.append(d)
         return d, d.start()
 

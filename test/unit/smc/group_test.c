@@ -430,6 +430,23 @@ Test(smc_group, s11_system_id_of_another)
 	bed_free(b);
 }
 
+/* The first one's program, or its peer's, keeps what makes the group: others do not wait for that.
+ * */
+Test(smc_group, s11_group_that_does_not_come)
+{
+	struct bed *b = bed_new(NULL);
+	struct karst_smc_clc answer;
+
+	cr_assert_eq(propose(b, 1, 1, &answer), KARST_SMC_CLC_ACCEPT);
+	cr_assert_eq(propose(b, 1, 1, &answer), 0, "waits for the group of the first");
+	bed_wait(b, 4 * SEC);
+	cr_assert_eq(bed_info(b, 1).state, KARST_SMC_WAIT_CONFIRM, "makes one of its own");
+	cr_assert_eq(b->s[1].smc->ngroups, 2);
+	cr_assert_eq(propose(b, 1, 1, &answer), 0, "waits for that of the second");
+	cr_assert_eq(b->s[1].smc->ngroups, 2);
+	bed_free(b);
+}
+
 /* One address says that it is many systems. */
 Test(smc_group, s11_flood_from_one_address)
 {

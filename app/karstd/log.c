@@ -254,3 +254,21 @@ kd_log_take_libbpf(void)
 {
 	libbpf_set_print(log_libbpf);
 }
+
+/* --- what is not said --- */
+
+void
+kd_log_hush(struct kd_hush *h, const char *type)
+{
+	h->type = rte_log_register(type);
+	h->level = h->type < 0 ? -1 : rte_log_get_level((uint32_t)h->type);
+	if (h->level >= 0)
+		rte_log_set_level((uint32_t)h->type, RTE_LOG_CRIT);
+}
+
+void
+kd_log_speak(const struct kd_hush *h)
+{
+	if (h->level >= 0)
+		rte_log_set_level((uint32_t)h->type, (uint32_t)h->level);
+}

@@ -29,4 +29,12 @@ void kd_log_take_libbpf(void);
 
 void kd_log_close(void);
 
+struct kd_hush {
+	int type, level; /* -1: it has no such type */
+};
+
+/** DPDK's logs of a type, "pmd.net.memif", are kept back, but for what is critical, until ... */
+void kd_log_hush(struct kd_hush *h, const char *type);
+void kd_log_speak(const struct kd_hush *h);
+
 #endif /* KARSTD_LOG_H */

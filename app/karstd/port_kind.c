@@ -8,6 +8,7 @@
 /* The first that matches counts: almost anything is the name of a kernel interface. */
 static const struct kd_port_kind *const kd_port_kinds[] = {
 	&kd_port_pci,
+	&kd_port_virtio,
 	&kd_port_vdev,
 	&kd_port_loopback,
 	&kd_port_tap,

@@ -7,6 +7,7 @@
  *
  *   port_loopback.c   loopback          no device at all
  *   port_pci.c        PCI address       probed when EAL starts, which may touch no other device
+ *   port_virtio.c     net_virtio_user   made when its backend is there
  *   port_vdev.c       net_...           made by hot-plug
  *   port_tap.c        tap:NAME          a tap by net_kport: the port is its other end
  *   port_netdev.c     kernel interface  net_kport, net_af_packet or net_af_xdp, made by hot-plug;
@@ -56,6 +57,8 @@ struct kd_port_kind {
 	void (*eal_device)(const struct kd_conf_port *p, char *name, size_t len);
 
 	/* --- ports.c --- */
+	/* May the port be opened?  1; 0: not yet, follow() opens it later; -EIO: said why. */
+	int (*there)(struct kd_port *port);
 	/* Sets port->ethdev, and port->probed if there is one.  0, or -EIO: said why. */
 	int (*open)(struct kd_ports *ps, const struct kd_conf *c, struct kd_port *port);
 	/* Fills in what differs from what all ports have. */
@@ -74,8 +77,8 @@ struct kd_port_kind {
 	void (*close)(struct kd_port *port);
 };
 
-extern const struct kd_port_kind kd_port_loopback, kd_port_pci, kd_port_vdev, kd_port_tap,
-	kd_port_netdev;
+extern const struct kd_port_kind kd_port_loopback, kd_port_pci, kd_port_virtio, kd_port_vdev,
+	kd_port_tap, kd_port_netdev;
 
 /** The kind of device that looks like this; NULL: none does. */
 const struct kd_port_kind *kd_port_kind_of(const char *device);

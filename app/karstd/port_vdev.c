@@ -6,11 +6,17 @@
 
 #include <string.h>
 
+#include <rte_ethdev.h>
+
 #include "karst_log.h"
+#include "log.h"
+#include "memif.h"
 
 #define VDEV_PREFIX   "net_"
 #define PACKET_DRIVER "net_af_packet"
 #define MEMIF_DRIVER  "net_memif"
+#define MEMIF_LOG     "pmd.net.memif"
+#define ASK_MOST      30u /* calls of vdev_follow() */
 
 static bool
 vdev_matches(const char *device)
@@ -56,6 +62,7 @@ vdev_open(struct kd_ports *ps, const struct kd_conf *c, struct kd_port *port)
 	char name[KD_TEXT];
 
 	warn_of_peers(port->conf);
+	port->ask.wait = port->ask.patience = 1;
 	snprintf(name, sizeof(name), "%.*s",
 		comma != NULL ? (int)(comma - port->conf->device) : (int)KD_TEXT,
 		port->conf->device);
@@ -97,10 +104,68 @@ vdev_ready(const struct kd_port *port, const struct kd_fds *fds)
 	return rc == 0 ? 0 : kd_port_fault(port->conf, "frames to groups: %s", strerror(-rc));
 }
 
+/* --- net_memif as client --- */
+
+static bool
+is_client(const struct kd_conf_port *p)
+{
+	const char *role = strstr(p->device, ",role=");
+
+	/* as the driver reads it; "master" is what it was called */
+	return strncmp(p->device, MEMIF_DRIVER, strlen(MEMIF_DRIVER)) == 0 &&
+		(role == NULL ||
+			(strncmp(role + 6, "server", 6) != 0 &&
+				strncmp(role + 6, "master", 6) != 0));
+}
+
+/* Its server may have been started again; the driver does not ask for that.  A connection that was
+ * begun is given more time with each, since the machine may be that busy. */
+static void
+ask_server(struct kd_port *port, uint16_t ethdev)
+{
+	struct kd_hush hush;
+	int rc;
+
+	if (port->ask.wait > 0) {
+		port->ask.wait--;
+		return;
+	}
+	if (!port->ask.said)
+		karst_log(KARST_LOG_NOTICE,
+			"port %s: the other end of its socket has gone, and is asked for until it is back",
+			port->conf->name);
+	port->ask.said = true;
+	kd_log_hush(&hush, MEMIF_LOG);
+	rc = kd_memif_ask(ethdev);
+	kd_log_speak(&hush);
+	if (rc != 0)
+		return;
+	port->ask.wait = port->ask.patience;
+	port->ask.patience = karst_min_u32(2 * port->ask.patience + 1, ASK_MOST);
+}
+
+static void
+vdev_follow(
+	struct kd_ports *ps, const struct kd_conf *c, struct kd_port *port, struct karst_engine *e)
+{
+	uint16_t ethdev = port->impaired ? port->below : port->ethdev;
+	struct rte_eth_link link = {0};
+
+	if (!port->added || !is_client(port->conf))
+		return;
+	if (rte_eth_link_get_nowait(ethdev, &link) == 0 && link.link_status == RTE_ETH_LINK_DOWN) {
+		ask_server(port, ethdev);
+		return;
+	}
+	port->ask.patience = 1;
+	port->ask.said = false;
+}
+
 const struct kd_port_kind kd_port_vdev = {
 	.form = "net_...",
 	.matches = vdev_matches,
 	.open = vdev_open,
 	.fill = vdev_fill,
 	.ready = vdev_ready,
+	.follow = vdev_follow,
 };

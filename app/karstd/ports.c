@@ -319,8 +319,10 @@ kd_ports_open(struct kd_ports *ps, struct kd_conf *c, struct karst_engine *e)
 		struct kd_port *port = &ps->port[ps->n++];
 
 		port->conf = &c->port[i];
-		port->silence_fd = -1;
-		rc = kd_port_open(ps, c, e, port);
+		port->silence_fd = port->backend.listen_fd = -1;
+		rc = port->conf->kind->there != NULL ? port->conf->kind->there(port) : 1;
+		if (rc > 0)
+			rc = kd_port_open(ps, c, e, port);
 	}
 	return rc;
 }

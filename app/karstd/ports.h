@@ -30,6 +30,23 @@ struct kd_port {
 	bool away;            /* the port has gone with it */
 	bool bare;            /* it was said that there are no addresses */
 	const char *obstacle; /* to the port's return, as it was said last; NULL: none */
+	/* of a net_memif that is a client */
+	struct {
+		bool said;         /* that its server has gone */
+		uint32_t wait;     /* looks until it is asked for */
+		uint32_t patience; /* and, while it has begun to answer, until the next time */
+	} ask;
+	/* of net_virtio_user */
+	struct kd_backend {
+		int listen_fd;     /* where it is waited for; -1 */
+		bool away;         /* there is none, or not yet */
+		bool said;         /* and that was said */
+		bool unlike;       /* it was said that one did not answer as it should */
+		uint8_t mac[6];    /* made up, if none is configured; begins with no 0 then */
+		uint32_t lived;    /* for how many looks it is there */
+		uint32_t wait;     /* looks until the next try */
+		uint32_t patience; /* and how many the next time */
+	} backend;
 	/* of PCI adapters */
 	struct kd_hotplug hotplug;
 };

@@ -296,6 +296,15 @@ bool karst_engine_intr_pause(uint16_t ethdev);
 void karst_engine_intr_resume(bool paused);
 
 /**
+ * Until it is taken back, by NULL, drivers that this thread makes call @fn, with @arg, for
+ * connect(), which has to return as that does.
+ */
+void karst_engine_connects(int (*fn)(void *arg, int fd), void *arg);
+
+/** So many peers of net_memif ports were disconnected for what they have said; of this process. */
+uint64_t karst_engine_memif_refused(void);
+
+/**
  * The device of a port is gone for good, unplugged under traffic: removes the port as
  * karst_engine_port_remove() does, and lets nobody wait for it.  Queue pairs of the port go to the
  * Error state, or over to their alternate paths if they are armed (G4); alternate paths over the

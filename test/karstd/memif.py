@@ -2,11 +2,12 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Copyright (c) 2026 The karst authors
 """A port net_memif is removed in the moment in which its peer goes, or is asked for again, or its peer
-means harm (TAP).
+means harm, or goes and comes back (TAP).
 
-  memif.py KARSTD
+  memif.py KARSTD KARST_PERF
 """
 import os
+import re
 import signal
 import socket
 import struct
@@ -16,8 +17,10 @@ import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, '..', 'common'))
+sys.path.insert(0, os.path.join(HERE, '..', '..', 'usertools'))
 sys.dont_write_bytecode = True
-from bed import HANG_S, Daemon, Tap # noqa: E402
+import karst_observe # noqa: E402
+from bed import HANG_S, Daemon, Tap, traffic # noqa: E402
 
 LOOP = '[port loop]\ndevice = loopback\n'
 ROLES = ('server', 'client')
@@ -72,6 +75,58 @@ def removed(tap, karstd, folder, role, how):
     problems += stays.stop()
     goes.kill()
     tap.point(f'{role} removed, peer: {how}', problems)
+
+
+# --- a server that goes and comes back ---
+
+karst_observe.TIMEOUT_S = HANG_S
+TRAFFIC = ('--op', 'write', '--size', '5000', '--iters', '300', '--verify', '--no-baselines')
+
+
+def listener(name, backlog):
+    s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    s.bind('\0' + name)
+    s.listen(backlog)
+    s.settimeout(HANG_S)
+    return s
+
+
+def asks(d, name):
+    """Somebody else is there first, who says nothing; and then one who does not even take connections.
+    @return problems"""
+    problems = []
+    with listener(name, 16) as s:
+        s.accept()[0].close()
+        s.accept()[0].recv(1) # it gives that one up, and asks for another
+    with listener(name, 0) as s:
+        fills = [socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) for _ in range(2)]
+        for fill in fills:
+            fill.setblocking(False)
+            fill.connect_ex('\0' + name)
+        for _ in range(3):
+            problems += d.reload()
+        for fill in fills:
+            fill.close()
+    return problems
+
+
+def returns(tap, karstd, perf, folder):
+    """The server is killed and started again; the client asks for it, with others in its place before."""
+    name = f'karst-memif-{os.getpid()}-returns'
+    ds = {role: Daemon(karstd, folder, wire(name, role), name=role) for role in ROLES}
+    server, client = ds['server'], ds['client']
+    problems = server.start() + client.start() + client.says('link up')
+    for before in lambda: [], lambda: asks(client, name):
+        since = len(client.text())
+        server.kill()
+        problems += client.says('link down', since) + client.says('is asked for until it is back', since)
+        if not problems:
+            problems = before() + server.start() + client.says('link up', since)
+        said = client.text()[since:]
+        problems += [said] if said.count('is asked for') != 1 or 'memif_connect' in said else []
+        if not problems:
+            problems = traffic(perf, server.socket, client.socket, '--mtu', '1024', *TRAFFIC)
+    tap.point('a client gets its server back', problems + client.stop() + server.stop())
 
 
 # --- a peer that means harm ---
@@ -236,12 +291,32 @@ def descriptors(daemon, limit):
         time.sleep(0.01)
 
 
+REFUSED = 'of a net_memif port says what it may not: it is disconnected'
+UNSAID = re.compile(r'as were (\d+) others before of which nothing was said')
+
+
+def told(tap, d, began_s):
+    """What was refused in so many seconds is told of from time to time, and counted."""
+    engine = karst_observe.find_engines(prefix=d.name)[0]
+    refused = engine.ask('engine')['memif_refused']
+    engine.telemetry.close()
+    lines = d.text().count(REFUSED)
+    left_out = sum(int(n) for n in UNSAID.findall(d.text()))
+    problems = []
+    if refused < 20 or not lines or lines + left_out > refused:
+        problems.append(f'{refused} were refused, {lines} lines, {left_out} without one')
+    if lines > 2 + began_s / 10:
+        problems.append(f'{lines} lines in {began_s:.1f} s')
+    tap.point('it tells of those that were refused from time to time, and counts them', problems)
+
+
 def hostile(tap, karstd, folder):
     name = f'karst-memif-{os.getpid()}-hostile'
     d = Daemon(karstd, folder, LOOP + wire(name, 'server'), name='hostile')
     problems = d.start()
     tap.point('a server whose socket is open to all says so', problems or d.says('take over'))
     n = len(os.listdir(f'/proc/{d.process.pid}/fd'))
+    began = time.monotonic()
     for what in twice, impossible, stray, gone, silent, works:
         try:
             problems = what(name)
@@ -249,11 +324,12 @@ def hostile(tap, karstd, folder):
             problems = [repr(e)]
         tap.point(f'a peer of its socket: {what.__name__}', problems + (
             descriptors(d, n) if d.process.poll() is None else ['it has died']))
+    told(tap, d, time.monotonic() - began)
     tap.point('it ends', d.stop())
 
 
 def main(argv):
-    if len(argv) != 2:
+    if len(argv) != 3:
         print(__doc__, file=sys.stderr)
         return 2
     tap = Tap()
@@ -261,6 +337,7 @@ def main(argv):
         for how in ('KILL', 'TERM', 'both'):
             for role in ROLES:
                 removed(tap, argv[1], folder, role, how)
+        returns(tap, *argv[1:], folder)
         few(tap, argv[1], folder)
         trusted(tap, argv[1], folder)
         hostile(tap, argv[1], folder)

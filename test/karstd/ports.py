@@ -7,8 +7,11 @@
 
 Kernel interfaces are veth pairs between two network namespaces of the test's own.
 """
+import ctypes
+import fcntl
 import os
 import socket
+import struct
 import subprocess
 import sys
 import tempfile
@@ -419,6 +422,56 @@ def carrier(tap, karstd, folder, driver):
     tap.point(f'{driver}: the link is what the carrier is', problems)
 
 
+class Cable:
+    """A tap that this process has, whose speed can be set."""
+
+    TUNSETIFF, TAP, NO_PI = 0x400454ca, 2, 0x1000
+    SIOCETHTOOL, GET, SET, SPEED_AT = 0x8946, 1, 2, 12
+
+    def __init__(self):
+        self.name = f'kspeed{os.getpid()}'
+        self.fd = os.open('/dev/net/tun', os.O_RDWR)
+        fcntl.ioctl(self.fd, self.TUNSETIFF, struct.pack('16sH22x', self.name.encode(), self.TAP | self.NO_PI))
+        sh('ip', 'address', 'add', '198.51.100.1/30', 'dev', self.name)
+        sh('ip', 'link', 'set', self.name, 'up')
+
+    def set_mbps(self, mbps):
+        settings = ctypes.create_string_buffer(64) # struct ethtool_cmd
+        request = struct.pack('16sQ16x', self.name.encode(), ctypes.addressof(settings))
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
+            for command in self.GET, self.SET:
+                struct.pack_into('<I', settings, 0, command)
+                if command == self.SET:
+                    struct.pack_into('<H', settings, self.SPEED_AT, mbps)
+                fcntl.ioctl(s, self.SIOCETHTOOL, request)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        os.close(self.fd)
+
+
+def speed(tap, karstd, folder):
+    """The speed of an interface changes, with its link and without."""
+    name = 'kport: the speed of an interface is followed'
+    with Cable() as cable:
+        cable.set_mbps(25000)
+        d = Daemon(karstd, folder, f'[port a]\ndevice = {cable.name}\n', name='speed')
+        problems = d.start()
+        if not problems:
+            engine = karst_observe.find_engines(prefix=d.name)[0]
+            for mbps in 25000, 10000, 40000:
+                cable.set_mbps(mbps)
+                end = time.monotonic() + HANG_S
+                while not problems and [p['link_mbps'] for p in engine.rows('ports').values()] != [mbps]:
+                    if time.monotonic() > end:
+                        problems = [f'not {mbps}: {engine.rows("ports")}']
+                    time.sleep(0.05)
+            engine.telemetry.close()
+        tap.point(name, problems + d.stop())
+
+
 def reason_against_xdp():
     try:
         socket.socket(44, socket.SOCK_RAW).close() # AF_XDP
@@ -451,6 +504,7 @@ def main(argv):
         netdev_faults(tap, karstd, folder)
         for driver in ('kport', 'af_packet'):
             carrier(tap, karstd, folder, driver)
+        speed(tap, karstd, folder)
         reason = reason_against_xdp()
         if reason:
             tap.skip('af_xdp', reason)

@@ -11,10 +11,10 @@
  * makes that thread read freed memory, and go round for ever.  The same holds for who has connected
  * before, and says only then what device he wants.
  *
- * Four functions are ours, as in intr_unmap.c: the one by which the driver registers callbacks,
- * recvmsg(), sendmsg(), and rte_free().  When the memory is freed that the callback of a listening
- * socket would be called with, that callback is taken back, and the socket closed; connections that
- * came by it are shut down, of which the driver hears, and forgets them.
+ * Functions are ours, as in intr_unmap.c: those by which the driver registers callbacks and takes
+ * them back, connect(), recvmsg(), sendmsg(), and rte_free().  When the memory is freed that the
+ * callback of a listening socket would be called with, that callback is taken back, and the socket
+ * closed; connections that came by it are shut down, of which the driver hears, and forgets them.
  *
  * Nor does the driver take back the callback of a connection whose peer has gone before it was
  * greeted: the next connection is given the same descriptor, and then both callbacks are called,
@@ -25,12 +25,22 @@
  * A peer leaves some, unless it means to keep that thread; so the wait has an end, after which the
  * driver gives the connection up.  If the peer has gone, there is no SIGPIPE.
  *
+ * The same holds for connecting, while the server does not take connections.
+ *
  * Who connects, and does not say what device he wants, has a descriptor of this process; of such
  * there are only so many, and the oldest goes for another one.
+ *
+ * EAL calls by descriptors' numbers: it takes several events at once, and looks for the source that
+ * has the number as each one's turn comes.  While an earlier callback keeps the thread
+ * (intr_pause.c), a connection may be closed, and its number go to another one, which is then
+ * called though nothing has come; and the driver's callbacks wait for what has come.  So ours is
+ * called, which looks, and what takes callbacks back is ours, too.
  */
 #include "intr_socket.h"
 
 #include <dlfcn.h>
+#include <inttypes.h>
+#include <poll.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stddef.h>
@@ -40,6 +50,7 @@
 #include <sys/socket.h>
 #include <sys/time.h>
 #include <sys/un.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <rte_ethdev.h>
@@ -49,13 +60,16 @@
 #include "intr_message.h"
 #include "karst_log.h"
 
-#define MAX_SILENT 16u /* connections */
+#define MAX_SILENT 16u   /* connections */
+#define REFUSED_S  10u   /* between two lines of the log of what was refused */
+#define CONNECT_US 50000 /* a server's patience is not needed: it is asked again */
 
 /* What the driver has registered: a listening socket, or a connection. */
 struct listener_source {
 	LIST_ENTRY(listener_source) next;
 	rte_intr_callback_fn fn;
 	void *arg;
+	rte_intr_unregister_callback_fn gone; /* to be called when it was taken back; NULL */
 	int fd;
 	struct rte_intr_handle *handle; /* of @fd, our own */
 	bool listens;
@@ -209,15 +223,60 @@ hang_up(int fd)
 	pthread_mutex_unlock(&listener_lock);
 }
 
+/* Has something come, or the end? */
+static bool
+is_ready(int fd)
+{
+	struct pollfd p = {.fd = fd, .events = POLLIN | POLLRDHUP};
+
+	return poll(&p, 1, 0) > 0;
+}
+
 /* The callback of a listening socket. */
 static void
 listener_callback(void *arg)
 {
 	const struct listener_source *s = arg;
 
+	if (!is_ready(s->fd))
+		return;
 	listener_accepts = true;
 	s->fn(s->arg);
 	listener_accepts = false;
+}
+
+/* That of a connection, with which @arg may go. */
+static void
+connection_callback(void *arg)
+{
+	const struct listener_source *s = arg;
+
+	if (is_ready(s->fd))
+		s->fn(s->arg);
+}
+
+static void
+connection_gone(struct rte_intr_handle *handle, void *arg)
+{
+	const struct listener_source *s = arg;
+
+	s->gone(handle, s->arg);
+}
+
+/* @return the connection whose callback the driver calls by these names; NULL: there is none. */
+static struct listener_source *
+find_connection(rte_intr_callback_fn fn, const void *arg)
+{
+	struct listener_source *s;
+
+	if (atomic_load_explicit(&listener_nsources, memory_order_relaxed) == 0)
+		return NULL;
+	pthread_mutex_lock(&listener_lock);
+	LIST_FOREACH(s, &listener_sources, next)
+		if (!s->listens && s->fn == fn && s->arg == arg)
+			break;
+	pthread_mutex_unlock(&listener_lock);
+	return s;
 }
 
 static void
@@ -230,7 +289,8 @@ take_back(const struct listener_source *s)
 			close(s->fd);
 	} else if (listener_accepts) {
 		/* the driver has closed it */
-		(void)rte_intr_callback_unregister(s->handle, s->fn, s->arg);
+		(void)rte_intr_callback_unregister(
+			s->handle, connection_callback, (void *)(uintptr_t)s);
 	}
 }
 
@@ -310,14 +370,56 @@ may_not_say(int fd, const struct msghdr *mh, size_t len)
 	return why;
 }
 
+static atomic_ullong listener_refused;
+
+/* In the interrupt thread.  A peer may be refused as often as it comes. */
+static void
+say_refused(const char *why)
+{
+	static uint64_t said_s, unsaid;
+	struct timespec now;
+
+	atomic_fetch_add_explicit(&listener_refused, 1, memory_order_relaxed);
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	if (said_s != 0 && (uint64_t)now.tv_sec < said_s + REFUSED_S) {
+		unsaid++;
+		return;
+	}
+	said_s = (uint64_t)now.tv_sec;
+	if (unsaid == 0)
+		karst_log(
+			KARST_LOG_NOTICE, "a peer of a net_memif port %s: it is disconnected", why);
+	else
+		karst_log(KARST_LOG_NOTICE,
+			"a peer of a net_memif port %s: it is disconnected, as were %" PRIu64
+			" others before of which nothing was said",
+			why, unsaid);
+	unsaid = 0;
+}
+
+uint64_t
+karst_engine_memif_refused(void)
+{
+	/* relaxed: nothing is ordered by it */
+	return atomic_load_explicit(&listener_refused, memory_order_relaxed);
+}
+
 /* By the names that drivers look for. */
 __attribute__((weak, visibility("default"))) ssize_t eng_recvmsg(
 	int fd, struct msghdr *mh, int flags) __asm__("recvmsg");
+__attribute__((weak, visibility("default"))) int eng_connect(
+	int fd, const struct sockaddr *to, socklen_t len) __asm__("connect");
 __attribute__((weak, visibility("default"))) ssize_t eng_sendmsg(
 	int fd, const struct msghdr *mh, int flags) __asm__("sendmsg");
 __attribute__((weak, visibility("default"))) int eng_callback_register(
 	const struct rte_intr_handle *handle, rte_intr_callback_fn fn,
 	void *arg) __asm__("rte_intr_callback_register");
+__attribute__((weak, visibility("default"))) int eng_callback_unregister(
+	const struct rte_intr_handle *handle, rte_intr_callback_fn fn,
+	void *arg) __asm__("rte_intr_callback_unregister");
+__attribute__((weak, visibility("default"))) int eng_callback_unregister_pending(
+	const struct rte_intr_handle *handle, rte_intr_callback_fn fn, void *arg,
+	rte_intr_unregister_callback_fn gone) __asm__("rte_intr_callback_unregister_pending");
 __attribute__((weak, visibility("default"))) void eng_rte_free(void *mem) __asm__("rte_free");
 
 int
@@ -332,14 +434,71 @@ eng_callback_register(const struct rte_intr_handle *handle, rte_intr_callback_fn
 	/* first, for the interrupt thread may free @arg at once */
 	if (memif)
 		s = remember(rte_intr_fd_get(handle), fn, arg);
-	if (s != NULL && s->listens)
-		ret = of_eal(handle, listener_callback, s);
+	if (s != NULL)
+		ret = of_eal(handle, s->listens ? listener_callback : connection_callback, s);
 	else
 		ret = of_eal(handle, fn, arg);
 	s = memif && ret < 0 ? take(arg) : NULL;
 	if (s != NULL)
 		drop(s);
 	return ret;
+}
+
+int
+eng_callback_unregister(const struct rte_intr_handle *handle, rte_intr_callback_fn fn, void *arg)
+{
+	int (*of_eal)(const struct rte_intr_handle *, rte_intr_callback_fn, void *);
+	struct listener_source *s = find_connection(fn, arg);
+
+	*(void **)&of_eal = dlsym(RTLD_NEXT, "rte_intr_callback_unregister");
+	return s != NULL ? of_eal(handle, connection_callback, s) : of_eal(handle, fn, arg);
+}
+
+int
+eng_callback_unregister_pending(const struct rte_intr_handle *handle, rte_intr_callback_fn fn,
+	void *arg, rte_intr_unregister_callback_fn gone)
+{
+	int (*of_eal)(const struct rte_intr_handle *, rte_intr_callback_fn, void *,
+		rte_intr_unregister_callback_fn);
+	struct listener_source *s = find_connection(fn, arg);
+
+	*(void **)&of_eal = dlsym(RTLD_NEXT, "rte_intr_callback_unregister_pending");
+	if (s == NULL)
+		return of_eal(handle, fn, arg, gone);
+	s->gone = gone;
+	return of_eal(handle, connection_callback, s, gone != NULL ? connection_gone : NULL);
+}
+
+static _Thread_local struct {
+	int (*fn)(void *arg, int fd);
+	void *arg;
+} listener_connects;
+
+void
+karst_engine_connects(int (*fn)(void *arg, int fd), void *arg)
+{
+	listener_connects.fn = fn;
+	listener_connects.arg = arg;
+}
+
+int
+eng_connect(int fd, const struct sockaddr *to, socklen_t len)
+{
+	static _Atomic(uintptr_t) found;
+	/* relaxed: whoever does not see it looks himself */
+	uintptr_t of_libc = atomic_load_explicit(&found, memory_order_relaxed);
+	const struct timeval most = {.tv_usec = CONNECT_US};
+
+	if (of_libc == 0) {
+		of_libc = (uintptr_t)dlsym(RTLD_NEXT, "connect");
+		atomic_store_explicit(&found, of_libc, memory_order_relaxed);
+	}
+	if (listener_connects.fn != NULL)
+		return listener_connects.fn(listener_connects.arg, fd);
+	if (to != NULL && to->sa_family == AF_UNIX &&
+		eng_intr_is_memif(__builtin_return_address(0)))
+		setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &most, sizeof(most));
+	return ((int (*)(int, const struct sockaddr *, socklen_t))of_libc)(fd, to, len);
 }
 
 ssize_t
@@ -366,8 +525,7 @@ eng_recvmsg(int fd, struct msghdr *mh, int flags)
 	note_rights(mh, false, &first, &n);
 	/* of no length is its end, or a message that has but descriptors */
 	if (len > 0)
-		karst_log(
-			KARST_LOG_NOTICE, "a peer of a net_memif port %s: it is disconnected", why);
+		say_refused(why);
 	return 0; /* as if it had gone */
 }
 

@@ -259,6 +259,8 @@ on_engine(const char *cmd, const char *params, struct rte_tel_data *d)
 		rte_tel_data_add_dict_u64(d, "cqs", e->ncqs);
 		rte_tel_data_add_dict_u64(d, "srqs", e->nsrqs);
 		rte_tel_data_add_dict_string(d, "idle", idle_name(e->cfg.idle));
+		/* of the process */
+		rte_tel_data_add_dict_u64(d, "memif_refused", karst_engine_memif_refused());
 		eng_ctl_leave(e);
 	}
 	eng_tel_close();

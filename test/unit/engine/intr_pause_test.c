@@ -3,6 +3,8 @@
  */
 /* A net_memif port is removed in the moment in which its peer goes, or comes. */
 #include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
@@ -154,6 +156,108 @@ Test(intr_pause, nobody_comes_between_stop_and_close)
 	cr_assert_eq(rte_eth_dev_stop(w.other), 0);
 	karst_engine_intr_resume(paused);
 	intr_turn();
+	wire_down(&w);
+}
+
+/* --- the number of a connection is another one's --- */
+
+static bool
+has_name(int (*ask)(int fd, struct sockaddr *name, socklen_t *len), int fd)
+{
+	struct sockaddr_un name;
+	socklen_t len = sizeof(name);
+
+	return ask(fd, (struct sockaddr *)&name, &len) == 0 && name.sun_family == AF_UNIX &&
+		len > offsetof(struct sockaddr_un, sun_path);
+}
+
+/* The ends of the connection: that of the client has no name. */
+static int
+fd_of(bool server)
+{
+	int fd, is;
+	socklen_t len = sizeof(is);
+
+	for (fd = 0; fd < 1024; fd++)
+		if (has_name(server ? getsockname : getpeername, fd) &&
+			getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &is, &len) == 0 && is == 0)
+			return fd;
+	cr_assert_fail("there is none");
+	return -1;
+}
+
+struct reuse {
+	struct wire *w;
+	int fd;
+};
+
+/* The server closes its connection, and that of the client gets the number. */
+static void *
+pause_and_reuse(void *arg)
+{
+	const struct reuse *r = arg;
+	bool paused = karst_engine_intr_pause(r->w->ours);
+	int fill[1024], n = 0;
+
+	cr_assert(paused);
+	cr_assert_eq(rte_eth_dev_stop(r->w->ours), 0);
+	cr_assert_eq(rte_eth_dev_stop(r->w->other), 0);
+	do {
+		cr_assert_lt(n, 1024);
+		fill[n] = dup(STDERR_FILENO);
+	} while (fill[n++] < r->fd);
+	cr_assert_eq(fill[n - 1], r->fd);
+	close(r->fd);
+	cr_assert_eq(rte_eth_dev_start(r->w->other), 0);
+	cr_assert_eq(fcntl(r->fd, F_GETFL) & O_ACCMODE, O_RDWR);
+	karst_engine_intr_resume(paused);
+	while (--n > 0)
+		close(fill[n - 1]);
+	return NULL;
+}
+
+/* Keeps the interrupt thread until it is told to go on. */
+static void
+wait_for_word(void *arg)
+{
+	int *state = arg;
+
+	__atomic_store_n(&state[1], 1, __ATOMIC_RELEASE);
+	while (__atomic_load_n(&state[1], __ATOMIC_ACQUIRE) != 2)
+		usleep(IDLE_US);
+	was_called(state);
+}
+
+/* EAL has taken two events at once: that somebody wants the thread to stand still, and that the
+ * connection with that number has something to say.  The driver would wait for what the new one
+ * says, of which the other end is this thread's, too. */
+Test(intr_pause, an_event_of_another_connection_is_none)
+{
+	struct rte_intr_handle *h = rte_intr_instance_alloc(RTE_INTR_INSTANCE_F_PRIVATE);
+	int fd = eventfd(1, EFD_CLOEXEC), state[2] = {fd, 0};
+	struct wire w;
+	struct reuse r = {.w = &w};
+	pthread_t thread;
+
+	wire_up(&w, NULL);
+	wire_wait(&w, true);
+	r.fd = fd_of(true);
+	cr_assert_eq(rte_intr_fd_set(h, fd), 0);
+	cr_assert_eq(rte_intr_type_set(h, RTE_INTR_HANDLE_EXT), 0);
+	cr_assert_eq(rte_intr_callback_register(h, wait_for_word, state), 0);
+	while (__atomic_load_n(&state[1], __ATOMIC_ACQUIRE) != 1)
+		usleep(IDLE_US);
+	/* the first event, and then the other one; if it is late, this shows nothing */
+	cr_assert_eq(pthread_create(&thread, NULL, pause_and_reuse, &r), 0);
+	usleep(LONG_US);
+	cr_assert_eq(send(fd_of(false), "", 1, 0), 1);
+	__atomic_store_n(&state[1], 2, __ATOMIC_RELEASE);
+	cr_assert_eq(pthread_join(thread, NULL), 0);
+	intr_turn();
+	while (rte_intr_callback_unregister(h, wait_for_word, state) == -EAGAIN)
+		usleep(IDLE_US);
+	rte_intr_instance_free(h);
+	close(fd);
 	wire_down(&w);
 }
 

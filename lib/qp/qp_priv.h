@@ -347,8 +347,9 @@ struct karst_core_qp {
 	uint32_t qpn;
 	uint8_t type;  /* enum karst_qp_type */
 	uint8_t state; /* enum karst_qp_state */
-	uint8_t mtu_shift;
-	uint8_t flags;   /* enum karst_qp_flags */
+	uint8_t mtu_shift : 7;
+	uint8_t took : 1; /* in core->retired: receives are among what is given back */
+	uint8_t flags;    /* enum karst_qp_flags */
 	uint64_t rx_ip4; /* source and destination address of its packets, as they stand in them */
 	uint32_t pd;     /* XRC targets: with recv_cq and srq, of the request in progress */
 	uint16_t pkey;

@@ -355,7 +355,7 @@ struct karst_core_qp {
 	uint16_t pkey;
 	uint8_t ip6;  /* KARST_PKT_IP6 of its packets; KARST_QP_ODD, which no packet has */
 	uint8_t port; /* of its packets: the path's, or port_num - 1; UD: of the next one */
-	STAILQ_ENTRY(karst_core_qp) active;
+	const void *ringer; /* who may ring for it */
 	struct karst_core_cq *send_cq;
 	struct karst_core_cq *recv_cq;
 	struct karst_core_srq *srq;
@@ -707,7 +707,8 @@ extern const uint16_t karst_credits[31];
 
 /* --- sched.c --- */
 
-void karst_sched_init(struct karst_core *core, uint32_t quantum);
+/** @list: room for max_qps. */
+void karst_sched_init(struct karst_core *core, struct karst_core_qp **list, uint32_t quantum);
 /** It waits for no port any more. */
 void karst_sched_unpark(struct karst_core_qp *qp);
 /** Takes a QP off the list and out of ready[], and unparks it. */

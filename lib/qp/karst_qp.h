@@ -356,12 +356,15 @@ bool karst_qp_tx_quiet(struct karst_core *core, struct karst_core_qp *qp, struct
  */
 bool karst_qp_rx(struct karst_core *core, struct karst_pkt *pkt);
 
-/** Starts loading the QP itself, for karst_qp_rx() or karst_qp_tx(). */
+/** Starts loading the QP itself, for karst_core_doorbell() and karst_qp_tx(). */
 void karst_qp_prefetch(const struct karst_core_qp *qp);
+/** Likewise, for karst_qp_rx() of a packet with this BTH opcode. */
+void karst_qp_prefetch_rx(const struct karst_core_qp *qp, uint8_t opcode);
 
 /**
  * Second step, when the first has had time to end: what karst_qp_tx() will need of the send
- * ring, and what karst_qp_rx() will need of it for an acknowledgement or response.
+ * ring if there is something to send, and what karst_qp_rx() will need of it for an acknowledgement
+ * or response.
  */
 void karst_qp_prefetch_send(const struct karst_core_qp *qp);
 void karst_qp_prefetch_response(const struct karst_core_qp *qp);

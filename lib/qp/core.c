@@ -87,6 +87,19 @@ measures_delay(const struct karst_core_config *cfg)
 	return cfg->congestion != NULL && cfg->congestion->mode == KARST_CONGESTION_SWIFT;
 }
 
+static size_t
+free_bytes(const struct karst_core_config *cfg)
+{
+	/* what comes behind it is aligned */
+	return ((size_t)table_slots(cfg) + 1) / 2 * 2 * sizeof(uint32_t);
+}
+
+static size_t
+active_bytes(const struct karst_core_config *cfg)
+{
+	return cfg->max_qps * sizeof(struct karst_core_qp *);
+}
+
 size_t
 karst_core_bytes(const struct karst_core_config *cfg)
 {
@@ -97,8 +110,8 @@ karst_core_bytes(const struct karst_core_config *cfg)
 		(reacts(cfg) ? sizeof(struct karst_rp) : 0) +
 		(measures_delay(cfg) ? sizeof(struct karst_swift_rp) : 0) +
 		table_slots(cfg) * sizeof(struct karst_core_qp *) +
-		srq_slots(cfg) * sizeof(struct karst_core_srq *) +
-		table_slots(cfg) * sizeof(uint32_t);
+		srq_slots(cfg) * sizeof(struct karst_core_srq *) + free_bytes(cfg) +
+		active_bytes(cfg);
 }
 
 /* All numbers are free, but for those that are never given out. */
@@ -125,10 +138,12 @@ karst_core_init(
 {
 	struct karst_core *core = buf;
 	uint8_t *rest = (uint8_t *)(core + 1);
+	struct karst_core_qp **active;
 
 	if (!config_ok(cfg))
 		return -EINVAL;
-	memset(core, 0, karst_core_bytes(cfg));
+	/* the list of the active is the last, and has no pages before there are so many */
+	memset(core, 0, karst_core_bytes(cfg) - active_bytes(cfg));
 	core->now_ns = now_ns;
 	core->user = cfg->user;
 	core->mem = cfg->mem;
@@ -180,8 +195,10 @@ karst_core_init(
 	core->srqs = (struct karst_core_srq **)(core->qps + core->qpns);
 	core->srq_mask = srq_slots(cfg) - 1;
 	core->free = (uint32_t *)(core->srqs + srq_slots(cfg));
+	active = (struct karst_core_qp **)((uint8_t *)core->free + free_bytes(cfg));
 	init_numbers(core, cfg);
-	karst_sched_init(core, cfg->quantum_bytes != 0 ? cfg->quantum_bytes : DEFAULT_QUANTUM);
+	karst_sched_init(
+		core, active, cfg->quantum_bytes != 0 ? cfg->quantum_bytes : DEFAULT_QUANTUM);
 	karst_wheel_init(&core->wheel, now_ns);
 	*out = core;
 	return 0;

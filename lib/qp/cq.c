@@ -280,8 +280,11 @@ qp_give_back_slots(struct karst_core *core)
 	for (qp = core->retired; qp != NULL; qp = qp->next_retired) {
 		qp->flags &= (uint8_t)~KARST_QPF_RETIRED;
 		karst_wqe_show_head(&qp->sq, qp->sq.head);
-		if (qp->srq == NULL)
+		/* who has only sent need not wait for the line of that head, or write to it */
+		if (qp->took) {
+			qp->took = 0;
 			karst_wqe_show_head(&qp->rq, recvs_done(qp));
+		}
 	}
 	core->retired = NULL;
 }

@@ -29,7 +29,10 @@ karst_frame_open(struct karst_tx_burst *b, const struct karst_tmpl *t)
 {
 	uint8_t *data = b->pkts[b->n]->data;
 
-	memcpy(data, t->bytes, KARST_TMPL_MAX);
+	memcpy(data, t->bytes, KARST_TMPL_NEAR);
+	if (karst_unlikely(t->bth_off > KARST_TMPL_NEAR - KARST_BTH_LEN))
+		memcpy(data + KARST_TMPL_NEAR, t->bytes + KARST_TMPL_NEAR,
+			KARST_TMPL_MAX - KARST_TMPL_NEAR);
 	b->seals[b->n].segs = &b->segs[b->nsegs];
 	b->seals[b->n].nsegs = 0;
 	return data + t->bth_off + KARST_BTH_LEN;

@@ -356,12 +356,15 @@ bool karst_qp_tx_quiet(struct karst_core *core, struct karst_core_qp *qp, struct
  */
 bool karst_qp_rx(struct karst_core *core, struct karst_pkt *pkt);
 
-/** Starts loading the QP itself, for karst_qp_rx() or karst_qp_tx(). */
+/** Starts loading the QP itself, for karst_core_doorbell() and karst_qp_tx(). */
 void karst_qp_prefetch(const struct karst_core_qp *qp);
+/** Likewise, for karst_qp_rx() of a packet with this BTH opcode. */
+void karst_qp_prefetch_rx(const struct karst_core_qp *qp, uint8_t opcode);
 
 /**
  * Second step, when the first has had time to end: what karst_qp_tx() will need of the send
- * ring, and what karst_qp_rx() will need of it for an acknowledgement or response.
+ * ring if there is something to send, and what karst_qp_rx() will need of it for an acknowledgement
+ * or response.
  */
 void karst_qp_prefetch_send(const struct karst_core_qp *qp);
 void karst_qp_prefetch_response(const struct karst_core_qp *qp);
@@ -435,6 +438,7 @@ struct karst_qp_init {
 	uint8_t ud_mtu; /* UD: largest payload, enum ibv_mtu; 0 = 4096 */
 	bool credits;   /* advertise end-to-end credits (Q9); otherwise "not limited" */
 	void *user;
+	const void *ringer; /* the caller's: who may ring for it (karst_qp_ringer()) */
 };
 
 /** Bytes of memory (engine-private) for a QP; 0 if @init is out of range. */
@@ -535,7 +539,9 @@ enum karst_qp_state karst_qp_state(const struct karst_core_qp *qp);
 enum karst_qp_type karst_qp_type(const struct karst_core_qp *qp);
 void *karst_qp_user(const struct karst_core_qp *qp);
 /** On the core's lcore. */
-void karst_qp_set_user(struct karst_core_qp *qp, void *user);
+void karst_qp_set_user(struct karst_core_qp *qp, void *user, const void *ringer);
+/** karst_qp_init.ringer.  It stands in the first line of the QP, which a doorbell needs anyway. */
+const void *karst_qp_ringer(const struct karst_core_qp *qp);
 /** Domain of an XRC target, else 0. */
 uint32_t karst_qp_xrcd(const struct karst_core_qp *qp);
 /** Port that packets of the next visit leave through.  UD: that of its next packet, which an

@@ -28,15 +28,16 @@ struct karst_tx_burst;
 
 #define KARST_SCHED_READY 8u
 
-STAILQ_HEAD(karst_active, karst_core_qp);
-
 /** Queue pairs that wait until a port takes frames again.  All zero: none. */
 LIST_HEAD(karst_parked, karst_core_qp);
 
 /** Of a core; sched.c's alone. */
 struct karst_sched {
-	struct karst_active active;
-	uint32_t quantum; /* bytes */
+	struct karst_core_qp **active; /* a ring, with room for all of the core */
+	uint32_t first;
+	uint32_t nactive;
+	uint32_t nfetched; /* of these, from the first on, are being loaded */
+	uint32_t quantum;  /* bytes */
 	uint32_t ready_head;
 	uint32_t nready;
 	struct karst_core_qp *ready[KARST_SCHED_READY];

@@ -214,6 +214,7 @@ karst_qp_create(struct karst_core *core, void *buf, const struct karst_qp_init *
 	qp->srq = init->srq;
 	qp->xrcd = init->xrcd;
 	qp->user = init->user;
+	qp->ringer = init->ringer;
 	init_rings(qp, init, bytes);
 	karst_requester_reset(core, qp);
 	karst_responder_reset(core, qp);
@@ -504,9 +505,16 @@ karst_qp_user(const struct karst_core_qp *qp)
 }
 
 void
-karst_qp_set_user(struct karst_core_qp *qp, void *user)
+karst_qp_set_user(struct karst_core_qp *qp, void *user, const void *ringer)
 {
 	qp->user = user;
+	qp->ringer = ringer;
+}
+
+const void *
+karst_qp_ringer(const struct karst_core_qp *qp)
+{
+	return qp->ringer;
 }
 
 uint32_t

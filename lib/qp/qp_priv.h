@@ -26,14 +26,23 @@
 #define KARST_TMPL_MAX 80 /* 18 + 40 + 8 + 12 = 78 */
 
 struct karst_tmpl {
-	uint8_t bytes[KARST_TMPL_MAX];
 	uint16_t ip_sum; /* IPv4: one's complement sum of the header without length and checksum */
 	uint8_t bth_flags; /* MigReq as it stands in BTH byte 1 (W2, G1) */
 	uint8_t l3_off;
 	uint8_t bth_off;
 	uint8_t ip6;
 	uint8_t port;
+	uint8_t unused;
+	uint8_t bytes[KARST_TMPL_MAX];
 };
+
+/* Bytes of a template in its first line.  Headers of IPv4 without a tag end there, so that a frame
+ * of a queue pair that is in no cache waits for one line, not two. */
+#define KARST_TMPL_NEAR 56
+static_assert(offsetof(struct karst_tmpl, bytes) + KARST_TMPL_NEAR == KARST_CACHE_LINE,
+	"what is near is in the first line");
+static_assert(KARST_ETH_LEN + KARST_IP4_LEN + KARST_UDP_LEN + KARST_BTH_LEN <= KARST_TMPL_NEAR,
+	"the usual headers are near");
 
 /** Makes a template; @tclass takes the place of @path's.  @dqpn and @pkey go into the BTH; UDP
  *  source port by rule W1. */
@@ -176,22 +185,22 @@ struct karst_responder {
 	uint32_t access;  /* KARST_ACCESS_REMOTE_* that the QP allows */
 	uint64_t va;      /* WRITE in progress: where the next byte goes */
 	uint32_t rkey;
-	uint32_t left;  /* WRITE: bytes still to come */
-	uint32_t total; /* WRITE: bytes of the message */
-	uint32_t nak_psn;
-	uint32_t oos_psn;   /* highest PSN dropped as out of sequence */
+	uint32_t left;      /* WRITE: bytes still to come */
+	uint32_t total;     /* WRITE: bytes of the message */
+	uint16_t rsp_saved; /* entries that hold something, at most rsp_max */
+	uint8_t min_rnr_timer;
+	bool fatal;   /* Error follows when the NAK is out */
+	int32_t lead; /* bytes that this half has sent more than the other, both having work */
 	uint32_t rsp_added; /* entries ever added to rsps[] */
 	uint32_t rsp_done;  /* entries that were answered at least once */
 	uint32_t rsp_cur;   /* next entry to answer from */
 	uint32_t rsp_psn;   /* next PSN to answer, in that entry */
 	uint32_t rsp_again; /* answered entries from here on are not asked for again */
 	struct karst_rsp *rsps;
-	uint16_t rsp_max;   /* entries that may be used: max_dest_rd_atomic */
-	uint16_t rsp_mask;  /* entries allocated - 1 */
-	uint16_t rsp_saved; /* entries that hold something, at most rsp_max */
-	uint8_t min_rnr_timer;
-	bool fatal;   /* Error follows when the NAK is out */
-	int32_t lead; /* bytes that this half has sent more than the other, both having work */
+	uint16_t rsp_max;  /* entries that may be used: max_dest_rd_atomic */
+	uint16_t rsp_mask; /* entries allocated - 1 */
+	uint32_t nak_psn;
+	uint32_t oos_psn; /* highest PSN dropped as out of sequence */
 	struct karst_rwqe rwqe;
 };
 
@@ -261,8 +270,15 @@ struct karst_requester {
 	uint8_t max_rd_atomic;
 	uint8_t retry_left;
 	uint8_t rnr_left;
-	uint32_t lsn; /* Q9, low 24 bits */
-	uint32_t ssn; /* send sequence number of the newest request started, from 1 */
+	uint32_t lsn : 24; /* Q9 */
+	/* every visit asks for these, so also the visits of a queue pair that only answers */
+	uint32_t paced : 1;     /* visits and packets ask the pacer: 0 unless something limits
+				   rate or window (E6, E7) */
+	uint32_t probe_due : 1; /* Q11: the next visit probes */
+	uint32_t timing : 1;    /* Q11: the round trip of timed_psn is being measured */
+	uint32_t probe_out : 1; /* Q11: a probe is not answered yet */
+	uint32_t probes : 4;    /* Q11: since there was progress */
+	uint32_t ssn;           /* send sequence number of the newest request started, from 1 */
 	uint32_t
 		rd_psns; /* PSNs of these that are under way: their answers', not packets of ours */
 	uint8_t fail_status; /* enum karst_wc_status */
@@ -278,14 +294,7 @@ struct karst_requester {
 	struct karst_sq_slot *slots;
 	struct karst_timer timer;
 	uint32_t fail_idx;
-	/* visits and packets ask the pacer: 0 unless something limits rate or window (E6, E7) */
-	uint32_t paced : 1;
-	/* Q11 */
-	uint32_t timing : 1;    /* the round trip of timed_psn is being measured */
-	uint32_t probe_due : 1; /* the next visit probes */
-	uint32_t probe_out : 1; /* a probe is not answered yet */
-	uint32_t probes : 4;    /* since there was progress */
-	uint32_t timed_psn : 24;
+	uint32_t timed_psn; /* Q11 */
 };
 
 /* --- early retransmission (probe.c) --- */
@@ -347,31 +356,32 @@ struct karst_core_qp {
 	uint32_t qpn;
 	uint8_t type;  /* enum karst_qp_type */
 	uint8_t state; /* enum karst_qp_state */
-	uint8_t mtu_shift;
-	uint8_t flags;   /* enum karst_qp_flags */
-	uint64_t rx_ip4; /* source and destination address of its packets, as they stand in them */
-	uint32_t pd;     /* XRC targets: with recv_cq and srq, of the request in progress */
+	uint8_t mtu_shift : 7;
+	uint8_t took : 1; /* in core->retired: receives are among what is given back */
+	uint8_t flags;    /* enum karst_qp_flags */
+	uint64_t rx_ip4;  /* source and destination address of its packets, as they stand in them */
+	uint32_t pd;      /* XRC targets: with recv_cq and srq, of the request in progress */
 	uint16_t pkey;
-	uint8_t ip6;  /* KARST_PKT_IP6 of its packets; KARST_QP_ODD, which no packet has */
-	uint8_t port; /* of its packets: the path's, or port_num - 1; UD: of the next one */
-	STAILQ_ENTRY(karst_core_qp) active;
+	uint8_t ip6;        /* KARST_PKT_IP6 of its packets; KARST_QP_ODD, which no packet has */
+	uint8_t port;       /* of its packets: the path's, or port_num - 1; UD: of the next one */
+	const void *ringer; /* who may ring for it */
 	struct karst_core_cq *send_cq;
 	struct karst_core_cq *recv_cq;
 	struct karst_core_srq *srq;
 	int32_t deficit;
 	uint32_t qkey;
 
-	/* line 1 to 3: requester and its ring */
+	/* line 1 to 3: requester and its ring; line 2 only if it has requests */
 	struct karst_requester req karst_cache_aligned;
+	struct karst_core_qp *next_retired;
 	struct karst_wqe_ring sq;
-	/* what is left of the line of sq.head, which every visit loads */
+	/* what is left of the line of the ring, which every visit loads */
 	uint64_t tx_packets;
 	uint64_t tx_bytes;
 	uint64_t rx_packets;
 	uint64_t rx_bytes;
-	struct karst_core_qp *next_retired;
 
-	/* line 4 to 6: responder and its ring */
+	/* line 4 to 6: responder and its ring; single packets of WRITEs need line 4 alone */
 	struct karst_responder rsp karst_cache_aligned;
 	void *user;
 	struct karst_wqe_ring rq;
@@ -423,9 +433,12 @@ struct karst_core_qp {
 static_assert(offsetof(struct karst_core_qp, req) == 64, "identity is one line");
 static_assert(
 	offsetof(struct karst_core_qp, req.flags) == 96, "hot half of the requester in one line");
-static_assert(offsetof(struct karst_core_qp, sq.head) / 64 ==
-		offsetof(struct karst_core_qp, rx_bytes) / 64,
-	"counters of every packet share a line");
+static_assert(offsetof(struct karst_core_qp, sq) % 64 == 0 &&
+		offsetof(struct karst_core_qp, rx_bytes) / 64 ==
+			offsetof(struct karst_core_qp, sq) / 64,
+	"the ring and the counters of every packet share a line");
+static_assert(offsetof(struct karst_responder, rsps) == 64,
+	"WRITEs of one packet, and visits with nothing but an acknowledgement, need what is before it");
 static_assert(offsetof(struct karst_core_qp, rq) % 64 + sizeof(struct karst_wqe_ring) <= 64,
 	"a line of the ring of receives");
 static_assert(offsetof(struct karst_core_qp, tail) % sizeof(struct karst_sq_slot) == 0,
@@ -706,7 +719,8 @@ extern const uint16_t karst_credits[31];
 
 /* --- sched.c --- */
 
-void karst_sched_init(struct karst_core *core, uint32_t quantum);
+/** @list: room for max_qps. */
+void karst_sched_init(struct karst_core *core, struct karst_core_qp **list, uint32_t quantum);
 /** It waits for no port any more. */
 void karst_sched_unpark(struct karst_core_qp *qp);
 /** Takes a QP off the list and out of ready[], and unparks it. */

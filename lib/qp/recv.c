@@ -154,8 +154,10 @@ karst_recv_complete(
 	struct karst_cqe *cqe = karst_cq_push(core, qp->recv_cq, done->solicited || error);
 
 	qp->rsp.rwqe.held = false;
-	if (qp->srq == NULL)
+	if (qp->srq == NULL) {
+		qp->took = 1;
 		karst_qp_retire(core, qp);
+	}
 	if (error)
 		karst_count(&core->counters, KARST_CTR_RESP_CQE_ERROR);
 	if (done->status == KARST_WC_WR_FLUSH_ERR)

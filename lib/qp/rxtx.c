@@ -285,28 +285,63 @@ karst_qp_tx_quiet(struct karst_core *core, struct karst_core_qp *qp, struct kars
 		!karst_mutant(KARST_MUTANT_FLUSH_WAITS) && karst_qp_flush(core, qp, b);
 }
 
+/*
+ * With many queue pairs each line below comes from memory.  So only what is sure to be needed is
+ * loaded: a queue pair that answers a WRITE needs five lines, not those of its requests.
+ */
+
+static inline void
+prefetch_lines(const struct karst_core_qp *qp, const uint16_t *lines, unsigned int n)
+{
+	unsigned int i;
+
+	for (i = 0; i < n; i++)
+		__builtin_prefetch((const char *)qp + lines[i]);
+}
+
 void
 karst_qp_prefetch(const struct karst_core_qp *qp)
 {
 	static const uint16_t lines[] = {0, offsetof(struct karst_core_qp, req),
-		offsetof(struct karst_core_qp, req) + KARST_CACHE_LINE,
-		offsetof(struct karst_core_qp, sq.head), offsetof(struct karst_core_qp, rsp),
-		offsetof(struct karst_core_qp, rsp) + KARST_CACHE_LINE,
-		offsetof(struct karst_core_qp, tmpl),
-		offsetof(struct karst_core_qp, tmpl) + KARST_CACHE_LINE};
-	unsigned int i;
+		offsetof(struct karst_core_qp, sq), offsetof(struct karst_core_qp, rsp),
+		offsetof(struct karst_core_qp, tmpl)};
 
-	for (i = 0; i < KARST_DIM(lines); i++)
-		__builtin_prefetch((const char *)qp + lines[i]);
+	prefetch_lines(qp, lines, KARST_DIM(lines));
+}
+
+void
+karst_qp_prefetch_rx(const struct karst_core_qp *qp, uint8_t opcode)
+{
+	static const uint16_t request[] = {
+		0, offsetof(struct karst_core_qp, sq), offsetof(struct karst_core_qp, rsp)};
+	static const uint16_t response[] = {0, offsetof(struct karst_core_qp, req),
+		offsetof(struct karst_core_qp, req) + KARST_CACHE_LINE,
+		offsetof(struct karst_core_qp, sq)};
+	uint32_t opf = karst_opcode_flags(opcode);
+
+	if (opf & KARST_OPF_RESPONSE) {
+		prefetch_lines(qp, response, KARST_DIM(response));
+		return;
+	}
+	prefetch_lines(qp, request, KARST_DIM(request));
+	/* others have to do with receive work requests, or answers that are saved */
+	if (!(opf & KARST_OPF_WRITE) || (opf & KARST_OPF_IMM))
+		__builtin_prefetch((const char *)&qp->rsp + KARST_CACHE_LINE);
 }
 
 void
 karst_qp_prefetch_send(const struct karst_core_qp *qp)
 {
+	const struct karst_requester *r = &qp->req;
+
+	/* as have_request() */
+	if (r->snd_idx == r->nxt_idx && (r->flags & KARST_REQ_IDLE))
+		return;
+	__builtin_prefetch((const char *)r + KARST_CACHE_LINE);
 	__builtin_prefetch(&qp->sq.sh->tail);
 	karst_prefetchw(&qp->sq.sh->head);
-	__builtin_prefetch(karst_wqe_slot(&qp->sq, qp->req.snd_idx));
-	karst_prefetchw(&qp->req.slots[qp->req.snd_idx & qp->sq.mask]);
+	__builtin_prefetch(karst_wqe_slot(&qp->sq, r->snd_idx));
+	karst_prefetchw(&qp->tail[r->snd_idx & qp->sq.mask]);
 }
 
 void
@@ -314,5 +349,5 @@ karst_qp_prefetch_response(const struct karst_core_qp *qp)
 {
 	karst_prefetchw(&qp->sq.sh->head);
 	__builtin_prefetch(karst_wqe_slot(&qp->sq, qp->req.una_idx));
-	__builtin_prefetch(&qp->req.slots[qp->req.una_idx & qp->sq.mask]);
+	__builtin_prefetch(&qp->tail[qp->req.una_idx & qp->sq.mask]);
 }

@@ -8,11 +8,13 @@
  * (karst_tx_burst.charge).  If the burst is full first, the queue pair stays at the front for the
  * next burst.
  *
- * Queue pairs are taken off the list a few at a time into ready[], so that the next ones are being
- * loaded while the first one builds.  One whose port takes nothing is parked at that port, and
- * comes back to the end of the list when the port takes frames again.  It is flushed all the same
- * if it is in Error.  A UD queue pair is parked at the port that its next packet goes to: no visit
- * builds for two ports.
+ * Queue pairs are taken off the list a few at a time into ready[].  While one of them builds, those
+ * that are next on the list are being loaded.  It is an array of pointers and no chain through the
+ * queue pairs, of which each would have to come from memory before the next one is known.
+ *
+ * One whose port takes nothing is parked at that port, and comes back to the end of the list when
+ * the port takes frames again.  It is flushed all the same if it is in Error.  A UD queue pair is
+ * parked at the port that its next packet goes to: no visit builds for two ports.
  *
  * A queue pair in ready[], or parked, may be on the list as well, since karst_core_activate() looks
  * at one bit only; then it gets a turn too many, in which it has nothing to send.
@@ -23,10 +25,20 @@
 #define SEND_AHEAD 2u
 
 void
-karst_sched_init(struct karst_core *core, uint32_t quantum)
+karst_sched_init(struct karst_core *core, struct karst_core_qp **list, uint32_t quantum)
 {
-	STAILQ_INIT(&core->sched.active);
+	core->sched.active = list;
 	core->sched.quantum = quantum;
+}
+
+/* Where number @i of the list stands. */
+static inline struct karst_core_qp **
+sched_at(const struct karst_core *core, uint32_t i)
+{
+	const struct karst_sched *s = &core->sched;
+	uint32_t at = s->first + i;
+
+	return &s->active[at < core->max_qps ? at : at - core->max_qps];
 }
 
 void
@@ -35,20 +47,25 @@ karst_core_activate(struct karst_core *core, struct karst_core_qp *qp)
 	if (qp->flags & KARST_QPF_ACTIVE)
 		return;
 	qp->flags |= KARST_QPF_ACTIVE;
-	STAILQ_INSERT_TAIL(&core->sched.active, qp, active);
+	/* there is room: each queue pair is on it once */
+	*sched_at(core, core->sched.nactive++) = qp;
 }
 
 struct karst_core_qp *
 karst_core_next_active(struct karst_core *core)
 {
-	struct karst_core_qp *qp = STAILQ_FIRST(&core->sched.active), *next;
+	struct karst_sched *s = &core->sched;
+	struct karst_core_qp *qp;
 
-	if (qp == NULL)
+	if (s->nactive == 0)
 		return NULL;
-	STAILQ_REMOVE_HEAD(&core->sched.active, active);
-	next = STAILQ_FIRST(&core->sched.active);
-	if (next != NULL)
-		__builtin_prefetch(&next->req);
+	qp = s->active[s->first];
+	if (++s->first == core->max_qps)
+		s->first = 0;
+	/* a short list stays in the same few lines */
+	if (--s->nactive == 0)
+		s->first = 0;
+	s->nfetched -= s->nfetched != 0;
 	qp->flags &= (uint8_t)~KARST_QPF_ACTIVE;
 	return qp;
 }
@@ -56,7 +73,17 @@ karst_core_next_active(struct karst_core *core)
 bool
 karst_core_has_active(const struct karst_core *core)
 {
-	return core->sched.nready != 0 || !STAILQ_EMPTY(&core->sched.active);
+	return core->sched.nready != 0 || core->sched.nactive != 0;
+}
+
+/* Starts loading the next on the list that is not being loaded yet. */
+static inline void
+sched_fetch_one(struct karst_core *core)
+{
+	struct karst_sched *s = &core->sched;
+
+	if (s->nfetched < KARST_SCHED_READY && s->nfetched < s->nactive)
+		karst_qp_prefetch(*sched_at(core, s->nfetched++));
 }
 
 static void
@@ -64,12 +91,13 @@ sched_take_more(struct karst_core *core)
 {
 	struct karst_sched *s = &core->sched;
 	struct karst_core_qp *qp;
+	uint32_t i;
 
+	for (i = s->nfetched; i < KARST_SCHED_READY && i < s->nactive; i++)
+		sched_fetch_one(core);
 	s->ready_head = 0;
-	while (s->nready < KARST_SCHED_READY && (qp = karst_core_next_active(core)) != NULL) {
-		karst_qp_prefetch(qp);
+	while (s->nready < KARST_SCHED_READY && (qp = karst_core_next_active(core)) != NULL)
 		s->ready[s->nready++] = qp;
-	}
 }
 
 static inline void
@@ -91,6 +119,7 @@ karst_core_pick(struct karst_core *core)
 	}
 	if (s->nready > SEND_AHEAD)
 		karst_qp_prefetch_send(s->ready[s->ready_head + SEND_AHEAD]);
+	sched_fetch_one(core);
 	return s->ready[s->ready_head];
 }
 
@@ -181,11 +210,19 @@ karst_core_pick_first(struct karst_core *core, struct karst_core_qp *qp)
 void
 karst_sched_forget(struct karst_core *core, struct karst_core_qp *qp)
 {
+	struct karst_sched *s = &core->sched;
+	uint32_t i = 0;
+
 	karst_sched_unpark(qp);
-	sched_unready(&core->sched, qp);
+	sched_unready(s, qp);
 	if (!(qp->flags & KARST_QPF_ACTIVE))
 		return;
 	/* control path: the list is searched */
-	STAILQ_REMOVE(&core->sched.active, qp, karst_core_qp, active);
+	while (*sched_at(core, i) != qp)
+		i++;
+	for (; i + 1 < s->nactive; i++)
+		*sched_at(core, i) = *sched_at(core, i + 1);
+	s->nactive--;
+	s->nfetched = 0;
 	qp->flags &= (uint8_t)~KARST_QPF_ACTIVE;
 }

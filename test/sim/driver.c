@@ -101,7 +101,7 @@ receive_one(struct sim *s, struct sim_core *c, struct sim_frame *f, struct karst
 		sim_wire_delivered(s, ep, p);
 		sim_delay_heard(ep, p);
 	}
-	karst_qp_prefetch(p->qp);
+	karst_qp_prefetch_rx(p->qp, p->opcode);
 	karst_qp_rx(core, p);
 	sim_wire_taken(ep, p);
 	if (!ep->pair->victim && !f->noise)

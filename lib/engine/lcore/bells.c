@@ -20,7 +20,7 @@ may_ring(const struct eng_lcore *lc, const struct eng_bell *b, uint32_t qpn)
 {
 	const struct karst_core_qp *qp = karst_core_lookup(lc->core, qpn);
 
-	return qp != NULL && ((const struct eng_qp *)karst_qp_user(qp))->owner == b->owner;
+	return qp != NULL && karst_qp_ringer(qp) == b->owner;
 }
 
 static unsigned int
@@ -32,6 +32,13 @@ bell_poll(struct eng_lcore *lc, struct eng_bell *b)
 
 	if (n == 0)
 		return 0;
+	/* first their places in the table, then they themselves, and only then it rings */
+	for (i = 0; i < n && n > 1; i++) {
+		uint32_t slot = qpns[i] >> core->lcore_bits;
+
+		if (karst_likely(slot < core->qpns))
+			__builtin_prefetch(&core->qps[slot]);
+	}
 	for (i = 0; i < n && n > 1; i++) {
 		const struct karst_core_qp *qp = karst_core_lookup(core, qpns[i]);
 

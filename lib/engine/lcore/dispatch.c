@@ -58,7 +58,7 @@ eng_dispatch(struct eng_lcore *lc, struct rte_mbuf **mbufs, struct karst_pkt **p
 
 		pkts[i]->qp = qp;
 		if (karst_likely(qp != NULL))
-			karst_qp_prefetch(qp);
+			karst_qp_prefetch_rx(qp, pkts[i]->opcode);
 	}
 	core->placer.demote_tail = core->cross_cpu && n == 1;
 	karst_icrc_verify_burst(pkts, n);

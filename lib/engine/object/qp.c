@@ -156,6 +156,7 @@ qp_alloc(struct karst_engine *e, struct karst_engine_owner *owner, struct karst_
 	q->rings = rings;
 	q->owner = owner;
 	init->user = q;
+	init->ringer = owner;
 	*out = q;
 	return 0;
 }

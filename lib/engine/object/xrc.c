@@ -198,7 +198,7 @@ eng_qp_part(struct eng_lcore *lc, struct eng_qp *q)
 	if (q->same == q)
 		return false;
 	if (karst_qp_user(q->qp) == q)
-		karst_qp_set_user(q->qp, q->same);
+		karst_qp_set_user(q->qp, q->same, q->same->owner);
 	while (before->same != q)
 		before = before->same;
 	before->same = q->same;

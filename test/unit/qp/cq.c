@@ -298,6 +298,43 @@ Test(cq, slots_come_back_with_their_completions)
 	bed_close(b);
 }
 
+/* With many queue pairs a head is in no cache: one that has not moved is not written. */
+Test(cq, heads_that_have_not_moved_are_not_written)
+{
+	enum { UNTOUCHED = 0x5a5a5a5a };
+	struct bed *b = bed_rc();
+
+	post_recv(b, 1, 0, 1024);
+	post_recv(b, 2, 0, 1024);
+	atomic_store(&b->s->rq.sh->head, UNTOUCHED);
+	post(b, RDMA_WRITE, 1, .len = 1);
+	turn(b);
+	b->out_head = b->out_tail;
+	expect_taken(b, send_pkt(b, RC_ACK, S(0), .aeth = 0x1f000001));
+	turn(b);
+	cr_assert_eq(head_of(&b->s->sq), 1);
+	cr_assert_eq(head_of(&b->s->rq), UNTOUCHED, "no receive has completed");
+	/* both at once; and then only the send queue's again */
+	post(b, RDMA_WRITE, 2, .len = 1);
+	turn(b);
+	b->out_head = b->out_tail;
+	expect_taken(b, send_pkt(b, RC_ACK, S(1), .aeth = 0x1f000002));
+	expect_taken(b, send_pkt(b, RC_SEND_ONLY, R(0), .pay_len = 1));
+	turn(b);
+	cr_assert_eq(head_of(&b->s->sq), 2);
+	cr_assert_eq(head_of(&b->s->rq), 1);
+	atomic_store(&b->s->rq.sh->head, UNTOUCHED);
+	post(b, RDMA_WRITE, 3, .len = 1);
+	turn(b);
+	b->out_head = b->out_tail;
+	expect_taken(b, send_pkt(b, RC_ACK, S(2), .aeth = 0x1f000003));
+	turn(b);
+	cr_assert_eq(head_of(&b->s->sq), 3);
+	cr_assert_eq(head_of(&b->s->rq), UNTOUCHED);
+	bed_forget(b);
+	bed_close(b);
+}
+
 /* What cannot be made; what is in use. */
 Test(cq, create)
 {

@@ -71,7 +71,7 @@ bed_rx_frame(struct bed *b, const struct karst_frame *f)
 		if (pkt.qp == NULL) {
 			pkt.drop = KARST_DROP_NO_QP;
 		} else {
-			karst_qp_prefetch(pkt.qp);
+			karst_qp_prefetch_rx(pkt.qp, pkt.opcode);
 			karst_qp_rx(b->core, &pkt);
 		}
 	}
@@ -197,6 +197,7 @@ visit(struct bed *b, struct karst_core_qp *qp, uint32_t frames, uint32_t bytes)
 	struct scratch s;
 	bool more;
 
+	karst_qp_prefetch(qp);
 	karst_qp_prefetch_send(qp);
 	more = karst_qp_tx(b->core, qp, burst_begin(b, &s, frames), bytes);
 	if (more)

@@ -34,6 +34,33 @@ Test(layout, responder_state_is_one_line)
 	cr_assert_eq(LINE(struct karst_core_qp, rsp.epsn), LINE(struct karst_core_qp, rsp.left));
 }
 
+/*
+ * What 64 B WRITEs of 100,000 queue pairs in turn need is in no cache.  The receiver needs five
+ * lines of its queue pair for all that it does: identity, the first of requester and of responder,
+ * the send ring with the counters, the headers.  The sender needs the second one of its requester,
+ * too.
+ */
+Test(layout, a_write_needs_few_lines)
+{
+	cr_assert_eq(LINE(struct karst_core_qp, ringer), 0);
+	cr_assert_eq(LINE(struct karst_core_qp, deficit), 0);
+	cr_assert_eq(LINE(struct karst_core_qp, req.window), LINE(struct karst_core_qp, req));
+	cr_assert_lt(offsetof(struct karst_requester, ssn), KARST_CACHE_LINE,
+		"the bits before it say what a visit has to do");
+	cr_assert_eq(LINE(struct karst_core_qp, rsp.fatal), LINE(struct karst_core_qp, rsp));
+	cr_assert_eq(LINE(struct karst_core_qp, rsp.lead), LINE(struct karst_core_qp, rsp));
+	cr_assert_eq(LINE(struct karst_core_qp, rsp.rsp_saved), LINE(struct karst_core_qp, rsp));
+	cr_assert_eq(LINE(struct karst_core_qp, rsp.rsp_again), LINE(struct karst_core_qp, rsp));
+	cr_assert_eq(LINE(struct karst_core_qp, sq.tail), LINE(struct karst_core_qp, sq));
+	cr_assert_eq(LINE(struct karst_core_qp, tx_packets), LINE(struct karst_core_qp, sq));
+	cr_assert_eq(LINE(struct karst_core_qp, rx_bytes), LINE(struct karst_core_qp, sq));
+	cr_assert_eq(offsetof(struct karst_core_qp, tmpl) % KARST_CACHE_LINE, 0);
+	cr_assert_eq(LINE(struct karst_core_qp,
+			     tmpl.bytes[KARST_ETH_LEN + KARST_IP4_LEN + KARST_UDP_LEN +
+				     KARST_BTH_LEN - 1]),
+		LINE(struct karst_core_qp, tmpl));
+}
+
 Test(layout, small_things)
 {
 	cr_assert_eq(sizeof(struct karst_sq_slot), 16);

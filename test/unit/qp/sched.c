@@ -171,3 +171,39 @@ Test(sched, forgotten_when_destroyed)
 	bed_forget(b);
 	bed_close(b);
 }
+
+/* The list is a ring: the order is kept across its end, and one in the middle can be taken out. */
+Test(sched, order_across_the_end_of_the_ring)
+{
+	struct setup s = setup_of(KARST_QPT_RC);
+	struct karst_core_qp *qp[QPS];
+	struct bed *b;
+	uint32_t i;
+
+	s.core.max_qps = QPS + 1;
+	b = bed_open(&s);
+	for (i = 1; i < QPS; i++)
+		bed_add(b, &s);
+	turn(b);
+	for (i = 0; i < QPS; i++)
+		qp[i] = b->side[i].qp;
+	karst_core_activate(b->core, qp[0]);
+	karst_core_activate(b->core, qp[1]);
+	/* never empty, so it moves on by one each time: twice around, each place is the first */
+	for (i = 0; i < 2 * (QPS + 1); i++) {
+		karst_core_activate(b->core, qp[(i + 2) % QPS]);
+		karst_core_activate(b->core, qp[(i + 2) % QPS]);
+		cr_assert_eq(karst_core_next_active(b->core), qp[i % QPS], "step %u", i);
+	}
+	/* three stand there, around the end; the one in the middle goes */
+	karst_core_activate(b->core, qp[(i + 2) % QPS]);
+	bed_destroy_side(b, &b->side[(i + 1) % QPS]);
+	cr_assert_eq(karst_core_next_active(b->core), qp[i % QPS]);
+	cr_assert_eq(karst_core_next_active(b->core), qp[(i + 2) % QPS]);
+	cr_assert_null(karst_core_next_active(b->core));
+	cr_assert(!karst_core_has_active(b->core));
+	b->s = &b->side[i % QPS];
+	bed_forget(b);
+	bed_destroy_side(b, &b->side[(i + 2) % QPS]);
+	bed_close(b);
+}

@@ -196,11 +196,13 @@ def crc(perf):
     for line in run.stdout.splitlines():
         row = json.loads(line)
         seen.add(row['impl'].split('-', maxsplit=1)[0])
-        if set(row) != {'impl', 'bytes', 'set', 'ns', 'gbps'}:
+        if set(row) != {'impl', 'bytes', 'set', 'ns', 'mean_ns', 'gbps'}:
             problems.append(f'fields: {line}')
         elif not row['ns'] > 0 or abs(row['gbps'] - row['bytes'] * 8 / row['ns']) > \
                 0.02 * row['gbps'] + 0.01:
             problems.append(f'ns and gbps disagree: {line}')
+        elif row['mean_ns'] < row['ns'] - 0.01:
+            problems.append(f'a mean below the shortest: {line}')
     for impl in ('karst', 'isal', 'rte_net_crc', 'zlib', 'memcpy'):
         if impl not in seen:
             problems.append(f'no {impl}')

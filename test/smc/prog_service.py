@@ -45,6 +45,27 @@ def ask_service(service, op, fds=()):
     return struct.unpack_from('<i', answer, 12)[0], came
 
 
+def service_at(path):
+    """A connection to the service there."""
+    service = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    service.connect(path)
+    return service
+
+
+def greeted(path):
+    """(a connection on which the service has been greeted, the descriptors that it has given)"""
+    service = service_at(path)
+    return service, ask_service(service, SOCK_HELLO)[1]
+
+
+def greeted_alone(path):
+    """That connection, without the descriptors."""
+    service, given = greeted(path)
+    for fd in given:
+        os.close(fd)
+    return service
+
+
 def note(options, sock, want, seen):
     """In the map of the TCP option, of which a program has a descriptor."""
     key, value = ctypes.c_int(sock.fileno()), ctypes.create_string_buffer(bytes([want, seen] + [0] * 6))
@@ -54,9 +75,7 @@ def note(options, sock, want, seen):
 
 def claims(path, _, __):
     """Says of sockets that both sides of their connections have sent the option, and hands them over."""
-    service = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    service.connect(path)
-    options = ask_service(service, SOCK_HELLO)[1][0]
+    service, (options, *_) = greeted(path)
 
     def status(sock, claim=True):
         if claim:
@@ -94,9 +113,7 @@ def claims(path, _, __):
 def freezes(path, _, __):
     """That map, for all."""
     as_user(OTHERS)
-    service = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    service.connect(path)
-    options = ask_service(service, SOCK_HELLO)[1][0]
+    service, (options, *_) = greeted(path)
     attr = ctypes.create_string_buffer(struct.pack('I', options), BPF_ATTR)
     frozen = ctypes.CDLL(None).syscall(SYS_BPF, BPF_MAP_FREEZE, attr, BPF_ATTR) == 0
     say('frozen' if frozen else 'refused')
@@ -139,15 +156,11 @@ def lingers(path, _, n):
     far = deaf_listener()
     services = []
     for _ in range(n):
-        service_at = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        service_at.connect(path)
-        for fd in ask_service(service_at, SOCK_HELLO)[1]:
-            os.close(fd)
-        services.append(service_at)
+        services.append(greeted_alone(path))
     say('begins')
     signal.sigwait([signal.SIGUSR1]) # the service stands still
     for i in range(n):
-        service_at = services.pop()
+        service = services.pop()
         if os.fork() == 0:
             sock = lingering(far)
             given = rights([sock.fileno()] * (1 + i % 3 * 100))
@@ -155,9 +168,9 @@ def lingers(path, _, n):
             if i % 2 == 0:
                 hello += bytes(MESSAGE - len(hello))
             for _ in range(2):
-                service_at.sendmsg([hello], given)
+                service.sendmsg([hello], given)
             os._exit(0)
-        service_at.close()
+        service.close()
         os.wait()
     say('sent')
     signal.pause()
@@ -431,9 +444,7 @@ def hog_programs(path, _, n):
     as_user(OTHERS)
     kept = []
     for _ in range(n):
-        sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        sock.connect(path)
-        kept.append(sock)
+        kept.append(service_at(path))
     say('connected')
     signal.pause()
 
@@ -441,8 +452,7 @@ def hog_programs(path, _, n):
 def unread(path, _, n):
     """Asks @n times, and reads what the service has answered after that: all, or until it has hung up."""
     as_user(OTHERS)
-    service = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    service.connect(path)
+    service = service_at(path)
     hello = struct.pack('<3I', SOCK_ABI, SOCK_HELLO, 0)
     said, came = 0, 0
     try:
@@ -470,9 +480,7 @@ LISTENS_FROM = 33000 # ports
 def listens(path, _, n):
     """On @n ports, one after another."""
     as_user(OTHERS)
-    service = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    service.connect(path)
-    options = ask_service(service, SOCK_HELLO)[1][0]
+    service, (options, *_) = greeted(path)
     said = 0
     for i in range(n):
         with socket.socket() as sock:

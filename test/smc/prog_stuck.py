@@ -7,14 +7,13 @@ import ctypes
 import os
 import select
 import signal
-import socket
 import struct
 import sys
 import tempfile
 
 from prog import say
 from prog_attack import OTHERS, PR_SET_PDEATHSIG, SOCK_ABI, SOCK_OPEN, as_user
-from prog_service import MESSAGE, MOST_RIGHTS, SOCK_HELLO, ask_service, rights
+from prog_service import MESSAGE, MOST_RIGHTS, ask_service, greeted_alone, rights, service_at
 
 CLONE_NEWNS, MS_REC, MS_PRIVATE = 0x20000, 0x4000, 1 << 18
 FORGET, GETATTR, OPEN, FLUSH, INIT = 2, 3, 14, 25, 26 # what FUSE asks for
@@ -57,11 +56,7 @@ def give(path, file, user):
     stuck = os.open(file, os.O_RDONLY)
     kept = []
     for _ in range(MESSAGES):
-        service = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        service.connect(path)
-        for fd in ask_service(service, SOCK_HELLO)[1]:
-            os.close(fd)
-        kept.append(service)
+        kept.append(greeted_alone(path))
     for service in kept:
         message = struct.pack('<3I', SOCK_ABI, SOCK_OPEN, 0)
         service.sendmsg([message + bytes(MESSAGE - len(message))], rights([stuck] * MOST_RIGHTS))
@@ -95,9 +90,7 @@ def knocks(path, _, n):
     as_user(OTHERS)
     kept = []
     for _ in range(n):
-        service = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        service.connect(path)
-        kept.append(service)
+        kept.append(service_at(path))
         if len(kept) > n // 10:
             kept.pop().close()
     say('knocked')
@@ -107,10 +100,7 @@ def knocks(path, _, n):
 def closes(path, _, user):
     """Gives the service what it does not want, which is closed."""
     as_user(user)
-    service = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    service.connect(path)
-    for fd in ask_service(service, SOCK_HELLO)[1]:
-        os.close(fd)
+    service = greeted_alone(path)
     here, there = os.pipe()
     ask_service(service, SOCK_OPEN, [there, there])
     os.close(there)

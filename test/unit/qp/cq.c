@@ -298,6 +298,16 @@ Test(cq, slots_come_back_with_their_completions)
 	bed_close(b);
 }
 
+/* WRITE number @n, from 1 on, and what acknowledges it. */
+static void
+write_acked(struct bed *b, uint32_t n)
+{
+	post(b, RDMA_WRITE, n, .len = 1);
+	turn(b);
+	b->out_head = b->out_tail;
+	expect_taken(b, send_pkt(b, RC_ACK, S(n - 1), .aeth = 0x1f000000 + n));
+}
+
 /* With many queue pairs a head is in no cache: one that has not moved is not written. */
 Test(cq, heads_that_have_not_moved_are_not_written)
 {
@@ -307,27 +317,18 @@ Test(cq, heads_that_have_not_moved_are_not_written)
 	post_recv(b, 1, 0, 1024);
 	post_recv(b, 2, 0, 1024);
 	atomic_store(&b->s->rq.sh->head, UNTOUCHED);
-	post(b, RDMA_WRITE, 1, .len = 1);
-	turn(b);
-	b->out_head = b->out_tail;
-	expect_taken(b, send_pkt(b, RC_ACK, S(0), .aeth = 0x1f000001));
+	write_acked(b, 1);
 	turn(b);
 	cr_assert_eq(head_of(&b->s->sq), 1);
 	cr_assert_eq(head_of(&b->s->rq), UNTOUCHED, "no receive has completed");
 	/* both at once; and then only the send queue's again */
-	post(b, RDMA_WRITE, 2, .len = 1);
-	turn(b);
-	b->out_head = b->out_tail;
-	expect_taken(b, send_pkt(b, RC_ACK, S(1), .aeth = 0x1f000002));
+	write_acked(b, 2);
 	expect_taken(b, send_pkt(b, RC_SEND_ONLY, R(0), .pay_len = 1));
 	turn(b);
 	cr_assert_eq(head_of(&b->s->sq), 2);
 	cr_assert_eq(head_of(&b->s->rq), 1);
 	atomic_store(&b->s->rq.sh->head, UNTOUCHED);
-	post(b, RDMA_WRITE, 3, .len = 1);
-	turn(b);
-	b->out_head = b->out_tail;
-	expect_taken(b, send_pkt(b, RC_ACK, S(2), .aeth = 0x1f000003));
+	write_acked(b, 3);
 	turn(b);
 	cr_assert_eq(head_of(&b->s->sq), 3);
 	cr_assert_eq(head_of(&b->s->rq), UNTOUCHED);

@@ -2,69 +2,67 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Linked into tests with the address sanitizer: where its search for leaks begins.  By itself it
- * reads all static memory of a process, 6 MB of its own as well, and so makes the kernel map pages
- * that nobody has used: for 1,400 cases, a process each, that took longer than the cases.  Here it
- * is told of the pages that have been used, but not of its own, which never point to what a test
- * allocates.
+ * Linked into tests with the address sanitizer, and into what they start often: where its search
+ * for leaks begins.  By itself it reads all static memory of a process, 6 MB of its own as well,
+ * and so makes the kernel map pages that nobody has used: for 1,400 cases, a process each, that
+ * took longer than the cases.  Here what may be a pointer, in pages that have been used, is
+ * copied to one place, and it is told of that; it reads all of /proc/self/maps for each place
+ * that it is told of.  Its own memory never points to what a test allocates.
  */
 #include <fcntl.h>
 #include <link.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <sanitizer/lsan_interface.h>
 
 #define AT_ONCE 256u /* pages that the kernel is asked about */
-#define GAP     16u  /* up to so many pages without content do not divide a region */
 /* Of an entry of /proc/self/pagemap: the page is present, or swapped out. */
 #define CONTENT (UINT64_C(3) << 62)
 
-/* Pages from @from to @to that have content, with the gaps between them. */
-struct run {
-	uintptr_t from, to;
+/* Words that may be pointers: of the first page there are none, and none of the kernel's half. */
+#define LOWEST  UINT64_C(0x1000)
+#define HIGHEST UINT64_C(0x7fffffffffff)
+
+#define ROOM (64u << 20) /* bytes of addresses for the copy: memory is only what is written */
+
+/* What is searched for pointers: words of the static memory that may be some. */
+struct roots {
+	uint64_t *words;
+	size_t n;
+	int pagemap;
 };
 
-static void
-run_end(struct run *r)
+__attribute__((no_sanitize("address"))) static void
+roots_add(struct roots *r, const uint64_t *at, const uint64_t *end)
 {
-	if (r->to > r->from)
-		__lsan_register_root_region((const void *)r->from, r->to - r->from);
-	r->from = r->to = 0;
+	for (; at < end && r->n < ROOM / sizeof(*at); at++)
+		if (*at >= LOWEST && *at <= HIGHEST)
+			r->words[r->n++] = *at;
 }
 
-static void
-run_add(struct run *r, uintptr_t at, uintptr_t page)
-{
-	if (r->to != 0 && at - r->to > GAP * page)
-		run_end(r);
-	if (r->to == 0)
-		r->from = at;
-	r->to = at + page;
-}
-
-/* What cannot be asked about has content. */
-static void
-look_at(int pagemap, uintptr_t at, uintptr_t end, uintptr_t page)
+/* Pages from @at to @end that have content.  What cannot be asked about has. */
+__attribute__((no_sanitize("address"))) static void
+roots_look_at(struct roots *r, uintptr_t at, uintptr_t end, uintptr_t page)
 {
 	uint64_t entry[AT_ONCE];
-	struct run r = {0, 0};
 	uintptr_t i, n;
 
 	for (; at < end; at += n * page) {
 		n = (end - at) / page;
 		n = n < AT_ONCE ? n : AT_ONCE;
-		if (pread(pagemap, entry, n * sizeof(entry[0]),
+		if (pread(r->pagemap, entry, n * sizeof(entry[0]),
 			    (off_t)(at / page * sizeof(entry[0]))) !=
 			(ssize_t)(n * sizeof(entry[0])))
 			memset(entry, 0xff, sizeof(entry));
 		for (i = 0; i < n; i++)
 			if ((entry[i] & CONTENT) != 0)
-				run_add(&r, at + i * page, page);
+				roots_add(r, (const uint64_t *)(at + i * page),
+					(const uint64_t *)(at + (i + 1) * page));
 	}
-	run_end(&r);
 }
 
 static int
@@ -87,7 +85,7 @@ on_object(struct dl_phdr_info *info, size_t size, void *user)
 		uintptr_t at = info->dlpi_addr + h->p_vaddr;
 
 		if (h->p_type == PT_LOAD && (h->p_flags & PF_W) != 0)
-			look_at(*(const int *)user, at / page * page,
+			roots_look_at(user, at / page * page,
 				(at + h->p_memsz + page - 1) / page * page, page);
 	}
 	return 0;
@@ -96,11 +94,17 @@ on_object(struct dl_phdr_info *info, size_t size, void *user)
 static void
 tell_roots(void)
 {
-	int pagemap = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
+	struct roots r = {.pagemap = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC)};
+	void *at = mmap(NULL, ROOM, PROT_READ | PROT_WRITE,
+		MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 
-	dl_iterate_phdr(on_object, &pagemap);
-	if (pagemap >= 0)
-		close(pagemap);
+	if (at == MAP_FAILED)
+		abort();
+	r.words = at;
+	dl_iterate_phdr(on_object, &r);
+	if (r.pagemap >= 0)
+		close(r.pagemap);
+	__lsan_register_root_region(r.words, r.n * sizeof(r.words[0]));
 }
 
 /* What is registered last comes first: before the search. */

@@ -67,7 +67,7 @@ static struct karst_engine *
 make_engine(const struct client_bed_config *bed)
 {
 	char *argv[] = {(char *)"bed", (char *)"--no-huge", (char *)"--no-shconf",
-		(char *)"--no-pci", (char *)"-m", (char *)"192", (char *)"--log-level=4",
+		(char *)"--no-pci", (char *)"-m", (char *)"64", (char *)"--log-level=4",
 		(char *)"--lcores", (char *)"(0-2)@(0-1)", (char *)"--no-telemetry"};
 	struct karst_engine_config cfg = {
 		.name = "bed", .lcores = bed->lcores, .max_qps = 64, .ece = bed->ece};

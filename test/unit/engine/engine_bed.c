@@ -26,7 +26,7 @@ eal_up(bool telemetry)
 {
 	char prefix[48];
 	char *argv[] = {(char *)"bed", (char *)"--no-huge", (char *)"--no-shconf",
-		(char *)"--no-pci", (char *)"-m", (char *)"192", (char *)"--log-level=4",
+		(char *)"--no-pci", (char *)"-m", (char *)"64", (char *)"--log-level=4",
 		(char *)"--lcores", (char *)"(0-2)@(0-1)", (char *)"--no-telemetry"};
 	int argc = KARST_DIM(argv);
 

@@ -93,7 +93,7 @@ static void
 eal_up(const char *vdev)
 {
 	char *argv[] = {(char *)"kernel_test", (char *)"--no-huge", (char *)"--no-shconf",
-		(char *)"--no-pci", (char *)"-m", (char *)"192", (char *)"--log-level=4",
+		(char *)"--no-pci", (char *)"-m", (char *)"64", (char *)"--log-level=4",
 		(char *)"--no-telemetry", (char *)"--lcores", (char *)"0@(0-1)", (char *)vdev};
 
 	cr_assert_geq(rte_eal_init((int)KARST_DIM(argv) - (vdev == NULL), argv), 0, "EAL");

@@ -300,11 +300,23 @@ svc_conn_map(struct svc_conn *c)
 		atomic_fetch_or(&c->page->early, KARST_SOCK_EARLY_READY);
 	}
 	map = c->rings->map;
+	c->rings->nmapped++;
+	c->was_mapped = true;
 	c->txd = &karst_sock_rings(map, c->buffer)->dir[tx];
 	c->rxd = &karst_sock_rings(map, c->buffer)->dir[!tx];
 	c->tx = karst_sock_ring(map, c->buffer, tx);
 	c->rx = karst_sock_ring(map, c->buffer, !tx);
 	return true;
+}
+
+void
+svc_conn_unmap(struct svc_conn *c)
+{
+	if (c->txd == NULL)
+		return;
+	c->txd = c->rxd = NULL;
+	c->tx = c->rx = NULL;
+	svc_rings_unmap(c->rings);
 }
 
 /* The page, and the rings of @other if there is one, which has the other side. */

@@ -190,7 +190,7 @@ forward(struct svc_conn *c)
 static bool
 was_told(struct svc_conn *c)
 {
-	return c->txd != NULL || (atomic_load(&c->page->marked) != 0 && svc_conn_map(c));
+	return (c->was_mapped || atomic_load(&c->page->marked) != 0) && svc_conn_map(c);
 }
 
 static void
@@ -262,10 +262,14 @@ svc_direct_work(struct svc_conn *c)
 	c->shut |= (atomic_load(&c->page->shut) & KARST_SOCK_SHUT_WR) != 0;
 	if (c->gone) {
 		direct_over(c);
-	} else if (c->shut && !c->shut_told) {
+		return;
+	}
+	if (c->shut && !c->shut_told) {
 		c->shut_told = true;
 		end_direction(c);
 	}
+	if (c->hears_less)
+		svc_conn_unmap(c);
 }
 
 /* @c tells us nothing by the pair any more. */

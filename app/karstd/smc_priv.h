@@ -64,7 +64,9 @@ struct svc_rings {
 	uint32_t refs; /* connections, and pages that their programs may still use with it */
 	int fd;
 	uint32_t buffer;
-	void *map;              /* NULL: the service has not needed it yet */
+	void *map;              /* NULL: the service does not need it */
+	uint32_t nmapped;       /* connections that have pointers into it */
+	bool used_again;        /* it stays mapped */
 	bool kept;              /* for another connection, unless somebody else may have it: */
 	bool shared;            /* then it is not */
 	struct svc_rings *next; /* free */
@@ -154,9 +156,10 @@ struct svc_conn {
 	struct karst_sock_page *page;     /* its */
 	bool has_rings;                   /* its program has been given them */
 	struct svc_rings *rings;          /* NULL: what its program writes lies in the page */
-	struct karst_sock_dir *txd, *rxd; /* and tx, rx: NULL before svc_conn_map() */
-	uint8_t *tx, *rx;
-	uint32_t tx_shift, rx_shift; /* karst_sock_shift() */
+	struct karst_sock_dir *txd, *rxd; /* and tx, rx: NULL before svc_conn_map(), and */
+	uint8_t *tx, *rx;                 /* after svc_conn_unmap() */
+	bool was_mapped;                  /* its program tells of bytes by the pair */
+	uint32_t tx_shift, rx_shift;      /* karst_sock_shift() */
 	uint32_t buffer;
 	uint32_t dir; /* into which it writes, as in the page, where its program may change it */
 	struct karst_mr *tx_mr;
@@ -342,6 +345,9 @@ void svc_conn_work(struct svc_conn *c);
  *  them away again is half of what a short connection costs the service, so between two programs
  *  that find each other at once it does not. */
 bool svc_conn_map(struct svc_conn *c);
+/** DIRECT: the service does not look at the rings any more, unless something happens.  Idle
+ *  connections would have them mapped for ever; those that are used again stay so. */
+void svc_conn_unmap(struct svc_conn *c);
 /** What lib/smc tells of it. */
 void svc_conn_event(struct svc_conn *c, uint32_t what);
 /** An urgent byte into its pair: SIGURG, POLLPRI. */
@@ -444,6 +450,8 @@ struct svc_rings *svc_rings_make(struct kd_smc *s);
 struct svc_rings *svc_rings_get(struct kd_smc *s, struct svc_prog *first, struct svc_prog *second);
 /** False: there is no memory. */
 bool svc_rings_map(struct svc_rings *r);
+/** One connection less has pointers into them. */
+void svc_rings_unmap(struct svc_rings *r);
 /** NULL is ignored. */
 void svc_rings_put(struct svc_rings *r);
 /** The side that is @c's; NULL: its program does not keep them. */

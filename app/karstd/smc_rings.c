@@ -69,6 +69,15 @@ svc_rings_map(struct svc_rings *r)
 	return true;
 }
 
+void
+svc_rings_unmap(struct svc_rings *r)
+{
+	if (--r->nmapped != 0 || r->used_again)
+		return;
+	munmap(r->map, karst_sock_bytes(r->buffer));
+	r->map = NULL;
+}
+
 static void
 rings_destroy(struct svc_rings *r)
 {
@@ -146,6 +155,8 @@ svc_rings_get(struct kd_smc *s, struct svc_prog *first, struct svc_prog *second)
 			if (are_sides(*at, first, second)) {
 				r = rings_take(s, at);
 				r->refs = 1;
+				r->nmapped = 0;
+				r->used_again = true;
 				return r;
 			}
 	r = svc_rings_make(s);

@@ -123,6 +123,7 @@ add_conn(struct rte_tel_data *d, struct svc_conn *c)
 	static const char *const modes[] = {"agreeing", "SMC-R", "TCP", "direct", "over"};
 	struct karst_smc_conn_info info = {0};
 	char reason[16];
+	bool mapped = c->txd != NULL, was_mapped = c->was_mapped;
 
 	rte_tel_data_start_dict(d);
 	add_address(d, "local", &c->local);
@@ -138,6 +139,10 @@ add_conn(struct rte_tel_data *d, struct svc_conn *c)
 		c->tx_tail = atomic_load(&c->txd->tail);
 		c->rx_head = karst_sock_written(c->rxd, c->buffer);
 		c->rx_tail = atomic_load(&c->rxd->tail);
+		if (!mapped) {
+			svc_conn_unmap(c);
+			c->was_mapped = was_mapped;
+		}
 	}
 	rte_tel_data_add_dict_u64(d, "sent", c->tx_tail);
 	rte_tel_data_add_dict_u64(d, "unsent", c->tx_head - c->tx_tail);

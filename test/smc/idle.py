@@ -34,10 +34,11 @@ def wakes(pid):
 class Idle:
     """@count connections of a daemon of their own."""
 
-    def __init__(self, suite, name, count, by_rdma):
+    def __init__(self, suite, name, count, by_rdma, older=False):
         self.suite, self.count, self.by_rdma = suite, count, by_rdma
         self.daemon, self.problems = suite.daemon(
-            name, CONF + f'max_connections = {3 * count}\n' + ('direct = no\n' if by_rdma else ''))
+            name, CONF + f'max_connections = {3 * count}\n' + ('direct = no\n' if by_rdma else ''),
+            older=older)
         self.port = bed.free_port()
         self.programs = {}
         self.program('serve', [])
@@ -105,16 +106,19 @@ def maps_rings(idle, wanted):
     return [] if have == wanted else [f'the daemon has mapped the rings of {have}, not {wanted}']
 
 
-def nobody_wakes(suite, count, by_rdma):
-    idle = Idle(suite, 'quiet' if by_rdma else 'still', count, by_rdma)
+def nobody_wakes(suite, count, by_rdma, older=False):
+    idle = Idle(suite, 'quiet' if by_rdma else 'early' if older else 'still', count, by_rdma, older)
     idle.connect()
     problems = idle.problems + idle.missing() + until_quiet([idle])
-    problems += maps_rings(idle, 2 * count if by_rdma else 0)
+    rings = 2 * count if by_rdma else 0
+    problems += maps_rings(idle, rings)
+    suite.ask(idle.daemon, '/karst/smc_connections')
+    problems += maps_rings(idle, rings)
     for p in idle.programs.values():
         p.kill()
     problems += idle.daemon.stop()
-    suite.tap.point(f'{count} idle connections wake nobody' + (', by RDMA' if by_rdma else ''),
-                    problems)
+    suite.tap.point(f'{count} idle connections wake nobody' + (', by RDMA' if by_rdma else '') + (
+        ', with an older kernel' if older else ''), problems)
 
 
 # --- the memory ---

@@ -10,6 +10,7 @@
   every call of libkarst has a man page, with its declaration, and every page is installed
   every folder of lib/ has a README.rst
   every test that doc/threat-model.rst names exists
+  every record of a decision has a number of its own, which its title repeats
 """
 import os
 import re
@@ -182,6 +183,20 @@ def check_threats(root):
     return found
 
 
+def check_decisions(root):
+    found, names = [], {}
+    for name in sorted(os.listdir(os.path.join(root, 'doc/adr'))):
+        number = name.split('-')[0]
+        if number in names:
+            found.append(f'doc/adr/{name} has the number of {names[number]}')
+        names[number] = name
+        with open(os.path.join(root, 'doc/adr', name), encoding='utf-8') as f:
+            title = f.read().split('\n')[2]
+        if number != '0000' and not title.startswith(number + ' '):
+            found.append(f'doc/adr/{name} is called "{title}"')
+    return found
+
+
 CHECKS = {
     'documents parse': check_rst,
     'man pages parse': check_man,
@@ -190,6 +205,7 @@ CHECKS = {
     'calls have man pages': check_calls,
     'folders explain themselves': check_readmes,
     'tests of threats exist': check_threats,
+    'decisions have numbers': check_decisions,
 }
 
 

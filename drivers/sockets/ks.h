@@ -117,6 +117,7 @@ struct ks_sock {
 	_Atomic int waker;
 	int next_waker; /* what it will be in state DIRECT; -1: that has to be asked for */
 	_Atomic bool no_waker;
+	bool small; /* under tx_lock: the pair has KARST_SOCK_SNDBUF */
 	uint32_t buffer;
 	struct karst_sock_page *page;
 	uint32_t number, generation; /* the page's */

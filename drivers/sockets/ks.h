@@ -159,6 +159,8 @@ unsigned int ks_list(int *fds, unsigned int max);
 void ks_forked(void);
 /** Before a fork(), and behind it in the parent: what a child is to have is not being changed. */
 void ks_table_hold(void);
+/** Memory for the first connections, and their wakers near @high, has been touched after this. */
+void ks_table_begin(int high);
 void ks_table_release(void);
 
 /** Zeroed memory for a connection, which is not malloc()'s: that may have been interrupted by the

@@ -101,6 +101,8 @@ new_rings(const struct ks_sock *s, uint32_t *number, int fd)
 {
 	void *map = map_file(fd, karst_sock_bytes(s->buffer));
 
+	if (map != NULL) /* that with the positions, which all streams touch */
+		(void)madvise((uint8_t *)map + s->buffer, KARST_SOCK_PAGE, MADV_POPULATE_WRITE);
 	if (map != NULL &&
 		(s->number == 0 || !ks_rings_keep(*number, s->generation, map, s->buffer)))
 		*number = 0;

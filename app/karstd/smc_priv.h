@@ -38,7 +38,6 @@
 #define SMC_PROGS        64u /* and as many as max_connections */
 #define SMC_HASH         4096u
 #define SMC_REASONS      64u /* rows of karst_smc_reason.def, at most */
-#define SMC_NAMES        32u /* of pairs, in stock */
 #define SMC_PAIRS        8u  /* in stock */
 #define SMC_PAGES        2u  /* files of control pages, for the two ends of a connection */
 #define SMC_RINGS        1u  /* and of rings */
@@ -264,8 +263,6 @@ struct kd_smc {
 	struct svc_closers *closers; /* NULL: nothing was to be closed by others yet */
 	struct svc_refused refused[SMC_REFUSED];
 	uint64_t fell_back[SMC_REASONS]; /* by the row of the reason */
-	uint64_t names[SMC_NAMES];       /* random: nobody has taken one before */
-	uint32_t nnames;
 	struct svc_pair pairs[SMC_PAIRS];
 	uint32_t npairs;
 	struct svc_file pages[SMC_PAGES], rings[SMC_RINGS];

@@ -29,7 +29,7 @@
 
 #define FDS_MAX   64u /* of connections and wakers; with more of them the filter stays as it is */
 #define AGREED_MS 2000
-#define ON_FDS    5u   /* rules that compare each of them */
+#define ON_FDS    6u   /* rules that compare each of them */
 #define OTHERS    100u /* instructions of all other rules, and of their beginnings */
 static_assert(ON_FDS * 2 * FDS_MAX + OTHERS < BPF_MAXINSNS, "what we allow has room");
 
@@ -146,6 +146,10 @@ allow_bytes(struct filter *f, const int *fds, unsigned int n)
 	begin(f, SYS_shutdown);
 	allow_on(f, fds, n);
 	begin(f, SYS_getsockopt); /* time limits */
+	allow_on(f, fds, n);
+	begin(f, SYS_setsockopt); /* how many bytes fill the pair */
+	only_arg(f, 1, SOL_SOCKET);
+	only_arg(f, 2, SO_SNDBUF);
 	allow_on(f, fds, n);
 	begin(f, SYS_fcntl);
 	only_arg(f, 1, F_GETFL);

@@ -117,6 +117,7 @@ struct ks_sock {
 	_Atomic int waker;
 	int next_waker; /* what it will be in state DIRECT; -1: that has to be asked for */
 	_Atomic bool no_waker;
+	bool small; /* under tx_lock: the pair has KARST_SOCK_SNDBUF */
 	uint32_t buffer;
 	struct karst_sock_page *page;
 	uint32_t number, generation; /* the page's */
@@ -158,6 +159,8 @@ unsigned int ks_list(int *fds, unsigned int max);
 void ks_forked(void);
 /** Before a fork(), and behind it in the parent: what a child is to have is not being changed. */
 void ks_table_hold(void);
+/** Memory for the first connections, and their wakers near @high, has been touched after this. */
+void ks_table_begin(int high);
 void ks_table_release(void);
 
 /** Zeroed memory for a connection, which is not malloc()'s: that may have been interrupted by the

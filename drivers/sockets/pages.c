@@ -39,10 +39,12 @@ static struct {
 	_Atomic uint32_t forks;
 } pages = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
+/* The service has touched it, so it need not be made. */
 static struct karst_sock_page *
 map_page(int fd)
 {
-	void *mem = mmap(NULL, KARST_SOCK_PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	void *mem = mmap(
+		NULL, KARST_SOCK_PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, fd, 0);
 
 	return mem != MAP_FAILED ? mem : NULL;
 }

@@ -4,8 +4,9 @@
 /*
  * The connection to the SMC service, one for the process, made when it is needed for the first
  * time, or when the program begins if it is the one that karst-run was told: then its first TCP
- * connection does not wait for it.  Its descriptors, and the map's, have high numbers and are kept
- * from the program, which may close whatever it did not open.
+ * connection does not wait for it, nor for memory that has not been touched yet.  Its descriptors,
+ * and the map's, have high numbers and are kept from the program, which may close whatever it did
+ * not open.
  *
  * An answer is looked for before one sleeps for it: the service mostly has nothing else to do, and
  * whoever sleeps costs it a call to wake him, and the two of them the switches.
@@ -18,6 +19,7 @@
 #include <linux/bpf.h>
 #include <sched.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/un.h>
@@ -325,6 +327,21 @@ ks_service(void)
 	return atomic_load(&service.map) >= 0;
 }
 
+extern char __bss_start[] __attribute__((visibility("hidden")));
+extern char _end[] __attribute__((visibility("hidden")));
+
+/* A page of memory that is touched for the first time takes longer than most system calls, and the
+ * first connection would touch all of these. */
+static void
+touch_own(void)
+{
+	uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+	uintptr_t from = (uintptr_t)__bss_start & ~(page - 1);
+
+	(void)madvise((void *)from, (uintptr_t)_end - from, MADV_POPULATE_WRITE);
+	ks_table_begin(atomic_load(&service.fd));
+}
+
 void
 ks_service_begin(void)
 {
@@ -332,7 +349,8 @@ ks_service_begin(void)
 
 	if (pid == NULL || strtol(pid, NULL, 10) != getpid())
 		return;
-	(void)ks_service();
+	if (ks_service())
+		touch_own();
 	service.uid = geteuid();
 	atomic_store(&service.early, true);
 	atomic_store(&service.failed_at, 0); /* who is there by then */

@@ -133,6 +133,26 @@ make_entry(int fd)
 	return entry_of(fd);
 }
 
+static void
+touch_entry(int fd)
+{
+	struct entry *e = (unsigned int)fd < PAGES * PAGE_FDS ? make_entry(fd) : NULL;
+
+	if (e != NULL)
+		(void)atomic_fetch_or(&e->kind, 0);
+}
+
+void
+ks_table_begin(int high)
+{
+	struct ks_sock *s = ks_sock_new();
+
+	touch_entry(0);
+	touch_entry(high);
+	if (s != NULL)
+		ks_sock_free(s);
+}
+
 enum ks_kind
 ks_kind(int fd)
 {

@@ -483,6 +483,18 @@ ks_is_stray(int fd, struct ks_sock *s)
 
 /* --- no room --- */
 
+/* As few bytes as there can be fill the pair then.  Streams that never find it full, which are most
+ * of the short ones, are spared the call. */
+static void
+make_small(int fd, struct ks_sock *s)
+{
+	const int room = KARST_SOCK_SNDBUF;
+
+	if (!s->small)
+		(void)real(setsockopt)(fd, SOL_SOCKET, SO_SNDBUF, &room, sizeof(room));
+	s->small = true;
+}
+
 void
 ks_mark_full(int fd, struct ks_sock *s)
 {
@@ -501,6 +513,7 @@ ks_mark_full(int fd, struct ks_sock *s)
 	s->page->strays = 0;
 	/* the service looks at it when the other one has closed, and we at what it has said then */
 	atomic_store(&s->page->filled, 1);
+	make_small(fd, s);
 	(void)real(send)(fd, bytes, sizeof(bytes), MSG_DONTWAIT | MSG_NOSIGNAL);
 	/* it was emptied before it was full, or nobody will empty it */
 	if (atomic_load(&s->txd->blocked) == 0 ||

@@ -54,8 +54,8 @@
  * waker), to send tokens, empty the pair, and end it.
  *
  * Whoever has lost which end belongs to which connection (a program that was executed, a descriptor
- * that came by a message) sees KARST_SOCK_NAME in the name of the pair's other end and asks with
- * KARST_SOCK_ADOPT.
+ * that came by a message) asks with KARST_SOCK_ADOPT.  Of other AF_UNIX sockets hardly any has
+ * SO_OOBINLINE, so the service is seldom asked in vain.
  */
 #ifndef KARST_SOCK_H
 #define KARST_SOCK_H
@@ -70,10 +70,8 @@
 #include "karst_base.h"
 #include "karst_sock_option.h"
 
-#define KARST_SOCK_ABI    12u
+#define KARST_SOCK_ABI    13u
 #define KARST_SOCK_SUFFIX ".smc" /* of the service's socket, behind the engine's path */
-/** Name of the service's end of a pair, in the abstract name space, with a number behind it. */
-#define KARST_SOCK_NAME "karst-smc-"
 
 /* --- messages: one packet of SOCK_SEQPACKET each way --- */
 
@@ -153,10 +151,11 @@ struct karst_sock_msg {
 
 /* --- the memory of a connection --- */
 
-#define KARST_SOCK_PAGE   4096u
-#define KARST_SOCK_NEAR   2048u
-#define KARST_SOCK_STOP   4096u /* so many bytes fill a pair, whose send buffer is this: */
-#define KARST_SOCK_SNDBUF 1     /* the least that the kernel has */
+#define KARST_SOCK_PAGE 4096u
+#define KARST_SOCK_NEAR 2048u
+/* So many bytes fill a pair.  Who is about to fill it gives his end this as its send buffer: */
+#define KARST_SOCK_STOP   4096u
+#define KARST_SOCK_SNDBUF 1 /* the least that the kernel has */
 /* Reads of as many bytes that empty a pair.  Who has given his end a larger buffer, and goes on to
  * fill it meanwhile, has to do with what is left. */
 #define KARST_SOCK_EMPTIES 16

@@ -57,7 +57,7 @@ stamped(struct fwd_check *c, const uint8_t *payload)
 		perf_hist_add(c->latency, c->now - s.tsc);
 }
 
-/* @payload has room for a time stamp. */
+/* A time stamp may be at @payload. */
 static inline void
 look_for_stamp(struct fwd_check *c, const uint8_t *payload)
 {
@@ -207,8 +207,7 @@ like(struct fwd_check *c, struct fwd_memo_entry *e, const uint8_t *d)
 		(void)fwd_flow_follow(f, karst_bth_psn(d + FWD_MEMO_BTH), 1);
 	else
 		acknowledged(c, e, d);
-	if (e->stamped)
-		look_for_stamp(c, d + e->payload);
+	look_for_stamp(c, d + e->stamp);
 }
 
 /* Is the @i-th of c->known one?  @wrong has a bit for each that is not. */
@@ -222,18 +221,39 @@ like_or_wrong(struct fwd_check *c, struct fwd_memo_entry *e, uint32_t i, uint64_
 }
 
 /*
- * Puts those that are like earlier ones in c->known, and the others in c->rest with their packets
- * in @pkts.  @return how many others there are.
+ * Puts into c->like what those are like that begin c->known; the first that is like none, or has
+ * bytes behind its ICRC, ends that.  @return how many there are.
  */
 static uint32_t
-sort_out(struct fwd_check *c, struct rte_mbuf *const *m, struct karst_pkt *pkts, uint32_t n,
-	uint16_t port, bool look)
+all_alike(struct fwd_check *c, uint32_t n, uint16_t port)
 {
-	uint32_t i, known = 0, rest = 0;
+	uint32_t i;
 
 	for (i = 0; i < n; i++) {
-		uint8_t *d = rte_pktmbuf_mtod(m[i], uint8_t *);
-		uint32_t len = m[i]->data_len;
+		struct fwd_memo_entry *e =
+			fwd_memo_find_right(&c->memo, c->known.data[i], c->known.len[i], port);
+
+		if (karst_unlikely(e == NULL))
+			break;
+		c->like[i] = e;
+		c->known.sum[i] = e->icrc;
+	}
+	return i;
+}
+
+/*
+ * From the @i-th of c->known on, leaves those there that are like earlier ones, without gaps, and
+ * puts the others in c->rest with their packets in @pkts.  @return how many others there are.
+ */
+static karst_noinline uint32_t
+sort_out(struct fwd_check *c, uint32_t i, struct karst_pkt *pkts, uint32_t n, uint16_t port,
+	bool look)
+{
+	uint32_t known = i, rest = 0;
+
+	for (; i < n; i++) {
+		uint8_t *d = (uint8_t *)(uintptr_t)c->known.data[i];
+		uint32_t len = c->known.len[i];
 		struct fwd_memo_entry *e = look ? fwd_memo_find(&c->memo, d, len, port) : NULL;
 
 		if (karst_likely(e != NULL && e->kind != FWD_MEMO_ANY)) {
@@ -296,20 +316,15 @@ in_order(struct fwd_check *c, uint32_t n, uint16_t port, uint64_t wrong)
 	}
 }
 
-/* At most FWD_CHECK_CHUNK that lie in one buffer each, the common case. */
-static void
-check_pieces(struct fwd_check *c, struct rte_mbuf *const *m, struct karst_pkt *pkts, uint32_t n,
-	uint16_t port, bool packets)
+/* Some of a chunk, from the @i-th on, are not like an earlier one, or not all of their bytes. */
+static karst_noinline void
+check_mixed(struct fwd_check *c, uint32_t i, struct karst_pkt *pkts, uint32_t n, uint16_t port,
+	bool look)
 {
 	bool few = fwd_flows_are_few(&c->flows), fresh[FWD_CHECK_CHUNK];
-	uint32_t i, rest = sort_out(c, m, pkts, n, port, !packets && few);
+	uint32_t rest = sort_out(c, i, pkts, n, port, look);
 	uint64_t wrong = karst_icrc_verify_known(&c->known, n - rest);
 
-	if (karst_likely(rest == 0)) {
-		for (i = 0; i < n; i++)
-			like_or_wrong(c, c->like[i], i, wrong);
-		return;
-	}
 	see_rest(c, rest, port);
 	for (i = 0; i < rest && few; i++)
 		fresh[i] = c->flow_of_rest[i] == NULL;
@@ -324,14 +339,37 @@ check_pieces(struct fwd_check *c, struct rte_mbuf *const *m, struct karst_pkt *p
 	}
 }
 
+/* At most FWD_CHECK_CHUNK, in c->known, that lie in one buffer each, the common case. */
+static inline void
+check_pieces(struct fwd_check *c, struct karst_pkt *pkts, uint32_t n, uint16_t port, bool packets)
+{
+	bool look = !packets && fwd_flows_are_few(&c->flows);
+	uint32_t i = look ? all_alike(c, n, port) : 0;
+	uint64_t wrong;
+
+	if (karst_unlikely(i < n)) {
+		check_mixed(c, i, pkts, n, port, look);
+		return;
+	}
+	wrong = karst_icrc_verify_known(&c->known, n);
+	if (karst_likely(wrong == 0)) {
+		for (i = 0; i < n; i++)
+			like(c, c->like[i], c->known.data[i]);
+		return;
+	}
+	for (i = 0; i < n; i++)
+		like_or_wrong(c, c->like[i], i, wrong);
+}
+
 /* Those of a burst of which some are in several buffers. */
 static karst_noinline void
-check_one_by_one(struct fwd_check *c, struct rte_mbuf *const *m, uint32_t n, uint16_t port)
+check_one_by_one(struct fwd_check *c, struct rte_mbuf *const *m, struct karst_pkt *pkts, uint32_t n,
+	uint16_t port)
 {
 	uint32_t i;
 
 	for (i = 0; i < n; i++) {
-		struct karst_pkt *p = &c->pkts[i];
+		struct karst_pkt *p = &pkts[i];
 		struct fwd_flow *flow = NULL;
 
 		if (m[i]->nb_segs == 1) {
@@ -349,32 +387,49 @@ check_one_by_one(struct fwd_check *c, struct rte_mbuf *const *m, uint32_t n, uin
 	}
 }
 
+/*
+ * Puts @n frames in c->known, and asks for their headers.
+ * @bytes: theirs are added.
+ * @return whether each of them is in one buffer.
+ */
+static inline bool
+fetch(struct fwd_check *c, struct rte_mbuf *const *m, uint32_t n, uint64_t *bytes)
+{
+	uint64_t sum = *bytes, segs = 0;
+	uint32_t i;
+
+	for (i = 0; i < n; i++) {
+		const uint8_t *d = rte_pktmbuf_mtod(m[i], const uint8_t *);
+
+		rte_prefetch0(d);
+		rte_prefetch0(d + KARST_CACHE_LINE);
+		c->known.data[i] = d;
+		c->known.len[i] = m[i]->data_len;
+		sum += m[i]->pkt_len;
+		segs |= m[i]->nb_segs; /* never 0 */
+	}
+	*bytes = sum;
+	return segs <= 1;
+}
+
 void
 fwd_check_burst(
 	struct fwd_check *c, struct rte_mbuf *const *m, uint32_t n, uint16_t port, bool packets)
 {
-	uint32_t i, more = 0;
 	uint64_t bytes = 0;
+	uint32_t i, k;
 
-	for (i = 0; i < n; i++) {
-		const uint8_t *d = rte_pktmbuf_mtod(m[i], uint8_t *);
-
-		rte_prefetch0(d);
-		rte_prefetch0(d + KARST_CACHE_LINE);
-		bytes += m[i]->pkt_len;
-		more |= m[i]->nb_segs ^ 1u;
-	}
 	c->now = c->stamps ? rte_rdtsc() : 0;
 	c->stamps = false;
+	for (i = 0; i < n; i += k) {
+		k = karst_min_u32(n - i, FWD_CHECK_CHUNK);
+		if (karst_likely(fetch(c, m + i, k, &bytes)))
+			check_pieces(c, &c->pkts[i], k, port, packets);
+		else
+			check_one_by_one(c, m + i, &c->pkts[i], k, port);
+	}
 	fwd_add(&c->seen.frames, n);
 	fwd_add(&c->seen.bytes, bytes);
-	if (karst_unlikely(more != 0)) {
-		check_one_by_one(c, m, n, port);
-		return;
-	}
-	for (i = 0; i < n; i += FWD_CHECK_CHUNK)
-		check_pieces(c, m + i, &c->pkts[i], karst_min_u32(n - i, FWD_CHECK_CHUNK), port,
-			packets);
 	if (++c->uncounted >= UNCOUNTED)
 		fwd_check_count(c);
 }

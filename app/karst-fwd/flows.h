@@ -59,6 +59,7 @@ static_assert(sizeof(struct fwd_flow_slot) == 32, "never in two cache lines");
 
 struct fwd_flow {
 	struct fwd_flow_key key;
+	/* not apart: fwd_flow_expect() */
 	uint32_t next_psn; /* UINT32_MAX: not known */
 	uint32_t slack;    /* PSNs that may be skipped from there */
 	uint8_t opcode;    /* of the last packet */
@@ -76,6 +77,9 @@ struct fwd_flow {
 	uint64_t ce;
 	uint64_t seen[FWD_FLOW_PSNS / 64];
 } karst_cache_aligned;
+
+static_assert(offsetof(struct fwd_flow, slack) == offsetof(struct fwd_flow, next_psn) + 4,
+	"fwd_flow_expect() stores both");
 
 enum fwd_psn { FWD_PSN_NEXT, FWD_PSN_GAP, FWD_PSN_REPEATED, FWD_PSN_LATE, FWD_PSN_RESTART };
 
@@ -118,6 +122,15 @@ fwd_flow_is_marked(const struct fwd_flow *f, uint32_t psn)
 	return (f->seen[psn % FWD_FLOW_PSNS / 64] >> psn % 64 & 1) != 0;
 }
 
+/* Both in one store. */
+static inline void
+fwd_flow_expect(struct fwd_flow *f, uint32_t psn, uint32_t slack)
+{
+	uint64_t both = psn | (uint64_t)slack << 32;
+
+	memcpy(&f->next_psn, &both, sizeof(both));
+}
+
 /** Judges the PSN of a request that takes @span, and counts nothing else. */
 static inline enum fwd_psn
 fwd_flow_follow(struct fwd_flow *f, uint32_t psn, uint32_t span)
@@ -126,8 +139,7 @@ fwd_flow_follow(struct fwd_flow *f, uint32_t psn, uint32_t span)
 
 	if (karst_likely(psn == next)) {
 		fwd_flow_mark(f, psn);
-		f->next_psn = karst_psn_add(psn, 1);
-		f->slack = span - 1;
+		fwd_flow_expect(f, karst_psn_add(psn, 1), span - 1);
 		return FWD_PSN_NEXT;
 	}
 	/* before the first packet nothing is marked */

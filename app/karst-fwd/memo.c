@@ -101,8 +101,7 @@ fwd_memo_keep(struct fwd_memo *m, const struct karst_pkt *p, uint16_t port, stru
 		.len = p->len,
 		.kind = (uint8_t)kind_of(p, op),
 		.opcode = p->opcode,
-		.stamped = p->pay_len >= FWD_STAMP_LEN,
-		.payload = p->pay_off,
+		.stamp = p->pay_len >= FWD_STAMP_LEN ? p->pay_off : FWD_MEMO_AT_0,
 		.ecn = karst_ip4_tos(d + IP4) & 3,
 		.notices = (uint8_t)(karst_bth_fecn(d + BTH) | karst_bth_becn(d + BTH) << 1),
 		.extended = p->pay_off != END,
@@ -112,6 +111,9 @@ fwd_memo_keep(struct fwd_memo *m, const struct karst_pkt *p, uint16_t port, stru
 		.pkt = *p,
 	};
 	e->pkt.flags &= (uint8_t)~KARST_PKT_ACKREQ;
-	if (e->kind != FWD_MEMO_ANY)
+	e->where = UINT32_MAX;
+	if (e->kind != FWD_MEMO_ANY) {
+		e->where = fwd_memo_where(p->len, port);
 		e->icrc = karst_icrc_known_sum(d, p->len);
+	}
 }

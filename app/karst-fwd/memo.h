@@ -28,6 +28,7 @@
 #define FWD_MEMO_AT_2 38u
 
 typedef uint64_t fwd_memo_bytes __attribute__((vector_size(16)));
+typedef long long fwd_memo_test __attribute__((vector_size(16)));
 
 /** What is to be done with a packet of the kind, if its ICRC is right. */
 enum fwd_memo_kind {
@@ -40,16 +41,18 @@ struct fwd_memo_entry {
 	/* The first line is all that finding needs, and the ICRC. */
 	fwd_memo_bytes bytes[3]; /* from EtherType to PSN, under masks; all ones: unused */
 	struct fwd_flow *flow;
-	uint32_t icrc;     /* karst_icrc_known_sum(); unless FWD_MEMO_ANY */
+	uint32_t icrc; /* karst_icrc_known_sum(); unless FWD_MEMO_ANY */
+	/* length and port, as fwd_memo_where() has them; all ones: FWD_MEMO_ANY, which the fast way
+	 * does not take */
+	uint32_t where;
+	/* The second one is what is done then. */
+	uint32_t hits;     /* right packets that are to be counted yet */
 	uint16_t checksum; /* of IP: what it and the identification add up to, carries added */
 	uint16_t port;
-	/* The second one is what is done then. */
-	uint32_t hits; /* right packets that are to be counted yet */
 	uint16_t len;
 	uint8_t kind; /* enum fwd_memo_kind */
 	uint8_t opcode;
-	bool stamped; /* its payload has room for a time stamp */
-	uint8_t payload;
+	uint8_t stamp;   /* where a time stamp may be; without room for one, the EtherType */
 	uint8_t ecn;     /* of IP */
 	uint8_t notices; /* 1: FECN, 2: BECN */
 	/* where fields of extended headers are, from the frame's beginning; of those that are not
@@ -113,24 +116,62 @@ fwd_memo_place(struct fwd_memo *m, const uint8_t *d)
 	return &m->entry[(d[FWD_MEMO_BTH + 7] ^ d[FWD_MEMO_BTH] * 37u) % FWD_MEMOS];
 }
 
+/* Whether the bytes of a frame are those of the entry, but for what is not compared. */
+static inline bool
+fwd_memo_same(const struct fwd_memo_entry *e, const uint8_t *d)
+{
+	fwd_memo_bytes differ = (fwd_memo_piece_0(d) ^ e->bytes[0]) |
+		(fwd_memo_piece_1(d) ^ e->bytes[1]) | (fwd_memo_piece_2(d) ^ e->bytes[2]);
+#ifdef __SSE4_1__
+	return __builtin_ia32_ptestz128((fwd_memo_test)differ, (fwd_memo_test)differ) != 0;
+#else
+	return (differ[0] | differ[1]) == 0;
+#endif
+}
+
+/* The identification and the checksum of IP added up, carries added. */
+static inline uint16_t
+fwd_memo_checksum(const uint8_t *d)
+{
+	uint16_t sum;
+	bool carry = __builtin_add_overflow(
+		(uint16_t)fwd_memo_word(d + 18), (uint16_t)fwd_memo_word(d + 24), &sum);
+
+	return (uint16_t)(sum + carry);
+}
+
+static inline uint32_t
+fwd_memo_where(uint32_t len, uint16_t port)
+{
+	return len | (uint32_t)port << 16;
+}
+
 /** The entry of a frame that is like an earlier one that came in at @port, or NULL. */
 static inline struct fwd_memo_entry *
 fwd_memo_find(struct fwd_memo *m, const uint8_t *d, uint32_t len, uint16_t port)
 {
 	struct fwd_memo_entry *e;
-	fwd_memo_bytes differ;
-	uint32_t sum;
 
 	if (karst_unlikely(len < FWD_MEMO_END))
 		return NULL;
 	e = fwd_memo_place(m, d);
-	differ = (fwd_memo_piece_0(d) ^ e->bytes[0]) | (fwd_memo_piece_1(d) ^ e->bytes[1]) |
-		(fwd_memo_piece_2(d) ^ e->bytes[2]);
-	if (karst_unlikely((differ[0] | differ[1]) != 0))
+	if (karst_unlikely(!fwd_memo_same(e, d) || fwd_memo_checksum(d) != e->checksum ||
+		    len < e->len || port != e->port))
 		return NULL;
-	sum = fwd_memo_word(d + 18) + fwd_memo_word(d + 24);
-	sum = (sum + (sum >> 16)) & UINT16_MAX;
-	if (karst_unlikely(sum != e->checksum || len < e->len || port != e->port))
+	return e;
+}
+
+/** The same of those that need not be parsed, and only if there is nothing behind the ICRC. */
+static inline struct fwd_memo_entry *
+fwd_memo_find_right(struct fwd_memo *m, const uint8_t *d, uint32_t len, uint16_t port)
+{
+	struct fwd_memo_entry *e;
+
+	if (karst_unlikely(len < FWD_MEMO_END))
+		return NULL;
+	e = fwd_memo_place(m, d);
+	if (karst_unlikely(fwd_memo_where(len, port) != e->where || !fwd_memo_same(e, d) ||
+		    fwd_memo_checksum(d) != e->checksum))
 		return NULL;
 	return e;
 }

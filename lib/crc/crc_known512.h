@@ -52,6 +52,12 @@ known_tail(const uint8_t *end, unsigned int tail)
 		block_load(end - BLOCK), factors_at(0));
 }
 
+karst_always_inline unsigned int
+known_tail_len(const struct karst_icrc_known *k, unsigned int i)
+{
+	return k->len[i] - CRC_KNOWN_END - 4u;
+}
+
 karst_always_inline V
 four_lanes(X a, X b, X c, X d)
 {
@@ -71,10 +77,10 @@ known_sums(V a, V b, V c, V d)
 
 /*
  * A bit for each of the four frames from @at on whose ICRC is wrong; no tail is long.
- * @alike: they have the same length.
+ * @alike: all tails have the length @tail.
  */
 karst_always_inline unsigned int
-known_four(const struct karst_icrc_known *k, unsigned int at, const bool alike)
+known_four(const struct karst_icrc_known *k, unsigned int at, const bool alike, unsigned int tail)
 {
 	const V barrett = vec_pair(crc_barrett);
 	const V third = _mm512_castsi128_si512(_mm_setr_epi32(2, 6, 10, 14));
@@ -84,8 +90,8 @@ known_four(const struct karst_icrc_known *k, unsigned int at, const bool alike)
 
 #pragma GCC unroll 4
 	for (unsigned int i = 0; i < 4; i++) {
-		unsigned int tail = k->len[alike ? at : at + i] - CRC_KNOWN_END - 4u;
-
+		if (!alike)
+			tail = known_tail_len(k, at + i);
 		end[i] = k->data[at + i] + CRC_KNOWN_END + tail;
 		words[i] = known_words(k->data[at + i], tail & 4);
 		masks[i] = _mm_load_si128((const X *)known_masks[tail / 4 % 2]);
@@ -140,6 +146,26 @@ known_wrong_then(const struct karst_icrc_known *k, unsigned int i)
 	return ~icrc_frame_then(d + CRC_KNOWN_L3, end, 0, next) != load_le32(end);
 }
 
+/*
+ * The most common of all, fours with 64 bytes behind the BTH: nothing is left to be looked up.
+ * @return the first that is not one of them.
+ */
+static karst_noinline unsigned int
+known_blocks(const struct karst_icrc_known *k, unsigned int i, unsigned int n, uint64_t *wrong)
+{
+	const uint64_t want = (CRC_KNOWN_END + BLOCK + 4) * UINT64_C(0x0001000100010001);
+	uint64_t lens, found = 0;
+
+	for (; i + 4 <= n; i += 4) {
+		memcpy(&lens, &k->len[i], sizeof(lens));
+		if (lens != want)
+			break;
+		found |= (uint64_t)known_four(k, i, true, BLOCK) << i;
+	}
+	*wrong |= found;
+	return i;
+}
+
 static uint64_t
 verify_known(const struct karst_icrc_known *k, unsigned int n)
 {
@@ -147,11 +173,15 @@ verify_known(const struct karst_icrc_known *k, unsigned int n)
 	unsigned int i = 0;
 
 	while (i < n) {
-		if (karst_likely(i + 4 <= n && known_alike(k, i))) {
-			wrong |= (uint64_t)known_four(k, i, true) << i;
+		if (i + 4 <= n && known_alike(k, i)) {
+			if (known_tail_len(k, i) == BLOCK) {
+				i = known_blocks(k, i, n, &wrong);
+				continue;
+			}
+			wrong |= (uint64_t)known_four(k, i, true, known_tail_len(k, i)) << i;
 			i += 4;
 		} else if (i + 4 <= n && known_short(k, i)) {
-			wrong |= (uint64_t)known_four(k, i, false) << i;
+			wrong |= (uint64_t)known_four(k, i, false, 0) << i;
 			i += 4;
 		} else {
 			wrong |= (uint64_t)(i + 1 < n ? known_wrong_then(k, i)

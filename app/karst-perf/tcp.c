@@ -205,11 +205,18 @@ static void
 serve_order(int fd, const struct order *order)
 {
 	size_t chunk = karst_max_u64(order->size, CHUNK);
+	const uint8_t ready = 1;
 	struct span s;
 
 	/* without memory the client sees the connection's end */
 	if (order->size > MAX_SIZE || !span_create(&s, order->span, chunk))
 		return;
+	/* The client's clock waits for this: memory that is touched for the first time can take
+	 * longer than a measurement. */
+	if (perf_link_write(fd, &ready, sizeof(ready)) != 0) {
+		free(s.base);
+		return;
+	}
 	switch (order->mode) {
 	case MODE_SINK:
 		tcp_sink(fd, &s);
@@ -355,8 +362,11 @@ tcp_begin(struct perf_link *link, const struct perf_attach *a, enum mode mode,
 		.size = htonl(job->size),
 		.span = htobe64(mode == MODE_ECHO ? 0 : job->working_set)};
 	int fd = open_connection(link, a, t);
+	uint8_t ready;
 
-	if (fd >= 0 && perf_link_write(fd, &order, sizeof(order)) != 0) {
+	if (fd >= 0 &&
+		(perf_link_write(fd, &order, sizeof(order)) != 0 ||
+			recv_all(fd, &ready, sizeof(ready)) != 0)) {
 		close(fd);
 		return -EPIPE;
 	}

@@ -9,6 +9,7 @@ namespaces of the test's own and need root; without it those points are skipped.
 """
 import json
 import os
+import select
 import signal
 import socket
 import subprocess
@@ -31,6 +32,7 @@ ENGINE = '[engine]\nidle = sleep\n[port p]\n'
 YIELD = ENGINE.replace('sleep', 'yield') # takes a processor as long as it lives: for one pair
 HUGE_TRIES = 5
 STARVED_S = 3 # a measurement gives up waiting for the first messages of a slice after 2 s
+ORDER = 16 # bytes that a client of TCP sends first
 KINDS = ('alloc', 'malloc', 'stack', 'hugetlb')
 
 
@@ -85,6 +87,15 @@ MIXES = [
 ]
 
 
+def forward(source, sink):
+    try:
+        while piece := source.recv(1 << 16):
+            sink.sendall(piece)
+        sink.shutdown(socket.SHUT_WR)
+    except OSError: # one of them is through
+        pass
+
+
 def beside_tcp(perf, daemon):
     """--compare tcp: an object of TCP's behind each that has a counterpart in TCP."""
     problems, found = traffic(perf, daemon, daemon, '--op write,read,faa --size 64,300000 '
@@ -117,6 +128,45 @@ def long_message(perf, daemon):
                               '--working-set 48M --compare tcp')
     return problems + [f'{one["bytes"]} bytes of {one["size_bytes"]} {one["gbps"]} Gb/s' for one in found
                        if one['op'] == 'tcp' and one['bytes'] < one['size_bytes']]
+
+
+def waits_for_ready(perf, daemon):
+    """TCP is measured from when the server has its memory: before it says so nothing is sent."""
+    early = []
+
+    def stream(listener, address, port):
+        with listener, listener.accept()[0] as client, socket.create_connection((address, port)) as server:
+            server.sendall(client.recv(ORDER, socket.MSG_WAITALL))
+            early.append(client in select.select([client, server], [], [])[0])
+            relay = threading.Thread(target=forward, args=(client, server))
+            relay.start()
+            forward(server, client)
+            relay.join()
+
+    def between(server_port, listener):
+        with listener, listener.accept()[0] as client, client.makefile('rw') as asks, \
+                socket.create_connection(('localhost', server_port)) as server, \
+                server.makefile('rw') as answers:
+            for line in asks:
+                answers.write(line)
+                answers.flush()
+                answer = json.loads(answers.readline())
+                if 'tcp' in json.loads(line):
+                    tcp = socket.create_server(('127.0.0.1', 0))
+                    threading.Thread(target=stream, args=(tcp, answer['address'], answer['port']),
+                                     daemon=True).start()
+                    answer.update(address='127.0.0.1', port=tcp.getsockname()[1])
+                asks.write(json.dumps(answer) + '\n')
+                asks.flush()
+
+    def by(server_port):
+        listener = socket.create_server(('localhost', 0))
+        port = listener.getsockname()[1]
+        threading.Thread(target=between, args=(server_port, listener), daemon=True).start()
+        return port
+
+    problems, _ = traffic(perf, daemon, daemon, '--op write --size 65536 --duration 0.02 --compare tcp', by=by)
+    return problems + ([] if early and not any(early) else [f'sent before the server was ready: {early}'])
 
 
 def starved(perf, daemon):
@@ -164,6 +214,7 @@ def within_one(tap, perf, karstd, folder):
     if not tap.failed:
         tap.point('one daemon: beside TCP', beside_tcp(perf, daemon))
         tap.point('one daemon: beside TCP, a message that takes long', long_message(perf, daemon))
+        tap.point('one daemon: TCP waits until the server is ready', waits_for_ready(perf, daemon))
     with HugePages(16) as huge:
         for kind in KINDS if daemon.process.poll() is None else []:
             if kind == 'hugetlb' and not huge.there:

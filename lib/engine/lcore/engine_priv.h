@@ -90,7 +90,7 @@ struct eng_qp {
 	void *core_mem; /* the karst_core_qp of all handles */
 	size_t core_bytes;
 	void *repeat_mem; /* NULL: it has never been connected to a peer that repeats selectively */
-	void *alternate_mem; /* NULL: it has never had an alternate path */
+	void *alternate_mem; /* NULL: never an alternate path, or another handle has it (xrc.c) */
 	/* enhanced connection establishment (qp_ece.c), under ctl_lock */
 	bool ece_set;         /* the program has said what its peer has; RESET ends it */
 	uint32_t ece_agreed;  /* abilities (karst_cm_ece.h) */

@@ -124,7 +124,7 @@ struct report {
 	_Atomic uint64_t ops;      /* done, and looked at */
 	_Atomic uint64_t bytes;    /* of these */
 	_Atomic uint64_t pause_ms; /* the longest without any */
-	_Atomic uint64_t word[4];  /* of one case */
+	_Atomic uint64_t word[6];  /* of one case */
 	uint32_t qpn[2];           /* before ready */
 	char fault[512];           /* of a process that has ended badly */
 };

@@ -10,6 +10,9 @@
  * One attachment writes into the memory of another, which never sends anything, not even an
  * acknowledgement.  Stopped as it reads for the one, and as it writes for the other, the lcore has
  * to eject that one, and the other has to hear nothing.  The next program of that user is copied.
+ *
+ * The same at the doorbells of the one, which an lcore looks at in every turn.  Who was ejected for
+ * them, and does not go, has none any more: the lcore does not come by there again.
  */
 #include "hostile.h"
 
@@ -34,7 +37,14 @@
 #define INSTRUCTION 0x050fl /* "syscall", as it stands in memory */
 
 /* In report.word. */
-enum { MEM_OF_SENDER, MEM_OF_RECEIVER, SENDER_EJECTED, RECEIVER_EJECTED };
+enum {
+	MEM_OF_SENDER,
+	MEM_OF_RECEIVER,
+	BELL_OF_SENDER,
+	SENDER_EJECTED,
+	RECEIVER_EJECTED,
+	SLOWLY /* is the sender to ring */
+};
 
 /* --- two attachments of one process --- */
 
@@ -53,6 +63,15 @@ is_ejected(const struct end *e)
 	return fatal;
 }
 
+/* The next cell of the doorbell ring: the lcore looks at it in every turn. */
+static uintptr_t
+next_cell(const struct karst_qp *qp)
+{
+	const struct karst_bell_cell *cell = (const struct karst_bell_cell *)(qp->bell + 1);
+
+	return (uintptr_t)&cell[atomic_load(&qp->bell->tail) & qp->bell_mask];
+}
+
 static void
 programs(struct report *r, void *arg)
 {
@@ -68,6 +87,11 @@ programs(struct report *r, void *arg)
 	atomic_store(&r->word[MEM_OF_RECEIVER], (uintptr_t)b.mem);
 	atomic_store(&r->ready, true);
 	while (!atomic_load(&r->stop)) {
+		/* so that the next one is on the same page for long */
+		if (atomic_load(&r->word[SLOWLY]) != 0) {
+			atomic_store(&r->word[BELL_OF_SENDER], next_cell(a.qp));
+			sleep_ms(100);
+		}
 		while (end_post(&a, KARST_WR_RDMA_WRITE, 0, 0, BYTES, &b, 0) == 0)
 			;
 		if (karst_poll_cq(a.cq, KARST_DIM(cqe), cqe) <= 0)
@@ -282,11 +306,52 @@ until_ejected(const struct host *h, long before)
 	return false;
 }
 
+/* Of a user one of whose programs was ejected nothing is mapped any more. */
+static void
+next(struct report *r, void *arg)
+{
+	struct end e;
+
+	if (end_open(&e, arg, "next", BYTES, false) != 0)
+		child_fail(r, "attaching: %s", karst_why());
+	if (e.mr->copied_bytes != BYTES)
+		child_fail(
+			r, "%lu of %u bytes are copied", (unsigned long)e.mr->copied_bytes, BYTES);
+	end_close(&e);
+}
+
+/* The program is still there, and its bell; but the lcore, which works for another, does not come
+ * by the page of @addr. */
+static bool
+stays_away(const struct host *h, pid_t tid, uint64_t addr)
+{
+	struct child c;
+	int status = 0;
+	bool good;
+
+	if (ptrace(PTRACE_SEIZE, tid, NULL, NULL) != 0 ||
+		ptrace(PTRACE_INTERRUPT, tid, NULL, NULL) != 0 ||
+		waitpid(tid, NULL, __WALL) != tid || !protect(h->pid, tid, addr, PROT_NONE) ||
+		ptrace(PTRACE_CONT, tid, NULL, NULL) != 0 ||
+		!child_start(&c, next, (void *)(uintptr_t)h))
+		return false;
+	while (child_alive(&c) && waitpid(tid, &status, __WALL | WNOHANG) == 0)
+		sleep_ms(1);
+	good = !WIFSTOPPED(status);
+	if (!good)
+		note("the lcore came by again");
+	else if (ptrace(PTRACE_INTERRUPT, tid, NULL, NULL) == 0)
+		waitpid(tid, NULL, __WALL);
+	let_go(h->pid, tid, addr);
+	return child_stop(&c, "the user's next program") && good;
+}
+
 /* Stops the lcore at the memory of @whose: it and nobody else is ejected. */
 static bool
 stop_for(const struct host *h, struct child *c, int whose)
 {
-	bool writes = whose == MEM_OF_RECEIVER;
+	static const char *const did[] = {"sent", "received", "looked at doorbells"};
+	bool writes = whose == MEM_OF_RECEIVER, bell = whose == BELL_OF_SENDER;
 	int guilty = writes ? RECEIVER_EJECTED : SENDER_EJECTED;
 	int other = writes ? SENDER_EJECTED : RECEIVER_EJECTED;
 	long before = host_ask(h, "/karst/lcores", "ejected_programs");
@@ -297,14 +362,18 @@ stop_for(const struct host *h, struct child *c, int whose)
 
 	while ((tid = find_driver(h)) == 0 && child_alive(c))
 		sleep_ms(20);
-	if (tid == 0 || look_up(c->pid, atomic_load(&c->report->word[whose]), &spot) == 0)
+	atomic_store(&c->report->word[SLOWLY], bell);
+	if (tid == 0 || !until_word(c, whose) ||
+		look_up(c->pid, atomic_load(&c->report->word[whose]), &spot) == 0)
 		return false;
 	addr = look_up(h->pid, 0, &spot);
 	good = addr != 0 && stop_at(h->pid, tid, addr, writes) && until_ejected(h, before);
 	let_go(h->pid, tid, addr);
 	good = good && until_word(c, guilty);
-	note("stopped as it %s: the sender was ejected %d times, the receiver %d times",
-		writes ? "received" : "sent", (int)atomic_load(&c->report->word[SENDER_EJECTED]),
+	/* the next turns touch that page no more */
+	good = good && (!bell || stays_away(h, tid, addr));
+	note("stopped as it %s: the sender was ejected %d times, the receiver %d times", did[whose],
+		(int)atomic_load(&c->report->word[SENDER_EJECTED]),
 		(int)atomic_load(&c->report->word[RECEIVER_EJECTED]));
 	return good && atomic_load(&c->report->word[other]) == 0;
 }
@@ -319,20 +388,6 @@ with_programs(const struct host *h, int whose)
 		return false;
 	good = until_word(&c, MEM_OF_RECEIVER) && stop_for(h, &c, whose);
 	return child_stop(&c, "programs") && good;
-}
-
-/* Of a user one of whose programs was ejected nothing is mapped any more. */
-static void
-next(struct report *r, void *arg)
-{
-	struct end e;
-
-	if (end_open(&e, arg, "next", BYTES, false) != 0)
-		child_fail(r, "attaching: %s", karst_why());
-	if (e.mr->copied_bytes != BYTES)
-		child_fail(
-			r, "%lu of %u bytes are copied", (unsigned long)e.mr->copied_bytes, BYTES);
-	end_close(&e);
 }
 
 /* With a karstd of its own, for that reason. */
@@ -356,5 +411,5 @@ once(const struct options *o, int whose)
 bool
 case_stuck(const struct options *o)
 {
-	return once(o, MEM_OF_RECEIVER) && once(o, MEM_OF_SENDER);
+	return once(o, MEM_OF_RECEIVER) && once(o, MEM_OF_SENDER) && once(o, BELL_OF_SENDER);
 }

@@ -58,10 +58,12 @@ eng_bells_poll(struct eng_lcore *lc)
 	unsigned int i, n = 0, looks = karst_min_u32(lc->nbells, ENG_BELL_LOOKS);
 
 	for (i = 0; i < looks; i++) {
+		eng_bell_touch(lc, &lc->bells[lc->next_bell]);
 		n += bell_poll(lc, &lc->bells[lc->next_bell]);
 		if (++lc->next_bell == lc->nbells)
 			lc->next_bell = 0;
 	}
+	eng_bell_touch(lc, NULL);
 	return n;
 }
 

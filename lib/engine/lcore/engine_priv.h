@@ -90,7 +90,7 @@ struct eng_qp {
 	void *core_mem; /* the karst_core_qp of all handles */
 	size_t core_bytes;
 	void *repeat_mem; /* NULL: it has never been connected to a peer that repeats selectively */
-	void *alternate_mem; /* NULL: it has never had an alternate path */
+	void *alternate_mem; /* NULL: never an alternate path, or another handle has it (xrc.c) */
 	/* enhanced connection establishment (qp_ece.c), under ctl_lock */
 	bool ece_set;         /* the program has said what its peer has; RESET ends it */
 	uint32_t ece_agreed;  /* abilities (karst_cm_ece.h) */
@@ -281,8 +281,9 @@ struct eng_lcore {
 	pthread_mutex_t attach_lock; /* held by who attaches, or makes a call while none is */
 	uint32_t eal_lcore;
 	struct eng_copies *copies; /* copies.c */
-	_Atomic uint32_t at; /* number of the queue pair that is served, or one of the below */
-	uint32_t nseals;     /* frames that are being sealed, if it is ENG_AT_SEAL */
+	_Atomic uint32_t at; /* number of the queue pair that is served, or one of the above */
+	struct karst_engine_owner *_Atomic at_bell; /* whose doorbell ring it is at; NULL: none */
+	uint32_t nseals; /* frames that are being sealed, if it is ENG_AT_SEAL */
 	/* whose program each queue pair is, by its number; NULL: none, or this one's.  Under
 	 * names_lock; read by the watch. */
 	struct karst_space **space_of;
@@ -367,7 +368,7 @@ struct karst_engine {
 	uint64_t tsc_mul;           /* ns = tsc * mul >> 32 */
 	struct karst_yield waiting; /* threads that wait for lcores, mailbox.c */
 	_Atomic bool running;       /* lcores of karst_engine_start() go on */
-	pthread_mutex_t names_lock; /* eng_lcore.space_of */
+	pthread_mutex_t names_lock; /* eng_lcore.space_of; and no owner goes */
 	bool started;
 	bool copies;                     /* there has been memory that is copied */
 	struct eng_capture *capture;     /* NULL: none; with the list of engines held */

@@ -449,6 +449,7 @@ eng_lcore_init(struct karst_engine *e, uint32_t index)
 	lc->index = index;
 	lc->member_ns = UINT64_MAX;
 	atomic_init(&lc->at, ENG_AT_NONE);
+	atomic_init(&lc->at_bell, NULL);
 	lc->epoll_fd = lc->wake_fd = -1;
 	atomic_init(&lc->cpu, -1);
 	lc->pool = e->pool;

@@ -214,6 +214,13 @@ unsigned int eng_handoff_poll(struct eng_lcore *lc);
 
 /* --- bells.c --- */
 
+/* For the watch: the lcore is about to touch @b, or, if that is NULL, no bell. */
+static inline void
+eng_bell_touch(struct eng_lcore *lc, const struct eng_bell *b)
+{
+	atomic_store_explicit(&lc->at_bell, b != NULL ? b->owner : NULL, memory_order_relaxed);
+}
+
 /* Looks at doorbells.  @return how many rang. */
 unsigned int eng_bells_poll(struct eng_lcore *lc);
 /* Calls of the lcore: it listens to the bell of an owner, @arg, and does not any more. */

@@ -149,8 +149,25 @@ wake_up(struct eng_lcore *lc)
 
 	/* relaxed: whoever sees the old value wakes in vain, no more */
 	atomic_store_explicit(&lc->asleep, 0, memory_order_relaxed);
-	for (i = 0; i < lc->nbells; i++)
+	for (i = 0; i < lc->nbells; i++) {
+		eng_bell_touch(lc, &lc->bells[i]);
 		karst_bell_awake(&lc->bells[i].ring);
+	}
+	eng_bell_touch(lc, NULL);
+}
+
+static bool
+bells_are_empty(struct eng_lcore *lc)
+{
+	bool empty = true;
+	uint32_t i;
+
+	for (i = 0; i < lc->nbells && empty; i++) {
+		eng_bell_touch(lc, &lc->bells[i]);
+		empty = karst_bell_empty(&lc->bells[i].ring);
+	}
+	eng_bell_touch(lc, NULL);
+	return empty;
 }
 
 /* Says that it sleeps.  @return false: there is something to do after all. */
@@ -161,8 +178,11 @@ doze_off(struct eng_lcore *lc)
 
 	/* relaxed: the fence orders it */
 	atomic_store_explicit(&lc->asleep, 1, memory_order_relaxed);
-	for (i = 0; i < lc->nbells; i++)
+	for (i = 0; i < lc->nbells; i++) {
+		eng_bell_touch(lc, &lc->bells[i]);
 		karst_bell_doze(&lc->bells[i].ring);
+	}
+	eng_bell_touch(lc, NULL);
 	/* Dekker with eng_lcore_wake() and karst_bell_must_wake() */
 	atomic_thread_fence(memory_order_seq_cst);
 	if (!rte_ring_empty(lc->mailbox) || !rte_ring_empty(lc->handoff) ||
@@ -170,10 +190,7 @@ doze_off(struct eng_lcore *lc)
 		eng_copies_are_over(lc) ||
 		!atomic_load_explicit(&lc->e->running, memory_order_relaxed))
 		return false;
-	for (i = 0; i < lc->nbells; i++)
-		if (!karst_bell_empty(&lc->bells[i].ring))
-			return false;
-	return true;
+	return bells_are_empty(lc);
 }
 
 static void

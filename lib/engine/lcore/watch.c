@@ -273,14 +273,20 @@ suspect(struct karst_space *s, void *arg)
 	who->n += who->n == 0 || s != who->space;
 }
 
+/* @at: a queue pair; ENG_AT_NONE: its doorbells. */
 static void
 accuse(struct eng_watch *watch, struct eng_lcore *lc, uint32_t at, struct karst_space *s)
 {
+	char where[32] = "its doorbells";
+
+	if (at != ENG_AT_NONE)
+		snprintf(where, sizeof(where), "queue pair %u", at);
 	karst_log(KARST_LOG_WARNING,
-		"%s: lcore %u has slept for %u ms at queue pair %u of process %d of uid %u: it "
-		"has failed",
-		watch->e->name, lc->index, TURN_DEADLINE_NS / MS, at, (int)s->pid,
+		"%s: lcore %u has slept for %u ms at %s of process %d of uid %u: it has failed",
+		watch->e->name, lc->index, TURN_DEADLINE_NS / MS, where, (int)s->pid,
 		(unsigned int)s->uid);
+	if (at == ENG_AT_NONE)
+		atomic_store_explicit(&s->silenced, true, memory_order_relaxed);
 	if (karst_space_failed(s))
 		return;
 	count(&lc->watched.ejected);
@@ -323,19 +329,35 @@ accuse_somebody(struct eng_watch *watch, struct eng_lcore *lc)
 {
 	uint32_t at = atomic_load_explicit(&lc->at, memory_order_relaxed);
 	uint32_t slot = at >> lc->e->lcore_bits;
+	struct karst_engine_owner *ringer;
+	struct karst_space *s = NULL;
 
 	if (at == ENG_AT_SEAL) {
 		accuse_sealed(lc);
 		return;
 	}
 	pthread_mutex_lock(&lc->e->names_lock);
-	if (at != ENG_AT_NONE && slot < lc->core->qpns && lc->space_of[slot] != NULL)
+	/* an owner whose bell an lcore has touched goes under this lock (owner.c) */
+	ringer = atomic_load_explicit(&lc->at_bell, memory_order_relaxed);
+	if (ringer != NULL)
+		s = atomic_load_explicit(&ringer->space, memory_order_relaxed);
+	if (s != NULL)
+		accuse(watch, lc, ENG_AT_NONE, s);
+	else if (at != ENG_AT_NONE && slot < lc->core->qpns && lc->space_of[slot] != NULL)
 		accuse(watch, lc, at, lc->space_of[slot]);
 	else
 		karst_log(KARST_LOG_WARNING,
 			"%s: lcore %u has slept for %u ms, and not for a program", lc->e->name,
 			lc->index, TURN_DEADLINE_NS / MS);
 	pthread_mutex_unlock(&lc->e->names_lock);
+}
+
+/* Nothing to do, so it sleeps, or soon will; but it says so in the doorbell rings first. */
+static bool
+is_dozing(const struct eng_lcore *lc)
+{
+	return atomic_load_explicit(&lc->asleep, memory_order_relaxed) != 0 &&
+		atomic_load_explicit(&lc->at_bell, memory_order_relaxed) == NULL;
 }
 
 /*
@@ -351,7 +373,7 @@ look_at_turn(struct eng_watch *watch, struct eng_workers *workers, uint64_t word
 	uint64_t turns = __atomic_load_n(&lc->stats.turns, __ATOMIC_RELAXED), times;
 
 	if (turns != workers->seen_turns || (word & 1) != 0 || workers->driver == NULL ||
-		watch->stood || atomic_load_explicit(&lc->asleep, memory_order_relaxed) != 0) {
+		watch->stood || is_dozing(lc)) {
 		workers->seen_turns = turns;
 		workers->turned_ns = now_ns;
 		workers->slept = UINT64_MAX;

@@ -44,6 +44,8 @@ int karst_engine_owner_create(struct karst_engine *e, const struct karst_engine_
 
 /** Its objects are destroyed already: -EBUSY otherwise.  No lcore touches its memory afterwards. */
 int karst_engine_owner_destroy(struct karst_engine_owner *owner);
+/** No lcore listens to its doorbells any more. */
+void karst_engine_owner_silence(struct karst_engine_owner *owner);
 
 /** Where @p, inside of a ring, doorbell ring or CQ of the owner, lies.  -EINVAL: nowhere. */
 int karst_engine_owner_locate(

@@ -36,6 +36,8 @@ void eng_xrcd_put(struct karst_engine *e, struct karst_engine_xrcd *xrcd);
 
 /* On the lcore: @q is no handle of its QP any more.  false: it is the last. */
 bool eng_qp_part(struct eng_lcore *lc, struct eng_qp *q);
+/* Which of the handles of @q's QP has the memory of its alternate path; or could have it. */
+void **eng_qp_alternate(struct eng_qp *q);
 
 /* --- qp_call.c --- */
 

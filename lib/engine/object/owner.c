@@ -107,7 +107,10 @@ owner_leave(struct karst_engine_owner *o)
 
 	for (i = 0; i < o->e->nlcores; i++)
 		eng_mailbox_call(&o->e->lcore[i], eng_bell_del_on_lcore, o);
+	/* no lcore comes to its bells any more; the watch may be looking at where one was */
+	pthread_mutex_lock(&o->e->names_lock);
 	LIST_REMOVE(o, next);
+	pthread_mutex_unlock(&o->e->names_lock);
 	o->e->nowners--;
 }
 
@@ -192,6 +195,18 @@ karst_engine_owner_destroy(struct karst_engine_owner *o)
 	}
 	eng_ctl_leave(e);
 	return ret;
+}
+
+void
+karst_engine_owner_silence(struct karst_engine_owner *o)
+{
+	uint32_t i;
+
+	if (eng_ctl_enter(o->e) != 0)
+		return;
+	for (i = 0; i < o->e->nlcores; i++)
+		eng_mailbox_call(&o->e->lcore[i], eng_bell_del_on_lcore, o);
+	eng_ctl_leave(o->e);
 }
 
 /* --- where its memory is --- */

@@ -229,16 +229,17 @@ agreed_to_repeat(const struct karst_engine *e, const struct qp_call *call)
 static int
 bring_alternate(struct karst_engine *e, struct qp_call *call, struct karst_core_qp_attr *attr)
 {
-	struct eng_qp *q = call->q;
+	void **mem;
 
 	if ((call->mask & KARST_QP_ALT_PATH) == 0)
 		return 0;
-	if (q->alternate_mem == NULL)
-		q->alternate_mem = eng_arena_alloc(&e->objects, karst_qp_alternate_bytes());
-	if (q->alternate_mem == NULL)
+	mem = eng_qp_alternate(call->q);
+	if (*mem == NULL)
+		*mem = eng_arena_alloc(&e->objects, karst_qp_alternate_bytes());
+	if (*mem == NULL)
 		return -ENOMEM;
 	*attr = *call->attr;
-	attr->alternate_mem = q->alternate_mem;
+	attr->alternate_mem = *mem;
 	attr->alt_port_num = (uint8_t)(eng_port_base(attr->alt_path.port) + 1);
 	call->attr = attr;
 	return 0;

@@ -10,7 +10,8 @@
  * A target QP may be opened again.  Each handle is a struct eng_qp with an owner of its own, all of
  * them share the karst_core_qp, and "same" makes a ring of them.  One is what karst_qp_user() says,
  * and stands for all with the scheduler and in telemetry; when it goes, another takes its place.
- * Events go to all.
+ * Events go to all.  What an alternate path is kept in is the QP's, too: one of the handles has it,
+ * and who goes leaves it to the next.
  *
  * Everything here holds ctl_lock.
  */
@@ -190,6 +191,16 @@ karst_engine_qp_is_shared(struct karst_engine *e, const struct karst_engine_qp *
 	return shared;
 }
 
+void **
+eng_qp_alternate(struct eng_qp *q)
+{
+	struct eng_qp *h = q;
+
+	while (h->alternate_mem == NULL && h->same != q)
+		h = h->same;
+	return &h->alternate_mem;
+}
+
 bool
 eng_qp_part(struct eng_lcore *lc, struct eng_qp *q)
 {
@@ -199,6 +210,10 @@ eng_qp_part(struct eng_lcore *lc, struct eng_qp *q)
 		return false;
 	if (karst_qp_user(q->qp) == q)
 		karst_qp_set_user(q->qp, q->same, q->same->owner);
+	/* the QP still uses it (see eng_qp_alternate()) */
+	if (q->alternate_mem != NULL)
+		q->same->alternate_mem = q->alternate_mem;
+	q->alternate_mem = NULL;
 	while (before->same != q)
 		before = before->same;
 	before->same = q->same;

@@ -45,6 +45,9 @@ session_fail(struct karst_session *s)
 		"%s: client %u (%s, process %d): memory that it registered has vanished; its "
 		"keys are revoked",
 		s->e->name, s->info.client, s->info.program, (int)s->info.pid);
+	/* it would be stuck there again */
+	if (karst_space_silenced(s->space))
+		karst_engine_owner_silence(s->owner);
 	eng_session_stop_qps(s);
 	eng_session_stop_srqs(s);
 	eng_stream_put(&s->async, &record, sizeof(record));

@@ -132,6 +132,13 @@ karst_space_failed(const struct karst_space *s)
 	return atomic_load_explicit(&s->failed, memory_order_relaxed);
 }
 
+bool
+karst_space_silenced(const struct karst_space *s)
+{
+	/* relaxed: it came before the failure, which the descriptor of karst_space_watch() told */
+	return atomic_load_explicit(&s->silenced, memory_order_relaxed);
+}
+
 void
 karst_space_charge(struct karst_space *s, struct eng_share *share)
 {

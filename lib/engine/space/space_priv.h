@@ -34,6 +34,7 @@ struct karst_space {
 	LIST_HEAD(, karst_space_region) regions;
 	_Atomic uint64_t alive_ns; /* when the process was last known to live; unmapped.c */
 	_Atomic bool failed;
+	_Atomic bool silenced; /* before that: an lcore was stuck at its doorbells */
 	_Atomic uint32_t refs; /* who made it, and copies that may outlast that */
 	struct eng_atomics *atomics;
 	/* deferred.c; any thread, relaxed, but for copies */

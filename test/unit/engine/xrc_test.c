@@ -169,6 +169,65 @@ Test(engine_xrc, u3_handles)
 	rig_down(&r);
 }
 
+/* The alternate path by port A, with @timeout. */
+static void
+load_alternate(struct rig *r, struct karst_engine_qp *qp, uint8_t timeout)
+{
+	struct karst_core_qp_attr attr = {.alt_timeout = timeout};
+	struct karst_engine_port_info dst;
+
+	cr_assert_eq(karst_engine_port_info(r->bed.e, r->bed.port[1], &dst), 0);
+	cr_assert_eq(karst_engine_path_init(
+			     r->bed.e, r->bed.port[0], 0, dst.mac, dst.addrs[0].ip, &attr.alt_path),
+		0);
+	cr_assert_eq(karst_engine_qp_modify(r->bed.e, qp, &attr, KARST_QP_ALT_PATH), 0);
+}
+
+static void
+expect_alternate(struct rig *r, struct karst_engine_qp *qp, uint8_t timeout)
+{
+	struct karst_core_qp_attr is;
+
+	cr_assert_eq(karst_engine_qp_query(r->bed.e, qp, &is), 0);
+	cr_assert_eq(is.alt_timeout, timeout, "%u", is.alt_timeout);
+	cr_assert_eq(is.alt_port_num, r->bed.port[0] + 1, "%u", is.alt_port_num);
+}
+
+/* An alternate path is the QP's, and stays while there is a handle, whoever loaded it. */
+static void
+alternate_stays(struct rig *r, bool maker_loads)
+{
+	struct karst_engine_qp_open open = {.xrcd = r->xrcd, .qpn = r->tgt->num, .owner = r->owner};
+	struct karst_engine_qp *again, *first = r->tgt, *ini = r->ini;
+
+	cr_assert_eq(karst_engine_qp_open(r->bed.e, &open, &again), 0);
+	load_alternate(r, maker_loads ? first : again, 17);
+	cr_assert_eq(karst_engine_qp_destroy(r->bed.e, maker_loads ? first : again), 0);
+	first = maker_loads ? again : first;
+	/* of the same sizes, so what has become free is taken again */
+	make_pair(r);
+	load_alternate(r, r->tgt, 9);
+	expect_alternate(r, first, 17);
+	load_alternate(r, first, 18);
+	expect_alternate(r, r->tgt, 9);
+	expect_alternate(r, first, 18);
+	cr_assert_eq(karst_engine_qp_destroy(r->bed.e, first), 0);
+	cr_assert_eq(karst_engine_qp_destroy(r->bed.e, ini), 0);
+	expect_alternate(r, r->tgt, 9);
+}
+
+Test(engine_xrc, u3_alternate_path)
+{
+	struct rig r;
+
+	rig_up(&r);
+	alternate_stays(&r, true);
+	alternate_stays(&r, false);
+	cr_assert_eq(karst_engine_qp_destroy(r.bed.e, r.ini), 0);
+	cr_assert_eq(karst_engine_qp_destroy(r.bed.e, r.tgt), 0);
+	rig_down(&r);
+}
+
 /* The SRQ is withdrawn, or destroyed with its CQ: the message is refused, and nothing completes. */
 Test(engine_xrc, u3_queue_gone)
 {

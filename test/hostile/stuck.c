@@ -12,7 +12,8 @@
  * to eject that one, and the other has to hear nothing.  The next program of that user is copied.
  *
  * The same at the doorbells of the one, which an lcore looks at in every turn.  Who was ejected for
- * them, and does not go, has none any more: the lcore does not come by there again.
+ * them, and does not go, has none any more: the lcore does not come by there again.  That holds
+ * also for who was ejected before, for another reason.
  */
 #include "hostile.h"
 
@@ -34,6 +35,7 @@
 
 #define BYTES       65536u
 #define TICKS       20
+#define LOOKS       20      /* whether it stays away by now */
 #define INSTRUCTION 0x050fl /* "syscall", as it stands in memory */
 
 /* In report.word. */
@@ -346,6 +348,51 @@ stays_away(const struct host *h, pid_t tid, uint64_t addr)
 	return child_stop(&c, "the user's next program") && good;
 }
 
+static bool
+log_has(const struct host *h, const char *words)
+{
+	char path[96], line[512];
+	bool found = false;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "%s/log", h->folder);
+	f = fopen(path, "r");
+	while (f != NULL && !found && fgets(line, sizeof(line), f) != NULL)
+		found = strstr(line, words) != NULL;
+	if (f != NULL)
+		fclose(f);
+	return found;
+}
+
+/* The sender has been ejected, and makes the lcore sleep at its doorbells now: no event tells when
+ * that has been dealt with. */
+static bool
+then_bells(const struct host *h, struct child *c)
+{
+	uint64_t until = now_ms() + HANG_S * 1000, addr;
+	struct spot spot;
+	pid_t tid;
+	int i;
+
+	atomic_store(&c->report->word[BELL_OF_SENDER], 0);
+	atomic_store(&c->report->word[SLOWLY], 1);
+	while ((tid = find_driver(h)) == 0 && child_alive(c))
+		sleep_ms(20);
+	if (tid == 0 || !until_word(c, BELL_OF_SENDER) ||
+		look_up(c->pid, atomic_load(&c->report->word[BELL_OF_SENDER]), &spot) == 0)
+		return false;
+	addr = look_up(h->pid, 0, &spot);
+	if (addr == 0 || !stop_at(h->pid, tid, addr, false))
+		return false;
+	while (!log_has(h, "at its doorbells") && now_ms() < until)
+		sleep_ms(20);
+	let_go(h->pid, tid, addr);
+	for (i = 0; i < LOOKS; i++)
+		if (stays_away(h, tid, addr))
+			return true;
+	return false;
+}
+
 /* Stops the lcore at the memory of @whose: it and nobody else is ejected. */
 static bool
 stop_for(const struct host *h, struct child *c, int whose)
@@ -386,7 +433,8 @@ with_programs(const struct host *h, int whose)
 
 	if (!child_start(&c, programs, (void *)(uintptr_t)h))
 		return false;
-	good = until_word(&c, MEM_OF_RECEIVER) && stop_for(h, &c, whose);
+	good = until_word(&c, MEM_OF_RECEIVER) && stop_for(h, &c, whose) &&
+		(whose != MEM_OF_SENDER || then_bells(h, &c));
 	return child_stop(&c, "programs") && good;
 }
 

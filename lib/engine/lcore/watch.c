@@ -285,8 +285,9 @@ accuse(struct eng_watch *watch, struct eng_lcore *lc, uint32_t at, struct karst_
 		"%s: lcore %u has slept for %u ms at %s of process %d of uid %u: it has failed",
 		watch->e->name, lc->index, TURN_DEADLINE_NS / MS, where, (int)s->pid,
 		(unsigned int)s->uid);
+	/* also who has failed before: his doorbells are still looked at */
 	if (at == ENG_AT_NONE)
-		atomic_store_explicit(&s->silenced, true, memory_order_relaxed);
+		eng_space_silence(s);
 	if (karst_space_failed(s))
 		return;
 	count(&lc->watched.ejected);

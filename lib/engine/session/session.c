@@ -45,9 +45,6 @@ session_fail(struct karst_session *s)
 		"%s: client %u (%s, process %d): memory that it registered has vanished; its "
 		"keys are revoked",
 		s->e->name, s->info.client, s->info.program, (int)s->info.pid);
-	/* it would be stuck there again */
-	if (karst_space_silenced(s->space))
-		karst_engine_owner_silence(s->owner);
 	eng_session_stop_qps(s);
 	eng_session_stop_srqs(s);
 	eng_stream_put(&s->async, &record, sizeof(record));
@@ -56,7 +53,14 @@ session_fail(struct karst_session *s)
 static void
 look_for_failure(struct karst_session *s)
 {
-	if (!s->failed && s->space != NULL && karst_space_failed(s->space))
+	if (s->space == NULL)
+		return;
+	/* first: it would be stuck there again */
+	if (!s->silenced && karst_space_silenced(s->space)) {
+		s->silenced = true;
+		karst_engine_owner_silence(s->owner);
+	}
+	if (!s->failed && karst_space_failed(s->space))
 		session_fail(s);
 }
 

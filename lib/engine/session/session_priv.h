@@ -127,7 +127,7 @@ struct karst_session {
 	bool (*alive)(void *user);
 	void *user;
 	bool greeted;
-	bool failed;
+	bool failed, silenced; /* as its space */
 	int attend_fd;
 	int async_reader; /* until HELLO; then -1 */
 	struct eng_stream async;

@@ -72,11 +72,11 @@ void karst_space_bytes(
 /** True once the program has taken pages away under the engine, or copying to it failed because
  *  it is gone. */
 bool karst_space_failed(const struct karst_space *s);
-/** Has it failed because an lcore was stuck at its doorbells? */
+/** Was an lcore stuck at its doorbells?  It has failed, too, before or then. */
 bool karst_space_silenced(const struct karst_space *s);
 
-/** When the space fails, 1 is written to @fd, an eventfd that becomes the space's own: copies may
- *  outlast karst_space_destroy(), and with the last of them it is closed. */
+/** When the space fails, or is silenced, 1 is written to @fd, an eventfd that becomes the space's
+ *  own: copies may outlast karst_space_destroy(), and with the last of them it is closed. */
 void karst_space_watch(struct karst_space *s, int fd);
 
 #endif /* KARST_SPACE_H */

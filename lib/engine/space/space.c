@@ -135,7 +135,7 @@ karst_space_failed(const struct karst_space *s)
 bool
 karst_space_silenced(const struct karst_space *s)
 {
-	/* relaxed: it came before the failure, which the descriptor of karst_space_watch() told */
+	/* relaxed: the descriptor of karst_space_watch() has told of it */
 	return atomic_load_explicit(&s->silenced, memory_order_relaxed);
 }
 
@@ -157,17 +157,29 @@ karst_space_watch(struct karst_space *s, int fd)
 	s->watch_fd = fd;
 }
 
-void
-eng_space_fail(struct karst_space *s)
+/* Sets one of its flags.  relaxed: it stands alone; the thread that sets it first tells of it */
+static void
+space_tell(const struct karst_space *s, _Atomic bool *flag)
 {
 	const uint64_t one = 1;
 	int saved = errno;
 
-	/* relaxed: the flag stands alone; the thread that sets it first reports it */
-	if (atomic_exchange_explicit(&s->failed, true, memory_order_relaxed) || s->watch_fd < 0)
+	if (atomic_exchange_explicit(flag, true, memory_order_relaxed) || s->watch_fd < 0)
 		return;
 	if (write(s->watch_fd, &one, sizeof(one)) < 0)
 		errno = saved;
+}
+
+void
+eng_space_fail(struct karst_space *s)
+{
+	space_tell(s, &s->failed);
+}
+
+void
+eng_space_silence(struct karst_space *s)
+{
+	space_tell(s, &s->silenced);
 }
 
 static void

@@ -34,7 +34,7 @@ struct karst_space {
 	LIST_HEAD(, karst_space_region) regions;
 	_Atomic uint64_t alive_ns; /* when the process was last known to live; unmapped.c */
 	_Atomic bool failed;
-	_Atomic bool silenced; /* before that: an lcore was stuck at its doorbells */
+	_Atomic bool silenced; /* an lcore was stuck at its doorbells */
 	_Atomic uint32_t refs; /* who made it, and copies that may outlast that */
 	struct eng_atomics *atomics;
 	/* deferred.c; any thread, relaxed, but for copies */
@@ -110,6 +110,8 @@ ssize_t eng_space_write(struct karst_space *s, const struct iovec *local,
 /* What the process has registered is not there any more, for this reason or that.  Also from a
  * handler of signals. */
 void eng_space_fail(struct karst_space *s);
+/* No lcore is to look at its program's doorbells any more; told as a failure is. */
+void eng_space_silence(struct karst_space *s);
 
 /* It stays, whatever karst_space_destroy() says. */
 void eng_space_get(struct karst_space *s);

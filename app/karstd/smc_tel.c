@@ -117,13 +117,31 @@ add_address(struct rte_tel_data *d, const char *name, const struct sockaddr_stor
 	rte_tel_data_add_dict_string(d, name, text);
 }
 
+/* As the programs have them, who may write nonsense.  It leaves the rings mapped or not, as they
+ * were: an idle connection stays one without. */
+static void
+read_positions(struct svc_conn *c)
+{
+	bool mapped = c->txd != NULL, was_mapped = c->was_mapped;
+
+	if (!svc_conn_map(c))
+		return;
+	c->tx_head = atomic_load(&c->txd->head);
+	c->tx_tail = atomic_load(&c->txd->tail);
+	c->rx_head = karst_sock_written(c->rxd, c->buffer);
+	c->rx_tail = atomic_load(&c->rxd->tail);
+	if (!mapped) {
+		svc_conn_unmap(c);
+		c->was_mapped = was_mapped;
+	}
+}
+
 static void
 add_conn(struct rte_tel_data *d, struct svc_conn *c)
 {
 	static const char *const modes[] = {"agreeing", "SMC-R", "TCP", "direct", "over"};
 	struct karst_smc_conn_info info = {0};
 	char reason[16];
-	bool mapped = c->txd != NULL, was_mapped = c->was_mapped;
 
 	rte_tel_data_start_dict(d);
 	add_address(d, "local", &c->local);
@@ -133,17 +151,8 @@ add_conn(struct rte_tel_data *d, struct svc_conn *c)
 	rte_tel_data_add_dict_u64(d, "pid", (uint64_t)c->pid);
 	rte_tel_data_add_dict_u64(d, "uid", c->user->uid);
 	rte_tel_data_add_dict_u64(d, "buffer", c->buffer);
-	/* as the programs have it, who may write nonsense */
-	if (c->what == SMC_DIRECT && svc_conn_map(c)) {
-		c->tx_head = atomic_load(&c->txd->head);
-		c->tx_tail = atomic_load(&c->txd->tail);
-		c->rx_head = karst_sock_written(c->rxd, c->buffer);
-		c->rx_tail = atomic_load(&c->rxd->tail);
-		if (!mapped) {
-			svc_conn_unmap(c);
-			c->was_mapped = was_mapped;
-		}
-	}
+	if (c->what == SMC_DIRECT)
+		read_positions(c);
 	rte_tel_data_add_dict_u64(d, "sent", c->tx_tail);
 	rte_tel_data_add_dict_u64(d, "unsent", c->tx_head - c->tx_tail);
 	rte_tel_data_add_dict_u64(d, "received", c->rx_head);

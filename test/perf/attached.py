@@ -130,71 +130,68 @@ def long_message(perf, daemon):
                        if one['op'] == 'tcp' and one['bytes'] < one['size_bytes']]
 
 
+def listening(serve):
+    """A port of this machine; serve(connection) for the first who connects, in a thread."""
+    def once():
+        with listener, listener.accept()[0] as connection:
+            serve(connection)
+    listener = socket.create_server(('127.0.0.1', 0))
+    threading.Thread(target=once, daemon=True).start()
+    return listener.getsockname()[1]
+
+
+def overheard(answered):
+    """For traffic(by=): answered(ask, answer) sees, and may change, what a client asks the server and
+    is answered."""
+    def by(server_port):
+        def serve(client):
+            with client.makefile('rw') as asks, socket.create_connection(('localhost', server_port)) as server, \
+                    server.makefile('rw') as answers:
+                for line in asks:
+                    answers.write(line)
+                    answers.flush()
+                    answer = json.loads(answers.readline())
+                    answered(json.loads(line), answer)
+                    asks.write(json.dumps(answer) + '\n')
+                    asks.flush()
+        return listening(serve)
+    return by
+
+
 def waits_for_ready(perf, daemon):
     """TCP is measured from when the server has its memory: before it says so nothing is sent."""
     early = []
 
-    def stream(listener, address, port):
-        with listener, listener.accept()[0] as client, socket.create_connection((address, port)) as server:
-            server.sendall(client.recv(ORDER, socket.MSG_WAITALL))
-            early.append(client in select.select([client, server], [], [])[0])
-            relay = threading.Thread(target=forward, args=(client, server))
-            relay.start()
-            forward(server, client)
-            relay.join()
+    def answered(ask, answer):
+        def stream(client):
+            with socket.create_connection(there) as server:
+                server.sendall(client.recv(ORDER, socket.MSG_WAITALL))
+                early.append(client in select.select([client, server], [], [])[0])
+                relay = threading.Thread(target=forward, args=(client, server))
+                relay.start()
+                forward(server, client)
+                relay.join()
+        if 'tcp' in ask:
+            there = answer['address'], answer['port']
+            answer.update(address='127.0.0.1', port=listening(stream))
 
-    def between(server_port, listener):
-        with listener, listener.accept()[0] as client, client.makefile('rw') as asks, \
-                socket.create_connection(('localhost', server_port)) as server, \
-                server.makefile('rw') as answers:
-            for line in asks:
-                answers.write(line)
-                answers.flush()
-                answer = json.loads(answers.readline())
-                if 'tcp' in json.loads(line):
-                    tcp = socket.create_server(('127.0.0.1', 0))
-                    threading.Thread(target=stream, args=(tcp, answer['address'], answer['port']),
-                                     daemon=True).start()
-                    answer.update(address='127.0.0.1', port=tcp.getsockname()[1])
-                asks.write(json.dumps(answer) + '\n')
-                asks.flush()
-
-    def by(server_port):
-        listener = socket.create_server(('localhost', 0))
-        port = listener.getsockname()[1]
-        threading.Thread(target=between, args=(server_port, listener), daemon=True).start()
-        return port
-
-    problems, _ = traffic(perf, daemon, daemon, '--op write --size 65536 --duration 0.02 --compare tcp', by=by)
+    problems, _ = traffic(perf, daemon, daemon, '--op write --size 65536 --duration 0.02 --compare tcp',
+                          by=overheard(answered))
     return problems + ([] if early and not any(early) else [f'sent before the server was ready: {early}'])
 
 
 def starved(perf, daemon):
     """A daemon that has no processor from the beginning of the traffic on, for longer than the
     traffic was to last: it lasts until there is something to report."""
-    def between(server_port, listener):
-        with listener, listener.accept()[0] as client, client.makefile('rw') as asks, \
-                socket.create_connection(('localhost', server_port)) as server, \
-                server.makefile('rw') as answers:
-            for line in asks:
-                answers.write(line)
-                answers.flush()
-                answer = answers.readline()
-                if json.loads(line).get('phase') == 1 and not begun.is_set():
-                    begun.set()
-                    daemon.send(signal.SIGSTOP)
-                    threading.Timer(STARVED_S, daemon.send, [signal.SIGCONT]).start()
-                asks.write(answer)
-                asks.flush()
-
-    def by(server_port):
-        listener = socket.create_server(('localhost', 0))
-        port = listener.getsockname()[1]
-        threading.Thread(target=between, args=(server_port, listener), daemon=True).start()
-        return port
-
     begun = threading.Event()
-    problems, _ = traffic(perf, daemon, daemon, '--op read --size 4096 --duration 0.05', by=by)
+
+    def answered(ask, _):
+        if ask.get('phase') == 1 and not begun.is_set():
+            begun.set()
+            daemon.send(signal.SIGSTOP)
+            threading.Timer(STARVED_S, daemon.send, [signal.SIGCONT]).start()
+
+    problems, _ = traffic(perf, daemon, daemon, '--op read --size 4096 --duration 0.05', by=overheard(answered))
     return problems + ([] if begun.is_set() else ['no traffic began'])
 
 

@@ -364,24 +364,32 @@ log_has(const struct host *h, const char *words)
 	return found;
 }
 
+/* Where karstd has what the programs say in their word @whose, once they do, and in @tid the thread
+ * that comes by there.  0: they do not. */
+static uint64_t
+find_spot(const struct host *h, struct child *c, int whose, pid_t *tid)
+{
+	struct spot spot;
+
+	while ((*tid = find_driver(h)) == 0 && child_alive(c))
+		sleep_ms(20);
+	if (*tid == 0 || !until_word(c, whose) ||
+		look_up(c->pid, atomic_load(&c->report->word[whose]), &spot) == 0)
+		return 0;
+	return look_up(h->pid, 0, &spot);
+}
+
 /* The sender has been ejected, and makes the lcore sleep at its doorbells now: no event tells when
  * that has been dealt with. */
 static bool
 then_bells(const struct host *h, struct child *c)
 {
 	uint64_t until = now_ms() + HANG_S * 1000, addr;
-	struct spot spot;
 	pid_t tid;
 	int i;
 
-	atomic_store(&c->report->word[BELL_OF_SENDER], 0);
 	atomic_store(&c->report->word[SLOWLY], 1);
-	while ((tid = find_driver(h)) == 0 && child_alive(c))
-		sleep_ms(20);
-	if (tid == 0 || !until_word(c, BELL_OF_SENDER) ||
-		look_up(c->pid, atomic_load(&c->report->word[BELL_OF_SENDER]), &spot) == 0)
-		return false;
-	addr = look_up(h->pid, 0, &spot);
+	addr = find_spot(h, c, BELL_OF_SENDER, &tid);
 	if (addr == 0 || !stop_at(h->pid, tid, addr, false))
 		return false;
 	while (!log_has(h, "at its doorbells") && now_ms() < until)
@@ -402,18 +410,12 @@ stop_for(const struct host *h, struct child *c, int whose)
 	int guilty = writes ? RECEIVER_EJECTED : SENDER_EJECTED;
 	int other = writes ? SENDER_EJECTED : RECEIVER_EJECTED;
 	long before = host_ask(h, "/karst/lcores", "ejected_programs");
-	struct spot spot;
 	uint64_t addr;
 	pid_t tid;
 	bool good;
 
-	while ((tid = find_driver(h)) == 0 && child_alive(c))
-		sleep_ms(20);
 	atomic_store(&c->report->word[SLOWLY], bell);
-	if (tid == 0 || !until_word(c, whose) ||
-		look_up(c->pid, atomic_load(&c->report->word[whose]), &spot) == 0)
-		return false;
-	addr = look_up(h->pid, 0, &spot);
+	addr = find_spot(h, c, whose, &tid);
 	good = addr != 0 && stop_at(h->pid, tid, addr, writes) && until_ejected(h, before);
 	let_go(h->pid, tid, addr);
 	good = good && until_word(c, guilty);

@@ -102,6 +102,7 @@ conn_free(struct svc_conn *c)
 		svc_let_go(c->smc, c->uid, c->pair);
 	}
 	svc_page_put(c->page_of);
+	svc_conn_unmap(c); /* the other end may stay, idle */
 	svc_rings_put(c->rings);
 	free(c);
 }

@@ -491,8 +491,7 @@ make_small(int fd, struct ks_sock *s)
 	const int room = KARST_SOCK_SNDBUF;
 
 	if (!s->small)
-		(void)real(setsockopt)(fd, SOL_SOCKET, SO_SNDBUF, &room, sizeof(room));
-	s->small = true;
+		s->small = real(setsockopt)(fd, SOL_SOCKET, SO_SNDBUF, &room, sizeof(room)) == 0;
 }
 
 void

@@ -34,9 +34,13 @@ def verbs(device, gid):
 
 
 def rping(address):
-    """The same; a client that comes too early is refused, and comes again."""
+    """The same; a client that comes too early is refused, and comes again.  One whose end came late
+    (RPING_LATE in ../common/bed.py) does not."""
     line = RPING.format(ip=address)
-    return f'{line} -s & until {line} -c; do usleep 200000; done; wait $!'
+    late = 'grep -q "rdma_get_cm_event: Bad file descriptor"'
+    return (f'{line} -s >/tmp/pinged 2>&1 & '
+            f'until {line} -c >/tmp/pings 2>&1 || {late} /tmp/pings; do usleep 200000; done; '
+            f'cat /tmp/pings; wait $! || {late} /tmp/pinged')
 
 
 BOTH = [r'(?m)^ +rxe0\b', r'(?m)^ +karst0\b']

@@ -25,7 +25,7 @@ import time
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [os.path.join(HERE, '..', 'verbs'), os.path.join(HERE, '..', 'common')]
 sys.dont_write_bytecode = True
-from bed import Clock, HANG_S  # noqa: E402
+from bed import Clock, HANG_S, exit_status  # noqa: E402
 from verbs_bed import (Engine, MEASURED_IN_VAIN, NEVER, Tools, listening,  # noqa: E402
                        once_more, quick_clock, says)
 import guest  # noqa: E402
@@ -447,7 +447,7 @@ def client_ends(bed, case, client, line, one):
         other = client.program(line, case.limit_s)
         limit_s = until_rejected(bed, case, other) if case.attempts > 1 else case.limit_s
         problems = [f'client: {p}' for p in other.wait(limit_s)]
-        well = fits(other.status, case.statuses[1]) and not says(other, case.at_client)
+        well = fits(exit_status(other), case.statuses[1]) and not says(other, case.at_client)
         if problems or well or case.listen != 'cm' or one.status is not None or \
                 not re.search(TOO_EARLY, other.text()) or time.monotonic() > end:
             return problems, other
@@ -467,12 +467,12 @@ def meet(bed, case, kind, role, family):
                                   words(case.client, client, server, kind, family, PORT), one)
     if problems or case.endless:
         one.kill()
-    elif not fits(other.status, case.statuses[1]):
+    elif not fits(exit_status(other), case.statuses[1]):
         problems = [f'client: exit status {other.status}']
         one.wait(GRACE_S) # nobody is left to serve; what it says of that is shown
     else:
         problems += [f'server: {p}' for p in one.wait(case.limit_s)]
-    if not case.endless and not fits(one.status, case.statuses[0]):
+    if not case.endless and not fits(exit_status(one), case.statuses[0]):
         problems.append(f'server: exit status {one.status}')
     return problems, [one, other]
 

@@ -20,7 +20,7 @@ import pci_bed
 from pci_bed import network, port_address
 import image as images
 import machine
-from bed import Tap
+from bed import Tap, exit_status
 
 VIRTIO, VMXNET3, E1000E = machine.ADAPTERS
 KERNELS = machine.Adapter(0, 'eth0', 'virtio-net-pci', '')
@@ -104,7 +104,7 @@ def soft_roce(bed):
     bed.guest.must('until rdma resource show cm_id | grep -q LISTEN; do usleep 50000; done')
     client = bed.inside.program(f'rping -c -C 5 -v -a {network(0)}.2 -I {network(0)}.11')
     problems = client.wait() + server.wait()
-    problems += [f'exit status {job.status}' for job in (client, server) if job.status]
+    problems += [f'exit status {job.status}' for job in (client, server) if exit_status(job)]
     return problems + [*client.shown(), *server.shown()] if problems else []
 
 

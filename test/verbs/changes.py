@@ -14,7 +14,7 @@ import sys
 import tempfile
 
 from rdmacm import listens
-from verbs_bed import Engine, Tap, Tools, Wire
+from verbs_bed import Engine, Tap, Tools, Wire, exit_status
 
 ADDRESS = ['192.0.2.1', '192.0.2.2']
 ANOTHER = '192.0.2.9'
@@ -61,11 +61,11 @@ class Bed:
         problems = listens(self.engines[1], server)
         client = self.here.program(['rping', '-c', '-C', '10', '-v', '-a', ADDRESS[1]])
         problems += client.wait()
-        if client.status != 0:
+        if exit_status(client) != 0:
             problems.append(f'client: exit status {client.status}')
             server.kill()
         problems += server.wait()
-        if server.status != 0:
+        if exit_status(server) != 0:
             problems.append(f'server: exit status {server.status}')
         return problems + [line for who in (server, client, *self.engines)
                            for line in who.shown() if problems]
@@ -230,7 +230,7 @@ def reload(tap, bed):
     local = Heard(bed, device='karst1', address='127.0.0.2')
     client = bed.here.program(['rping', '-c', '-C', '3', '-a', '127.0.0.2'])
     tap.point('the other port goes on', local.problems + client.wait() +
-              ([] if client.status == 0 else client.shown()))
+              ([] if exit_status(client) == 0 else client.shown()))
     for one in (heard, beside, local):
         one.close()
 

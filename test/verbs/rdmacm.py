@@ -11,7 +11,7 @@ import select
 import shlex
 import sys
 
-from verbs_bed import ATTEMPTS, MEASURED_IN_VAIN, NEVER, free_port, run_all, says
+from verbs_bed import ATTEMPTS, MEASURED_IN_VAIN, NEVER, exit_status, free_port, run_all, says
 
 TESTED = [r'test complete', r'return status 0']
 STREAM = [r'(?m)^custom +\w+ +1 +50 ']
@@ -131,14 +131,14 @@ def meet(case, engines, ip, mode):
     problems = listens(engines[0], server)
     client = start(engines[-1], case.client, ip, port, mode)
     problems += [f'client: {p}' for p in client.wait()]
-    if client.status not in ((0, select.POLLHUP) if case.hangup else (0,)):
+    if exit_status(client) not in ((0, select.POLLHUP) if case.hangup else (0,)):
         problems.append(f'client: exit status {client.status}')
     if problems or case.endless:
         problems += [f'server: exit status {server.status}'] if server.status is not None else []
         server.kill()
     else:
         problems += [f'server: {p}' for p in server.wait()]
-        problems += [] if server.status == 0 else [f'server: exit status {server.status}']
+        problems += [] if exit_status(server) == 0 else [f'server: exit status {server.status}']
     return server, client, problems
 
 

@@ -19,7 +19,7 @@ sys.path.insert(0, os.path.join(HERE, '..', 'common'))
 sys.path.insert(0, os.path.join(HERE, '..', '..', 'usertools'))
 sys.dont_write_bytecode = True
 import karst_observe  # noqa: E402
-from bed import Clock, Daemon, HANG_S, HEADER, Tap, free_port  # noqa: E402,F401
+from bed import Clock, Daemon, HANG_S, HEADER, Tap, exit_status, free_port  # noqa: E402,F401
 
 # An engine of ours is there, and answers when it gets a processor.
 karst_observe.TIMEOUT_S = HANG_S

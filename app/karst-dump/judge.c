@@ -202,6 +202,26 @@ judge_beginning(const struct capture_frame *f, uint8_t *whole, struct judge *j)
 }
 
 bool
+judge_damaged(const struct capture_frame *f, uint8_t *whole, struct judge *j)
+{
+	static const struct judge_options none;
+	struct capture_frame g = *f;
+	unsigned int udp;
+
+	if (f->link != CAPTURE_ETHERNET || j->drop != KARST_DROP_UDP_CHECKSUM ||
+		f->len > JUDGE_FRAME_MAX)
+		return false;
+	memcpy(whole, f->data, f->len);
+	/* karst_parse() has been there: one tag at the most, no options, no further headers */
+	udp = whole[12] == 0x81 ? 18 : 14;
+	udp += whole[udp] >> 4 == 6 ? KARST_IP6_LEN : KARST_IP4_LEN;
+	memset(whole + udp + 6, 0, 2);
+	g.data = whole;
+	judge_frame(&g, &none, j);
+	return j->ib != NULL;
+}
+
+bool
 judge_is_bad(const struct judge *j)
 {
 	return j->kind == JUDGE_MALFORMED || j->icrc_is == JUDGE_CRC_BAD ||

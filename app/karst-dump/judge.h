@@ -68,6 +68,13 @@ void judge_frame(const struct capture_frame *f, const struct judge_options *opt,
  */
 bool judge_beginning(const struct capture_frame *f, uint8_t *whole, struct judge *j);
 
+/**
+ * Looks at a frame that judge_frame() found malformed for its UDP checksum: its headers are taken
+ * as if that were 0, which is none.  @whole: as above.
+ * @return whether it is RoCE, as far as can be seen.
+ */
+bool judge_damaged(const struct capture_frame *f, uint8_t *whole, struct judge *j);
+
 /** Whether anything is wrong with it. */
 bool judge_is_bad(const struct judge *j);
 

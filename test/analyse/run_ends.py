@@ -9,6 +9,7 @@ it: what the tool says has to be what that network did.
 import json
 import os
 import random
+import struct
 import sys
 import tempfile
 
@@ -16,6 +17,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [os.path.join(HERE, '..', 'captures'), os.path.join(HERE, '..', 'common')]
 sys.dont_write_bytecode = True
 from forge import A, B, EPOCH_NS, ONLY, Wire  # noqa: E402
+import roce  # noqa: E402
 from pcap import write_pcap  # noqa: E402
 from tap import Tap, run  # noqa: E402
 
@@ -157,6 +159,68 @@ def test_network(tmp):
     if status != 1 or reports[1]['checks']['icrc']['fail'] != 1 or reports[0]['checks']['icrc']['fail'] != 1:
         problems.append('status %d: the damaged ones are not seen where they arrive' % status)
     return problems
+
+
+def test_lopsided(tmp):
+    """From A to B it takes longer than back, so the clocks are not taken as they are, and what goes to B at
+    once for once seems to arrive before it is sent: not again, though the same has arrived before."""
+    w = conversation(200)
+    w.wait(100).request(ONLY, w.psn, b'karst')
+    w.wait(4000).request(ONLY, w.psn, b'karst')
+    quick = len(w.frames) - 1
+    w.psn += 1
+    w.msn += 1
+    w.wait(20).ack(w.psn - 1)
+    for _ in range(200):
+        w.wait(100).send()
+
+    def delay_us(i):
+        to_b = w.frames[i][1][26:30] == bytes((192, 0, 2, 1))
+        return 10 if i == quick or not to_b else 3000
+
+    net = Network(w, lost=(100, 303), delay_us=delay_us)
+    _, _, between, _ = judge(tmp, net)
+    problems = wrong(between, net, doubled=(0, 0), not_in_senders_capture=(0, 0))
+    return problems if between['clock_ahead_s'] > 0.001 else problems + ['the clocks are known']
+
+
+def test_udp_checksum(tmp):
+    """A damaged packet that had a UDP checksum has arrived, and is damaged."""
+    w = conversation(100)
+    at = len(w.frames)
+    for _ in range(100):
+        w.wait(100).send()
+
+    def summed(frame):
+        f = bytearray(frame)
+        data = f[26:34] + struct.pack('>HH', 17, len(f) - 34) + f[34:]
+        f[40:42] = struct.pack('>H', roce.ones_sum(bytes(data) + bytes(len(data) % 2)) or 0xffff)
+        return bytes(f)
+
+    w.frames[at:] = [(ns, summed(frame)) for ns, frame in w.frames[at:]]
+    net = Network(w, lost=(at + 20,), damaged=(at + 40, at + 61))
+    _, reports, between, _ = judge(tmp, net)
+    problems = wrong(between, net, not_in_senders_capture=(0, 0))
+    if any(r['checks']['icrc']['fail'] for r in reports):
+        problems.append('the frames are wrong before they are damaged')
+    return problems
+
+
+def test_linux(tmp):
+    """Linux 6.12 and karst, captured at both ends while the wire in between did what its log says."""
+    with open(os.path.join(HERE, 'ends.json'), encoding='utf-8') as f:
+        want = json.load(f)
+    status, out, err = run(DUMP, '--analyse', '--json', '--ends', ENDS,
+                           *(os.path.join(HERE, 'ends_%s.pcap' % end) for end in ('karst', 'linux')))
+    between = json.loads(out.splitlines()[-1])
+    problems = [err] if err else []
+    for way, end in zip(between['directions'], want):
+        problems += ['%s of %s: %s, not %s' % (name, way['src'], way[name], n)
+                     for name, n in end.items() if way[name] != n]
+    reports = [json.loads(line) for line in out.splitlines()[:2]]
+    failed = [sorted(name for name, c in r['checks'].items() if c['verdict'] == 'fail') for r in reports]
+    # what was damaged is wrong where it arrives: karst sends UDP checksums at times, Linux does not
+    return problems + ([] if (status, failed) == (1, [['icrc'], ['form']]) else ['%s, %s' % (status, failed)])
 
 
 def test_not_covered(tmp):
@@ -312,9 +376,9 @@ def test_text(tmp):
 def main():
     tap = Tap()
     with tempfile.TemporaryDirectory() as tmp:
-        for test in (test_clocks, test_delays, test_sent_again, test_network, test_not_covered, test_short_snap_length,
-                     test_random, test_verdicts, test_all_the_same,
-                     test_strangers, test_cut_file, test_usage, test_text):
+        for test in (test_clocks, test_delays, test_sent_again, test_network, test_lopsided, test_udp_checksum,
+                     test_linux, test_not_covered, test_short_snap_length, test_random, test_verdicts,
+                     test_all_the_same, test_strangers, test_cut_file, test_usage, test_text):
             tap.result('ends: ' + test.__name__[5:].replace('_', ' '), test(tmp))
     tap.finish()
 

@@ -184,6 +184,7 @@ class Wire:
         self.tap = open_tap(netns, tap)
         self.lock = threading.Lock()
         self.pcap = None
+        self.end = None # what an interface at karst's end would see
         self.rules = []
         self.injuries = [] # (number of the frame in the capture, act, source, opcode)
         self.held = [] # (source, frame, when at the latest, behind how many more)
@@ -193,10 +194,12 @@ class Wire:
         self.thread = threading.Thread(target=self.run, daemon=True)
         self.thread.start()
 
-    def begin(self, path, rules=()):
-        """From now on frames are recorded in @path, and injured by @rules, counted from zero."""
+    def begin(self, path, rules=(), end=None):
+        """From now on frames are recorded in @path, and injured by @rules, counted from zero.  @end: file
+        for what karst's end sends and gets, which is behind the injuries."""
         with self.lock:
             self.pcap, self.injuries = Pcap(path), []
+            self.end = Pcap(end) if end else None
             self.rules = [dataclasses.replace(rule, seen=0, done=0) for rule in rules]
 
     def joins(self, other):
@@ -216,10 +219,17 @@ class Wire:
     def finish(self):
         """@return the injuries since begin()."""
         with self.lock:
-            pcap, self.pcap, self.rules = self.pcap, None, []
-        if pcap is not None:
-            pcap.close()
+            files, self.pcap, self.end, self.rules = (self.pcap, self.end), None, None, []
+        for pcap in files:
+            if pcap is not None:
+                pcap.close()
         return self.injuries
+
+    def at_end(self, frame):
+        if self.end is not None:
+            with self.lock:
+                if self.end is not None:
+                    self.end.add(frame)
 
     def put(self, to, frame):
         """To the other end than @to, waiting for room there."""
@@ -230,6 +240,7 @@ class Wire:
                     self.sock.sendto(frame, self.peer)
                 else:
                     os.write(self.tap, frame)
+                    self.at_end(frame)
                 return
             except (BlockingIOError, InterruptedError):
                 time.sleep(FULL_S)
@@ -265,6 +276,8 @@ class Wire:
         with self.lock:
             if self.pcap:
                 self.pcap.add(frame)
+            if self.end and source == 'karst':
+                self.end.add(frame)
             out = self.injure(source, frame) if self.rules else [frame]
         for one in out:
             self.put(source, one)

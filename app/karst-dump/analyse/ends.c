@@ -14,6 +14,10 @@
  * the delay plus the difference, for the other direction less the difference.  Of each BLOCK
  * packets the shortest counts, and of those the median, so that single mistakes have no weight; the
  * medians of the first and of the second half tell how fast one clock goes away from the other.
+ *
+ * That the shortest way is as long in both directions need not be so.  If it is not, the clocks are
+ * taken wrongly by half of what it takes there and back at the most, and by so much a packet may
+ * seem to arrive before it was sent.
  */
 #include "ends.h"
 
@@ -29,7 +33,7 @@
 #define BLOCK    32u
 #define BLOCKS   4096u /* of them as many are kept; beyond, each second one, and so on */
 #define HALVES   8u    /* blocks from which on a drift is told */
-#define SLACK_NS 100e3 /* by which the estimate may be wrong */
+#define SLACK_NS 100e3 /* by which the estimate may be wrong besides, as medians are */
 
 /* A packet that was sent or has arrived. */
 struct seen {
@@ -41,6 +45,7 @@ struct seen {
 	bool icrc_known; /* false: the capture holds its beginning only, or it is damaged */
 	bool damaged;
 	bool matched;
+	bool again; /* arrived, as the same had before */
 };
 
 struct window {
@@ -71,6 +76,7 @@ struct file {
 	double ns;  /* as of struct seen */
 	bool sends; /* by this end to the other, or the other way */
 	bool more;
+	bool damaged; /* f does not say so: its UDP checksum is wrong */
 	uint8_t whole[JUDGE_FRAME_MAX];
 };
 
@@ -81,6 +87,7 @@ struct reading {
 	struct file file[2];
 	uint64_t origin_ns;            /* of time: the first capture begins, by its clock */
 	double begin_ns[2], end_ns[2]; /* of both captures, each by its own clock */
+	double slack_ns;               /* so early a packet may seem to arrive */
 	bool last;                     /* the clocks are known: what is counted is the result */
 	bool failed;                   /* no memory */
 };
@@ -261,7 +268,10 @@ set_clocks(struct reading *r)
 	double ahead = 0, drift = 0;
 
 	e->one_way = ab != ba;
+	r->slack_ns = SLACK_NS;
 	if (ab && ba) {
+		if (there + back > 0)
+			r->slack_ns += (there + back) / 2;
 		ahead = (there - back) / 2;
 		drift = (there_slope - back_slope) / 2;
 	} else if (ab) {
@@ -328,7 +338,11 @@ sent_gone(struct reading *r, unsigned int i, const struct seen *s)
 static void
 arrival_gone(struct reading *r, unsigned int i, const struct seen *s)
 {
-	if (r->last && !s->matched && covers(r, i, s->ns - SLACK_NS, 0))
+	if (!r->last || s->matched)
+		return;
+	if (s->again)
+		r->e->way[i].doubled++;
+	else if (covers(r, i, s->ns - r->slack_ns, 0))
 		r->e->way[i].strange++;
 }
 
@@ -389,7 +403,7 @@ is_sent(struct reading *r, unsigned int i, const struct seen *s)
 	if (early == NONE)
 		return;
 	arrival = seen_at(&l->arrived, early);
-	if (r->last && arrival->ns < s->ns - SLACK_NS)
+	if (r->last && arrival->ns < s->ns - r->slack_ns)
 		return; /* of one before it */
 	if (!r->last && is_only(l, l->sent.n - 1, early, s))
 		shortest_add(&l->shortest, s->ns, arrival->ns - s->ns);
@@ -402,18 +416,18 @@ has_arrived(struct reading *r, unsigned int i, const struct seen *s)
 {
 	struct lane *l = &r->lane[i];
 	uint64_t sent = find(&l->sent, *window_slot(&l->sent, s), s, false);
-	struct seen old;
+	struct seen one = *s, old;
 
 	if (sent != NONE) {
 		if (!r->last && is_only(l, sent, NONE, s))
 			shortest_add(&l->shortest, s->ns, s->ns - seen_at(&l->sent, sent)->ns);
 		match(r, i, sent, s);
-	} else if (find(&l->sent, *window_slot(&l->sent, s), s, true) != NONE) {
-		r->e->way[i].doubled++;
-	} else {
-		old = window_add(&l->arrived, s);
-		arrival_gone(r, i, &old);
+		return;
 	}
+	/* or it is sent again, but the clocks say later */
+	one.again = find(&l->sent, *window_slot(&l->sent, s), s, true) != NONE;
+	old = window_add(&l->arrived, &one);
+	arrival_gone(r, i, &old);
 }
 
 /* Whether @j went from end @i to the other. */
@@ -444,6 +458,7 @@ advance(struct reading *r, unsigned int i)
 		judge_frame(&f->f, r->o, &f->j);
 		if (f->f.len < f->f.wire_len)
 			judge_beginning(&f->f, f->whole, &f->j);
+		f->damaged = judge_damaged(&f->f, f->whole, &f->j) || f->j.icrc_is == JUDGE_CRC_BAD;
 		f->sends = f->j.ib != NULL && is_from(r, &f->j, i);
 		if (f->sends || (f->j.ib != NULL && is_from(r, &f->j, 1 - i)))
 			return;
@@ -461,7 +476,7 @@ take(struct reading *r, unsigned int i)
 		.dqpn = f->j.ib->dqpn,
 		.opcode = f->j.ib->opcode,
 		.icrc = f->j.icrc,
-		.damaged = f->j.icrc_is == JUDGE_CRC_BAD};
+		.damaged = f->damaged};
 
 	s.icrc_known = !s.damaged && f->f.len >= f->f.wire_len;
 	if (f->sends)

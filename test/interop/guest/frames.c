@@ -6,7 +6,7 @@
  *
  *   frames INTERFACE FILE      until it is killed, or the file is full
  *
- * A pcap file with nanoseconds, written in full after each frame.
+ * A pcap file with nanoseconds, of when the kernel had the frame, written in full after each frame.
  */
 #include <arpa/inet.h>
 #include <linux/if_ether.h>
@@ -29,6 +29,31 @@ struct record {
 	uint32_t len;
 };
 
+/* A frame, and when the kernel had it; this may be much earlier than now. */
+static ssize_t
+receive(int fd, void *frame, struct timespec *when)
+{
+	union {
+		struct cmsghdr align;
+		char room[CMSG_SPACE(sizeof(*when))];
+	} control;
+	struct iovec iov = {frame, FRAME_MAX};
+	struct msghdr m = {
+		.msg_iov = &iov,
+		.msg_iovlen = 1,
+		.msg_control = &control,
+		.msg_controllen = sizeof(control),
+	};
+	ssize_t n = recvmsg(fd, &m, 0);
+	const struct cmsghdr *c = n > 0 ? CMSG_FIRSTHDR(&m) : NULL;
+
+	if (c != NULL && c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_TIMESTAMPNS)
+		memcpy(when, CMSG_DATA(c), sizeof(*when));
+	else
+		clock_gettime(CLOCK_REALTIME, when);
+	return n;
+}
+
 int
 main(int argc, char **argv)
 {
@@ -36,7 +61,7 @@ main(int argc, char **argv)
 	const uint32_t head[6] = {0xa1b23c4d, 2 | 4 << 16, 0, 0, FRAME_MAX, 1};
 	struct sockaddr_ll at = {.sll_family = AF_PACKET, .sll_protocol = htons(ETH_P_ALL)};
 	int fd = socket(AF_PACKET, SOCK_RAW, htons(ETH_P_ALL));
-	int size = BUFFER;
+	int size = BUFFER, on = 1;
 	size_t written = sizeof(head);
 	struct timespec now;
 	struct record r;
@@ -53,10 +78,10 @@ main(int argc, char **argv)
 		return 1;
 	}
 	setsockopt(fd, SOL_SOCKET, SO_RCVBUFFORCE, &size, sizeof(size));
+	setsockopt(fd, SOL_SOCKET, SO_TIMESTAMPNS, &on, sizeof(on));
 	if (fwrite(head, sizeof(head), 1, f) != 1 || fflush(f) != 0)
 		return 1;
-	while (written < FILE_MAX && (n = recv(fd, frame, sizeof(frame), 0)) > 0) {
-		clock_gettime(CLOCK_REALTIME, &now);
+	while (written < FILE_MAX && (n = receive(fd, frame, &now)) > 0) {
 		r = (struct record){
 			(uint32_t)now.tv_sec, (uint32_t)now.tv_nsec, (uint32_t)n, (uint32_t)n};
 		written += sizeof(r) + (size_t)n;

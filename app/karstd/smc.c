@@ -258,7 +258,8 @@ make_core(struct kd_smc *s)
 	if (rc != 0)
 		return rc;
 	/* two of its bytes tell daemons with the same MAC address apart */
-	if (getrandom(cfg.system_id, 2, 0) != 2)
+	if (getrandom(cfg.system_id, 2, 0) != 2 ||
+		getrandom(cfg.token_key, sizeof(cfg.token_key), 0) != sizeof(cfg.token_key))
 		return -EIO;
 	memcpy(cfg.system_id + 2, port.mac, 6);
 	memcpy(cfg.mac, port.mac, 6);

@@ -204,6 +204,26 @@ smc_take_element(struct smc_conn *conn, const struct karst_smc_accept *a)
 	return true;
 }
 
+/*
+ * That there is such a key the peer has said on the link; what lies behind it is said on TCP alone,
+ * where a program that has kept its socket can say what it likes.  A WRITE beyond the peer's buffer
+ * ends the link, for all, so of a key's elements only what was said first is believed.
+ */
+bool
+smc_take_rtoken(struct smc_conn *conn, int rtoken, const struct karst_smc_accept *a)
+{
+	struct smc_rtoken *t = &conn->group->rtokens[rtoken];
+
+	if (a->first_contact)
+		conn->group->one_element = a->os == KARST_SMC_OS_LINUX;
+	if ((conn->group->one_element && a->index != 1) || (t->sized && t->size != a->size))
+		return false;
+	t->sized = true;
+	t->size = a->size;
+	conn->rtoken = (uint16_t)rtoken;
+	return true;
+}
+
 /* --- first contact: after CONFIRM_LINK (S8, S10) --- */
 
 static struct smc_conn *

@@ -101,9 +101,8 @@ client_first_contact(struct smc_core *c, struct smc_conn *conn, const struct kar
 	if (rc != 0)
 		return smc_reason_of(rc);
 	rc = smc_rtoken_add(g, conn->link, a->rkey, a->vaddr, NULL);
-	if (rc < 0)
+	if (rc < 0 || !smc_take_rtoken(conn, rc, a))
 		return KARST_SMC_DECL_RTOKEN;
-	conn->rtoken = (uint16_t)rc;
 	conn->link->remote = (struct karst_smc_end){.qpn = a->qpn, .psn = a->psn, .mtu = a->mtu};
 	memcpy(conn->link->remote.gid, a->peer.gid, 16);
 	memcpy(conn->link->remote.mac, a->peer.mac, 6);
@@ -127,7 +126,8 @@ client_reuse(struct smc_core *c, struct smc_conn *conn, const struct karst_smc_a
 		return KARST_SMC_DECL_RTOKEN; /* the peer has not asked us to confirm it (S9) */
 	smc_group_join(c, g, conn);
 	conn->link = link;
-	conn->rtoken = (uint16_t)rc;
+	if (!smc_take_rtoken(conn, rc, a))
+		return KARST_SMC_DECL_RTOKEN;
 	conn->release = g->release;
 	rc = smc_rmb_get(c, conn);
 	return rc != 0 ? smc_reason_of(rc) : 0;

@@ -145,14 +145,16 @@ struct karst_smc_config {
 	uint8_t mac[6];                           /* in version 1's proposals */
 	uint8_t hostname[KARST_SMC_HOSTNAME_LEN]; /* filled up with blanks */
 	uint8_t eids[KARST_SMC_EIDS_MAX][KARST_SMC_EID_LEN];
-	uint8_t neids;        /* 0: no version 2 */
-	bool v1;              /* version 1 is offered and accepted, too */
-	uint8_t release;      /* of version 2: 0 or 1; KARST_SMC_DEFAULT: 1 */
-	uint16_t features;    /* of release 1 */
-	uint8_t group_conns;  /* 16 to 255; 0 = default 255 */
-	uint8_t group_links;  /* 1 or 2; 0 = default 1; see karst_smc_set_group_links() */
-	uint8_t send_slots;   /* SENDs of a link that are not complete: 8 to 64; 0 = default 16 */
-	uint32_t first_token; /* 0 = default 1 */
+	uint8_t neids;       /* 0: no version 2 */
+	bool v1;             /* version 1 is offered and accepted, too */
+	uint8_t release;     /* of version 2: 0 or 1; KARST_SMC_DEFAULT: 1 */
+	uint16_t features;   /* of release 1 */
+	uint8_t group_conns; /* 16 to 255; 0 = default 255 */
+	uint8_t group_links; /* 1 or 2; 0 = default 1; see karst_smc_set_group_links() */
+	uint8_t send_slots;  /* SENDs of a link that are not complete: 8 to 64; 0 = default 16 */
+	/* secret, of tokens: who has a link names a connection by its token, and which one its peer
+	 * is to name, a program can say on TCP; 0: they count from 1 */
+	uint64_t token_key[2];
 	/* less than this waits while a CDC message of the connection is on its way */
 	uint32_t cork_bytes;
 	uint64_t clc_wait_ns;     /* 0 = default 6 s */

@@ -184,9 +184,8 @@ confirmed_first(struct smc_core *c, struct smc_conn *conn, const struct karst_sm
 			return KARST_SMC_DECL_OUT_OF_SYNC; /* not who has proposed */
 	}
 	rc = smc_rtoken_add(g, conn->link, a->rkey, a->vaddr, NULL);
-	if (rc < 0)
+	if (rc < 0 || !smc_take_rtoken(conn, rc, a))
 		return KARST_SMC_DECL_RTOKEN;
-	conn->rtoken = (uint16_t)rc;
 	g->peer = a->peer;
 	conn->link->remote = (struct karst_smc_end){.qpn = a->qpn, .psn = a->psn, .mtu = a->mtu};
 	memcpy(conn->link->remote.gid, a->peer.gid, 16);
@@ -205,8 +204,7 @@ confirmed_reuse(struct smc_conn *conn, const struct karst_smc_accept *a)
 		return KARST_SMC_DECL_OUT_OF_SYNC;
 	if (rc < 0 || conn->group->rtokens[rc].vaddr[link_slot(link)] != a->vaddr)
 		return KARST_SMC_DECL_RTOKEN;
-	conn->rtoken = (uint16_t)rc;
-	return 0;
+	return smc_take_rtoken(conn, rc, a) ? 0 : KARST_SMC_DECL_RTOKEN;
 }
 
 void

@@ -4,6 +4,8 @@
 /* The whole: memory, ids, timers, events. */
 #include "smc_priv.h"
 
+#include "karst_prf.h"
+
 #define SEC UINT64_C(1000000000)
 
 static uint32_t
@@ -29,7 +31,6 @@ smc_complete(const struct karst_smc_config *given, struct karst_smc_config *cfg)
 	cfg->group_conns = (uint8_t)or_default(cfg->group_conns, KARST_SMC_CONNS);
 	cfg->group_links = (uint8_t)or_default(cfg->group_links, 1);
 	cfg->send_slots = (uint8_t)or_default(cfg->send_slots, 16);
-	cfg->first_token = or_default(cfg->first_token, 1);
 	if (cfg->release == KARST_SMC_DEFAULT)
 		cfg->release = RELEASE_MAX;
 	cfg->clc_wait_ns = or_default_ns(cfg->clc_wait_ns, 6 * SEC);
@@ -109,7 +110,6 @@ karst_smc_init(
 	c->hash = (void *)at;
 	c->hash_mask = hash_slots(&c->cfg) - 1;
 	chain_free(c);
-	c->next_token = c->cfg.first_token;
 	c->pub.now_ns = now_ns;
 	karst_wheel_init(&c->wheel, now_ns);
 	*smc = &c->pub;
@@ -191,14 +191,23 @@ token_used(const struct smc_core *c, uint32_t token)
 	return i != NIL;
 }
 
+static uint32_t
+next_token(struct smc_core *c)
+{
+	const uint64_t *key = c->cfg.token_key;
+
+	c->ntokens++;
+	return (uint32_t)((key[0] | key[1]) != 0 ? karst_prf(key, c->ntokens, 0) : c->ntokens);
+}
+
 void
 smc_conn_name(struct smc_core *c, struct smc_conn *conn)
 {
 	uint32_t *head;
 
-	while (c->next_token == 0 || token_used(c, c->next_token))
-		c->next_token++;
-	conn->token = c->next_token++;
+	do
+		conn->token = next_token(c);
+	while (conn->token == 0 || token_used(c, conn->token));
 	head = &c->hash[conn->token & c->hash_mask];
 	conn->hash_next = *head;
 	*head = conn_index(c, conn);

@@ -47,6 +47,8 @@ struct smc_rtoken {
 	bool known[KARST_SMC_LINKS]; /* on which links it is */
 	uint32_t rkey[KARST_SMC_LINKS];
 	uint64_t vaddr[KARST_SMC_LINKS];
+	bool sized;   /* a connection has used it: */
+	uint8_t size; /* of its elements */
 };
 
 struct smc_conn {
@@ -189,7 +191,8 @@ struct smc_group {
 	uint8_t version, release;
 	uint8_t max_conns, max_links;
 	bool direct;
-	bool no_reuse; /* the peer does not know it any more */
+	bool one_element; /* of the peer's keys, each has one */
+	bool no_reuse;    /* the peer does not know it any more */
 	struct karst_smc_peer peer;
 	uint8_t key_system[8], key_gid[16]; /* how it is found as server, */
 	uint8_t peer_ip[16];                /* by who has the address of its maker */
@@ -220,7 +223,8 @@ struct smc_core {
 	uint32_t hash_mask;
 	uint32_t free_conn, free_group, free_rmb;
 	uint32_t idle_rmbs[KARST_SMC_SIZE_MAX + 1];
-	uint32_t next_token, next_uid;
+	uint64_t ntokens; /* given by now */
+	uint32_t next_uid;
 	uint32_t ev_conn, ev_conn_tail, ev_group, ev_group_tail;
 	struct karst_smc_llc llc_rx, llc_tx; /* too large for a stack of an lcore */
 	uint8_t buf[KARST_SMC_LLC_MAX_LEN];
@@ -326,6 +330,8 @@ void smc_conn_rkey_done(struct smc_core *c, struct smc_conn *conn, bool confirme
 void smc_send_accept(struct smc_core *c, struct smc_conn *conn, enum karst_smc_clc_type type);
 /** What an Accept or Confirm says about the peer's element.  False: it is impossible. */
 bool smc_take_element(struct smc_conn *conn, const struct karst_smc_accept *a);
+/** The same, as far as it is known what the key @rtoken of the group is for. */
+bool smc_take_rtoken(struct smc_conn *conn, int rtoken, const struct karst_smc_accept *a);
 /** As a reason to decline: what an op returned. */
 uint32_t smc_reason_of(int rc);
 /** One of ours that is among them, NULL: none. */

@@ -81,6 +81,29 @@ param_of(const struct cm_id *id, const struct karst_ctl_cm_param *p, struct kars
 	};
 }
 
+/*
+ * A peer that hears of a queue pair which it has a connection with takes that connection for stale,
+ * and ends it.  So nobody says that another user's queue pair is his.  The lcore is asked without
+ * the lock; meanwhile @id is its session's, which is here.
+ */
+static int
+check_qpn(struct eng_cm *cm, char *why, const struct cm_id *id, uint32_t qpn)
+{
+	uid_t uid = id->client->uid;
+	int ret;
+
+	if (uid == 0 || qpn == 0)
+		return 0;
+	pthread_mutex_unlock(&cm->lock);
+	ret = eng_qp_may_name(cm->e, qpn & 0xffffff, uid);
+	pthread_mutex_lock(&cm->lock);
+	cm->cm->now_ns = engine_now(cm->e);
+	if (ret == -EACCES)
+		return karst_ctl_reason(
+			why, ret, "queue pair 0x%06x is another user's", qpn & 0xffffff);
+	return ret;
+}
+
 int
 eng_cm_connect(struct eng_cm *cm, char *why, struct cm_id *id, const struct karst_ctl_cm_param *p,
 	const struct karst_ctl_ece *ece)
@@ -91,8 +114,10 @@ eng_cm_connect(struct eng_cm *cm, char *why, struct cm_id *id, const struct kars
 	uint8_t private_data[KARST_CM_SIDR_REQ_PRIVATE] = {0};
 	struct karst_cm_param param;
 	uint8_t len;
-	int ret;
+	int ret = is_ud(id) ? 0 : check_qpn(cm, why, id, p->qpn);
 
+	if (ret != 0)
+		return ret;
 	if (id->state != CM_ID_ROUTE_RESOLVED)
 		return reason_state(why, id, "connect");
 	ret = check_private(why, p, is_ud(id) ? SIDR_REQ_PRIVATE : REQ_PRIVATE);
@@ -152,8 +177,10 @@ int
 eng_cm_accept(struct eng_cm *cm, char *why, struct cm_id *id, const struct karst_ctl_cm_param *p,
 	const struct karst_ctl_ece *ece)
 {
-	int ret;
+	int ret = p != NULL && !is_ud(id) ? check_qpn(cm, why, id, p->qpn) : 0;
 
+	if (ret != 0)
+		return ret;
 	if (id->state != CM_ID_CONNECT)
 		return reason_state(why, id, "accept");
 	if (p != NULL && id->passive)

@@ -133,6 +133,12 @@ eng_share_join(struct eng_shares *t, uid_t uid, const struct eng_share_rule *rul
 	return s;
 }
 
+bool
+eng_share_is_of(const struct eng_share *s, uid_t uid)
+{
+	return s->info.uid == uid;
+}
+
 void
 eng_share_leave(struct eng_share *s)
 {

@@ -84,6 +84,7 @@ void eng_shares_set_total(struct eng_shares *t, enum eng_share_kind kind, uint64
  *  NULL: no memory */
 struct eng_share *eng_share_join(
 	struct eng_shares *t, uid_t uid, const struct eng_share_rule *rule, uint64_t now_ns);
+bool eng_share_is_of(const struct eng_share *s, uid_t uid);
 /** Before that, the session has given back all. */
 void eng_share_leave(struct eng_share *s);
 

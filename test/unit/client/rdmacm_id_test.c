@@ -500,6 +500,94 @@ Test(client_rdmacm_id, privileged_numbers)
 	client_bed_down(&bed);
 }
 
+/* A program of user @uid, who has an account. */
+static struct program *
+users_program(struct client_bed *bed, uid_t uid)
+{
+	const struct karst_session_init init = {
+		.program = "user", .pidfd = -1, .uid = uid, .limits = {.share = 75}};
+	struct karst_ctl_conn conn = {.call = conn_call, .close = conn_close, .hup_fd = -1};
+	struct karst_session *s;
+	struct karst_context *ctx;
+
+	cr_assert_eq(karst_session_create(bed->e, &init, &s), 0);
+	conn.user = s;
+	cr_assert_eq(karst_open_conn(&conn, NULL, &ctx), 0);
+	return program_over(ctx);
+}
+
+/* What @p asks for to connect with queue pair @qpn, which need not be its own.  @return as
+ * karst_rdmacm_connect() */
+static int
+connect_as(struct program *p, uint32_t id, uint32_t qpn)
+{
+	const struct karst_rdmacm_conn_param param = {.qp_num = qpn};
+
+	return karst_rdmacm_connect(p->b.ctx, id, &param);
+}
+
+/* A peer takes a connection for stale, and ends it, when it hears of its queue pair again; that is
+ * not for other users to say, neither in a request nor in an answer. */
+Test(client_rdmacm_id, another_users_queue_pair)
+{
+	struct end server, client, other;
+	struct karst_rdmacm_conn_param lie;
+	struct karst_rdmacm_event ev;
+	struct program *liar, *friend;
+	struct client_bed bed;
+	uint32_t listener[2];
+
+	client_bed_up(&bed, &(struct client_bed_config){.lcores = 2});
+	server.p = users_program(&bed, 1001);
+	client.p = users_program(&bed, 1002);
+	liar = other.p = users_program(&bed, 1003);
+	friend = users_program(&bed, 1002);
+	listener[0] = listen_on(server.p, "10.0.0.2", SERVICE, 1);
+	connect_end(&client, "10.0.0.1", "10.0.0.2", 2, "hello");
+	accept_end(&server, 1, 3, "hello");
+	finish_end(&client, 2, server.qp->qp_num);
+	expect(server.p, KARST_RDMACM_ESTABLISHED, 3);
+
+	ready_end(&other, "10.0.0.1", "10.0.0.2", 4);
+	cr_assert_eq(connect_as(liar, other.id, client.qp->qp_num), -EACCES);
+	cr_assert_eq(connect_as(liar, other.id, other.qp->qp_num), 0, "%s", karst_why());
+	ev = expect(server.p, KARST_RDMACM_CONNECT_REQUEST, 1);
+	cr_assert_eq(ev.conn.qp_num, other.qp->qp_num);
+	destroy_id(server.p, ev.id, 0);
+	expect(liar, KARST_RDMACM_REJECTED, 4);
+	destroy_id(liar, other.id, 3);
+
+	listener[1] = listen_on(liar, "10.0.0.1", SERVICE, 5);
+	lie = param_of(&client, "welcome");
+	other.p = friend;
+	other.id = make_id(friend, 6);
+	resolve(&other, "10.0.0.2", "10.0.0.1", 6);
+	/* a queue pair of another program of one's own */
+	cr_assert_eq(connect_as(friend, other.id, client.qp->qp_num), 0, "%s", karst_why());
+	ev = expect(liar, KARST_RDMACM_CONNECT_REQUEST, 5);
+	cr_assert_eq(karst_rdmacm_accept(liar->b.ctx, ev.id, 7, &lie), -EACCES);
+	destroy_id(liar, ev.id, 0);
+	expect(friend, KARST_RDMACM_REJECTED, 6);
+	destroy_id(friend, other.id, 3);
+
+	exchange(&client, &server);
+	expect_silence(client.p);
+	expect_silence(server.p);
+	cr_assert_eq(karst_destroy_qp(other.qp), 0);
+	cr_assert_eq(karst_destroy_qp(client.qp), 0);
+	cr_assert_eq(karst_destroy_qp(server.qp), 0);
+	destroy_id(liar, listener[1], 1);
+	destroy_id(client.p, client.id, 3);
+	expect(server.p, KARST_RDMACM_DISCONNECTED, 3);
+	destroy_id(server.p, server.id, 2);
+	destroy_id(server.p, listener[0], 2);
+	program_down(liar);
+	program_down(friend);
+	program_down(client.p);
+	program_down(server.p);
+	client_bed_down(&bed);
+}
+
 /* The engine dies. */
 Test(client_rdmacm_id, death)
 {

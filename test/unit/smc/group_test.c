@@ -483,6 +483,92 @@ Test(smc_group, s9_keys)
 	bed_free(b);
 }
 
+/* The Confirm of a second connection, which its program says in place of ours: of the key of its
+ * first one, with @index and @size.  @return what the server's is then */
+static struct karst_smc_conn_info
+confirm_instead(struct bed *b, uint8_t index, uint8_t size)
+{
+	struct bed_sys *s = &b->s[0];
+	struct karst_smc_clc m;
+	struct bed_msg *confirm;
+
+	cr_assert(bed_connect(b));
+	bed_open(b);
+	while (bed_info(b, 0).state != KARST_SMC_ACTIVE)
+		cr_assert(bed_step(b, 0) || bed_step(b, 1));
+	confirm = &s->out[s->head % BED_QUEUE];
+	cr_assert_gt(karst_smc_clc_parse(confirm->msg, confirm->len, &m), 0);
+	cr_assert_eq(m.type, KARST_SMC_CLC_CONFIRM);
+	cr_assert_eq(m.accept.rkey, 0x101);
+	m.accept.rkey = 0x100;
+	m.accept.vaddr = 0;
+	m.accept.index = index;
+	m.accept.size = size;
+	confirm->len = (uint32_t)karst_smc_clc_build(&m, confirm->msg, sizeof(confirm->msg));
+	bed_pump(b);
+	return bed_info(b, 1);
+}
+
+/* What was to be written beyond the peer's buffer would end the link, and with it all of the
+ * group's. */
+Test(smc_group, s19_element_that_is_too_large)
+{
+	struct bed *b = bed_new(NULL);
+
+	cr_assert_eq(confirm_instead(b, 1, 10).reason, KARST_SMC_DECL_RTOKEN);
+	cr_assert_eq(bed_info(b, 1).state, KARST_SMC_FELL_BACK);
+	cr_assert_eq(b->s[1].smc->ngroups, 1);
+	bed_free(b);
+}
+
+Test(smc_group, s19_element_that_is_none)
+{
+	struct bed *b = bed_new(NULL);
+
+	cr_assert_eq(confirm_instead(b, 2, 0).reason, KARST_SMC_DECL_RTOKEN);
+	cr_assert_eq(bed_info(b, 1).state, KARST_SMC_FELL_BACK);
+	bed_free(b);
+}
+
+Test(smc_group, s19_element_as_it_was)
+{
+	struct bed *b = bed_new(NULL);
+
+	cr_assert_eq(confirm_instead(b, 1, 0).state, KARST_SMC_ACTIVE);
+	bed_free(b);
+}
+
+static uint32_t
+token_of_proposed(struct bed *b, uint8_t id)
+{
+	struct karst_smc_clc answer;
+
+	cr_assert_eq(propose(b, id, id, &answer), KARST_SMC_CLC_ACCEPT);
+	return answer.accept.token;
+}
+
+/* CDC messages have nothing but the token for what they are about, so who has a connection must not
+ * know from its own what others' are. */
+Test(smc_group, s4_tokens_are_not_to_be_guessed)
+{
+	struct karst_smc_config cfg = bed_config();
+	uint32_t token[2][3], i, k;
+
+	for (k = 0; k < 2; k++) {
+		struct bed *b;
+
+		cfg.token_key[1] = k + 1;
+		b = bed_new(&cfg);
+		for (i = 0; i < 3; i++)
+			token[k][i] = token_of_proposed(b, (uint8_t)(i + 1));
+		bed_free(b);
+	}
+	for (i = 0; i < 3; i++)
+		cr_assert_neq(token[0][i], token[1][i], "it is the key's");
+	for (k = 0; k < 2; k++)
+		cr_assert_neq(token[k][1] - token[k][0], token[k][2] - token[k][1]);
+}
+
 /* More keys than a group may have connections. */
 Test(smc_group, s19_too_many_keys)
 {

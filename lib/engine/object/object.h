@@ -88,4 +88,16 @@ struct eng_tries {
 /* Within a control call, whose lock is given away meanwhile: shall it be tried again? */
 bool eng_qp_try_again(struct karst_engine *e, struct eng_tries *t);
 
+/* Whether there are requests that are not complete, seen from any thread: the program says so. */
+bool eng_qp_has_posted(const struct karst_engine_qp *qp);
+
+/* Queue pairs that are asked in one call to an lcore, which takes no longer than for one. */
+#define ENG_SENDS_AT_ONCE 8u
+
+/* Sends what up to ENG_SENDS_AT_ONCE queue pairs have posted, as far as it can go.  @tries: of the
+ * control call, for all its queue pairs together; NULL: each is looked at once at most.  -EAGAIN,
+ * then alone: there is more, which may wait for memory that is copied; -EDEADLK */
+int eng_qps_send_posted(struct karst_engine *e, struct karst_engine_qp *const *qps, uint32_t n,
+	struct eng_tries *tries);
+
 #endif /* ENGINE_OBJECT_H */

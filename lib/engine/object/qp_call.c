@@ -41,10 +41,9 @@ struct qp_call {
  *
  * @return true: something waits for that.
  */
-bool
-eng_qp_send_first(struct eng_lcore *lc, struct eng_qp *q, unsigned int *bursts)
+static bool
+send_until(struct eng_lcore *lc, struct eng_qp *q, unsigned int *bursts, uint64_t until)
 {
-	uint64_t until = engine_now(lc->e) + SEND_FIRST_ON_NS;
 	struct karst_qp_stats before, after;
 
 	/* relaxed: only this thread itself stores its own name */
@@ -67,6 +66,12 @@ eng_qp_send_first(struct eng_lcore *lc, struct eng_qp *q, unsigned int *bursts)
 	if (*bursts < ENG_SEND_FIRST)
 		*bursts = ENG_SEND_FIRST;
 	return true;
+}
+
+bool
+eng_qp_send_first(struct eng_lcore *lc, struct eng_qp *q, unsigned int *bursts)
+{
+	return send_until(lc, q, bursts, engine_now(lc->e) + SEND_FIRST_ON_NS);
 }
 
 bool
@@ -99,14 +104,6 @@ call_after_sends(struct karst_engine *e, struct qp_call *call, eng_fn fn)
 			return ret;
 		call->last = !eng_qp_try_again(e, &tries);
 	}
-}
-
-static int
-qp_send_on_lcore(struct eng_lcore *lc, void *arg)
-{
-	struct qp_call *call = arg;
-
-	return eng_qp_send_first(lc, call->q, &call->bursts) && !call->last ? -EAGAIN : 0;
 }
 
 static int
@@ -295,10 +292,12 @@ karst_engine_qp_modify(struct karst_engine *e, struct karst_engine_qp *qp,
 	return ret;
 }
 
-/* Whether there are requests that are not complete, seen from any thread. */
-static bool
-has_posted(const struct eng_qp *q)
+/* --- what is posted, of many queue pairs --- */
+
+bool
+eng_qp_has_posted(const struct karst_engine_qp *qp)
 {
+	const struct eng_qp *q = karst_container_of(qp, const struct eng_qp, pub);
 	const struct karst_wq_shared *sq = (const struct karst_wq_shared *)q->rings;
 
 	/* relaxed: what this program has posted before its call is there, by the call itself */
@@ -307,20 +306,82 @@ has_posted(const struct eng_qp *q)
 		atomic_load_explicit(&sq->head, memory_order_relaxed);
 }
 
+struct sends_call {
+	struct karst_engine_qp *const *qps;
+	uint32_t n;
+	uint32_t left;                          /* bit set of those that may have more to send */
+	unsigned int bursts[ENG_SENDS_AT_ONCE]; /* that each may still send */
+	bool last;                              /* do it now, whatever waits */
+};
+
+/* Nothing goes out in other states, and nothing is waited for. */
+static bool
+may_send(const struct eng_qp *q)
+{
+	enum karst_qp_state state = karst_qp_state(q->qp);
+
+	return state == KARST_QPS_RTS || state == KARST_QPS_SQD;
+}
+
+static int
+qps_send_on_lcore(struct eng_lcore *lc, void *arg)
+{
+	struct sends_call *call = arg;
+	uint64_t until = engine_now(lc->e) + SEND_FIRST_ON_NS;
+	bool looked = false;
+	uint32_t i;
+
+	for (i = 0; i < call->n && (!looked || engine_now(lc->e) < until); i++) {
+		struct eng_qp *q = karst_container_of(call->qps[i], struct eng_qp, pub);
+
+		if ((call->left >> i & 1) == 0 || call->qps[i]->lcore != lc->index)
+			continue;
+		looked = true;
+		if (!may_send(q) || !send_until(lc, q, &call->bursts[i], until) || call->last)
+			call->left &= ~(1u << i);
+	}
+	return 0;
+}
+
+static void
+ask_lcores(struct karst_engine *e, struct sends_call *call)
+{
+	uint64_t lcores = 0;
+	uint32_t i;
+
+	for (i = 0; i < call->n; i++)
+		lcores |= (uint64_t)(call->left >> i & 1) << call->qps[i]->lcore;
+	for (; lcores != 0; lcores &= lcores - 1)
+		eng_mailbox_call(&e->lcore[__builtin_ctzll(lcores)], qps_send_on_lcore, call);
+}
+
+int
+eng_qps_send_posted(struct karst_engine *e, struct karst_engine_qp *const *qps, uint32_t n,
+	struct eng_tries *tries)
+{
+	struct sends_call call = {.qps = qps, .n = n, .left = (uint32_t)((1ull << n) - 1)};
+	int ret = eng_ctl_enter(e);
+	uint32_t i;
+
+	if (ret != 0)
+		return ret;
+	for (i = 0; i < n; i++)
+		call.bursts[i] = ENG_SEND_FIRST;
+	ask_lcores(e, &call);
+	while (call.left != 0 && tries != NULL) {
+		call.last = !eng_qp_try_again(e, tries);
+		ask_lcores(e, &call);
+	}
+	eng_ctl_leave(e);
+	return call.left != 0 ? -EAGAIN : 0;
+}
+
 int
 karst_engine_qp_send_posted(struct karst_engine *e, struct karst_engine_qp *qp)
 {
-	struct qp_call call = {.q = karst_container_of(qp, struct eng_qp, pub)};
-	int ret;
+	struct eng_tries tries = {0};
 
-	if (!has_posted(call.q))
-		return 0;
-	ret = eng_ctl_enter(e);
-	if (ret != 0)
-		return ret;
-	ret = call_after_sends(e, &call, qp_send_on_lcore);
-	eng_ctl_leave(e);
-	return ret;
+	return eng_qp_has_posted(qp) ? eng_qps_send_posted(e, &qp, 1, &tries) : 0;
 }
 
 int

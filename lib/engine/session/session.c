@@ -132,8 +132,8 @@ check_order(struct karst_session *s, uint32_t op, char *why)
 }
 
 /* The program waits for its reply a little longer if its user sends more than he may. */
-static void
-session_pace(struct karst_session *s)
+void
+eng_session_pace(struct karst_session *s)
 {
 	uint64_t wait = eng_share_pace(s->share, 1, engine_now(s->e));
 
@@ -156,7 +156,7 @@ karst_session_handle(struct karst_session *s, const void *req, size_t len, const
 		.body = h + 1, .fds = fds, .nfds = nfds, .rsp = out + 1, .rsp_fds = rsp_fds};
 	int ret = karst_ctl_check_request(req, len, nfds, c.why);
 
-	session_pace(s);
+	eng_session_pace(s);
 	if (ret == 0)
 		ret = check_order(s, h->op, c.why);
 	if (ret == 0) {

@@ -174,17 +174,61 @@ eng_session_create_ah(struct karst_session *s, struct session_call *c)
 	return 0;
 }
 
-/* Datagrams that are posted take along what the handle says, as with an adapter, which reads it as
- * they are posted: programs let it go as soon as they have. */
+/* The next queue pairs of @pd, from *@at on, that have datagrams posted.  @return how many */
+static uint32_t
+next_senders(const struct karst_session *s, uint32_t pd, uint32_t *at, struct karst_engine_qp **qps)
+{
+	const struct session_qp *q;
+	uint32_t n = 0;
+
+	while (n < ENG_SENDS_AT_ONCE && (q = eng_handles_next(&s->qps, at)) != NULL)
+		if (q->type == KARST_QPT_UD && q->qp->pd == pd && eng_qp_has_posted(q->qp))
+			qps[n++] = q->qp;
+	return n;
+}
+
+/* An lcore that was stuck at its doorbells would be at its rings, and memory that is gone is not
+ * sent. */
+static bool
+may_send_datagrams(const struct karst_session *s)
+{
+	return s->space == NULL ||
+		(!karst_space_failed(s->space) && !karst_space_silenced(s->space));
+}
+
+/* Each queue pair once.  @return whether some may have more to send. */
+static bool
+send_round(struct karst_session *s, uint32_t pd, struct eng_tries *tries)
+{
+	struct karst_engine_qp *qps[ENG_SENDS_AT_ONCE];
+	uint32_t n, at = 0, groups = 0;
+	bool more = false;
+
+	while (may_send_datagrams(s) && (n = next_senders(s, pd, &at, qps)) > 0) {
+		/* the first one is the request, which has been paced */
+		if (groups++ > 0)
+			eng_session_pace(s);
+		more |= eng_qps_send_posted(s->e, qps, n, tries) == -EAGAIN;
+	}
+	return more;
+}
+
+/*
+ * Datagrams that are posted take along what the handle says, as with an adapter, which reads it as
+ * they are posted: programs let it go as soon as they have.
+ *
+ * It is the program that says which queue pairs have posted something, by its rings, and it may
+ * have thousands, so they share what one control call may take to wait for memory, and each group
+ * of them is paced like a call.  First all are asked once, so that those with slow memory, after
+ * which there may be no time left, hold up none of the others.
+ */
 static void
 send_datagrams(struct karst_session *s, uint32_t pd)
 {
-	const struct session_qp *q;
-	uint32_t at = 0;
+	struct eng_tries tries = {0};
 
-	while ((q = eng_handles_next(&s->qps, &at)) != NULL)
-		if (q->type == KARST_QPT_UD && q->qp->pd == pd)
-			karst_engine_qp_send_posted(s->e, q->qp);
+	if (send_round(s, pd, NULL))
+		send_round(s, pd, &tries);
 }
 
 int

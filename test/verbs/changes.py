@@ -14,7 +14,7 @@ import sys
 import tempfile
 
 from rdmacm import listens
-from verbs_bed import Engine, Tap, Tools, Wire, exit_status
+from verbs_bed import Engine, Tap, Tools, VethPair, exit_status
 
 ADDRESS = ['192.0.2.1', '192.0.2.2']
 ANOTHER = '192.0.2.9'
@@ -272,7 +272,7 @@ def other_drivers(every, tools, folder):
     look at it."""
     for name, largest in DRIVERS.items():
         tap = Named(every, name)
-        with Wire(*(f'{address}/24' for address in ADDRESS)) as wire:
+        with VethPair(*(f'{address}/24' for address in ADDRESS)) as wire:
             engines = [Engine(tools, folder, conf.replace(f'device = {DEV}\n',
                                                           f'device = {DEV}\ndriver = {name}\n'),
                               name=f'd{end}{name}', netns=wire.netns[end])
@@ -287,7 +287,7 @@ def main(argv):
         return 2
     tap, tools = Tap(), Tools(*argv[1:])
     with tempfile.TemporaryDirectory(prefix='karst-verbs-') as folder, \
-            Wire(*(f'{address}/24' for address in ADDRESS)) as wire:
+            VethPair(*(f'{address}/24' for address in ADDRESS)) as wire:
         engines = [Engine(tools, folder, conf, name=f'wire{end}', netns=wire.netns[end])
                    for end, conf in enumerate((CONF, PEER))]
         between(tap, Bed(wire, engines), engines, 9000, mtu, interfaces, deleted, reload)

@@ -11,7 +11,7 @@ import os
 import sys
 import tempfile
 
-from verbs_bed import Engine, Tap, Tools, Wire, listening, says, with_engines
+from verbs_bed import Engine, Tap, Tools, VethPair, listening, says, with_engines
 
 IPS = ('10.77.6.1', '10.77.6.2')
 CONF = '[engine]\nidle = sleep\n[port eth]\ndevice = kv0\n'
@@ -70,7 +70,7 @@ def main(argv):
         return 2
     tap, tools = Tap(), Tools(*argv[1:])
     with tempfile.TemporaryDirectory(prefix='karst-dapl-') as folder, \
-            Wire(*(f'{ip}/24' for ip in IPS)) as wire:
+            VethPair(*(f'{ip}/24' for ip in IPS)) as wire:
         engines = [Engine(tools, folder, CONF, name=f'dapl{end}', netns=netns)
                    for end, netns in enumerate(wire.netns)]
 

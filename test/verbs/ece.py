@@ -16,7 +16,7 @@ import time
 
 from gsi_bed import ACCEPTS, KARST, PEERS, Bed, Conn, Peer, fields, mac, within
 from rdmacm import Case, addresses, run
-from verbs_bed import HANG_S, LOOPBACK, Engine, Tap, Tools, Wire, memif, with_engines
+from verbs_bed import HANG_S, LOOPBACK, Engine, Tap, Tools, VethPair, memif, with_engines
 import roce
 from roce import DREP, DREQ, REJ, REP, REQ, RTU, ids
 
@@ -283,7 +283,7 @@ def programs(bed):
 
 
 def by_hand(tap, tools, folder, gsi_program, ece_program):
-    with Wire(KARST + '/24', PEERS[0] + '/24') as wire:
+    with VethPair(KARST + '/24', PEERS[0] + '/24') as wire:
         conf = '[engine]\nidle = sleep\n[port p]\ndevice = kv0\ndriver = af_packet\n'
         engine = Engine(tools, folder, setting(conf, 'offer'), 'ecehand', wire.netns[0])
 

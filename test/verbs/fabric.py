@@ -14,7 +14,7 @@ import os
 import sys
 import tempfile
 
-from verbs_bed import Engine, Wire, pair, run_all, with_engines
+from verbs_bed import Engine, VethPair, pair, run_all, with_engines
 
 ITERS = 30
 CONF = '[engine]\nidle = sleep\n[port eth]\ndevice = kv0\n'
@@ -59,7 +59,7 @@ def connected(tap, tools, program):
     """Over interfaces of the kernel: one engine, then two."""
     ips = ('10.77.5.1', '10.77.5.2')
     with tempfile.TemporaryDirectory(prefix='karst-fabric-') as folder, \
-            Wire(*(f'{ip}/24' for ip in ips)) as wire:
+            VethPair(*(f'{ip}/24' for ip in ips)) as wire:
         engines = [Engine(tools, folder, CONF, name=f'fab{end}', netns=netns)
                    for end, netns in enumerate(wire.netns)]
 

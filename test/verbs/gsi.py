@@ -17,7 +17,7 @@ import tempfile
 import time
 
 from gsi_bed import ACCEPTS, DEAF, HOLDS, KARST, NOBODY, PEERS, Bed, Conn, Peer, fields, mac, within
-from verbs_bed import HANG_S, Engine, Tap, Tools, Wire
+from verbs_bed import HANG_S, Engine, Tap, Tools, VethPair
 import roce
 from roce import (APR, DREP, DREQ, LAP, MRA, REJ, REP, REQ, RTU, SIDR_REP, SIDR_REQ, TCP_SERVICE,
                   UDP_SERVICE, ids, mad, mad_packet)
@@ -415,9 +415,9 @@ def main(argv):
         return 2
     tap, tools = Tap(), Tools(*argv[1:3])
     with tempfile.TemporaryDirectory(prefix='karst-gsi-') as folder, \
-            Wire(KARST + '/24', PEERS[0] + '/24') as wire:
+            VethPair(KARST + '/24', PEERS[0] + '/24') as wire:
         for address in PEERS[1:]:
-            Wire.ip(f'-n {wire.netns[1]} addr add {address}/24 dev kv0')
+            VethPair.ip(f'-n {wire.netns[1]} addr add {address}/24 dev kv0')
         engine = Engine(tools, folder, CONF, 'gsi', wire.netns[0])
         try:
             problems = engine.start() or engine.link_up()

@@ -18,7 +18,7 @@ import sys
 import tempfile
 
 from rdmacm import counts
-from verbs_bed import Engine, HANG_S, Wire, free_port, listening, run_all, with_engines
+from verbs_bed import Engine, HANG_S, VethPair, free_port, listening, run_all, with_engines
 
 ENV = {'RDMAV_FORK_SAFE': '1',
        'LD_PRELOAD': '/usr/lib/x86_64-linux-gnu/rsocket/librspreload.so'}
@@ -84,7 +84,7 @@ def run(engines, ip, words):
 
 def family(tap, tools, name, *ips):
     """Over one engine, and over two."""
-    with tempfile.TemporaryDirectory(prefix='karst-iperf3-') as folder, Wire(*ips) as wire:
+    with tempfile.TemporaryDirectory(prefix='karst-iperf3-') as folder, VethPair(*ips) as wire:
         engines = [Engine(tools, folder, CONF, name=f'perf{end}', netns=netns)
                    for end, netns in enumerate(wire.netns)]
 

@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 
-from verbs_bed import LOOPBACK, Engine, Tap, Tools, Wire, with_engines
+from verbs_bed import LOOPBACK, Engine, Tap, Tools, VethPair, with_engines
 
 CONF = '[engine]\nidle = sleep\n[port wire]\ndevice = kv0\n'
 # By path, then by end.
@@ -20,8 +20,8 @@ ADDRESS = [('10.71.1.1', '10.72.1.1'), ('10.71.2.1', '10.72.2.1')]
 SAYS = 'PATH_MIG'
 
 
-class Routed(Wire):
-    """Two namespaces as those of Wire, each with a link to a router in a third one."""
+class Routed(VethPair):
+    """Two namespaces as those of VethPair, each with a link to a router in a third one."""
 
     def __init__(self):
         super().__init__()

@@ -26,7 +26,7 @@ import time
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.append(HERE) # its name is that of a package
 # pylint: disable=wrong-import-position
-from verbs_bed import Engine, Tap, Tools, Wire
+from verbs_bed import Engine, Tap, Tools, VethPair
 from bed import Clock, HugePages
 
 PACKAGED = '/usr/share/doc/rdma-core/tests'
@@ -185,7 +185,7 @@ class File:
 
 def run_rdmacm(args, tap, clock, folder, gid):
     """@return the file of it, which has run, and problems."""
-    with Wire(*RDMACM_ADDRESSES[gid]) as wire:
+    with VethPair(*RDMACM_ADDRESSES[gid]) as wire:
         engine = Engine(Tools(args.karstd, args.karst_run), folder, CONF_RDMACM,
                         name=f'pycm{gid}', netns=wire.netns[0])
         # its only address; the folder of the interface is not in view by variables

@@ -9,7 +9,7 @@ device is meant.  A program of librdmacm binds and resolves; the peers are kerne
 import sys
 import tempfile
 
-from verbs_bed import Engine, Tap, Tools, Wire
+from verbs_bed import Engine, Tap, Tools, VethPair
 
 HERE, ONLY_1, THERE = 'fe80::a', 'fe80::c', 'fe80::b'
 CONF = ''.join(f'[port p{n}]\ndevice = kv{n}\ndriver = af_packet\n' for n in (0, 1))
@@ -82,7 +82,7 @@ def main(argv):
         return 2
     tap, tools = Tap(), Tools(*argv[1:3])
     with tempfile.TemporaryDirectory(prefix='karst-scope-') as folder, \
-            Wire(HERE + '/64', THERE + '/64') as wire:
+            VethPair(HERE + '/64', THERE + '/64') as wire:
         here, there = wire.netns
         wire.ip(f'-n {here} link add kv1 type veth peer name kv1 netns {there}')
         for netns, addresses in ((here, (HERE, ONLY_1)), (there, (THERE,))):

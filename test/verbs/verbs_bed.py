@@ -189,7 +189,7 @@ class Engine:
         return [f'karstd {self.daemon.name}:', *self.daemon.text().splitlines()[-LOG_LINES:]]
 
 
-class Wire:
+class VethPair:
     """Two network namespaces and a link between them, with an address of the first kind at this end
     and one of the second at that; the interface is kv0 in both.  There are programs that look at
     interfaces for addresses, and no further."""

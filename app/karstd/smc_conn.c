@@ -415,6 +415,9 @@ read_clc(struct svc_conn *c)
 			(void)karst_smc_conn_abort(c->smc->core, c->id);
 			return;
 		}
+		/* the peer gives its buffer to this connection as soon as the last message of
+		 * another one is here, which must not be found behind what it says of this one */
+		svc_rdma_poll_all(c->smc);
 		used = karst_smc_clc_rx(c->smc->core, c->id, b.buf, b.n);
 		if (used > 0)
 			used = ask_clc(c, &b, used, 0) == 0 ? b.n : 0;

@@ -520,6 +520,8 @@ int svc_rdma_init(struct kd_smc *s);
 void svc_rdma_fini(struct kd_smc *s);
 /** Completions.  @return whether there were any. */
 bool svc_rdma_poll(struct kd_smc *s);
+/** All that is there now. */
+void svc_rdma_poll_all(struct kd_smc *s);
 /** Asks for an event. */
 void svc_rdma_arm(struct kd_smc *s);
 void svc_rdma_load_gids(struct kd_smc *s);

@@ -430,6 +430,15 @@ svc_rdma_poll(struct kd_smc *s)
 }
 
 void
+svc_rdma_poll_all(struct kd_smc *s)
+{
+	unsigned int left = CQ_ENTRIES / POLL_BATCH + 1; /* peers may go on and on */
+
+	while (left-- > 0 && svc_rdma_poll(s))
+		;
+}
+
+void
 svc_rdma_arm(struct kd_smc *s)
 {
 	(void)karst_req_notify_cq(s->cq, false);

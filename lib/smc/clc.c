@@ -204,22 +204,38 @@ smc_take_element(struct smc_conn *conn, const struct karst_smc_accept *a)
 	return true;
 }
 
+/* Whether another connection still writes with a key.  The peer gives its buffer to the next one
+ * when the last message of this is complete, which has been heard here by then. */
+static bool
+rtoken_in_use(const struct smc_core *c, const struct smc_conn *conn, int rtoken)
+{
+	const struct smc_conn *user = smc_conn_find(c, conn->group->rtokens[rtoken].conn);
+
+	return user != NULL && user != conn && user->group == conn->group &&
+		user->rtoken == rtoken && !user->dead && user->state != KARST_SMC_FELL_BACK &&
+		user->state != KARST_SMC_FAILED && user->state != KARST_SMC_CLOSED;
+}
+
 /*
  * That there is such a key the peer has said on the link; what lies behind it is said on TCP alone,
  * where a program that has kept its socket can say what it likes.  A WRITE beyond the peer's buffer
- * ends the link, for all, so of a key's elements only what was said first is believed.
+ * ends the link, for all, so of a key's elements only what was said first is believed; and one into
+ * another connection's buffer is read as what came there.
  */
 bool
-smc_take_rtoken(struct smc_conn *conn, int rtoken, const struct karst_smc_accept *a)
+smc_take_rtoken(
+	struct smc_core *c, struct smc_conn *conn, int rtoken, const struct karst_smc_accept *a)
 {
 	struct smc_rtoken *t = &conn->group->rtokens[rtoken];
 
 	if (a->first_contact)
 		conn->group->one_element = a->os == KARST_SMC_OS_LINUX;
-	if ((conn->group->one_element && a->index != 1) || (t->sized && t->size != a->size))
+	if ((conn->group->one_element && (a->index != 1 || rtoken_in_use(c, conn, rtoken))) ||
+		(t->sized && t->size != a->size))
 		return false;
 	t->sized = true;
 	t->size = a->size;
+	t->conn = conn_id(c, conn);
 	conn->rtoken = (uint16_t)rtoken;
 	return true;
 }

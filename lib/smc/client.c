@@ -101,7 +101,7 @@ client_first_contact(struct smc_core *c, struct smc_conn *conn, const struct kar
 	if (rc != 0)
 		return smc_reason_of(rc);
 	rc = smc_rtoken_add(g, conn->link, a->rkey, a->vaddr, NULL);
-	if (rc < 0 || !smc_take_rtoken(conn, rc, a))
+	if (rc < 0 || !smc_take_rtoken(c, conn, rc, a))
 		return KARST_SMC_DECL_RTOKEN;
 	conn->link->remote = (struct karst_smc_end){.qpn = a->qpn, .psn = a->psn, .mtu = a->mtu};
 	memcpy(conn->link->remote.gid, a->peer.gid, 16);
@@ -126,7 +126,7 @@ client_reuse(struct smc_core *c, struct smc_conn *conn, const struct karst_smc_a
 		return KARST_SMC_DECL_RTOKEN; /* the peer has not asked us to confirm it (S9) */
 	smc_group_join(c, g, conn);
 	conn->link = link;
-	if (!smc_take_rtoken(conn, rc, a))
+	if (!smc_take_rtoken(c, conn, rc, a))
 		return KARST_SMC_DECL_RTOKEN;
 	conn->release = g->release;
 	rc = smc_rmb_get(c, conn);

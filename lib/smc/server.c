@@ -184,7 +184,7 @@ confirmed_first(struct smc_core *c, struct smc_conn *conn, const struct karst_sm
 			return KARST_SMC_DECL_OUT_OF_SYNC; /* not who has proposed */
 	}
 	rc = smc_rtoken_add(g, conn->link, a->rkey, a->vaddr, NULL);
-	if (rc < 0 || !smc_take_rtoken(conn, rc, a))
+	if (rc < 0 || !smc_take_rtoken(c, conn, rc, a))
 		return KARST_SMC_DECL_RTOKEN;
 	g->peer = a->peer;
 	conn->link->remote = (struct karst_smc_end){.qpn = a->qpn, .psn = a->psn, .mtu = a->mtu};
@@ -195,7 +195,7 @@ confirmed_first(struct smc_core *c, struct smc_conn *conn, const struct karst_sm
 
 /* The sender must be who is at the other end of the link, not just who knows its GID (S11). */
 static uint32_t
-confirmed_reuse(struct smc_conn *conn, const struct karst_smc_accept *a)
+confirmed_reuse(struct smc_core *c, struct smc_conn *conn, const struct karst_smc_accept *a)
 {
 	const struct smc_link *link = conn->link;
 	int rc = smc_rtoken_find(conn->group, conn->link, a->rkey);
@@ -204,7 +204,7 @@ confirmed_reuse(struct smc_conn *conn, const struct karst_smc_accept *a)
 		return KARST_SMC_DECL_OUT_OF_SYNC;
 	if (rc < 0 || conn->group->rtokens[rc].vaddr[link_slot(link)] != a->vaddr)
 		return KARST_SMC_DECL_RTOKEN;
-	return smc_take_rtoken(conn, rc, a) ? 0 : KARST_SMC_DECL_RTOKEN;
+	return smc_take_rtoken(c, conn, rc, a) ? 0 : KARST_SMC_DECL_RTOKEN;
 }
 
 void
@@ -220,7 +220,7 @@ smc_server_confirmed(struct smc_core *c, struct smc_conn *conn, const struct kar
 		reason = KARST_SMC_DECL_RTOKEN;
 	else
 		reason = conn->first_contact ? confirmed_first(c, conn, a)
-					     : confirmed_reuse(conn, a);
+					     : confirmed_reuse(c, conn, a);
 	if (reason != 0) {
 		smc_decline(c, conn, reason);
 	} else if (!conn->first_contact) {

@@ -47,8 +47,9 @@ struct smc_rtoken {
 	bool known[KARST_SMC_LINKS]; /* on which links it is */
 	uint32_t rkey[KARST_SMC_LINKS];
 	uint64_t vaddr[KARST_SMC_LINKS];
-	bool sized;   /* a connection has used it: */
-	uint8_t size; /* of its elements */
+	bool sized;    /* a connection has used it: */
+	uint8_t size;  /* of its elements */
+	uint32_t conn; /* that has used it last */
 };
 
 struct smc_conn {
@@ -331,7 +332,8 @@ void smc_send_accept(struct smc_core *c, struct smc_conn *conn, enum karst_smc_c
 /** What an Accept or Confirm says about the peer's element.  False: it is impossible. */
 bool smc_take_element(struct smc_conn *conn, const struct karst_smc_accept *a);
 /** The same, as far as it is known what the key @rtoken of the group is for. */
-bool smc_take_rtoken(struct smc_conn *conn, int rtoken, const struct karst_smc_accept *a);
+bool smc_take_rtoken(
+	struct smc_core *c, struct smc_conn *conn, int rtoken, const struct karst_smc_accept *a);
 /** As a reason to decline: what an op returned. */
 uint32_t smc_reason_of(int rc);
 /** One of ours that is among them, NULL: none. */

@@ -519,11 +519,13 @@ karst_session_destroy(struct karst_session *s)
 unsigned int
 karst_session_list(struct karst_engine *e, struct karst_session_info *infos, unsigned int max)
 {
-	struct eng_cm *cm = eng_cm_enter(e);
 	const struct karst_session *s;
 	unsigned int n = 0;
+	struct eng_cm *cm;
 
+	/* first this lock, as in tell_all_identifiers() */
 	pthread_mutex_lock(&e->session_lock);
+	cm = eng_cm_enter(e);
 	LIST_FOREACH(s, &e->sessions, next) {
 		if (n++ >= max)
 			continue;
@@ -532,8 +534,8 @@ karst_session_list(struct karst_engine *e, struct karst_session_info *infos, uns
 		infos[n - 1].lost_events =
 			atomic_load_explicit(&s->lost_events, memory_order_relaxed);
 	}
-	pthread_mutex_unlock(&e->session_lock);
 	eng_cm_leave(cm);
+	pthread_mutex_unlock(&e->session_lock);
 	return n;
 }
 

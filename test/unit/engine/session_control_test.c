@@ -3,12 +3,16 @@
  */
 /* Sessions: order, forms, limits, other people's numbers; what is refused has changed nothing. */
 #include <errno.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 
 #include <criterion/criterion.h>
 
+#include "cm.h"
 #include "engine_priv.h"
 #include "karst_ctl_sock.h"
 #include "session_bed.h"
@@ -599,5 +603,63 @@ Test(session_control, noise, .timeout = 1500)
 	cr_assert_gt(done, 1000);
 	cr_assert_eq(CALL(other, FREE_PD, free_pd, .pd = pd), 0);
 	client_close(other);
+	engine_bed_down(&bed);
+}
+
+/* --- locks --- */
+
+struct lister {
+	struct karst_engine *e;
+	_Atomic pid_t tid;
+};
+
+static void *
+list_sessions(void *arg)
+{
+	struct lister *l = arg;
+	struct karst_session_info info;
+
+	atomic_store(&l->tid, gettid());
+	return (void *)(uintptr_t)karst_session_list(l->e, &info, 1);
+}
+
+/* Waits until thread @tid waits for something. */
+static void
+until_asleep(const _Atomic pid_t *tid)
+{
+	char path[64], text[256], *state = NULL;
+	FILE *f;
+
+	while (state == NULL || state[2] != 'S') {
+		sched_yield();
+		if (atomic_load(tid) == 0)
+			continue;
+		snprintf(path, sizeof(path), "/proc/self/task/%d/stat", (int)atomic_load(tid));
+		f = fopen(path, "r");
+		cr_assert_not_null(f);
+		state = fgets(text, sizeof(text), f) != NULL ? strrchr(text, ')') : NULL;
+		fclose(f);
+	}
+}
+
+/* What tells programs of other addresses takes the lock of sessions first, too: whoever waits for
+ * that must not have the lock of connection management. */
+Test(session_control, list_waits_without_other_locks)
+{
+	const struct engine_bed_config cfg = {.engine = {.lcores = 1}};
+	struct lister l = {.tid = 0};
+	struct engine_bed bed;
+	pthread_t thread;
+	void *n;
+
+	engine_bed_up(&bed, &cfg);
+	l.e = bed.e;
+	pthread_mutex_lock(&bed.e->session_lock);
+	cr_assert_eq(pthread_create(&thread, NULL, list_sessions, &l), 0);
+	until_asleep(&l.tid);
+	eng_cm_leave(eng_cm_enter(bed.e));
+	pthread_mutex_unlock(&bed.e->session_lock);
+	cr_assert_eq(pthread_join(thread, &n), 0);
+	cr_assert_eq((uintptr_t)n, 0);
 	engine_bed_down(&bed);
 }

@@ -243,6 +243,25 @@ deliver_write(struct bed_sys *s, struct bed_sys *peer, const struct karst_smc_wr
 		peer->rmb[rmb][at + i] = s->send_buf[(w->pos + i) % BED_BYTES];
 }
 
+/* It is deleted, says who has not been told. */
+static bool
+answer_delete(struct bed_sys *s, const struct bed_msg *m)
+{
+	struct karst_smc_llc llc;
+	uint8_t buf[KARST_SMC_LLC_MAX_LEN];
+	int len;
+
+	if (karst_smc_llc_parse(m->msg, m->len, &llc) != 0 ||
+		llc.type != KARST_SMC_LLC_DELETE_RKEY || llc.flags & KARST_SMC_LLC_RESPONSE)
+		return false;
+	llc.flags |= KARST_SMC_LLC_RESPONSE;
+	len = karst_smc_llc_build(&llc, buf, sizeof(buf));
+	MUST(len > 0);
+	karst_smc_link_sent(s->smc, m->link, 1);
+	karst_smc_link_rx(s->smc, m->link, buf, (size_t)len);
+	return true;
+}
+
 bool
 bed_step(struct bed *b, unsigned int from)
 {
@@ -256,7 +275,7 @@ bed_step(struct bed *b, unsigned int from)
 		karst_smc_clc_rx(peer->smc, peer->conn, m.msg, m.len);
 	} else if (m.kind == 'w') {
 		deliver_write(s, peer, &m.w);
-	} else if (m.kind == 's') {
+	} else if (m.kind == 's' && !(b->keeps_keys && from == 0 && answer_delete(s, &m))) {
 		karst_smc_link_rx(peer->smc, peer_link(s, peer, m.link), m.msg, m.len);
 		karst_smc_link_sent(s->smc, m.link, 1);
 	}

@@ -44,7 +44,8 @@ struct bed_sys {
 struct bed {
 	struct bed_sys s[2];
 	uint64_t now_ns;
-	bool hold; /* what is sent stays in the queues */
+	bool hold;       /* what is sent stays in the queues */
+	bool keeps_keys; /* as Linux does: system 1 does not hear that keys are deleted */
 };
 
 /** @cfg: what both have in common; NULL: the usual. */

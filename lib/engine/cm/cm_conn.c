@@ -81,6 +81,48 @@ param_of(const struct cm_id *id, const struct karst_ctl_cm_param *p, struct kars
 	};
 }
 
+struct whose_call {
+	uint32_t qpn;
+	uid_t uid;
+};
+
+/* An XRC target has several handles, which may be of different users.  Who has no account is nobody
+ * in particular. */
+static int
+whose_on_lcore(struct eng_lcore *lc, void *arg)
+{
+	const struct whose_call *call = arg;
+	struct karst_core_qp *qp = karst_core_lookup(lc->core, call->qpn);
+	const struct eng_qp *first, *q;
+
+	if (qp == NULL)
+		return 0;
+	q = first = karst_qp_user(qp);
+	do {
+		if (q->owner->rings.share == NULL ||
+			eng_share_is_of(q->owner->rings.share, call->uid))
+			return 0;
+		q = q->same;
+	} while (q != first);
+	return -EACCES;
+}
+
+/* -EACCES: QP @qpn is another user's; -EDEADLK */
+static int
+ask_whose(struct karst_engine *e, uint32_t qpn, uid_t uid)
+{
+	struct whose_call call = {.qpn = qpn, .uid = uid};
+	uint32_t lcore = qpn & ((1u << e->lcore_bits) - 1);
+	int ret = eng_ctl_enter(e);
+
+	if (ret != 0)
+		return ret;
+	if (lcore < e->nlcores)
+		ret = eng_mailbox_call(&e->lcore[lcore], whose_on_lcore, &call);
+	eng_ctl_leave(e);
+	return ret;
+}
+
 /*
  * A peer that hears of a queue pair which it has a connection with takes that connection for stale,
  * and ends it.  So nobody says that another user's queue pair is his.  The lcore is asked without
@@ -95,7 +137,7 @@ check_qpn(struct eng_cm *cm, char *why, const struct cm_id *id, uint32_t qpn)
 	if (uid == 0 || qpn == 0)
 		return 0;
 	pthread_mutex_unlock(&cm->lock);
-	ret = eng_qp_may_name(cm->e, qpn & 0xffffff, uid);
+	ret = ask_whose(cm->e, qpn & 0xffffff, uid);
 	pthread_mutex_lock(&cm->lock);
 	cm->cm->now_ns = engine_now(cm->e);
 	if (ret == -EACCES)

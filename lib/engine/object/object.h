@@ -59,10 +59,6 @@ const char *eng_qp_state_name(uint32_t state);
 /* All about QP @qpn, as its lcore sees it between two turns.  -ENOENT, -EDEADLK */
 int eng_qp_by_number(struct karst_engine *e, uint32_t qpn, struct eng_qp_report *report);
 
-/* May a program of @uid say to others that QP @qpn is its?  -EACCES: the QP is another user's; 0
- * also: there is none, or users have no accounts.  -EDEADLK */
-int eng_qp_may_name(struct karst_engine *e, uint32_t qpn, uid_t uid);
-
 /* --- qp_ece.c --- */
 
 /* It was agreed to that @q repeats selectively. */

@@ -480,59 +480,17 @@ find_on_lcore(struct eng_lcore *lc, void *arg)
 	return 0;
 }
 
-/* On the lcore of QP @qpn, if it has one. */
-static int
-call_for_number(
-	struct karst_engine *e, uint32_t qpn, int (*fn)(struct eng_lcore *lc, void *arg), void *arg)
+int
+eng_qp_by_number(struct karst_engine *e, uint32_t qpn, struct eng_qp_report *report)
 {
+	struct find_call call = {.qpn = qpn, .report = report};
 	uint32_t lcore = qpn & ((1u << e->lcore_bits) - 1);
 	int ret = eng_ctl_enter(e);
 
 	if (ret != 0)
 		return ret;
-	ret = lcore < e->nlcores ? eng_mailbox_call(&e->lcore[lcore], fn, arg) : -ENOENT;
+	ret = lcore < e->nlcores ? eng_mailbox_call(&e->lcore[lcore], find_on_lcore, &call)
+				 : -ENOENT;
 	eng_ctl_leave(e);
 	return ret;
-}
-
-int
-eng_qp_by_number(struct karst_engine *e, uint32_t qpn, struct eng_qp_report *report)
-{
-	struct find_call call = {.qpn = qpn, .report = report};
-
-	return call_for_number(e, qpn, find_on_lcore, &call);
-}
-
-struct name_call {
-	uint32_t qpn;
-	uid_t uid;
-};
-
-/* An XRC target has several handles, which may be of different users. */
-static int
-may_name_on_lcore(struct eng_lcore *lc, void *arg)
-{
-	const struct name_call *call = arg;
-	struct karst_core_qp *qp = karst_core_lookup(lc->core, call->qpn);
-	const struct eng_qp *first, *q;
-
-	if (qp == NULL)
-		return 0;
-	q = first = karst_qp_user(qp);
-	do {
-		if (q->owner->rings.share == NULL ||
-			eng_share_is_of(q->owner->rings.share, call->uid))
-			return 0;
-		q = q->same;
-	} while (q != first);
-	return -EACCES;
-}
-
-int
-eng_qp_may_name(struct karst_engine *e, uint32_t qpn, uid_t uid)
-{
-	struct name_call call = {.qpn = qpn, .uid = uid};
-	int ret = call_for_number(e, qpn, may_name_on_lcore, &call);
-
-	return ret == -ENOENT ? 0 : ret;
 }

@@ -610,7 +610,8 @@ int karst_engine_qp_query(
  * @qp, of type UD, receives what comes to the multicast @group by way of its port, also from QPs of
  * this engine; wire order, IPv4 as ::ffff:a.b.c.d.  A second time is harmless; destroying ends it.
  * -EINVAL: not UD, not a group; detach: not attached; -EDQUOT: the owner's max_mcasts; -ENOSPC: the
- * engine's; -EUSERS: the group has KARST_ENGINE_GROUP_QPS; -ENOMEM
+ * engine's; -EUSERS: the group has KARST_ENGINE_GROUP_QPS, or so many of the user's that others
+ * could have none; -ENOMEM
  */
 int karst_engine_qp_attach_mcast(
 	struct karst_engine *e, struct karst_engine_qp *qp, const uint8_t group[16]);

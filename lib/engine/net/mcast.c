@@ -247,15 +247,20 @@ member_of(struct eng_qp *q, const uint8_t ip[16])
 	return m;
 }
 
-/* Members of a group, whatever their ports are or will be. */
-static uint32_t
-members_of(const struct eng_mcast *mc, const uint8_t ip[16])
+/* Whether a group has room for one more member of a user's, whatever the ports of its members are
+ * or will be. */
+static bool
+has_room(const struct eng_mcast *mc, const uint8_t ip[16], struct eng_share *user)
 {
-	uint32_t i, n = 0;
+	uint32_t i, n = 0, mine = 0;
 
-	for (i = 0; i < mc->n; i++)
-		n += memcmp(mc->member[i].ip, ip, 16) == 0;
-	return n;
+	for (i = 0; i < mc->n; i++) {
+		if (memcmp(mc->member[i].ip, ip, 16) != 0)
+			continue;
+		n++;
+		mine += mc->member[i].q->owner->rings.share == user;
+	}
+	return eng_share_admits_one(user, KARST_ENGINE_GROUP_QPS, n, mine);
 }
 
 static int
@@ -277,7 +282,7 @@ mcast_attach(struct karst_engine *e, struct eng_qp *q, const uint8_t ip[16])
 		return -EDQUOT;
 	if (e->mcast->n == e->cfg.max_mcasts)
 		return -ENOSPC;
-	if (members_of(e->mcast, ip) == KARST_ENGINE_GROUP_QPS)
+	if (!has_room(e->mcast, ip, q->owner->rings.share))
 		return -EUSERS;
 	if (!eng_share_take(q->owner->rings.share, ENG_SHARE_MCASTS, 1))
 		return -ENOSPC;

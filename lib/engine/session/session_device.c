@@ -86,7 +86,8 @@ eng_session_query_device(struct karst_session *s, struct session_call *c)
 	rsp->max_channels = l->max_channels;
 	rsp->max_mcasts = device_most(
 		s, ENG_SHARE_MCASTS, karst_min_u32(l->max_mcasts, s->e->cfg.max_mcasts));
-	rsp->max_mcast_qps = karst_min_u32(rsp->max_mcasts, KARST_ENGINE_GROUP_QPS);
+	rsp->max_mcast_qps = karst_min_u32(
+		rsp->max_mcasts, (uint32_t)eng_share_most_of(s->share, KARST_ENGINE_GROUP_QPS));
 	rsp->max_xrcd = device_most(s, ENG_SHARE_XRCDS, l->max_xrcds);
 	rsp->ece = s->e->cfg.ece != KARST_ENGINE_ECE_OFF;
 	return 0;

@@ -317,7 +317,8 @@ mcast_fault(const struct karst_session *s, struct session_call *c, int ret,
 			s->e->cfg.max_mcasts);
 	if (ret == -EUSERS)
 		return reason(c, -ENOSPC,
-			"gid: the limit of %u queue pairs in one group is reached",
+			"gid: a group has %u queue pairs at most, and of these a user no more than "
+			"his share (limits, share)",
 			KARST_ENGINE_GROUP_QPS);
 	return reason(c, ret, "multicast attachment: %s", strerror(-ret));
 }

@@ -154,24 +154,56 @@ eng_share_leave(struct eng_share *s)
 
 /* --- taking and giving --- */
 
+/* @n more, for who has @mine of the @used out of @total. */
+static bool
+rule_admits(uint32_t percent, uint64_t total, uint64_t used, uint64_t mine, uint64_t n)
+{
+	if (used > total || n > total - used)
+		return false;
+	if (percent == 100 || (mine == 0 && n == 1))
+		return true;
+	return (unsigned __int128)(mine + n) * (100 - percent) <=
+		(unsigned __int128)(total - used - n) * percent;
+}
+
 static bool
 share_fits(const struct eng_share *s, enum eng_share_kind kind, uint64_t n)
 {
 	const struct eng_shares *t = s->table;
-	uint64_t total = t->total[kind], used = t->used[kind], mine = s->info.used[kind];
-	uint32_t percent = s->info.rule.percent;
+	uint64_t mine = s->info.used[kind];
 
 	if (s->info.rule.most[kind] != 0 &&
 		(n > s->info.rule.most[kind] || mine > s->info.rule.most[kind] - n))
 		return false;
-	if (total == ENG_SHARE_NO_LIMIT || percent == 100)
-		return true;
-	if (used > total || n > total - used)
-		return false;
-	if (mine == 0 && n == 1)
-		return true;
-	return (unsigned __int128)(mine + n) * (100 - percent) <=
-		(unsigned __int128)(total - used - n) * percent;
+	return t->total[kind] == ENG_SHARE_NO_LIMIT || s->info.rule.percent == 100 ||
+		rule_admits(s->info.rule.percent, t->total[kind], t->used[kind], mine, n);
+}
+
+static uint32_t
+percent_of(struct eng_share *s)
+{
+	uint32_t percent;
+
+	if (s == NULL)
+		return 100;
+	pthread_mutex_lock(&s->table->lock);
+	percent = s->info.rule.percent;
+	pthread_mutex_unlock(&s->table->lock);
+	return percent;
+}
+
+bool
+eng_share_admits_one(struct eng_share *s, uint64_t total, uint64_t used, uint64_t mine)
+{
+	return rule_admits(percent_of(s), total, used, mine, 1);
+}
+
+uint64_t
+eng_share_most_of(struct eng_share *s, uint64_t total)
+{
+	uint64_t most = total * percent_of(s) / 100;
+
+	return most == 0 && total != 0 ? 1 : most;
 }
 
 bool

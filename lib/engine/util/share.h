@@ -96,6 +96,12 @@ bool eng_share_fits(struct eng_share *s, enum eng_share_kind kind, uint64_t n);
 /** What the user could have of @kind if he were alone. */
 uint64_t eng_share_most(struct eng_share *s, enum eng_share_kind kind);
 
+/** The same for places that no account counts, as there are so many of them each time: one more,
+ *  for a user who has @mine of the @used ones?  NULL has no limits but @total. */
+bool eng_share_admits_one(struct eng_share *s, uint64_t total, uint64_t used, uint64_t mine);
+/** How many of them he could have if he were alone. */
+uint64_t eng_share_most_of(struct eng_share *s, uint64_t total);
+
 /** Whether one of @kind would fit a user who may have no account yet; counted if not. */
 bool eng_share_admits(struct eng_shares *t, uid_t uid, const struct eng_share_rule *rule,
 	enum eng_share_kind kind);

@@ -8,6 +8,7 @@
 #include <criterion/criterion.h>
 
 #include "engine_bed.h"
+#include "engine_priv.h"
 #include "karst_neigh.h"
 #include "karst_owner.h"
 
@@ -412,6 +413,58 @@ Test(mcast, a_group_has_so_many_members)
 	join(&p, first, group4);
 	cr_assert_eq(karst_engine_qp_detach_mcast(p.bed.e, first, group4), 0);
 	join(&p, qp, group4);
+	engine_bed_down(&p.bed);
+}
+
+/* A program of a user who has an account. */
+static struct karst_engine_qp_init
+users_qps(struct party *p, uid_t uid)
+{
+	const struct eng_share_rule rule = {.percent = 75};
+	struct karst_engine_owner_init init = {
+		.name = "user", .share = eng_share_join(&p->bed.e->shares, uid, &rule, 0)};
+	struct karst_engine_cq_init cq = {.entries = 16};
+	struct karst_engine_qp_init qp = {
+		.type = KARST_QPT_UD, .max_send_wr = 1, .max_recv_wr = 1, .pd = p->bed.pd};
+
+	cr_assert_eq(karst_engine_owner_create(p->bed.e, &init, &qp.owner), 0);
+	cq.owner = qp.owner;
+	cr_assert_eq(karst_engine_cq_create(p->bed.e, &cq, &qp.send_cq), 0);
+	qp.recv_cq = qp.send_cq;
+	return qp;
+}
+
+/* Joins a group with new queue pairs until that is refused.  @return with how many */
+static uint32_t
+fill_group(struct party *p, const struct karst_engine_qp_init *init, const uint8_t group[16])
+{
+	struct karst_engine_qp *qp;
+	uint32_t n = 0;
+	int ret;
+
+	for (;; n++) {
+		cr_assert_eq(karst_engine_qp_create(p->bed.e, init, &qp), 0);
+		ret = karst_engine_qp_attach_mcast(p->bed.e, qp, group);
+		if (ret != 0)
+			break;
+	}
+	cr_assert_eq(ret, -EUSERS);
+	return n;
+}
+
+/* Whatever one user does, there is room in a group for the next, who gets three times what he
+ * leaves. */
+Test(mcast, nobody_has_all_of_a_group)
+{
+	struct karst_engine_qp_init one, other;
+	struct party p;
+
+	party_up(&p, &(struct engine_bed_config){.engine = {.lcores = 1}});
+	one = users_qps(&p, 1001);
+	other = users_qps(&p, 1002);
+	cr_assert_eq(fill_group(&p, &one, group4), 192);
+	cr_assert_eq(fill_group(&p, &other, group4), 48);
+	cr_assert_eq(fill_group(&p, &one, other4), 192);
 	engine_bed_down(&p.bed);
 }
 

@@ -49,7 +49,8 @@ Rules
   struct ``fault`` as body: a sentence that says what was wrong and what is allowed.  ``-EPROTO``:
   the message is malformed or comes out of order; ``-EOPNOTSUPP``: there is no such operation, or
   no such feature; ``-EINVAL``: a member; ``-EBUSY``: something still needs the object; ``-ENOSPC``
-  and ``-ENOMEM``: a limit; ``-EIO``: the engine has given the program up.
+  and ``-ENOMEM``: a limit; ``-ENOBUFS``: ring memory is to be mapped and sealed first (SEAL_CHUNK);
+  ``-EIO``: the engine has given the program up.
 - Handles of PDs, XRC domains, CQs, SRQs, QPs, channels, and of connection management's channels,
   identifiers and groups, are numbers of this connection and never 0.  Keys are L_Keys and R_Keys.
   Those of another connection do not work.

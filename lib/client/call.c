@@ -14,6 +14,9 @@
 #include "karst_ctl_msg.h"
 #include "karst_ctl_sock.h"
 
+/* That one request may wait for; more than any needs. */
+#define CHUNKS_MAX 64u
+
 int
 cli_fail_forked(void)
 {
@@ -75,8 +78,8 @@ check_reply(const struct karst_ctl_hdr *req, const struct karst_ctl_hdr *h, size
 	return 0;
 }
 
-int
-cli_call_locked(struct karst_client *c, enum karst_ctl_op op, struct karst_ctl_hdr *req, size_t len,
+static int
+call_once(struct karst_client *c, enum karst_ctl_op op, struct karst_ctl_hdr *req, size_t len,
 	const int *fds, unsigned int nfds, struct cli_reply *reply)
 {
 	int got_fds[KARST_CTL_MAX_FDS];
@@ -113,6 +116,24 @@ cli_call_locked(struct karst_client *c, enum karst_ctl_op op, struct karst_ctl_h
 		memcpy(reply->fds, got_fds, got_nfds * sizeof(int));
 	reply->nfds = got_nfds;
 	return 0;
+}
+
+int
+cli_call_locked(struct karst_client *c, enum karst_ctl_op op, struct karst_ctl_hdr *req, size_t len,
+	const int *fds, unsigned int nfds, struct cli_reply *reply)
+{
+	int ret = call_once(c, op, req, len, fds, nfds, reply);
+	unsigned int tries;
+
+	/* the engine needs ring memory for it first: a file or two */
+	for (tries = 0; ret == -ENOBUFS && op != KARST_CTL_GET_CHUNK &&
+		op != KARST_CTL_SEAL_CHUNK && tries < CHUNKS_MAX;
+		tries++) {
+		ret = cli_chunk_fetch_locked(c);
+		if (ret == 0)
+			ret = call_once(c, op, req, len, fds, nfds, reply);
+	}
+	return ret;
 }
 
 int

@@ -2,9 +2,10 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Ring memory: the engine's memory files, mapped whole when a reply first names them, and kept
- * until the context is closed.  What a reply says is held against the size of the file, and the
- * file is sealed against shrinking, so no engine can make a program fault.
+ * Ring memory: the engine's memory files, mapped whole before anything is in them, and kept until
+ * the context is closed.  The engine seals a file when it is told that it is mapped, so that nobody
+ * can punch holes into it or map it again for writing.  What a reply says is held against the size
+ * of the file, and the file is sealed against shrinking, so no engine can make a program fault.
  *
  * Children do not inherit the mappings: they could only write into their parents' rings.
  */
@@ -61,23 +62,41 @@ map_file(struct cli_chunk *k, int fd, uint64_t bytes)
 }
 
 static int
-chunk_fetch(struct karst_client *c, uint32_t chunk)
+chunk_map(struct karst_client *c, uint32_t chunk, int fd, uint64_t bytes)
 {
-	CLI_REQ(get_chunk) m = {.body.chunk = chunk};
+	int ret = chunks_grow(c, chunk + 1);
+
+	if (ret == 0 && c->chunk[chunk].at != NULL)
+		ret = cli_fail(-EPROTO, "the engine's memory file %u is to be mapped again", chunk);
+	return ret == 0 ? map_file(&c->chunk[chunk], fd, bytes) : ret;
+}
+
+static int
+chunk_seal(struct karst_client *c, uint32_t chunk)
+{
+	CLI_REQ(seal_chunk) m = {.body.chunk = chunk};
+	struct karst_ctl_seal_chunk_rsp rsp;
+	struct cli_reply reply = {&rsp, sizeof(rsp), NULL, 0};
+
+	return cli_call_locked(c, KARST_CTL_SEAL_CHUNK, &m.hdr, sizeof(m), NULL, 0, &reply);
+}
+
+int
+cli_chunk_fetch_locked(struct karst_client *c)
+{
+	CLI_REQ(get_chunk) m = {.body.chunk = KARST_CTL_CHUNK_UNSEALED};
 	struct karst_ctl_get_chunk_rsp rsp;
 	int fd = -1, ret;
 	struct cli_reply reply = {&rsp, sizeof(rsp), &fd, 1};
 
-	ret = chunks_grow(c, chunk + 1);
-	if (ret == 0)
-		ret = cli_call_locked(c, KARST_CTL_GET_CHUNK, &m.hdr, sizeof(m), NULL, 0, &reply);
+	ret = cli_call_locked(c, KARST_CTL_GET_CHUNK, &m.hdr, sizeof(m), NULL, 0, &reply);
 	if (ret != 0)
 		return ret;
 	if (reply.nfds != 1)
 		return cli_fail_const(-EPROTO, "the engine sent no descriptor of its ring memory");
-	ret = map_file(&c->chunk[chunk], fd, rsp.bytes);
+	ret = chunk_map(c, rsp.chunk, fd, rsp.bytes);
 	close(fd);
-	return ret;
+	return ret == 0 ? chunk_seal(c, rsp.chunk) : ret;
 }
 
 int
@@ -85,15 +104,10 @@ cli_place_locked(struct karst_client *c, const struct karst_ctl_place *place, ui
 	const char *what, void **at)
 {
 	const struct cli_chunk *k;
-	int ret = 0;
 
-	if (place->chunk >= MAX_CHUNKS)
+	if (place->chunk >= c->nchunks || c->chunk[place->chunk].at == NULL)
 		return cli_fail(
 			-EPROTO, "the engine put the %s into memory file %u", what, place->chunk);
-	if (place->chunk >= c->nchunks || c->chunk[place->chunk].at == NULL)
-		ret = chunk_fetch(c, place->chunk);
-	if (ret != 0)
-		return ret;
 	k = &c->chunk[place->chunk];
 	if (place->len < bytes || place->len > k->bytes || place->off > k->bytes - place->len ||
 		place->off % KARST_CACHE_LINE != 0)

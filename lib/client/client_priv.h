@@ -172,14 +172,15 @@ int cli_destroy_call(struct karst_client *c, enum karst_ctl_op op, uint32_t hand
 
 /* --- ring memory (chunk.c) --- */
 
-/** Address of @bytes at @place, whose file is fetched and mapped on first use.  -EPROTO: there
- *  are not so many. */
+/** Address of @bytes at @place.  -EPROTO: there are not so many. */
 int cli_place(struct karst_client *c, const struct karst_ctl_place *place, uint64_t bytes,
 	const char *what, void **at);
 /** The same with ctl held. */
 int cli_place_locked(struct karst_client *c, const struct karst_ctl_place *place, uint64_t bytes,
 	const char *what, void **at);
 void cli_chunks_unmap(struct karst_client *c);
+/** With ctl held: maps the memory file that the engine wants to be mapped, and says so. */
+int cli_chunk_fetch_locked(struct karst_client *c);
 
 /* --- objects that events name (object.c) --- */
 

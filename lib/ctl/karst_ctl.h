@@ -47,6 +47,7 @@
 	X(QUERY_PORT, query_port, 3)                  \
 	X(QUERY_GIDS, query_gids, 4)                  \
 	X(GET_CHUNK, get_chunk, 5)                    \
+	X(SEAL_CHUNK, seal_chunk, 6)                  \
 	X(ALLOC_PD, alloc_pd, 16)                     \
 	X(FREE_PD, free_pd, 17)                       \
 	X(REG_MR, reg_mr, 18)                         \
@@ -157,7 +158,7 @@ struct karst_ctl_hello_rsp {
 	uint32_t nports;
 	uint32_t client; /* this connection's number, in telemetry and logs */
 	uint32_t bell_cells;
-	uint32_t nchunks; /* that exist now; get them by GET_CHUNK */
+	uint32_t nchunks; /* that exist now; to be mapped and sealed first */
 	int32_t engine_pid;
 	uint32_t polite; /* 1: lcores that have nothing to do offer their CPUs; 0: they do not */
 	struct karst_ctl_place bell[64]; /* [nlcores]: struct karst_bell_shared */
@@ -222,13 +223,27 @@ struct karst_ctl_query_gids_rsp {
 	} gid[KARST_CTL_GIDS];
 };
 
-/** The memory file of a chunk that a place has named.  Reply's descriptor: the file, sealed. */
+/** The memory file of a chunk, to be mapped.  Reply's descriptor: the file, of a sealed size. */
 struct karst_ctl_get_chunk_req {
-	uint32_t chunk;
+	uint32_t chunk; /* KARST_CTL_CHUNK_UNSEALED, all ones: any not sealed */
 	uint32_t reserved;
 };
 struct karst_ctl_get_chunk_rsp {
 	uint64_t bytes;
+	uint32_t chunk;
+	uint32_t reserved;
+};
+#define KARST_CTL_CHUNK_UNSEALED UINT32_MAX
+
+/** The program has mapped it for writing: from now on nobody can do so, nor punch holes.  Until
+ *  those that HELLO tells of are sealed, all requests but these two are refused with -ENOBUFS.  So
+ *  is one that needs a new chunk, at any time; when that is sealed, it is to be sent again. */
+struct karst_ctl_seal_chunk_req {
+	uint32_t chunk;
+	uint32_t reserved;
+};
+struct karst_ctl_seal_chunk_rsp {
+	uint64_t reserved;
 };
 
 /* --- protection, memory --- */

@@ -44,6 +44,7 @@ KARST_CTL_OPS(X)
 	X(QUERY_DEVICE, query_device, reserved)             \
 	X(QUERY_PORT, query_port, reserved)                 \
 	X(GET_CHUNK, get_chunk, reserved)                   \
+	X(SEAL_CHUNK, seal_chunk, reserved)                 \
 	X(ALLOC_PD, alloc_pd, reserved)                     \
 	X(FREE_PD, free_pd, reserved)                       \
 	X(REG_MR, reg_mr, reserved)                         \

@@ -90,6 +90,23 @@ call(struct karst_session *s, uint32_t op, size_t body, const int *fds, unsigned
 	return out->status;
 }
 
+/* Chunks that the engine wants to be mapped: nobody writes there. */
+static void
+seal_chunks(struct karst_session *s)
+{
+	struct karst_ctl_get_chunk_req *get = (void *)(x.req + HDR);
+	struct karst_ctl_seal_chunk_req *seal = (void *)(x.req + HDR);
+
+	for (;;) {
+		*get = (struct karst_ctl_get_chunk_req){.chunk = KARST_CTL_CHUNK_UNSEALED};
+		if (call(s, KARST_CTL_GET_CHUNK, sizeof(*get), NULL, 0) != 0)
+			return;
+		*seal = (struct karst_ctl_seal_chunk_req){
+			.chunk = ((struct karst_ctl_get_chunk_rsp *)(void *)(x.rsp + HDR))->chunk};
+		CHECK(call(s, KARST_CTL_SEAL_CHUNK, sizeof(*seal), NULL, 0) == 0);
+	}
+}
+
 static void
 hello(struct karst_session *s)
 {
@@ -97,6 +114,7 @@ hello(struct karst_session *s)
 
 	*req = (struct karst_ctl_hello_req){.program = "fuzz", .abi = KARST_RING_ABI};
 	CHECK(call(s, KARST_CTL_HELLO, sizeof(*req), NULL, 0) == 0);
+	seal_chunks(s);
 }
 
 static void
@@ -135,6 +153,8 @@ one_call(struct karst_session *s, struct input *in, uint32_t numbers[NUMBERS], u
 		usleep(200);
 		status = call(s, op, body, fds, how & 3);
 	}
+	if (status == -ENOBUFS)
+		seal_chunks(s);
 	if (status == 0) {
 		/* most replies begin with the number of what they made */
 		memcpy(&numbers[*next % NUMBERS], x.rsp + HDR, 4);

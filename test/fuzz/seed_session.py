@@ -7,7 +7,7 @@ import os
 import struct
 import sys
 
-HELLO, QUERY_DEVICE, QUERY_PORT, QUERY_GIDS, GET_CHUNK = 1, 2, 3, 4, 5
+HELLO, QUERY_DEVICE, QUERY_PORT, QUERY_GIDS, GET_CHUNK, SEAL_CHUNK = range(1, 7)
 ALLOC_PD, FREE_PD, REG_MR, REREG_MR, DEREG_MR, ALLOC_MW, FREE_MW = range(16, 23)
 CREATE_AH, DESTROY_AH = 23, 24
 CREATE_CHANNEL, DESTROY_CHANNEL, CREATE_CQ, MODIFY_CQ, DESTROY_CQ = range(32, 37)
@@ -91,7 +91,7 @@ XRC = (PD + CQ + request(OPEN_XRCD, u32(1), nfds=1) +
        request(OPEN_QP, b'', [(0, 2), (1, QPN)]))
 LIVES = [
     request(QUERY_DEVICE) + request(QUERY_PORT, u32(1)) + request(QUERY_GIDS, u32(1)) +
-    request(GET_CHUNK),
+    request(GET_CHUNK) + request(SEAL_CHUNK),
     PD + request(REG_MR, u32(0, 7) + struct.pack('<QQQ', 4096, 4096, 4096), [(0, 0)]) +
     request(REREG_MR, u32(0, 4, 0, 1), [(0, 1)]) + request(DEREG_MR, b'', [(0, 1)]) +
     request(FREE_PD, b'', [(0, 0)]),

@@ -29,6 +29,7 @@
 #include "karst_ctl_msg.h"
 #include "karst_ctl_sock.h"
 
+#define CHUNKS    4u /* of ring memory, that a program has at first, or fewer */
 #define TALKERS   3
 #define REQUESTS  60000
 #define WARM      12000
@@ -180,6 +181,18 @@ put_request(struct talker *t, uint16_t op)
 		.len = (uint32_t)len,
 		.seq = ++t->seq,
 	};
+	return len;
+}
+
+/* Without this nearly everything is refused; some of these chunks may not be there. */
+static size_t
+put_seal(struct talker *t, uint32_t chunk)
+{
+	size_t len = put_request(t, KARST_CTL_SEAL_CHUNK);
+	struct karst_ctl_hdr *h = (struct karst_ctl_hdr *)t->msg;
+
+	*(struct karst_ctl_seal_chunk_req *)(h + 1) =
+		(struct karst_ctl_seal_chunk_req){.chunk = chunk};
 	return len;
 }
 
@@ -346,11 +359,14 @@ one_connection(struct talker *t)
 {
 	uint32_t left = 1 + dice_below(&t->dice, 400), deaf = dice_below(&t->dice, 16) == 0;
 	bool greet = dice_below(&t->dice, 16) != 0;
+	uint32_t seal = greet && dice_below(&t->dice, 16) != 0 ? CHUNKS : 0;
 
 	connect_to(t);
 	t->nknown = 0;
 	while (left-- > 0 && !atomic_load(&t->r->stop)) {
-		size_t len = put_request(t, greet ? KARST_CTL_HELLO : any_op(t));
+		size_t len = !greet && seal > 0
+			? put_seal(t, --seal)
+			: put_request(t, greet ? KARST_CTL_HELLO : any_op(t));
 		unsigned int nfds = dice_below(&t->dice, 4) == 0 ? dice_below(&t->dice, FDS) : 0;
 
 		if (!greet && dice_below(&t->dice, 3) == 0)

@@ -33,6 +33,9 @@ struct karst_engine_owner_init {
 	/* the account of the program's user, which is charged with ring memory and multicast
 	 * attachments; NULL: none */
 	struct eng_share *share;
+	/* The program is not trusted: nothing is in a chunk before karst_engine_owner_seal(), and
+	 * nobody listens to its doorbells before karst_engine_owner_listen(). */
+	bool seals;
 	/* NULL: the engine's.  Called on lcores, as those of the engine. */
 	const struct karst_engine_ops *ops;
 	void *user;
@@ -50,6 +53,14 @@ void karst_engine_owner_silence(struct karst_engine_owner *owner);
 /** Where @p, inside of a ring, doorbell ring or CQ of the owner, lies.  -EINVAL: nowhere. */
 int karst_engine_owner_locate(
 	const struct karst_engine_owner *owner, const void *p, uint32_t *chunk, uint64_t *off);
+
+/** A chunk that has to be sealed before anything else is done for the owner.  -ENOENT: none. */
+int karst_engine_owner_unsealed(const struct karst_engine_owner *owner, uint32_t *chunk);
+/** The program has mapped a chunk.  Waits for the end of a hole that it punches there, with nothing
+ *  locked.  -EINVAL: no such chunk; -EPERM: the program has sealed it against seals */
+int karst_engine_owner_seal(struct karst_engine_owner *owner, uint32_t chunk);
+/** Once, with no chunk unsealed: lcores listen to its doorbells. */
+void karst_engine_owner_listen(struct karst_engine_owner *owner);
 
 /** The sealed memory file of a chunk, the owner's to close.  Chunks are numbered from 0 as they
  *  come, and stay as long as the owner.  -EINVAL: no such chunk. */

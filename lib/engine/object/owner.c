@@ -12,6 +12,7 @@
 #include "karst_owner.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
@@ -88,14 +89,21 @@ eventfds_make(struct karst_engine_owner *o)
 	return 0;
 }
 
-/* Lets the lcores listen.  Nothing can fail from here on. */
 static void
-owner_enter(struct karst_engine_owner *o)
+owner_listen(struct karst_engine_owner *o)
 {
 	uint32_t i;
 
 	for (i = 0; i < o->e->nlcores; i++)
 		eng_mailbox_call(&o->e->lcore[i], eng_bell_add_on_lcore, o);
+}
+
+/* Nothing can fail from here on. */
+static void
+owner_enter(struct karst_engine_owner *o)
+{
+	if (!o->rings.seal)
+		owner_listen(o);
 	LIST_INSERT_HEAD(&o->e->owners, o, next);
 	o->e->nowners++;
 }
@@ -165,7 +173,10 @@ karst_engine_owner_create(struct karst_engine *e, const struct karst_engine_owne
 	} else {
 		eng_arena_init_files(&o->rings, o->name, init->max_ring_bytes);
 		o->rings.share = init->share;
+		if (init->seals)
+			eng_arena_seal_files(&o->rings);
 		ret = bells_alloc(o);
+		eng_arena_shared(&o->rings);
 		if (ret == 0)
 			ret = eventfds_make(o);
 		if (ret != 0)
@@ -187,13 +198,14 @@ karst_engine_owner_destroy(struct karst_engine_owner *o)
 
 	if (ret != 0)
 		return ret;
-	if (o->nobjects != 0) {
+	if (o->nobjects != 0)
 		ret = -EBUSY;
-	} else {
+	else
 		owner_leave(o);
-		owner_free(o);
-	}
 	eng_ctl_leave(e);
+	/* where the program may still punch holes, it keeps nobody else waiting */
+	if (ret == 0)
+		owner_free(o);
 	return ret;
 }
 
@@ -206,6 +218,43 @@ karst_engine_owner_silence(struct karst_engine_owner *o)
 		return;
 	for (i = 0; i < o->e->nlcores; i++)
 		eng_mailbox_call(&o->e->lcore[i], eng_bell_del_on_lcore, o);
+	eng_ctl_leave(o->e);
+}
+
+/* --- seals --- */
+
+int
+karst_engine_owner_unsealed(const struct karst_engine_owner *owner, uint32_t *chunk)
+{
+	return eng_arena_unsealed(&owner->rings, chunk);
+}
+
+int
+karst_engine_owner_seal(struct karst_engine_owner *o, uint32_t chunk)
+{
+	uint64_t bytes;
+	int fd, ret = eng_arena_file(&o->rings, chunk, &fd, &bytes);
+
+	if (ret != 0)
+		return ret;
+	/* while the kernel is busy with a hole there, this waits; none can come afterwards */
+	if (fcntl(fd, F_ADD_SEALS, F_SEAL_FUTURE_WRITE | F_SEAL_SEAL) != 0 &&
+		(fcntl(fd, F_GET_SEALS) & F_SEAL_FUTURE_WRITE) == 0)
+		return -errno;
+	ret = eng_ctl_enter(o->e);
+	if (ret != 0)
+		return ret;
+	eng_arena_sealed(&o->rings, chunk);
+	eng_ctl_leave(o->e);
+	return 0;
+}
+
+void
+karst_engine_owner_listen(struct karst_engine_owner *o)
+{
+	if (eng_ctl_enter(o->e) != 0)
+		return;
+	owner_listen(o);
 	eng_ctl_leave(o->e);
 }
 

@@ -115,6 +115,24 @@ typedef int (*operation)(struct karst_session *s, struct session_call *c);
 static const operation operations[] = {KARST_CTL_OPS(X)};
 #undef X
 
+/* Is there a chunk that the program has to map first? */
+static int
+check_seals(const struct karst_session *s, char *why)
+{
+	uint32_t chunk;
+
+	if (karst_engine_owner_unsealed(s->owner, &chunk) != 0)
+		return 0;
+	return karst_ctl_reason(why, -ENOBUFS,
+		"chunk %u of the ring memory is to be mapped and sealed first (SEAL_CHUNK)", chunk);
+}
+
+static bool
+is_of_chunks(uint32_t op)
+{
+	return op == KARST_CTL_HELLO || op == KARST_CTL_GET_CHUNK || op == KARST_CTL_SEAL_CHUNK;
+}
+
 /* May a well-formed message of operation @op come now? */
 static int
 check_order(struct karst_session *s, uint32_t op, char *why)
@@ -128,7 +146,7 @@ check_order(struct karst_session *s, uint32_t op, char *why)
 	if (s->failed)
 		return karst_ctl_reason(why, -EIO,
 			"memory that this program registered has vanished; only closing is left");
-	return 0;
+	return s->listened_to || is_of_chunks(op) ? 0 : check_seals(s, why);
 }
 
 /* The program waits for its reply a little longer if its user sends more than he may. */
@@ -162,6 +180,9 @@ karst_session_handle(struct karst_session *s, const void *req, size_t len, const
 	if (ret == 0) {
 		*rsp_len = karst_ctl_reply(h, rsp);
 		ret = operations[h->op](s, &c);
+		/* for want of a chunk, and there is a new one now */
+		if (ret == -ENOMEM && check_seals(s, c.why) != 0)
+			ret = -ENOBUFS;
 	}
 	eng_keys_settle(&s->mrs);
 	eng_keys_settle(&s->mws);
@@ -172,7 +193,7 @@ karst_session_handle(struct karst_session *s, const void *req, size_t len, const
 		*rsp_len = karst_ctl_refuse(req, len, ret, c.why, rsp);
 	}
 	out->nfds = *nrsp_fds = c.nrsp_fds;
-	session_publish(s, 1, ret != 0);
+	session_publish(s, 1, ret != 0 && ret != -ENOBUFS);
 	return 0;
 }
 
@@ -429,6 +450,7 @@ open_session(struct karst_session *s, const struct karst_session_init *init)
 		.max_qps = s->limits.max_qps,
 		.max_mcasts = s->limits.max_mcasts,
 		.share = s->share,
+		.seals = true,
 		.ops = &eng_session_ops,
 		.user = s,
 	};

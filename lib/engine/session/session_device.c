@@ -144,10 +144,33 @@ eng_session_get_chunk(struct karst_session *s, struct session_call *c)
 	struct karst_ctl_get_chunk_rsp *rsp = c->rsp;
 	int fd;
 
-	if (karst_engine_owner_chunk(s->owner, req->chunk, &fd, &rsp->bytes) != 0)
+	rsp->chunk = req->chunk;
+	if (req->chunk == KARST_CTL_CHUNK_UNSEALED &&
+		karst_engine_owner_unsealed(s->owner, &rsp->chunk) != 0)
+		return reason(c, -EINVAL, "all chunks of this program's ring memory are sealed");
+	if (karst_engine_owner_chunk(s->owner, rsp->chunk, &fd, &rsp->bytes) != 0)
 		return reason(c, -EINVAL, "chunk %u does not exist in this program's ring memory",
 			req->chunk);
 	return eng_session_give_fd(c, fd);
+}
+
+int
+eng_session_seal_chunk(struct karst_session *s, struct session_call *c)
+{
+	const struct karst_ctl_seal_chunk_req *req = c->body;
+	int ret = karst_engine_owner_seal(s->owner, req->chunk);
+	uint32_t chunk;
+
+	if (ret == -EINVAL)
+		return reason(c, ret, "chunk %u does not exist in this program's ring memory",
+			req->chunk);
+	if (ret != 0)
+		return reason(c, ret, "chunk %u cannot be sealed: %s", req->chunk, strerror(-ret));
+	if (!s->listened_to && karst_engine_owner_unsealed(s->owner, &chunk) != 0) {
+		s->listened_to = true;
+		karst_engine_owner_listen(s->owner);
+	}
+	return 0;
 }
 
 int

@@ -127,6 +127,7 @@ struct karst_session {
 	bool (*alive)(void *user);
 	void *user;
 	bool greeted;
+	bool listened_to;      /* its first chunks have been sealed */
 	bool failed, silenced; /* as its space */
 	int attend_fd;
 	int async_reader; /* until HELLO; then -1 */

@@ -26,6 +26,8 @@ struct arena_chunk {
 	size_t small;  /* of files: no huge pages are made any more before this */
 	int fd;        /* -1: private memory */
 	uint32_t number;
+	bool unsealed; /* a file that is to be sealed */
+	bool fresh;    /* of files: nothing has been in it yet */
 };
 
 /* A piece that is free; or, on the spare list, a record that waits for one. */
@@ -99,18 +101,19 @@ map_private(size_t bytes)
 }
 
 /*
- * Not from the pool of huge pages: who has the file may punch a hole into it, and if the pool were
- * empty when the engine looked there next, that would be the end of the engine.
+ * Not from the pool of huge pages: who has the file may punch a hole into it before it is sealed
+ * against that, and if the pool were empty when the engine looked there next, that would be the end
+ * of the engine.
  */
 static int
-make_file(const char *name, size_t bytes)
+make_file(const char *name, size_t bytes, int seals)
 {
 	int fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
 
 	if (fd < 0)
 		return -1;
 	if (ftruncate(fd, (off_t)bytes) == 0 &&
-		fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) == 0)
+		fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | seals) == 0)
 		return fd;
 	close(fd);
 	return -1;
@@ -178,9 +181,10 @@ chunk_map(struct arena *a, size_t bytes)
 	if (a->file == NULL) {
 		c->map = map_private(bytes);
 	} else {
-		c->fd = make_file(a->file, bytes);
+		c->fd = make_file(a->file, bytes, a->seal ? 0 : F_SEAL_SEAL);
 		c->map = c->fd < 0 ? NULL : map_file(c->fd, bytes);
 		c->number = a->next_number;
+		c->unsealed = a->seal;
 	}
 	if (c->map == NULL) {
 		if (c->fd >= 0)
@@ -196,18 +200,50 @@ chunk_map(struct arena *a, size_t bytes)
 	return c;
 }
 
+/* @kept: the other process may keep the pages, and they stay in its user's account. */
 static void
-chunk_unmap(struct arena *a, struct arena_chunk **at)
+chunk_unmap(struct arena *a, struct arena_chunk **at, bool kept)
 {
 	struct arena_chunk *c = *at;
 
 	*at = c->next;
 	a->mapped -= c->bytes;
-	arena_discharge(a, c->bytes);
+	a->left += kept ? c->bytes : 0;
+	arena_discharge(a, kept ? 0 : c->bytes);
 	munmap(c->map, c->bytes);
 	if (c->fd >= 0)
 		close(c->fd);
 	free(c);
+}
+
+/* A file that was made earlier and could not be used then, of at least @bytes; NULL: none. */
+static struct arena_chunk *
+take_fresh(struct arena *a, size_t bytes)
+{
+	struct arena_chunk *c, *best = NULL;
+
+	for (c = a->sealed_only ? a->chunks : NULL; c != NULL; c = c->next)
+		if (c->fresh && !c->unsealed && c->bytes >= bytes &&
+			(best == NULL || c->bytes < best->bytes))
+			best = c;
+	if (best != NULL)
+		best->fresh = false;
+	return best;
+}
+
+/* A new chunk that can be used.  NULL, also: it has to be sealed first. */
+static struct arena_chunk *
+chunk_get(struct arena *a, size_t bytes)
+{
+	struct arena_chunk *c;
+
+	if (a->sealed_only && eng_arena_unsealed(a, NULL) == 0)
+		return NULL;
+	c = chunk_map(a, bytes);
+	if (c == NULL || !a->sealed_only)
+		return c;
+	c->fresh = true;
+	return NULL;
 }
 
 static struct arena_chunk **
@@ -291,6 +327,18 @@ eng_arena_init(struct arena *a)
 	arena_init(a, NULL, 0);
 }
 
+void
+eng_arena_seal_files(struct arena *a)
+{
+	a->seal = true;
+}
+
+void
+eng_arena_shared(struct arena *a)
+{
+	a->sealed_only = a->seal;
+}
+
 uint64_t
 eng_arena_bytes(size_t size)
 {
@@ -312,6 +360,26 @@ is_large(size_t rounded)
 	return rounded > CHUNK_MAX_BYTES / 4;
 }
 
+/* A new chunk for blocks of @rounded bytes, or of others. */
+static struct arena_chunk *
+chunk_of_many(struct arena *a, size_t rounded)
+{
+	uint64_t mapped = a->mapped;
+	struct arena_chunk *c;
+
+	while (a->chunk_bytes < rounded)
+		a->chunk_bytes *= 2;
+	/* near the limit a smaller one will do */
+	while ((is_over_limit(a, a->chunk_bytes) ||
+		       !eng_share_fits(a->share, ENG_SHARE_RING_BYTES, a->chunk_bytes)) &&
+		a->chunk_bytes / 2 >= rounded && a->chunk_bytes > CHUNK_MIN_BYTES)
+		a->chunk_bytes /= 2;
+	c = chunk_get(a, a->chunk_bytes);
+	if (a->mapped != mapped && a->chunk_bytes < CHUNK_MAX_BYTES)
+		a->chunk_bytes *= 2;
+	return c;
+}
+
 /* Cuts @rounded bytes off the newest chunk, or off a new one. */
 static uint8_t *
 block_cut(struct arena *a, size_t rounded)
@@ -320,20 +388,13 @@ block_cut(struct arena *a, size_t rounded)
 	uint8_t *p;
 
 	if ((size_t)(a->end - a->next) < rounded) {
-		while (a->chunk_bytes < rounded)
-			a->chunk_bytes *= 2;
-		/* near the limit a smaller one will do */
-		while ((is_over_limit(a, a->chunk_bytes) ||
-			       !eng_share_fits(a->share, ENG_SHARE_RING_BYTES, a->chunk_bytes)) &&
-			a->chunk_bytes / 2 >= rounded && a->chunk_bytes > CHUNK_MIN_BYTES)
-			a->chunk_bytes /= 2;
-		c = chunk_map(a, a->chunk_bytes);
+		c = take_fresh(a, rounded);
+		if (c == NULL)
+			c = chunk_of_many(a, rounded);
 		if (c == NULL)
 			return NULL;
 		a->next = c->map;
 		a->end = c->map + c->bytes;
-		if (a->chunk_bytes < CHUNK_MAX_BYTES)
-			a->chunk_bytes *= 2;
 	}
 	p = a->next;
 	a->next += rounded;
@@ -344,15 +405,22 @@ block_cut(struct arena *a, size_t rounded)
 static uint8_t *
 own_chunk(struct arena *a, size_t rounded)
 {
-	struct arena_chunk *c = chunk_map(a, (rounded + HUGE_BYTES - 1) & ~(HUGE_BYTES - 1));
+	struct arena_chunk *c = take_fresh(a, rounded);
 
+	if (c == NULL)
+		c = chunk_get(a, (rounded + HUGE_BYTES - 1) & ~(HUGE_BYTES - 1));
 	return c == NULL ? NULL : c->map;
 }
 
-/* Zeros a chunk of a file: its pages go back to the system. */
+/* Zeros a chunk of a file: its pages go back to the system.  A file that is sealed keeps them. */
 static void
-chunk_punch(struct arena_chunk *c)
+chunk_punch(const struct arena *a, struct arena_chunk *c)
 {
+	if (a->seal) {
+		/* there has been nothing behind it */
+		memset(c->map, 0, c->small);
+		return;
+	}
 	c->small = 0;
 	madvise(c->map, c->bytes, MADV_HUGEPAGE);
 	if (fallocate(c->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, (off_t)c->bytes) != 0)
@@ -363,13 +431,12 @@ chunk_punch(struct arena_chunk *c)
 static void
 block_punch(struct arena *a, uint8_t *p)
 {
-	chunk_punch(*chunk_at(a, p));
+	chunk_punch(a, *chunk_at(a, p));
 }
 
 /*
  * An lcore shall find the pages of a block, in memory and in the tables of this process, instead of
- * making them: a huge one may take it milliseconds.  The program can punch them out of the file
- * again; what the lcore then makes are small ones.
+ * making them: a huge one may take it milliseconds.
  */
 static void
 make_pages(struct arena *a, uint8_t *p, size_t bytes)
@@ -435,12 +502,13 @@ clear_one(struct arena *a, size_t rounded)
 {
 	struct arena_chunk *c = a->chunks;
 
-	while (c != NULL && (c->used != 0 || c->bytes < rounded))
+	while (c != NULL && (c->used != 0 || c->unsealed || c->bytes < rounded))
 		c = c->next;
 	if (c == NULL)
 		return false;
+	c->fresh = false;
 	forget_blocks(a, c);
-	chunk_punch(c);
+	chunk_punch(a, c);
 	a->next = c->map;
 	a->end = c->map + c->bytes;
 	return true;
@@ -453,14 +521,15 @@ unmap_unused(struct arena *a)
 	struct arena_chunk **at = &a->chunks;
 
 	while (*at != NULL) {
-		if ((*at)->used != 0) {
+		if ((*at)->used != 0 || (*at)->unsealed) {
 			at = &(*at)->next;
 			continue;
 		}
 		forget_blocks(a, *at);
-		/* the other process may keep the file */
-		chunk_punch(*at);
-		chunk_unmap(a, at);
+		/* the other process may keep the file, and the pages, if they cannot be punched */
+		if (!a->seal)
+			chunk_punch(a, *at);
+		chunk_unmap(a, at, a->seal);
 	}
 }
 
@@ -503,7 +572,8 @@ eng_arena_alloc(struct arena *a, size_t size)
 			memset(p, 0, rounded);
 		else
 			p = chunk_fresh(a, rounded);
-		if (p == NULL && a->file != NULL)
+		/* what there is else, unless it is only to be sealed */
+		if (p == NULL && a->file != NULL && eng_arena_unsealed(a, NULL) != 0)
 			p = from_other_sizes(a, rounded);
 	}
 	if (p == NULL)
@@ -529,10 +599,10 @@ eng_arena_free(struct arena *a, void *p, size_t size)
 	if (a->file != NULL)
 		(*chunk_at(a, p))->used -= rounded;
 	if (is_large(rounded) && a->file == NULL) {
-		chunk_unmap(a, chunk_at(a, p));
+		chunk_unmap(a, chunk_at(a, p), false);
 		return;
 	}
-	if (is_large(rounded))
+	if (is_large(rounded) && !a->seal)
 		block_punch(a, p);
 	block_push(a, class, p);
 }
@@ -570,13 +640,44 @@ eng_arena_file(const struct arena *a, uint32_t number, int *fd, uint64_t *bytes)
 	return -EINVAL;
 }
 
+int
+eng_arena_unsealed(const struct arena *a, uint32_t *number)
+{
+	const struct arena_chunk *c;
+
+	for (c = a->chunks; c != NULL; c = c->next) {
+		if (!c->unsealed)
+			continue;
+		if (number != NULL)
+			*number = c->number;
+		return 0;
+	}
+	return -ENOENT;
+}
+
+void
+eng_arena_sealed(struct arena *a, uint32_t number)
+{
+	struct arena_chunk *c;
+
+	for (c = a->chunks; c != NULL && c->number != number; c = c->next)
+		;
+	if (c == NULL || !c->unsealed)
+		return;
+	c->unsealed = false;
+	/* what was there before the other process had it may have been punched out since */
+	if (c->used != 0)
+		make_pages(a, c->map, c->small);
+}
+
 void
 eng_arena_fini(struct arena *a)
 {
 	struct arena_slab *s;
 
 	while (a->chunks != NULL)
-		chunk_unmap(a, &a->chunks);
+		chunk_unmap(a, &a->chunks, false);
+	eng_share_give(a->share, ENG_SHARE_RING_BYTES, a->left);
 	while ((s = a->slabs) != NULL) {
 		a->slabs = s->next;
 		free(s);

@@ -12,12 +12,17 @@
  * own.
  *
  * A chunk is private memory, or, for rings that another process shares, a memory file that is
- * sealed against every change of its size: whoever maps it can write what it likes, but not take
- * pages away under the engine.  For its sake nothing about the arena itself stands in a chunk:
- * what is free is known from records beside it.  A chunk of a file keeps its number, since the
- * other process has mapped it, and no other is ever given that.  When the limit is reached, chunks
- * in which nothing is used serve other sizes, or, if none is large enough, make room for one that
- * is.
+ * sealed against every change of its size: whoever maps it can write what it likes.  It could still
+ * punch holes, and who touches the file meanwhile waits in the kernel for as long as that takes: a
+ * control thread, or an lcore.  A seal against that (F_SEAL_FUTURE_WRITE) leaves mappings that
+ * there are and refuses new ones.  So an arena whose files are to be sealed
+ * (eng_arena_seal_files()) only makes a new file and fails, and has its memory when the other
+ * process has mapped the file and eng_arena_sealed() is told (doc/adr/0021).
+ *
+ * For the other process's sake nothing about the arena itself stands in a chunk: what is free is
+ * known from records beside it.  A chunk of a file keeps its number, since the other process has
+ * mapped it, and no other is ever given that.  When the limit is reached, chunks in which nothing
+ * is used serve other sizes, or, if none is large enough, make room for one that is.
  */
 #ifndef ENGINE_ARENA_H
 #define ENGINE_ARENA_H
@@ -41,6 +46,9 @@ struct arena {
 	uint64_t used;       /* bytes handed out, rounded up */
 	const char *file;    /* name of memory files; NULL: private memory */
 	uint64_t max_mapped; /* of memory files; 0: no limit */
+	uint64_t left;    /* of sealed files that were let go, which the other process may keep */
+	bool seal;        /* files are to be sealed, */
+	bool sealed_only; /* and new ones are not used before that */
 	/* whose account memory files are charged to; NULL: nobody's */
 	struct eng_share *share;
 	bool share_refused;   /* the last file that was wanted was too much for it */
@@ -68,6 +76,18 @@ uint64_t eng_arena_bytes(size_t size);
 
 /** Gives back what eng_arena_alloc() with the same @size returned; NULL is ignored. */
 void eng_arena_free(struct arena *a, void *p, size_t size);
+
+/** First of all: files are to be sealed. */
+void eng_arena_seal_files(struct arena *a);
+/** The other process may have descriptors of them from now on.  Files that come now are not used
+ *  before they are sealed; in those that there are nothing must be touched before. */
+void eng_arena_shared(struct arena *a);
+
+/** A file that is not sealed.  -ENOENT: there is none. */
+int eng_arena_unsealed(const struct arena *a, uint32_t *number);
+
+/** File @number has the seal. */
+void eng_arena_sealed(struct arena *a, uint32_t number);
 
 /** In which memory file, and where in it, @p lies.  -EINVAL: in none. */
 int eng_arena_find(const struct arena *a, const void *p, uint32_t *number, uint64_t *off);

@@ -5,7 +5,9 @@
 #include "client_bed.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <sched.h>
+#include <stdio.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -49,6 +51,49 @@ Test(client_api, device_and_ports)
 	cr_assert_eq(table[1].gid_type, 2);
 	cr_assert_eq(memcmp(&table[1].gid, &gid, sizeof(gid)), 0);
 	cr_assert_eq(karst_query_gid_table(b.ctx, table, 1), 1);
+	client_bed_down(&b);
+}
+
+/* Whoever has rings mapped, the program or the engine, cannot punch holes into them, at which
+ * lcores and control calls of others would wait. */
+static unsigned int
+rings_with_holes(unsigned int *rings)
+{
+	FILE *f = fopen("/proc/self/maps", "re");
+	unsigned int with = 0;
+	char line[512];
+
+	cr_assert_not_null(f);
+	for (*rings = 0; fgets(line, sizeof(line), f) != NULL;) {
+		uintptr_t from, to;
+
+		if (strstr(line, "/memfd:karst:") == NULL ||
+			sscanf(line, "%" SCNxPTR "-%" SCNxPTR, &from, &to) != 2)
+			continue;
+		++*rings;
+		/* where there is nothing yet, at the end */
+		with += madvise((void *)(to - 4096), 4096, MADV_REMOVE) == 0 || errno != EPERM;
+	}
+	fclose(f);
+	return with;
+}
+
+Test(client_api, rings_have_no_holes)
+{
+	struct karst_cq *small, *large;
+	unsigned int rings, more;
+	struct client_bed b;
+
+	client_bed_up(&b, &(struct client_bed_config){.lcores = 1});
+	cr_assert_eq(rings_with_holes(&rings), 0);
+	cr_assert_gt(rings, 0);
+	cr_assert_eq(karst_create_cq(b.ctx, 64, NULL, 0, &small), 0, "%s", karst_why());
+	cr_assert_eq(karst_create_cq(b.ctx, 200000, NULL, 0, &large), 0, "%s", karst_why());
+	cr_assert_eq(rings_with_holes(&more), 0);
+	cr_assert_gt(more, rings);
+	cr_assert_eq(karst_destroy_cq(large), 0);
+	cr_assert_eq(rings_with_holes(&more), 0);
+	cr_assert_eq(karst_destroy_cq(small), 0);
 	client_bed_down(&b);
 }
 

@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <criterion/criterion.h>
@@ -277,6 +278,116 @@ Test(arena, files_are_sealed)
 	cr_assert_eq(p[0], 0);
 	p[0] = 1;
 	eng_arena_fini(&a);
+}
+
+/* A block of a file that is sealed when that is wanted. */
+static void *
+alloc_sealed(struct arena *a, size_t size)
+{
+	void *p = eng_arena_alloc(a, size);
+	uint32_t number;
+
+	while (p == NULL && eng_arena_unsealed(a, &number) == 0) {
+		uint64_t bytes;
+		int fd;
+
+		cr_assert_eq(eng_arena_file(a, number, &fd, &bytes), 0);
+		cr_assert_eq(fcntl(fd, F_ADD_SEALS, F_SEAL_FUTURE_WRITE | F_SEAL_SEAL), 0);
+		eng_arena_sealed(a, number);
+		p = eng_arena_alloc(a, size);
+	}
+	return p;
+}
+
+static void
+sealed_up(struct arena *a, uint64_t limit)
+{
+	eng_arena_init_files(a, "test", limit);
+	eng_arena_seal_files(a);
+	eng_arena_shared(a);
+}
+
+/* Nothing is in a file before it is sealed, and there is no more than one that is not. */
+Test(arena, files_that_are_not_sealed)
+{
+	uint32_t number, again;
+	uint64_t off, bytes;
+	struct arena a;
+	struct stat st;
+	uint8_t *p;
+	int fd;
+
+	eng_arena_init_files(&a, "test", 0);
+	eng_arena_seal_files(&a);
+	p = eng_arena_alloc(&a, 4096);
+	cr_assert_not_null(p, "nobody has its descriptor yet");
+	cr_assert_eq(eng_arena_unsealed(&a, &number), 0);
+	eng_arena_shared(&a);
+	cr_assert_eq(eng_arena_file(&a, number, &fd, &bytes), 0);
+	cr_assert_eq(fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, (off_t)bytes), 0);
+	cr_assert(fstat(fd, &st) == 0 && st.st_blocks == 0);
+	eng_arena_sealed(&a, number);
+	cr_assert(fstat(fd, &st) == 0 && st.st_blocks > 0, "its page is there again");
+	cr_assert_eq(eng_arena_unsealed(&a, &number), -ENOENT);
+	cr_assert_null(eng_arena_alloc(&a, 5u << 20));
+	cr_assert_eq(eng_arena_unsealed(&a, &number), 0);
+	cr_assert_null(eng_arena_alloc(&a, 20u << 20));
+	cr_assert_null(eng_arena_alloc(&a, 5u << 20));
+	cr_assert_eq(eng_arena_unsealed(&a, &again), 0);
+	cr_assert_eq(again, number);
+	cr_assert_eq(eng_arena_file(&a, number, &fd, &bytes), 0);
+	/* the other process can add seals, but not take the right to */
+	cr_assert_eq(fcntl(fd, F_ADD_SEALS, F_SEAL_FUTURE_WRITE | F_SEAL_SEAL), 0);
+	cr_assert_neq(
+		fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, (off_t)bytes), 0);
+	eng_arena_sealed(&a, number);
+	p = eng_arena_alloc(&a, 5u << 20);
+	cr_assert_not_null(p);
+	cr_assert_eq(eng_arena_find(&a, p, &again, &off), 0);
+	cr_assert_eq(again, number, "it is the one that was made for it");
+	eng_arena_fini(&a);
+}
+
+/* What was used is zero when it is used again, though its pages cannot be given back; what is let
+ * go stays in the account. */
+Test(arena, sealed_files_change_at_the_limit)
+{
+	static const size_t sizes[] = {5000, 20u << 20, 700, 27u << 20, 64000, 5000, 40u << 20, 64};
+	const struct eng_share_rule rule = {.percent = 100};
+	struct eng_share_info info;
+	struct eng_share *share;
+	struct eng_shares shares;
+	uint64_t limit = 64u << 20;
+	struct arena a;
+	unsigned int i, n;
+	static uint8_t *p[20000];
+
+	eng_shares_init(&shares);
+	sealed_up(&a, limit);
+	a.share = share = eng_share_join(&shares, 1, &rule, 0);
+	for (i = 0; i < KARST_DIM(sizes); i++) {
+		for (n = 0; n < KARST_DIM(p) && (p[n] = alloc_sealed(&a, sizes[i])) != NULL; n++) {
+			cr_assert(p[n][0] == 0 && memcmp(p[n], p[n] + 1, sizes[i] - 1) == 0,
+				"size %zu, block %u", sizes[i], n);
+			memset(p[n], 0xa5, sizes[i]);
+		}
+		cr_assert(n == KARST_DIM(p) ||
+				(n + 1) * eng_arena_bytes(sizes[i]) > limit / 4 * 3 ||
+				n == limit / eng_arena_bytes(sizes[i]),
+			"%u of %zu", n, sizes[i]);
+		cr_assert_leq(a.mapped, limit);
+		while (n-- > 0)
+			eng_arena_free(&a, p[n], sizes[i]);
+		eng_share_info(share, &info);
+		cr_assert_eq(info.used[ENG_SHARE_RING_BYTES], a.mapped + a.left);
+	}
+	cr_assert_gt(a.left, 0);
+	eng_arena_fini(&a);
+	eng_share_info(share, &info);
+	cr_assert_eq(info.used[ENG_SHARE_RING_BYTES], 0);
+	cr_assert_eq(info.used[ENG_SHARE_DESCRIPTORS], 0);
+	eng_share_leave(share);
+	eng_shares_fini(&shares);
 }
 
 /* Scribbling on what was freed, which the other process still has mapped, misleads nobody. */

@@ -3,6 +3,7 @@
  */
 #include "session_bed.h"
 
+#include <errno.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,6 +27,27 @@ client_open_raw(struct karst_engine *e, const struct karst_session_limits *limit
 	return c;
 }
 
+/* Maps a chunk that is to be sealed, and says so. */
+static void
+map_chunk(struct client *c)
+{
+	uint32_t chunk;
+	void *p;
+
+	cr_assert_eq(
+		CALL(c, GET_CHUNK, get_chunk, .chunk = KARST_CTL_CHUNK_UNSEALED), 0, "%s", c->why);
+	cr_assert_eq(c->nfds, 1);
+	chunk = RSP(c, get_chunk)->chunk;
+	cr_assert_lt(chunk, CLIENT_CHUNKS);
+	c->chunk_bytes[chunk] = RSP(c, get_chunk)->bytes;
+	p = mmap(NULL, c->chunk_bytes[chunk], PROT_READ | PROT_WRITE, MAP_SHARED, c->fds[0], 0);
+	cr_assert_neq(p, MAP_FAILED);
+	close(c->fds[0]);
+	c->nfds = 0;
+	c->chunk[chunk] = p;
+	cr_assert_eq(CALL(c, SEAL_CHUNK, seal_chunk, .chunk = chunk), 0, "%s", c->why);
+}
+
 static void
 greet(struct client *c, int mem_fd)
 {
@@ -44,6 +66,9 @@ greet(struct client *c, int mem_fd)
 	karst_ctl_close_fds(c->fds + 1, c->nfds - 1);
 	c->nfds = 0;
 	hello = *rsp;
+	c->maps = true;
+	for (i = 0; i < hello.nchunks; i++)
+		map_chunk(c);
 	for (i = 0; i < c->nlcores; i++)
 		c->bell[i] = client_at(c, &hello.bell[i]);
 }
@@ -102,8 +127,8 @@ client_close(struct client *c)
 	client_free(c);
 }
 
-int
-client_call_fds(struct client *c, uint32_t op, const void *body, size_t bytes, const int *fds,
+static int
+call_once(struct client *c, uint32_t op, const void *body, size_t bytes, const int *fds,
 	unsigned int nfds)
 {
 	const struct karst_ctl_fault *fault = client_rsp(c);
@@ -133,25 +158,22 @@ client_call_fds(struct client *c, uint32_t op, const void *body, size_t bytes, c
 }
 
 int
+client_call_fds(struct client *c, uint32_t op, const void *body, size_t bytes, const int *fds,
+	unsigned int nfds)
+{
+	int ret = call_once(c, op, body, bytes, fds, nfds);
+
+	while (ret == -ENOBUFS && c->maps) {
+		map_chunk(c);
+		ret = call_once(c, op, body, bytes, fds, nfds);
+	}
+	return ret;
+}
+
+int
 client_call(struct client *c, uint32_t op, const void *body, size_t bytes)
 {
 	return client_call_fds(c, op, body, bytes, NULL, 0);
-}
-
-static void
-map_chunk(struct client *c, uint32_t chunk)
-{
-	void *p;
-
-	cr_assert_lt(chunk, CLIENT_CHUNKS);
-	cr_assert_eq(CALL(c, GET_CHUNK, get_chunk, .chunk = chunk), 0, "%s", c->why);
-	cr_assert_eq(c->nfds, 1);
-	c->chunk_bytes[chunk] = RSP(c, get_chunk)->bytes;
-	p = mmap(NULL, c->chunk_bytes[chunk], PROT_READ | PROT_WRITE, MAP_SHARED, c->fds[0], 0);
-	cr_assert_neq(p, MAP_FAILED);
-	close(c->fds[0]);
-	c->nfds = 0;
-	c->chunk[chunk] = p;
 }
 
 void *
@@ -159,8 +181,8 @@ client_at(struct client *c, const struct karst_ctl_place *place)
 {
 	const struct karst_ctl_place at = *place; /* it may be in the reply */
 
-	if (c->chunk[at.chunk] == NULL)
-		map_chunk(c, at.chunk);
+	cr_assert_lt(at.chunk, CLIENT_CHUNKS);
+	cr_assert_not_null(c->chunk[at.chunk]);
 	cr_assert_leq(at.off + at.len, c->chunk_bytes[at.chunk]);
 	return c->chunk[at.chunk] + at.off;
 }

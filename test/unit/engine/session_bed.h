@@ -24,7 +24,8 @@ struct client {
 	int async_fd;
 	uint32_t nlcores;
 	uint32_t number;
-	uint8_t *chunk[CLIENT_CHUNKS]; /* mapped when they are needed */
+	bool maps;                     /* chunks that the engine wants to be mapped */
+	uint8_t *chunk[CLIENT_CHUNKS]; /* that it has mapped */
 	uint64_t chunk_bytes[CLIENT_CHUNKS];
 	struct karst_bell_shared *bell[KARST_ENGINE_MAX_LCORES];
 	uint32_t bell_cells;

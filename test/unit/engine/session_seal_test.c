@@ -1,0 +1,183 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/* Ring memory of sessions: programs that could punch holes into it while others wait for that. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <criterion/criterion.h>
+
+#include "engine_priv.h"
+#include "karst_ctl_sock.h"
+#include "session_bed.h"
+
+/* Refused with @ret, and the sentence names @word. */
+#define refused(c, ret, word, call)                                                   \
+	do {                                                                          \
+		cr_assert_eq(call, ret, "%s: %d %s", word, (c)->status, (c)->why);    \
+		cr_assert_not_null(strstr((c)->why, word), "%s: %s", word, (c)->why); \
+	} while (0)
+
+static struct karst_session_info
+info_of(struct karst_engine *e, const struct client *c)
+{
+	struct karst_session_info infos[8];
+	unsigned int i, n = karst_session_list(e, infos, 8);
+
+	cr_assert_leq(n, 8);
+	for (i = 0; i < n; i++)
+		if (infos[i].client == c->number)
+			return infos[i];
+	cr_assert_fail("not in the list");
+	return infos[0];
+}
+
+/* --- HELLO --- */
+
+#define HOLE (FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE)
+
+static uint32_t
+bells_of(const struct engine_bed *bed)
+{
+	return bed->e->lcore[0].nbells;
+}
+
+/* A chunk with an early mapping and a second descriptor of it, as hostile programs keep them. */
+struct kept {
+	uint32_t chunk;
+	uint64_t bytes;
+	int fd[2];
+	uint8_t *at;
+};
+
+static void
+keep_chunk(struct client *c, struct kept *k)
+{
+	char path[32];
+
+	cr_assert_eq(
+		CALL(c, GET_CHUNK, get_chunk, .chunk = KARST_CTL_CHUNK_UNSEALED), 0, "%s", c->why);
+	k->chunk = RSP(c, get_chunk)->chunk;
+	k->bytes = RSP(c, get_chunk)->bytes;
+	k->fd[0] = c->fds[0];
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", k->fd[0]);
+	k->fd[1] = open(path, O_RDWR | O_CLOEXEC);
+	cr_assert_geq(k->fd[1], 0);
+	k->at = mmap(NULL, k->bytes, PROT_READ | PROT_WRITE, MAP_SHARED, k->fd[0], 0);
+	cr_assert_neq(k->at, MAP_FAILED);
+}
+
+static void
+drop_kept(const struct kept *k)
+{
+	munmap(k->at, k->bytes);
+	close(k->fd[0]);
+	close(k->fd[1]);
+}
+
+static void
+no_holes(const struct kept *k)
+{
+	uint8_t *twice = mremap(k->at, 0, k->bytes, MREMAP_MAYMOVE);
+	unsigned int i;
+
+	for (i = 0; i < 2; i++) {
+		cr_assert(fallocate(k->fd[i], HOLE, 0, (off_t)k->bytes) < 0 && errno == EPERM);
+		cr_assert(ftruncate(k->fd[i], 0) < 0 && errno == EPERM);
+		cr_assert_eq(mmap(NULL, k->bytes, PROT_READ | PROT_WRITE, MAP_SHARED, k->fd[i], 0),
+			MAP_FAILED);
+	}
+	cr_assert(madvise(k->at, k->bytes, MADV_REMOVE) < 0 && errno == EPERM);
+	cr_assert_neq(twice, MAP_FAILED);
+	cr_assert(madvise(twice, k->bytes, MADV_REMOVE) < 0 && errno == EPERM);
+	munmap(twice, k->bytes);
+}
+
+/* As long as a program can punch holes into a chunk, nothing is in it, no lcore looks there, and it
+ * gets nothing. */
+Test(session_seal, chunks_are_sealed_first)
+{
+	struct engine_bed_config cfg = {.engine.lcores = 1};
+	struct karst_session_info was;
+	uint32_t before, cqs;
+	struct engine_bed bed;
+	struct kept k[2];
+	struct client *c;
+
+	engine_bed_up(&bed, &cfg);
+	engine_bed_settle(&bed);
+	before = bells_of(&bed);
+	c = client_open_raw(bed.e, NULL);
+	cr_assert_eq(CALL(c, HELLO, hello, .program = "test", .abi = KARST_RING_ABI), 0);
+	c->number = RSP(c, hello)->client;
+	cr_assert_eq(RSP(c, hello)->nchunks, 1);
+	karst_ctl_close_fds(c->fds, c->nfds);
+	refused(c, -ENOBUFS, "chunk 0", CALL(c, ALLOC_PD, alloc_pd, .reserved = 0));
+	refused(c, -ENOBUFS, "chunk 0", CALL(c, CREATE_CQ, create_cq, .entries = 8));
+	refused(c, -EINVAL, "chunk 1", CALL(c, SEAL_CHUNK, seal_chunk, .chunk = 1));
+	keep_chunk(c, &k[0]);
+	cr_assert_eq(k[0].chunk, 0);
+	cr_assert_eq(fallocate(k[0].fd[1], HOLE, 0, (off_t)k[0].bytes), 0);
+	cr_assert_eq(bells_of(&bed), before);
+	cr_assert_eq(CALL(c, SEAL_CHUNK, seal_chunk, .chunk = 0), 0, "%s", c->why);
+	cr_assert_eq(bells_of(&bed), before + 1);
+	no_holes(&k[0]);
+	/* again: nothing happens */
+	cr_assert_eq(CALL(c, SEAL_CHUNK, seal_chunk, .chunk = 0), 0, "%s", c->why);
+	cr_assert_eq(bells_of(&bed), before + 1);
+	refused(c, -EINVAL, "sealed",
+		CALL(c, GET_CHUNK, get_chunk, .chunk = KARST_CTL_CHUNK_UNSEALED));
+	/* a request that needs another chunk has changed nothing */
+	cr_assert_eq(CALL(c, CREATE_CQ, create_cq, .entries = 8), 0, "%s", c->why);
+	was = info_of(bed.e, c);
+	cqs = bed.e->ncqs;
+	refused(c, -ENOBUFS, "chunk 1", CALL(c, CREATE_CQ, create_cq, .entries = 100000));
+	refused(c, -ENOBUFS, "chunk 1", CALL(c, CREATE_CQ, create_cq, .entries = 100000));
+	cr_assert_eq(info_of(bed.e, c).cqs, was.cqs);
+	cr_assert_eq(info_of(bed.e, c).ring_bytes, was.ring_bytes);
+	cr_assert_eq(info_of(bed.e, c).refused, was.refused);
+	cr_assert_eq(bed.e->ncqs, cqs);
+	/* and what needs none goes on */
+	cr_assert_eq(CALL(c, CREATE_CQ, create_cq, .entries = 8), 0, "%s", c->why);
+	cr_assert_eq(CALL(c, DESTROY_CQ, destroy_cq, .cq = RSP(c, create_cq)->cq), 0, "%s", c->why);
+	keep_chunk(c, &k[1]);
+	cr_assert_eq(k[1].chunk, 1);
+	cr_assert_eq(CALL(c, SEAL_CHUNK, seal_chunk, .chunk = 1), 0, "%s", c->why);
+	no_holes(&k[1]);
+	cr_assert_eq(CALL(c, CREATE_CQ, create_cq, .entries = 100000), 0, "%s", c->why);
+	cr_assert_eq(RSP(c, create_cq)->lanes.chunk, 1);
+	client_close(c);
+	drop_kept(&k[0]);
+	drop_kept(&k[1]);
+	engine_bed_down(&bed);
+}
+
+/* Who seals a chunk against seals, or goes without sealing it, has had nothing. */
+Test(session_seal, chunks_that_cannot_be_sealed)
+{
+	struct engine_bed_config cfg = {.engine.lcores = 1};
+	struct engine_bed bed;
+	struct client *c;
+	struct kept k;
+	uint32_t before;
+
+	engine_bed_up(&bed, &cfg);
+	engine_bed_settle(&bed);
+	before = bells_of(&bed);
+	c = client_open_raw(bed.e, NULL);
+	cr_assert_eq(CALL(c, HELLO, hello, .program = "test", .abi = KARST_RING_ABI), 0);
+	karst_ctl_close_fds(c->fds, c->nfds);
+	keep_chunk(c, &k);
+	cr_assert_eq(fcntl(k.fd[0], F_ADD_SEALS, F_SEAL_SEAL), 0);
+	refused(c, -EPERM, "chunk 0", CALL(c, SEAL_CHUNK, seal_chunk, .chunk = 0));
+	refused(c, -ENOBUFS, "chunk 0", CALL(c, CREATE_CQ, create_cq, .entries = 8));
+	cr_assert_eq(bells_of(&bed), before);
+	client_close(c);
+	drop_kept(&k);
+	cr_assert_eq(bells_of(&bed), before);
+	cr_assert_eq(karst_session_list(bed.e, NULL, 0), 0);
+	engine_bed_down(&bed);
+}

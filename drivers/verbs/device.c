@@ -23,20 +23,20 @@
 /* --- the list of devices --- */
 
 static struct {
-	pthread_mutex_t lock;
+	struct karst_mutex lock;
 	LIST_HEAD(, kv_device) list;
-} devices = {.lock = PTHREAD_MUTEX_INITIALIZER};
+} devices = {.lock = KARST_MUTEX_INITIALIZER};
 
 static void
 lock_devices(void)
 {
-	pthread_mutex_lock(&devices.lock);
+	karst_mutex_lock(&devices.lock);
 }
 
 static void
 unlock_devices(void)
 {
-	pthread_mutex_unlock(&devices.lock);
+	karst_mutex_unlock(&devices.lock);
 }
 
 void
@@ -48,17 +48,17 @@ kv_device_init(void)
 void
 kv_device_add(struct kv_device *dev)
 {
-	pthread_mutex_lock(&devices.lock);
+	karst_mutex_lock(&devices.lock);
 	LIST_INSERT_HEAD(&devices.list, dev, next);
-	pthread_mutex_unlock(&devices.lock);
+	karst_mutex_unlock(&devices.lock);
 }
 
 void
 kv_device_remove(struct kv_device *dev)
 {
-	pthread_mutex_lock(&devices.lock);
+	karst_mutex_lock(&devices.lock);
 	LIST_REMOVE(dev, next);
-	pthread_mutex_unlock(&devices.lock);
+	karst_mutex_unlock(&devices.lock);
 }
 
 bool
@@ -66,14 +66,14 @@ kv_device_first(char *socket)
 {
 	const struct kv_device *d, *first;
 
-	pthread_mutex_lock(&devices.lock);
+	karst_mutex_lock(&devices.lock);
 	first = LIST_FIRST(&devices.list);
 	LIST_FOREACH(d, &devices.list, next)
 		if (strverscmp(d->vdev.device.name, first->vdev.device.name) < 0)
 			first = d;
 	if (first != NULL)
 		memcpy(socket, first->socket, sizeof(first->socket));
-	pthread_mutex_unlock(&devices.lock);
+	karst_mutex_unlock(&devices.lock);
 	return first != NULL;
 }
 
@@ -83,11 +83,11 @@ kv_device_guid(const char *socket, uint32_t port)
 	struct kv_device *d;
 	uint64_t guid = 0;
 
-	pthread_mutex_lock(&devices.lock);
+	karst_mutex_lock(&devices.lock);
 	LIST_FOREACH(d, &devices.list, next)
 		if (guid == 0 && d->port == port && strcmp(d->socket, socket) == 0)
 			guid = ibv_get_device_guid(&d->vdev.device);
-	pthread_mutex_unlock(&devices.lock);
+	karst_mutex_unlock(&devices.lock);
 	return guid;
 }
 

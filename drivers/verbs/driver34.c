@@ -113,7 +113,7 @@ alloc_context(struct ibv_device *device, int cmd_fd, void *private_data)
 	c->kv.ibv = &c->vctx.context;
 	c->kv.vctx = &c->vctx;
 	c->kv.port = dev->port;
-	pthread_mutex_init(&c->kv.lock, NULL);
+	karst_mutex_init(&c->kv.lock);
 	c->kv.karst = kv_attach(dev);
 	if (c->kv.karst != NULL) {
 		c->vctx.context.async_fd = c->kv.karst->async_fd;

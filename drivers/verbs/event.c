@@ -49,7 +49,7 @@ struct stream {
 
 /* Of the process, as descriptors are. */
 static struct {
-	pthread_mutex_t lock; /* over the list, and all struct kv_events */
+	struct karst_mutex lock; /* over the list, and all struct kv_events */
 	LIST_HEAD(, stream) streams;
 	/* what libibverbs called before */
 	int (*stat)(const char *path, struct stat *st);
@@ -57,7 +57,7 @@ static struct {
 	ssize_t (*write)(int fd, const void *buf, size_t len);
 	ssize_t (*read)(int fd, void *buf, size_t len);
 	int (*close)(int fd);
-} event_state = {.lock = PTHREAD_MUTEX_INITIALIZER};
+} event_state = {.lock = KARST_MUTEX_INITIALIZER};
 
 /* --- the list of streams --- */
 
@@ -67,13 +67,13 @@ fd_find(int fd, struct stream *copy)
 {
 	struct stream *s;
 
-	pthread_mutex_lock(&event_state.lock);
+	karst_mutex_lock(&event_state.lock);
 	LIST_FOREACH(s, &event_state.streams, next)
 		if (s->fd == fd)
 			break;
 	if (s != NULL)
 		*copy = *s;
-	pthread_mutex_unlock(&event_state.lock);
+	karst_mutex_unlock(&event_state.lock);
 	return s != NULL;
 }
 
@@ -85,9 +85,9 @@ fd_add(int fd, enum stream_kind kind, struct kv_context *ctx, struct karst_comp_
 	if (s == NULL)
 		return ENOMEM;
 	*s = (struct stream){.fd = fd, .kind = kind, .ctx = ctx, .channel = channel};
-	pthread_mutex_lock(&event_state.lock);
+	karst_mutex_lock(&event_state.lock);
 	LIST_INSERT_HEAD(&event_state.streams, s, next);
-	pthread_mutex_unlock(&event_state.lock);
+	karst_mutex_unlock(&event_state.lock);
 	return 0;
 }
 
@@ -97,7 +97,7 @@ fd_forget(int fd, const struct kv_context *ctx)
 {
 	struct stream *s, *next;
 
-	pthread_mutex_lock(&event_state.lock);
+	karst_mutex_lock(&event_state.lock);
 	for (s = LIST_FIRST(&event_state.streams); s != NULL; s = next) {
 		next = LIST_NEXT(s, next);
 		if (fd >= 0 ? s->fd != fd : s->ctx != ctx)
@@ -105,7 +105,7 @@ fd_forget(int fd, const struct kv_context *ctx)
 		LIST_REMOVE(s, next);
 		free(s);
 	}
-	pthread_mutex_unlock(&event_state.lock);
+	karst_mutex_unlock(&event_state.lock);
 }
 
 struct karst_comp_channel *
@@ -124,22 +124,22 @@ event_count(struct kv_events *events, uint32_t *count)
 {
 	bool closing;
 
-	pthread_mutex_lock(&event_state.lock);
+	karst_mutex_lock(&event_state.lock);
 	closing = events->closing;
 	if (closing)
 		events->let_go |= count == &events->comp;
 	else
 		++*count;
-	pthread_mutex_unlock(&event_state.lock);
+	karst_mutex_unlock(&event_state.lock);
 	return !closing;
 }
 
 void
 kv_events_close(struct kv_events *events)
 {
-	pthread_mutex_lock(&event_state.lock);
+	karst_mutex_lock(&event_state.lock);
 	events->closing = true;
-	pthread_mutex_unlock(&event_state.lock);
+	karst_mutex_unlock(&event_state.lock);
 }
 
 bool
@@ -147,10 +147,10 @@ kv_events_resume(struct kv_events *events)
 {
 	bool let_go;
 
-	pthread_mutex_lock(&event_state.lock);
+	karst_mutex_lock(&event_state.lock);
 	let_go = events->let_go;
 	events->closing = events->let_go = false;
-	pthread_mutex_unlock(&event_state.lock);
+	karst_mutex_unlock(&event_state.lock);
 	return let_go;
 }
 
@@ -397,13 +397,13 @@ kv_events_context_end(struct kv_context *ctx)
 static void
 events_before_fork(void)
 {
-	pthread_mutex_lock(&event_state.lock);
+	karst_mutex_lock(&event_state.lock);
 }
 
 static void
 events_after_fork(void)
 {
-	pthread_mutex_unlock(&event_state.lock);
+	karst_mutex_unlock(&event_state.lock);
 }
 
 void

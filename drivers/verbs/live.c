@@ -16,20 +16,20 @@
 
 /* Of the process; under the lock, which nothing else is taken under. */
 static struct {
-	pthread_mutex_t lock;
+	struct karst_mutex lock;
 	LIST_HEAD(live_list, kv_live) list[1u << HASH_BITS];
-} live = {.lock = PTHREAD_MUTEX_INITIALIZER};
+} live = {.lock = KARST_MUTEX_INITIALIZER};
 
 static void
 lock_live(void)
 {
-	pthread_mutex_lock(&live.lock);
+	karst_mutex_lock(&live.lock);
 }
 
 static void
 unlock_live(void)
 {
-	pthread_mutex_unlock(&live.lock);
+	karst_mutex_unlock(&live.lock);
 }
 
 void

@@ -32,9 +32,9 @@ list_on_demand(struct kv_context *ctx, struct kv_mr *mr)
 {
 	if (!(mr->vmr.access & IBV_ACCESS_ON_DEMAND))
 		return;
-	pthread_mutex_lock(&ctx->lock);
+	karst_mutex_lock(&ctx->lock);
 	LIST_INSERT_HEAD(&ctx->on_demand, mr, next);
-	pthread_mutex_unlock(&ctx->lock);
+	karst_mutex_unlock(&ctx->lock);
 }
 
 static void
@@ -42,9 +42,9 @@ on_demand_unlist(struct kv_context *ctx, struct kv_mr *mr)
 {
 	if (!(mr->vmr.access & IBV_ACCESS_ON_DEMAND))
 		return;
-	pthread_mutex_lock(&ctx->lock);
+	karst_mutex_lock(&ctx->lock);
 	LIST_REMOVE(mr, next);
-	pthread_mutex_unlock(&ctx->lock);
+	karst_mutex_unlock(&ctx->lock);
 }
 
 struct ibv_mr *
@@ -202,10 +202,10 @@ kv_advise_mr(struct ibv_pd *ibv, enum ibv_advise_mr_advice advice, uint32_t flag
 		advice != IBV_ADVISE_MR_ADVICE_PREFETCH_NO_FAULT)
 		return kv_error(kv_refuse(
 			-EOPNOTSUPP, "advise_mr: only the PREFETCH advices are supported"));
-	pthread_mutex_lock(&ctx->lock);
+	karst_mutex_lock(&ctx->lock);
 	for (i = 0; i < nsges && ret == 0; i++)
 		ret = mr_advise(kv_pd_of(ibv), advice, &sges[i]);
-	pthread_mutex_unlock(&ctx->lock);
+	karst_mutex_unlock(&ctx->lock);
 	return kv_error(ret);
 }
 

@@ -26,6 +26,7 @@
 #include "abi34.h"
 #include "karst.h"
 #include "karst_lock.h"
+#include "karst_mutex.h"
 
 /* --- objects --- */
 
@@ -42,7 +43,7 @@ struct kv_context {
 	struct ibv_context *ibv;
 	struct karst_context *karst;
 	uint32_t port;
-	pthread_mutex_t lock;
+	struct karst_mutex lock;
 	LIST_HEAD(, kv_mr) on_demand; /* regions; under the lock */
 	struct verbs_context *vctx;   /* last: libibverbs allocates it in its own size */
 };

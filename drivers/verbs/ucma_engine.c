@@ -12,9 +12,9 @@
 
 /* Of the process; in a forked child begun anew. */
 static struct {
-	pthread_mutex_t lock; /* also held while attaching, so that one does */
+	struct karst_mutex lock; /* also held while attaching, so that one does */
 	LIST_HEAD(, kv_cm_engine) engines;
-} engine_state = {.lock = PTHREAD_MUTEX_INITIALIZER};
+} engine_state = {.lock = KARST_MUTEX_INITIALIZER};
 
 /* With the lock held. */
 static int
@@ -42,7 +42,7 @@ kv_cm_engine_get(const char *socket, struct kv_cm_engine **engine)
 	struct kv_cm_engine *e;
 	int ret = 0;
 
-	pthread_mutex_lock(&engine_state.lock);
+	karst_mutex_lock(&engine_state.lock);
 	LIST_FOREACH(e, &engine_state.engines, next)
 		if (strcmp(e->socket, socket) == 0)
 			break;
@@ -52,7 +52,7 @@ kv_cm_engine_get(const char *socket, struct kv_cm_engine **engine)
 		e->users++;
 		*engine = e;
 	}
-	pthread_mutex_unlock(&engine_state.lock);
+	karst_mutex_unlock(&engine_state.lock);
 	return ret;
 }
 
@@ -75,11 +75,11 @@ kv_cm_engine_put(struct kv_cm_engine *engine)
 {
 	bool is_last;
 
-	pthread_mutex_lock(&engine_state.lock);
+	karst_mutex_lock(&engine_state.lock);
 	is_last = --engine->users == 0;
 	if (is_last)
 		engine_unlist(engine);
-	pthread_mutex_unlock(&engine_state.lock);
+	karst_mutex_unlock(&engine_state.lock);
 	if (!is_last)
 		return;
 	if (karst_close(engine->karst) != 0)
@@ -90,14 +90,14 @@ kv_cm_engine_put(struct kv_cm_engine *engine)
 void
 kv_cm_engine_retire(struct kv_cm_engine *engine)
 {
-	pthread_mutex_lock(&engine_state.lock);
+	karst_mutex_lock(&engine_state.lock);
 	engine_unlist(engine);
-	pthread_mutex_unlock(&engine_state.lock);
+	karst_mutex_unlock(&engine_state.lock);
 }
 
 void
 kv_cm_engine_forget(void)
 {
-	pthread_mutex_init(&engine_state.lock, NULL);
+	karst_mutex_init(&engine_state.lock);
 	LIST_INIT(&engine_state.engines);
 }

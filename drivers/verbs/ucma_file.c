@@ -19,10 +19,11 @@
 
 /* Of the process, as descriptors are. */
 static struct {
-	pthread_mutex_t lock; /* over the list and all files' users and ids; held over fork(), so no
-			       * call of libkarst is made under it */
+	/* over the list and all files' users and ids; held over fork(), so no call of libkarst
+	 * is made under it */
+	struct karst_mutex lock;
 	LIST_HEAD(, kv_cm_file) open;
-} files = {.lock = PTHREAD_MUTEX_INITIALIZER};
+} files = {.lock = KARST_MUTEX_INITIALIZER};
 
 /* --- identifiers of a file --- */
 
@@ -69,9 +70,9 @@ kv_cm_id_add(struct kv_cm_file *file, uint32_t id, bool is_ud)
 	if (new == NULL)
 		return -ENOMEM;
 	*new = (struct kv_cm_id){.id = id, .is_ud = is_ud};
-	pthread_mutex_lock(&files.lock);
+	karst_mutex_lock(&files.lock);
 	done = id_put(file, new);
-	pthread_mutex_unlock(&files.lock);
+	karst_mutex_unlock(&files.lock);
 	if (!done)
 		free(new);
 	return done ? 0 : -ENOMEM;
@@ -80,9 +81,9 @@ kv_cm_id_add(struct kv_cm_file *file, uint32_t id, bool is_ud)
 void
 kv_cm_id_remove(struct kv_cm_file *file, uint32_t id)
 {
-	pthread_mutex_lock(&files.lock);
+	karst_mutex_lock(&files.lock);
 	free(id_take(file, id));
-	pthread_mutex_unlock(&files.lock);
+	karst_mutex_unlock(&files.lock);
 }
 
 void
@@ -90,11 +91,11 @@ kv_cm_id_move(struct kv_cm_file *from, struct kv_cm_file *to, uint32_t id)
 {
 	struct kv_cm_id *found;
 
-	pthread_mutex_lock(&files.lock);
+	karst_mutex_lock(&files.lock);
 	found = id_take(from, id);
 	if (found != NULL && !id_put(to, found))
 		free(found);
-	pthread_mutex_unlock(&files.lock);
+	karst_mutex_unlock(&files.lock);
 }
 
 int
@@ -104,14 +105,14 @@ kv_cm_id_check(struct kv_cm_file *file, uint32_t id)
 	const char *why = "no such identifier";
 	int ret = -ENOENT;
 
-	pthread_mutex_lock(&files.lock);
+	karst_mutex_lock(&files.lock);
 	LIST_FOREACH(f, &files.open, link)
 		if (id_find(f, id) != NULL)
 			ret = -EINVAL;
 	/* it may have been closed meanwhile, and not be in the list */
 	if (id_find(file, id) != NULL)
 		ret = 0;
-	pthread_mutex_unlock(&files.lock);
+	karst_mutex_unlock(&files.lock);
 	if (ret == -EINVAL)
 		why = "the identifier is on another channel";
 	return ret == 0 ? 0 : kv_refuse(ret, why);
@@ -123,10 +124,10 @@ kv_cm_id_is_ud(struct kv_cm_file *file, uint32_t id)
 	const struct kv_cm_id *found;
 	bool is_ud;
 
-	pthread_mutex_lock(&files.lock);
+	karst_mutex_lock(&files.lock);
 	found = id_find(file, id);
 	is_ud = found != NULL && found->is_ud;
-	pthread_mutex_unlock(&files.lock);
+	karst_mutex_unlock(&files.lock);
 	return is_ud;
 }
 
@@ -192,13 +193,13 @@ kv_cm_file_open(struct kv_cm_engine *engine, int flags, struct kv_cm_file **file
 	f->pid = getpid();
 	f->users = 1;
 	fcntl(f->fd, F_SETFL, flags & O_NONBLOCK);
-	pthread_mutex_lock(&files.lock);
+	karst_mutex_lock(&files.lock);
 	lost = file_of(f->fd);
 	if (lost != NULL)
 		lost = file_lose(lost);
 	LIST_INSERT_HEAD(&files.open, f, link);
 	f->listed = true;
-	pthread_mutex_unlock(&files.lock);
+	karst_mutex_unlock(&files.lock);
 	if (lost != NULL)
 		kv_cm_file_put(lost);
 	*file = f;
@@ -209,9 +210,9 @@ kv_cm_file_open(struct kv_cm_engine *engine, int flags, struct kv_cm_file **file
 static void
 file_free(struct kv_cm_file *file)
 {
-	pthread_mutex_lock(&files.lock);
+	karst_mutex_lock(&files.lock);
 	file_unlist(file);
-	pthread_mutex_unlock(&files.lock);
+	karst_mutex_unlock(&files.lock);
 	free(file);
 }
 
@@ -250,9 +251,9 @@ kv_cm_file_put(struct kv_cm_file *file)
 {
 	bool is_last;
 
-	pthread_mutex_lock(&files.lock);
+	karst_mutex_lock(&files.lock);
 	is_last = --file->users == 0;
-	pthread_mutex_unlock(&files.lock);
+	karst_mutex_unlock(&files.lock);
 	if (is_last)
 		file_end(file);
 }
@@ -262,10 +263,10 @@ kv_cm_file_close(struct kv_cm_file *file)
 {
 	bool was_open;
 
-	pthread_mutex_lock(&files.lock);
+	karst_mutex_lock(&files.lock);
 	was_open = file->listed && !file->closed;
 	file->closed = true;
-	pthread_mutex_unlock(&files.lock);
+	karst_mutex_unlock(&files.lock);
 	if (was_open)
 		kv_cm_file_put(file);
 }
@@ -276,7 +277,7 @@ kv_cm_file_get(int fd, bool *closed)
 	struct kv_cm_file *f, *lost = NULL;
 
 	*closed = false;
-	pthread_mutex_lock(&files.lock);
+	karst_mutex_lock(&files.lock);
 	f = file_of(fd);
 	if (f != NULL && fd_inode(fd) != f->ino) {
 		lost = file_lose(f);
@@ -288,7 +289,7 @@ kv_cm_file_get(int fd, bool *closed)
 	}
 	if (f != NULL)
 		f->users++;
-	pthread_mutex_unlock(&files.lock);
+	karst_mutex_unlock(&files.lock);
 	if (lost != NULL)
 		kv_cm_file_put(lost);
 	return f;
@@ -299,19 +300,19 @@ kv_cm_file_get(int fd, bool *closed)
 static void
 files_before_fork(void)
 {
-	pthread_mutex_lock(&files.lock);
+	karst_mutex_lock(&files.lock);
 }
 
 static void
 files_after_fork(void)
 {
-	pthread_mutex_unlock(&files.lock);
+	karst_mutex_unlock(&files.lock);
 }
 
 static void
 files_in_child(void)
 {
-	pthread_mutex_unlock(&files.lock);
+	karst_mutex_unlock(&files.lock);
 	kv_cm_engine_forget();
 }
 

@@ -52,9 +52,16 @@ bool
 cli_engine_alive(struct karst_client *c)
 {
 	struct pollfd p = {.fd = c->conn.hup_fd};
+	int cancel, n;
 
-	if (p.fd >= 0 && poll(&p, 1, 0) > 0 && (p.revents & (POLLHUP | POLLERR)))
-		cli_set_dead(c);
+	if (p.fd >= 0) {
+		/* who polls a completion queue holds its lock */
+		cancel = karst_cancel_disable();
+		n = poll(&p, 1, 0);
+		karst_cancel_restore(cancel);
+		if (n > 0 && (p.revents & (POLLHUP | POLLERR)))
+			cli_set_dead(c);
+	}
 	return !cli_is_dead(c);
 }
 
@@ -144,9 +151,9 @@ cli_call(struct karst_client *c, enum karst_ctl_op op, struct karst_ctl_hdr *req
 
 	if (ret != 0)
 		return ret;
-	pthread_mutex_lock(&c->ctl);
+	karst_mutex_lock(&c->ctl);
 	ret = cli_call_locked(c, op, req, len, fds, nfds, reply);
-	pthread_mutex_unlock(&c->ctl);
+	karst_mutex_unlock(&c->ctl);
 	return ret;
 }
 

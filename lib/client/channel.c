@@ -68,9 +68,9 @@ karst_destroy_comp_channel(struct karst_comp_channel *channel)
 
 	if (cli_forked(c))
 		return cli_fail_forked();
-	pthread_mutex_lock(&c->reg);
+	karst_mutex_lock(&c->reg);
 	refs = channel->refs;
-	pthread_mutex_unlock(&c->reg);
+	karst_mutex_unlock(&c->reg);
 	if (refs != 0)
 		return cli_fail(-EBUSY, "%u completion queues use this channel", refs);
 	ret = cli_destroy_call(c, KARST_CTL_DESTROY_CHANNEL, channel->handle);
@@ -105,7 +105,7 @@ take_any(struct karst_comp_channel *channel)
 	struct cli_cq *q = NULL;
 	uint32_t i;
 
-	pthread_mutex_lock(&c->reg);
+	karst_mutex_lock(&c->reg);
 	for (i = 0; i < c->nentries && q == NULL; i++) {
 		struct cli_cq *at = c->entry[i].object;
 
@@ -114,7 +114,7 @@ take_any(struct karst_comp_channel *channel)
 	}
 	if (q != NULL)
 		q->events.got++;
-	pthread_mutex_unlock(&c->reg);
+	karst_mutex_unlock(&c->reg);
 	return q;
 }
 
@@ -150,10 +150,10 @@ karst_ack_cq_events(struct karst_cq *cq, unsigned int n)
 
 	if (cli_forked(c))
 		return;
-	pthread_mutex_lock(&c->reg);
+	karst_mutex_lock(&c->reg);
 	cli_cq_of(cq)->events.acked += n;
 	pthread_cond_broadcast(&c->acked);
-	pthread_mutex_unlock(&c->reg);
+	karst_mutex_unlock(&c->reg);
 }
 
 /* --- asynchronous events --- */
@@ -258,9 +258,9 @@ take_last(struct karst_client *c, struct karst_async_event *event)
 	static const struct karst_ctl_async last = {.event = KARST_EVENT_DEVICE_FATAL};
 	bool taken;
 
-	pthread_mutex_lock(&c->reg);
+	karst_mutex_lock(&c->reg);
 	taken = take_async(c, &c->async, &last, event);
-	pthread_mutex_unlock(&c->reg);
+	karst_mutex_unlock(&c->reg);
 	return taken ? 0 : cli_check(c);
 }
 
@@ -304,8 +304,8 @@ karst_ack_async_event(const struct karst_async_event *event)
 	}
 	if (cli_forked(c))
 		return;
-	pthread_mutex_lock(&c->reg);
+	karst_mutex_lock(&c->reg);
 	events->acked++;
 	pthread_cond_broadcast(&c->acked);
-	pthread_mutex_unlock(&c->reg);
+	karst_mutex_unlock(&c->reg);
 }

@@ -124,9 +124,9 @@ cli_place(struct karst_client *c, const struct karst_ctl_place *place, uint64_t 
 {
 	int ret;
 
-	pthread_mutex_lock(&c->ctl);
+	karst_mutex_lock(&c->ctl);
 	ret = cli_place_locked(c, place, bytes, what, at);
-	pthread_mutex_unlock(&c->ctl);
+	karst_mutex_unlock(&c->ctl);
 	return ret;
 }
 

@@ -26,6 +26,7 @@
 #include "karst.h"
 #include "karst_ctl.h"
 #include "karst_lock.h"
+#include "karst_mutex.h"
 
 /* --- the context --- */
 
@@ -87,13 +88,13 @@ struct karst_client {
 	int32_t cpu[64];
 	bool polite; /* lcores with nothing to do offer their CPUs to others */
 
-	pthread_mutex_t ctl;
+	struct karst_mutex ctl;
 	uint32_t seq;
 	void *reply; /* KARST_CTL_MAX bytes */
 	struct cli_chunk *chunk;
 	uint32_t nchunks;
 
-	pthread_mutex_t reg;
+	struct karst_mutex reg;
 	pthread_cond_t acked;
 	struct cli_entry *entry;
 	uint32_t nentries;

@@ -23,20 +23,20 @@
 /* --- fork --- */
 
 /* The contexts of this process: a child's handler has nobody to ask for them. */
-static pthread_mutex_t list_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct karst_mutex list_lock = KARST_MUTEX_INITIALIZER;
 static LIST_HEAD(, karst_client) clients;
 static pthread_once_t list_once = PTHREAD_ONCE_INIT;
 
 static void
 client_before_fork(void)
 {
-	pthread_mutex_lock(&list_lock);
+	karst_mutex_lock(&list_lock);
 }
 
 static void
 client_in_parent(void)
 {
-	pthread_mutex_unlock(&list_lock);
+	karst_mutex_unlock(&list_lock);
 }
 
 /* The child lets go of the connection, or the engine would not notice its parent's end. */
@@ -51,7 +51,7 @@ client_in_child(void)
 			close(c->conn.hup_fd);
 	}
 	LIST_INIT(&clients);
-	pthread_mutex_unlock(&list_lock);
+	karst_mutex_unlock(&list_lock);
 }
 
 static void
@@ -64,17 +64,17 @@ static void
 client_list_add(struct karst_client *c)
 {
 	pthread_once(&list_once, watch_forks);
-	pthread_mutex_lock(&list_lock);
+	karst_mutex_lock(&list_lock);
 	LIST_INSERT_HEAD(&clients, c, next);
-	pthread_mutex_unlock(&list_lock);
+	karst_mutex_unlock(&list_lock);
 }
 
 static void
 client_list_del(struct karst_client *c)
 {
-	pthread_mutex_lock(&list_lock);
+	karst_mutex_lock(&list_lock);
 	LIST_REMOVE(c, next);
-	pthread_mutex_unlock(&list_lock);
+	karst_mutex_unlock(&list_lock);
 }
 
 /* --- the first exchange --- */
@@ -174,8 +174,8 @@ client_free(struct karst_client *c)
 		close(c->pub.async_fd);
 	for (i = 0; i < c->pub.nlcores; i++)
 		close(c->wake_fd[i]);
-	pthread_mutex_destroy(&c->ctl);
-	pthread_mutex_destroy(&c->reg);
+	karst_mutex_destroy(&c->ctl);
+	karst_mutex_destroy(&c->reg);
 	pthread_cond_destroy(&c->acked);
 	free(c->entry);
 	free(c->reply);
@@ -198,8 +198,8 @@ client_new(const struct karst_ctl_conn *conn, const struct karst_open_attr *attr
 	c->pub.priv = c;
 	c->conn = *conn;
 	c->migrate_min = attr->migrate_min != 0 ? attr->migrate_min : DEFAULT_MIGRATE_MIN;
-	pthread_mutex_init(&c->ctl, NULL);
-	pthread_mutex_init(&c->reg, NULL);
+	karst_mutex_init(&c->ctl);
+	karst_mutex_init(&c->reg);
 	pthread_cond_init(&c->acked, NULL);
 	return c;
 }

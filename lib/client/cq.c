@@ -89,9 +89,9 @@ channel_count(struct karst_client *c, struct karst_comp_channel *ch, uint32_t n)
 {
 	if (ch == NULL)
 		return;
-	pthread_mutex_lock(&c->reg);
+	karst_mutex_lock(&c->reg);
 	ch->refs += n;
-	pthread_mutex_unlock(&c->reg);
+	karst_mutex_unlock(&c->reg);
 }
 
 int
@@ -196,11 +196,11 @@ karst_resize_cq(struct karst_cq *cq, uint32_t cqe)
 
 	if (ret != 0)
 		return ret;
-	pthread_mutex_lock(&c->ctl);
+	karst_mutex_lock(&c->ctl);
 	ret = lay_lanes(c, q, cqe, &entries, &lanes);
 	if (ret == 0)
 		ret = switch_lanes(c, q, lanes, entries);
-	pthread_mutex_unlock(&c->ctl);
+	karst_mutex_unlock(&c->ctl);
 	return ret;
 }
 

@@ -27,13 +27,14 @@
 #include "edges.h"
 #include "fork.h"
 #include "karst_ctl_msg.h"
+#include "karst_mutex.h"
 #include "migrate.h"
 #include "pages.h"
 #include "sys.h"
 #include "karst_vma.h"
 
 /* What karst_memory_lock() is. */
-static pthread_mutex_t owners = PTHREAD_MUTEX_INITIALIZER;
+static struct karst_mutex owners = KARST_MUTEX_INITIALIZER;
 
 /* A registration in the making, and what karst_memory_put() needs later. */
 struct made {
@@ -444,13 +445,13 @@ karst_memory_get_on_demand(
 void
 karst_memory_lock(void)
 {
-	pthread_mutex_lock(&owners);
+	karst_mutex_lock(&owners);
 }
 
 void
 karst_memory_unlock(void)
 {
-	pthread_mutex_unlock(&owners);
+	karst_mutex_unlock(&owners);
 }
 
 void
@@ -492,7 +493,7 @@ karst_memory_rescan(const struct karst_memory *pub, struct karst_memory **out, c
 void
 cli_memory_forget(void)
 {
-	pthread_mutex_init(&owners, NULL);
+	karst_mutex_init(&owners);
 	cli_edges_forget();
 	LIST_INIT(&stale_list);
 }

@@ -39,7 +39,7 @@ cli_object_add(struct karst_client *c, enum cli_kind kind, void *object)
 	uint64_t cookie = 0;
 	uint32_t i;
 
-	pthread_mutex_lock(&c->reg);
+	karst_mutex_lock(&c->reg);
 	if (c->free_entry != 0 || entries_grow(c) == 0) {
 		i = c->free_entry - 1;
 		c->free_entry = c->entry[i].next_free;
@@ -47,7 +47,7 @@ cli_object_add(struct karst_client *c, enum cli_kind kind, void *object)
 		c->entry[i].kind = kind;
 		cookie = cookie_of(i, c->entry[i].generation);
 	}
-	pthread_mutex_unlock(&c->reg);
+	karst_mutex_unlock(&c->reg);
 	return cookie;
 }
 
@@ -78,21 +78,21 @@ entry_free(struct karst_client *c, uint64_t cookie)
 void
 cli_object_del(struct karst_client *c, uint64_t cookie)
 {
-	pthread_mutex_lock(&c->reg);
+	karst_mutex_lock(&c->reg);
 	entry_free(c, cookie);
-	pthread_mutex_unlock(&c->reg);
+	karst_mutex_unlock(&c->reg);
 }
 
 void
 cli_object_end(struct karst_client *c, uint64_t cookie, struct cli_stream *channel,
 	const struct cli_events *events, const struct cli_events *more)
 {
-	pthread_mutex_lock(&c->reg);
+	karst_mutex_lock(&c->reg);
 	entry_free(c, cookie);
 	cli_stream_purge(c, &c->async);
 	if (channel != NULL)
 		cli_stream_purge(c, channel);
 	while (events->got != events->acked || (more != NULL && more->got != more->acked))
-		pthread_cond_wait(&c->acked, &c->reg);
-	pthread_mutex_unlock(&c->reg);
+		karst_mutex_wait(&c->reg, &c->acked);
+	karst_mutex_unlock(&c->reg);
 }

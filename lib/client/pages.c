@@ -17,6 +17,7 @@
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 
+#include "karst_mutex.h"
 #include "sys.h"
 
 #define ORDERS    48u
@@ -31,31 +32,31 @@ struct stack {
 
 /* Of the process, whose memory it is; under lock. */
 static struct {
-	pthread_mutex_t lock;
+	struct karst_mutex lock;
 	int fd; /* 0: not made */
 	dev_t dev;
 	ino_t ino;
 	uint64_t bytes; /* length of the file */
 	uint64_t used;
 	struct stack free[ORDERS];
-} file = {.lock = PTHREAD_MUTEX_INITIALIZER};
+} file = {.lock = KARST_MUTEX_INITIALIZER};
 
 void
 cli_pages_lock(void)
 {
-	pthread_mutex_lock(&file.lock);
+	karst_mutex_lock(&file.lock);
 }
 
 void
 cli_pages_unlock(void)
 {
-	pthread_mutex_unlock(&file.lock);
+	karst_mutex_unlock(&file.lock);
 }
 
 void
 cli_pages_lock_reset(void)
 {
-	pthread_mutex_init(&file.lock, NULL);
+	karst_mutex_reset(&file.lock);
 }
 
 int

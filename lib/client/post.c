@@ -329,8 +329,8 @@ int
 karst_ring_bell(struct karst_qp *qp)
 {
 	static const uint64_t one = 1;
+	int ret, cancel;
 	ssize_t n;
-	int ret;
 
 	if (cli_forked(cli_of(qp->context)))
 		return cli_fail_forked();
@@ -339,8 +339,11 @@ karst_ring_bell(struct karst_qp *qp)
 		return cli_fail_const(
 			-EIO, "the doorbell ring is full: the program has overwritten it");
 	if (karst_unlikely(karst_bell_must_wake(qp->bell))) {
+		/* who posts may hold the queue's lock */
+		cancel = karst_cancel_disable();
 		/* it cannot fail but for a count that is high already */
 		n = write(qp->wake_fd, &one, sizeof(one));
+		karst_cancel_restore(cancel);
 		(void)n;
 	}
 	return 0;

@@ -169,17 +169,17 @@ simple_call(struct karst_client *c, enum karst_ctl_op op, struct karst_ctl_hdr *
 static void
 link_channel(struct karst_client *c, struct cli_cm_channel *ch)
 {
-	pthread_mutex_lock(&c->reg);
+	karst_mutex_lock(&c->reg);
 	LIST_INSERT_HEAD(&c->cm_channels, ch, next);
-	pthread_mutex_unlock(&c->reg);
+	karst_mutex_unlock(&c->reg);
 }
 
 static void
 unlink_channel(struct karst_client *c, struct cli_cm_channel *ch)
 {
-	pthread_mutex_lock(&c->reg);
+	karst_mutex_lock(&c->reg);
 	LIST_REMOVE(ch, next);
-	pthread_mutex_unlock(&c->reg);
+	karst_mutex_unlock(&c->reg);
 }
 
 /* The channel @handle has no events any more. */
@@ -189,11 +189,11 @@ channel_drained(struct karst_client *c, uint32_t handle)
 	const struct cli_cm_channel *ch;
 	char byte;
 
-	pthread_mutex_lock(&c->reg);
+	karst_mutex_lock(&c->reg);
 	LIST_FOREACH(ch, &c->cm_channels, next)
 		if (ch->pub.handle == handle)
 			(void)!recv(ch->pub.fd, &byte, 1, MSG_DONTWAIT);
-	pthread_mutex_unlock(&c->reg);
+	karst_mutex_unlock(&c->reg);
 }
 
 /* What an end, or a move, took along: perhaps the last event of a channel; and how many of the

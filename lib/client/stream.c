@@ -91,8 +91,8 @@ stream_enter(const struct reader *r)
 	/* pairs with stream_sweep() */
 	while (karst_unlikely(atomic_fetch_add(&r->st->entered, 1) & SWEEPING)) {
 		atomic_fetch_sub(&r->st->entered, 1);
-		pthread_mutex_lock(&r->c->reg);
-		pthread_mutex_unlock(&r->c->reg);
+		karst_mutex_lock(&r->c->reg);
+		karst_mutex_unlock(&r->c->reg);
 	}
 }
 
@@ -113,9 +113,9 @@ stream_cancelled(void *arg)
 {
 	const struct reader *r = arg;
 
-	pthread_mutex_lock(&r->c->reg);
+	karst_mutex_lock(&r->c->reg);
 	stream_leave(r, 0);
-	pthread_mutex_unlock(&r->c->reg);
+	karst_mutex_unlock(&r->c->reg);
 }
 
 /* One record.  @return 0; -EIO: the stream has ended; -EAGAIN, -EINTR. */
@@ -146,10 +146,10 @@ cli_stream_next(struct karst_client *c, struct cli_stream *st, void *record, voi
 	while (ret == 0 && !taken) {
 		stream_enter(&r);
 		ret = read_record(&r, record);
-		pthread_mutex_lock(&c->reg);
+		karst_mutex_lock(&c->reg);
 		taken = ret == 0 && st->take(c, st, record, event);
 		stream_leave(&r, ret == 0);
-		pthread_mutex_unlock(&c->reg);
+		karst_mutex_unlock(&c->reg);
 	}
 	return ret;
 }

@@ -1,0 +1,153 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/* Threads are cancelled in calls of libkarst: the call is finished, and no lock stays behind. */
+#include "client_bed.h"
+
+#include <semaphore.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <criterion/criterion.h>
+
+/* A control connection whose requests can be made to wait, in a cancellation point. */
+struct slow {
+	struct karst_ctl_conn real;
+	atomic_bool wait;
+	sem_t inside;
+	sem_t go;
+};
+
+static int
+slow_call(void *user, const void *req, size_t len, const int *fds, unsigned int nfds, void *rsp,
+	size_t *rsp_len, int *rsp_fds, unsigned int *nrsp_fds)
+{
+	struct slow *s = user;
+
+	if (atomic_exchange(&s->wait, false)) {
+		sem_post(&s->inside);
+		while (sem_wait(&s->go) != 0)
+			;
+	}
+	return s->real.call(s->real.user, req, len, fds, nfds, rsp, rsp_len, rsp_fds, nrsp_fds);
+}
+
+static void
+slow_close(void *user)
+{
+	struct slow *s = user;
+
+	s->real.close(s->real.user);
+}
+
+struct thread {
+	struct karst_context *ctx;
+	struct karst_pd *pd;
+	struct karst_cq *cq;
+	struct karst_qp *qp;
+	atomic_bool finished;
+};
+
+static void *
+alloc_pd(void *arg)
+{
+	struct thread *t = arg;
+
+	if (karst_alloc_pd(t->ctx, &t->pd) == 0)
+		atomic_store(&t->finished, true);
+	pthread_testcancel();
+	return NULL;
+}
+
+Test(client_cancel, in_a_request)
+{
+	struct slow s = {.wait = false};
+	struct thread t = {0};
+	struct client_bed b;
+	pthread_t thread;
+	void *end;
+
+	client_bed_up(&b, &(struct client_bed_config){.lcores = 1});
+	sem_init(&s.inside, 0, 0);
+	sem_init(&s.go, 0, 0);
+	cr_assert_eq(karst_session_conn(b.e, NULL, &s.real), 0);
+	cr_assert_eq(
+		karst_open_conn(
+			&(struct karst_ctl_conn){
+				.call = slow_call, .close = slow_close, .user = &s, .hup_fd = -1},
+			NULL, &t.ctx),
+		0, "%s", karst_why());
+	atomic_store(&s.wait, true);
+	cr_assert_eq(pthread_create(&thread, NULL, alloc_pd, &t), 0);
+	while (sem_wait(&s.inside) != 0)
+		;
+	cr_assert_eq(pthread_cancel(thread), 0);
+	sem_post(&s.go);
+	cr_assert_eq(pthread_join(thread, &end), 0);
+	cr_assert(atomic_load(&t.finished), "the request was cut off, with the lock held");
+	cr_assert_eq(end, PTHREAD_CANCELED, "later it can be cancelled");
+	cr_assert_eq(karst_dealloc_pd(t.pd), 0);
+	cr_assert_eq(karst_close(t.ctx), 0);
+	client_bed_down(&b);
+}
+
+/* The first poll that finds nothing looks whether the engine is there. */
+static void *
+poll_once(void *arg)
+{
+	struct thread *t = arg;
+	struct karst_cqe e;
+
+	pthread_cancel(pthread_self());
+	if (karst_poll_cq(t->cq, 1, &e) == 0)
+		atomic_store(&t->finished, true);
+	pthread_testcancel();
+	return NULL;
+}
+
+Test(client_cancel, in_a_poll)
+{
+	struct thread t = {0};
+	struct client_bed b;
+	pthread_t thread;
+	void *end;
+
+	client_bed_up(&b, &(struct client_bed_config){.lcores = 1, .forked = true});
+	t.cq = b.cq;
+	cr_assert_eq(pthread_create(&thread, NULL, poll_once, &t), 0);
+	cr_assert_eq(pthread_join(thread, &end), 0);
+	cr_assert(atomic_load(&t.finished), "the poll was cut off, with the lock held");
+	cr_assert_eq(end, PTHREAD_CANCELED);
+	client_bed_down(&b);
+}
+
+static void *
+ring_once(void *arg)
+{
+	struct thread *t = arg;
+
+	pthread_cancel(pthread_self());
+	/* as the engine says it before it sleeps */
+	atomic_store(&t->qp->bell->asleep, 1);
+	if (karst_ring_bell(t->qp) == 0)
+		atomic_store(&t->finished, true);
+	pthread_testcancel();
+	return NULL;
+}
+
+Test(client_cancel, in_a_bell)
+{
+	struct thread t = {0};
+	struct client_bed b;
+	pthread_t thread;
+	void *end;
+
+	client_bed_up(&b, &(struct client_bed_config){.lcores = 1});
+	t.qp = client_bed_qp(&b, KARST_QPT_RC);
+	cr_assert_eq(pthread_create(&thread, NULL, ring_once, &t), 0);
+	cr_assert_eq(pthread_join(thread, &end), 0);
+	cr_assert(atomic_load(&t.finished), "the post was cut off, with the lock held");
+	cr_assert_eq(end, PTHREAD_CANCELED);
+	cr_assert_eq(karst_destroy_qp(t.qp), 0);
+	client_bed_down(&b);
+}

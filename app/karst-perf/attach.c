@@ -5,6 +5,7 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <poll.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,6 +24,8 @@ struct perf_attach_objects {
 	struct karst_pd *pd;
 	struct karst_mr *mr, *lat_mr;
 	struct karst_cq *send_cq, *recv_cq, *lat_cq;
+	struct karst_comp_channel *channel; /* of the queue that is waited for; NULL: none is */
+	bool armed;
 	struct karst_qp **qps; /* [num_qps] */
 	uint32_t num_qps;
 	struct karst_qp *lat_qp;
@@ -119,6 +122,7 @@ perf_attach_open(const struct perf_opts *o, enum perf_end end, struct perf_attac
 	a->end = end;
 	a->port = o->port;
 	a->odp = o->odp;
+	a->waits = o->events;
 	rc = karst_open(o->connect, NULL, &a->ctx);
 	if (rc != 0) {
 		attach_refused(o->connect, rc);
@@ -145,6 +149,33 @@ perf_attach_rest(struct perf_attach *a)
 	if (a->ctx->nlcores == 1 &&
 		(rte_rdtsc() - began) * 1000000000u > rte_get_tsc_hz() * USED_NS)
 		karst_near_lcore(a->ctx, 0);
+}
+
+/* However long nothing completes, whoever waits looks at the clock from time to time. */
+#define WAIT_MS 10
+
+bool
+perf_attach_wait(struct perf_attach *a, int also)
+{
+	struct perf_attach_objects *own = a->objects;
+	struct pollfd p[2] = {
+		{.fd = own->channel->fd, .events = POLLIN}, {.fd = also, .events = POLLIN}};
+	struct karst_cq *cq;
+	void *context;
+
+	if (!own->armed) {
+		karst_req_notify_cq(a->end == PERF_CLIENT ? own->send_cq : own->recv_cq, false);
+		own->armed = true;
+		return false;
+	}
+	if (poll(p, 2, WAIT_MS) <= 0)
+		return false;
+	if (p[0].revents != 0 && karst_get_cq_event(own->channel, &cq, &context) == 0) {
+		karst_ack_cq_events(cq, 1);
+		own->armed = false;
+		a->events++;
+	}
+	return p[1].revents != 0;
 }
 
 void
@@ -195,9 +226,15 @@ attach_create_cqs(struct perf_attach *a, const struct perf_bed *b, bool latency)
 	int rc;
 
 	perf_bed_cq_sizes(b->job, &sends, &receives);
-	rc = karst_create_cq(a->ctx, client ? sends : 64, NULL, NULL, &own->send_cq);
+	a->events = 0;
+	rc = a->waits ? karst_create_comp_channel(a->ctx, &own->channel) : 0;
+	if (rc != 0)
+		return attach_refused("completion channel", rc);
+	rc = karst_create_cq(
+		a->ctx, client ? sends : 64, NULL, client ? own->channel : NULL, &own->send_cq);
 	if (rc == 0)
-		rc = karst_create_cq(a->ctx, client ? 64 : receives, NULL, NULL, &own->recv_cq);
+		rc = karst_create_cq(a->ctx, client ? 64 : receives, NULL,
+			client ? NULL : own->channel, &own->recv_cq);
 	if (rc == 0 && latency)
 		rc = karst_create_cq(a->ctx, 4 * PERF_LAT_WRS, NULL, NULL, &own->lat_cq);
 	return rc == 0 ? 0 : attach_refused("completion queue", rc);
@@ -426,6 +463,8 @@ perf_attach_bed_destroy(struct perf_bed *b)
 			karst_destroy_cq(own->recv_cq);
 		if (own->lat_cq != NULL)
 			karst_destroy_cq(own->lat_cq);
+		if (own->channel != NULL)
+			karst_destroy_comp_channel(own->channel);
 		if (own->mr != NULL)
 			karst_dereg_mr(own->mr);
 		if (own->lat_mr != NULL)

@@ -29,7 +29,9 @@ struct perf_attach {
 	enum perf_end end; /* ours */
 	uint32_t port;     /* from 1 */
 	uint32_t gid_index;
-	bool odp; /* regions are on demand */
+	bool odp;        /* regions are on demand */
+	bool waits;      /* sleeps until completion events; a server's client says so */
+	uint64_t events; /* completion events that it has taken for the present bed */
 	union karst_gid gid;
 	union karst_gid peer_gid;
 	struct perf_paths paths;
@@ -43,6 +45,14 @@ void perf_attach_close(struct perf_attach *a);
 
 /** Nothing to do: gives the CPU to others, and when these take it, goes where the lcore is. */
 void perf_attach_rest(struct perf_attach *a);
+
+/**
+ * Nothing to do, and completions are to come: asks for an event, and when called again without one
+ * having been found meanwhile sleeps until it comes, @also is readable (-1: none), or a while has
+ * passed.  Only if a->waits.
+ * @return @also was readable.
+ */
+bool perf_attach_wait(struct perf_attach *a, int also);
 
 /** 0 or 1: refused, said on stderr; everything is taken down again then. */
 int perf_attach_bed_create(struct perf_attach *a, const struct perf_job *job,

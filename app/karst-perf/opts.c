@@ -108,6 +108,7 @@ usage(FILE *to)
 	      "  --peer HOST          be the client of the server on HOST\n"
 	      "  --daemon             start a karstd with a loopback port and a server, and be the client\n"
 	      "  --karstd PROGRAM     that daemon [the karstd beside this program, or on the PATH]\n"
+	      "  -e, --events         sleep until completion events come, instead of polling\n"
 	      "  --memory KIND        alloc, malloc, stack, hugetlb: buffers of this end [alloc]\n"
 	      "  --odp                they are registered on demand, hence copied\n"
 	      "  --tcp-port N         of the server [18515]\n"
@@ -315,6 +316,7 @@ static const struct option long_options[] = {
 	{"karstd", required_argument, NULL, OPT_KARSTD},
 	{"memory", required_argument, NULL, OPT_MEMORY},
 	{"odp", no_argument, NULL, OPT_ODP},
+	{"events", no_argument, NULL, 'e'},
 	{"tcp-port", required_argument, NULL, OPT_TCP_PORT},
 	{"ib-port", required_argument, NULL, OPT_IB_PORT},
 	{"gid-index", required_argument, NULL, OPT_GID_INDEX},
@@ -409,6 +411,9 @@ parse_where(int opt, const char *arg, struct perf_opts *o)
 		break;
 	case OPT_ODP:
 		o->odp = true;
+		break;
+	case 'e':
+		o->events = true;
 		break;
 	case OPT_TCP_PORT:
 		/* 0: any, as whoever starts the server by program wants it */
@@ -607,7 +612,7 @@ perf_opts_parse(int argc, char **argv, struct perf_opts *o)
 
 	set_defaults(o);
 	opterr = 0;
-	while ((opt = getopt_long(argc, argv, "+:h", long_options, NULL)) != -1) {
+	while ((opt = getopt_long(argc, argv, "+:he", long_options, NULL)) != -1) {
 		if (opt == 'h') {
 			usage(stdout);
 			return 0;

@@ -92,7 +92,8 @@ struct perf_opts {
 	bool hold;         /* wait for the word to begin */
 	int32_t gid_index; /* -1: the plan's choice */
 	enum perf_memory_kind memory;
-	bool odp; /* its regions are on demand */
+	bool odp;    /* its regions are on demand */
+	bool events; /* programs sleep until completions come */
 	/* output */
 	bool json;
 };

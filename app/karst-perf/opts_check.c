@@ -18,16 +18,21 @@ perf_opts_check_where(struct perf_opts *o)
 		if (o->server || o->peer != NULL)
 			return perf_opt_misplaced(
 				o->server ? "--server" : "--peer", "with --connect");
-		if (o->memory != PERF_MEMORY_PRIVATE || o->hold || o->compare_tcp || o->odp)
+		if (o->memory != PERF_MEMORY_PRIVATE || o->hold || o->compare_tcp || o->odp ||
+			o->events)
 			return perf_opt_misplaced(o->hold ? "--hold"
 					: o->compare_tcp  ? "--compare"
 					: o->odp          ? "--odp"
+					: o->events       ? "--events"
 							  : "--memory",
 				over);
 		return o->karstd != NULL ? perf_opt_misplaced("--karstd", "with --daemon") : 0;
 	}
-	if (o->server && o->compare_tcp)
-		return perf_opt_misplaced("--compare", "at the client");
+	if (o->server && (o->compare_tcp || o->events))
+		return perf_opt_misplaced(o->events ? "--events" : "--compare", "at the client");
+	/* a round trip is seen in memory by some operations, which raise no event */
+	if (o->events && o->latency)
+		return perf_opt_misplaced("--events", "without --lat");
 	if (o->daemon && (o->connect != NULL || o->server || o->peer != NULL))
 		return perf_opt_misplaced("--daemon", "without --connect, --server and --peer");
 	if (o->connections && (o->server || o->peer != NULL))

@@ -37,9 +37,10 @@ perf_remote_hello(
 	struct perf_link *link, const struct perf_opts *o, uint64_t bytes, uint64_t lat_bytes)
 {
 	return perf_link_ask(link,
-		json_pack("{s:i, s:b, s:b, s:I, s:I, s:I}", "hello", PERF_REMOTE_VERSION, "verify",
-			o->verify, "latency", o->latency, "seed", (json_int_t)o->seed, "bytes",
-			(json_int_t)bytes, "lat_bytes", (json_int_t)lat_bytes),
+		json_pack("{s:i, s:b, s:b, s:b, s:I, s:I, s:I}", "hello", PERF_REMOTE_VERSION,
+			"verify", o->verify, "latency", o->latency, "events", o->events, "seed",
+			(json_int_t)o->seed, "bytes", (json_int_t)bytes, "lat_bytes",
+			(json_int_t)lat_bytes),
 		NULL);
 }
 
@@ -223,6 +224,7 @@ on_hello(struct remote *r, const json_t *o)
 	r->theirs.seed = seed;
 	r->theirs.verify = json_is_true(json_object_get(o, "verify"));
 	r->theirs.latency = json_is_true(json_object_get(o, "latency"));
+	r->attach->waits = json_is_true(json_object_get(o, "events"));
 	if (perf_memory_create(kind, 1u << PERF_SERVER, bytes, lat_bytes, r->stack, &r->memory) !=
 		0)
 		return remote_complaint("no memory at the server for %" PRIu64 " bytes", bytes);
@@ -253,10 +255,11 @@ on_result(const struct perf_run *run)
 {
 	const struct perf_tally *t = &run->server.tally;
 
-	return json_pack("{s:I, s:I, s:I, s:I, s:I, s:i}", "completed", (json_int_t)t->completed,
-		"errors", (json_int_t)t->errors, "wrong", (json_int_t)t->wrong, "lost",
-		(json_int_t)t->lost, "pong", (json_int_t)run->pong.errors, "status",
-		run->server.first_error);
+	return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:i}", "completed",
+		(json_int_t)t->completed, "errors", (json_int_t)t->errors, "wrong",
+		(json_int_t)t->wrong, "lost", (json_int_t)t->lost, "pong",
+		(json_int_t)run->pong.errors, "events", (json_int_t)run->bed->attach->events,
+		"status", run->server.first_error);
 }
 
 static json_t *
@@ -347,6 +350,11 @@ remote_serve(struct remote *r)
 			if (r->phase == PERF_PHASE_TRAFFIC) {
 				if (perf_server_turn(&r->run->server) > 0)
 					continue;
+				if (r->attach->waits) {
+					if (perf_attach_wait(r->attach, r->link.fd))
+						break;
+					continue;
+				}
 			} else {
 				perf_pong(&r->run->pong);
 			}

@@ -20,7 +20,7 @@
 #include "attach.h"
 #include "link.h"
 
-#define PERF_REMOTE_VERSION 4
+#define PERF_REMOTE_VERSION 5
 
 /** @a is attached as the server's end.  @stack: see perf_memory_create().
  *  @return exit status, said on stderr. */

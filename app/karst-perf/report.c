@@ -303,6 +303,12 @@ add_setup(json_t *o, const struct perf_run *r)
 	rc |= json_object_set_new(o, "mode", json_string(perf_opts_mode(r->opts)));
 	rc |= json_object_set_new(o, "memory", json_string(perf_memory_name(r->opts->memory)));
 	rc |= add_paths(o, r);
+	if (r->opts->events) {
+		rc |= json_object_set_new(
+			o, "completion_events", put_integer(r->bed->attach->events));
+		rc |= json_object_set_new(
+			o, "server_completion_events", put_integer(r->server_events));
+	}
 	return rc;
 }
 

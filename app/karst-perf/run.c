@@ -46,6 +46,16 @@ run_rest(const struct perf_run *r)
 		sched_yield();
 }
 
+/* The client has nothing to do. */
+static inline void
+run_pause(const struct perf_run *r)
+{
+	if (r->opts->events && r->client.outstanding > 0)
+		perf_attach_wait(r->bed->attach, -1);
+	else
+		run_rest(r);
+}
+
 static void
 enter_here(struct perf_run *r, enum perf_phase phase)
 {
@@ -188,7 +198,7 @@ run_turn(struct perf_run *r, bool post)
 	if (r->alone)
 		n += perf_server_turn(&r->server);
 	if (n == 0)
-		run_rest(r);
+		run_pause(r);
 }
 
 /* Where the counters stand that a window is made of. */
@@ -486,6 +496,7 @@ run_finish(struct perf_run *r)
 			perf_link_number(o, "wrong", UINT64_MAX, &s->wrong) != 0 ||
 			perf_link_number(o, "lost", UINT64_MAX, &s->lost) != 0 ||
 			perf_link_number(o, "pong", UINT64_MAX, &r->pong.errors) != 0 ||
+			perf_link_number(o, "events", UINT64_MAX, &r->server_events) != 0 ||
 			perf_link_number(o, "status", 255, &status) != 0))
 		r->broken = true;
 	r->server.first_error = (uint8_t)status;

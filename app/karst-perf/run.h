@@ -71,9 +71,10 @@ struct perf_run {
 	uint64_t posted_before;       /* when the slice began */
 	uint64_t arrived_before;      /* requests that responders had completed, then */
 	uint64_t lost_pings;
-	bool stuck;  /* something outstanding never completed */
-	bool broken; /* the other process is gone */
-	bool alone;  /* both ends on this thread */
+	uint64_t server_events; /* completion events that the other process has taken */
+	bool stuck;             /* something outstanding never completed */
+	bool broken;            /* the other process is gone */
+	bool alone;             /* both ends on this thread */
 	bool yield;
 	int rtt_cpu;   /* attached: where the other half of ring rtt runs; -1: nowhere */
 	bool pingpong; /* --lat */

@@ -195,6 +195,31 @@ def starved(perf, daemon):
     return problems + ([] if begun.is_set() else ['no traffic began'])
 
 
+def events(perf, daemon):
+    """--events: who has nothing to do sleeps, and is woken by what completes.  With the daemon stopped
+    nothing can, so that there is one event at least, and before the measurement is over."""
+    begun = threading.Event()
+
+    def answered(ask, _):
+        if ask.get('phase') == 1 and not begun.is_set():
+            begun.set()
+            daemon.send(signal.SIGSTOP)
+            threading.Timer(STARVED_S, daemon.send, [signal.SIGCONT]).start()
+
+    problems, found = traffic(perf, daemon, daemon, '--op send --size 4096 --depth 4 --iters 400 --events',
+                              by=overheard(answered))
+    for one in found:
+        if one['completion_events'] < 1 or one['server_completion_events'] < 1:
+            problems.append(f'events: {one["completion_events"]} of the client, '
+                            f'{one["server_completion_events"]} of the server')
+    problems += [] if begun.is_set() else ['no traffic began']
+    for _, args in MIXES:
+        if '--lat' not in args:
+            problems += traffic(perf, daemon, daemon, args.replace('MTU', '4096') + ' -e')[0]
+    _, found = traffic(perf, daemon, daemon, '--op write --size 64 --iters 20')
+    return problems + ['events without --events' for one in found if 'completion_events' in one]
+
+
 def within_one(tap, perf, karstd, folder):
     daemon = Daemon(karstd, folder, ENGINE + 'device = loopback\n', name='one')
     problems = daemon.start()
@@ -208,6 +233,7 @@ def within_one(tap, perf, karstd, folder):
                               '--duration 0.3 --mtu 4096', baselines=True)
         tap.point('one daemon: with baselines', problems)
         tap.point('one daemon: without a processor', starved(perf, daemon))
+        tap.point('one daemon: completion events', events(perf, daemon))
     if not tap.failed:
         tap.point('one daemon: beside TCP', beside_tcp(perf, daemon))
         tap.point('one daemon: beside TCP, a message that takes long', long_message(perf, daemon))

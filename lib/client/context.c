@@ -87,10 +87,10 @@ attach_bells(struct karst_client *c, const struct karst_ctl_hello_rsp *rsp)
 	int ret = 0;
 
 	c->bell_mask = rsp->bell_cells - 1;
-	pthread_mutex_lock(&c->ctl);
+	karst_mutex_lock(&c->ctl);
 	for (i = 0; i < rsp->nchunks && ret == 0; i++)
 		ret = cli_chunk_fetch_locked(c);
-	pthread_mutex_unlock(&c->ctl);
+	karst_mutex_unlock(&c->ctl);
 	if (ret != 0)
 		return ret;
 	for (i = 0; i < rsp->nlcores; i++) {

@@ -166,6 +166,8 @@ def check_threats(root):
         rows = re.findall(r'^   \* - (T\d+)\n(.*?)(?=^   \* -|^\S)', f.read(),
                           flags=re.MULTILINE | re.DOTALL)
     found = [] if len(rows) > 40 else [f'doc/threat-model.rst: {len(rows)} rows']
+    names = [threat for threat, _ in rows]
+    found += [f'{threat}: there are two of it' for threat in sorted({n for n in names if names.count(n) > 1})]
     for threat, row in rows:
         shown = ' '.join(row.rsplit('\n     - ', 1)[1].split())
         if 'test/' not in shown and shown != 'no test':

@@ -329,16 +329,19 @@ int
 karst_ring_bell(struct karst_qp *qp)
 {
 	static const uint64_t one = 1;
+	const struct karst_client *c = cli_of(qp->context);
 	int ret, cancel;
 	ssize_t n;
 
-	if (cli_forked(cli_of(qp->context)))
+	if (cli_forked(c))
 		return cli_fail_forked();
 	ret = karst_bell_ring(qp->bell, qp->bell_mask, qp->qp_num);
 	if (karst_unlikely(ret != 0))
 		return cli_fail_const(
 			-EIO, "the doorbell ring is full: the program has overwritten it");
-	if (karst_unlikely(karst_bell_must_wake(qp->bell))) {
+	/* of an engine that is given up nobody sleeps, and the number of the descriptor may be
+	 * another file's by now */
+	if (karst_unlikely(karst_bell_must_wake(qp->bell)) && !cli_is_dead(c)) {
 		/* who posts may hold the queue's lock */
 		cancel = karst_cancel_disable();
 		/* it cannot fail but for a count that is high already */

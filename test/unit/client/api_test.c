@@ -487,3 +487,31 @@ Test(client_api, abandon)
 	cr_assert_eq(infos[0].client, b.ctx->client, "the other one is still there");
 	client_bed_down(&b);
 }
+
+/* Who posts all the same writes into no file that has been opened since. */
+Test(client_api, abandoned_bell)
+{
+	static struct karst_context *other;
+	static struct client_bed with;
+	static struct karst_qp *qp;
+	struct client_bed b;
+	int fd, wake;
+
+	client_bed_up(&b, &(struct client_bed_config){.lcores = 1});
+	other = client_bed_open(&b);
+	with = (struct client_bed){.ctx = other};
+	cr_assert_eq(karst_alloc_pd(other, &with.pd), 0);
+	cr_assert_eq(karst_create_cq(other, 8, NULL, NULL, &with.cq), 0);
+	qp = client_bed_qp(&with, KARST_QPT_RC);
+	wake = qp->wake_fd;
+	karst_abandon(other);
+	fd = memfd_create("opened later", MFD_CLOEXEC);
+	cr_assert_geq(fd, 0);
+	cr_assert_eq(dup2(fd, wake), wake);
+	atomic_store(&qp->bell->asleep, 1); /* as the engine left it */
+	cr_assert_eq(karst_ring_bell(qp), 0);
+	cr_assert_eq(lseek(fd, 0, SEEK_END), 0);
+	close(wake);
+	close(fd);
+	client_bed_down(&b);
+}

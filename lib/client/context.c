@@ -218,16 +218,19 @@ karst_open_conn(const struct karst_ctl_conn *conn, const struct karst_open_attr 
 	c = client_new(conn, attr);
 	if (c == NULL)
 		return cli_fail_const(-ENOMEM, "no memory");
+	/* first of all: the engine holds its memory for who has the connection, and a child that is
+	 * forked meanwhile shall not */
+	client_list_add(c);
 	ret = client_hello(c, attr->program);
 	if (ret == 0)
 		ret = karst_query_device(&c->pub, &device);
 	if (ret != 0) {
+		client_list_del(c);
 		client_free(c);
 		return ret;
 	}
 	c->max_rd_atomic = device.max_qp_rd_atom;
 	c->ece = device.ece != 0;
-	client_list_add(c);
 	*ctx = &c->pub;
 	return 0;
 }

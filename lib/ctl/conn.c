@@ -13,6 +13,7 @@
 #include <errno.h>
 #include <poll.h>
 #include <stdlib.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "karst_ctl_msg.h"
@@ -58,6 +59,8 @@ conn_close(void *user)
 {
 	struct socket_conn *d = user;
 
+	/* a child that was forked just now may have it, too, and live for long */
+	shutdown(d->fd, SHUT_RDWR);
 	close(d->fd);
 	free(d);
 }

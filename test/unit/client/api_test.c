@@ -5,10 +5,12 @@
 #include "client_bed.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <sched.h>
 #include <stdio.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -463,6 +465,63 @@ Test(client_api, names)
 	cr_assert_str_eq(karst_event_str((enum karst_async_event_code)77), "unknown");
 	cr_assert_str_eq(karst_qp_state_str(KARST_QPS_SQE), "SQE");
 	cr_assert_str_eq(karst_qp_state_str((enum karst_qp_state)7), "unknown");
+}
+
+/* --- fork() meanwhile --- */
+
+/* A control connection in whose first request another thread forks. */
+struct forking {
+	struct karst_ctl_conn real;
+	int fd;
+	pid_t child;
+};
+
+static int
+forking_call(void *user, const void *req, size_t len, const int *fds, unsigned int nfds, void *rsp,
+	size_t *rsp_len, int *rsp_fds, unsigned int *nrsp_fds)
+{
+	struct forking *f = user;
+
+	if (f->child == 0) {
+		f->child = fork();
+		if (f->child == 0)
+			_exit(fcntl(f->fd, F_GETFD) >= 0);
+	}
+	return f->real.call(f->real.user, req, len, fds, nfds, rsp, rsp_len, rsp_fds, nrsp_fds);
+}
+
+static void
+forking_close(void *user)
+{
+	struct forking *f = user;
+
+	f->real.close(f->real.user);
+}
+
+/* The engine would keep what the program has for as long as the child lives. */
+Test(client_api, fork_while_it_opens)
+{
+	struct forking f = {.fd = -1};
+	struct karst_context *ctx;
+	struct client_bed b;
+	int pair[2], status;
+
+	client_bed_up(&b, &(struct client_bed_config){.lcores = 1});
+	cr_assert_eq(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair), 0);
+	f.fd = pair[0];
+	cr_assert_eq(karst_session_conn(b.e, NULL, &f.real), 0);
+	cr_assert_eq(karst_open_conn(&(struct karst_ctl_conn){.call = forking_call,
+					     .close = forking_close,
+					     .user = &f,
+					     .hup_fd = f.fd},
+			     NULL, &ctx),
+		0, "%s", karst_why());
+	cr_assert_eq(waitpid(f.child, &status, 0), f.child);
+	cr_assert_eq(status, 0, "the child has the connection");
+	cr_assert_eq(karst_close(ctx), 0);
+	close(pair[0]);
+	close(pair[1]);
+	client_bed_down(&b);
 }
 
 /* --- leaving without tidying up --- */

@@ -374,6 +374,22 @@ Test(conn, silence)
 	close(pair[1]);
 }
 
+/* A child that was forked just before has the socket as well, and may have it for long. */
+Test(conn, closed_for_all)
+{
+	struct karst_ctl_conn conn;
+	int pair[2], childs;
+	char byte;
+
+	make_pair(pair);
+	cr_assert_eq(karst_ctl_socket_conn(pair[0], &conn), 0);
+	childs = dup(pair[0]);
+	conn.close(conn.user);
+	cr_assert_eq(recv(pair[1], &byte, 1, MSG_DONTWAIT), 0);
+	close(childs);
+	close(pair[1]);
+}
+
 /* A connection that was answered wrongly, or not at all, stays broken. */
 Test(conn, broken)
 {

@@ -655,6 +655,15 @@ eng_arena_unsealed(const struct arena *a, uint32_t *number)
 	return -ENOENT;
 }
 
+/* So many bytes of a chunk, from its begin on, have been handed out at some time. */
+static size_t
+handed_out(const struct arena *a, const struct arena_chunk *c)
+{
+	uintptr_t n = (uintptr_t)a->next - (uintptr_t)c->map;
+
+	return n <= c->bytes ? n : c->bytes;
+}
+
 void
 eng_arena_sealed(struct arena *a, uint32_t number)
 {
@@ -667,7 +676,7 @@ eng_arena_sealed(struct arena *a, uint32_t number)
 	c->unsealed = false;
 	/* what was there before the other process had it may have been punched out since */
 	if (c->used != 0)
-		make_pages(a, c->map, c->small);
+		make_pages(a, c->map, handed_out(a, c));
 }
 
 void

@@ -328,6 +328,7 @@ Test(arena, files_that_are_not_sealed)
 	cr_assert(fstat(fd, &st) == 0 && st.st_blocks == 0);
 	eng_arena_sealed(&a, number);
 	cr_assert(fstat(fd, &st) == 0 && st.st_blocks > 0, "its page is there again");
+	cr_assert_leq(st.st_blocks * 512, 65536, "and no more than what is used");
 	cr_assert_eq(eng_arena_unsealed(&a, &number), -ENOENT);
 	cr_assert_null(eng_arena_alloc(&a, 5u << 20));
 	cr_assert_eq(eng_arena_unsealed(&a, &number), 0);

@@ -21,16 +21,19 @@
 /* More than any engine has; keeps a wrong number from becoming a large table. */
 #define MAX_CHUNKS 65536u
 
+/* Room for @chunk, which the engine has named. */
 static int
-chunks_grow(struct karst_client *c, uint32_t n)
+chunks_grow(struct karst_client *c, uint32_t chunk)
 {
 	struct cli_chunk *p;
+	uint32_t n;
 
-	if (n <= c->nchunks)
-		return 0;
-	if (n > MAX_CHUNKS)
+	if (chunk >= MAX_CHUNKS)
 		return cli_fail(
-			-EPROTO, "reply of the engine: memory file %u exceeds the limit", n - 1);
+			-EPROTO, "reply of the engine: memory file %u exceeds the limit", chunk);
+	if (chunk < c->nchunks)
+		return 0;
+	n = chunk + 1;
 	p = realloc(c->chunk, n * sizeof(*p));
 	if (p == NULL)
 		return cli_fail_const(-ENOMEM, "no memory");
@@ -64,7 +67,7 @@ map_file(struct cli_chunk *k, int fd, uint64_t bytes)
 static int
 chunk_map(struct karst_client *c, uint32_t chunk, int fd, uint64_t bytes)
 {
-	int ret = chunks_grow(c, chunk + 1);
+	int ret = chunks_grow(c, chunk);
 
 	if (ret == 0 && c->chunk[chunk].at != NULL)
 		ret = cli_fail(-EPROTO, "the engine's memory file %u is to be mapped again", chunk);

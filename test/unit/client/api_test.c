@@ -467,20 +467,27 @@ Test(client_api, names)
 	cr_assert_str_eq(karst_qp_state_str((enum karst_qp_state)7), "unknown");
 }
 
-/* --- fork() meanwhile --- */
+/* --- something happens to a control connection --- */
 
-/* A control connection in whose first request another thread forks. */
-struct forking {
+struct between {
 	struct karst_ctl_conn real;
 	int fd;
-	pid_t child;
+	pid_t child; /* forked in the first request */
 };
+
+static void
+between_close(void *user)
+{
+	struct between *b = user;
+
+	b->real.close(b->real.user);
+}
 
 static int
 forking_call(void *user, const void *req, size_t len, const int *fds, unsigned int nfds, void *rsp,
 	size_t *rsp_len, int *rsp_fds, unsigned int *nrsp_fds)
 {
-	struct forking *f = user;
+	struct between *f = user;
 
 	if (f->child == 0) {
 		f->child = fork();
@@ -490,18 +497,10 @@ forking_call(void *user, const void *req, size_t len, const int *fds, unsigned i
 	return f->real.call(f->real.user, req, len, fds, nfds, rsp, rsp_len, rsp_fds, nrsp_fds);
 }
 
-static void
-forking_close(void *user)
-{
-	struct forking *f = user;
-
-	f->real.close(f->real.user);
-}
-
 /* The engine would keep what the program has for as long as the child lives. */
 Test(client_api, fork_while_it_opens)
 {
-	struct forking f = {.fd = -1};
+	struct between f = {.fd = -1};
 	struct karst_context *ctx;
 	struct client_bed b;
 	int pair[2], status;
@@ -511,7 +510,7 @@ Test(client_api, fork_while_it_opens)
 	f.fd = pair[0];
 	cr_assert_eq(karst_session_conn(b.e, NULL, &f.real), 0);
 	cr_assert_eq(karst_open_conn(&(struct karst_ctl_conn){.call = forking_call,
-					     .close = forking_close,
+					     .close = between_close,
 					     .user = &f,
 					     .hup_fd = f.fd},
 			     NULL, &ctx),
@@ -521,6 +520,40 @@ Test(client_api, fork_while_it_opens)
 	cr_assert_eq(karst_close(ctx), 0);
 	close(pair[0]);
 	close(pair[1]);
+	client_bed_down(&b);
+}
+
+static int
+lying_call(void *user, const void *req, size_t len, const int *fds, unsigned int nfds, void *rsp,
+	size_t *rsp_len, int *rsp_fds, unsigned int *nrsp_fds)
+{
+	struct between *b = user;
+	const struct karst_ctl_hdr *h = req;
+	int ret = b->real.call(b->real.user, req, len, fds, nfds, rsp, rsp_len, rsp_fds, nrsp_fds);
+
+	if (ret == 0 && h->op == KARST_CTL_GET_CHUNK)
+		((struct karst_ctl_get_chunk_rsp *)((struct karst_ctl_hdr *)rsp + 1))->chunk =
+			UINT32_MAX;
+	return ret;
+}
+
+/* No engine makes a program fault. */
+Test(client_api, memory_file_of_a_wrong_number)
+{
+	struct between l = {.fd = -1};
+	struct karst_context *ctx;
+	struct client_bed b;
+
+	client_bed_up(&b, &(struct client_bed_config){.lcores = 1});
+	cr_assert_eq(karst_session_conn(b.e, NULL, &l.real), 0);
+	cr_assert_eq(karst_open_conn(&(struct karst_ctl_conn){.call = lying_call,
+					     .close = between_close,
+					     .user = &l,
+					     .hup_fd = -1},
+			     NULL, &ctx),
+		-EPROTO);
+	says("4294967295");
+	between_close(&l);
 	client_bed_down(&b);
 }
 

@@ -180,9 +180,8 @@ def waits_for_ready(perf, daemon):
     return problems + ([] if early and not any(early) else [f'sent before the server was ready: {early}'])
 
 
-def starved(perf, daemon):
-    """A daemon that has no processor from the beginning of the traffic on, for longer than the
-    traffic was to last: it lasts until there is something to report."""
+def without_processor(perf, daemon, args):
+    """traffic(), in which the daemon has no processor from the beginning on, for STARVED_S."""
     begun = threading.Event()
 
     def answered(ask, _):
@@ -191,28 +190,23 @@ def starved(perf, daemon):
             daemon.send(signal.SIGSTOP)
             threading.Timer(STARVED_S, daemon.send, [signal.SIGCONT]).start()
 
-    problems, _ = traffic(perf, daemon, daemon, '--op read --size 4096 --duration 0.05', by=overheard(answered))
-    return problems + ([] if begun.is_set() else ['no traffic began'])
+    problems, found = traffic(perf, daemon, daemon, args, by=overheard(answered))
+    return problems + ([] if begun.is_set() else ['no traffic began']), found
+
+
+def starved(perf, daemon):
+    """For longer than the traffic was to last: it lasts until there is something to report."""
+    return without_processor(perf, daemon, '--op read --size 4096 --duration 0.05')[0]
 
 
 def events(perf, daemon):
     """--events: who has nothing to do sleeps, and is woken by what completes.  With the daemon stopped
     nothing can, so that there is one event at least, and before the measurement is over."""
-    begun = threading.Event()
-
-    def answered(ask, _):
-        if ask.get('phase') == 1 and not begun.is_set():
-            begun.set()
-            daemon.send(signal.SIGSTOP)
-            threading.Timer(STARVED_S, daemon.send, [signal.SIGCONT]).start()
-
-    problems, found = traffic(perf, daemon, daemon, '--op send --size 4096 --depth 4 --iters 400 --events',
-                              by=overheard(answered))
+    problems, found = without_processor(perf, daemon, '--op send --size 4096 --depth 4 --iters 400 --events')
     for one in found:
         if one['completion_events'] < 1 or one['server_completion_events'] < 1:
             problems.append(f'events: {one["completion_events"]} of the client, '
                             f'{one["server_completion_events"]} of the server')
-    problems += [] if begun.is_set() else ['no traffic began']
     for _, args in MIXES:
         if '--lat' not in args:
             problems += traffic(perf, daemon, daemon, args.replace('MTU', '4096') + ' -e')[0]

@@ -4,6 +4,7 @@
 #include "session_bed.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -104,6 +105,25 @@ client_over(struct karst_session *s, int mem_fd)
 	c->conn = (struct karst_ctl_conn){
 		.call = session_call, .close = session_close, .user = s, .hup_fd = -1};
 	greet(c, mem_fd);
+	return c;
+}
+
+struct client *
+client_of_process(struct karst_engine *e, pid_t pid, int pidfd)
+{
+	struct karst_session_init init = {
+		.program = "process", .pid = pid, .pidfd = pidfd, .uid = getuid(), .gid = getgid()};
+	struct karst_session *s;
+	struct client *c;
+	char path[32];
+	int fd;
+
+	snprintf(path, sizeof(path), "/proc/%d/mem", (int)pid);
+	fd = open(path, O_RDWR | O_CLOEXEC);
+	cr_assert_geq(fd, 0);
+	cr_assert_eq(karst_session_create(e, &init, &s), 0);
+	c = client_over(s, fd);
+	close(fd);
 	return c;
 }
 
@@ -361,4 +381,18 @@ client_wait(struct engine_bed *bed, struct client_cq *cq, struct karst_cqe *cqe)
 			sched_yield();
 	}
 	return false;
+}
+
+struct karst_session_info
+client_info(struct karst_engine *e, const struct client *c)
+{
+	struct karst_session_info infos[8];
+	unsigned int i, n = karst_session_list(e, infos, 8);
+
+	cr_assert_leq(n, 8);
+	for (i = 0; i < n; i++)
+		if (infos[i].client == c->number)
+			return infos[i];
+	cr_assert_fail("not in the list");
+	return infos[0];
 }

@@ -38,6 +38,8 @@ struct client *client_open_raw(struct karst_engine *e, const struct karst_sessio
 struct client *client_open(struct karst_engine *e, const struct karst_session_limits *limits);
 /** The same, of a session that somebody has made. */
 struct client *client_over(struct karst_session *s, int mem_fd);
+/** The same, of another process of this user. */
+struct client *client_of_process(struct karst_engine *e, pid_t pid, int pidfd);
 void client_close(struct client *c);
 /** What is left of one whose session has ended. */
 void client_free(struct client *c);
@@ -58,6 +60,16 @@ client_rsp(const struct client *c)
 	client_call(c, KARST_CTL_##OP, &(struct karst_ctl_##name##_req){__VA_ARGS__}, \
 		sizeof(struct karst_ctl_##name##_req))
 #define RSP(c, name) ((const struct karst_ctl_##name##_rsp *)client_rsp(c))
+
+/** Refused with @ret, and the sentence names @word. */
+#define refused(c, ret, word, call)                                                   \
+	do {                                                                          \
+		cr_assert_eq(call, ret, "%s: %d %s", word, (c)->status, (c)->why);    \
+		cr_assert_not_null(strstr((c)->why, word), "%s: %s", word, (c)->why); \
+	} while (0)
+
+/** What the engine tells of its session; the test ends if there is none. */
+struct karst_session_info client_info(struct karst_engine *e, const struct client *c);
 
 /** Where a place is in this process. */
 void *client_at(struct client *c, const struct karst_ctl_place *place);

@@ -19,27 +19,6 @@
 
 #define OVER 10000u
 
-/* Refused with @ret, and the sentence names @word. */
-#define refused(c, ret, word, call)                                                   \
-	do {                                                                          \
-		cr_assert_eq(call, ret, "%s: %d %s", word, (c)->status, (c)->why);    \
-		cr_assert_not_null(strstr((c)->why, word), "%s: %s", word, (c)->why); \
-	} while (0)
-
-static struct karst_session_info
-info_of(struct karst_engine *e, const struct client *c)
-{
-	struct karst_session_info infos[8];
-	unsigned int i, n = karst_session_list(e, infos, 8);
-
-	cr_assert_leq(n, 8);
-	for (i = 0; i < n; i++)
-		if (infos[i].client == c->number)
-			return infos[i];
-	cr_assert_fail("not in the list");
-	return infos[0];
-}
-
 /* --- HELLO --- */
 
 Test(session_control, hello)
@@ -71,7 +50,7 @@ Test(session_control, hello)
 	cr_assert_eq(c->nfds, 3);
 	karst_ctl_close_fds(c->fds, c->nfds);
 	c->number = rsp->client;
-	info = info_of(bed.e, c);
+	info = client_info(bed.e, c);
 	cr_assert_str_eq(info.program, "test");
 	cr_assert_eq(info.pid, getpid());
 	cr_assert_eq(info.requests, 4);
@@ -181,7 +160,7 @@ struct usage {
 static struct usage
 usage_of(const struct engine_bed *bed, const struct client *c)
 {
-	return (struct usage){.info = info_of(bed->e, c),
+	return (struct usage){.info = client_info(bed->e, c),
 		.fds = engine_bed_open_fds(),
 		.objects = bed->e->objects.used};
 }

@@ -5,8 +5,6 @@
  * An address handle that a program destroys while datagrams with that address are posted on many of
  * its queue pairs.  Doorbells are not rung, so nothing but that call can send them.
  */
-#include <fcntl.h>
-#include <stdio.h>
 #include <unistd.h>
 
 #include <criterion/criterion.h>
@@ -24,28 +22,6 @@
 #define TURNS_OF_ONE 64u
 
 static uint8_t dst[BUF];
-
-static struct client *
-client_of(struct karst_engine *e, const struct program *p)
-{
-	struct karst_session_init init = {.program = "datagrams",
-		.pid = p->pid,
-		.pidfd = p->pidfd,
-		.uid = getuid(),
-		.gid = getgid()};
-	struct karst_session *s;
-	struct client *c;
-	char path[32];
-	int fd;
-
-	snprintf(path, sizeof(path), "/proc/%d/mem", (int)p->pid);
-	fd = open(path, O_RDWR | O_CLOEXEC);
-	cr_assert_geq(fd, 0);
-	cr_assert_eq(karst_session_create(e, &init, &s), 0);
-	c = client_over(s, fd);
-	close(fd);
-	return c;
-}
 
 static uint32_t
 copied_region(struct client *c, uint32_t pd, uint64_t addr)
@@ -128,7 +104,7 @@ senders_up(struct senders *s, struct engine_bed *bed, const struct program *p)
 {
 	uint32_t i;
 
-	s->c = client_of(bed->e, p);
+	s->c = client_of_process(bed->e, p->pid, p->pidfd);
 	s->pd = client_pd(s->c);
 	client_cq(s->c, 256, 0, 0, &s->cq);
 	for (i = 0; i < SENDERS; i++)

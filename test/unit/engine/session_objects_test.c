@@ -10,12 +10,6 @@
 #include "engine_priv.h"
 #include "session_bed.h"
 
-#define refused(c, ret, word, call)                                                   \
-	do {                                                                          \
-		cr_assert_eq(call, ret, "%s: %d %s", word, (c)->status, (c)->why);    \
-		cr_assert_not_null(strstr((c)->why, word), "%s: %s", word, (c)->why); \
-	} while (0)
-
 static struct engine_bed bed;
 static struct client *c;
 static uint32_t pd;

@@ -14,27 +14,6 @@
 #include "karst_ctl_sock.h"
 #include "session_bed.h"
 
-/* Refused with @ret, and the sentence names @word. */
-#define refused(c, ret, word, call)                                                   \
-	do {                                                                          \
-		cr_assert_eq(call, ret, "%s: %d %s", word, (c)->status, (c)->why);    \
-		cr_assert_not_null(strstr((c)->why, word), "%s: %s", word, (c)->why); \
-	} while (0)
-
-static struct karst_session_info
-info_of(struct karst_engine *e, const struct client *c)
-{
-	struct karst_session_info infos[8];
-	unsigned int i, n = karst_session_list(e, infos, 8);
-
-	cr_assert_leq(n, 8);
-	for (i = 0; i < n; i++)
-		if (infos[i].client == c->number)
-			return infos[i];
-	cr_assert_fail("not in the list");
-	return infos[0];
-}
-
 /* --- HELLO --- */
 
 #define HOLE (FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE)
@@ -132,13 +111,13 @@ Test(session_seal, chunks_are_sealed_first)
 		CALL(c, GET_CHUNK, get_chunk, .chunk = KARST_CTL_CHUNK_UNSEALED));
 	/* a request that needs another chunk has changed nothing */
 	cr_assert_eq(CALL(c, CREATE_CQ, create_cq, .entries = 8), 0, "%s", c->why);
-	was = info_of(bed.e, c);
+	was = client_info(bed.e, c);
 	cqs = bed.e->ncqs;
 	refused(c, -ENOBUFS, "chunk 1", CALL(c, CREATE_CQ, create_cq, .entries = 100000));
 	refused(c, -ENOBUFS, "chunk 1", CALL(c, CREATE_CQ, create_cq, .entries = 100000));
-	cr_assert_eq(info_of(bed.e, c).cqs, was.cqs);
-	cr_assert_eq(info_of(bed.e, c).ring_bytes, was.ring_bytes);
-	cr_assert_eq(info_of(bed.e, c).refused, was.refused);
+	cr_assert_eq(client_info(bed.e, c).cqs, was.cqs);
+	cr_assert_eq(client_info(bed.e, c).ring_bytes, was.ring_bytes);
+	cr_assert_eq(client_info(bed.e, c).refused, was.refused);
 	cr_assert_eq(bed.e->ncqs, cqs);
 	/* and what needs none goes on */
 	cr_assert_eq(CALL(c, CREATE_CQ, create_cq, .entries = 8), 0, "%s", c->why);

@@ -5,9 +5,7 @@
  * Sessions at work: bytes between two of them, events, another process's memory, the end.
  */
 #include <errno.h>
-#include <fcntl.h>
 #include <poll.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
@@ -242,28 +240,6 @@ child_up(struct child *ch)
 	cr_assert_geq(ch->pidfd, 0);
 }
 
-static struct client *
-client_of_child(struct karst_engine *e, const struct child *ch)
-{
-	struct karst_session_init init = {.program = "child",
-		.pid = ch->pid,
-		.pidfd = ch->pidfd,
-		.uid = getuid(),
-		.gid = getgid()};
-	struct karst_session *s;
-	struct client *c;
-	char path[32];
-	int fd;
-
-	snprintf(path, sizeof(path), "/proc/%d/mem", (int)ch->pid);
-	fd = open(path, O_RDWR);
-	cr_assert_geq(fd, 0);
-	cr_assert_eq(karst_session_create(e, &init, &s), 0);
-	c = client_over(s, fd);
-	close(fd);
-	return c;
-}
-
 /* One region of two pieces: a memory file and private memory, side by side or not. */
 static int
 register_piece(
@@ -302,7 +278,7 @@ Test(session_traffic, memory_of_a_process, .timeout = 1500)
 
 	child_up(&ch);
 	sides_up(&bed, &cfg, side);
-	c = client_of_child(bed.e, &ch);
+	c = client_of_process(bed.e, ch.pid, ch.pidfd);
 	pd = client_pd(c);
 	maps = engine_bed_mappings("child");
 	cr_assert_eq(register_piece(c, pd, ch.shared, KARST_CTL_PIECE_FD, ch.memfd, all), 0, "%s",
@@ -396,7 +372,7 @@ Test(session_traffic, memory_taken_away, .timeout = 1500)
 
 	child_up(&ch);
 	sides_up(&bed, &cfg, side);
-	c = client_of_child(bed.e, &ch);
+	c = client_of_process(bed.e, ch.pid, ch.pidfd);
 	pd = client_pd(c);
 	cr_assert_eq(register_piece(c, pd, ch.shared, KARST_CTL_PIECE_FD, ch.memfd, all), 0, "%s",
 		c->why);

@@ -314,9 +314,10 @@ def stale(bed):
 
 def unanswered(bed):
     """Programs that listen and do not answer."""
+    problems = bed.engine.left() # the last program's listener must not go while this one's comes
     before = bed.counters()
     holding = bed.program('hold', HOLDS)
-    bed.tap.point('who listens is counted', bed.counted(before, listeners=1))
+    bed.tap.point('who listens is counted', problems + bed.counted(before, listeners=1))
 
     def patience(peer):
         before = bed.counters()

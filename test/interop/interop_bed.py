@@ -60,6 +60,8 @@ REJECTIONS, ANSWERS = ('rx_REJ', 'tx_REJ'), ('rx_REP', 'tx_REP')
 # or by a SIDR_REP, which is not counted by what it says
 REJECTED_LATE = 'client: it was rejected after it had connected'
 ATTEMPTS, STILL_S, LONG_S = 3, 0.1, 1
+SILENT_S = 60 # nobody whose timer runs (wire cases: 4 s with all retries) is silent for so long
+FLUSHED = 'ends with WR_FLUSH_ERR' # by interop-peer
 # By pingpongs and perftest, interop-peer, rdma_cm's examples, soft-RoCE, NVMe.
 GAVE_UP = r'retry counter exceeded|\bRETRY_EXC|[Ss]tatus:? 12\b'
 TOO_EARLY = r'_REJECTED|_UNREACHABLE|[Cc]onnection refused|Unexpected CM event|rpoll: '
@@ -530,16 +532,29 @@ def counted(bed, names):
     return {name: value(name) for name in names}
 
 
+def linux_stopped(bed, case, role, programs):
+    """Whether Linux, as the requester on an injured wire, had requests left that it neither sent again
+    nor gave up, for a time in which its timer must have expired, and karst had answered the last that it
+    sent (L16)."""
+    return bool(case.wire) and role == 'server' and len(programs) == 2 and \
+        bed.wire.silent_s('guest', 'karst') > SILENT_S and FLUSHED in programs[1].text()
+
+
 def run(bed, case, kind, role, family):
-    """run_once(); once more, if it failed while the machine kept programs waiting: for so long that
-    whoever waits for an acknowledge may have given up, half a second with some, if that is what they
-    say; or for so long that anybody may have."""
+    """run_once(); once more, if it failed because Linux stopped, or while the machine kept programs
+    waiting: for so long that whoever waits for an acknowledge may have given up, half a second with some,
+    if that is what they say; or for so long that anybody may have."""
+    stopped = False
     for left in reversed(range(ATTEMPTS)):
         bed.clock.stood_still(0)
-        problems = run_once(bed, case, kind, role, family)
+        problems, stops = run_once(bed, case, kind, role, family)
         still_s = bed.clock.stood_still(STILL_S)
         said = '\n'.join(map(str, problems))
         wanted_s = STILL_S if re.search(GAVE_UP, said) else LONG_S
+        if stops and not stopped and left: # but not twice: that would be more than L16 says
+            stopped = True
+            once_more(still_s, said, 'Linux was silent with requests left that karst had answered (L16)')
+            continue
         if not problems or not left or \
                 still_s < wanted_s and not re.search(MEASURED_IN_VAIN, said):
             break
@@ -548,12 +563,12 @@ def run(bed, case, kind, role, family):
 
 
 def run_once(bed, case, kind, role, family):
-    """@return problems"""
+    """@return problems; whether Linux has stopped"""
     if not bed.guest.alive():
         bed.guest.close()
         problems = bed.boot()
         if problems:
-            return ['the guest is gone, and another one does not come up', *problems]
+            return ['the guest is gone, and another one does not come up', *problems], False
     record = bed.record(kind, f'{kind}-{role}-{family}-{case.name}', case.wire)
     before, counts = passed(bed), counted(bed, case.counts)
     programs = []
@@ -561,6 +576,7 @@ def run_once(bed, case, kind, role, family):
         problems = case.own(bed, kind, role)
     else:
         problems, programs = meet_again(bed, case, kind, role, family)
+    stops = bool(problems) and linux_stopped(bed, case, role, programs)
     if not problems and programs:
         problems = judge(bed, case, programs)
     injuries = bed.end_record(record)
@@ -582,6 +598,6 @@ def run_once(bed, case, kind, role, family):
         for program in programs:
             problems += [line[:LINE_MAX] for line in program.shown()]
         problems += bed.engine.shown() + bed.guest.said(5 if bed.guest.alive() else DEAD_LINES)
-        return problems[:1] + bed.keep(record, problems) + problems[1:]
+        return problems[:1] + bed.keep(record, problems) + problems[1:], stops
     bed.forget(record)
-    return []
+    return [], False

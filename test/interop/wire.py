@@ -188,6 +188,7 @@ class Wire:
         self.rules = []
         self.injuries = [] # (number of the frame in the capture, act, source, opcode)
         self.held = [] # (source, frame, when at the latest, behind how many more)
+        self.last = {} # source: when its last RoCE frame came
         self.carried = 0
         self.lost = 0 # nobody was there
         self.ending = False
@@ -198,7 +199,7 @@ class Wire:
         """From now on frames are recorded in @path, and injured by @rules, counted from zero.  @end: file
         for what karst's end sends and gets, which is behind the injuries."""
         with self.lock:
-            self.pcap, self.injuries = Pcap(path), []
+            self.pcap, self.injuries, self.last = Pcap(path), [], {}
             self.end = Pcap(end) if end else None
             self.rules = [dataclasses.replace(rule, seen=0, done=0) for rule in rules]
 
@@ -272,7 +273,14 @@ class Wire:
                 return []
         return out
 
+    def silent_s(self, source, other):
+        """For how long @source has sent no RoCE frame, if the last one since begin() was @other's; else 0."""
+        mine, others = self.last.get(source, 0), self.last.get(other, 0)
+        return time.monotonic() - mine if mine < others else 0
+
     def take(self, source, frame):
+        if bth_at(frame):
+            self.last[source] = time.monotonic()
         with self.lock:
             if self.pcap:
                 self.pcap.add(frame)

@@ -241,10 +241,11 @@ def says(program, texts):
     return [f'"{wanted}" is not said' for wanted in texts if not re.search(wanted, text)]
 
 
-def once_more(still_s, said):
+def once_more(still_s, said, why=None):
     """Says why a case that has said this is run again."""
-    why = 'perftest has measured in vain' if re.search(MEASURED_IN_VAIN, said) else \
-        f'the machine stood still for {still_s:.1f} s'
+    if why is None:
+        why = 'perftest has measured in vain' if re.search(MEASURED_IN_VAIN, said) else \
+            f'the machine stood still for {still_s:.1f} s'
     print(f'# {why}; once more, after:')
     for line in said.splitlines():
         print(f'# {line}')

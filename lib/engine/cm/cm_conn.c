@@ -112,13 +112,13 @@ static int
 ask_whose(struct karst_engine *e, uint32_t qpn, uid_t uid)
 {
 	struct whose_call call = {.qpn = qpn, .uid = uid};
-	uint32_t lcore = qpn & ((1u << e->lcore_bits) - 1);
+	struct eng_lcore *lc = lcore_of_qpn(e, qpn);
 	int ret = eng_ctl_enter(e);
 
 	if (ret != 0)
 		return ret;
-	if (lcore < e->nlcores)
-		ret = eng_mailbox_call(&e->lcore[lcore], whose_on_lcore, &call);
+	if (lc != NULL)
+		ret = eng_mailbox_call(lc, whose_on_lcore, &call);
 	eng_ctl_leave(e);
 	return ret;
 }

@@ -51,6 +51,15 @@ engine_now(const struct karst_engine *e)
 	return engine_ns_at(e, rte_rdtsc());
 }
 
+/* The lcore that QP @qpn is on, if there is such a QP; NULL: there is none. */
+static inline struct eng_lcore *
+lcore_of_qpn(const struct karst_engine *e, uint32_t qpn)
+{
+	uint32_t lcore = qpn & ((1u << e->lcore_bits) - 1);
+
+	return lcore < e->nlcores ? &e->lcore[lcore] : NULL;
+}
+
 static inline uintptr_t
 this_thread(void)
 {

@@ -484,13 +484,12 @@ int
 eng_qp_by_number(struct karst_engine *e, uint32_t qpn, struct eng_qp_report *report)
 {
 	struct find_call call = {.qpn = qpn, .report = report};
-	uint32_t lcore = qpn & ((1u << e->lcore_bits) - 1);
+	struct eng_lcore *lc = lcore_of_qpn(e, qpn);
 	int ret = eng_ctl_enter(e);
 
 	if (ret != 0)
 		return ret;
-	ret = lcore < e->nlcores ? eng_mailbox_call(&e->lcore[lcore], find_on_lcore, &call)
-				 : -ENOENT;
+	ret = lc != NULL ? eng_mailbox_call(lc, find_on_lcore, &call) : -ENOENT;
 	eng_ctl_leave(e);
 	return ret;
 }

@@ -266,7 +266,7 @@ capture_new(struct karst_engine *e, const struct eng_capture_config *cfg, char w
 	c->ring.qpn = cfg->qpn;
 	c->ring.snaplen = cfg->snaplen;
 	c->ring.left = cfg->count != 0 ? cfg->count : UINT64_MAX;
-	c->lc = &e->lcore[cfg->qpn & ((1u << e->lcore_bits) - 1)];
+	c->lc = lcore_of_qpn(e, cfg->qpn); /* the caller has found the QP there */
 	c->start_ns = engine_now(e);
 	clock_gettime(CLOCK_REALTIME, &now);
 	c->epoch_ns = (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;

@@ -19,8 +19,12 @@
  *
  * Events are counted twice: libibverbs counts what the program has acknowledged, we count what
  * was handed out, and an object goes when these are equal.  An event that is being read while its
- * object is destroyed is held by libkarst, which waits for it; we then find the object closing, and
- * let go of the event.  If the object is not destroyed after all, that must be made good.
+ * object is destroyed is held by libkarst, which waits until we have counted it.  That is all for
+ * queue pairs and shared receive queues.
+ *
+ * Whoever has an event of a completion queue may poll it, so there the acknowledgements are waited
+ * for before libkarst destroys it, and from then on the queue is closing: an event that is read is
+ * let go of.  If the queue is not destroyed after all, that must be made good.
  */
 #include "provider.h"
 

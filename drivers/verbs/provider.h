@@ -120,11 +120,12 @@ struct kv_xrcd {
 	struct karst_xrcd *karst;
 };
 
-/** Events that were handed to the program; under kv_events_lock(). */
+/** Events that were handed to the program; under a lock of event.c. */
 struct kv_events {
 	uint32_t comp;
 	uint32_t async;
-	bool closing; /* the object is about to go: none is handed out any more */
+	/* of completion queues */
+	bool closing; /* it is about to go: none is handed out any more */
 	bool let_go;  /* one of completions was not handed out because of that */
 };
 
@@ -400,12 +401,13 @@ void kv_events_context_end(struct kv_context *ctx);
 /** The libkarst channel behind a libibverbs one. */
 struct karst_comp_channel *kv_events_channel(const struct ibv_comp_channel *channel);
 
-/** From here on no event of the object is handed out. */
+/** From here on no event of a completion queue is handed out. */
 void kv_events_close(struct kv_events *events);
-/** The object stays after all.  @return whether it lacks an event of completions. */
+/** It stays after all.  @return whether it lacks an event of completions. */
 bool kv_events_resume(struct kv_events *events);
-/** Of a closed object: returns when all events that were handed out are acknowledged.  @mutex,
- *  @cond, @comp (may be NULL), @async: where libibverbs counts. */
+/** Of an object that is closed, or that libkarst has destroyed: returns when all events that were
+ *  handed out are acknowledged.  @mutex, @cond, @comp (may be NULL), @async: where libibverbs
+ *  counts. */
 void kv_events_wait(const struct kv_events *events, pthread_mutex_t *mutex, pthread_cond_t *cond,
 	const uint32_t *comp, const uint32_t *async);
 

@@ -392,14 +392,10 @@ kv_destroy_qp(struct ibv_qp *ibv)
 	struct kv_qp *qp = kv_qp_of(ibv);
 	int ret = kv_check(KV_QP, ibv);
 
+	if (ret == 0)
+		ret = karst_destroy_qp(qp->karst);
 	if (ret != 0)
 		return kv_error(ret);
-	kv_events_close(&qp->events);
-	ret = karst_destroy_qp(qp->karst);
-	if (ret != 0) {
-		kv_events_resume(&qp->events);
-		return kv_error(ret);
-	}
 	kv_live_del(&qp->live);
 	kv_drop_completions(qp);
 	kv_events_wait(&qp->events, &ibv->mutex, &ibv->cond, NULL, &ibv->events_completed);

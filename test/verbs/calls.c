@@ -532,6 +532,8 @@ main(int argc, char **argv)
 	run_case("a queue is armed in the midst of a poll", armed_while_polled);
 	run_case("unread events go with their object", unread_events_go_along);
 	run_case("queues that are not destroyed keep their events", refused_queues_keep_events);
+	run_case("shared receive queues that are not destroyed keep their events",
+		refused_srqs_keep_events);
 	run_case("polls in vain look again", polls_look_again);
 	run_case("asynchronous events", asynchronous_events);
 	run_case("attributes come back", attributes_come_back);

@@ -80,6 +80,7 @@ void completion_events(void);
 void armed_late(void);
 void unread_events_go_along(void);
 void refused_queues_keep_events(void);
+void refused_srqs_keep_events(void);
 void asynchronous_events(void);
 
 /** The channel has no event: poll(2) and a call that does not wait say the same. */

@@ -126,7 +126,9 @@ expect_event(struct rig *r, enum ibv_event_type type, const void *element)
 {
 	struct ibv_async_event e;
 
+	alarm(PATIENCE_S);
 	MUST(ibv_get_async_event(r->ctx, &e) == 0);
+	alarm(0);
 	CHECK(e.event_type == type && e.element.qp == element, "%s",
 		ibv_event_type_str(e.event_type));
 	ibv_ack_async_event(&e);
@@ -221,6 +223,14 @@ try_to_destroy(void *cq)
 	return NULL;
 }
 
+static void *
+try_to_destroy_srq(void *srq)
+{
+	while (!enough)
+		EQ(ibv_destroy_srq(srq), EBUSY);
+	return NULL;
+}
+
 /* Who is refused to destroy a queue has changed nothing: its events come, whoever reads them. */
 void
 refused_queues_keep_events(void)
@@ -255,6 +265,31 @@ refused_queues_keep_events(void)
 	untold(&r);
 	EQ(ibv_destroy_comp_channel(ch), 0);
 	r.cq = spare;
+	rig_down(&r);
+}
+
+/* The same of a shared receive queue's, which are asynchronous. */
+void
+refused_srqs_keep_events(void)
+{
+	struct ibv_srq_init_attr init = {.attr = {.max_wr = 8, .max_sge = 1}};
+	struct ibv_srq_attr limit = {.srq_limit = 2};
+	pthread_t other;
+	struct rig r;
+	int i;
+
+	rig_up(&r);
+	MUST((r.srq = ibv_create_srq(r.pd, &init)) != NULL);
+	rig_connect(&r, IBV_QPT_RC);
+	enough = false;
+	MUST(pthread_create(&other, NULL, try_to_destroy_srq, r.srq) == 0);
+	for (i = 0; i < ROUNDS; i++) {
+		/* fewer receives than the limit are told at once */
+		EQ(ibv_modify_srq(r.srq, &limit, IBV_SRQ_LIMIT), 0);
+		expect_event(&r, IBV_EVENT_SRQ_LIMIT_REACHED, r.srq);
+	}
+	enough = true;
+	pthread_join(other, NULL);
 	rig_down(&r);
 }
 

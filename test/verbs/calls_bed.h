@@ -100,4 +100,8 @@ void rates_are_kept(void);
 /* calls_poll.c */
 void polls_look_again(void);
 
+/* calls_threads.c */
+void polls_go_on_beside_requests(void);
+void requests_in_the_midst_of_a_poll(void);
+
 #endif /* CALLS_BED_H */

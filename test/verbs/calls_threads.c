@@ -1,0 +1,196 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/*
+ * Calls of several threads at once.  A control request of one of them can be made to wait, with all
+ * that the provider holds meanwhile: its recvmsg() is ours, because a program's symbols go before a
+ * library's.
+ */
+#include "calls_bed.h"
+
+#include <pthread.h>
+#include <semaphore.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+/* What a thread does, and where it is. */
+struct task {
+	pthread_t thread;
+	struct ibv_context *ctx;
+	struct ibv_cq *cq;
+	struct ibv_mr *mr;
+	struct ibv_srq *srq;
+	bool hold; /* its first request waits for @go */
+	sem_t inside, go;
+	_Atomic pid_t tid;     /* it has begun */
+	_Atomic bool answered; /* its request is */
+	_Atomic bool finished;
+};
+
+static _Thread_local struct task *mine;
+
+ssize_t
+recvmsg(int fd, struct msghdr *m, int flags)
+{
+	struct task *t = mine;
+	ssize_t n;
+
+	if (t != NULL && t->hold) {
+		t->hold = false;
+		sem_post(&t->inside);
+		while (sem_wait(&t->go) != 0)
+			;
+	}
+	n = syscall(SYS_recvmsg, fd, m, flags);
+	if (t != NULL)
+		t->answered = true;
+	return n;
+}
+
+static void
+task_begin(struct task *t, void *(*fn)(void *))
+{
+	sem_init(&t->inside, 0, 0);
+	sem_init(&t->go, 0, 0);
+	MUST(pthread_create(&t->thread, NULL, fn, t) == 0);
+}
+
+/* With a request that is held. */
+static void
+task_begin_held(struct task *t, void *(*fn)(void *))
+{
+	t->hold = true;
+	task_begin(t, fn);
+	while (sem_wait(&t->inside) != 0)
+		;
+}
+
+static void
+task_end(struct task *t)
+{
+	sem_post(&t->go);
+	EQ(pthread_join(t->thread, NULL), 0);
+	CHECK(t->finished, "not finished");
+}
+
+static char
+state_of(pid_t tid)
+{
+	char path[64], state = 0;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/self/task/%d/stat", (int)tid);
+	f = fopen(path, "r");
+	MUST(f != NULL);
+	MUST(fscanf(f, "%*d (%*[^)]) %c", &state) == 1);
+	fclose(f);
+	return state;
+}
+
+/* It waits for something. */
+static void
+until_asleep(const struct task *t)
+{
+	while (t->tid == 0 || state_of(t->tid) != 'S')
+		usleep(1000);
+}
+
+static void *
+make_a_pd(void *arg)
+{
+	struct task *t = arg;
+	struct ibv_pd *pd;
+
+	mine = t;
+	MUST((pd = ibv_alloc_pd(t->ctx)) != NULL);
+	EQ(ibv_dealloc_pd(pd), 0);
+	t->finished = true;
+	return NULL;
+}
+
+static void *
+resize(void *arg)
+{
+	struct task *t = arg;
+
+	t->tid = gettid();
+	EQ(ibv_resize_cq(t->cq, 500), 0);
+	t->finished = true;
+	return NULL;
+}
+
+/* A request may take seconds, and so does the wait of a second one for its turn. */
+void
+polls_go_on_beside_requests(void)
+{
+	struct task first = {0}, second = {0};
+	struct ibv_wc wc;
+	struct rig r;
+	int i;
+
+	rig_up(&r);
+	first.ctx = r.ctx;
+	second.cq = r.cq;
+	alarm(PATIENCE_S);
+	task_begin_held(&first, make_a_pd);
+	task_begin(&second, resize);
+	until_asleep(&second);
+	for (i = 0; i < 1000; i++)
+		EQ(ibv_poll_cq(r.cq, 1, &wc), 0);
+	EQ(ibv_req_notify_cq(r.cq, 0), 0);
+	task_end(&first);
+	task_end(&second);
+	alarm(0);
+	CHECK(r.cq->cqe >= 500, "%d", r.cq->cqe);
+	rig_down(&r);
+}
+
+#define REQUESTS 100
+
+/* Who is in the midst of a poll may make requests, whoever wants the queue. */
+void
+requests_in_the_midst_of_a_poll(void)
+{
+	struct ibv_cq_init_attr_ex init = {.cqe = 16};
+	struct ibv_poll_cq_attr attr = {0};
+	struct ibv_cq *spare;
+	struct ibv_cq_ex *ex;
+	struct task t = {0};
+	struct ibv_pd *pd;
+	struct rig r;
+	int i, ret;
+
+	rig_up(&r);
+	spare = r.cq;
+	MUST((ex = ibv_create_cq_ex(r.ctx, &init)) != NULL);
+	t.cq = r.cq = ibv_cq_ex_to_cq(ex);
+	rig_connect(&r, IBV_QPT_RC);
+	EQ(post_recv(&r, r.qp[1], 1, 0, 64), 0);
+	EQ(post_send(&r, r.qp[0], 2, 64, 8, 0), 0);
+	alarm(PATIENCE_S);
+	while ((ret = ibv_start_poll(ex, &attr)) == ENOENT)
+		;
+	EQ(ret, 0);
+	task_begin(&t, resize);
+	while (t.tid == 0)
+		usleep(1000);
+	for (i = 0; i < REQUESTS; i++) {
+		MUST((pd = ibv_alloc_pd(r.ctx)) != NULL);
+		EQ(ibv_dealloc_pd(pd), 0);
+	}
+	CHECK(!t.finished, "what is being looked at was moved");
+	EQ(ex->status, IBV_WC_SUCCESS);
+	ibv_end_poll(ex);
+	task_end(&t);
+	alarm(0);
+	wait_for(r.cq);
+	nothing_more(&r);
+	for (i = 0; i < 2; i++) {
+		EQ(ibv_destroy_qp(r.qp[i]), 0);
+		r.qp[i] = NULL;
+	}
+	EQ(ibv_destroy_cq(r.cq), 0);
+	r.cq = spare;
+	rig_down(&r);
+}

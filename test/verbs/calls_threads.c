@@ -194,3 +194,35 @@ requests_in_the_midst_of_a_poll(void)
 	r.cq = spare;
 	rig_down(&r);
 }
+
+static void *
+deregister(void *arg)
+{
+	struct task *t = arg;
+
+	mine = t;
+	EQ(ibv_dereg_mr(t->mr), 0);
+	t->finished = true;
+	return NULL;
+}
+
+/* What is on its way out is not looked at any more: the next moment it is not there. */
+void
+no_advice_about_what_goes(void)
+{
+	struct task t = {0};
+	struct ibv_sge sge;
+	struct rig r;
+
+	rig_up(&r);
+	MUST((t.mr = ibv_reg_mr(r.pd, r.buf, BUF_BYTES,
+		      IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_ON_DEMAND)) != NULL);
+	sge = (struct ibv_sge){(uintptr_t)r.buf, 4096, t.mr->lkey};
+	EQ(ibv_advise_mr(r.pd, IBV_ADVISE_MR_ADVICE_PREFETCH_NO_FAULT, 0, &sge, 1), 0);
+	alarm(PATIENCE_S);
+	task_begin_held(&t, deregister);
+	EQ(ibv_advise_mr(r.pd, IBV_ADVISE_MR_ADVICE_PREFETCH_NO_FAULT, 0, &sge, 1), EINVAL);
+	task_end(&t);
+	alarm(0);
+	rig_down(&r);
+}

@@ -162,10 +162,15 @@ void
 kv_events_wait(const struct kv_events *events, pthread_mutex_t *mutex, pthread_cond_t *cond,
 	const uint32_t *comp, const uint32_t *async)
 {
+	/* a thread that ended here would keep libibverbs' mutex, and leave an object half
+	 * destroyed */
+	int cancel = karst_cancel_disable();
+
 	pthread_mutex_lock(mutex);
 	while ((comp != NULL && *comp != events->comp) || *async != events->async)
 		pthread_cond_wait(cond, mutex);
 	pthread_mutex_unlock(mutex);
+	karst_cancel_restore(cancel);
 }
 
 /* --- reading --- */

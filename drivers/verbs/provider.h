@@ -406,8 +406,8 @@ void kv_events_close(struct kv_events *events);
 /** It stays after all.  @return whether it lacks an event of completions. */
 bool kv_events_resume(struct kv_events *events);
 /** Of an object that is closed, or that libkarst has destroyed: returns when all events that were
- *  handed out are acknowledged.  @mutex, @cond, @comp (may be NULL), @async: where libibverbs
- *  counts. */
+ *  handed out are acknowledged; no cancellation point.  @mutex, @cond, @comp (may be NULL),
+ *  @async: where libibverbs counts. */
 void kv_events_wait(const struct kv_events *events, pthread_mutex_t *mutex, pthread_cond_t *cond,
 	const uint32_t *comp, const uint32_t *async);
 

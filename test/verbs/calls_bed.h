@@ -104,5 +104,6 @@ void polls_look_again(void);
 void polls_go_on_beside_requests(void);
 void requests_in_the_midst_of_a_poll(void);
 void no_advice_about_what_goes(void);
+void cancelled_while_it_destroys(void);
 
 #endif /* CALLS_BED_H */

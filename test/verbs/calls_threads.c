@@ -226,3 +226,45 @@ no_advice_about_what_goes(void)
 	alarm(0);
 	rig_down(&r);
 }
+
+static void *
+destroy_srq(void *arg)
+{
+	struct task *t = arg;
+
+	mine = t;
+	t->tid = gettid();
+	EQ(ibv_destroy_srq(t->srq), 0);
+	t->finished = true;
+	pthread_testcancel();
+	return NULL;
+}
+
+/* A thread that waits for an acknowledgement keeps nothing from who acknowledges. */
+void
+cancelled_while_it_destroys(void)
+{
+	struct ibv_srq_init_attr init = {.attr = {.max_wr = 8, .max_sge = 1}};
+	struct ibv_srq_attr limit = {.srq_limit = 2};
+	struct ibv_async_event e;
+	struct task t = {0};
+	struct rig r;
+	void *end;
+
+	rig_up(&r);
+	MUST((t.srq = ibv_create_srq(r.pd, &init)) != NULL);
+	EQ(ibv_modify_srq(t.srq, &limit, IBV_SRQ_LIMIT), 0);
+	alarm(PATIENCE_S);
+	MUST(ibv_get_async_event(r.ctx, &e) == 0);
+	task_begin(&t, destroy_srq);
+	while (!t.answered)
+		usleep(1000);
+	until_asleep(&t);
+	EQ(pthread_cancel(t.thread), 0);
+	ibv_ack_async_event(&e);
+	EQ(pthread_join(t.thread, &end), 0);
+	alarm(0);
+	CHECK(t.finished, "cut off");
+	CHECK(end == PTHREAD_CANCELED, "later it can be cancelled");
+	rig_down(&r);
+}

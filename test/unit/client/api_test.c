@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -521,6 +522,54 @@ Test(client_api, fork_while_it_opens)
 	close(pair[0]);
 	close(pair[1]);
 	client_bed_down(&b);
+}
+
+/* What happens to who connects. */
+static void (*before_connect)(int fd);
+static unsigned int interruptions;
+
+int
+connect(int fd, const struct sockaddr *to, socklen_t len)
+{
+	if (before_connect != NULL)
+		before_connect(fd);
+	if (interruptions > 0) {
+		interruptions--;
+		errno = EINTR;
+		return -1;
+	}
+	return (int)syscall(SYS_connect, fd, to, len);
+}
+
+static int child_status = -1;
+
+static void
+fork_now(int fd)
+{
+	pid_t child = fork();
+
+	if (child == 0)
+		_exit(fcntl(fd, F_GETFD) >= 0);
+	cr_assert_eq(waitpid(child, &child_status, 0), child);
+}
+
+Test(client_api, fork_before_it_connects)
+{
+	struct karst_context *ctx;
+
+	before_connect = fork_now;
+	cr_assert_eq(karst_open("/nonexistent/karst.sock", NULL, &ctx), -ENOENT);
+	cr_assert_eq(child_status, 0, "the child has the connection");
+}
+
+/* As when the engine has many to attend to, and the program a timer. */
+Test(client_api, interrupted_while_it_connects)
+{
+	struct karst_context *ctx;
+
+	interruptions = 3;
+	cr_assert_eq(karst_open("/nonexistent/karst.sock", NULL, &ctx), -ENOENT);
+	cr_assert_eq(interruptions, 0);
 }
 
 static int

@@ -75,6 +75,7 @@ struct karst_client {
 	struct karst_context pub;
 	_Atomic int state;         /* enum cli_state */
 	_Atomic uint32_t nobjects; /* that are left, of all kinds */
+	_Atomic uint32_t wakers;   /* threads that are about to write to one of wake_fd */
 	struct karst_ctl_conn conn;
 	uint64_t migrate_min;
 	uint32_t max_rd_atomic; /* of a queue pair, as the device has it */

@@ -8,6 +8,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <sys/socket.h>
 #include <sys/time.h>
@@ -380,8 +381,16 @@ karst_abandon(struct karst_context *ctx)
 
 	if (cli_forked(c))
 		return;
-	cli_set_dead(c);
+	/* sequentially consistent, as is the load below: wake_lcore() in post.c */
+	atomic_store(&c->state, CLI_DEAD);
+	/* a request under way ends with the connection; who waits for his turn finds it dead */
+	if (c->conn.hup_fd >= 0)
+		shutdown(c->conn.hup_fd, SHUT_RDWR);
+	karst_mutex_lock(&c->ctl);
 	client_end(c);
+	karst_mutex_unlock(&c->ctl);
+	while (atomic_load(&c->wakers) != 0)
+		sched_yield();
 	for (i = 0; i < c->pub.nlcores; i++)
 		close(c->wake_fd[i]);
 	close(c->pub.async_fd);

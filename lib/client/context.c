@@ -322,15 +322,13 @@ client_connect(struct karst_client *c, const char *path, uint32_t timeout_ms)
 	return ret == 0 ? connect_to(c->conn.hup_fd, path) : ret;
 }
 
-int
-karst_open(const char *path, const struct karst_open_attr *attr, struct karst_context **ctx)
+static int
+client_open(const char *path, const struct karst_open_attr *attr, struct karst_context **ctx)
 {
 	uint32_t ms = DEFAULT_TIMEOUT_MS;
 	struct karst_client *c;
 	int ret;
 
-	if (attr == NULL)
-		attr = &defaults;
 	if (attr->connect_timeout_ms != 0)
 		ms = attr->connect_timeout_ms;
 	if (path == NULL)
@@ -357,10 +355,21 @@ karst_open(const char *path, const struct karst_open_attr *attr, struct karst_co
 }
 
 int
+karst_open(const char *path, const struct karst_open_attr *attr, struct karst_context **ctx)
+{
+	int cancel = karst_cancel_disable();
+	int ret = client_open(path, attr != NULL ? attr : &defaults, ctx);
+
+	karst_cancel_restore(cancel);
+	return ret;
+}
+
+int
 karst_close(struct karst_context *ctx)
 {
 	struct karst_client *c = cli_of(ctx);
 	uint32_t left;
+	int cancel;
 
 	if (cli_forked(c))
 		return cli_fail_forked();
@@ -368,8 +377,10 @@ karst_close(struct karst_context *ctx)
 	if (left != 0)
 		return cli_fail(
 			-EBUSY, "%u objects of this context are left; destroy them first", left);
+	cancel = karst_cancel_disable();
 	client_end(c);
 	client_free(c);
+	karst_cancel_restore(cancel);
 	return 0;
 }
 
@@ -378,9 +389,11 @@ karst_abandon(struct karst_context *ctx)
 {
 	struct karst_client *c = cli_of(ctx);
 	uint32_t i;
+	int cancel;
 
 	if (cli_forked(c))
 		return;
+	cancel = karst_cancel_disable();
 	/* sequentially consistent, as is the load below: wake_lcore() in post.c */
 	atomic_store(&c->state, CLI_DEAD);
 	/* a request under way ends with the connection; who waits for his turn finds it dead */
@@ -394,4 +407,5 @@ karst_abandon(struct karst_context *ctx)
 	for (i = 0; i < c->pub.nlcores; i++)
 		close(c->wake_fd[i]);
 	close(c->pub.async_fd);
+	karst_cancel_restore(cancel);
 }

@@ -350,6 +350,8 @@ groups(void)
 	EQ(ibv_detach_mcast(r.qp[1], &gid, 0), 0);
 	EQ(ibv_detach_mcast(r.qp[1], &gid, 0), EINVAL);
 	EQ(ibv_destroy_ah(ah), 0);
+	/* it leaves the group when it goes */
+	EQ(ibv_attach_mcast(r.qp[1], &gid, 0), 0);
 	rig_down(&r);
 }
 

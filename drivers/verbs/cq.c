@@ -247,14 +247,14 @@ kv_destroy_cq(struct ibv_cq *ibv)
 	struct kv_cq *cq = kv_cq_of(ibv);
 	int ret = kv_check(KV_CQ, ibv);
 
+	if (ret == 0)
+		ret = kv_check_process(ibv->context);
 	if (ret == 0 && karst_cq_in_use(cq->karst))
 		ret = kv_refuse(
 			-EBUSY, "queue pairs or shared receive queues use this completion queue");
 	if (ret != 0)
 		return kv_error(ret);
-	kv_events_close(&cq->events);
-	/* whoever has an event may poll, until it is acknowledged */
-	kv_events_wait(&cq->events, &ibv->mutex, &ibv->cond, &ibv->comp_events_completed,
+	kv_events_close(&cq->events, &ibv->mutex, &ibv->cond, &ibv->comp_events_completed,
 		&ibv->async_events_completed);
 	ret = karst_destroy_cq(cq->karst);
 	if (ret != 0) {

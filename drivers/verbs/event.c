@@ -18,13 +18,12 @@
  * skips events of objects that are gone, which libibverbs would follow as pointers.
  *
  * Events are counted twice: libibverbs counts what the program has acknowledged, we count what
- * was handed out, and an object goes when these are equal.  An event that is being read while its
- * object is destroyed is held by libkarst, which waits until we have counted it.  That is all for
- * queue pairs and shared receive queues.
+ * was handed out, and an object goes when these are equal.  Whoever has an event may use its
+ * object, poll it or post to it, so that is waited for before libkarst destroys it.
  *
- * Whoever has an event of a completion queue may poll it, so there the acknowledgements are waited
- * for before libkarst destroys it, and from then on the queue is closing: an event that is read is
- * let go of.  If the queue is not destroyed after all, that must be made good.
+ * An event that is being read while its object is destroyed is held by libkarst, which waits for
+ * it; we then find the object closing, and let go of the event.  If the object is not destroyed
+ * after all, that must be made good; so what is known to be in use is refused before it closes.
  */
 #include "provider.h"
 
@@ -138,14 +137,6 @@ event_count(struct kv_events *events, uint32_t *count)
 	return !closing;
 }
 
-void
-kv_events_close(struct kv_events *events)
-{
-	karst_mutex_lock(&event_state.lock);
-	events->closing = true;
-	karst_mutex_unlock(&event_state.lock);
-}
-
 bool
 kv_events_resume(struct kv_events *events)
 {
@@ -159,13 +150,15 @@ kv_events_resume(struct kv_events *events)
 }
 
 void
-kv_events_wait(const struct kv_events *events, pthread_mutex_t *mutex, pthread_cond_t *cond,
+kv_events_close(struct kv_events *events, pthread_mutex_t *mutex, pthread_cond_t *cond,
 	const uint32_t *comp, const uint32_t *async)
 {
-	/* a thread that ended here would keep libibverbs' mutex, and leave an object half
-	 * destroyed */
+	/* a thread that ended here would keep libibverbs' mutex */
 	int cancel = karst_cancel_disable();
 
+	karst_mutex_lock(&event_state.lock);
+	events->closing = true;
+	karst_mutex_unlock(&event_state.lock);
 	pthread_mutex_lock(mutex);
 	while ((comp != NULL && *comp != events->comp) || *async != events->async)
 		pthread_cond_wait(cond, mutex);

@@ -124,8 +124,7 @@ struct kv_xrcd {
 struct kv_events {
 	uint32_t comp;
 	uint32_t async;
-	/* of completion queues */
-	bool closing; /* it is about to go: none is handed out any more */
+	bool closing; /* the object is about to go: none is handed out any more */
 	bool let_go;  /* one of completions was not handed out because of that */
 };
 
@@ -284,6 +283,8 @@ int kv_check_if(enum kv_kind kind, const void *ibv);
 /* --- operations, by file --- */
 
 /* device.c */
+/** -EPERM: it was opened by the parent process.  For kv_error() and kv_fail(). */
+int kv_check_process(struct ibv_context *ibv);
 int kv_query_device_ex(struct ibv_context *ibv, const struct ibv_query_device_ex_input *input,
 	struct ibv_device_attr_ex *attr, size_t attr_size);
 int kv_query_port(struct ibv_context *ibv, uint8_t port, struct ibv_port_attr *attr);
@@ -401,15 +402,12 @@ void kv_events_context_end(struct kv_context *ctx);
 /** The libkarst channel behind a libibverbs one. */
 struct karst_comp_channel *kv_events_channel(const struct ibv_comp_channel *channel);
 
-/** From here on no event of a completion queue is handed out. */
-void kv_events_close(struct kv_events *events);
-/** It stays after all.  @return whether it lacks an event of completions. */
-bool kv_events_resume(struct kv_events *events);
-/** Of an object that is closed, or that libkarst has destroyed: returns when all events that were
- *  handed out are acknowledged; no cancellation point.  @mutex, @cond, @comp (may be NULL),
- *  @async: where libibverbs counts. */
-void kv_events_wait(const struct kv_events *events, pthread_mutex_t *mutex, pthread_cond_t *cond,
+/** From here on no event of the object is handed out.  Returns when all that were are acknowledged;
+ *  no cancellation point.  @mutex, @cond, @comp (may be NULL), @async: where libibverbs counts. */
+void kv_events_close(struct kv_events *events, pthread_mutex_t *mutex, pthread_cond_t *cond,
 	const uint32_t *comp, const uint32_t *async);
+/** The object stays after all.  @return whether it lacks an event of completions. */
+bool kv_events_resume(struct kv_events *events);
 
 /* got.c */
 struct kv_got_entry {

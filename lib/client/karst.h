@@ -457,6 +457,9 @@ int karst_create_srq(
 /** Arms the limit event. */
 int karst_modify_srq(struct karst_srq *srq, uint32_t srq_limit);
 int karst_query_srq(struct karst_srq *srq, struct karst_srq_attr *attr);
+/** Whether queue pairs use @srq; in other threads that may change at once. */
+bool karst_srq_in_use(const struct karst_srq *srq);
+/** Waits and discards as karst_destroy_cq() does.  -EBUSY: queue pairs use it. */
 int karst_destroy_srq(struct karst_srq *srq);
 
 /* --- queue pairs --- */

@@ -541,6 +541,8 @@ main(int argc, char **argv)
 	run_case("requests in the midst of a poll", requests_in_the_midst_of_a_poll);
 	run_case("no advice about what goes", no_advice_about_what_goes);
 	run_case("cancelled while it destroys", cancelled_while_it_destroys);
+	run_case("used until it is acknowledged", used_until_acknowledged);
+	run_case("children wait for nobody", children_wait_for_nobody);
 	run_case("asynchronous events", asynchronous_events);
 	run_case("attributes come back", attributes_come_back);
 	run_case("rates are kept", rates_are_kept);

@@ -7,6 +7,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 static bool
@@ -207,6 +208,40 @@ unread_events_go_along(void)
 	EQ(ibv_destroy_srq(r.srq), 0);
 	CHECK(!readable(r.ctx->async_fd, 0), "readable");
 	r.srq = NULL;
+	r.cq = spare;
+	rig_down(&r);
+}
+
+/* In a child a queue is not destroyed, whatever its parent has not acknowledged. */
+void
+children_wait_for_nobody(void)
+{
+	struct ibv_cq *of, *spare;
+	struct ibv_comp_channel *ch;
+	int status = -1;
+	void *context;
+	struct rig r;
+	pid_t pid;
+
+	rig_up(&r);
+	spare = r.cq;
+	MUST((ch = ibv_create_comp_channel(r.ctx)) != NULL);
+	told(&r, ch);
+	EQ(ibv_get_cq_event(ch, &of, &context), 0);
+	EQ(ibv_destroy_qp(r.qp[0]), 0);
+	EQ(ibv_destroy_qp(r.qp[1]), 0);
+	r.qp[0] = r.qp[1] = NULL;
+	fflush(stdout);
+	pid = fork();
+	if (pid == 0) {
+		alarm(PATIENCE_S);
+		_exit(ibv_destroy_cq(of) != EPERM);
+	}
+	EQ(waitpid(pid, &status, 0), pid);
+	EQ(status, 0);
+	ibv_ack_cq_events(of, 1);
+	EQ(ibv_destroy_cq(of), 0);
+	EQ(ibv_destroy_comp_channel(ch), 0);
 	r.cq = spare;
 	rig_down(&r);
 }

@@ -21,10 +21,10 @@ struct task {
 	struct ibv_cq *cq;
 	struct ibv_mr *mr;
 	struct ibv_srq *srq;
+	struct ibv_qp *qp;
 	bool hold; /* its first request waits for @go */
 	sem_t inside, go;
-	_Atomic pid_t tid;     /* it has begun */
-	_Atomic bool answered; /* its request is */
+	_Atomic pid_t tid; /* it has begun */
 	_Atomic bool finished;
 };
 
@@ -34,7 +34,6 @@ ssize_t
 recvmsg(int fd, struct msghdr *m, int flags)
 {
 	struct task *t = mine;
-	ssize_t n;
 
 	if (t != NULL && t->hold) {
 		t->hold = false;
@@ -42,10 +41,7 @@ recvmsg(int fd, struct msghdr *m, int flags)
 		while (sem_wait(&t->go) != 0)
 			;
 	}
-	n = syscall(SYS_recvmsg, fd, m, flags);
-	if (t != NULL)
-		t->answered = true;
-	return n;
+	return syscall(SYS_recvmsg, fd, m, flags);
 }
 
 static void
@@ -74,25 +70,26 @@ task_end(struct task *t)
 	CHECK(t->finished, "not finished");
 }
 
-static char
-state_of(pid_t tid)
+/* It waits for another thread: not for the engine's answer, which is a message. */
+static bool
+waits(const struct task *t)
 {
-	char path[64], state = 0;
+	char path[64], word[32] = "";
 	FILE *f;
 
-	snprintf(path, sizeof(path), "/proc/self/task/%d/stat", (int)tid);
+	snprintf(path, sizeof(path), "/proc/self/task/%d/syscall", (int)t->tid);
 	f = fopen(path, "r");
 	MUST(f != NULL);
-	MUST(fscanf(f, "%*d (%*[^)]) %c", &state) == 1);
+	if (fscanf(f, "%31s", word) != 1)
+		word[0] = '-';
 	fclose(f);
-	return state;
+	return word[0] >= '0' && word[0] <= '9' && atol(word) == SYS_futex;
 }
 
-/* It waits for something. */
 static void
-until_asleep(const struct task *t)
+until_it_waits(const struct task *t)
 {
-	while (t->tid == 0 || state_of(t->tid) != 'S')
+	while (t->tid == 0 || !waits(t))
 		usleep(1000);
 }
 
@@ -135,7 +132,7 @@ polls_go_on_beside_requests(void)
 	alarm(PATIENCE_S);
 	task_begin_held(&first, make_a_pd);
 	task_begin(&second, resize);
-	until_asleep(&second);
+	until_it_waits(&second);
 	for (i = 0; i < 1000; i++)
 		EQ(ibv_poll_cq(r.cq, 1, &wc), 0);
 	EQ(ibv_req_notify_cq(r.cq, 0), 0);
@@ -232,7 +229,6 @@ destroy_srq(void *arg)
 {
 	struct task *t = arg;
 
-	mine = t;
 	t->tid = gettid();
 	EQ(ibv_destroy_srq(t->srq), 0);
 	t->finished = true;
@@ -257,14 +253,63 @@ cancelled_while_it_destroys(void)
 	alarm(PATIENCE_S);
 	MUST(ibv_get_async_event(r.ctx, &e) == 0);
 	task_begin(&t, destroy_srq);
-	while (!t.answered)
-		usleep(1000);
-	until_asleep(&t);
+	until_it_waits(&t);
 	EQ(pthread_cancel(t.thread), 0);
 	ibv_ack_async_event(&e);
 	EQ(pthread_join(t.thread, &end), 0);
 	alarm(0);
 	CHECK(t.finished, "cut off");
 	CHECK(end == PTHREAD_CANCELED, "later it can be cancelled");
+	rig_down(&r);
+}
+
+static void *
+destroy_qp(void *arg)
+{
+	struct task *t = arg;
+
+	t->tid = gettid();
+	EQ(ibv_destroy_qp(t->qp), 0);
+	t->finished = true;
+	return NULL;
+}
+
+/* Whoever has an event may use what it is of, until it is acknowledged. */
+void
+used_until_acknowledged(void)
+{
+	struct ibv_srq_init_attr init = {.attr = {.max_wr = 8, .max_sge = 1}};
+	struct ibv_qp_attr drained = {.qp_state = IBV_QPS_SQD, .en_sqd_async_notify = 1};
+	struct ibv_srq_attr limit = {.srq_limit = 2}, is;
+	struct task of_srq = {0}, of_qp = {0};
+	struct ibv_recv_wr wr = {.wr_id = 1}, *bad;
+	struct ibv_qp_init_attr made;
+	struct ibv_async_event e;
+	struct ibv_qp_attr has;
+	struct rig r;
+
+	rig_up(&r);
+	MUST((of_srq.srq = ibv_create_srq(r.pd, &init)) != NULL);
+	EQ(ibv_modify_srq(of_srq.srq, &limit, IBV_SRQ_LIMIT), 0);
+	alarm(PATIENCE_S);
+	MUST(ibv_get_async_event(r.ctx, &e) == 0);
+	task_begin(&of_srq, destroy_srq);
+	until_it_waits(&of_srq);
+	if (CHECK(ibv_query_srq(e.element.srq, &is) == 0, "it is gone"))
+		EQ(ibv_post_srq_recv(e.element.srq, &wr, &bad), 0);
+	ibv_ack_async_event(&e);
+	task_end(&of_srq);
+	rig_connect(&r, IBV_QPT_RC);
+	EQ(ibv_modify_qp(r.qp[0], &drained, IBV_QP_STATE | IBV_QP_EN_SQD_ASYNC_NOTIFY), 0);
+	MUST(ibv_get_async_event(r.ctx, &e) == 0);
+	EQ(e.event_type, IBV_EVENT_SQ_DRAINED);
+	of_qp.qp = r.qp[0];
+	task_begin(&of_qp, destroy_qp);
+	until_it_waits(&of_qp);
+	EQ(ibv_query_qp(e.element.qp, &has, IBV_QP_STATE, &made), 0);
+	ibv_ack_async_event(&e);
+	task_end(&of_qp);
+	alarm(0);
+	r.qp[0] = NULL;
 	rig_down(&r);
 }

@@ -29,6 +29,29 @@ cq_init_check(struct ibv_context *ibv, const struct wanted *w)
 	return 0;
 }
 
+/* --- who polls waits while the lanes are exchanged, and who arms --- */
+
+static bool
+cq_try_lock(void *arg)
+{
+	struct kv_cq *cq = arg;
+
+	if (!karst_trylock(&cq->lock))
+		return false;
+	karst_lock(&cq->arm_lock);
+	return true;
+}
+
+static void
+cq_unlock_resized(void *arg)
+{
+	struct kv_cq *cq = arg;
+
+	cq->vcq.cq.cqe = (int)cq->karst->cqe;
+	karst_unlock(&cq->arm_lock);
+	karst_unlock(&cq->lock);
+}
+
 static struct kv_cq *
 cq_create(struct ibv_context *ibv, const struct wanted *w)
 {
@@ -37,6 +60,8 @@ cq_create(struct ibv_context *ibv, const struct wanted *w)
 		.comp_vector = w->comp_vector,
 		.flags =
 			w->wc_flags & IBV_WC_EX_WITH_COMPLETION_TIMESTAMP ? KARST_CQ_TIMESTAMPS : 0,
+		.try_lock = cq_try_lock,
+		.unlock = cq_unlock_resized,
 	};
 	struct karst_comp_channel *channel = NULL;
 	struct kv_memory memory;
@@ -120,21 +145,11 @@ kv_create_cq_ex(struct ibv_context *ibv, struct ibv_cq_init_attr_ex *init)
 int
 kv_resize_cq(struct ibv_cq *ibv, int cqe)
 {
-	struct kv_cq *cq = kv_cq_of(ibv);
 	int ret = kv_check(KV_CQ, ibv);
 
 	if (ret == 0 && cqe < 1)
 		ret = kv_refuse(-EINVAL, "cqe must be at least 1");
-	if (ret != 0)
-		return kv_error(ret);
-	karst_lock(&cq->lock);
-	karst_lock(&cq->arm_lock);
-	ret = karst_resize_cq(cq->karst, (uint32_t)cqe);
-	if (ret == 0)
-		ibv->cqe = (int)cq->karst->cqe;
-	karst_unlock(&cq->arm_lock);
-	karst_unlock(&cq->lock);
-	return kv_error(ret);
+	return kv_error(ret != 0 ? ret : karst_resize_cq(kv_cq_of(ibv)->karst, (uint32_t)cqe));
 }
 
 int
@@ -232,13 +247,15 @@ kv_destroy_cq(struct ibv_cq *ibv)
 	struct kv_cq *cq = kv_cq_of(ibv);
 	int ret = kv_check(KV_CQ, ibv);
 
+	if (ret == 0)
+		ret = kv_check_process(ibv->context);
+	if (ret == 0 && karst_cq_in_use(cq->karst))
+		ret = kv_refuse(
+			-EBUSY, "queue pairs or shared receive queues use this completion queue");
 	if (ret != 0)
 		return kv_error(ret);
-	kv_events_close(&cq->events);
-	/* whoever has an event may poll, until it is acknowledged */
-	if (!karst_cq_in_use(cq->karst))
-		kv_events_wait(&cq->events, &ibv->mutex, &ibv->cond, &ibv->comp_events_completed,
-			&ibv->async_events_completed);
+	kv_events_close(&cq->events, &ibv->mutex, &ibv->cond, &ibv->comp_events_completed,
+		&ibv->async_events_completed);
 	ret = karst_destroy_cq(cq->karst);
 	if (ret != 0) {
 		kv_error(ret);

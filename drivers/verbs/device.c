@@ -135,6 +135,14 @@ kv_attach(const struct kv_device *dev)
 	return karst;
 }
 
+int
+kv_check_process(struct ibv_context *ibv)
+{
+	uint64_t ns;
+
+	return karst_query_clock(kv_context_of(ibv)->karst, &ns);
+}
+
 /* --- the device --- */
 
 static int

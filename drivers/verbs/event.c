@@ -18,9 +18,12 @@
  * skips events of objects that are gone, which libibverbs would follow as pointers.
  *
  * Events are counted twice: libibverbs counts what the program has acknowledged, we count what
- * was handed out, and an object goes when these are equal.  An event that is being read while its
- * object is destroyed is held by libkarst, which waits for it; we then find the object closing, and
- * let go of the event.  If the object is not destroyed after all, that must be made good.
+ * was handed out, and an object goes when these are equal.  Whoever has an event may use its
+ * object, poll it or post to it, so that is waited for before libkarst destroys it.
+ *
+ * An event that is being read while its object is destroyed is held by libkarst, which waits for
+ * it; we then find the object closing, and let go of the event.  If the object is not destroyed
+ * after all, that must be made good; so what is known to be in use is refused before it closes.
  */
 #include "provider.h"
 
@@ -134,14 +137,6 @@ event_count(struct kv_events *events, uint32_t *count)
 	return !closing;
 }
 
-void
-kv_events_close(struct kv_events *events)
-{
-	karst_mutex_lock(&event_state.lock);
-	events->closing = true;
-	karst_mutex_unlock(&event_state.lock);
-}
-
 bool
 kv_events_resume(struct kv_events *events)
 {
@@ -155,13 +150,20 @@ kv_events_resume(struct kv_events *events)
 }
 
 void
-kv_events_wait(const struct kv_events *events, pthread_mutex_t *mutex, pthread_cond_t *cond,
+kv_events_close(struct kv_events *events, pthread_mutex_t *mutex, pthread_cond_t *cond,
 	const uint32_t *comp, const uint32_t *async)
 {
+	/* a thread that ended here would keep libibverbs' mutex */
+	int cancel = karst_cancel_disable();
+
+	karst_mutex_lock(&event_state.lock);
+	events->closing = true;
+	karst_mutex_unlock(&event_state.lock);
 	pthread_mutex_lock(mutex);
 	while ((comp != NULL && *comp != events->comp) || *async != events->async)
 		pthread_cond_wait(cond, mutex);
 	pthread_mutex_unlock(mutex);
+	karst_cancel_restore(cancel);
 }
 
 /* --- reading --- */

@@ -99,14 +99,16 @@ kv_rereg_mr(
 		ret = kv_check(KV_PD, pd);
 		in = kv_pd_of(pd)->karst;
 	}
-	if (ret == 0)
-		ret = karst_rereg_mr(mr->karst, (unsigned int)flags, in, addr, length, to);
 	if (ret != 0)
 		return kv_error(ret);
+	/* advice about others looks at all that are listed */
 	on_demand_unlist(ctx, mr);
-	if (flags & IBV_REREG_MR_CHANGE_ACCESS)
+	ret = karst_rereg_mr(mr->karst, (unsigned int)flags, in, addr, length, to);
+	if (ret == 0 && flags & IBV_REREG_MR_CHANGE_ACCESS)
 		vmr->access = access;
 	list_on_demand(ctx, mr);
+	if (ret != 0)
+		return kv_error(ret);
 	vmr->ibv_mr.lkey = mr->karst->lkey;
 	vmr->ibv_mr.rkey = mr->karst->rkey;
 	return 0;
@@ -115,15 +117,21 @@ kv_rereg_mr(
 int
 kv_dereg_mr(struct verbs_mr *vmr)
 {
+	struct kv_context *ctx;
 	struct kv_mr *mr = kv_mr_of(&vmr->ibv_mr);
 	int ret = kv_check(KV_MR, &vmr->ibv_mr);
 
-	if (ret == 0)
-		ret = karst_dereg_mr(mr->karst);
 	if (ret != 0)
 		return kv_error(ret);
+	/* advice about others looks at all that are listed */
+	ctx = kv_context_of(vmr->ibv_mr.context);
+	on_demand_unlist(ctx, mr);
+	ret = karst_dereg_mr(mr->karst);
+	if (ret != 0) {
+		list_on_demand(ctx, mr);
+		return kv_error(ret);
+	}
 	kv_live_del(&mr->live);
-	on_demand_unlist(kv_context_of(vmr->ibv_mr.context), mr);
 	free(mr);
 	return 0;
 }

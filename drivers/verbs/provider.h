@@ -120,7 +120,7 @@ struct kv_xrcd {
 	struct karst_xrcd *karst;
 };
 
-/** Events that were handed to the program; under kv_events_lock(). */
+/** Events that were handed to the program; under a lock of event.c. */
 struct kv_events {
 	uint32_t comp;
 	uint32_t async;
@@ -283,6 +283,8 @@ int kv_check_if(enum kv_kind kind, const void *ibv);
 /* --- operations, by file --- */
 
 /* device.c */
+/** -EPERM: it was opened by the parent process.  For kv_error() and kv_fail(). */
+int kv_check_process(struct ibv_context *ibv);
 int kv_query_device_ex(struct ibv_context *ibv, const struct ibv_query_device_ex_input *input,
 	struct ibv_device_attr_ex *attr, size_t attr_size);
 int kv_query_port(struct ibv_context *ibv, uint8_t port, struct ibv_port_attr *attr);
@@ -400,14 +402,12 @@ void kv_events_context_end(struct kv_context *ctx);
 /** The libkarst channel behind a libibverbs one. */
 struct karst_comp_channel *kv_events_channel(const struct ibv_comp_channel *channel);
 
-/** From here on no event of the object is handed out. */
-void kv_events_close(struct kv_events *events);
+/** From here on no event of the object is handed out.  Returns when all that were are acknowledged;
+ *  no cancellation point.  @mutex, @cond, @comp (may be NULL), @async: where libibverbs counts. */
+void kv_events_close(struct kv_events *events, pthread_mutex_t *mutex, pthread_cond_t *cond,
+	const uint32_t *comp, const uint32_t *async);
 /** The object stays after all.  @return whether it lacks an event of completions. */
 bool kv_events_resume(struct kv_events *events);
-/** Of a closed object: returns when all events that were handed out are acknowledged.  @mutex,
- *  @cond, @comp (may be NULL), @async: where libibverbs counts. */
-void kv_events_wait(const struct kv_events *events, pthread_mutex_t *mutex, pthread_cond_t *cond,
-	const uint32_t *comp, const uint32_t *async);
 
 /* got.c */
 struct kv_got_entry {

@@ -392,9 +392,11 @@ kv_destroy_qp(struct ibv_qp *ibv)
 	struct kv_qp *qp = kv_qp_of(ibv);
 	int ret = kv_check(KV_QP, ibv);
 
+	if (ret == 0)
+		ret = kv_check_process(ibv->context);
 	if (ret != 0)
 		return kv_error(ret);
-	kv_events_close(&qp->events);
+	kv_events_close(&qp->events, &ibv->mutex, &ibv->cond, NULL, &ibv->events_completed);
 	ret = karst_destroy_qp(qp->karst);
 	if (ret != 0) {
 		kv_events_resume(&qp->events);
@@ -402,7 +404,6 @@ kv_destroy_qp(struct ibv_qp *ibv)
 	}
 	kv_live_del(&qp->live);
 	kv_drop_completions(qp);
-	kv_events_wait(&qp->events, &ibv->mutex, &ibv->cond, NULL, &ibv->events_completed);
 	kv_object_free(qp, KV_RESOURCE_QP, qp->memory);
 	return 0;
 }

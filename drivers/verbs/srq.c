@@ -147,16 +147,19 @@ kv_destroy_srq(struct ibv_srq *ibv)
 	struct kv_srq *srq = kv_srq_of(ibv);
 	int ret = kv_check(KV_SRQ, ibv);
 
+	if (ret == 0)
+		ret = kv_check_process(ibv->context);
+	if (ret == 0 && karst_srq_in_use(srq->karst))
+		ret = kv_refuse(-EBUSY, "queue pairs use this shared receive queue");
 	if (ret != 0)
 		return kv_error(ret);
-	kv_events_close(&srq->events);
+	kv_events_close(&srq->events, &ibv->mutex, &ibv->cond, NULL, &ibv->events_completed);
 	ret = karst_destroy_srq(srq->karst);
 	if (ret != 0) {
 		kv_events_resume(&srq->events);
 		return kv_error(ret);
 	}
 	kv_live_del(&srq->live);
-	kv_events_wait(&srq->events, &ibv->mutex, &ibv->cond, NULL, &ibv->events_completed);
 	kv_object_free(srq, KV_RESOURCE_SRQ, srq->memory);
 	return 0;
 }

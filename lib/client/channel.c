@@ -63,8 +63,8 @@ int
 karst_destroy_comp_channel(struct karst_comp_channel *channel)
 {
 	struct karst_client *c = cli_of(channel->context);
+	int ret, cancel;
 	uint32_t refs;
-	int ret;
 
 	if (cli_forked(c))
 		return cli_fail_forked();
@@ -76,7 +76,9 @@ karst_destroy_comp_channel(struct karst_comp_channel *channel)
 	ret = cli_destroy_call(c, KARST_CTL_DESTROY_CHANNEL, channel->handle);
 	if (ret != 0)
 		return ret;
+	cancel = karst_cancel_disable();
 	close(channel->fd);
+	karst_cancel_restore(cancel);
 	atomic_fetch_sub(&c->nobjects, 1);
 	free(cli_channel_of(channel));
 	return 0;

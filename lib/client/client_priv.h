@@ -7,7 +7,8 @@
  * Three kinds of locks, taken in this order:
  *
  *   ctl      a mutex of the context: one control request at a time, and the mapped chunks.  It
- *            may be held for seconds while the engine looks for a peer; nothing else waits for it.
+ *            may be held for seconds while the engine looks for a peer; who holds another of
+ *            these does not wait for it.
  *   reg      a mutex of the context: the table of objects that events name, counts of events,
  *            channels of connection management, and who uses whom.  Held for some instructions.
  *   struct karst_lock   one for each send queue, receive queue, shared receive queue and completion
@@ -74,6 +75,7 @@ struct karst_client {
 	struct karst_context pub;
 	_Atomic int state;         /* enum cli_state */
 	_Atomic uint32_t nobjects; /* that are left, of all kinds */
+	_Atomic uint32_t wakers;   /* threads that are about to write to one of wake_fd */
 	struct karst_ctl_conn conn;
 	uint64_t migrate_min;
 	uint32_t max_rd_atomic; /* of a queue pair, as the device has it */
@@ -231,7 +233,10 @@ struct cli_channel {
 struct cli_cq {
 	struct karst_cq pub;
 	struct karst_lock lock karst_cache_aligned;
-	unsigned int flags;   /* enum karst_cq_flags */
+	unsigned int flags; /* enum karst_cq_flags */
+	/* the program's own lock, as it said when it made the queue */
+	bool (*try_lock)(void *cq_context);
+	void (*unlock)(void *cq_context);
 	uint64_t look_ns;     /* when to look for the engine's death again */
 	struct cli_qp *sends; /* QPs that complete here */
 	struct cli_qp *recvs;

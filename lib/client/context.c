@@ -8,6 +8,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <sys/socket.h>
 #include <sys/time.h>
@@ -69,12 +70,23 @@ client_list_add(struct karst_client *c)
 	karst_mutex_unlock(&list_lock);
 }
 
+/* Takes it out of the list, and ends the connection, if there is one.  A child that is forked
+ * meanwhile finds the socket in the list, or shut down.  Nothing is allocated or freed with the
+ * lock held: programs watch what that maps, and call us from there. */
 static void
-client_list_del(struct karst_client *c)
+client_end(struct karst_client *c)
 {
+	int fd = c->conn.hup_fd;
+
 	karst_mutex_lock(&list_lock);
 	LIST_REMOVE(c, next);
+	if (fd >= 0)
+		shutdown(fd, SHUT_RDWR);
 	karst_mutex_unlock(&list_lock);
+	if (c->conn.close != NULL)
+		c->conn.close(c->conn.user);
+	else if (fd >= 0)
+		close(fd);
 }
 
 /* --- the first exchange --- */
@@ -183,7 +195,7 @@ client_free(struct karst_client *c)
 }
 
 static struct karst_client *
-client_new(const struct karst_ctl_conn *conn, const struct karst_open_attr *attr)
+client_new(const struct karst_open_attr *attr)
 {
 	struct karst_client *c = calloc(1, sizeof(*c));
 
@@ -196,7 +208,7 @@ client_new(const struct karst_ctl_conn *conn, const struct karst_open_attr *attr
 	}
 	c->pub.async_fd = -1;
 	c->pub.priv = c;
-	c->conn = *conn;
+	c->conn.hup_fd = -1;
 	c->migrate_min = attr->migrate_min != 0 ? attr->migrate_min : DEFAULT_MIGRATE_MIN;
 	karst_mutex_init(&c->ctl);
 	karst_mutex_init(&c->reg);
@@ -204,33 +216,46 @@ client_new(const struct karst_ctl_conn *conn, const struct karst_open_attr *attr
 	return c;
 }
 
+/* By the connection, which is there. */
+static int
+client_attach(struct karst_client *c, const struct karst_open_attr *attr)
+{
+	struct karst_device_attr device;
+	int ret = client_hello(c, attr->program);
+
+	if (ret == 0)
+		ret = karst_query_device(&c->pub, &device);
+	if (ret != 0)
+		return ret;
+	c->max_rd_atomic = device.max_qp_rd_atom;
+	c->ece = device.ece != 0;
+	return 0;
+}
+
+static const struct karst_open_attr defaults;
+
 int
 karst_open_conn(const struct karst_ctl_conn *conn, const struct karst_open_attr *attr,
 	struct karst_context **ctx)
 {
-	static const struct karst_open_attr defaults;
-	struct karst_device_attr device;
 	struct karst_client *c;
 	int ret;
 
 	if (attr == NULL)
 		attr = &defaults;
-	c = client_new(conn, attr);
+	c = client_new(attr);
 	if (c == NULL)
 		return cli_fail_const(-ENOMEM, "no memory");
-	/* first of all: the engine holds its memory for who has the connection, and a child that is
-	 * forked meanwhile shall not */
+	c->conn = *conn;
 	client_list_add(c);
-	ret = client_hello(c, attr->program);
-	if (ret == 0)
-		ret = karst_query_device(&c->pub, &device);
+	ret = client_attach(c, attr);
 	if (ret != 0) {
-		client_list_del(c);
+		/* it stays the caller's */
+		c->conn = (struct karst_ctl_conn){.hup_fd = -1};
+		client_end(c);
 		client_free(c);
 		return ret;
 	}
-	c->max_rd_atomic = device.max_qp_rd_atom;
-	c->ece = device.ece != 0;
 	*ctx = &c->pub;
 	return 0;
 }
@@ -258,56 +283,85 @@ connect_to(int fd, const char *path)
 		return cli_fail(-EINVAL, "%s: exceeds %zu bytes, the limit of a socket path", path,
 			sizeof(a.sun_path) - 1);
 	memcpy(a.sun_path, path, strlen(path) + 1);
-	if (connect(fd, (struct sockaddr *)&a, sizeof(a)) == 0)
-		return 0;
+	do {
+		if (connect(fd, (struct sockaddr *)&a, sizeof(a)) == 0)
+			return 0;
+	} while (errno == EINTR);
 	err = errno == EAGAIN ? ETIMEDOUT : errno;
 	return cli_fail(-err, "%s: %s%s", path, strerror(err),
 		err == ENOENT || err == ECONNREFUSED ? "; is karstd running?" : "");
 }
 
+/* The engine holds its memory for who has the connection, and a child that is forked now shall not:
+ * it finds the socket in the list from the beginning. */
 static int
-socket_conn(const char *path, uint32_t timeout_ms, struct karst_ctl_conn *conn)
+socket_conn(struct karst_client *c)
 {
-	int ret, fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+	struct karst_ctl_conn conn;
+	int ret, fd;
 
+	karst_mutex_lock(&list_lock);
+	fd = c->conn.hup_fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+	karst_mutex_unlock(&list_lock);
 	if (fd < 0)
 		return cli_fail(-errno, "socket: %s", strerror(errno));
-	ret = set_timeout(fd, timeout_ms);
-	if (ret == 0)
-		ret = connect_to(fd, path);
-	if (ret == 0) {
-		ret = karst_ctl_socket_conn(fd, conn);
-		if (ret != 0)
-			cli_fail(ret, "%s: %s", path, strerror(-ret));
-	}
+	ret = karst_ctl_socket_conn(fd, &conn);
 	if (ret != 0)
-		close(fd);
-	return ret;
+		return cli_fail(ret, "socket: %s", strerror(-ret));
+	c->conn = conn;
+	return 0;
 }
 
-int
-karst_open(const char *path, const struct karst_open_attr *attr, struct karst_context **ctx)
+static int
+client_connect(struct karst_client *c, const char *path, uint32_t timeout_ms)
+{
+	int ret = socket_conn(c);
+
+	if (ret == 0)
+		ret = set_timeout(c->conn.hup_fd, timeout_ms);
+	return ret == 0 ? connect_to(c->conn.hup_fd, path) : ret;
+}
+
+static int
+client_open(const char *path, const struct karst_open_attr *attr, struct karst_context **ctx)
 {
 	uint32_t ms = DEFAULT_TIMEOUT_MS;
-	struct karst_ctl_conn conn;
+	struct karst_client *c;
 	int ret;
 
-	if (attr != NULL && attr->connect_timeout_ms != 0)
+	if (attr->connect_timeout_ms != 0)
 		ms = attr->connect_timeout_ms;
 	if (path == NULL)
 		path = secure_getenv("KARST_SOCKET");
 	if (path == NULL)
 		path = KARST_DEFAULT_SOCKET;
-	ret = socket_conn(path, ms, &conn);
-	if (ret != 0)
-		return ret;
-	ret = karst_open_conn(&conn, attr, ctx);
+	c = client_new(attr);
+	if (c == NULL)
+		return cli_fail_const(-ENOMEM, "no memory");
+	client_list_add(c);
+	ret = client_connect(c, path, ms);
+	if (ret == 0)
+		ret = client_attach(c, attr);
+	/* from now on an answer may take as long as it takes: the engine looks for peers */
+	if (ret == 0)
+		ret = set_timeout(c->conn.hup_fd, 0);
 	if (ret != 0) {
-		conn.close(conn.user);
+		client_end(c);
+		client_free(c);
 		return ret;
 	}
-	/* from now on an answer may take as long as it takes: the engine looks for peers */
-	return set_timeout(conn.hup_fd, 0);
+	*ctx = &c->pub;
+	return 0;
+}
+
+int
+karst_open(const char *path, const struct karst_open_attr *attr, struct karst_context **ctx)
+{
+	int cancel = karst_cancel_disable();
+	int ret = client_open(path, attr != NULL ? attr : &defaults, ctx);
+
+	karst_cancel_restore(cancel);
+	return ret;
 }
 
 int
@@ -315,6 +369,7 @@ karst_close(struct karst_context *ctx)
 {
 	struct karst_client *c = cli_of(ctx);
 	uint32_t left;
+	int cancel;
 
 	if (cli_forked(c))
 		return cli_fail_forked();
@@ -322,9 +377,10 @@ karst_close(struct karst_context *ctx)
 	if (left != 0)
 		return cli_fail(
 			-EBUSY, "%u objects of this context are left; destroy them first", left);
-	client_list_del(c);
-	c->conn.close(c->conn.user);
+	cancel = karst_cancel_disable();
+	client_end(c);
 	client_free(c);
+	karst_cancel_restore(cancel);
 	return 0;
 }
 
@@ -333,13 +389,23 @@ karst_abandon(struct karst_context *ctx)
 {
 	struct karst_client *c = cli_of(ctx);
 	uint32_t i;
+	int cancel;
 
 	if (cli_forked(c))
 		return;
-	client_list_del(c);
-	cli_set_dead(c);
-	c->conn.close(c->conn.user);
+	cancel = karst_cancel_disable();
+	/* sequentially consistent, as is the load below: wake_lcore() in post.c */
+	atomic_store(&c->state, CLI_DEAD);
+	/* a request under way ends with the connection; who waits for his turn finds it dead */
+	if (c->conn.hup_fd >= 0)
+		shutdown(c->conn.hup_fd, SHUT_RDWR);
+	karst_mutex_lock(&c->ctl);
+	client_end(c);
+	karst_mutex_unlock(&c->ctl);
+	while (atomic_load(&c->wakers) != 0)
+		sched_yield();
 	for (i = 0; i < c->pub.nlcores; i++)
 		close(c->wake_fd[i]);
 	close(c->pub.async_fd);
+	karst_cancel_restore(cancel);
 }

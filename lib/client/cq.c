@@ -9,6 +9,7 @@
 #include "client_priv.h"
 
 #include <errno.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <time.h>
 
@@ -115,6 +116,8 @@ karst_create_cq_ex(
 	q->pub.channel = init->channel;
 	q->pub.cq_context = init->cq_context;
 	q->flags = init->flags;
+	q->try_lock = init->try_lock;
+	q->unlock = init->unlock;
 	q->cookie = cli_object_add(c, CLI_CQ, q);
 	if (q->cookie == 0) {
 		free(q);
@@ -185,6 +188,28 @@ switch_lanes(struct karst_client *c, struct cli_cq *q, void *lanes, uint32_t ent
 	return ret;
 }
 
+/* Takes ctl, and the program's lock of the queue, whose holder may be waiting for ctl: nobody waits
+ * for it with ctl held.  Nor the other way round, or pollers would wait for as long as another's
+ * request takes. */
+static void
+resize_lock(struct karst_client *c, const struct cli_cq *q)
+{
+	karst_mutex_lock(&c->ctl);
+	while (q->try_lock != NULL && !q->try_lock(q->pub.cq_context)) {
+		karst_mutex_unlock(&c->ctl);
+		sched_yield();
+		karst_mutex_lock(&c->ctl);
+	}
+}
+
+static void
+resize_unlock(struct karst_client *c, const struct cli_cq *q)
+{
+	if (q->unlock != NULL)
+		q->unlock(q->pub.cq_context);
+	karst_mutex_unlock(&c->ctl);
+}
+
 int
 karst_resize_cq(struct karst_cq *cq, uint32_t cqe)
 {
@@ -196,11 +221,11 @@ karst_resize_cq(struct karst_cq *cq, uint32_t cqe)
 
 	if (ret != 0)
 		return ret;
-	karst_mutex_lock(&c->ctl);
+	resize_lock(c, q);
 	ret = lay_lanes(c, q, cqe, &entries, &lanes);
 	if (ret == 0)
 		ret = switch_lanes(c, q, lanes, entries);
-	karst_mutex_unlock(&c->ctl);
+	resize_unlock(c, q);
 	return ret;
 }
 

@@ -291,6 +291,12 @@ struct karst_cq_init_attr {
 	uint32_t comp_vector; /* below num_comp_vectors; which one makes no difference, since each
 			       * queue has a lane for each lcore and events come by the channel */
 	unsigned int flags;   /* enum karst_cq_flags */
+	/* The lock under which the program's threads call karst_cq_peek() and karst_cq_take();
+	 * karst_resize_cq() takes it for as long as they must not.  try_lock() returns false if it
+	 * is held, and does not wait: its holder may call libkarst.  Neither calls libkarst.
+	 * NULL: there is none. */
+	bool (*try_lock)(void *cq_context);
+	void (*unlock)(void *cq_context);
 };
 
 int karst_create_cq_ex(
@@ -302,7 +308,7 @@ int karst_create_cq(struct karst_context *ctx, uint32_t cqe, void *cq_context,
  * Changes the size to at least @cqe entries, while completions come in; cq->cqe says what it
  * became.  What has not been polled stays, in its order, and so do moderation, arming and channel.
  * karst_poll_cq() in other threads waits meanwhile; karst_cq_peek() and karst_cq_take() must not
- * be called, and what a peek has shown before is gone.
+ * be called, which try_lock() can see to, and what a peek has shown before is gone.
  * -EINVAL: out of range, or more unread completions than @cqe.
  */
 int karst_resize_cq(struct karst_cq *cq, uint32_t cqe);
@@ -451,6 +457,9 @@ int karst_create_srq(
 /** Arms the limit event. */
 int karst_modify_srq(struct karst_srq *srq, uint32_t srq_limit);
 int karst_query_srq(struct karst_srq *srq, struct karst_srq_attr *attr);
+/** Whether queue pairs use @srq; in other threads that may change at once. */
+bool karst_srq_in_use(const struct karst_srq *srq);
+/** Waits and discards as karst_destroy_cq() does.  -EBUSY: queue pairs use it. */
 int karst_destroy_srq(struct karst_srq *srq);
 
 /* --- queue pairs --- */

@@ -32,6 +32,14 @@ karst_lock(struct karst_lock *l)
 	}
 }
 
+/** @return false: it is held. */
+static inline bool
+karst_trylock(struct karst_lock *l)
+{
+	/* acquire, as in karst_lock() */
+	return atomic_exchange_explicit(&l->held, 1, memory_order_acquire) == 0;
+}
+
 static inline void
 karst_unlock(struct karst_lock *l)
 {

@@ -325,13 +325,30 @@ karst_post_srq_recv(
 
 /* --- the bell --- */
 
+/* Of an engine that is given up nobody sleeps, and the number of the descriptor may be another
+ * file's by now. */
+static karst_noinline void
+wake_lcore(struct karst_client *c, int fd)
+{
+	static const uint64_t one = 1;
+	/* who posts may hold the queue's lock */
+	int cancel = karst_cancel_disable();
+
+	/* sequentially consistent, both, and pair with those in karst_abandon(): either it waits
+	 * for us, or we see that it has begun */
+	atomic_fetch_add(&c->wakers, 1);
+	/* it cannot fail but for a count that is high already */
+	if (atomic_load(&c->state) == CLI_LIVE)
+		(void)!write(fd, &one, sizeof(one));
+	atomic_fetch_sub(&c->wakers, 1);
+	karst_cancel_restore(cancel);
+}
+
 int
 karst_ring_bell(struct karst_qp *qp)
 {
-	static const uint64_t one = 1;
-	const struct karst_client *c = cli_of(qp->context);
-	int ret, cancel;
-	ssize_t n;
+	struct karst_client *c = cli_of(qp->context);
+	int ret;
 
 	if (cli_forked(c))
 		return cli_fail_forked();
@@ -339,15 +356,7 @@ karst_ring_bell(struct karst_qp *qp)
 	if (karst_unlikely(ret != 0))
 		return cli_fail_const(
 			-EIO, "the doorbell ring is full: the program has overwritten it");
-	/* of an engine that is given up nobody sleeps, and the number of the descriptor may be
-	 * another file's by now */
-	if (karst_unlikely(karst_bell_must_wake(qp->bell)) && !cli_is_dead(c)) {
-		/* who posts may hold the queue's lock */
-		cancel = karst_cancel_disable();
-		/* it cannot fail but for a count that is high already */
-		n = write(qp->wake_fd, &one, sizeof(one));
-		karst_cancel_restore(cancel);
-		(void)n;
-	}
+	if (karst_unlikely(karst_bell_must_wake(qp->bell)))
+		wake_lcore(c, qp->wake_fd);
 	return 0;
 }

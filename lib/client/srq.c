@@ -144,6 +144,12 @@ karst_query_srq(struct karst_srq *srq, struct karst_srq_attr *attr)
 	return ret;
 }
 
+bool
+karst_srq_in_use(const struct karst_srq *srq)
+{
+	return atomic_load(&karst_container_of(srq, const struct cli_srq, pub)->users) != 0;
+}
+
 int
 karst_destroy_srq(struct karst_srq *srq)
 {

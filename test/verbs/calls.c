@@ -350,6 +350,8 @@ groups(void)
 	EQ(ibv_detach_mcast(r.qp[1], &gid, 0), 0);
 	EQ(ibv_detach_mcast(r.qp[1], &gid, 0), EINVAL);
 	EQ(ibv_destroy_ah(ah), 0);
+	/* it leaves the group when it goes */
+	EQ(ibv_attach_mcast(r.qp[1], &gid, 0), 0);
 	rig_down(&r);
 }
 
@@ -532,7 +534,15 @@ main(int argc, char **argv)
 	run_case("a queue is armed in the midst of a poll", armed_while_polled);
 	run_case("unread events go with their object", unread_events_go_along);
 	run_case("queues that are not destroyed keep their events", refused_queues_keep_events);
+	run_case("shared receive queues that are not destroyed keep their events",
+		refused_srqs_keep_events);
 	run_case("polls in vain look again", polls_look_again);
+	run_case("polls go on beside requests", polls_go_on_beside_requests);
+	run_case("requests in the midst of a poll", requests_in_the_midst_of_a_poll);
+	run_case("no advice about what goes", no_advice_about_what_goes);
+	run_case("cancelled while it destroys", cancelled_while_it_destroys);
+	run_case("used until it is acknowledged", used_until_acknowledged);
+	run_case("children wait for nobody", children_wait_for_nobody);
 	run_case("asynchronous events", asynchronous_events);
 	run_case("attributes come back", attributes_come_back);
 	run_case("rates are kept", rates_are_kept);

@@ -79,7 +79,9 @@ void nothing_more(struct rig *r);
 void completion_events(void);
 void armed_late(void);
 void unread_events_go_along(void);
+void children_wait_for_nobody(void);
 void refused_queues_keep_events(void);
+void refused_srqs_keep_events(void);
 void asynchronous_events(void);
 
 /** The channel has no event: poll(2) and a call that does not wait say the same. */
@@ -98,5 +100,12 @@ void rates_are_kept(void);
 
 /* calls_poll.c */
 void polls_look_again(void);
+
+/* calls_threads.c */
+void polls_go_on_beside_requests(void);
+void requests_in_the_midst_of_a_poll(void);
+void no_advice_about_what_goes(void);
+void cancelled_while_it_destroys(void);
+void used_until_acknowledged(void);
 
 #endif /* CALLS_BED_H */

@@ -7,6 +7,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 static bool
@@ -126,7 +127,9 @@ expect_event(struct rig *r, enum ibv_event_type type, const void *element)
 {
 	struct ibv_async_event e;
 
+	alarm(PATIENCE_S);
 	MUST(ibv_get_async_event(r->ctx, &e) == 0);
+	alarm(0);
 	CHECK(e.event_type == type && e.element.qp == element, "%s",
 		ibv_event_type_str(e.event_type));
 	ibv_ack_async_event(&e);
@@ -209,6 +212,40 @@ unread_events_go_along(void)
 	rig_down(&r);
 }
 
+/* In a child a queue is not destroyed, whatever its parent has not acknowledged. */
+void
+children_wait_for_nobody(void)
+{
+	struct ibv_cq *of, *spare;
+	struct ibv_comp_channel *ch;
+	int status = -1;
+	void *context;
+	struct rig r;
+	pid_t pid;
+
+	rig_up(&r);
+	spare = r.cq;
+	MUST((ch = ibv_create_comp_channel(r.ctx)) != NULL);
+	told(&r, ch);
+	EQ(ibv_get_cq_event(ch, &of, &context), 0);
+	EQ(ibv_destroy_qp(r.qp[0]), 0);
+	EQ(ibv_destroy_qp(r.qp[1]), 0);
+	r.qp[0] = r.qp[1] = NULL;
+	fflush(stdout);
+	pid = fork();
+	if (pid == 0) {
+		alarm(PATIENCE_S);
+		_exit(ibv_destroy_cq(of) != EPERM);
+	}
+	EQ(waitpid(pid, &status, 0), pid);
+	EQ(status, 0);
+	ibv_ack_cq_events(of, 1);
+	EQ(ibv_destroy_cq(of), 0);
+	EQ(ibv_destroy_comp_channel(ch), 0);
+	r.cq = spare;
+	rig_down(&r);
+}
+
 #define ROUNDS 200
 
 static _Atomic bool enough;
@@ -218,6 +255,14 @@ try_to_destroy(void *cq)
 {
 	while (!enough)
 		EQ(ibv_destroy_cq(cq), EBUSY);
+	return NULL;
+}
+
+static void *
+try_to_destroy_srq(void *srq)
+{
+	while (!enough)
+		EQ(ibv_destroy_srq(srq), EBUSY);
 	return NULL;
 }
 
@@ -255,6 +300,31 @@ refused_queues_keep_events(void)
 	untold(&r);
 	EQ(ibv_destroy_comp_channel(ch), 0);
 	r.cq = spare;
+	rig_down(&r);
+}
+
+/* The same of a shared receive queue's, which are asynchronous. */
+void
+refused_srqs_keep_events(void)
+{
+	struct ibv_srq_init_attr init = {.attr = {.max_wr = 8, .max_sge = 1}};
+	struct ibv_srq_attr limit = {.srq_limit = 2};
+	pthread_t other;
+	struct rig r;
+	int i;
+
+	rig_up(&r);
+	MUST((r.srq = ibv_create_srq(r.pd, &init)) != NULL);
+	rig_connect(&r, IBV_QPT_RC);
+	enough = false;
+	MUST(pthread_create(&other, NULL, try_to_destroy_srq, r.srq) == 0);
+	for (i = 0; i < ROUNDS; i++) {
+		/* fewer receives than the limit are told at once */
+		EQ(ibv_modify_srq(r.srq, &limit, IBV_SRQ_LIMIT), 0);
+		expect_event(&r, IBV_EVENT_SRQ_LIMIT_REACHED, r.srq);
+	}
+	enough = true;
+	pthread_join(other, NULL);
 	rig_down(&r);
 }
 

@@ -8,9 +8,11 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdio.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -523,6 +525,54 @@ Test(client_api, fork_while_it_opens)
 	client_bed_down(&b);
 }
 
+/* What happens to who connects. */
+static void (*before_connect)(int fd);
+static unsigned int interruptions;
+
+int
+connect(int fd, const struct sockaddr *to, socklen_t len)
+{
+	if (before_connect != NULL)
+		before_connect(fd);
+	if (interruptions > 0) {
+		interruptions--;
+		errno = EINTR;
+		return -1;
+	}
+	return (int)syscall(SYS_connect, fd, to, len);
+}
+
+static int child_status = -1;
+
+static void
+fork_now(int fd)
+{
+	pid_t child = fork();
+
+	if (child == 0)
+		_exit(fcntl(fd, F_GETFD) >= 0);
+	cr_assert_eq(waitpid(child, &child_status, 0), child);
+}
+
+Test(client_api, fork_before_it_connects)
+{
+	struct karst_context *ctx;
+
+	before_connect = fork_now;
+	cr_assert_eq(karst_open("/nonexistent/karst.sock", NULL, &ctx), -ENOENT);
+	cr_assert_eq(child_status, 0, "the child has the connection");
+}
+
+/* As when the engine has many to attend to, and the program a timer. */
+Test(client_api, interrupted_while_it_connects)
+{
+	struct karst_context *ctx;
+
+	interruptions = 3;
+	cr_assert_eq(karst_open("/nonexistent/karst.sock", NULL, &ctx), -ENOENT);
+	cr_assert_eq(interruptions, 0);
+}
+
 static int
 lying_call(void *user, const void *req, size_t len, const int *fds, unsigned int nfds, void *rsp,
 	size_t *rsp_len, int *rsp_fds, unsigned int *nrsp_fds)
@@ -577,6 +627,181 @@ Test(client_api, abandon)
 	karst_abandon(other);
 	cr_assert_eq(karst_session_list(b.e, infos, 4), 1);
 	cr_assert_eq(infos[0].client, b.ctx->client, "the other one is still there");
+	client_bed_down(&b);
+}
+
+struct abandoner {
+	struct karst_context *ctx;
+	_Atomic pid_t tid;
+	atomic_bool finished;
+};
+
+static void *
+abandon_it(void *arg)
+{
+	struct abandoner *a = arg;
+
+	atomic_store(&a->tid, gettid());
+	karst_abandon(a->ctx);
+	atomic_store(&a->finished, true);
+	return NULL;
+}
+
+/* A control connection with a request that lasts. */
+struct lasting {
+	struct between b;
+	struct karst_context *ctx;
+	atomic_bool last, inside, may_end, closed_inside;
+};
+
+static int
+lasting_call(void *user, const void *req, size_t len, const int *fds, unsigned int nfds, void *rsp,
+	size_t *rsp_len, int *rsp_fds, unsigned int *nrsp_fds)
+{
+	struct lasting *l = user;
+	int ret;
+
+	atomic_store(&l->inside, true);
+	while (atomic_load(&l->last) && !atomic_load(&l->may_end))
+		sched_yield();
+	ret = l->b.real.call(l->b.real.user, req, len, fds, nfds, rsp, rsp_len, rsp_fds, nrsp_fds);
+	atomic_store(&l->inside, false);
+	return ret;
+}
+
+static void
+lasting_close(void *user)
+{
+	struct lasting *l = user;
+
+	atomic_store(&l->closed_inside, atomic_load(&l->inside));
+	atomic_store(&l->may_end, true);
+	while (atomic_load(&l->inside))
+		sched_yield();
+	between_close(&l->b);
+}
+
+static void *
+alloc_pd(void *arg)
+{
+	static struct karst_pd *pd;
+
+	return (void *)(intptr_t)karst_alloc_pd(arg, &pd);
+}
+
+/* The connection ends when the request does. */
+Test(client_api, abandon_in_a_request)
+{
+	static struct karst_context *other;
+	struct lasting l = {.last = false};
+	struct abandoner a = {.tid = 0};
+	pthread_t request, end;
+	struct client_bed b;
+
+	client_bed_up(&b, &(struct client_bed_config){.lcores = 1});
+	cr_assert_eq(karst_session_conn(b.e, NULL, &l.b.real), 0);
+	cr_assert_eq(karst_open_conn(&(struct karst_ctl_conn){.call = lasting_call,
+					     .close = lasting_close,
+					     .user = &l,
+					     .hup_fd = -1},
+			     NULL, &other),
+		0, "%s", karst_why());
+	a.ctx = other;
+	atomic_store(&l.last, true);
+	cr_assert_eq(pthread_create(&request, NULL, alloc_pd, other), 0);
+	while (!atomic_load(&l.inside))
+		sched_yield();
+	cr_assert_eq(pthread_create(&end, NULL, abandon_it, &a), 0);
+	while (!atomic_load(&l.closed_inside) &&
+		!client_bed_in_syscall(atomic_load(&a.tid), SYS_futex))
+		sched_yield();
+	atomic_store(&l.may_end, true);
+	cr_assert_eq(pthread_join(request, NULL), 0);
+	cr_assert_eq(pthread_join(end, NULL), 0);
+	cr_assert(!atomic_load(&l.closed_inside), "closed under the request");
+	client_bed_down(&b);
+}
+
+/* And the request when it has no answer. */
+Test(client_api, abandon_without_an_answer)
+{
+	/* its memory is not given back, and no leak */
+	static struct client_bed b;
+	pthread_t request;
+	void *ret;
+
+	client_bed_up(&b, &(struct client_bed_config){.lcores = 1, .forked = true});
+	cr_assert_eq(kill(b.child, SIGSTOP), 0);
+	cr_assert_eq(waitpid(b.child, NULL, WUNTRACED), b.child);
+	cr_assert_eq(pthread_create(&request, NULL, alloc_pd, b.ctx), 0);
+	karst_abandon(b.ctx);
+	cr_assert_eq(pthread_join(request, &ret), 0);
+	cr_assert_eq((intptr_t)ret, -EIO);
+	cr_assert_eq(kill(b.child, SIGCONT), 0);
+	client_bed_kill(&b);
+}
+
+struct bell {
+	struct karst_qp *qp;
+	_Atomic pid_t tid;
+	atomic_bool stop;
+};
+
+static void *
+ring_on_and_on(void *arg)
+{
+	struct bell *r = arg;
+
+	atomic_store(&r->tid, gettid());
+	while (!atomic_load(&r->stop)) {
+		/* as the engine says it before it sleeps */
+		atomic_store(&r->qp->bell->asleep, 1);
+		karst_ring_bell(r->qp);
+	}
+	return NULL;
+}
+
+/* Who is about to wake an lcore has its descriptor until he has done so. */
+Test(client_api, abandon_beside_a_bell)
+{
+	static struct client_bed with;
+	struct karst_session_info infos[4];
+	struct abandoner a = {.tid = 0};
+	struct bell r = {.tid = 0};
+	pthread_t ringer, end;
+	struct client_bed b;
+	char bytes[4096];
+	int fds[2], i;
+
+	client_bed_up(&b, &(struct client_bed_config){.lcores = 1});
+	a.ctx = client_bed_open(&b);
+	with = (struct client_bed){.ctx = a.ctx};
+	cr_assert_eq(karst_alloc_pd(a.ctx, &with.pd), 0);
+	cr_assert_eq(karst_create_cq(a.ctx, 8, NULL, NULL, &with.cq), 0);
+	r.qp = client_bed_qp(&with, KARST_QPT_RC);
+	/* the write() there does not return until somebody reads */
+	cr_assert_eq(pipe2(fds, O_CLOEXEC), 0);
+	memset(bytes, 0, sizeof(bytes));
+	fcntl(fds[1], F_SETFL, O_NONBLOCK);
+	while (write(fds[1], bytes, sizeof(bytes)) > 0)
+		;
+	fcntl(fds[1], F_SETFL, 0);
+	cr_assert_eq(dup2(fds[1], r.qp->wake_fd), r.qp->wake_fd);
+	cr_assert_eq(pthread_create(&ringer, NULL, ring_on_and_on, &r), 0);
+	while (!client_bed_in_syscall(atomic_load(&r.tid), SYS_write))
+		sched_yield();
+	cr_assert_eq(pthread_create(&end, NULL, abandon_it, &a), 0);
+	while (karst_session_list(b.e, infos, 4) != 1)
+		sched_yield();
+	for (i = 0; i < 1000; i++)
+		sched_yield();
+	cr_assert(!atomic_load(&a.finished), "the descriptor was closed under the write");
+	atomic_store(&r.stop, true);
+	cr_assert_gt(read(fds[0], bytes, sizeof(bytes)), 0);
+	cr_assert_eq(pthread_join(ringer, NULL), 0);
+	cr_assert_eq(pthread_join(end, NULL), 0);
+	close(fds[0]);
+	close(fds[1]);
 	client_bed_down(&b);
 }
 

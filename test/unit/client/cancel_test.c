@@ -4,6 +4,7 @@
 /* Threads are cancelled in calls of libkarst: the call is finished, and no lock stays behind. */
 #include "client_bed.h"
 
+#include <errno.h>
 #include <semaphore.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -55,6 +56,7 @@ end_if_cancelled(void)
 
 struct thread {
 	struct karst_context *ctx;
+	struct karst_comp_channel *ch;
 	struct karst_pd *pd;
 	struct karst_cq *cq;
 	struct karst_qp *qp;
@@ -70,6 +72,80 @@ alloc_pd(void *arg)
 		atomic_store(&t->finished, true);
 	end_if_cancelled();
 	return NULL;
+}
+
+/* A thread that is cancelled before it does something. */
+static void
+cancelled_before(void *(*fn)(void *), struct thread *t)
+{
+	pthread_t thread;
+	void *end;
+
+	cr_assert_eq(pthread_create(&thread, NULL, fn, t), 0);
+	cr_assert_eq(pthread_join(thread, &end), 0);
+	cr_assert(atomic_load(&t->finished), "it was cut off");
+	cr_assert_eq(end, PTHREAD_CANCELED, "later it can be cancelled");
+}
+
+static void *
+open_none(void *arg)
+{
+	struct karst_context *ctx;
+	struct thread *t = arg;
+
+	pthread_cancel(pthread_self());
+	if (karst_open("/nonexistent/karst.sock", NULL, &ctx) == -ENOENT)
+		atomic_store(&t->finished, true);
+	end_if_cancelled();
+	return NULL;
+}
+
+Test(client_cancel, in_an_open)
+{
+	struct thread t = {0};
+
+	cancelled_before(open_none, &t);
+}
+
+static void *
+destroy_channel(void *arg)
+{
+	struct thread *t = arg;
+
+	pthread_cancel(pthread_self());
+	if (karst_destroy_comp_channel(t->ch) == 0)
+		atomic_store(&t->finished, true);
+	end_if_cancelled();
+	return NULL;
+}
+
+static void *
+close_context(void *arg)
+{
+	struct thread *t = arg;
+
+	pthread_cancel(pthread_self());
+	if (karst_close(t->ctx) == 0)
+		atomic_store(&t->finished, true);
+	end_if_cancelled();
+	return NULL;
+}
+
+/* What the engine has ended, the program has, too. */
+Test(client_cancel, in_the_end)
+{
+	struct karst_session_info infos[4];
+	struct thread t = {0};
+	struct client_bed b;
+
+	client_bed_up(&b, &(struct client_bed_config){.lcores = 1});
+	t.ctx = client_bed_open(&b);
+	cr_assert_eq(karst_create_comp_channel(t.ctx, &t.ch), 0);
+	cancelled_before(destroy_channel, &t);
+	atomic_store(&t.finished, false);
+	cancelled_before(close_context, &t);
+	cr_assert_eq(karst_session_list(b.e, infos, 4), 1);
+	client_bed_down(&b);
 }
 
 Test(client_cancel, in_a_request)

@@ -267,6 +267,22 @@ client_bed_kill(struct client_bed *b)
 	cr_assert_eq(waitpid(b->child, NULL, 0), b->child);
 }
 
+bool
+client_bed_in_syscall(pid_t tid, long number)
+{
+	char path[64], word[32] = "";
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/self/task/%d/syscall", (int)tid);
+	f = fopen(path, "r");
+	if (f == NULL) /* it has ended */
+		return false;
+	if (fscanf(f, "%31s", word) != 1)
+		word[0] = '-';
+	fclose(f);
+	return word[0] >= '0' && word[0] <= '9' && atol(word) == number;
+}
+
 /* --- objects --- */
 
 struct karst_qp_init_attr

@@ -59,6 +59,8 @@ struct karst_mr *client_bed_mr(struct client_bed *b, void *mem, size_t len);
 struct karst_cqe client_bed_wait(struct karst_cq *cq);
 /** Gives the engine time; ends the test if it has been called for too long. */
 void client_bed_pause(void);
+/** Does thread @tid of this process wait in the system call @number? */
+bool client_bed_in_syscall(pid_t tid, long number);
 /** Nothing comes while a loop of the engine's turns goes by. */
 void client_bed_nothing(struct karst_cq *cq);
 

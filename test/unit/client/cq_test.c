@@ -305,6 +305,55 @@ resize_on_and_on(void *arg)
 	return NULL;
 }
 
+/* The lock of a program that takes completions in place. */
+struct own_lock {
+	unsigned int refusals; /* left, as if another thread had it */
+	unsigned int taken, given;
+};
+
+static bool
+own_try_lock(void *arg)
+{
+	struct own_lock *l = arg;
+
+	if (l->refusals > 0) {
+		l->refusals--;
+		return false;
+	}
+	l->taken++;
+	return true;
+}
+
+static void
+own_unlock(void *arg)
+{
+	struct own_lock *l = arg;
+
+	l->given++;
+}
+
+Test(client_cq, resize_takes_the_programs_lock)
+{
+	struct own_lock l = {.refusals = 3};
+	const struct karst_cq_init_attr attr = {
+		.cqe = 8, .cq_context = &l, .try_lock = own_try_lock, .unlock = own_unlock};
+	struct client_bed b;
+	struct karst_cq *cq;
+
+	client_bed_up(&b, &(struct client_bed_config){.lcores = 1});
+	cr_assert_eq(karst_create_cq_ex(b.ctx, &attr, &cq), 0);
+	cr_assert_eq(l.taken, 0);
+	cr_assert_eq(karst_resize_cq(cq, 100), 0);
+	cr_assert_eq(l.refusals, 0);
+	cr_assert_eq(l.taken, 1);
+	cr_assert_eq(l.given, 1);
+	cr_assert_eq(karst_resize_cq(cq, 0), -EINVAL);
+	cr_assert_eq(l.taken, 2);
+	cr_assert_eq(l.given, 2, "kept after a failure");
+	cr_assert_eq(karst_destroy_cq(cq), 0);
+	client_bed_down(&b);
+}
+
 /* While completions come in on two lanes and another thread takes them: each once, in order. */
 Test(client_cq, resize_under_traffic)
 {

@@ -140,23 +140,6 @@ destroy(void *arg)
 	return NULL;
 }
 
-/* For another thread: not for the engine's answer to a request, which is a message. */
-static bool
-waits_for_threads(int tid)
-{
-	char path[64], word[32] = "";
-	FILE *f;
-
-	snprintf(path, sizeof(path), "/proc/self/task/%d/syscall", tid);
-	f = fopen(path, "r");
-	if (f == NULL) /* it has ended */
-		return false;
-	if (fscanf(f, "%31s", word) != 1)
-		word[0] = '-';
-	fclose(f);
-	return word[0] >= '0' && word[0] <= '9' && atoi(word) == SYS_futex;
-}
-
 /* A queue is destroyed when its events are acknowledged, not before. */
 Test(client_event, destroy_waits)
 {
@@ -176,7 +159,9 @@ Test(client_event, destroy_waits)
 	cr_assert_eq(karst_destroy_qp(s.z), 0);
 	cr_assert_eq(pthread_create(&t, NULL, destroy, &w), 0);
 	while (atomic_load(&w.stage) == 0 ||
-		(atomic_load(&w.stage) == 1 && !waits_for_threads(atomic_load(&w.tid))))
+		/* for another thread: not for the engine's answer, which is a message */
+		(atomic_load(&w.stage) == 1 &&
+			!client_bed_in_syscall(atomic_load(&w.tid), SYS_futex)))
 		client_bed_pause();
 	cr_assert_eq(atomic_load(&w.stage), 1, "it waits");
 	karst_ack_cq_events(cq, 1);

@@ -1,0 +1,315 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/*
+ * Calls of several threads at once.  A control request of one of them can be made to wait, with all
+ * that the provider holds meanwhile: its recvmsg() is ours, because a program's symbols go before a
+ * library's.
+ */
+#include "calls_bed.h"
+
+#include <pthread.h>
+#include <semaphore.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+/* What a thread does, and where it is. */
+struct task {
+	pthread_t thread;
+	struct ibv_context *ctx;
+	struct ibv_cq *cq;
+	struct ibv_mr *mr;
+	struct ibv_srq *srq;
+	struct ibv_qp *qp;
+	bool hold; /* its first request waits for @go */
+	sem_t inside, go;
+	_Atomic pid_t tid; /* it has begun */
+	_Atomic bool finished;
+};
+
+static _Thread_local struct task *mine;
+
+ssize_t
+recvmsg(int fd, struct msghdr *m, int flags)
+{
+	struct task *t = mine;
+
+	if (t != NULL && t->hold) {
+		t->hold = false;
+		sem_post(&t->inside);
+		while (sem_wait(&t->go) != 0)
+			;
+	}
+	return syscall(SYS_recvmsg, fd, m, flags);
+}
+
+static void
+task_begin(struct task *t, void *(*fn)(void *))
+{
+	sem_init(&t->inside, 0, 0);
+	sem_init(&t->go, 0, 0);
+	MUST(pthread_create(&t->thread, NULL, fn, t) == 0);
+}
+
+/* With a request that is held. */
+static void
+task_begin_held(struct task *t, void *(*fn)(void *))
+{
+	t->hold = true;
+	task_begin(t, fn);
+	while (sem_wait(&t->inside) != 0)
+		;
+}
+
+static void
+task_end(struct task *t)
+{
+	sem_post(&t->go);
+	EQ(pthread_join(t->thread, NULL), 0);
+	CHECK(t->finished, "not finished");
+}
+
+/* It waits for another thread: not for the engine's answer, which is a message. */
+static bool
+waits(const struct task *t)
+{
+	char path[64], word[32] = "";
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/self/task/%d/syscall", (int)t->tid);
+	f = fopen(path, "r");
+	MUST(f != NULL);
+	if (fscanf(f, "%31s", word) != 1)
+		word[0] = '-';
+	fclose(f);
+	return word[0] >= '0' && word[0] <= '9' && atol(word) == SYS_futex;
+}
+
+static void
+until_it_waits(const struct task *t)
+{
+	while (t->tid == 0 || !waits(t))
+		usleep(1000);
+}
+
+static void *
+make_a_pd(void *arg)
+{
+	struct task *t = arg;
+	struct ibv_pd *pd;
+
+	mine = t;
+	MUST((pd = ibv_alloc_pd(t->ctx)) != NULL);
+	EQ(ibv_dealloc_pd(pd), 0);
+	t->finished = true;
+	return NULL;
+}
+
+static void *
+resize(void *arg)
+{
+	struct task *t = arg;
+
+	t->tid = gettid();
+	EQ(ibv_resize_cq(t->cq, 500), 0);
+	t->finished = true;
+	return NULL;
+}
+
+/* A request may take seconds, and so does the wait of a second one for its turn. */
+void
+polls_go_on_beside_requests(void)
+{
+	struct task first = {0}, second = {0};
+	struct ibv_wc wc;
+	struct rig r;
+	int i;
+
+	rig_up(&r);
+	first.ctx = r.ctx;
+	second.cq = r.cq;
+	alarm(PATIENCE_S);
+	task_begin_held(&first, make_a_pd);
+	task_begin(&second, resize);
+	until_it_waits(&second);
+	for (i = 0; i < 1000; i++)
+		EQ(ibv_poll_cq(r.cq, 1, &wc), 0);
+	EQ(ibv_req_notify_cq(r.cq, 0), 0);
+	task_end(&first);
+	task_end(&second);
+	alarm(0);
+	CHECK(r.cq->cqe >= 500, "%d", r.cq->cqe);
+	rig_down(&r);
+}
+
+#define REQUESTS 100
+
+/* Who is in the midst of a poll may make requests, whoever wants the queue. */
+void
+requests_in_the_midst_of_a_poll(void)
+{
+	struct ibv_cq_init_attr_ex init = {.cqe = 16};
+	struct ibv_poll_cq_attr attr = {0};
+	struct ibv_cq *spare;
+	struct ibv_cq_ex *ex;
+	struct task t = {0};
+	struct ibv_pd *pd;
+	struct rig r;
+	int i, ret;
+
+	rig_up(&r);
+	spare = r.cq;
+	MUST((ex = ibv_create_cq_ex(r.ctx, &init)) != NULL);
+	t.cq = r.cq = ibv_cq_ex_to_cq(ex);
+	rig_connect(&r, IBV_QPT_RC);
+	EQ(post_recv(&r, r.qp[1], 1, 0, 64), 0);
+	EQ(post_send(&r, r.qp[0], 2, 64, 8, 0), 0);
+	alarm(PATIENCE_S);
+	while ((ret = ibv_start_poll(ex, &attr)) == ENOENT)
+		;
+	EQ(ret, 0);
+	task_begin(&t, resize);
+	while (t.tid == 0)
+		usleep(1000);
+	for (i = 0; i < REQUESTS; i++) {
+		MUST((pd = ibv_alloc_pd(r.ctx)) != NULL);
+		EQ(ibv_dealloc_pd(pd), 0);
+	}
+	CHECK(!t.finished, "what is being looked at was moved");
+	EQ(ex->status, IBV_WC_SUCCESS);
+	ibv_end_poll(ex);
+	task_end(&t);
+	alarm(0);
+	wait_for(r.cq);
+	nothing_more(&r);
+	for (i = 0; i < 2; i++) {
+		EQ(ibv_destroy_qp(r.qp[i]), 0);
+		r.qp[i] = NULL;
+	}
+	EQ(ibv_destroy_cq(r.cq), 0);
+	r.cq = spare;
+	rig_down(&r);
+}
+
+static void *
+deregister(void *arg)
+{
+	struct task *t = arg;
+
+	mine = t;
+	EQ(ibv_dereg_mr(t->mr), 0);
+	t->finished = true;
+	return NULL;
+}
+
+/* What is on its way out is not looked at any more: the next moment it is not there. */
+void
+no_advice_about_what_goes(void)
+{
+	struct task t = {0};
+	struct ibv_sge sge;
+	struct rig r;
+
+	rig_up(&r);
+	MUST((t.mr = ibv_reg_mr(r.pd, r.buf, BUF_BYTES,
+		      IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_ON_DEMAND)) != NULL);
+	sge = (struct ibv_sge){(uintptr_t)r.buf, 4096, t.mr->lkey};
+	EQ(ibv_advise_mr(r.pd, IBV_ADVISE_MR_ADVICE_PREFETCH_NO_FAULT, 0, &sge, 1), 0);
+	alarm(PATIENCE_S);
+	task_begin_held(&t, deregister);
+	EQ(ibv_advise_mr(r.pd, IBV_ADVISE_MR_ADVICE_PREFETCH_NO_FAULT, 0, &sge, 1), EINVAL);
+	task_end(&t);
+	alarm(0);
+	rig_down(&r);
+}
+
+static void *
+destroy_srq(void *arg)
+{
+	struct task *t = arg;
+
+	t->tid = gettid();
+	EQ(ibv_destroy_srq(t->srq), 0);
+	t->finished = true;
+	pthread_testcancel();
+	return NULL;
+}
+
+/* A thread that waits for an acknowledgement keeps nothing from who acknowledges. */
+void
+cancelled_while_it_destroys(void)
+{
+	struct ibv_srq_init_attr init = {.attr = {.max_wr = 8, .max_sge = 1}};
+	struct ibv_srq_attr limit = {.srq_limit = 2};
+	struct ibv_async_event e;
+	struct task t = {0};
+	struct rig r;
+	void *end;
+
+	rig_up(&r);
+	MUST((t.srq = ibv_create_srq(r.pd, &init)) != NULL);
+	EQ(ibv_modify_srq(t.srq, &limit, IBV_SRQ_LIMIT), 0);
+	alarm(PATIENCE_S);
+	MUST(ibv_get_async_event(r.ctx, &e) == 0);
+	task_begin(&t, destroy_srq);
+	until_it_waits(&t);
+	EQ(pthread_cancel(t.thread), 0);
+	ibv_ack_async_event(&e);
+	EQ(pthread_join(t.thread, &end), 0);
+	alarm(0);
+	CHECK(t.finished, "cut off");
+	CHECK(end == PTHREAD_CANCELED, "later it can be cancelled");
+	rig_down(&r);
+}
+
+static void *
+destroy_qp(void *arg)
+{
+	struct task *t = arg;
+
+	t->tid = gettid();
+	EQ(ibv_destroy_qp(t->qp), 0);
+	t->finished = true;
+	return NULL;
+}
+
+/* Whoever has an event may use what it is of, until it is acknowledged. */
+void
+used_until_acknowledged(void)
+{
+	struct ibv_srq_init_attr init = {.attr = {.max_wr = 8, .max_sge = 1}};
+	struct ibv_qp_attr drained = {.qp_state = IBV_QPS_SQD, .en_sqd_async_notify = 1};
+	struct ibv_srq_attr limit = {.srq_limit = 2}, is;
+	struct task of_srq = {0}, of_qp = {0};
+	struct ibv_recv_wr wr = {.wr_id = 1}, *bad;
+	struct ibv_qp_init_attr made;
+	struct ibv_async_event e;
+	struct ibv_qp_attr has;
+	struct rig r;
+
+	rig_up(&r);
+	MUST((of_srq.srq = ibv_create_srq(r.pd, &init)) != NULL);
+	EQ(ibv_modify_srq(of_srq.srq, &limit, IBV_SRQ_LIMIT), 0);
+	alarm(PATIENCE_S);
+	MUST(ibv_get_async_event(r.ctx, &e) == 0);
+	task_begin(&of_srq, destroy_srq);
+	until_it_waits(&of_srq);
+	if (CHECK(ibv_query_srq(e.element.srq, &is) == 0, "it is gone"))
+		EQ(ibv_post_srq_recv(e.element.srq, &wr, &bad), 0);
+	ibv_ack_async_event(&e);
+	task_end(&of_srq);
+	rig_connect(&r, IBV_QPT_RC);
+	EQ(ibv_modify_qp(r.qp[0], &drained, IBV_QP_STATE | IBV_QP_EN_SQD_ASYNC_NOTIFY), 0);
+	MUST(ibv_get_async_event(r.ctx, &e) == 0);
+	EQ(e.event_type, IBV_EVENT_SQ_DRAINED);
+	of_qp.qp = r.qp[0];
+	task_begin(&of_qp, destroy_qp);
+	until_it_waits(&of_qp);
+	EQ(ibv_query_qp(e.element.qp, &has, IBV_QP_STATE, &made), 0);
+	ibv_ack_async_event(&e);
+	task_end(&of_qp);
+	alarm(0);
+	r.qp[0] = NULL;
+	rig_down(&r);
+}

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* Buffers as drivers need them that give the memory of the pool to somebody else. */
+/* Buffers as drivers need them that give the memory of the pool to somebody else, and the order in
+ * which they are used. */
 #include <criterion/criterion.h>
 #include <rte_mbuf.h>
 
@@ -37,6 +38,27 @@ Test(pool, buffers_that_are_pages)
 	at[0] = (uintptr_t)STAILQ_FIRST(&mp->mem_list)->addr;
 	at[1] = rte_mempool_calc_obj_size(mp->elt_size, mp->flags, NULL);
 	cr_assert_eq(rte_mempool_obj_iter(mp, check_place, at), MBUFS);
+	engine_bed_down(&bed);
+}
+
+/* What was freed last is used first.  By the handler that is DPDK's default it would be used last,
+ * when all others of the pool have been through the caches. */
+Test(pool, last_in_first_out)
+{
+	struct engine_bed_config cfg = {.engine.name = "lifo"};
+	struct rte_mempool *mp;
+	struct engine_bed bed;
+	struct rte_mbuf *m;
+
+	engine_bed_up(&bed, &cfg);
+	mp = rte_mempool_lookup("lifo");
+	cr_assert_not_null(mp);
+	cr_assert_str_eq(rte_mempool_get_ops(mp->ops_index)->name, "stack");
+	m = rte_pktmbuf_alloc(mp);
+	cr_assert_not_null(m);
+	rte_pktmbuf_free(m);
+	cr_assert_eq(rte_pktmbuf_alloc(mp), m);
+	rte_pktmbuf_free(m);
 	engine_bed_down(&bed);
 }
 

@@ -15,10 +15,12 @@
 #include <rte_build_config.h>
 #include <rte_eal.h>
 
-#define FEW_EAL      "librte_eal.so"
-#define FEW_MEMPOOLS "mempool_ring"
+#define FEW_EAL "librte_eal.so"
 
 static bool few_drivers;
+
+/* Handlers of mempools: DPDK's default, which drivers ask for, and that of an engine's frames. */
+static const char *const few_mempools[] = {"mempool_ring", "mempool_stack"};
 
 /* Virtual devices whose driver makes no use of another one; NULL: it is part of this program. */
 static const struct {
@@ -115,8 +117,11 @@ void
 few_drivers_begin(void)
 {
 	char why[512];
+	size_t i;
 
-	few_drivers = few_is_shared() && few_open_driver(FEW_MEMPOOLS, why, sizeof(why)) == 0;
+	few_drivers = few_is_shared();
+	for (i = 0; few_drivers && i < sizeof(few_mempools) / sizeof(few_mempools[0]); i++)
+		few_drivers = few_open_driver(few_mempools[i], why, sizeof(why)) == 0;
 }
 
 int

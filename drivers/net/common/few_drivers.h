@@ -12,7 +12,7 @@
 #include <stddef.h>
 
 /**
- * Before rte_eal_init(): that loads only the driver of mempools.  Where this is not possible it
+ * Before rte_eal_init(): that loads only the handlers of mempools.  Where this is not possible it
  * loads all, as ever.  Not for programs with devices on a bus: which driver they need is known to
  * it alone.
  */

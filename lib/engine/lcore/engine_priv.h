@@ -266,7 +266,8 @@ struct eng_lcore {
 	struct rte_mempool *pool;
 	uint32_t nstash;
 	uint32_t nstash_cold; /* the lower ones of stash: freed by another lcore, from the pool */
-	uint32_t tx_ready;    /* entries of tx_mbuf that are there */
+	const struct rte_mbuf *tx_last; /* was sent a moment ago, and may be free; NULL: none */
+	uint32_t tx_ready;              /* entries of tx_mbuf that are there */
 
 	struct eng_rxq rxq[KARST_ENGINE_MAX_PORTS];
 	struct rte_mbuf *stash[ENG_STASH];

@@ -30,6 +30,23 @@ eng_stash_spill(struct eng_lcore *lc)
 	rte_mempool_put_bulk(lc->pool, (void **)&lc->stash[lc->nstash], ENG_SPILL);
 }
 
+/*
+ * Has a port that copies frames, such as a kernel interface's, put what was sent last into the pool
+ * again?  The pool hands out first what came last, so these are still in this processor's cache.
+ */
+static bool
+came_back(const struct eng_lcore *lc, unsigned int n)
+{
+	unsigned int i;
+
+	if (lc->tx_last == NULL)
+		return false;
+	for (i = 0; i < n; i++)
+		if (lc->stash[i] == lc->tx_last)
+			return true;
+	return false;
+}
+
 static bool
 stash_fill(struct eng_lcore *lc)
 {
@@ -41,7 +58,8 @@ stash_fill(struct eng_lcore *lc)
 		if (n == 0)
 			return false;
 	}
-	lc->nstash = lc->nstash_cold = n;
+	lc->nstash = n;
+	lc->nstash_cold = came_back(lc, n) ? 0 : n;
 	return true;
 }
 
@@ -53,9 +71,9 @@ frame_of(struct rte_mbuf *m)
 }
 
 /*
- * A buffer from the pool was freed by another lcore, whose cache still has its lines: they are
- * asked for early, those of the mbuf some buffers ahead, those of the headers now, those of the
- * payload as the frame before is sealed.
+ * A buffer from the pool was freed by another lcore, whose cache still has its lines, unless a port
+ * has given it back at once: they are asked for early, those of the mbuf some buffers ahead, those
+ * of the headers now, those of the payload as the frame before is sealed.
  */
 static inline bool
 take_cold(struct eng_lcore *lc, struct rte_mbuf *m)
@@ -106,6 +124,8 @@ refill(struct eng_lcore *lc, unsigned int used)
 		lc->tx_pkt[i].data = lc->tx_pkt[ready].data;
 	}
 	lc->tx_ready = i < used ? i : ready;
+	/* from now on, who has it is not known */
+	lc->tx_last = NULL;
 }
 
 /* Gives to the port what its queue takes. */
@@ -121,6 +141,8 @@ flush_port(struct eng_lcore *lc, unsigned int port)
 		sent = rte_eth_tx_burst(q->ethdev, q->queue, q->pend, q->n);
 	stat_add(&lc->stats.tx_bursts, 1);
 	stat_add(&lc->stats.tx_frames, sent);
+	if (karst_likely(sent > 0 && !q->loop))
+		lc->tx_last = q->pend[sent - 1];
 	if (karst_likely(sent == q->n)) {
 		q->n = 0;
 		if (karst_unlikely(lc->blocked >> port & 1)) {
@@ -309,6 +331,7 @@ eng_tx_poll(struct eng_lcore *lc)
 		flush_ports(lc, lc->blocked);
 	if (!karst_core_has_active(lc->core))
 		return 0;
+	lc->tx_last = NULL;
 	while (karst_unlikely(lc->tx_ready < cfg->tx_burst) && fresh(lc, lc->tx_ready))
 		lc->tx_ready++;
 	if (karst_unlikely(lc->tx_ready == 0)) {

@@ -70,7 +70,7 @@ PEER = Contents('initrd', '''ip tc rdma ping modprobe lsmod
                 '''virtio_net virtio_pci virtio_console virtio_rng rdma_rxe ib_uverbs rdma_cm rdma_ucm
   8021q nvme-rdma nvmet nvmet-rdma null_blk brd ext4 configfs
   crc32_pclmul crc32_generic crc32c_generic crc32c_intel crc32c''',
-                'mempool_ring net_ring')
+                'mempool_ring mempool_stack net_ring')
 # Needed by name at run time: verbs providers, what glibc loads when a thread is cancelled,
 # settings.
 MORE = ['/usr/lib/x86_64-linux-gnu/libibverbs/librxe-rdmav34.so', '/etc/libibverbs.d/rxe.driver',

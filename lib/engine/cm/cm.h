@@ -68,14 +68,15 @@ struct cm_path {
 /* --- events (cm_channel.c) --- */
 
 struct cm_event {
-	STAILQ_ENTRY(cm_event) next;
-	struct cm_id *id;       /* whose it is; of a connect request: the listener */
-	struct cm_id *conn;     /* connect request: the new one */
-	struct cm_group *group; /* MULTICAST_* */
+	TAILQ_ENTRY(cm_event) next;  /* of its channel */
+	TAILQ_ENTRY(cm_event) of_id; /* of @id */
+	struct cm_id *id;            /* whose it is; of a connect request: the listener */
+	struct cm_id *conn;          /* connect request: the new one */
+	struct cm_group *group;      /* MULTICAST_* */
 	struct karst_ctl_cm_get_event_rsp rsp;
 };
 
-STAILQ_HEAD(cm_events, cm_event);
+TAILQ_HEAD(cm_events, cm_event);
 
 struct cm_channel {
 	uint32_t handle;
@@ -140,7 +141,8 @@ struct cm_id {
 	struct cm_service *service;  /* LISTEN */
 	uint32_t backlog;            /* LISTEN: requests that may still come */
 	uint32_t reported;           /* events that were got */
-	uint32_t nevents;            /* that wait, but for requests */
+	struct cm_events events;     /* that wait */
+	uint32_t nevents;            /* of these, all but requests */
 	/* ADDR_QUERY */
 	struct cm_path *waits_for;
 	LIST_ENTRY(cm_id) path_next;

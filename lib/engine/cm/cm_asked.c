@@ -27,9 +27,9 @@ struct cm_asked {
 	uint8_t ip[16];
 	uid_t uid;
 	uint32_t n; /* identifiers */
-	/* SIDR REQs that nobody waits for any more, of this period of KEPT_NS and of the last one */
+	/* SIDR REQs that nobody waits for any more, of this period and of the last one */
 	uint32_t left[2];
-	uint64_t period;
+	uint64_t period; /* of KEPT_NS */
 };
 
 static struct cm_asked_bucket *

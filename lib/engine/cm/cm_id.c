@@ -31,6 +31,7 @@ eng_cm_id_new(
 	}
 	id->client = client;
 	id->channel = ch;
+	TAILQ_INIT(&id->events);
 	id->psn = eng_cm_random(cm) & 0xffffff;
 	ch->ids++;
 	*out = id;

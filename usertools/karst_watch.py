@@ -191,6 +191,7 @@ class Watch:
     def __init__(self, find):
         self.find = find
         self.lock = threading.Lock()
+        self.finding = threading.Lock()  # one at a time: a process answers few (Shared of karst_web)
         self.watched = collections.OrderedDict()
 
     def engines(self):
@@ -204,20 +205,22 @@ class Watch:
                  engine) for engine in found]
 
     def list(self):
-        found = self.engines()
-        for _, engine in found:
-            engine.telemetry.close()
+        with self.finding:
+            found = self.engines()
+            for _, engine in found:
+                engine.telemetry.close()
         return {'version': API_VERSION,
                 'engines': [{'id': key, 'name': engine.name, 'pid': engine.telemetry.hello['pid']}
                             for key, engine in found]}
 
     def one(self, key):
         """The engine @key; the connections to all others are closed.  NotThere."""
-        found = self.engines()
-        wanted = next((engine for other, engine in found if other == key), None)
-        for _, engine in found:
-            if wanted is None or engine.telemetry is not wanted.telemetry:
-                engine.telemetry.close()
+        with self.finding:
+            found = self.engines()
+            wanted = next((engine for other, engine in found if other == key), None)
+            for _, engine in found:
+                if wanted is None or engine.telemetry is not wanted.telemetry:
+                    engine.telemetry.close()
         if wanted is None:
             raise NotThere(key)
         return wanted

@@ -72,6 +72,26 @@ def host_allowed(header, names):
         return name.rstrip('.') in names
 
 
+class Shared:
+    """What @make makes, for whoever asks at the same time: an engine answers few at once (DPDK's telemetry
+    has ten connections), and who asks for more is not to keep others from it.  One is made at a time, and
+    nobody gets one that was begun before he asked."""
+
+    def __init__(self, make):
+        self.make = make
+        self.lock = threading.Lock()
+        self.begun = 0  # so many were
+        self.made = 0, None  # the newest: which one of these it is, and what it is
+
+    def get(self):
+        asked = self.begun
+        with self.lock:
+            if self.made[0] <= asked:
+                self.begun += 1
+                self.made = self.begun, self.make()
+            return self.made[1]
+
+
 class Handler(http.server.BaseHTTPRequestHandler):
     """One request.  self.server: Server."""
 
@@ -95,7 +115,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         elif url is None:
             self.say(400, 'the target is no URL')
         elif url.path == '/metrics':
-            self.answer(200, METRICS, self.server.metrics().encode())
+            self.answer(200, METRICS, self.server.metrics.get().encode())
         elif url.path in self.server.files:
             self.answer(200, *self.server.files[url.path])
         elif url.path.startswith('/api/'):
@@ -166,7 +186,7 @@ class Server(http.server.ThreadingHTTPServer):
         host, port = listen
         self.address_family = socket.AF_INET6 if ':' in host else socket.AF_INET
         self.files = load_files()
-        self.metrics = metrics
+        self.metrics = Shared(metrics)
         self.watch = karst_watch.Watch(find)
         own = socket.gethostname()
         self.names = {name.lower().rstrip('.')

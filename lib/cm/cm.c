@@ -93,6 +93,7 @@ karst_cm_init(void *buf, const struct karst_cm_config *in, uint64_t now_ns, stru
 	c->guid = cfg.guid;
 	c->max_ids = cfg.max_ids;
 	c->max_half_open = cfg.max_half_open;
+	c->pub.half_open_of_one = (cfg.max_half_open + 1) / 2;
 	c->slot_bits = karst_log2(karst_pow2_ceil(cfg.max_ids));
 	c->response_timeout = cfg.response_timeout;
 	c->max_retries = cfg.max_retries;

@@ -189,6 +189,7 @@ struct karst_cm {
 	struct karst_cm_counters counters;
 	uint32_t nids; /* in use, of every kind and state */
 	uint32_t nhalf_open;
+	uint32_t half_open_of_one; /* how many one peer address may have of them; does not change */
 };
 
 /** 0 if @cfg is impossible. */

@@ -366,7 +366,7 @@ cm_half_open_full(const struct cm_core *c, const uint8_t ip[16])
 {
 	const struct cm_source *from = *source_find(c, ip);
 
-	return from != NULL && from->nhalf_open >= (c->max_half_open + 1) / 2;
+	return from != NULL && from->nhalf_open >= c->pub.half_open_of_one;
 }
 
 void

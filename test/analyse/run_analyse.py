@@ -20,7 +20,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [os.path.join(HERE, '..', 'captures'), os.path.join(HERE, '..', 'common')]
 sys.dont_write_bytecode = True
 from cases import CASES  # noqa: E402
-from forge import A, B, Wire  # noqa: E402
+from forge import A, ACK, B, OK, ONLY, Wire  # noqa: E402
 from pcap import header, read_pcap, record, write_pcap  # noqa: E402
 from tap import Tap, run  # noqa: E402
 
@@ -320,6 +320,40 @@ def test_noise(tmp):
     return problems
 
 
+def test_who_is_answered_is_looked_for_with_an_end(tmp):
+    """Flows that all fit: who looks for its counterpart looks at each, and not for ever."""
+    n = 2100
+    w = Wire()
+    for i in range(n):
+        w.request(ONLY, 100, b'karst', qp=0x100 + i)
+    for i in range(n):
+        w.respond(ACK, 100, OK, qp=0x100 + i)
+    path = os.path.join(tmp, 'askers.pcap')
+    write_pcap(path, 1, w.frames, nano=True)
+    status, report, err = analyse(path)
+    trace = report['checks']['trace']
+    if status != 0 or trace['verdict'] != 'cannot tell' or err or \
+            not any('not found out for all flows' in found['text'] for found in trace['findings']):
+        return ['status %d, %s %s' % (status, trace, err)]
+    return []
+
+
+def test_flows_have_an_end(tmp):
+    """More queue pairs than anybody has: those beyond are left out, not remembered."""
+    most = 1 << 17
+    template = bytearray(Wire().request(ONLY, 100, b'karst').frames[0][1])
+    frames = []
+    for i in range(most + 3):
+        template[47:50] = i.to_bytes(3, 'big')
+        frames.append((10**18 + i * 1000, bytes(template)))
+    path = os.path.join(tmp, 'flows.pcap')
+    write_pcap(path, 1, frames, nano=True)
+    _, output, err = run(DUMP, '--analyse', path)
+    if '%d packets, %d flows' % (most, most) not in output or 'on 3 of further ones are left out' not in output:
+        return [output[:2000] + err]
+    return []
+
+
 def feed(p, start, n):
     """@n requests of one flow to standard input, and the most memory that was in use by then, in KiB."""
     template = bytearray(Wire().request(4, 0, b'karst').frames[0][1])
@@ -374,7 +408,8 @@ def main():
         for name in KARST:
             tap.result('karst: ' + name, test_karst(name))
         for test in (test_loss_is_judged, test_html, test_html_is_bounded, test_names_are_escaped, test_counters,
-                     test_cut_file, test_short_snap_length, test_noise, test_memory_is_bounded, test_usage):
+                     test_cut_file, test_short_snap_length, test_noise, test_memory_is_bounded,
+                     test_who_is_answered_is_looked_for_with_an_end, test_flows_have_an_end, test_usage):
             tap.result(test.__name__[5:].replace('_', ' '), test(tmp))
     tap.finish()
 

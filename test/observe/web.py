@@ -246,6 +246,45 @@ def readers(tap, usertools):
     tap.point('connections that do not read what they asked do not keep others', problems)
 
 
+def at_once(tap, usertools):
+    """However many ask at once, an engine, which answers few, is asked by one."""
+    sys.path.insert(0, usertools)
+    import karst_web
+    lock, gate, running = threading.Lock(), threading.Event(), []
+    most = 0
+
+    def look():
+        nonlocal most
+        with lock:
+            running.append(1)
+            most = max(most, len(running))
+        gate.wait(HANG_S)
+        with lock:
+            running.pop()
+        return ''
+
+    for path in '/metrics', '/api/engines':
+        most = 0
+        gate.clear()
+        with karst_web.Server(('localhost', 0), [], look, look) as server:
+            threading.Thread(target=server.serve_forever, daemon=True).start()
+            port = Client(server.url).port
+            socks = [socket.create_connection(('localhost', port), timeout=HANG_S) for _ in range(20)]
+            for s in socks:
+                s.sendall(f'GET {path} HTTP/1.0\r\n\r\n'.encode())
+            end = time.monotonic() + HANG_S
+            while len(server.answered) < len(socks) and time.monotonic() < end:
+                time.sleep(0.01)
+            gate.set()
+            answers = [s.recv(15) for s in socks]
+            for s in socks:
+                s.close()
+            server.shutdown()
+        problems = [] if most == 1 else [f'{most} at once']
+        tap.point(f'{path}: who asks at once shares one look',
+                  problems + [f'{a}' for a in answers if a != b'HTTP/1.0 200 OK'])
+
+
 # --- what is right ---
 
 def figures_of(tap, client):
@@ -493,6 +532,7 @@ def run(tap, bed, root, folder):
         manners(tap, client, web)
         crowd(tap, client, 32)
         readers(tap, bed.usertools)
+        at_once(tap, bed.usertools)
         gone(tap, client, bed, page)
         page = None
     finally:

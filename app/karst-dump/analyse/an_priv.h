@@ -311,7 +311,10 @@ struct an {
 	struct an_result result[AN_CHECKS];
 	struct an_measure latency[AN_LATENCIES];
 	struct an_flow **hash;
-	uint32_t hash_mask, nflows;
+	uint32_t hash_mask, nflows, npairs;
+	uint64_t key[2];                   /* of hashes */
+	uint64_t looks;                    /* at flows, in search of counterparts */
+	uint64_t left_out, left_out_frame; /* packets of flows that had no room, the first one */
 	struct an_flow *flows, **flows_tail;
 	struct an_flow *last; /* that was looked up */
 	struct an_pair *pairs, *pair_hash[AN_ADDRESS_HASH];
@@ -343,7 +346,9 @@ struct an_pair *an_pair_of(struct an *a, const uint8_t src[16], const uint8_t ds
 struct an_flow *an_flow_answered(struct an *a, struct an_flow *f, const struct an_pkt *p);
 /** Of a response that the counterpart of @f did not ask for: whether another one did, since a queue
  * pair number was used again.  @return that, which is the counterpart from now on, or NULL. */
-struct an_flow *an_flow_repaired(struct an_flow *f, const struct an_pkt *p);
+struct an_flow *an_flow_repaired(struct an *a, struct an_flow *f, const struct an_pkt *p);
+/** What was not judged, as there was too much of it. */
+void an_flows_finish(struct an *a);
 /** Whether the capture shows what the source of @f has sent, as it was sent. */
 bool an_sees_sent(const struct an *a, const struct an_flow *f);
 /** Whether it shows what its destination has received, and nothing else. */

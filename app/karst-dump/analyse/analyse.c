@@ -10,6 +10,7 @@
  */
 #include <errno.h>
 #include <stdlib.h>
+#include <sys/random.h>
 #include <unistd.h>
 
 #include "an_priv.h"
@@ -26,6 +27,8 @@ an_new(const struct an_options *o)
 		free(a);
 		return NULL;
 	}
+	if (getrandom(a->key, sizeof(a->key), 0) != (ssize_t)sizeof(a->key))
+		a->key[0] = (uintptr_t)a; /* better than nothing */
 	a->o = o;
 	a->have_log = o->fates != NULL;
 	a->flows_tail = &a->flows;
@@ -163,7 +166,7 @@ dispatch(struct an *a, struct an_flow *f, const struct an_pkt *p)
 	}
 	asked = an_flow_answered(a, f, p);
 	if (asked != NULL && karst_psn_diff(p->ib->psn, asked->req.next) >= 0) {
-		struct an_flow *other = an_flow_repaired(f, p);
+		struct an_flow *other = an_flow_repaired(a, f, p);
 
 		asked = other != NULL ? other : asked;
 	}
@@ -181,8 +184,11 @@ packet(struct an *a, struct an_pkt *p, uint64_t absolute_ns)
 	an_addresses(p->j, p->src, p->dst);
 	p->tclass = tclass_of(p->j);
 	f = an_flow_of(a, p);
-	if (f == NULL)
-		return; /* no memory */
+	if (f == NULL) { /* no memory, or too many */
+		if (a->left_out++ == 0)
+			a->left_out_frame = p->frame;
+		return;
+	}
 	a->packets++;
 	an_injury_of(a, f, p, absolute_ns);
 	packet_fate(a, p);
@@ -307,6 +313,7 @@ an_finish(struct an *a, bool broken)
 	if (broken)
 		an_say(a, NULL, AN_TRACE, AN_UNKNOWN, a->frames, 0,
 			"the file ends in the middle of a frame");
+	an_flows_finish(a);
 	an_cnp_finish(a);
 	for (f = a->flows; f != NULL; f = f->all_next)
 		one_direction(a, f);

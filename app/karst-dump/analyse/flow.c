@@ -10,14 +10,22 @@
  * response answers, is the counterpart, if there is exactly one.  PSNs are 24 bits wide and start
  * anywhere, so that a wrong one is rare; where several fit, a later response may decide, and until
  * then the flow's responses are not judged.
+ *
+ * A file may come from anywhere.  So hashes of what is in it are keyed, there is an end to how many
+ * flows are remembered, and one to how many are looked at in search of counterparts: what is beyond
+ * is not judged, and the report says so.
  */
 #include <arpa/inet.h>
 #include <stdlib.h>
 
 #include "an_priv.h"
+#include "karst_prf.h"
 
 #define FIRST_HASH 256
 #define MAX_TRIES  16
+#define MAX_FLOWS  (1u << 17)
+#define MAX_PAIRS  (1u << 17)
+#define MAX_LOOKS  (1u << 22) /* as 2,048 flows of which each looks at 2,048 */
 
 bool
 an_address(const char *text, uint8_t address[16])
@@ -54,13 +62,9 @@ an_flow_text(const struct an_flow *f, char *text, size_t room)
 }
 
 static uint32_t
-hash_of(const uint8_t *p, size_t n)
+hash_of(const struct an *a, const uint8_t address[16])
 {
-	uint64_t h = 0xcbf29ce484222325u;
-
-	for (; n >= 8; n -= 8, p += 8)
-		h = (h ^ karst_get_be64(p)) * 0x9e3779b97f4a7c15u;
-	return (uint32_t)(h >> 32);
+	return (uint32_t)karst_prf(a->key, karst_get_be64(address), karst_get_be64(address + 8));
 }
 
 struct an_end *
@@ -68,7 +72,7 @@ an_end_of(struct an *a, const uint8_t address[16])
 {
 	struct an_end *e;
 
-	struct an_end **at = &a->end_hash[hash_of(address, 16) % AN_ADDRESS_HASH];
+	struct an_end **at = &a->end_hash[hash_of(a, address) % AN_ADDRESS_HASH];
 
 	for (e = *at; e != NULL; e = e->hash_next)
 		if (memcmp(e->address, address, 16) == 0)
@@ -87,7 +91,7 @@ an_end_of(struct an *a, const uint8_t address[16])
 static struct an_pair **
 pair_slot(struct an *a, const uint8_t src[16], const uint8_t dst[16])
 {
-	return &a->pair_hash[(hash_of(src, 16) * 31 + hash_of(dst, 16)) % AN_ADDRESS_HASH];
+	return &a->pair_hash[(hash_of(a, src) * 31 + hash_of(a, dst)) % AN_ADDRESS_HASH];
 }
 
 static struct an_pair *
@@ -108,7 +112,7 @@ an_pair_of(struct an *a, const uint8_t src[16], const uint8_t dst[16])
 
 	if (p != NULL)
 		return p;
-	p = calloc(1, sizeof(*p));
+	p = a->npairs < MAX_PAIRS ? calloc(1, sizeof(*p)) : NULL;
 	if (p == NULL)
 		return NULL;
 	p->src = an_end_of(a, src);
@@ -125,6 +129,7 @@ an_pair_of(struct an *a, const uint8_t src[16], const uint8_t dst[16])
 	*at = p;
 	p->next = a->pairs;
 	a->pairs = p;
+	a->npairs++;
 	return p;
 }
 
@@ -170,7 +175,7 @@ flows_grow(struct an *a)
 static struct an_flow *
 new_flow(struct an *a, struct an_pair *pair, uint32_t dqpn)
 {
-	struct an_flow *f = calloc(1, sizeof(*f)), **at;
+	struct an_flow *f = a->nflows < MAX_FLOWS ? calloc(1, sizeof(*f)) : NULL, **at;
 
 	if (f == NULL)
 		return NULL;
@@ -215,7 +220,8 @@ an_flow_of(struct an *a, const struct an_pkt *p)
 	f = an_flow_find(a, pair, p->ib->dqpn);
 	if (f == NULL)
 		f = new_flow(a, pair, p->ib->dqpn);
-	a->last = f;
+	if (f != NULL)
+		a->last = f;
 	return f;
 }
 
@@ -241,7 +247,7 @@ answers(struct an_stream *s, const struct an_pkt *p)
 
 /* The only flow the other way, of those without a counterpart, that has asked for @p. */
 static struct an_flow *
-only_asker(struct an_flow *f, const struct an_pkt *p)
+only_asker(struct an *a, struct an_flow *f, const struct an_pkt *p)
 {
 	struct an_flow *g, **at, *fits = NULL;
 	unsigned int n = 0;
@@ -250,6 +256,8 @@ only_asker(struct an_flow *f, const struct an_pkt *p)
 		return NULL;
 	f->tries++;
 	for (at = &f->pair->reverse->unpaired; (g = *at) != NULL;) {
+		if (a->looks++ >= MAX_LOOKS)
+			return NULL;
 		if (g->peer != NULL) {
 			*at = g->unpaired_next;
 			g->on_unpaired = false;
@@ -283,16 +291,16 @@ an_flow_answered(struct an *a, struct an_flow *f, const struct an_pkt *p)
 		return g;
 	g = an_cm_peer(a, f);
 	if (g == NULL)
-		g = only_asker(f, p);
+		g = only_asker(a, f, p);
 	if (g != NULL)
 		join(f, g);
 	return g;
 }
 
 struct an_flow *
-an_flow_repaired(struct an_flow *f, const struct an_pkt *p)
+an_flow_repaired(struct an *a, struct an_flow *f, const struct an_pkt *p)
 {
-	struct an_flow *g = only_asker(f, p);
+	struct an_flow *g = only_asker(a, f, p);
 
 	if (g == NULL)
 		return NULL;
@@ -300,6 +308,20 @@ an_flow_repaired(struct an_flow *f, const struct an_pkt *p)
 		f->peer->peer = NULL;
 	join(f, g);
 	return g;
+}
+
+void
+an_flows_finish(struct an *a)
+{
+	if (a->left_out != 0)
+		an_say(a, NULL, AN_TRACE, AN_UNKNOWN, a->left_out_frame, 0,
+			"more than %u flows, or %u pairs of addresses: from this packet on %llu of further "
+			"ones are left out",
+			MAX_FLOWS, MAX_PAIRS, (unsigned long long)a->left_out);
+	if (a->looks > MAX_LOOKS)
+		an_say(a, NULL, AN_TRACE, AN_UNKNOWN, 0, 0,
+			"whose answers they are was not found out for all flows: too many fit; a capture "
+			"that has the messages which make the connections tells");
 }
 
 bool

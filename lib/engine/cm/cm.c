@@ -131,6 +131,8 @@ make_cm(struct eng_cm *cm)
 		return -errno;
 	if (getrandom(cm->random_key, sizeof(cm->random_key), 0) != (ssize_t)sizeof(cm->random_key))
 		return -errno;
+	if (getrandom(cm->asked_key, sizeof(cm->asked_key), 0) != (ssize_t)sizeof(cm->asked_key))
+		return -errno;
 	if (getrandom(&cfg.guid, sizeof(cfg.guid), 0) != (ssize_t)sizeof(cfg.guid))
 		return -errno;
 	cfg.guid |= 1;
@@ -192,6 +194,7 @@ eng_cm_fini(struct karst_engine *e)
 		return;
 	eng_cm_stop(e);
 	eng_cm_path_fini(cm);
+	eng_cm_asked_fini(cm);
 	eng_gsi_fini(e);
 	pthread_mutex_destroy(&cm->lock);
 	free(cm);

@@ -9,6 +9,7 @@
  *	cm_path.c      paths to peers: resolved, kept for a while; what waits for them
  *	cm_port.c     addresses and port numbers: what is bound, who listens where
  *	cm_channel.c  events on their way to programs
+ *	cm_asked.c    what users have asked of which peer, and is not complete: their shares
  *	cm_id.c       identifiers: their life, and what programs ask of them
  *	cm_conn.c     connections of identifiers: questions, answers, and what lib/cm tells
  *	cm_ece.c      what these say by enhanced connection establishment
@@ -32,9 +33,10 @@
 #include "karst_ctl_msg.h"
 #include "stream.h"
 
-#define CM_UDP_QKEY     0x01234567u /* of the port space UDP, where nobody says another one */
-#define CM_PATH_BUCKETS 256u
-#define CM_PORT_BUCKETS 1024u
+#define CM_UDP_QKEY      0x01234567u /* of the port space UDP, where nobody says another one */
+#define CM_PATH_BUCKETS  256u
+#define CM_PORT_BUCKETS  1024u
+#define CM_ASKED_BUCKETS 256u
 
 /* --- the path cache (cm_path.c) --- */
 
@@ -66,14 +68,15 @@ struct cm_path {
 /* --- events (cm_channel.c) --- */
 
 struct cm_event {
-	STAILQ_ENTRY(cm_event) next;
-	struct cm_id *id;       /* whose it is; of a connect request: the listener */
-	struct cm_id *conn;     /* connect request: the new one */
-	struct cm_group *group; /* MULTICAST_* */
+	TAILQ_ENTRY(cm_event) next;  /* of its channel */
+	TAILQ_ENTRY(cm_event) of_id; /* of @id */
+	struct cm_id *id;            /* whose it is; of a connect request: the listener */
+	struct cm_id *conn;          /* connect request: the new one */
+	struct cm_group *group;      /* MULTICAST_* */
 	struct karst_ctl_cm_get_event_rsp rsp;
 };
 
-STAILQ_HEAD(cm_events, cm_event);
+TAILQ_HEAD(cm_events, cm_event);
 
 struct cm_channel {
 	uint32_t handle;
@@ -138,14 +141,16 @@ struct cm_id {
 	struct cm_service *service;  /* LISTEN */
 	uint32_t backlog;            /* LISTEN: requests that may still come */
 	uint32_t reported;           /* events that were got */
-	uint32_t nevents;            /* that wait, but for requests */
+	struct cm_events events;     /* that wait */
+	uint32_t nevents;            /* of these, all but requests */
 	/* ADDR_QUERY */
 	struct cm_path *waits_for;
 	LIST_ENTRY(cm_id) path_next;
 	uint64_t until_ns;
 	/* the connection */
-	uint32_t cm_id;  /* of lib/cm; 0: none */
-	bool has_remote; /* the following are known */
+	uint32_t cm_id;         /* of lib/cm; 0: none */
+	struct cm_asked *asked; /* asked for, and not complete (cm_asked.c) */
+	bool has_remote;        /* the following are known */
 	struct karst_cm_path path;
 	uint32_t psn; /* that our receive queue begins with */
 	uint32_t remote_psn;
@@ -170,6 +175,7 @@ struct cm_stats {
 	uint64_t paths_failed;
 	uint64_t backlog_full;  /* requests rejected */
 	uint64_t limit_reached; /* requests rejected: the listener's program has max_cm_ids */
+	uint64_t ask_share;     /* requests not sent: more than the user's share at that peer */
 	/* enhanced connection establishment (C3, X1) */
 	uint64_t ece_offered; /* in REQs of ours */
 	uint64_t ece_agreed;  /* connections, as either side */
@@ -193,6 +199,8 @@ struct eng_cm {
 	uint32_t nmads;     /* that wait */
 	struct cm_mads out; /* whose paths are known */
 	LIST_HEAD(cm_number_bucket, cm_id) number[CM_PORT_BUCKETS];
+	LIST_HEAD(cm_asked_bucket, cm_asked) asked[CM_ASKED_BUCKETS];
+	uint64_t asked_key[2];  /* of places in it */
 	uint64_t random_key[2]; /* of eng_cm_random() */
 	uint64_t randoms;       /* that it has given */
 	struct cm_stats stats;
@@ -303,6 +311,17 @@ int eng_cm_reject(struct eng_cm *cm, char *why, struct cm_id *id, uint32_t reaso
 	const struct karst_ctl_cm_param *p);
 int eng_cm_disconnect(struct eng_cm *cm, char *why, struct cm_id *id);
 int eng_cm_established(struct eng_cm *cm, char *why, struct cm_id *id);
+
+/* --- cm_asked.c --- */
+
+/* @id is about to ask the peer of its path.  -ENOSPC: its user has his share of what the peer keeps
+ * for us; -ENOMEM */
+int eng_cm_ask(struct eng_cm *cm, char *why, struct cm_id *id);
+/* The peer keeps it no longer as something that is not complete, or was not asked after all. */
+void eng_cm_answered(struct cm_id *id);
+/* Nobody waits for the answer any more. */
+void eng_cm_unanswered(struct eng_cm *cm, struct cm_id *id);
+void eng_cm_asked_fini(struct eng_cm *cm);
 
 /* --- cm_ece.c --- */
 

@@ -10,6 +10,9 @@
  * are as many bytes as channels that are not empty, whatever happens in between, and a program that
  * does not follow this confuses only itself.
  *
+ * Each is in its identifier's list, too: who destroys one of thousands does not look at the events
+ * of all, while everybody waits for the lock.
+ *
  * A program that does not take its events loses those beyond a limit for each identifier.  Requests
  * are limited by the listener's backlog instead.
  */
@@ -25,9 +28,9 @@ event_put(struct cm_channel *ch, struct cm_event *ev)
 {
 	static const uint8_t byte;
 
-	if (STAILQ_EMPTY(&ch->events))
+	if (TAILQ_EMPTY(&ch->events))
 		eng_stream_put(&ch->stream, &byte, sizeof(byte));
-	STAILQ_INSERT_TAIL(&ch->events, ev, next);
+	TAILQ_INSERT_TAIL(&ch->events, ev, next);
 }
 
 struct cm_event *
@@ -50,74 +53,61 @@ eng_cm_event(struct eng_cm *cm, struct cm_id *id, uint32_t code, int status)
 	ev->rsp.status = status;
 	if (code != KARST_RDMACM_CONNECT_REQUEST)
 		id->nevents++;
+	TAILQ_INSERT_TAIL(&id->events, ev, of_id);
 	event_put(id->channel, ev);
 	return ev;
+}
+
+static void
+event_remove(struct cm_event *ev)
+{
+	TAILQ_REMOVE(&ev->id->channel->events, ev, next);
+	TAILQ_REMOVE(&ev->id->events, ev, of_id);
+	if (ev->conn == NULL)
+		ev->id->nevents--;
 }
 
 struct cm_event *
 eng_cm_event_take(struct cm_channel *ch, bool *emptied)
 {
-	struct cm_event *ev = STAILQ_FIRST(&ch->events);
+	struct cm_event *ev = TAILQ_FIRST(&ch->events);
 
 	if (ev == NULL)
 		return NULL;
-	STAILQ_REMOVE_HEAD(&ch->events, next);
-	if (ev->conn == NULL)
-		ev->id->nevents--;
-	*emptied = STAILQ_EMPTY(&ch->events);
+	event_remove(ev);
+	*emptied = TAILQ_EMPTY(&ch->events);
 	return ev;
-}
-
-/* Takes the events of @id out of its channel that match @group, if there is one, to @out.
- * @return true: there were events, and none is left. */
-static bool
-event_extract(struct cm_id *id, const struct cm_group *group, struct cm_events *out)
-{
-	struct cm_channel *ch = id->channel;
-	struct cm_events all = STAILQ_HEAD_INITIALIZER(all);
-	bool any = !STAILQ_EMPTY(&ch->events);
-	struct cm_event *ev;
-
-	STAILQ_INIT(out);
-	STAILQ_CONCAT(&all, &ch->events);
-	while ((ev = STAILQ_FIRST(&all)) != NULL) {
-		STAILQ_REMOVE_HEAD(&all, next);
-		if (ev->id != id || (group != NULL && ev->group != group))
-			STAILQ_INSERT_TAIL(&ch->events, ev, next);
-		else
-			STAILQ_INSERT_TAIL(out, ev, next);
-	}
-	return any && STAILQ_EMPTY(&ch->events);
 }
 
 bool
 eng_cm_event_purge(struct eng_cm *cm, struct cm_id *id, const struct cm_group *group)
 {
-	struct cm_events out;
-	bool emptied = event_extract(id, group, &out);
-	struct cm_event *ev;
+	struct cm_channel *ch = id->channel;
+	bool any = !TAILQ_EMPTY(&ch->events);
+	struct cm_event *ev, *next;
 
-	while ((ev = STAILQ_FIRST(&out)) != NULL) {
-		STAILQ_REMOVE_HEAD(&out, next);
+	for (ev = TAILQ_FIRST(&id->events); ev != NULL; ev = next) {
+		next = TAILQ_NEXT(ev, of_id);
+		if (group != NULL && ev->group != group)
+			continue;
+		event_remove(ev);
 		/* nobody has heard of it: it is rejected */
 		if (ev->conn != NULL)
 			eng_cm_id_free(cm, ev->conn);
-		else
-			id->nevents--;
 		free(ev);
 	}
-	return emptied;
+	return any && TAILQ_EMPTY(&ch->events);
 }
 
 bool
 eng_cm_event_move(struct cm_id *id, struct cm_channel *to)
 {
-	struct cm_events out;
-	bool emptied = event_extract(id, NULL, &out);
+	struct cm_channel *ch = id->channel;
+	bool any = !TAILQ_EMPTY(&ch->events);
 	struct cm_event *ev;
 
-	while ((ev = STAILQ_FIRST(&out)) != NULL) {
-		STAILQ_REMOVE_HEAD(&out, next);
+	TAILQ_FOREACH(ev, &id->events, of_id) {
+		TAILQ_REMOVE(&ch->events, ev, next);
 		if (ev->conn != NULL) {
 			ev->conn->channel->ids--;
 			ev->conn->channel = to;
@@ -125,5 +115,5 @@ eng_cm_event_move(struct cm_id *id, struct cm_channel *to)
 		}
 		event_put(to, ev);
 	}
-	return emptied;
+	return any && TAILQ_EMPTY(&ch->events);
 }

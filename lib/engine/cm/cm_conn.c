@@ -176,13 +176,18 @@ eng_cm_connect(struct eng_cm *cm, char *why, struct cm_id *id, const struct kars
 	ret = eng_cm_ece_connect(cm, why, id, ece, &param.ece);
 	if (ret != 0)
 		return ret;
+	ret = eng_cm_ask(cm, why, id);
+	if (ret != 0)
+		return ret;
 	if (is_ud(id))
 		ret = karst_cm_id_sidr_request(
 			cm->cm, &id->path, service, private_data, len, id, &id->cm_id);
 	else
 		ret = karst_cm_id_connect(cm->cm, &id->path, service, &param, id, &id->cm_id);
-	if (ret != 0)
+	if (ret != 0) {
+		eng_cm_answered(id);
 		return cm_fault(why, ret, "connect");
+	}
 	eng_cm_ece_connected(cm, id, &param.ece);
 	id->state = CM_ID_CONNECT;
 	id->responder_resources = p->responder_resources;
@@ -232,7 +237,10 @@ eng_cm_accept(struct eng_cm *cm, char *why, struct cm_id *id, const struct karst
 			"accept: a request is accepted with parameters, the answer to one (not "
 			"UDP's) without");
 	ret = karst_cm_id_ready(cm->cm, id->cm_id, NULL, 0);
-	return ret == 0 ? 0 : cm_fault(why, ret, "accept");
+	if (ret != 0)
+		return cm_fault(why, ret, "accept");
+	eng_cm_answered(id);
+	return 0;
 }
 
 int
@@ -256,7 +264,10 @@ eng_cm_reject(struct eng_cm *cm, char *why, struct cm_id *id, uint32_t reason,
 		ret = karst_cm_id_reject(cm->cm, id->cm_id,
 			reason != 0 ? (uint16_t)reason : KARST_CM_REJ_CONSUMER_DEFINED, NULL, 0,
 			p->private_data, p->private_data_len);
-	return ret == 0 ? 0 : cm_fault(why, ret, "reject");
+	if (ret != 0)
+		return cm_fault(why, ret, "reject");
+	eng_cm_answered(id);
+	return 0;
 }
 
 int
@@ -510,10 +521,12 @@ on_event(void *user, const struct karst_cm_ev *ev)
 		on_rep(cm, id, ev);
 		break;
 	case KARST_CM_EV_SIDR_REP:
+		eng_cm_answered(id);
 		on_sidr_rep(cm, id, ev);
 		break;
 	case KARST_CM_EV_RTU:
 	case KARST_CM_EV_REJ:
+		eng_cm_answered(id);
 		out = eng_cm_event(cm, id,
 			ev->code == KARST_CM_EV_RTU ? KARST_RDMACM_ESTABLISHED
 						    : KARST_RDMACM_REJECTED,
@@ -524,11 +537,13 @@ on_event(void *user, const struct karst_cm_ev *ev)
 	case KARST_CM_EV_REQ_ERROR:
 	case KARST_CM_EV_REP_ERROR:
 	case KARST_CM_EV_SIDR_ERROR:
+		eng_cm_unanswered(cm, id);
 		eng_cm_event(cm, id, KARST_RDMACM_UNREACHABLE, -ETIMEDOUT);
 		break;
 	case KARST_CM_EV_DREQ:
 	case KARST_CM_EV_DREP:
 	case KARST_CM_EV_DREQ_ERROR:
+		eng_cm_answered(id); /* a DREQ, instead of our RTU */
 		eng_cm_event(cm, id, KARST_RDMACM_DISCONNECTED,
 			ev->code == KARST_CM_EV_DREQ_ERROR ? -ETIMEDOUT : 0);
 		break;

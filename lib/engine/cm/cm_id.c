@@ -31,6 +31,7 @@ eng_cm_id_new(
 	}
 	id->client = client;
 	id->channel = ch;
+	TAILQ_INIT(&id->events);
 	id->psn = eng_cm_random(cm) & 0xffffff;
 	ch->ids++;
 	*out = id;
@@ -59,6 +60,7 @@ eng_cm_id_free(struct eng_cm *cm, struct cm_id *id)
 	eng_cm_path_forget(id);
 	emptied = eng_cm_event_purge(cm, id, NULL);
 	free_groups(id);
+	eng_cm_unanswered(cm, id);
 	if (id->cm_id != 0)
 		karst_cm_id_destroy(cm->cm, id->cm_id);
 	id->channel->ids--;

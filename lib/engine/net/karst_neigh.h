@@ -28,6 +28,7 @@ struct karst_engine_resolve_opts {
 	/* Asked now and then while it waits: false ends it.  May be NULL. */
 	bool (*alive)(void *user);
 	void *user;
+	bool quiet; /* what fails is not logged */
 };
 
 /**

@@ -355,8 +355,8 @@ netlink_find(struct kernel *k, const struct hop *hop, const struct eng_patience 
 }
 
 int
-eng_netlink_resolve(const char *netdev, const uint8_t dst[16], const struct eng_patience *patience,
-	uint8_t mac[6])
+eng_netlink_resolve(const char *netdev, const uint8_t dst[16], bool quiet,
+	const struct eng_patience *patience, uint8_t mac[6])
 {
 	struct hop hop = hop_of(dst);
 	char text[ENG_IP_TEXT];
@@ -367,10 +367,10 @@ eng_netlink_resolve(const char *netdev, const uint8_t dst[16], const struct eng_
 	if (ret != 0)
 		return ret;
 	ret = netlink_route(&k, &hop);
-	if (ret != 0)
+	if (ret != 0 && !quiet)
 		karst_log(KARST_LOG_ERR, "the kernel has no route to %s out of %s: %s",
 			eng_ip_text(dst, text), netdev, strerror(-ret));
-	else
+	if (ret == 0)
 		ret = netlink_find(&k, &hop, patience, mac);
 	kernel_close(&k);
 	return ret;

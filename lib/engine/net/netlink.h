@@ -18,10 +18,10 @@ struct eng_patience {
 
 /**
  * The MAC address of the next hop from interface @netdev to @dst, as the kernel sees it; makes the
- * kernel ask for it if it does not know.  Logs why not.
+ * kernel ask for it if it does not know.  Logs why not, unless @quiet.
  * -EHOSTUNREACH: no route out of that interface; -ENODEV: no interface; or what ended the wait.
  */
-int eng_netlink_resolve(const char *netdev, const uint8_t dst[16],
+int eng_netlink_resolve(const char *netdev, const uint8_t dst[16], bool quiet,
 	const struct eng_patience *patience, uint8_t mac[6]);
 
 /** As karst_engine_neigh_list(). */

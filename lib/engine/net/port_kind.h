@@ -31,7 +31,7 @@ struct eng_lookup {
 	struct karst_path *path;
 	struct eng_neigh_call call; /* .ip: the next hop */
 	bool done;                  /* nobody needs to be asked */
-	bool quiet;                 /* it is a peer who gave the address: nothing for the log */
+	bool quiet;                 /* who gave the address could fill the log: nothing for it */
 	char netdev[IF_NAMESIZE];
 };
 

@@ -75,7 +75,8 @@ netdev_next_hop(const struct eng_port *p, const struct karst_engine_addr *own, c
 static int
 netdev_resolve(struct karst_engine *e, struct eng_lookup *l, const struct eng_patience *patience)
 {
-	return eng_netlink_resolve(l->netdev, l->path->dst_ip, patience, l->path->dst_mac);
+	return eng_netlink_resolve(
+		l->netdev, l->path->dst_ip, l->quiet, patience, l->path->dst_mac);
 }
 
 static int

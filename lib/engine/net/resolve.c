@@ -145,8 +145,8 @@ karst_engine_resolve(struct karst_engine *e, uint8_t port, uint32_t addr, const 
 {
 	static const struct karst_engine_resolve_opts defaults;
 	struct karst_path found;
-	struct eng_lookup l = {.path = &found};
 	struct waiter w = {.e = e, .opts = opts != NULL ? opts : &defaults};
+	struct eng_lookup l = {.path = &found, .quiet = w.opts->quiet};
 	const struct eng_patience patience = {.go_on = waiter_check, .user = &w};
 	uint32_t ms = w.opts->timeout_ms != 0 ? w.opts->timeout_ms : TIMEOUT_MS;
 	char dst[ENG_IP_TEXT], hop[ENG_IP_TEXT];
@@ -161,12 +161,12 @@ karst_engine_resolve(struct karst_engine *e, uint8_t port, uint32_t addr, const 
 	w.until_ns = w.asked_ns + ms * UINT64_C(1000000);
 	if (ret == 0 && !l.done)
 		ret = l.ops->resolve(e, &l, &patience);
-	if (ret == -ETIMEDOUT) {
+	if (ret == -ETIMEDOUT && !l.quiet)
 		karst_log(KARST_LOG_ERR,
 			"%s: port %u: no answer from %s, on the path to %s, in %u ms", e->name,
 			port, eng_ip_text(l.call.ip, hop), eng_ip_text(dst_ip, dst), ms);
+	if (ret == -ETIMEDOUT)
 		ret = -EHOSTUNREACH;
-	}
 	if (ret == 0)
 		*path = found;
 	return ret;

@@ -43,6 +43,7 @@ add_report(struct rte_tel_data *d, const struct cm_report *r)
 	rte_tel_data_add_dict_u64(d, "paths_failed", r->stats.paths_failed);
 	rte_tel_data_add_dict_u64(d, "backlog_full", r->stats.backlog_full);
 	rte_tel_data_add_dict_u64(d, "limit_reached", r->stats.limit_reached);
+	rte_tel_data_add_dict_u64(d, "ask_share", r->stats.ask_share);
 	rte_tel_data_add_dict_u64(d, "ece_offered", r->stats.ece_offered);
 	rte_tel_data_add_dict_u64(d, "ece_agreed", r->stats.ece_agreed);
 	rte_tel_data_add_dict_u64(d, "ece_ignored", r->stats.ece_ignored);

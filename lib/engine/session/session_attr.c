@@ -124,7 +124,9 @@ int
 eng_session_path(struct karst_session *s, struct session_call *c,
 	const struct karst_ctl_ah_attr *attr, struct karst_path *path)
 {
-	const struct karst_engine_resolve_opts opts = {.alive = s->alive, .user = s->user};
+	/* the program is told why not: in the log it could write as much as it likes */
+	const struct karst_engine_resolve_opts opts = {
+		.alive = s->alive, .user = s->user, .quiet = true};
 	struct karst_engine_port_info info;
 	int ret = check_ah(s, c, attr, &info);
 

@@ -62,7 +62,7 @@ eng_session_cm_create_channel(struct karst_session *s, struct session_call *c)
 			c, ret, "channel: the engine has no descriptors left (its ulimit -n)");
 	}
 	ch->client = &s->cm;
-	STAILQ_INIT(&ch->events);
+	TAILQ_INIT(&ch->events);
 	cm = eng_cm_enter(s->e);
 	ret = eng_session_handle_add(c, &s->cm.channels, ch, "channels of connection management",
 		"max_channels", &ch->handle);

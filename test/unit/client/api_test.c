@@ -18,6 +18,8 @@
 
 #include <criterion/criterion.h>
 
+#include "karst_log.h"
+
 #define says(word) cr_assert_not_null(strstr(karst_why(), word), "it says: %s", karst_why())
 
 Test(client_api, device_and_ports)
@@ -830,5 +832,35 @@ Test(client_api, abandoned_bell)
 	cr_assert_eq(lseek(fd, 0, SEEK_END), 0);
 	close(wake);
 	close(fd);
+	client_bed_down(&b);
+}
+
+/* --- the log --- */
+
+static atomic_uint lines;
+
+static void
+count_lines(enum karst_log_level level, const char *fmt, va_list ap)
+{
+	if (level <= KARST_LOG_NOTICE)
+		lines++;
+}
+
+/* The program is told what is wrong with its addresses; a log of that would be as long as it
+ * likes. */
+Test(client_api, wrong_addresses_are_not_logged)
+{
+	struct karst_ah_attr attr = {.port_num = 1, .dgid.raw = {[10] = 0xff, 0xff, 0, 1, 2, 3}};
+	struct karst_ah *ah = NULL;
+	struct client_bed b;
+	unsigned int i;
+
+	client_bed_up(&b, &(struct client_bed_config){.lcores = 1});
+	karst_log_set_sink(count_lines);
+	for (i = 0; i < 5; i++) {
+		cr_assert_eq(karst_create_ah(b.pd, &attr, &ah), -EHOSTUNREACH);
+		says("0.1.2.3");
+	}
+	cr_assert_eq(lines, 0);
 	client_bed_down(&b);
 }

@@ -69,8 +69,11 @@ make_engine(const struct client_bed_config *bed)
 	char *argv[] = {(char *)"bed", (char *)"--no-huge", (char *)"--no-shconf",
 		(char *)"--no-pci", (char *)"-m", (char *)"64", (char *)"--log-level=4",
 		(char *)"--lcores", (char *)"(0-2)@(0-1)", (char *)"--no-telemetry"};
-	struct karst_engine_config cfg = {
-		.name = "bed", .lcores = bed->lcores, .max_qps = 64, .ece = bed->ece};
+	struct karst_engine_config cfg = {.name = "bed",
+		.lcores = bed->lcores,
+		.max_qps = 64,
+		.max_cm_ids = bed->max_cm_ids,
+		.ece = bed->ece};
 	struct karst_engine *e;
 
 	if (rte_eal_init(KARST_DIM(argv), argv) < 0 || karst_engine_create(&cfg, &e) != 0 ||

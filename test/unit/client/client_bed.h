@@ -23,6 +23,7 @@ struct client_bed_config {
 	bool bound;  /* the lcores are, to the last CPU that there is */
 	bool forked; /* the engine is in a child process, reached through a socket */
 	enum karst_engine_ece ece;
+	uint32_t max_cm_ids; /* 0: the engine's default */
 };
 
 struct client_bed {

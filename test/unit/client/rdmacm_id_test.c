@@ -588,6 +588,112 @@ Test(client_rdmacm_id, another_users_queue_pair)
 	client_bed_down(&bed);
 }
 
+/* --- what is asked for and not completed --- */
+
+/* Of 64 connections a quarter may wait, and from one address half of these. */
+#define OF_ONE_ADDRESS 8u
+#define OF_ONE_USER    6u /* of whom 75 % are the share */
+
+/* @p asks for a connection, or for the queue pair of datagrams, and hears nothing.  @return as
+ * karst_rdmacm_connect() */
+static int
+ask(struct program *p, bool ud, uint64_t uid, uint32_t *id)
+{
+	struct end e = {.p = p, .id = ud ? make_ud_id(p, uid) : make_id(p, uid)};
+	int ret;
+
+	resolve(&e, "10.0.0.1", "10.0.0.2", uid);
+	ret = connect_as(p, e.id, 0x1000 + (uint32_t)uid);
+	if (ret != 0)
+		destroy_id(p, e.id, 2);
+	*id = e.id;
+	return ret;
+}
+
+static uint32_t
+listen_for_all(struct program *p, bool ud, uint64_t uid)
+{
+	uint32_t id = ud ? make_ud_id(p, uid) : make_id(p, uid);
+
+	cr_assert_eq(karst_rdmacm_bind(p->b.ctx, id, addr("10.0.0.2", SERVICE)), 0);
+	cr_assert_eq(karst_rdmacm_listen(p->b.ctx, id, 1024), 0, "%s", karst_why());
+	return id;
+}
+
+/* The peer has places for one address, whoever asks; a user has his share of them. */
+Test(client_rdmacm_id, asked_and_not_completed)
+{
+	struct program *server, *greedy, *other, *root;
+	uint32_t listener, id[OF_ONE_ADDRESS], third;
+	struct karst_rdmacm_event ev;
+	struct client_bed bed;
+	unsigned int i, n;
+
+	client_bed_up(&bed, &(struct client_bed_config){.lcores = 1, .max_cm_ids = 64});
+	server = users_program(&bed, 1001);
+	greedy = users_program(&bed, 1002);
+	other = users_program(&bed, 1003);
+	root = program_up(&bed);
+	listener = listen_for_all(server, false, 1);
+	for (n = 0; n < OF_ONE_ADDRESS && ask(greedy, false, 10 + n, &id[n]) == 0; n++)
+		;
+	cr_assert_eq(n, OF_ONE_USER);
+	cr_assert_eq(ask(greedy, false, 20, &third), -ENOSPC);
+	cr_assert_not_null(
+		strstr(karst_why(), "has 6 connections to that address"), "%s", karst_why());
+	cr_assert_eq(ask(other, false, 30, &third), 0, "%s", karst_why());
+	for (i = 0; i < n + 1; i++) {
+		ev = expect(server, KARST_RDMACM_CONNECT_REQUEST, 1);
+		if (ev.conn.qp_num == 0x1000 + 30)
+			break;
+	}
+	cr_assert_lt(i, n + 1, "the other user's");
+	/* what is refused makes room, and so does what is given up */
+	destroy_id(server, ev.id, 0);
+	expect(other, KARST_RDMACM_REJECTED, 30);
+	destroy_id(other, third, 3);
+	cr_assert_eq(ask(other, false, 31, &third), 0, "%s", karst_why());
+	destroy_id(other, third, 2);
+	destroy_id(greedy, id[0], 2);
+	cr_assert_eq(ask(greedy, false, 10, &id[0]), 0, "%s", karst_why());
+	cr_assert_eq(ask(greedy, false, 20, &third), -ENOSPC);
+	/* who has no account is alone */
+	cr_assert_eq(ask(root, false, 40, &third), 0, "%s", karst_why());
+	karst_close(root->b.ctx);
+	karst_close(greedy->b.ctx);
+	karst_close(other->b.ctx);
+	karst_close(server->b.ctx);
+	(void)listener;
+	client_bed_down(&bed);
+}
+
+/* Nothing tells the peer that nobody waits for the answer any more. */
+Test(client_rdmacm_id, asked_for_datagrams_and_left)
+{
+	struct program *server, *greedy, *again, *other;
+	struct client_bed bed;
+	uint32_t id;
+	unsigned int n;
+
+	client_bed_up(&bed, &(struct client_bed_config){.lcores = 1, .max_cm_ids = 64});
+	server = users_program(&bed, 1001);
+	greedy = users_program(&bed, 1002);
+	other = users_program(&bed, 1003);
+	listen_for_all(server, true, 1);
+	for (n = 0; n < OF_ONE_ADDRESS && ask(greedy, true, 10 + n, &id) == 0; n++)
+		destroy_id(greedy, id, 2);
+	cr_assert_eq(n, OF_ONE_USER);
+	/* nor does it help to come as another program */
+	karst_close(greedy->b.ctx);
+	again = users_program(&bed, 1002);
+	cr_assert_eq(ask(again, true, 20, &id), -ENOSPC);
+	cr_assert_eq(ask(other, true, 30, &id), 0, "%s", karst_why());
+	karst_close(again->b.ctx);
+	karst_close(other->b.ctx);
+	karst_close(server->b.ctx);
+	client_bed_down(&bed);
+}
+
 /* The engine dies. */
 Test(client_rdmacm_id, death)
 {

@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/*
+ * Connections that were asked for and are not complete, by the address of the peer and by user.
+ *
+ * A peer keeps a place for each, and has only so many of them for one address, as it cannot tell
+ * users apart.  So they are shared out here, by the rule of all shares (share.h): who asks and
+ * never completes has his share of the peer's places, and leaves others theirs.  How many the peer
+ * has is not said; it is taken to be configured as we are.
+ *
+ * A connection counts from its REQ until it is established, refused or given up, and the peer hears
+ * of each of these.  Nothing tells a peer that a SIDR REQ is not waited for any more: what nobody
+ * has answered counts for as long as the peer may keep it, and up to twice that.
+ */
+#include <errno.h>
+#include <inttypes.h>
+
+#include "cm.h"
+#include "karst_prf.h"
+
+/* lib/cm keeps a SIDR REQ so long that nobody answers; see sidr.c there. */
+#define KEPT_NS (UINT64_C(4096) << 24)
+
+struct cm_asked {
+	LIST_ENTRY(cm_asked) next; /* in its bucket */
+	uint8_t ip[16];
+	uid_t uid;
+	uint32_t n; /* identifiers */
+	/* SIDR REQs that nobody waits for any more, of this period and of the last one */
+	uint32_t left[2];
+	uint64_t period; /* of KEPT_NS */
+};
+
+static struct cm_asked_bucket *
+asked_bucket_of(struct eng_cm *cm, const uint8_t ip[16])
+{
+	uint64_t half[2];
+
+	memcpy(half, ip, sizeof(half));
+	return &cm->asked[karst_prf(cm->asked_key, half[0], half[1]) % KARST_DIM(cm->asked)];
+}
+
+static void
+asked_age(const struct eng_cm *cm, struct cm_asked *a)
+{
+	uint64_t period = cm->cm->now_ns / KEPT_NS;
+
+	if (period == a->period)
+		return;
+	a->left[1] = period == a->period + 1 ? a->left[0] : 0;
+	a->left[0] = 0;
+	a->period = period;
+}
+
+static uint32_t
+asked_places(const struct cm_asked *a)
+{
+	return a->n + a->left[0] + a->left[1];
+}
+
+/* That of @uid and @ip or NULL, and the places of all users at @ip; those that are over go. */
+static struct cm_asked *
+asked_find(struct eng_cm *cm, const uint8_t ip[16], uid_t uid, uint64_t *all)
+{
+	struct cm_asked *a, *next, *found = NULL;
+
+	*all = 0;
+	for (a = LIST_FIRST(asked_bucket_of(cm, ip)); a != NULL; a = next) {
+		next = LIST_NEXT(a, next);
+		asked_age(cm, a);
+		if (asked_places(a) == 0) {
+			LIST_REMOVE(a, next);
+			free(a);
+			continue;
+		}
+		if (memcmp(a->ip, ip, sizeof(a->ip)) != 0)
+			continue;
+		*all += asked_places(a);
+		if (a->uid == uid)
+			found = a;
+	}
+	return found;
+}
+
+int
+eng_cm_ask(struct eng_cm *cm, char *why, struct cm_id *id)
+{
+	const struct cm_client *client = id->client;
+	uint64_t total = cm->cm->half_open_of_one, all;
+	struct cm_asked *a = asked_find(cm, id->path.remote_ip, client->uid, &all);
+	uint64_t mine = a != NULL ? asked_places(a) : 0;
+
+	/* who has no account is alone */
+	if (client->ids.share != NULL &&
+		!eng_share_admits_one(client->ids.share, total, all, mine)) {
+		cm->stats.ask_share++;
+		return karst_ctl_reason(why, -ENOSPC,
+			"connect: user %u has %" PRIu64
+			" connections to that address that are not complete, and one more would leave too "
+			"little to others of the %" PRIu64 " that a peer keeps ([limits] share)",
+			client->uid, mine, total);
+	}
+	if (a == NULL) {
+		a = calloc(1, sizeof(*a));
+		if (a == NULL)
+			return karst_ctl_reason(why, -ENOMEM, "connect: the engine has no memory");
+		memcpy(a->ip, id->path.remote_ip, sizeof(a->ip));
+		a->uid = client->uid;
+		a->period = cm->cm->now_ns / KEPT_NS;
+		LIST_INSERT_HEAD(asked_bucket_of(cm, a->ip), a, next);
+	}
+	a->n++;
+	id->asked = a;
+	return 0;
+}
+
+void
+eng_cm_answered(struct cm_id *id)
+{
+	if (id->asked == NULL)
+		return;
+	id->asked->n--; /* goes when somebody looks there */
+	id->asked = NULL;
+}
+
+void
+eng_cm_unanswered(struct eng_cm *cm, struct cm_id *id)
+{
+	if (id->asked != NULL && id->qp_type == KARST_QPT_UD) {
+		asked_age(cm, id->asked);
+		id->asked->left[0]++;
+	}
+	eng_cm_answered(id);
+}
+
+void
+eng_cm_asked_fini(struct eng_cm *cm)
+{
+	struct cm_asked *a;
+	unsigned int i;
+
+	for (i = 0; i < KARST_DIM(cm->asked); i++)
+		while ((a = LIST_FIRST(&cm->asked[i])) != NULL) {
+			LIST_REMOVE(a, next);
+			free(a);
+		}
+}

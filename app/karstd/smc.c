@@ -120,6 +120,7 @@ turn(struct kd_smc *s)
 	any = svc_rdma_poll(s);
 	any |= karst_smc_expire(s->core, TIMERS) != 0;
 	svc_ports_expire(s);
+	svc_conn_agree_held(s, false);
 	for (i = 0; i < MAX_ROUND; i++) {
 		bool more = take_events(s);
 
@@ -140,6 +141,8 @@ wait_ms(struct kd_smc *s)
 
 	next = karst_min_u64(next, svc_ports_next_ns(s));
 	next = karst_min_u64(next, svc_close_next_ns(s));
+	if (s->held != NULL)
+		next = karst_min_u64(next, s->held->held_until_ns);
 	if (s->npaused != 0 || s->paused)
 		next = karst_min_u64(next, now + PAUSE_NS);
 	for (i = 0; i < SMC_REFUSED; i++)
@@ -321,6 +324,7 @@ kd_smc_create(struct karst_engine *e, const struct kd_conf *conf, struct kd_smc 
 	s->engine = e;
 	s->conf = conf;
 	s->run_tail = &s->run;
+	s->held_tail = &s->held;
 	s->socket.fd = s->socket.lock_fd = -1;
 	pthread_mutex_init(&s->lock, NULL);
 	s->epoll = epoll_create1(EPOLL_CLOEXEC);

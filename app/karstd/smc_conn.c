@@ -250,6 +250,7 @@ svc_conn_drop_program(struct svc_conn *c)
 static void
 conn_abort(struct svc_conn *c, int error)
 {
+	svc_conn_agree(c); /* whose end is that of the TCP connection, too */
 	if (c->id != SMC_NO_ID)
 		(void)karst_smc_conn_abort(c->smc->core, c->id);
 	if (c->what == SMC_RELAY)

@@ -17,6 +17,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#define HELD_NS 100000000u /* so long a connection waits for its other end, until CLC begins */
+
 /* --- references --- */
 
 static uint16_t
@@ -75,6 +77,7 @@ list_out(struct svc_conn *c)
 	if (c->next != NULL)
 		c->next->pprev = c->pprev;
 	*c->pprev = c->next;
+	svc_conn_unhold(c);
 	c->smc->nconns--;
 	c->smc->ndeclined -= c->decline;
 	svc_user_count(c->smc, c->user, c->decline, -1);
@@ -154,8 +157,10 @@ tcp_ready(struct svc_source *src, uint32_t events)
 {
 	struct svc_conn *c = svc_of(src, struct svc_conn, tcp_source);
 
-	if (!c->tcp_over)
-		svc_conn_queue(c);
+	if (c->tcp_over)
+		return;
+	svc_conn_agree(c); /* the peer speaks CLC, or has gone */
+	svc_conn_queue(c);
 }
 
 /* Only a connected socket has a peer's name. */
@@ -211,6 +216,7 @@ svc_conn_names(struct kd_smc *s, uid_t uid, int fd, struct svc_names *names)
 		name_from(&names->peer, ends.family, ends.peer_ip, ends.peer_port);
 	}
 	names->netns = ends.netns;
+	names->peer_listened = ends.peer_listened != 0;
 	return rc;
 }
 
@@ -394,6 +400,39 @@ begin(struct svc_conn *c)
 	return 0;
 }
 
+/* If its other end is a program of this service, too, CLC has to say nothing to it, and it comes
+ * when that program has accepted it.  Who has connected to where one of ours listens waits for that
+ * in the first place, as the first message of CLC is a good part of a short connection's cost.  A
+ * listener of the same port may be somebody else's, though, so it does not wait for long; nor if
+ * anything happens to the TCP connection. */
+static bool
+holds(struct svc_conn *c)
+{
+	struct kd_smc *s = c->smc;
+
+	if (!c->peer_listened || c->server || !svc_direct_is_near(c))
+		return false;
+	c->held_until_ns = s->core->now_ns + HELD_NS;
+	c->held_next = NULL;
+	c->held_pprev = s->held_tail;
+	*s->held_tail = c;
+	s->held_tail = &c->held_next;
+	return true;
+}
+
+void
+svc_conn_unhold(struct svc_conn *c)
+{
+	if (c->held_pprev == NULL)
+		return;
+	*c->held_pprev = c->held_next;
+	if (c->held_next != NULL)
+		c->held_next->held_pprev = c->held_pprev;
+	else
+		c->smc->held_tail = c->held_pprev;
+	c->held_pprev = NULL;
+}
+
 static int
 listen_and_begin(struct svc_conn *c)
 {
@@ -405,7 +444,39 @@ listen_and_begin(struct svc_conn *c)
 		return rc;
 	rc = svc_watch(s, c->tcp, SVC_TCP_CLC, &c->tcp_source);
 	c->tcp_heard = rc == 0;
-	return rc == 0 ? begin(c) : rc;
+	if (rc != 0 || holds(c))
+		return rc;
+	return begin(c);
+}
+
+/* It cannot begin. */
+static void
+begin_failed(struct svc_conn *c, int error)
+{
+	svc_conn_close_tcp(c, true);
+	svc_conn_fail(c, error);
+}
+
+void
+svc_conn_agree(struct svc_conn *c)
+{
+	int rc;
+
+	if (c->held_pprev == NULL)
+		return;
+	svc_conn_unhold(c);
+	if (c->what != SMC_AGREEING)
+		return;
+	rc = begin(c);
+	if (rc != 0)
+		begin_failed(c, -rc);
+}
+
+void
+svc_conn_agree_held(struct kd_smc *s, bool all)
+{
+	while (s->held != NULL && (all || s->held->held_until_ns <= s->core->now_ns))
+		svc_conn_agree(s->held);
 }
 
 void
@@ -421,10 +492,8 @@ svc_conn_begin(struct svc_conn *c)
 		return;
 	/* of what its program does nothing would be heard */
 	c->gone = c->shut = true;
-	if (c->what == SMC_DIRECT)
-		return;
-	svc_conn_close_tcp(c, true);
-	svc_conn_fail(c, -rc);
+	if (c->what != SMC_DIRECT)
+		begin_failed(c, -rc);
 }
 
 uid_t
@@ -467,6 +536,7 @@ svc_conn_open(struct kd_smc *s, struct svc_prog *prog, int tcp, uint32_t flags, 
 	c->local = names.local;
 	c->peer = names.peer;
 	c->netns = names.netns;
+	c->peer_listened = names.peer_listened;
 	other = !c->decline ? svc_direct_find(c) : NULL;
 	rc = make_memory(c, prog, other, (flags & KARST_SOCK_POLLS) != 0);
 	if (rc == 0)

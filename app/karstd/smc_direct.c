@@ -7,7 +7,8 @@
  * twice, into the ring and out of it.
  *
  * That they are the ends of one connection is known by their addresses, which are each
- * other's when they are joined, and by the network namespace.  Whoever comes first may have begun
+ * other's when they are joined, and by the network namespace.  Whoever comes first waits for the
+ * other one if he has connected to a listener of ours (smc_conn_life.c).  Else he may have begun
  * with CLC, of which nothing was answered yet; that is given up.  What it wrote meanwhile goes into
  * the rings of both, which are those of an earlier connection of the two programs if there are some
  * (smc_rings.c).
@@ -86,7 +87,7 @@ waits(const struct svc_conn *c)
 
 	if (c->what != SMC_AGREEING || c->pair < 0 || c->tcp_over || c->decline)
 		return false;
-	return !c->begun ||
+	return !c->begun || c->held_pprev != NULL ||
 		(c->id != SMC_NO_ID && karst_smc_conn_info(c->smc->core, c->id, &info) == 0 &&
 			info.state < KARST_SMC_FELL_BACK);
 }
@@ -124,6 +125,7 @@ svc_direct_join(struct svc_conn *first, struct svc_conn *second, bool polls)
 		svc_rings_enter(first);
 		whole = svc_rings_take_early(first, polls ? second : NULL);
 	}
+	svc_conn_unhold(first);
 	svc_conn_leave_tcp(first);
 	first->what = second->what = SMC_DIRECT;
 	first->other = second;

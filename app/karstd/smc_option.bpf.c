@@ -288,10 +288,11 @@ note_addresses(struct bpf_sock_ops *ops, struct kd_smc_option_ends *e)
 
 /* If there is no memory the service says that there was no option, which ends the connection. */
 static __always_inline void
-note_ends(struct bpf_sock_ops *ops)
+note_ends(struct bpf_sock_ops *ops, int passive)
 {
 	struct bpf_sock *sk = ops->sk;
 	struct kd_smc_option_ends *e;
+	struct listener l;
 
 	if (sk == NULL)
 		return;
@@ -303,6 +304,9 @@ note_ends(struct bpf_sock_ops *ops)
 	e->over = 0;
 	e->local_port = bpf_htons((__u16)ops->local_port);
 	e->peer_port = bpf_htons((__u16)bpf_ntohl(ops->remote_port));
+	l.netns = e->netns;
+	l.port = bpf_ntohl(ops->remote_port);
+	e->peer_listened = !passive && bpf_map_lookup_elem(&listeners, &l) != NULL;
 }
 
 static __always_inline void
@@ -346,7 +350,7 @@ established(struct bpf_sock_ops *ops, int passive)
 	if (is_there(ops, passive ? BPF_LOAD_HDR_OPT_TCP_SYN : 0) && may(ops, 0) &&
 		(!passive || listeners_of(ops) != NULL)) {
 		o->seen = 1;
-		note_ends(ops);
+		note_ends(ops, passive);
 		count(passive ? KD_SMC_COUNT_SEEN_PASSIVE : KD_SMC_COUNT_SEEN_ACTIVE);
 	}
 	bpf_sock_ops_cb_flags_set(ops,

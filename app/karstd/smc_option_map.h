@@ -23,6 +23,8 @@ struct kd_smc_option_ends {
 	unsigned long long netns; /* cookie */
 	unsigned int family;      /* AF_INET, AF_INET6; 0: there are no addresses here */
 	unsigned int over;        /* it is not connected any more */
+	unsigned int
+		peer_listened; /* of who has connected: to a port at which one of ours listens */
 	unsigned int local_ip[4], peer_ip[4]; /* of IPv4 the first word */
 	unsigned short local_port, peer_port; /* as on the wire, as the addresses */
 };

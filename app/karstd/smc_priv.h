@@ -123,6 +123,7 @@ struct svc_conn {
 	struct svc_conn *next, **pprev;            /* of all */
 	struct svc_conn *cookie_next, *names_next; /* of the same hash */
 	struct svc_conn *run_next;                 /* of those that are to be looked at */
+	struct svc_conn *held_next, **held_pprev;  /* of those that do not begin with CLC yet */
 	struct svc_source pair_source, tcp_source;
 	enum svc_what what;
 	uint64_t number; /* for telemetry */
@@ -130,6 +131,8 @@ struct svc_conn {
 	uint32_t refs;
 	int pair, tcp;
 	uint64_t netns;         /* cookie of the TCP socket's; 0: not known */
+	bool peer_listened;     /* one of ours listens, or did, where it has connected to */
+	uint64_t held_until_ns; /* held_pprev: the latest */
 	struct svc_conn *other; /* DIRECT: the other end, as long as it is there */
 	/* AGREEING: what the other end is to have if it is of this service, too.  Its far end is
 	 * the program's waker from the beginning on */
@@ -166,9 +169,10 @@ struct svc_conn {
 	uint64_t tx_head, tx_tail, rx_head, rx_tail;
 	/* behind the last urgent byte, 0: there was none; of what came the program knows as many */
 	uint64_t tx_urgent, rx_urgent, rx_urgent_told;
-	bool has_waker;          /* DIRECT: from then on its program tells of urgent bytes */
-	bool hears_less;         /* SVC_PAIR_DIRECT */
-	bool begun;              /* its pair is heard, and CLC has begun if there is no other end */
+	bool has_waker;  /* DIRECT: from then on its program tells of urgent bytes */
+	bool hears_less; /* SVC_PAIR_DIRECT */
+	/* its pair is heard, and CLC has begun if there is no other end, unless it is held */
+	bool begun;
 	uint64_t sent, received; /* bytes on TCP, as relay */
 	uint32_t reason;         /* why it is on TCP */
 	bool has_far; /* the other one has the far end of its pair, or has passed it on: */
@@ -250,6 +254,7 @@ struct kd_smc {
 	struct karst_smc *core;
 	/* */
 	struct svc_conn *conns, *run, **run_tail, *dead;
+	struct svc_conn *held, **held_tail; /* by the time until when */
 	struct svc_conn *by_cookie[SMC_HASH], *by_names[SMC_HASH];
 	uint32_t nconns, ndeclined; /* of which there was no room for so many */
 	struct svc_user *users;
@@ -375,6 +380,7 @@ void svc_conn_put_tcp(struct svc_conn *c, bool reset);
 struct svc_names {
 	struct sockaddr_storage local, peer;
 	uint64_t netns; /* its network namespace, by the kernel's cookie; 0: not known */
+	bool peer_listened;
 };
 
 /** @decline: there is room for it on TCP only.
@@ -384,6 +390,12 @@ int svc_conn_open(struct kd_smc *s, struct svc_prog *prog, int tcp, uint32_t fla
 	struct svc_conn **conn, int *end);
 /** Its program has got its answer by now. */
 void svc_conn_begin(struct svc_conn *c);
+/** It waits for its other end no more: CLC begins, if it is held. */
+void svc_conn_agree(struct svc_conn *c);
+/** The same of those that have waited for long enough; @all: of all. */
+void svc_conn_agree_held(struct kd_smc *s, bool all);
+/** Its other end is there, or it is over. */
+void svc_conn_unhold(struct svc_conn *c);
 /** What is it connected by now, if it is a TCP socket of @uid's whose two sides have sent the
  *  option? */
 int svc_conn_names(struct kd_smc *s, uid_t uid, int fd, struct svc_names *names);

@@ -147,6 +147,8 @@ on_open(struct svc_prog *p, const struct karst_sock_msg *req, int tcp, struct ka
 	svc_page_unmapped(p, req);
 	if (req->flags & ~(KARST_SOCK_SERVER | KARST_SOCK_REQUIRE | KARST_SOCK_POLLS))
 		return -EINVAL;
+	if (decline) /* its peer, if that is one of ours, is to say what is to be declined */
+		svc_conn_agree_held(p->smc, true);
 	if (decline && !may_open(p->smc, p->user, true)) {
 		rc = svc_conn_names(p->smc, p->user->uid, tcp, &names);
 		if (rc == 0)

@@ -252,6 +252,27 @@ def client_waits(address, port, _):
     say('got', len(data), how)
 
 
+def meets_itself(address, port, ms):
+    """The client's end is there first, and @ms later the server's."""
+    lst = listener(address, port)
+    sock = socket.create_connection((address, port))
+    sock.sendall(b'early')
+    time.sleep(ms / 1000)
+    peer, _ = lst.accept()
+    peer.sendall(peer.recv(5))
+    said = sock.recv(5)
+    sock.close()
+    say('met', said.decode(), peer.recv(1))
+
+
+def meets_nobody(address, port, _):
+    """Nobody accepts it, and nobody ever will."""
+    lst = listener(address, port)
+    sock = socket.create_connection((address, port))
+    lst.close()
+    say('got', *receive(sock))
+
+
 def server_killed(address, port, _):
     sock, _ = listener(address, port).accept() # pylint: disable=unused-variable
     say('accepted')

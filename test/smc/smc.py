@@ -28,6 +28,7 @@ from smcbed import BYTES, CONF, HERE, Program, bed, echo, ip, run  # noqa: E402
 OPTION = bytes.fromhex('fe06e2d4c3d9')
 IDLE = 500
 OFTEN = 100  # connections
+SLOW_MS = 300  # longer than the service waits for the other end
 SYS_RECVMSG = 47  # of x86_64
 # what interrupted.c says: what each call returned, and how many signals came
 INTERRUPTED = ('recv EINTR 1\nrecv at once EAGAIN 1\npoll EINTR 1\nselect EINTR 1\nsend EINTR 1\n'
@@ -321,6 +322,37 @@ def late(suite, one, direct):
     suite.tap.point('who writes to a peer that has closed hears what TCP tells', problems + (
         [] if said[0] == said[1] or not direct and said[1] == said[0].replace(
             'BrokenPipe', 'ConnectionReset', 1) else said))
+
+
+def alone(suite, one, what, n=0):
+    """Problems of a program that is both sides of its connections."""
+    p = Program(suite, one, what, '127.0.0.1', bed.free_port(), n)
+    p.line()
+    said, problems = p.ends()
+    return said, problems
+
+
+def held(suite, one):
+    """Of two programs the first message of CLC is none; unless the other end takes its time, as it does
+    on a machine that keeps the program waiting: so it is looked for one that does not."""
+    began = time.monotonic()
+    problems, spoken = [], True
+    while spoken and not problems and time.monotonic() - began < bed.HANG_S:
+        before = suite.count(one, 'clc_failed')
+        said, problems = alone(suite, one, 'meets_itself')
+        if said != "met early b''":
+            problems.append(said)
+        spoken = suite.count(one, 'clc_failed') != before
+    if spoken:
+        problems.append('CLC begins each time')
+    suite.tap.point('who connects waits for the other end before it speaks CLC', problems)
+    before = suite.count(one, 'direct')
+    said, problems = alone(suite, one, 'meets_itself', SLOW_MS)
+    suite.tap.point('and not for long', problems + (
+        [] if said == "met early b''" and suite.count(one, 'direct') == before + 1 else [said]))
+    said, problems = alone(suite, one, 'meets_nobody')
+    suite.tap.point('nobody will accept it: it is told', problems + (
+        [] if said == "got b'' ConnectionAbortedError" else [said]))
 
 
 def torn(suite, one):
@@ -646,6 +678,7 @@ def test(suite, netns):
         urgent_bytes(suite, daemon)
         if direct:
             late_bytes(suite, daemon)
+            held(suite, daemon)
         plain_peers(suite, daemon)
         handlers(suite, daemon)
         forks(suite, daemon)

@@ -659,10 +659,10 @@ Test(client_rdmacm_id, asked_and_not_completed)
 	cr_assert_eq(ask(greedy, false, 20, &third), -ENOSPC);
 	/* who has no account is alone */
 	cr_assert_eq(ask(root, false, 40, &third), 0, "%s", karst_why());
-	karst_close(root->b.ctx);
-	karst_close(greedy->b.ctx);
-	karst_close(other->b.ctx);
-	karst_close(server->b.ctx);
+	karst_abandon(root->b.ctx);
+	karst_abandon(greedy->b.ctx);
+	karst_abandon(other->b.ctx);
+	karst_abandon(server->b.ctx);
 	(void)listener;
 	client_bed_down(&bed);
 }
@@ -684,13 +684,13 @@ Test(client_rdmacm_id, asked_for_datagrams_and_left)
 		destroy_id(greedy, id, 2);
 	cr_assert_eq(n, OF_ONE_USER);
 	/* nor does it help to come as another program */
-	karst_close(greedy->b.ctx);
+	karst_abandon(greedy->b.ctx);
 	again = users_program(&bed, 1002);
 	cr_assert_eq(ask(again, true, 20, &id), -ENOSPC);
 	cr_assert_eq(ask(other, true, 30, &id), 0, "%s", karst_why());
-	karst_close(again->b.ctx);
-	karst_close(other->b.ctx);
-	karst_close(server->b.ctx);
+	karst_abandon(again->b.ctx);
+	karst_abandon(other->b.ctx);
+	karst_abandon(server->b.ctx);
 	client_bed_down(&bed);
 }
 

@@ -35,7 +35,8 @@ eng_cm_enter(struct karst_engine *e)
 void
 eng_cm_leave(struct eng_cm *cm)
 {
-	bool wake = !STAILQ_EMPTY(&cm->out) || !LIST_EMPTY(&cm->asking) ||
+	const struct cm_path *newest = TAILQ_FIRST(&cm->asking);
+	bool wake = !STAILQ_EMPTY(&cm->out) || (newest != NULL && newest->look_ns < cm->wake_ns) ||
 		karst_cm_next_ns(cm->cm) < cm->wake_ns;
 
 	pthread_mutex_unlock(&cm->lock);
@@ -156,7 +157,7 @@ eng_cm_init(struct karst_engine *e)
 		return -ENOMEM;
 	e->cm = cm;
 	cm->e = e;
-	STAILQ_INIT(&cm->out);
+	eng_cm_path_init(cm);
 	pthread_mutex_init(&cm->lock, NULL);
 	ret = make_cm(cm);
 	if (ret == 0)

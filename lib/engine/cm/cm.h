@@ -6,7 +6,8 @@
  * addresses and port numbers, and lib/cm, which speaks the protocol.
  *
  *	cm.c          its thread: MADs that came, timers, paths, MADs that go
- *	cm_path.c      paths to peers: resolved, kept for a while; what waits for them
+ *	cm_path.c      paths to peers: resolved, kept for a while; MADs that wait for them
+ *	cm_wait.c      identifiers that wait for them: their users' shares
  *	cm_port.c     addresses and port numbers: what is bound, who listens where
  *	cm_channel.c  events on their way to programs
  *	cm_asked.c    what users have asked of which peer, and is not complete: their shares
@@ -52,17 +53,28 @@ STAILQ_HEAD(cm_mads, cm_mad);
 enum cm_path_state { CM_PATH_ASKING, CM_PATH_READY, CM_PATH_FAILED };
 
 struct cm_path {
-	LIST_ENTRY(cm_path) next;  /* in its bucket */
-	LIST_ENTRY(cm_path) asked; /* among those that are ASKING */
+	LIST_ENTRY(cm_path) next;    /* in its bucket */
+	TAILQ_ENTRY(cm_path) listed; /* among those that are ASKING, or are not */
 	enum cm_path_state state;
 	uint8_t port;
 	uint8_t src_ip[16], dst_ip[16];
 	struct karst_path path; /* READY */
-	uint64_t until_ns;      /* ASKING: given up; else forgotten */
+	uint64_t until_ns;      /* ASKING: MADs do not wait longer; else forgotten */
 	uint64_t look_ns;       /* ASKING: next look */
 	uint64_t nap_ns;
-	struct cm_mads mads;
-	LIST_HEAD(, cm_id) ids; /* that wait, by path_next */
+	struct cm_mads mads; /* that wait */
+	uint32_t nmads;
+	LIST_HEAD(, cm_wait) waits; /* identifiers that do */
+};
+
+TAILQ_HEAD(cm_paths, cm_path);
+
+/* Of one user (cm_wait.c). */
+struct cm_wait {
+	LIST_ENTRY(cm_wait) next; /* of its path */
+	struct cm_path *path;
+	struct eng_share *share; /* the user's account, or NULL */
+	LIST_HEAD(, cm_id) ids;  /* at least one, by path_next */
 };
 
 /* --- events (cm_channel.c) --- */
@@ -144,7 +156,7 @@ struct cm_id {
 	struct cm_events events;     /* that wait */
 	uint32_t nevents;            /* of these, all but requests */
 	/* ADDR_QUERY */
-	struct cm_path *waits_for;
+	struct cm_wait *waits_for;
 	LIST_ENTRY(cm_id) path_next;
 	uint64_t until_ns;
 	/* the connection */
@@ -191,12 +203,18 @@ struct eng_cm {
 	_Atomic bool stop;
 	pthread_mutex_t lock; /* the following, and *cm */
 	LIST_HEAD(cm_path_bucket, cm_path) paths[CM_PATH_BUCKETS];
-	LIST_HEAD(, cm_path) asking;
+	struct cm_paths asking;
+	struct cm_paths idle;    /* the others; the first one makes room first */
+	struct cm_path *looking; /* the thread, without the lock: it stays */
+	struct cm_path *after;   /* of "asking": the thread's next one */
 	uint32_t npaths;
+	uint32_t nwaits;     /* users' identifiers that wait, of each user one for each path */
+	uint32_t nmad_paths; /* that MADs wait for */
 	uint32_t nlisteners;
-	uint64_t sweep_ns;  /* when to look for paths to forget */
-	uint64_t wake_ns;   /* when the thread looks again of its own accord */
-	uint32_t nmads;     /* that wait */
+	uint64_t sweep_ns;      /* when to look for paths to forget */
+	uint64_t wake_ns;       /* when the thread looks again of its own accord */
+	uint32_t nmads_waiting; /* for their paths */
+	uint32_t nmads_out;
 	struct cm_mads out; /* whose paths are known */
 	LIST_HEAD(cm_number_bucket, cm_id) number[CM_PORT_BUCKETS];
 	LIST_HEAD(cm_asked_bucket, cm_asked) asked[CM_ASKED_BUCKETS];
@@ -233,16 +251,25 @@ uint32_t eng_cm_random(struct eng_cm *cm);
 
 /* --- cm_path.c --- */
 
+void eng_cm_path_init(struct eng_cm *cm);
 /* Sends @mad once the path is known; drops it if it cannot be found. */
 void eng_cm_path_send(struct eng_cm *cm, const struct karst_cm_path *path, const uint8_t *mad);
 /* @id, ADDR_QUERY with src, dst and until_ns, has an event when the path is known, which may be at
- * once, or is not.  -ENOMEM, -ENOSPC */
-int eng_cm_path_find(struct eng_cm *cm, struct cm_id *id);
+ * once, or is not.  -ENOSPC: its user's programs look for so many; -ENOMEM */
+int eng_cm_path_find(struct eng_cm *cm, char *why, struct cm_id *id);
 /* @id does not wait any more. */
-void eng_cm_path_forget(struct cm_id *id);
+void eng_cm_path_forget(struct eng_cm *cm, struct cm_id *id);
 /* On the thread: looks, sends.  Leaves the lock meanwhile.  @return when to call again. */
 uint64_t eng_cm_path_work(struct eng_cm *cm);
 void eng_cm_path_fini(struct eng_cm *cm);
+
+/* --- cm_wait.c --- */
+
+void eng_cm_wait_init(struct eng_cm *cm);
+/* @id waits for @path.  -ENOSPC, -ENOMEM */
+int eng_cm_wait(struct eng_cm *cm, char *why, struct cm_id *id, struct cm_path *path);
+/* No more.  @return which one it was */
+struct cm_path *eng_cm_wait_end(struct eng_cm *cm, struct cm_id *id);
 
 /* --- cm_port.c --- */
 

@@ -4,9 +4,15 @@
 /*
  * Ways from a port's address to a peer's, for MADs and for identifiers.
  *
- * A path is asked for once, whoever wants it; meanwhile they wait with it.  Each look is a control
- * call, made by the thread without the lock; only the thread forgets paths, so the one that it
- * looks for stays.  Then all MADs go to one list, in their order, from which the thread sends.
+ * A path is asked for once, whoever wants it; meanwhile they wait with it, and when nobody does any
+ * more it is not asked for.  Each look is a control call, made by the thread without the lock; the
+ * path that it looks for stays.  Then all MADs go to one list, in their order, from which the
+ * thread sends.
+ *
+ * Programs wait as long as they say, for so many paths (cm_wait.c).  MADs wait for some seconds,
+ * for as many others, so that peers get answers whatever programs look for; and those whose path is
+ * known do not count with those that wait, for a peer that has gone perhaps.  Beside both there is
+ * always room for paths that nobody waits for, the oldest of which makes room for new ones.
  *
  * A path that was found is used for some seconds, and then looked for again, which costs one look.
  * One that was not found stays as such for a second, lest somebody who sends requests with made-up
@@ -18,15 +24,27 @@
 #include "neigh.h"
 #include "port.h"
 
-#define MAX_PATHS         1024u
-#define MAX_MAD_PATHS     768u /* of them; the others are for programs that ask for one */
-#define MAX_MADS          4096u
+#define MAX_PATHS         1536u /* more than can be waited for */
+#define MAX_MAD_PATHS     512u  /* that MADs wait for */
+#define MAX_MADS          4096u /* that wait; and as many whose path is known */
+#define MAX_PATH_MADS     1024u /* that wait for one path */
 #define PATH_ASK_NS       UINT64_C(3000000000)
 #define KEEP_NS           UINT64_C(2000000000)
 #define FAILED_NS         UINT64_C(1000000000)
 #define SWEEP_NS          UINT64_C(1000000000)
 #define PATH_NAP_FIRST_NS UINT64_C(50000)
 #define PATH_NAP_MOST_NS  UINT64_C(10000000)
+#define PATHS_A_NAP       64u /* for each so many the longest nap is longer by itself */
+#define LOOKS_AT_ONCE     16u /* then messages have their turn */
+
+void
+eng_cm_path_init(struct eng_cm *cm)
+{
+	STAILQ_INIT(&cm->out);
+	TAILQ_INIT(&cm->asking);
+	TAILQ_INIT(&cm->idle);
+	eng_cm_wait_init(cm);
+}
 
 static struct cm_mad *
 mads_take(struct cm_mads *m)
@@ -36,24 +54,6 @@ mads_take(struct cm_mads *m)
 	if (mad != NULL)
 		STAILQ_REMOVE_HEAD(m, next);
 	return mad;
-}
-
-static void
-mad_free(struct eng_cm *cm, struct cm_mad *mad)
-{
-	cm->nmads--;
-	free(mad);
-}
-
-static void
-mads_drop(struct eng_cm *cm, struct cm_mads *m)
-{
-	struct cm_mad *mad;
-
-	while ((mad = mads_take(m)) != NULL) {
-		cm->stats.mads_dropped++;
-		mad_free(cm, mad);
-	}
 }
 
 /* --- the table --- */
@@ -72,68 +72,107 @@ path_bucket_of(struct eng_cm *cm, uint8_t port, const uint8_t src[16], const uin
 }
 static_assert(CM_PATH_BUCKETS == 256, "the upper 8 bits of a hash");
 
+static bool
+path_is_wanted(const struct cm_path *w)
+{
+	return !LIST_EMPTY(&w->waits) || !STAILQ_EMPTY(&w->mads);
+}
+
+/* Somebody waits for it. */
 static void
 path_ask(struct eng_cm *cm, struct cm_path *w)
 {
+	if (w->state == CM_PATH_ASKING)
+		return;
+	TAILQ_REMOVE(&cm->idle, w, listed);
 	w->state = CM_PATH_ASKING;
 	w->look_ns = cm->cm->now_ns;
-	w->until_ns = w->look_ns + PATH_ASK_NS;
 	w->nap_ns = PATH_NAP_FIRST_NS;
-	LIST_INSERT_HEAD(&cm->asking, w, asked);
+	TAILQ_INSERT_HEAD(&cm->asking, w, listed);
 }
 
-/* The path; ASKING if it is new, or was found too long ago.  NULL: there would be more than
- * @most. */
-static struct cm_path *
-path_of(struct eng_cm *cm, uint8_t port, const uint8_t src[16], const uint8_t dst[16],
-	uint32_t most)
+/* It is not ASKING any more, and what it is holds for @ns; 0: it is as if it were new. */
+static void
+path_settle(struct eng_cm *cm, struct cm_path *w, enum cm_path_state state, uint64_t ns)
 {
-	struct cm_path_bucket *bucket = path_bucket_of(cm, port, src, dst);
+	if (cm->after == w)
+		cm->after = TAILQ_NEXT(w, listed);
+	TAILQ_REMOVE(&cm->asking, w, listed);
+	w->state = state;
+	w->until_ns = cm->cm->now_ns + ns;
+	if (ns == 0)
+		TAILQ_INSERT_HEAD(&cm->idle, w, listed);
+	else
+		TAILQ_INSERT_TAIL(&cm->idle, w, listed);
+}
+
+/* One that is not ASKING. */
+static void
+path_free(struct eng_cm *cm, struct cm_path *w)
+{
+	TAILQ_REMOVE(&cm->idle, w, listed);
+	LIST_REMOVE(w, next);
+	cm->npaths--;
+	free(w);
+}
+
+/* NULL: no memory. */
+static struct cm_path *
+path_new(struct eng_cm *cm, uint8_t port, const uint8_t src[16], const uint8_t dst[16])
+{
 	struct cm_path *w;
 
-	LIST_FOREACH(w, bucket, next)
+	if (cm->npaths >= MAX_PATHS)
+		path_free(cm, TAILQ_FIRST(&cm->idle));
+	w = calloc(1, sizeof(*w));
+	if (w == NULL)
+		return NULL;
+	w->state = CM_PATH_FAILED;
+	w->port = port;
+	memcpy(w->src_ip, src, 16);
+	memcpy(w->dst_ip, dst, 16);
+	STAILQ_INIT(&w->mads);
+	LIST_INSERT_HEAD(path_bucket_of(cm, port, src, dst), w, next);
+	TAILQ_INSERT_HEAD(&cm->idle, w, listed);
+	cm->npaths++;
+	return w;
+}
+
+/* The path, which may be new.  NULL: no memory. */
+static struct cm_path *
+path_of(struct eng_cm *cm, uint8_t port, const uint8_t src[16], const uint8_t dst[16])
+{
+	struct cm_path *w;
+
+	LIST_FOREACH(w, path_bucket_of(cm, port, src, dst), next)
 		if (w->port == port && memcmp(w->src_ip, src, 16) == 0 &&
 			memcmp(w->dst_ip, dst, 16) == 0)
-			break;
-	if (w == NULL) {
-		w = cm->npaths < most ? calloc(1, sizeof(*w)) : NULL;
-		if (w == NULL)
-			return NULL;
-		w->port = port;
-		memcpy(w->src_ip, src, 16);
-		memcpy(w->dst_ip, dst, 16);
-		STAILQ_INIT(&w->mads);
-		LIST_INSERT_HEAD(bucket, w, next);
-		cm->npaths++;
-		path_ask(cm, w);
-	} else if (w->state != CM_PATH_ASKING && cm->cm->now_ns >= w->until_ns) {
-		path_ask(cm, w);
-	}
-	return w;
+			return w;
+	return path_new(cm, port, src, dst);
+}
+
+/* It is READY, or FAILED, and that was not too long ago. */
+static bool
+path_is(const struct eng_cm *cm, const struct cm_path *w, enum cm_path_state state)
+{
+	return w->state == state && cm->cm->now_ns < w->until_ns;
 }
 
 /* Forgets what is not valid any more. */
 static void
 path_sweep(struct eng_cm *cm)
 {
-	unsigned int i;
+	struct cm_path *w, *next;
 
 	cm->sweep_ns = cm->cm->now_ns + SWEEP_NS;
-	for (i = 0; i < CM_PATH_BUCKETS; i++) {
-		struct cm_path *w, *next;
-
-		for (w = LIST_FIRST(&cm->paths[i]); w != NULL; w = next) {
-			next = LIST_NEXT(w, next);
-			if (w->state == CM_PATH_ASKING || cm->cm->now_ns < w->until_ns)
-				continue;
-			LIST_REMOVE(w, next);
-			cm->npaths--;
-			free(w);
-		}
+	for (w = TAILQ_FIRST(&cm->idle); w != NULL; w = next) {
+		next = TAILQ_NEXT(w, listed);
+		if (cm->cm->now_ns >= w->until_ns)
+			path_free(cm, w);
 	}
 }
 
-/* --- what waits --- */
+/* --- MADs --- */
 
 /* The path of a MAD: the one resolved, and what the connection says. */
 static void
@@ -148,127 +187,233 @@ path_complete(struct cm_mad *mad, const struct karst_path *resolved)
 	mad->path.flow_label = flow_label;
 }
 
+static void
+out_put(struct eng_cm *cm, struct cm_mad *mad, const struct karst_path *path)
+{
+	path_complete(mad, path);
+	STAILQ_INSERT_TAIL(&cm->out, mad, next);
+	cm->nmads_out++;
+}
+
+static void
+mad_wait(struct eng_cm *cm, struct cm_mad *mad, struct cm_path *w)
+{
+	if (w->nmads++ == 0) {
+		cm->nmad_paths++;
+		w->until_ns = cm->cm->now_ns + PATH_ASK_NS;
+	}
+	cm->nmads_waiting++;
+	STAILQ_INSERT_TAIL(&w->mads, mad, next);
+	path_ask(cm, w);
+}
+
+/* None of them waits any more: they go out, or where there is no path (NULL), are dropped. */
+static void
+mads_end(struct eng_cm *cm, struct cm_path *w, const struct karst_path *path)
+{
+	struct cm_mad *mad;
+
+	if (w->nmads != 0)
+		cm->nmad_paths--;
+	cm->nmads_waiting -= w->nmads;
+	w->nmads = 0;
+	while ((mad = mads_take(&w->mads)) != NULL) {
+		if (path != NULL) {
+			out_put(cm, mad, path);
+			continue;
+		}
+		cm->stats.mads_dropped++;
+		free(mad);
+	}
+}
+
+static bool
+mad_has_room(const struct eng_cm *cm, const struct cm_path *w)
+{
+	if (path_is(cm, w, CM_PATH_READY))
+		return cm->nmads_out < MAX_MADS;
+	if (path_is(cm, w, CM_PATH_FAILED))
+		return false;
+	return cm->nmads_waiting < MAX_MADS && w->nmads < MAX_PATH_MADS &&
+		(w->nmads != 0 || cm->nmad_paths < MAX_MAD_PATHS);
+}
+
 void
 eng_cm_path_send(struct eng_cm *cm, const struct karst_cm_path *path, const uint8_t *bytes)
 {
-	struct cm_path *w = path_of(cm, path->port, path->local_ip, path->remote_ip, MAX_MAD_PATHS);
+	struct cm_path *w = path_of(cm, path->port, path->local_ip, path->remote_ip);
 	struct cm_mad *mad = NULL;
 
-	if (w != NULL && w->state != CM_PATH_FAILED && cm->nmads < MAX_MADS)
+	if (w != NULL && mad_has_room(cm, w))
 		mad = calloc(1, sizeof(*mad));
 	if (mad == NULL) {
 		cm->stats.mads_dropped++;
 		return;
 	}
-	cm->nmads++;
 	memcpy(mad->bytes, bytes, sizeof(mad->bytes));
 	mad->path.tclass = path->tclass;
 	mad->path.hop_limit = path->hop_limit;
 	mad->path.flow_label = path->flow_label;
-	if (w->state == CM_PATH_READY) {
-		path_complete(mad, &w->path);
-		STAILQ_INSERT_TAIL(&cm->out, mad, next);
-	} else {
-		STAILQ_INSERT_TAIL(&w->mads, mad, next);
-	}
+	if (path_is(cm, w, CM_PATH_READY))
+		out_put(cm, mad, &w->path);
+	else
+		mad_wait(cm, mad, w);
 }
 
+/* --- identifiers --- */
+
 int
-eng_cm_path_find(struct eng_cm *cm, struct cm_id *id)
+eng_cm_path_find(struct eng_cm *cm, char *why, struct cm_id *id)
 {
-	struct cm_path *w = path_of(cm, id->port, id->src.ip, id->dst.ip, MAX_PATHS);
+	struct cm_path *w = path_of(cm, id->port, id->src.ip, id->dst.ip);
+	int ret;
 
 	if (w == NULL)
-		return -ENOSPC;
-	if (w->state == CM_PATH_READY) {
+		return karst_ctl_reason(why, -ENOMEM, "path: the engine has no memory");
+	if (path_is(cm, w, CM_PATH_READY)) {
 		eng_cm_id_resolved(cm, id, 0);
 		return 0;
 	}
-	if (w->state == CM_PATH_FAILED)
+	ret = eng_cm_wait(cm, why, id, w);
+	if (ret == 0)
 		path_ask(cm, w);
-	if (w->until_ns < id->until_ns)
-		w->until_ns = id->until_ns;
-	id->waits_for = w;
-	LIST_INSERT_HEAD(&w->ids, id, path_next);
-	return 0;
+	return ret;
 }
 
 void
-eng_cm_path_forget(struct cm_id *id)
+eng_cm_path_forget(struct eng_cm *cm, struct cm_id *id)
 {
+	struct cm_path *w;
+
 	if (id->waits_for == NULL)
 		return;
-	LIST_REMOVE(id, path_next);
-	id->waits_for = NULL;
+	w = eng_cm_wait_end(cm, id);
+	if (w->state == CM_PATH_ASKING && w != cm->looking && !path_is_wanted(w))
+		path_settle(cm, w, CM_PATH_FAILED, 0);
 }
+
+static void
+id_end(struct eng_cm *cm, struct cm_id *id, int status)
+{
+	eng_cm_path_forget(cm, id);
+	eng_cm_id_resolved(cm, id, status);
+}
+
+/* --- on the thread --- */
 
 /* The search is over. */
 static void
 path_found(struct eng_cm *cm, struct cm_path *w, int ret, const struct karst_path *path)
 {
-	struct cm_mad *mad;
-	struct cm_id *id;
+	struct cm_wait *wait;
 
-	LIST_REMOVE(w, asked);
-	w->state = ret == 0 ? CM_PATH_READY : CM_PATH_FAILED;
-	w->until_ns = cm->cm->now_ns + (ret == 0 ? KEEP_NS : FAILED_NS);
 	if (ret == 0) {
 		w->path = *path;
-		while ((mad = mads_take(&w->mads)) != NULL) {
-			path_complete(mad, path);
-			STAILQ_INSERT_TAIL(&cm->out, mad, next);
-		}
+		path_settle(cm, w, CM_PATH_READY, KEEP_NS);
 	} else {
 		cm->stats.paths_failed++;
-		mads_drop(cm, &w->mads);
+		path_settle(cm, w, CM_PATH_FAILED, FAILED_NS);
 	}
-	while ((id = LIST_FIRST(&w->ids)) != NULL) {
-		eng_cm_path_forget(id);
-		eng_cm_id_resolved(cm, id, ret);
-	}
+	mads_end(cm, w, ret == 0 ? path : NULL);
+	while ((wait = LIST_FIRST(&w->waits)) != NULL)
+		id_end(cm, LIST_FIRST(&wait->ids), ret);
 }
 
-/* --- on the thread --- */
-
-/* Identifiers that do not want to wait any longer.  @return when the next one will not. */
+/* Identifiers of a user that do not want to wait longer.  @return when the next one will not. */
 static uint64_t
-path_give_up(struct eng_cm *cm, struct cm_path *w)
+wait_give_up(struct eng_cm *cm, struct cm_wait *wait)
 {
 	uint64_t next = UINT64_MAX;
 	struct cm_id *id, *after;
 
-	for (id = LIST_FIRST(&w->ids); id != NULL; id = after) {
+	for (id = LIST_FIRST(&wait->ids); id != NULL; id = after) {
 		after = LIST_NEXT(id, path_next);
-		if (cm->cm->now_ns < id->until_ns) {
+		if (cm->cm->now_ns < id->until_ns)
 			next = karst_min_u64(next, id->until_ns);
-			continue;
-		}
-		eng_cm_path_forget(id);
-		eng_cm_id_resolved(cm, id, -ETIMEDOUT);
+		else
+			id_end(cm, id, -ETIMEDOUT); /* the last one ends @wait, too */
 	}
 	return next;
+}
+
+/* The same of all who wait for @w, which is settled if nobody is left. */
+static uint64_t
+path_give_up(struct eng_cm *cm, struct cm_path *w)
+{
+	bool mads_over = w->nmads != 0 && cm->cm->now_ns >= w->until_ns;
+	bool wanted = path_is_wanted(w);
+	uint64_t next = UINT64_MAX;
+	struct cm_wait *wait, *after;
+
+	for (wait = LIST_FIRST(&w->waits); wait != NULL; wait = after) {
+		after = LIST_NEXT(wait, next);
+		next = karst_min_u64(next, wait_give_up(cm, wait));
+	}
+	if (mads_over)
+		mads_end(cm, w, NULL);
+	else if (w->nmads != 0)
+		next = karst_min_u64(next, w->until_ns);
+	if (path_is_wanted(w))
+		return next;
+	cm->stats.paths_failed += wanted;
+	/* how long a program has waited says nothing to peers */
+	path_settle(cm, w, CM_PATH_FAILED, mads_over ? FAILED_NS : 0);
+	return UINT64_MAX;
 }
 
 /* One look for a path that is due.  @return when to look again. */
 static uint64_t
 path_look(struct eng_cm *cm, struct cm_path *w)
 {
+	uint64_t longest = PATH_NAP_MOST_NS * (1 + (cm->nwaits + cm->nmad_paths) / PATHS_A_NAP);
 	struct karst_path path;
+	uint64_t next;
 	int ret;
 
+	cm->looking = w;
 	pthread_mutex_unlock(&cm->lock);
 	ret = eng_resolve_try(cm->e, w->port, w->src_ip, w->dst_ip, &path);
 	pthread_mutex_lock(&cm->lock);
 	cm->cm->now_ns = engine_now(cm->e);
-	if (ret == -EAGAIN && cm->cm->now_ns >= w->until_ns)
-		ret = -ETIMEDOUT;
 	if (ret != -EAGAIN) {
 		path_found(cm, w, ret, &path);
-		return UINT64_MAX;
+		next = UINT64_MAX;
+	} else {
+		next = path_give_up(cm, w);
 	}
-	w->look_ns = cm->cm->now_ns + w->nap_ns;
-	w->nap_ns = karst_min_u64(2 * w->nap_ns, PATH_NAP_MOST_NS);
-	return karst_min_u64(w->look_ns, path_give_up(cm, w));
+	cm->looking = NULL;
+	if (w->state != CM_PATH_ASKING)
+		return UINT64_MAX;
+	w->look_ns = karst_min_u64(cm->cm->now_ns + w->nap_ns, next);
+	w->nap_ns = karst_min_u64(2 * w->nap_ns, longest);
+	return w->look_ns;
+}
+
+/* Looks for those that are due, but not for all of many: new ones come to the front of the list,
+ * and who was looked for goes to its end.  @return when to look again. */
+static uint64_t
+look_all(struct eng_cm *cm)
+{
+	uint64_t next = UINT64_MAX;
+	unsigned int looks = 0;
+	struct cm_path *w;
+
+	for (w = TAILQ_FIRST(&cm->asking); w != NULL; w = cm->after) {
+		cm->after = TAILQ_NEXT(w, listed);
+		if (cm->cm->now_ns < w->look_ns) {
+			next = karst_min_u64(next, w->look_ns);
+			continue;
+		}
+		if (looks++ == LOOKS_AT_ONCE)
+			next = cm->cm->now_ns;
+		if (looks > LOOKS_AT_ONCE)
+			break;
+		TAILQ_REMOVE(&cm->asking, w, listed);
+		TAILQ_INSERT_TAIL(&cm->asking, w, listed);
+		next = karst_min_u64(next, path_look(cm, w));
+	}
+	cm->after = NULL;
+	return next;
 }
 
 static void
@@ -284,8 +429,9 @@ send_all(struct eng_cm *cm)
 		pthread_mutex_unlock(&cm->lock);
 		eng_gsi_send(cm->e, out, n);
 		pthread_mutex_lock(&cm->lock);
+		cm->nmads_out -= n;
 		for (i = 0; i < n; i++)
-			mad_free(cm, mad[i]);
+			free(mad[i]);
 	}
 	cm->cm->now_ns = engine_now(cm->e);
 }
@@ -293,16 +439,8 @@ send_all(struct eng_cm *cm)
 uint64_t
 eng_cm_path_work(struct eng_cm *cm)
 {
-	uint64_t next = UINT64_MAX;
-	struct cm_path *w, *after;
+	uint64_t next = look_all(cm);
 
-	/* Only this thread takes paths off the list, and new ones come to its front, so "after"
-	 * stays good. */
-	for (w = LIST_FIRST(&cm->asking); w != NULL; w = after) {
-		after = LIST_NEXT(w, asked);
-		next = karst_min_u64(
-			next, cm->cm->now_ns >= w->look_ns ? path_look(cm, w) : w->look_ns);
-	}
 	send_all(cm);
 	if (cm->npaths > 0 && cm->cm->now_ns >= cm->sweep_ns)
 		path_sweep(cm);
@@ -314,14 +452,15 @@ eng_cm_path_work(struct eng_cm *cm)
 void
 eng_cm_path_fini(struct eng_cm *cm)
 {
+	struct cm_mad *mad;
 	struct cm_path *w;
-	unsigned int i;
 
-	for (i = 0; i < CM_PATH_BUCKETS; i++)
-		while ((w = LIST_FIRST(&cm->paths[i])) != NULL) {
-			LIST_REMOVE(w, next);
-			mads_drop(cm, &w->mads);
-			free(w);
-		}
-	mads_drop(cm, &cm->out);
+	while ((w = TAILQ_FIRST(&cm->asking)) != NULL) {
+		mads_end(cm, w, NULL);
+		path_settle(cm, w, CM_PATH_FAILED, 0);
+	}
+	while ((w = TAILQ_FIRST(&cm->idle)) != NULL)
+		path_free(cm, w);
+	while ((mad = mads_take(&cm->out)) != NULL)
+		free(mad);
 }

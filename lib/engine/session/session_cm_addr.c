@@ -141,11 +141,10 @@ set_out(struct eng_cm *cm, struct session_call *c, struct cm_id *id, uint32_t ti
 	id->until_ns = cm->cm->now_ns + UINT64_C(1000000) * (timeout_ms != 0 ? timeout_ms : 1);
 	/* the path may be known, and its event be there at once */
 	id->state = CM_ID_ADDR_QUERY;
-	ret = eng_cm_path_find(cm, id);
-	if (ret == 0)
-		return 0;
-	id->state = before;
-	return reason(c, ret, "too many path resolutions are outstanding in the engine");
+	ret = eng_cm_path_find(cm, c->why, id);
+	if (ret != 0)
+		id->state = before;
+	return ret;
 }
 
 static int

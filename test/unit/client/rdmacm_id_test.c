@@ -6,6 +6,7 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <stdio.h>
 
 #include <criterion/criterion.h>
 
@@ -659,10 +660,10 @@ Test(client_rdmacm_id, asked_and_not_completed)
 	cr_assert_eq(ask(greedy, false, 20, &third), -ENOSPC);
 	/* who has no account is alone */
 	cr_assert_eq(ask(root, false, 40, &third), 0, "%s", karst_why());
-	karst_close(root->b.ctx);
-	karst_close(greedy->b.ctx);
-	karst_close(other->b.ctx);
-	karst_close(server->b.ctx);
+	karst_abandon(root->b.ctx);
+	karst_abandon(greedy->b.ctx);
+	karst_abandon(other->b.ctx);
+	karst_abandon(server->b.ctx);
 	(void)listener;
 	client_bed_down(&bed);
 }
@@ -684,13 +685,123 @@ Test(client_rdmacm_id, asked_for_datagrams_and_left)
 		destroy_id(greedy, id, 2);
 	cr_assert_eq(n, OF_ONE_USER);
 	/* nor does it help to come as another program */
-	karst_close(greedy->b.ctx);
+	karst_abandon(greedy->b.ctx);
 	again = users_program(&bed, 1002);
 	cr_assert_eq(ask(again, true, 20, &id), -ENOSPC);
 	cr_assert_eq(ask(other, true, 30, &id), 0, "%s", karst_why());
-	karst_close(again->b.ctx);
-	karst_close(other->b.ctx);
-	karst_close(server->b.ctx);
+	karst_abandon(again->b.ctx);
+	karst_abandon(other->b.ctx);
+	karst_abandon(server->b.ctx);
+	client_bed_down(&bed);
+}
+
+/* --- paths that are looked for --- */
+
+#define OF_ALL_PATHS  512u
+#define OF_USERS_PATH 384u /* of these, with a share of 75 */
+#define HOUR_MS       (3600u * 1000u)
+
+/* @p looks for the @i-th of addresses that nobody has.  @return as karst_rdmacm_resolve_addr() */
+static int
+look_for(struct program *p, unsigned int i, uint32_t ms, uint32_t *id)
+{
+	char ip[32];
+	int ret;
+
+	*id = make_id(p, 1);
+	snprintf(ip, sizeof(ip), "10.0.%u.%u", 1 + i / 250, i % 250 + 1);
+	ret = karst_rdmacm_resolve_addr(p->b.ctx, *id, addr("10.0.0.1", 0), addr(ip, SERVICE), ms);
+	if (ret != 0)
+		destroy_id(p, *id, 0);
+	return ret;
+}
+
+/* As many as he gets. */
+static unsigned int
+look_for_many(struct program *p, uint32_t *id)
+{
+	unsigned int n;
+
+	for (n = 0; n < 2 * OF_ALL_PATHS; n++)
+		if (look_for(p, n, HOUR_MS, &id[n]) != 0)
+			break;
+	return n;
+}
+
+/* Who looks for all that he can leaves others theirs, and peers their answers; what he does not
+ * wait for any more does not count, however long he wanted to. */
+Test(client_rdmacm_id, looked_for_and_not_found)
+{
+	static uint32_t id[2 * OF_ALL_PATHS];
+	struct program *greedy, *again;
+	struct end client = {0}, server = {0};
+	struct client_bed bed;
+	uint32_t listener, more;
+	unsigned int n;
+
+	client_bed_up(&bed, &(struct client_bed_config){.lcores = 1});
+	greedy = users_program(&bed, 1002);
+	client.p = users_program(&bed, 1003);
+	server.p = users_program(&bed, 1004);
+	listener = listen_on(server.p, "10.0.0.2", SERVICE, 1);
+	n = look_for_many(greedy, id);
+	cr_assert_eq(n, OF_USERS_PATH, "%u: %s", n, karst_why());
+	cr_assert_not_null(strstr(karst_why(), "user 1002"), "%s", karst_why());
+	/* one that somebody of his looks for already is not one more */
+	cr_assert_eq(look_for(greedy, 0, HOUR_MS, &more), 0, "%s", karst_why());
+	destroy_id(greedy, more, 0);
+	cr_assert_eq(look_for(greedy, n, HOUR_MS, &more), -ENOSPC);
+	/* another user finds his, and is answered by who has not talked to him before */
+	connect_end(&client, "10.0.0.1", "10.0.0.2", 2, "hello");
+	accept_end(&server, 1, 3, "hello");
+	finish_end(&client, 2, server.qp->qp_num);
+	expect(server.p, KARST_RDMACM_ESTABLISHED, 3);
+	/* what was given up makes room, */
+	destroy_id(greedy, id[0], 0);
+	cr_assert_eq(look_for(greedy, n, 1, &id[0]), 0, "%s", karst_why());
+	/* and so does what took too long, */
+	expect(greedy, KARST_RDMACM_ADDR_ERROR, 1);
+	cr_assert_eq(look_for(greedy, n, HOUR_MS, &more), 0, "%s", karst_why());
+	/* and who has gone */
+	karst_abandon(greedy->b.ctx);
+	again = users_program(&bed, 1002);
+	n = look_for_many(again, id);
+	cr_assert_eq(n, OF_USERS_PATH, "%u: %s", n, karst_why());
+	karst_abandon(again->b.ctx);
+	karst_abandon(client.p->b.ctx);
+	karst_abandon(server.p->b.ctx);
+	(void)listener;
+	client_bed_down(&bed);
+}
+
+/* However many addresses programs look for, and without a share, peers get their answers, and from
+ * those who have not talked to them before. */
+Test(client_rdmacm_id, answers_have_room)
+{
+	static uint32_t id[2 * OF_ALL_PATHS];
+	struct end client = {0}, server = {0};
+	struct karst_rdmacm_conn_param param;
+	struct client_bed bed;
+	struct program *root;
+	uint32_t listener;
+
+	client_bed_up(&bed, &(struct client_bed_config){.lcores = 1});
+	root = program_up(&bed);
+	client.p = program_up(&bed);
+	server.p = program_up(&bed);
+	listener = listen_on(server.p, "10.0.0.2", SERVICE, 1);
+	ready_end(&client, "10.0.0.1", "10.0.0.2", 2);
+	cr_assert_geq(look_for_many(root, id), OF_ALL_PATHS, "%s", karst_why());
+	param = param_of(&client, "hello");
+	cr_assert_eq(
+		karst_rdmacm_connect(client.p->b.ctx, client.id, &param), 0, "%s", karst_why());
+	accept_end(&server, 1, 3, "hello");
+	finish_end(&client, 2, server.qp->qp_num);
+	expect(server.p, KARST_RDMACM_ESTABLISHED, 3);
+	karst_abandon(root->b.ctx);
+	karst_abandon(client.p->b.ctx);
+	karst_abandon(server.p->b.ctx);
+	(void)listener;
 	client_bed_down(&bed);
 }
 

@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/*
+ * Identifiers that wait for a path, by user.
+ *
+ * A path is looked for as long as a program wants to wait, so there is an end to how many are, and
+ * each user has his share (share.h): a path counts once for each user of whom identifiers wait for
+ * it, and no longer than they do.
+ */
+#include <errno.h>
+
+#include "cm.h"
+#include "karst_neigh.h"
+
+/* Of all users, and fewer than a port remembers neighbours: those that are asked for would make
+ * room for each other before they can answer. */
+#define MAX_WAITS 512u
+static_assert(MAX_WAITS <= KARST_ENGINE_NEIGH_MAX / 2, "some of them are for peers");
+
+void
+eng_cm_wait_init(struct eng_cm *cm)
+{
+	eng_shares_set_total(&cm->e->shares, ENG_SHARE_CM_PATHS, MAX_WAITS);
+}
+
+/* One more of all, and of the user's. */
+static int
+wait_new(struct eng_cm *cm, char *why, const struct cm_client *client, struct cm_path *path,
+	struct cm_wait **out)
+{
+	struct eng_share *share = client->ids.share;
+	struct cm_wait *w;
+
+	/* who has no account, or a share of all, is limited by this only */
+	if (cm->nwaits >= MAX_WAITS)
+		return karst_ctl_reason(why, -ENOSPC,
+			"path: the engine looks for %u addresses, and for no more at a time",
+			MAX_WAITS);
+	if (!eng_share_take(share, ENG_SHARE_CM_PATHS, 1))
+		return karst_ctl_reason(why, -ENOSPC,
+			"path: programs of user %u look for so many addresses that one more would "
+			"leave too little to others of the %u that the engine looks for at a time "
+			"([limits] share)",
+			client->uid, MAX_WAITS);
+	w = calloc(1, sizeof(*w));
+	if (w == NULL) {
+		eng_share_give(share, ENG_SHARE_CM_PATHS, 1);
+		return karst_ctl_reason(why, -ENOMEM, "path: the engine has no memory");
+	}
+	w->path = path;
+	w->share = share;
+	LIST_INSERT_HEAD(&path->waits, w, next);
+	cm->nwaits++;
+	*out = w;
+	return 0;
+}
+
+int
+eng_cm_wait(struct eng_cm *cm, char *why, struct cm_id *id, struct cm_path *path)
+{
+	struct cm_wait *w;
+	int ret;
+
+	LIST_FOREACH(w, &path->waits, next)
+		if (w->share == id->client->ids.share)
+			break;
+	if (w == NULL) {
+		ret = wait_new(cm, why, id->client, path, &w);
+		if (ret != 0)
+			return ret;
+	}
+	id->waits_for = w;
+	LIST_INSERT_HEAD(&w->ids, id, path_next);
+	return 0;
+}
+
+struct cm_path *
+eng_cm_wait_end(struct eng_cm *cm, struct cm_id *id)
+{
+	struct cm_wait *w = id->waits_for;
+	struct cm_path *path = w->path;
+
+	LIST_REMOVE(id, path_next);
+	id->waits_for = NULL;
+	if (LIST_EMPTY(&w->ids)) {
+		LIST_REMOVE(w, next);
+		eng_share_give(w->share, ENG_SHARE_CM_PATHS, 1);
+		cm->nwaits--;
+		free(w);
+	}
+	return path;
+}

@@ -23,6 +23,7 @@ from bed import HANG_S, Tap  # noqa: E402
 CAPS = '-all,+setuid,+setgid,+checkpoint_restore'
 PROGRAM, OTHER = 61235, 61236
 CHANNEL = 3
+SO_PEERPIDFD = 77 # not in Python's socket
 READY, OPEN = 1, 2 # enum kd_part_kind
 MAPS, MAPPING = 0, 1
 ASK, ANSWER = struct.Struct('<II5Q'), struct.Struct('<i')
@@ -98,6 +99,9 @@ class Part:
         far.close()
         return near
 
+    def line_of(self, program):
+        return self.line(program.sock, program.memory)
+
     def close(self):
         self.end.close()
         return self.process.wait(HANG_S)
@@ -123,6 +127,17 @@ def refused(what, got):
     return []
 
 
+def kernel_tells(sock):
+    """Has it a descriptor of the process at the other end (Linux 6.5)?"""
+    try:
+        os.close(sock.getsockopt(socket.SOL_SOCKET, SO_PEERPIDFD))
+    except OSError as e:
+        if e.errno != errno.ENOPROTOOPT:
+            raise
+        return False
+    return True
+
+
 class Program:
     """A process of another user that has connected to @server."""
 
@@ -135,9 +150,14 @@ class Program:
         self.sock, _ = server.accept()
         words = self.process.stdout.readline().split()
         self.shared, self.alone, self.read_only, self.others = (int(w, 16) for w in words)
+        # as programs send it; who they are is certain without only if the kernel tells
+        self.memory = None if kernel_tells(self.sock) else \
+            os.open(f'/proc/{self.process.pid}/mem', os.O_RDONLY)
 
     def close(self):
         self.sock.close()
+        if self.memory is not None:
+            os.close(self.memory)
         self.process.communicate(timeout=HANG_S)
 
 
@@ -150,7 +170,7 @@ def whole(program, **other):
 
 def serves(part, program):
     """Problems: it does not do what it is for."""
-    line = part.line(program.sock)
+    line = part.line_of(program)
     problems = []
     fd = ask(line, MAPS)
     if not isinstance(fd, int) or fd < 0:
@@ -211,7 +231,7 @@ def strangers(part, server, program, folder, path):
 
 def others_files(part, program):
     """Of a program that is attached: what its user may not open, or it has not."""
-    line = part.line(program.sock)
+    line = part.line_of(program)
     at = program.shared
     cases = {
         'a file that the user may not open': dict(start=program.others, end=program.others + PAGE,
@@ -269,7 +289,7 @@ def messages(part, program):
 
 def crowd(part, program, other):
     """One user's programs do not take all lines; and lines that are closed are free again."""
-    lines = [part.line(program.sock) for _ in range(4 * LINES)]
+    lines = [part.line_of(program) for _ in range(4 * LINES)]
     got = [ask(line, MAPS) for line in lines]
     good = [fd for fd in got if isinstance(fd, int) and fd >= 0]
     problems = [] if 0 < len(good) < 2 * LINES else [f'{len(good)} of {len(lines)} lines']
@@ -299,7 +319,7 @@ def descriptors(part):
 def lets_go(part, server, secret):
     """The part does not keep a program from seeing that the engine has hung up, nor its memory."""
     program = Program(server, secret)
-    line = part.line(program.sock)
+    line = part.line_of(program)
     problems = refused('', -1) if ask(line, MAPS) != 'end' else ['no line']
     # threads of lines that were closed before may still be about to close theirs
     end = time.monotonic() + HANG_S
@@ -318,7 +338,7 @@ def lets_go(part, server, secret):
 
 def ends(karstd, path, program):
     part = Part(karstd, path)
-    line = part.line(program.sock)
+    line = part.line_of(program)
     problems = refused('', ask(line, 77))
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         part.process.send_signal(number)

@@ -140,8 +140,15 @@ eng_pool_create(struct karst_engine *e)
 {
 	uint16_t room = (uint16_t)(RTE_PKTMBUF_HEADROOM + e->cfg.frame_bytes);
 
-	if (e->cfg.pool_ops == NULL)
-		e->cfg.pool_ops = have_pool_ops(POOL_OPS) ? POOL_OPS : rte_mbuf_best_mempool_ops();
+	if (e->cfg.pool_ops == NULL && have_pool_ops(POOL_OPS)) {
+		e->cfg.pool_ops = POOL_OPS;
+	} else if (e->cfg.pool_ops == NULL) {
+		e->cfg.pool_ops = rte_mbuf_best_mempool_ops();
+		karst_log(KARST_LOG_NOTICE,
+			"%s: DPDK's mempool handler \"%s\" is not loaded; with \"%s\" buffers are in "
+			"no cache when they are used again",
+			e->name, POOL_OPS, e->cfg.pool_ops);
+	}
 	/* in huge pages DPDK finds its memory by pieces, if need be */
 	if (e->cfg.page_buffers || !rte_eal_has_hugepages())
 		e->pool = make_pool(e, room);

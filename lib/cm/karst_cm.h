@@ -142,6 +142,9 @@ struct karst_cm_ops {
 	/** From karst_cm_rx() and karst_cm_expire() alone.  May call everything but these two, and
 	 * destroy @ev->id. */
 	void (*event)(void *user, const struct karst_cm_ev *ev);
+	/** May the REQ or SIDR REQ of the id of @id_user leave, for the first time or again?  If
+	 * not it is as if it were lost on its way.  May not call back.  NULL: yes. */
+	bool (*may_ask)(void *user, void *id_user);
 };
 
 struct karst_cm_config {

@@ -109,10 +109,24 @@ send_arm(struct cm_core *c, struct cm_id *id)
 	cm_timer_set(c, id, id->retries_left != 0 ? id->wait_ns : id->full_wait_ns);
 }
 
+/* @return false: it is a request that may not leave now. */
+static bool
+send_request(struct cm_core *c, const struct cm_id *id)
+{
+	const uint8_t *mad = send_awaited(id);
+	enum karst_cm_kind kind = karst_cm_mad_kind(mad);
+
+	if ((kind == KARST_CM_REQ || kind == KARST_CM_SIDR_REQ) && c->ops->may_ask != NULL &&
+		!c->ops->may_ask(c->user, id->user))
+		return false;
+	send_transmit(c, &id->path, mad);
+	return true;
+}
+
 void
 cm_send_awaiting(struct cm_core *c, struct cm_id *id, uint64_t full_ns, unsigned int retries)
 {
-	send_transmit(c, &id->path, send_awaited(id));
+	(void)send_request(c, id);
 	id->full_wait_ns = full_ns;
 	id->wait_ns = karst_min_u64(CM_FIRST_RETRY_NS, full_ns);
 	id->retries_left = (uint8_t)retries;
@@ -128,8 +142,8 @@ cm_retry(struct cm_core *c, struct cm_id *id)
 	}
 	id->retries_left--;
 	id->wait_ns = karst_min_u64(id->wait_ns * 2, id->full_wait_ns);
-	c->pub.counters.tx_retries[karst_cm_mad_kind(send_awaited(id))]++;
-	send_transmit(c, &id->path, send_awaited(id));
+	if (send_request(c, id))
+		c->pub.counters.tx_retries[karst_cm_mad_kind(send_awaited(id))]++;
 	send_arm(c, id);
 	return true;
 }

@@ -187,7 +187,7 @@ struct cm_stats {
 	uint64_t paths_failed;
 	uint64_t backlog_full;  /* requests rejected */
 	uint64_t limit_reached; /* requests rejected: the listener's program has max_cm_ids */
-	uint64_t ask_share;     /* requests not sent: more than the user's share at that peer */
+	uint64_t ask_share;     /* requests not sent, each time: more than the user's share there */
 	/* enhanced connection establishment (C3, X1) */
 	uint64_t ece_offered; /* in REQs of ours */
 	uint64_t ece_agreed;  /* connections, as either side */
@@ -341,9 +341,9 @@ int eng_cm_established(struct eng_cm *cm, char *why, struct cm_id *id);
 
 /* --- cm_asked.c --- */
 
-/* @id is about to ask the peer of its path.  -ENOSPC: its user has his share of what the peer keeps
- * for us; -ENOMEM */
-int eng_cm_ask(struct eng_cm *cm, char *why, struct cm_id *id);
+/* @id is about to ask the peer of its path, for the first time or again.  @return false: not now,
+ * as its user has his share of what the peer keeps for us. */
+bool eng_cm_ask(struct eng_cm *cm, struct cm_id *id);
 /* The peer keeps it no longer as something that is not complete, or was not asked after all. */
 void eng_cm_answered(struct cm_id *id);
 /* Nobody waits for the answer any more. */

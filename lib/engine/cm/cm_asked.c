@@ -6,16 +6,14 @@
  *
  * A peer keeps a place for each, and has only so many of them for one address, as it cannot tell
  * users apart.  So they are shared out here, by the rule of all shares (share.h): who asks and
- * never completes has his share of the peer's places, and leaves others theirs.  How many the peer
- * has is not said; it is taken to be configured as we are.
+ * never completes has his share of the peer's places, and leaves others theirs.  What is beyond a
+ * share does not leave, as if it were lost on its way; when it is sent again it is asked about
+ * again.  How many places the peer has is not said; it is taken to be configured as we are.
  *
  * A connection counts from its REQ until it is established, refused or given up, and the peer hears
  * of each of these.  Nothing tells a peer that a SIDR REQ is not waited for any more: what nobody
  * has answered counts for as long as the peer may keep it, and up to twice that.
  */
-#include <errno.h>
-#include <inttypes.h>
-
 #include "cm.h"
 #include "karst_prf.h"
 
@@ -83,28 +81,27 @@ asked_find(struct eng_cm *cm, const uint8_t ip[16], uid_t uid, uint64_t *all)
 	return found;
 }
 
-int
-eng_cm_ask(struct eng_cm *cm, char *why, struct cm_id *id)
+bool
+eng_cm_ask(struct eng_cm *cm, struct cm_id *id)
 {
 	const struct cm_client *client = id->client;
-	uint64_t total = cm->cm->half_open_of_one, all;
-	struct cm_asked *a = asked_find(cm, id->path.remote_ip, client->uid, &all);
-	uint64_t mine = a != NULL ? asked_places(a) : 0;
+	struct cm_asked *a;
+	uint64_t all;
 
+	if (id->asked != NULL)
+		return true;
+	a = asked_find(cm, id->path.remote_ip, client->uid, &all);
 	/* who has no account is alone */
 	if (client->ids.share != NULL &&
-		!eng_share_admits_one(client->ids.share, total, all, mine)) {
+		!eng_share_admits_one(client->ids.share, cm->cm->half_open_of_one, all,
+			a != NULL ? asked_places(a) : 0)) {
 		cm->stats.ask_share++;
-		return karst_ctl_reason(why, -ENOSPC,
-			"connect: user %u has %" PRIu64
-			" connections to that address that are not complete, and one more would leave too "
-			"little to others of the %" PRIu64 " that a peer keeps ([limits] share)",
-			client->uid, mine, total);
+		return false;
 	}
 	if (a == NULL) {
 		a = calloc(1, sizeof(*a));
 		if (a == NULL)
-			return karst_ctl_reason(why, -ENOMEM, "connect: the engine has no memory");
+			return false;
 		memcpy(a->ip, id->path.remote_ip, sizeof(a->ip));
 		a->uid = client->uid;
 		a->period = cm->cm->now_ns / KEPT_NS;
@@ -112,7 +109,7 @@ eng_cm_ask(struct eng_cm *cm, char *why, struct cm_id *id)
 	}
 	a->n++;
 	id->asked = a;
-	return 0;
+	return true;
 }
 
 void

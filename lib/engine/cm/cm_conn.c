@@ -176,9 +176,6 @@ eng_cm_connect(struct eng_cm *cm, char *why, struct cm_id *id, const struct kars
 	ret = eng_cm_ece_connect(cm, why, id, ece, &param.ece);
 	if (ret != 0)
 		return ret;
-	ret = eng_cm_ask(cm, why, id);
-	if (ret != 0)
-		return ret;
 	if (is_ud(id))
 		ret = karst_cm_id_sidr_request(
 			cm->cm, &id->path, service, private_data, len, id, &id->cm_id);
@@ -568,4 +565,10 @@ on_send(void *user, const struct karst_cm_path *path, const uint8_t *mad)
 	eng_cm_path_send(user, path, mad);
 }
 
-const struct karst_cm_ops eng_cm_ops = {.send = on_send, .event = on_event};
+static bool
+may_ask(void *user, void *id_user)
+{
+	return eng_cm_ask(user, id_user);
+}
+
+const struct karst_cm_ops eng_cm_ops = {.send = on_send, .event = on_event, .may_ask = may_ask};

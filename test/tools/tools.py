@@ -7,6 +7,7 @@
   conformance.py    finds citations, and what they stand for
   run-suites.py     runs steps side by side, and leaves nothing behind
   karst-setup       says what is wrong with a command line, and exits with 2
+  interop_bed.py    tells a Linux that stops (L16) from a fault of karst's
 """
 import contextlib
 import importlib.util
@@ -413,6 +414,59 @@ class Setup(unittest.TestCase):
                 stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=False)
             self.assertEqual((run.returncode, run.stderr), (0, ''))
             self.assertTrue(run.stdout.startswith('usage: karst-setup'))
+
+
+class LinuxStops(unittest.TestCase):
+    """interop_bed.py"""
+
+    def setUp(self):
+        sys.path.insert(0, os.path.join(ROOT, 'test', 'interop'))
+        import interop_bed
+        self.bed = interop_bed
+        self.wire = interop_bed.Wire.__new__(interop_bed.Wire)
+        self.wire.last = {}
+        self.clock = unittest.mock.Mock(stood_still=lambda s: 0)
+
+    def stopped(self, guest, karst, said='item 41: cas ends with WR_FLUSH_ERR (vendor 0), not OK', role='server'):
+        """@guest, @karst: so many seconds ago they were heard last."""
+        now = time.monotonic()
+        self.wire.last = {'guest': now - guest, 'karst': now - karst}
+        programs = [unittest.mock.Mock(), unittest.mock.Mock(text=lambda: said)]
+        bed = unittest.mock.Mock(wire=self.wire)
+        return self.bed.linux_stopped(bed, unittest.mock.Mock(wire=['a rule']), role, programs)
+
+    def test_silent_with_requests_that_are_answered(self):
+        self.assertTrue(self.stopped(120, 119.9))
+
+    def test_karst_has_not_answered(self):
+        self.assertFalse(self.stopped(119.9, 120))
+
+    def test_still_sending(self):
+        self.assertFalse(self.stopped(4, 3.9))
+
+    def test_nothing_left(self):
+        self.assertFalse(self.stopped(120, 119.9, said='no completion in the receive queue within 120 s'))
+
+    def test_karst_asks(self):
+        self.assertFalse(self.stopped(120, 119.9, role='client'))
+
+    def runs(self, *results):
+        """(problems at the end, how often it was run) of runs with these @results."""
+        bed = unittest.mock.Mock(clock=self.clock)
+        with unittest.mock.patch.object(self.bed, 'run_once', side_effect=results) as once, \
+                contextlib.redirect_stdout(io.StringIO()) as out:
+            problems = self.bed.run(bed, unittest.mock.Mock(), 'wire', 'server', 'ip4')
+        self.assertEqual('(L16)' in out.getvalue(), results[0][1])
+        return problems, once.call_count
+
+    def test_once_more(self):
+        self.assertEqual(self.runs((['it stopped'], True), ([], False)), ([], 2))
+
+    def test_not_twice(self):
+        self.assertEqual(self.runs((['it stopped'], True), (['again'], True)), (['again'], 2))
+
+    def test_another_failure(self):
+        self.assertEqual(self.runs((['bytes are wrong'], False)), (['bytes are wrong'], 1))
 
 
 class Tap(unittest.TestResult):

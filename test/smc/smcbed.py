@@ -4,7 +4,9 @@
 """What the tests of TCP programs over SMC-R share: daemons with [smc], and programs behind karst-run
 --smc, in a network namespace of their own."""
 import ctypes
+import errno
 import os
+import socket
 import subprocess
 import sys
 import tempfile
@@ -22,6 +24,22 @@ observe.TIMEOUT_S = bed.HANG_S
 BYTES = 1000000
 CLONE_NEWNET = 0x40000000
 CONF = '[smc]\nenabled = yes\n'
+SO_PASSRIGHTS = 83 # Linux 6.16; not in Python's socket
+
+
+def refuses_rights():
+    """Can a socket of this kernel refuse descriptors?  Else it is as with "older" (older.c)."""
+    ends = socket.socketpair(socket.AF_UNIX)
+    try:
+        ends[0].setsockopt(socket.SOL_SOCKET, SO_PASSRIGHTS, 0)
+    except OSError as e:
+        if e.errno != errno.ENOPROTOOPT:
+            raise
+        return False
+    finally:
+        for end in ends:
+            end.close()
+    return True
 
 
 class Program:

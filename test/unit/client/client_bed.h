@@ -16,6 +16,9 @@
 #include "karst_embed.h"
 #include "karst_session.h"
 
+/* libkarst says why, with this in it; of a file that includes criterion. */
+#define says(word) cr_assert_not_null(strstr(karst_why(), word), "it says: %s", karst_why())
+
 #define BED_PATIENCE_MS 120000u
 
 struct client_bed_config {

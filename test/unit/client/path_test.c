@@ -13,9 +13,8 @@
 
 #include "client_bed.h"
 
-#define BYTES      4096u
-#define BOTH       (KARST_QP_ALT_PATH | KARST_QP_PATH_MIG_STATE)
-#define says(word) cr_assert_not_null(strstr(karst_why(), word), "it says: %s", karst_why())
+#define BYTES 4096u
+#define BOTH  (KARST_QP_ALT_PATH | KARST_QP_PATH_MIG_STATE)
 
 static uint8_t mem[2][BYTES];
 

@@ -7,6 +7,7 @@ one that receives says is to be the same over TCP.
 Each step of STEPS is what one sends and what the other one then sees, who answers with a byte when
 the step is over.
 """
+import contextlib
 import errno
 import fcntl
 import os
@@ -136,6 +137,19 @@ def one_who_does_not_care(sock):
         yield data, poll.poll(0), got(sock, URGENT)
 
 
+@contextlib.contextmanager
+def urgent_signal(handler):
+    """Python has a handler run between two calls, so that a signal that comes just before a call
+    which waits would be handled behind it: another one now and then ends that call, which Python
+    then makes again."""
+    signal.signal(signal.SIGURG, handler)
+    signal.signal(signal.SIGALRM, lambda *_: None)
+    signal.setitimer(signal.ITIMER_REAL, 0.05, 0.05)
+    yield
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    signal.signal(signal.SIGURG, signal.SIG_DFL)
+
+
 @step((b'q',), None, b'after')
 def a_signal(sock):
     """The handler has the byte before the call that waits goes on."""
@@ -146,13 +160,12 @@ def a_signal(sock):
         sock.send(b'k')
     # held back, so that it is known whether the byte came before there was somebody to be told of it
     signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGURG])
-    signal.signal(signal.SIGURG, handler)
-    fcntl.fcntl(sock, fcntl.F_SETOWN, os.getpid())
-    if polled(sock, False) and signal.SIGURG not in signal.sigpending():
-        handler()
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGURG])
-    yield got(sock, socket.MSG_WAITALL, 5), came
-    signal.signal(signal.SIGURG, signal.SIG_DFL)
+    with urgent_signal(handler):
+        fcntl.fcntl(sock, fcntl.F_SETOWN, os.getpid())
+        if polled(sock, False) and signal.SIGURG not in signal.sigpending():
+            handler()
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGURG])
+        yield got(sock, socket.MSG_WAITALL, 5), came
 
 
 @step(None, (b'r',), None, b'more')
@@ -162,10 +175,9 @@ def a_signal_in_a_call_that_waits(sock):
     def handler(*_):
         came.append(got(sock, URGENT))
         sock.send(b'k')
-    signal.signal(signal.SIGURG, handler)
-    sock.send(b'k')
-    yield got(sock, socket.MSG_WAITALL, 4), came
-    signal.signal(signal.SIGURG, signal.SIG_DFL)
+    with urgent_signal(handler):
+        sock.send(b'k')
+        yield got(sock, socket.MSG_WAITALL, 4), came
 
 
 @step((b'hijk',))

@@ -4,7 +4,7 @@
 /*
  * A queue pair whose deficit is used up gets one quantum more when its turn comes, and keeps its
  * turn until the quantum is spent or it has nothing to send; a frame may overdraw, which the next
- * round pays back.  Requests that make no frame are paid for like small ones
+ * rounds pay back.  Requests that make no frame are paid for like small ones
  * (karst_tx_burst.charge).  If the burst is full first, the queue pair stays at the front for the
  * next burst.
  *
@@ -129,12 +129,13 @@ karst_core_visit(struct karst_core *core, struct karst_tx_burst *b, uint32_t max
 	struct karst_sched *s = &core->sched;
 	struct karst_core_qp *qp = s->ready[s->ready_head];
 	uint32_t before = b->bytes + b->charge, used;
-	bool more;
+	bool more = true;
 
 	if (qp->deficit <= 0)
 		qp->deficit += (int32_t)s->quantum;
-	more = karst_qp_tx(core, qp, b,
-		karst_min_u32(qp->deficit > 0 ? (uint32_t)qp->deficit : 1, max_bytes - before));
+	if (karst_likely(qp->deficit > 0))
+		more = karst_qp_tx(core, qp, b,
+			karst_min_u32((uint32_t)qp->deficit, max_bytes - before));
 	used = b->bytes + b->charge - before;
 	qp->deficit -= (int32_t)used;
 	if (!more) {
@@ -205,6 +206,8 @@ karst_core_pick_first(struct karst_core *core, struct karst_core_qp *qp)
 	for (i = s->nready++; i > 0; i--)
 		s->ready[i] = s->ready[i - 1];
 	s->ready[0] = qp;
+	if (qp->deficit < 0)
+		qp->deficit = 0;
 }
 
 void

@@ -75,6 +75,44 @@ Test(sched, rounds_are_fair_by_bytes)
 	close_all(b);
 }
 
+static void
+take_all(struct karst_cq_lane *lane)
+{
+	const struct karst_cqe *cqe;
+	uint32_t n;
+
+	while ((n = karst_cq_lane_peek(lane, &cqe)) != 0)
+		karst_cq_lane_take(lane, n);
+}
+
+/* A visit to a queue pair in Error flushes more than a quantum: it waits then until others have
+ * sent as much, however fast its program posts. */
+Test(sched, flushing_is_paid_back)
+{
+	struct bed *b = sched_bed();
+	uint32_t charged = 0;
+
+	b->s = &b->side[0];
+	cr_assert_eq(bed_to_state(b, KARST_QPS_ERR), 0);
+	write_on(b, 1, 60000);
+	while (sent(b, 1) < 60000) {
+		b->s = &b->side[0];
+		while (karst_wq_free(&b->s->sq, 1) != 0)
+			post(b, SEND, 1, .len = 8);
+		while (karst_wq_free(&b->s->rq, 1) != 0)
+			post_recv(b, 2, 0, 8);
+		karst_core_doorbell(b->core, b->s->qpn);
+		cr_assert_not_null(visit_picked(b, 16, NULL));
+		charged += b->charge;
+		b->out_head = b->out_tail;
+		take_all(&b->slane);
+		take_all(&b->rlane);
+	}
+	cr_assert_leq(charged, sent(b, 1) + 2 * KARST_VISIT_QUIET * KARST_QUIET_COST + QUANTUM);
+	bed_forget(b);
+	close_all(b);
+}
+
 /* A burst that is full before the quantum is spent: the same queue pair goes on. */
 Test(sched, a_full_burst_keeps_the_turn)
 {

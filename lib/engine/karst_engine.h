@@ -145,7 +145,8 @@ struct karst_engine_config {
 	uint32_t rx_bytes; /* verified before they are copied out of the cache; default 16 KiB */
 	uint32_t tx_burst; /* frames built, 1..64; default 32 */
 	uint32_t tx_bytes; /* default 128 KiB */
-	uint32_t quantum_bytes; /* of a QP in a round of the scheduler; default 16 KiB */
+	/* of a user in a round of the scheduler, and of a QP in one of its user; default 16 KiB */
+	uint32_t quantum_bytes;
 	/* buffers */
 	/* longest frame that a buffer holds; default: of path MTU 4096, or what page_buffers leave
 	 * room for, which is 3712 */

@@ -25,6 +25,8 @@ enum key_use { USE_QPN = 1, USE_SRQ };
 #define DEFAULT_STREAM_BYTES (16u << 20)
 #define DEFAULT_XRC_SRQS     1024u
 #define DEFAULT_QUANTUM      (16u << 10)
+#define MAX_QUANTUM          (1u << 24)
+#define MAX_SHARERS          65536u
 
 const uint8_t karst_qp_transports[] = {
 	[KARST_QPT_RC] = KARST_TRANSPORT_RC,
@@ -48,8 +50,10 @@ config_ok(const struct karst_core_config *cfg)
 	return cfg->lcore_bits <= 8 && cfg->lcore < 1u << cfg->lcore_bits && cfg->max_qps >= 1 &&
 		cfg->max_qps <= (1u << (24 - cfg->lcore_bits)) - 3 &&
 		cfg->qpns <= 1u << (24 - cfg->lcore_bits) &&
-		cfg->max_xrc_srqs <= 1u << (23 - cfg->lcore_bits) && cfg->mem != NULL &&
-		cfg->ops != NULL && (cfg->held_frames == 0 || cfg->hold_ops != NULL) &&
+		cfg->max_xrc_srqs <= 1u << (23 - cfg->lcore_bits) &&
+		cfg->max_sharers <= MAX_SHARERS && cfg->quantum_bytes <= MAX_QUANTUM &&
+		cfg->mem != NULL && cfg->ops != NULL &&
+		(cfg->held_frames == 0 || cfg->hold_ops != NULL) &&
 		(cfg->spray_ports == 0 ||
 			(karst_is_pow2(cfg->spray_ports) && cfg->spray_ports <= KARST_SPRAY_MAX)) &&
 		cfg->window_packets <= MAX_WINDOW &&
@@ -94,10 +98,22 @@ free_bytes(const struct karst_core_config *cfg)
 	return ((size_t)table_slots(cfg) + 1) / 2 * 2 * sizeof(uint32_t);
 }
 
-static size_t
-active_bytes(const struct karst_core_config *cfg)
+static uint32_t
+sharers(const struct karst_core_config *cfg)
 {
-	return cfg->max_qps * sizeof(struct karst_core_qp *);
+	return cfg->max_sharers != 0 ? cfg->max_sharers : 1;
+}
+
+/* All but the lists of the scheduler. */
+static size_t
+cleared_bytes(const struct karst_core_config *cfg)
+{
+	return sizeof(struct karst_core) + karst_sched_users_bytes(sharers(cfg)) +
+		sizeof(struct karst_gaps) + (notifies(cfg) ? karst_np_bytes() : 0) +
+		(reacts(cfg) ? sizeof(struct karst_rp) : 0) +
+		(measures_delay(cfg) ? sizeof(struct karst_swift_rp) : 0) +
+		table_slots(cfg) * sizeof(struct karst_core_qp *) +
+		srq_slots(cfg) * sizeof(struct karst_core_srq *) + free_bytes(cfg);
 }
 
 size_t
@@ -105,13 +121,7 @@ karst_core_bytes(const struct karst_core_config *cfg)
 {
 	if (!config_ok(cfg))
 		return 0;
-	return sizeof(struct karst_core) + sizeof(struct karst_gaps) +
-		(notifies(cfg) ? karst_np_bytes() : 0) +
-		(reacts(cfg) ? sizeof(struct karst_rp) : 0) +
-		(measures_delay(cfg) ? sizeof(struct karst_swift_rp) : 0) +
-		table_slots(cfg) * sizeof(struct karst_core_qp *) +
-		srq_slots(cfg) * sizeof(struct karst_core_srq *) + free_bytes(cfg) +
-		active_bytes(cfg);
+	return cleared_bytes(cfg) + karst_sched_list_bytes(cfg, sharers(cfg));
 }
 
 /* All numbers are free, but for those that are never given out. */
@@ -138,12 +148,12 @@ karst_core_init(
 {
 	struct karst_core *core = buf;
 	uint8_t *rest = (uint8_t *)(core + 1);
-	struct karst_core_qp **active;
+	struct karst_sched_user *users;
 
 	if (!config_ok(cfg))
 		return -EINVAL;
-	/* the list of the active is the last, and has no pages before there are so many */
-	memset(core, 0, karst_core_bytes(cfg) - active_bytes(cfg));
+	/* lists of the active are the last, and have no pages before there are so many */
+	memset(core, 0, cleared_bytes(cfg));
 	core->now_ns = now_ns;
 	core->user = cfg->user;
 	core->mem = cfg->mem;
@@ -172,6 +182,8 @@ karst_core_init(
 	core->bth_flags = cfg->migreq ? KARST_BTH_MIGREQ : 0;
 	core->max_qps = cfg->max_qps;
 	core->qpns = table_slots(cfg);
+	users = (struct karst_sched_user *)rest;
+	rest += karst_sched_users_bytes(sharers(cfg));
 	if (notifies(cfg)) {
 		core->np = (struct karst_np *)rest;
 		core->ect = true;
@@ -195,10 +207,9 @@ karst_core_init(
 	core->srqs = (struct karst_core_srq **)(core->qps + core->qpns);
 	core->srq_mask = srq_slots(cfg) - 1;
 	core->free = (uint32_t *)(core->srqs + srq_slots(cfg));
-	active = (struct karst_core_qp **)((uint8_t *)core->free + free_bytes(cfg));
 	init_numbers(core, cfg);
-	karst_sched_init(
-		core, active, cfg->quantum_bytes != 0 ? cfg->quantum_bytes : DEFAULT_QUANTUM);
+	karst_sched_init(core, users, sharers(cfg), (uint8_t *)core->free + free_bytes(cfg),
+		cfg->quantum_bytes != 0 ? cfg->quantum_bytes : DEFAULT_QUANTUM);
 	karst_wheel_init(&core->wheel, now_ns);
 	*out = core;
 	return 0;

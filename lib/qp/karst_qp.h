@@ -155,8 +155,12 @@ struct karst_core_config {
 	 * connection that had it before (C1): each rests while half of those that are free are
 	 * given. */
 	uint32_t qpns;
-	uint32_t ack_interval;  /* request packets between AckReqs, 0 = default 32 (Q2) */
-	uint32_t quantum_bytes; /* of a QP in a round of the scheduler, 0 = default 16 KiB */
+	uint32_t ack_interval; /* request packets between AckReqs, 0 = default 32 (Q2) */
+	/* of a user in a round of the scheduler, and of a QP in a round of its user; 0 = default
+	 * 16 KiB, at most 16 MiB */
+	uint32_t quantum_bytes;
+	/* users who share it (karst_qp_init.sharer), 0 = default 1, at most 65536 */
+	uint32_t max_sharers;
 	/* unacknowledged packets of a QP, 0 = default 256; at most 2^22 (P2) */
 	uint32_t window_packets;
 	uint64_t stream_bytes; /* regions from this size on are written past the cache; 0 = default
@@ -267,7 +271,7 @@ struct karst_core {
 	uint32_t nheld;
 	/* of the link of each port, by its number; 0: not known (E2) */
 	uint32_t line_mbps[KARST_CORE_PORTS];
-};
+} karst_cache_aligned;
 
 /** Which core owns a QPN. */
 static inline uint32_t
@@ -439,6 +443,7 @@ struct karst_qp_init {
 	bool credits;   /* advertise end-to-end credits (Q9); otherwise "not limited" */
 	void *user;
 	const void *ringer; /* the caller's: who may ring for it (karst_qp_ringer()) */
+	uint32_t sharer;    /* whose turns it takes (karst_sched.h), below max_sharers */
 };
 
 /** Bytes of memory (engine-private) for a QP; 0 if @init is out of range. */
@@ -538,8 +543,9 @@ uint32_t karst_qp_num(const struct karst_core_qp *qp);
 enum karst_qp_state karst_qp_state(const struct karst_core_qp *qp);
 enum karst_qp_type karst_qp_type(const struct karst_core_qp *qp);
 void *karst_qp_user(const struct karst_core_qp *qp);
-/** On the core's lcore. */
-void karst_qp_set_user(struct karst_core_qp *qp, void *user, const void *ringer);
+/** On the core's lcore.  All three as in karst_qp_init. */
+void karst_qp_set_user(struct karst_core *core, struct karst_core_qp *qp, void *user,
+	const void *ringer, uint32_t sharer);
 /** karst_qp_init.ringer.  It stands in the first line of the QP, which a doorbell needs anyway. */
 const void *karst_qp_ringer(const struct karst_core_qp *qp);
 /** Domain of an XRC target, else 0. */

@@ -2,8 +2,11 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Which queue pair of a core sends next: deficit round robin by frame bytes over the list of active
- * queue pairs, O(1) whatever their number.
+ * Which queue pair of a core sends next: deficit round robin by frame bytes over the users who have
+ * active queue pairs, and in each user's turn over these, O(1) whatever their numbers.
+ *
+ * Who the users are (karst_qp_init.sharer) the driver says.  One who has a thousand queue pairs
+ * sends as many bytes as one who has a single one, as long as that has something to send.
  *
  *	while (there is room && (qp = karst_core_pick(core)) != NULL)
  *		if (the port karst_qp_port(qp) takes frames)
@@ -22,6 +25,8 @@
 #include <stdint.h>
 #include <sys/queue.h>
 
+#include "karst_base.h"
+
 struct karst_core;
 struct karst_core_qp;
 struct karst_tx_burst;
@@ -31,16 +36,35 @@ struct karst_tx_burst;
 /** Queue pairs that wait until a port takes frames again.  All zero: none. */
 LIST_HEAD(karst_parked, karst_core_qp);
 
+struct karst_sched_block;
+
+/** One of those who share a core; sched.c's alone.  All zero: has nothing active. */
+struct karst_sched_user {
+	struct karst_core_qp *ready[KARST_SCHED_READY];
+	struct karst_sched_user *next; /* in the circle; NULL: not there */
+	struct karst_sched_user *prev;
+	struct karst_sched_block *head; /* of the list */
+	struct karst_sched_block *tail;
+	uint32_t nactive; /* on the list */
+	uint16_t first;   /* in its head */
+	uint16_t room;    /* in its tail */
+	uint8_t nfetched; /* of these, from the first on, are being loaded */
+	uint8_t ready_head;
+	uint8_t nready;
+	int32_t deficit; /* bytes; while others are in the circle, too */
+} karst_cache_aligned;
+
 /** Of a core; sched.c's alone. */
 struct karst_sched {
-	struct karst_core_qp **active; /* a ring, with room for all of the core */
-	uint32_t first;
-	uint32_t nactive;
-	uint32_t nfetched; /* of these, from the first on, are being loaded */
-	uint32_t quantum;  /* bytes */
-	uint32_t ready_head;
-	uint32_t nready;
-	struct karst_core_qp *ready[KARST_SCHED_READY];
+	struct karst_sched_user *turn;  /* who has it; never NULL */
+	struct karst_sched_user *users; /* by number */
+	/* of karst_core_pick_first(), until its visit, and who has the turn then; or NULL */
+	const struct karst_core_qp *out_of_turn;
+	struct karst_sched_user *resumes;
+	struct karst_sched_block *blocks, *spare; /* lists are made of */
+	uint32_t nblocks;                         /* that were ever used */
+	uint32_t nusers;
+	int32_t quantum; /* bytes, of a user as of a queue pair */
 };
 
 /** Puts a queue pair that has something to send at the end of the list; nothing happens if it is
@@ -56,8 +80,8 @@ struct karst_core_qp *karst_core_pick(struct karst_core *core);
 
 /**
  * Lets the queue pair that karst_core_pick() has returned build frames into @b, as karst_qp_tx():
- * until its quantum is spent, @b is full, @b has @max_bytes with what its quiet requests count as,
- * or there is nothing to send.
+ * until its quantum is spent, or that of its user, who is not alone; @b is full; @b has @max_bytes
+ * with what its quiet requests count as; or there is nothing to send.
  */
 void karst_core_visit(struct karst_core *core, struct karst_tx_burst *b, uint32_t max_bytes);
 
@@ -71,10 +95,11 @@ void karst_core_park(
 /** All of them are active again. */
 void karst_core_unpark(struct karst_core *core, struct karst_parked *parked);
 
-/** Makes @qp the one that karst_core_pick() returns next, whether or not it is active. */
+/** Makes @qp the one that karst_core_pick() returns next, whether or not it is active.  What it
+ *  sends then its user pays back later. */
 void karst_core_pick_first(struct karst_core *core, struct karst_core_qp *qp);
 
-/** Takes the next queue pair off the list; NULL: none. */
+/** Takes the next queue pair off its list, of each user in turn; NULL: none. */
 struct karst_core_qp *karst_core_next_active(struct karst_core *core);
 
 #endif /* KARST_SCHED_H */

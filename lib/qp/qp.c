@@ -195,7 +195,8 @@ karst_qp_create(struct karst_core *core, void *buf, const struct karst_qp_init *
 	struct karst_core_qp *qp = buf;
 	uint32_t slot;
 
-	if (bytes == 0 || !lane_ok(core, init->send_cq) || !lane_ok(core, init->recv_cq))
+	if (bytes == 0 || !lane_ok(core, init->send_cq) || !lane_ok(core, init->recv_cq) ||
+		init->sharer >= core->sched.nusers)
 		return -EINVAL;
 	/* the table has three numbers more than QPs, for those that are never given out */
 	if (core->nqps == core->max_qps)
@@ -215,6 +216,7 @@ karst_qp_create(struct karst_core *core, void *buf, const struct karst_qp_init *
 	qp->xrcd = init->xrcd;
 	qp->user = init->user;
 	qp->ringer = init->ringer;
+	qp->sharer = init->sharer;
 	init_rings(qp, init, bytes);
 	karst_requester_reset(core, qp);
 	karst_responder_reset(core, qp);
@@ -505,10 +507,12 @@ karst_qp_user(const struct karst_core_qp *qp)
 }
 
 void
-karst_qp_set_user(struct karst_core_qp *qp, void *user, const void *ringer)
+karst_qp_set_user(struct karst_core *core, struct karst_core_qp *qp, void *user, const void *ringer,
+	uint32_t sharer)
 {
 	qp->user = user;
 	qp->ringer = ringer;
+	karst_sched_share(core, qp, sharer);
 }
 
 const void *
@@ -538,7 +542,7 @@ karst_qp_query(const struct karst_core_qp *qp, struct karst_core_qp_attr *attr)
 		.qp_state = qp->state,
 		.cur_qp_state = qp->state,
 		.path_mtu = (uint8_t)(qp->mtu_shift - 7),
-		.qkey = qp->qkey,
+		.qkey = qp->type == KARST_QPT_UD ? qp->qkey : 0,
 		.rq_psn = qp->rsp.epsn,
 		.sq_psn = qp->req.nxt_psn,
 		.dest_qpn = qp->dest_qpn,

@@ -359,8 +359,12 @@ struct karst_core_qp {
 	uint8_t mtu_shift : 7;
 	uint8_t took : 1; /* in core->retired: receives are among what is given back */
 	uint8_t flags;    /* enum karst_qp_flags */
-	uint64_t rx_ip4;  /* source and destination address of its packets, as they stand in them */
-	uint32_t pd;      /* XRC targets: with recv_cq and srq, of the request in progress */
+	union {
+		/* source and destination address of its packets, as they stand in them */
+		uint64_t rx_ip4;
+		uint32_t qkey; /* UD, whose packets come from anybody */
+	};
+	uint32_t pd; /* XRC targets: with recv_cq and srq, of the request in progress */
 	uint16_t pkey;
 	uint8_t ip6;        /* KARST_PKT_IP6 of its packets; KARST_QP_ODD, which no packet has */
 	uint8_t port;       /* of its packets: the path's, or port_num - 1; UD: of the next one */
@@ -369,7 +373,7 @@ struct karst_core_qp {
 	struct karst_core_cq *recv_cq;
 	struct karst_core_srq *srq;
 	int32_t deficit;
-	uint32_t qkey;
+	uint32_t sharer; /* whose turns it takes: number in core->sched.users */
 
 	/* line 1 to 3: requester and its ring; line 2 only if it has requests */
 	struct karst_requester req karst_cache_aligned;
@@ -719,8 +723,14 @@ extern const uint16_t karst_credits[31];
 
 /* --- sched.c --- */
 
-/** @list: room for max_qps. */
-void karst_sched_init(struct karst_core *core, struct karst_core_qp **list, uint32_t quantum);
+/** Memory for the users, and for their lists. */
+size_t karst_sched_users_bytes(uint32_t sharers);
+size_t karst_sched_list_bytes(const struct karst_core_config *cfg, uint32_t sharers);
+/** @users: zeros; @lists: anything. */
+void karst_sched_init(struct karst_core *core, struct karst_sched_user *users, uint32_t sharers,
+	void *lists, uint32_t quantum);
+/** From now on it takes the turns of another user. */
+void karst_sched_share(struct karst_core *core, struct karst_core_qp *qp, uint32_t sharer);
 /** It waits for no port any more. */
 void karst_sched_unpark(struct karst_core_qp *qp);
 /** Takes a QP off the list and out of ready[], and unparks it. */

@@ -2,15 +2,27 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
+ * Two rounds, one in the other.  Users take turns, and in a user's turn his queue pairs do.
+ *
  * A queue pair whose deficit is used up gets one quantum more when its turn comes, and keeps its
  * turn until the quantum is spent or it has nothing to send; a frame may overdraw, which the next
  * rounds pay back.  Requests that make no frame are paid for like small ones
  * (karst_tx_burst.charge).  If the burst is full first, the queue pair stays at the front for the
- * next burst.
+ * next burst.  With users it is the same, so that the turn of a user who is not alone ends after a
+ * quantum, whose queue pair then is the first in his next one.  What a visit costs that sends
+ * nothing, or finds a port that takes nothing, he pays as for one request without a frame.
  *
- * Queue pairs are taken off the list a few at a time into ready[].  While one of them builds, those
- * that are next on the list are being loaded.  It is an array of pointers and no chain through the
- * queue pairs, of which each would have to come from memory before the next one is known.
+ * The users who have active queue pairs stand in a circle, and s->turn points into it.  Only he may
+ * have none: who loses his last one in his turn stays until the next pick, and if he is alone,
+ * until somebody else comes.  So whoever is alone does not enter and leave the circle with each
+ * message, and pays for all this with one comparison in each visit; a deficit he does not have.
+ * Who leaves takes a debt with him, and nothing that he has not spent.
+ *
+ * The list of a user is a chain of blocks, which are of the core and enough for all lists at once:
+ * a list has a block that is not full at each end, and nothing else is wasted.  Queue pairs are
+ * taken off it a few at a time into ready[].  While one of them builds, those that are next on the
+ * list are being loaded.  It is made of arrays of pointers and is no chain through the queue
+ * pairs, of which each would have to come from memory before the next one is known.
  *
  * One whose port takes nothing is parked at that port, and comes back to the end of the list when
  * the port takes frames again.  It is flushed all the same if it is in Error.  A UD queue pair is
@@ -23,128 +35,350 @@
 
 /* Queue pairs between the one that builds and the one whose send ring is being loaded. */
 #define SEND_AHEAD 2u
+/* A user's debt in quanta, at most: what control calls have sent out of turn (pick_first) is not
+ * paid for ever. */
+#define DEBT_MAX 64
 
-void
-karst_sched_init(struct karst_core *core, struct karst_core_qp **list, uint32_t quantum)
+#define BLOCK_QPS 31u
+
+struct karst_sched_block {
+	struct karst_sched_block *next;
+	struct karst_core_qp *qp[BLOCK_QPS];
+};
+static_assert(BLOCK_QPS >= KARST_SCHED_READY, "what is fetched ahead is in the first two blocks");
+
+/* A list of n has at most n / BLOCK_QPS + 2 of them, and one that is empty may have one. */
+static uint32_t
+max_blocks(const struct karst_core_config *cfg, uint32_t sharers)
 {
-	core->sched.active = list;
-	core->sched.quantum = quantum;
+	return cfg->max_qps / BLOCK_QPS + 2 * sharers;
 }
 
-/* Where number @i of the list stands. */
-static inline struct karst_core_qp **
-sched_at(const struct karst_core *core, uint32_t i)
+size_t
+karst_sched_users_bytes(uint32_t sharers)
 {
-	const struct karst_sched *s = &core->sched;
-	uint32_t at = s->first + i;
+	return sharers * sizeof(struct karst_sched_user);
+}
 
-	return &s->active[at < core->max_qps ? at : at - core->max_qps];
+size_t
+karst_sched_list_bytes(const struct karst_core_config *cfg, uint32_t sharers)
+{
+	return max_blocks(cfg, sharers) * sizeof(struct karst_sched_block);
+}
+
+void
+karst_sched_init(struct karst_core *core, struct karst_sched_user *users, uint32_t sharers,
+	void *lists, uint32_t quantum)
+{
+	struct karst_sched *s = &core->sched;
+
+	s->users = users;
+	s->nusers = sharers;
+	s->blocks = lists;
+	s->quantum = (int32_t)quantum;
+	s->turn = users[0].next = users[0].prev = &users[0];
+}
+
+/* --- the circle of users --- */
+
+/* Is anybody else in the circle that @u is in? */
+static inline bool
+user_has_company(const struct karst_sched_user *u)
+{
+	return karst_unlikely(u->next != u);
+}
+
+static inline bool
+user_is_empty(const struct karst_sched_user *u)
+{
+	return (u->nready | u->nactive) == 0;
+}
+
+/* It is @u's turn, or, as long as he has to pay something back, that of the next.  What is paid was
+ * sent before, so over time this is one step for each turn. */
+static void
+user_begin(struct karst_sched *s, struct karst_sched_user *u)
+{
+	for (;; u = u->next) {
+		if (u->deficit <= 0)
+			u->deficit += s->quantum;
+		if (u->deficit > 0)
+			break;
+	}
+	s->turn = u;
+}
+
+/* His turn comes when the others have had theirs. */
+static karst_noinline void
+user_enter(struct karst_sched *s, struct karst_sched_user *u)
+{
+	u->next = s->turn;
+	u->prev = s->turn->prev;
+	u->prev->next = u;
+	u->next->prev = u;
+}
+
+/* @u has no queue pair any more that is active. */
+static void
+user_leave(struct karst_sched *s, struct karst_sched_user *u)
+{
+	struct karst_sched_user *next = u->next;
+
+	if (next == u)
+		return;
+	u->prev->next = next;
+	next->prev = u->prev;
+	u->next = NULL;
+	if (u->deficit > 0)
+		u->deficit = 0;
+	if (s->resumes == u)
+		s->resumes = next;
+	if (s->turn == u)
+		user_begin(s, next);
+}
+
+/* Who has the turn, and is not alone, has spent @bytes in it. */
+static karst_noinline void
+user_charge(struct karst_sched *s, struct karst_sched_user *u, uint32_t bytes)
+{
+	u->deficit -= (int32_t)bytes;
+	if (u->deficit < -DEBT_MAX * s->quantum)
+		u->deficit = -DEBT_MAX * s->quantum;
+	if (s->resumes != NULL) {
+		s->turn = s->resumes;
+		s->resumes = NULL;
+	} else if (u->deficit <= 0) {
+		user_begin(s, u->next);
+	}
+	s->out_of_turn = NULL;
+	if (user_is_empty(u))
+		user_leave(s, u);
+}
+
+/* --- the list of a user --- */
+
+static karst_noinline void
+list_grow(struct karst_sched *s, struct karst_sched_user *u)
+{
+	struct karst_sched_block *b = s->spare;
+
+	if (b != NULL)
+		s->spare = b->next;
+	else
+		b = &s->blocks[s->nblocks++];
+	if (u->tail != NULL)
+		u->tail->next = b;
+	else
+		u->head = b;
+	u->tail = b;
+	u->room = BLOCK_QPS;
+}
+
+/* Number @i of the list, of the first KARST_SCHED_READY ones. */
+static inline struct karst_core_qp *
+list_at(const struct karst_sched_user *u, uint32_t i)
+{
+	uint32_t at = u->first + i;
+
+	return at < BLOCK_QPS ? u->head->qp[at] : u->head->next->qp[at - BLOCK_QPS];
+}
+
+/* The first one is gone. */
+static inline void
+list_step(struct karst_sched *s, struct karst_sched_user *u)
+{
+	struct karst_sched_block *b = u->head;
+
+	if (--u->nactive == 0) {
+		/* a short list stays in the same few lines */
+		u->first = 0;
+		u->room = BLOCK_QPS;
+	} else if (++u->first == BLOCK_QPS) {
+		u->first = 0;
+		u->head = b->next;
+		b->next = s->spare;
+		s->spare = b;
+	}
+}
+
+static inline struct karst_core_qp *
+list_take(struct karst_sched *s, struct karst_sched_user *u)
+{
+	struct karst_core_qp *qp = u->head->qp[u->first];
+
+	list_step(s, u);
+	u->nfetched -= u->nfetched != 0;
+	qp->flags &= (uint8_t)~KARST_QPF_ACTIVE;
+	return qp;
+}
+
+/* Takes @qp out of the middle.  Control path: the list is searched, and those before it move up. */
+static void
+list_remove(struct karst_sched *s, struct karst_sched_user *u, struct karst_core_qp *qp)
+{
+	struct karst_core_qp *here, *before = NULL;
+	struct karst_sched_block *b = u->head;
+	uint32_t at = u->first;
+
+	for (;;) {
+		here = b->qp[at];
+		b->qp[at] = before;
+		if (here == qp)
+			break;
+		before = here;
+		if (++at == BLOCK_QPS) {
+			at = 0;
+			b = b->next;
+		}
+	}
+	list_step(s, u);
+	u->nfetched = 0;
+	qp->flags &= (uint8_t)~KARST_QPF_ACTIVE;
+}
+
+static inline struct karst_sched_user *
+user_of(const struct karst_core *core, const struct karst_core_qp *qp)
+{
+	return &core->sched.users[qp->sharer];
 }
 
 void
 karst_core_activate(struct karst_core *core, struct karst_core_qp *qp)
 {
+	struct karst_sched_user *u = user_of(core, qp);
+
 	if (qp->flags & KARST_QPF_ACTIVE)
 		return;
 	qp->flags |= KARST_QPF_ACTIVE;
-	/* there is room: each queue pair is on it once */
-	*sched_at(core, core->sched.nactive++) = qp;
+	if (karst_unlikely(u->room == 0))
+		list_grow(&core->sched, u);
+	u->tail->qp[BLOCK_QPS - u->room--] = qp;
+	u->nactive++;
+	if (karst_unlikely(u->next == NULL))
+		user_enter(&core->sched, u);
 }
 
 struct karst_core_qp *
 karst_core_next_active(struct karst_core *core)
 {
 	struct karst_sched *s = &core->sched;
+	struct karst_sched_user *u = s->turn;
 	struct karst_core_qp *qp;
 
-	if (s->nactive == 0)
-		return NULL;
-	qp = s->active[s->first];
-	if (++s->first == core->max_qps)
-		s->first = 0;
-	/* a short list stays in the same few lines */
-	if (--s->nactive == 0)
-		s->first = 0;
-	s->nfetched -= s->nfetched != 0;
-	qp->flags &= (uint8_t)~KARST_QPF_ACTIVE;
+	while (u->nactive == 0) {
+		u = u->next;
+		if (u == s->turn)
+			return NULL;
+	}
+	qp = list_take(s, u);
+	s->turn = u->next;
+	if (user_is_empty(u))
+		user_leave(s, u);
 	return qp;
 }
 
 bool
 karst_core_has_active(const struct karst_core *core)
 {
-	return core->sched.nready != 0 || core->sched.nactive != 0;
+	const struct karst_sched_user *u = core->sched.turn;
+
+	return !user_is_empty(u) || user_has_company(u);
 }
 
 /* Starts loading the next on the list that is not being loaded yet. */
 static inline void
-sched_fetch_one(struct karst_core *core)
+sched_fetch_one(struct karst_sched_user *u)
 {
-	struct karst_sched *s = &core->sched;
-
-	if (s->nfetched < KARST_SCHED_READY && s->nfetched < s->nactive)
-		karst_qp_prefetch(*sched_at(core, s->nfetched++));
+	if (u->nfetched < KARST_SCHED_READY && u->nfetched < u->nactive)
+		karst_qp_prefetch(list_at(u, u->nfetched++));
 }
 
-static void
+/* Whose turn it is has nothing ready.  @return who has, from now on; NULL: nobody. */
+static struct karst_sched_user *
 sched_take_more(struct karst_core *core)
 {
 	struct karst_sched *s = &core->sched;
-	struct karst_core_qp *qp;
+	struct karst_sched_user *u = s->turn;
 	uint32_t i;
 
-	for (i = s->nfetched; i < KARST_SCHED_READY && i < s->nactive; i++)
-		sched_fetch_one(core);
-	s->ready_head = 0;
-	while (s->nready < KARST_SCHED_READY && (qp = karst_core_next_active(core)) != NULL)
-		s->ready[s->nready++] = qp;
+	while (karst_unlikely(user_is_empty(u))) {
+		if (u->next == u)
+			return NULL;
+		user_leave(s, u);
+		u = s->turn;
+	}
+	if (u->nready != 0)
+		return u;
+	for (i = u->nfetched; i < KARST_SCHED_READY && i < u->nactive; i++)
+		sched_fetch_one(u);
+	u->ready_head = 0;
+	while (u->nready < KARST_SCHED_READY && u->nactive != 0)
+		u->ready[u->nready++] = list_take(s, u);
+	return u;
 }
 
 static inline void
-sched_drop_first(struct karst_sched *s)
+sched_drop_first(struct karst_sched_user *u)
 {
-	s->ready_head++;
-	s->nready--;
+	u->ready_head++;
+	u->nready--;
 }
 
 struct karst_core_qp *
 karst_core_pick(struct karst_core *core)
 {
-	struct karst_sched *s = &core->sched;
+	struct karst_sched_user *u = core->sched.turn;
 
-	if (s->nready == 0) {
-		sched_take_more(core);
-		if (s->nready == 0)
+	if (u->nready == 0) {
+		u = sched_take_more(core);
+		if (u == NULL)
 			return NULL;
 	}
-	if (s->nready > SEND_AHEAD)
-		karst_qp_prefetch_send(s->ready[s->ready_head + SEND_AHEAD]);
-	sched_fetch_one(core);
-	return s->ready[s->ready_head];
+	if (u->nready > SEND_AHEAD)
+		karst_qp_prefetch_send(u->ready[u->ready_head + SEND_AHEAD]);
+	sched_fetch_one(u);
+	return u->ready[u->ready_head];
+}
+
+/* What the user may spend who has the turn and is not alone.  What a control call sends first is
+ * only limited by its own bursts. */
+static karst_noinline uint32_t
+user_limit(const struct karst_sched *s, const struct karst_sched_user *u,
+	const struct karst_core_qp *qp)
+{
+	if (qp == s->out_of_turn)
+		return UINT32_MAX;
+	return u->deficit > 0 ? (uint32_t)u->deficit : 1;
 }
 
 void
 karst_core_visit(struct karst_core *core, struct karst_tx_burst *b, uint32_t max_bytes)
 {
 	struct karst_sched *s = &core->sched;
-	struct karst_core_qp *qp = s->ready[s->ready_head];
-	uint32_t before = b->bytes + b->charge, used;
-	bool more = true;
+	struct karst_sched_user *u = s->turn;
+	struct karst_core_qp *qp = u->ready[u->ready_head];
+	uint32_t before = b->bytes + b->charge, limit = max_bytes - before, used;
+	bool alone = !user_has_company(u), more = true;
 
 	if (qp->deficit <= 0)
-		qp->deficit += (int32_t)s->quantum;
-	if (karst_likely(qp->deficit > 0))
-		more = karst_qp_tx(core, qp, b,
-			karst_min_u32((uint32_t)qp->deficit, max_bytes - before));
+		qp->deficit += s->quantum;
+	if (karst_likely(qp->deficit > 0)) {
+		limit = karst_min_u32((uint32_t)qp->deficit, limit);
+		if (!alone)
+			limit = karst_min_u32(limit, user_limit(s, u, qp));
+		more = karst_qp_tx(core, qp, b, limit);
+	}
 	used = b->bytes + b->charge - before;
 	qp->deficit -= (int32_t)used;
 	if (!more) {
 		qp->deficit = 0;
-		sched_drop_first(s);
+		sched_drop_first(u);
 	} else if (qp->deficit <= 0 || used == 0) {
-		sched_drop_first(s);
+		sched_drop_first(u);
 		karst_core_activate(core, qp);
 	}
+	if (!alone)
+		user_charge(s, u, used != 0 ? used : KARST_QUIET_COST);
 }
 
 void
@@ -159,14 +393,17 @@ karst_sched_unpark(struct karst_core_qp *qp)
 karst_noinline void
 karst_core_park(struct karst_core *core, struct karst_tx_burst *b, struct karst_parked *parked)
 {
-	struct karst_core_qp *qp = core->sched.ready[core->sched.ready_head];
+	struct karst_sched_user *u = core->sched.turn;
+	struct karst_core_qp *qp = u->ready[u->ready_head];
 
-	sched_drop_first(&core->sched);
+	sched_drop_first(u);
 	karst_qp_unfetch(core, qp);
 	if (karst_qp_tx_quiet(core, qp, b))
 		karst_core_activate(core, qp);
 	else if (qp->parked.le_prev == NULL)
 		LIST_INSERT_HEAD(parked, qp, parked);
+	if (user_has_company(u))
+		user_charge(&core->sched, u, KARST_QUIET_COST);
 }
 
 void
@@ -182,50 +419,67 @@ karst_core_unpark(struct karst_core *core, struct karst_parked *parked)
 
 /* Takes a queue pair out of ready[]. */
 static void
-sched_unready(struct karst_sched *s, const struct karst_core_qp *qp)
+sched_unready(struct karst_sched_user *u, const struct karst_core_qp *qp)
 {
 	uint32_t i, kept = 0;
 
-	for (i = 0; i < s->nready; i++)
-		if (s->ready[s->ready_head + i] != qp)
-			s->ready[kept++] = s->ready[s->ready_head + i];
-	s->ready_head = 0;
-	s->nready = kept;
+	for (i = 0; i < u->nready; i++)
+		if (u->ready[u->ready_head + i] != qp)
+			u->ready[kept++] = u->ready[u->ready_head + i];
+	u->ready_head = 0;
+	u->nready = kept;
 }
 
 void
 karst_core_pick_first(struct karst_core *core, struct karst_core_qp *qp)
 {
+	struct karst_sched_user *u = user_of(core, qp);
 	struct karst_sched *s = &core->sched;
 	uint32_t i;
 
 	karst_sched_unpark(qp);
-	sched_unready(s, qp);
-	if (s->nready == KARST_SCHED_READY)
-		karst_core_activate(core, s->ready[--s->nready]);
-	for (i = s->nready++; i > 0; i--)
-		s->ready[i] = s->ready[i - 1];
-	s->ready[0] = qp;
+	sched_unready(u, qp);
+	if (u->nready == KARST_SCHED_READY)
+		karst_core_activate(core, u->ready[--u->nready]);
+	for (i = u->nready++; i > 0; i--)
+		u->ready[i] = u->ready[i - 1];
+	u->ready[0] = qp;
 	if (qp->deficit < 0)
 		qp->deficit = 0;
+	s->out_of_turn = qp;
+	if (s->turn == u)
+		return;
+	if (u->next == NULL)
+		user_enter(s, u);
+	if (s->resumes == NULL)
+		s->resumes = s->turn;
+	s->turn = u;
 }
 
 void
 karst_sched_forget(struct karst_core *core, struct karst_core_qp *qp)
 {
+	struct karst_sched_user *u = user_of(core, qp);
 	struct karst_sched *s = &core->sched;
-	uint32_t i = 0;
 
 	karst_sched_unpark(qp);
-	sched_unready(s, qp);
-	if (!(qp->flags & KARST_QPF_ACTIVE))
+	sched_unready(u, qp);
+	if (qp->flags & KARST_QPF_ACTIVE)
+		list_remove(s, u, qp);
+	if (s->out_of_turn == qp)
+		s->out_of_turn = NULL;
+	if (u->next != NULL && user_is_empty(u))
+		user_leave(s, u);
+}
+
+void
+karst_sched_share(struct karst_core *core, struct karst_core_qp *qp, uint32_t sharer)
+{
+	if (qp->sharer == sharer)
 		return;
-	/* control path: the list is searched */
-	while (*sched_at(core, i) != qp)
-		i++;
-	for (; i + 1 < s->nactive; i++)
-		*sched_at(core, i) = *sched_at(core, i + 1);
-	s->nactive--;
-	s->nfetched = 0;
-	qp->flags &= (uint8_t)~KARST_QPF_ACTIVE;
+	karst_sched_forget(core, qp);
+	qp->sharer = sharer;
+	/* it may have been active; if not, it has a turn in which it sends nothing */
+	if (qp->state != KARST_QPS_RESET)
+		karst_core_activate(core, qp);
 }

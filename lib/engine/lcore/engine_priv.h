@@ -193,6 +193,12 @@ struct eng_bell {
 	struct karst_engine_owner *owner;
 };
 
+/* Owners of one account share the turns of one user (karst_sched.h). */
+struct eng_sharer {
+	const struct eng_share *share;
+	uint32_t owners;
+};
+
 struct karst_engine_owner {
 	struct karst_engine *e;
 	struct karst_engine_ops ops;
@@ -201,6 +207,7 @@ struct karst_engine_owner {
 	struct arena rings;                /* shared with the program */
 	char name[64];                     /* of its memory files */
 	struct karst_space *_Atomic space; /* its program's; NULL: this process, or it has gone */
+	uint32_t sharer;                   /* number in karst_engine.sharers */
 	uint32_t nobjects;                 /* CQs, SRQs, QPs */
 	uint32_t nmcasts;                  /* its QPs' attachments to multicast groups */
 	uint32_t max_mcasts;
@@ -379,6 +386,7 @@ struct karst_engine {
 	LIST_HEAD(, karst_engine_owner) owners; /* with it */
 	LIST_ENTRY(karst_engine) unmap_next;    /* intr_unmap.c */
 	uint32_t nowners;
+	struct eng_sharer *sharers; /* [max_owners + 1]; 0: those without an account */
 	uint32_t nqps[KARST_ENGINE_MAX_LCORES];
 	uint32_t ncqs;
 	_Atomic uint32_t nstamped; /* CQs that keep times */

@@ -393,6 +393,7 @@ init_core(struct karst_engine *e, struct eng_lcore *lc)
 		.max_xrc_srqs = e->cfg.max_xrc_srqs,
 		.ack_interval = e->cfg.ack_interval,
 		.quantum_bytes = e->cfg.quantum_bytes,
+		.max_sharers = e->cfg.max_owners + 1,
 		.window_packets = e->cfg.window_packets,
 		.linger_turns = ENG_LINGER_TURNS,
 		.cross_cpu = e->cfg.cross_cpu,

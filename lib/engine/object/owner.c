@@ -19,6 +19,28 @@
 
 #include "object.h"
 
+/* --- whose turns its queue pairs take --- */
+
+static void
+sharer_join(struct karst_engine_owner *o)
+{
+	struct eng_sharer *all = o->e->sharers;
+	uint32_t i, at = 0;
+
+	/* as many as there may be owners: one is free */
+	for (i = 1; o->rings.share != NULL && i <= o->e->cfg.max_owners; i++) {
+		if (all[i].owners != 0 && all[i].share == o->rings.share) {
+			at = i;
+			break;
+		}
+		if (at == 0 && all[i].owners == 0)
+			at = i;
+	}
+	all[at].share = o->rings.share;
+	all[at].owners++;
+	o->sharer = at;
+}
+
 /* --- life --- */
 
 static void
@@ -104,6 +126,7 @@ owner_enter(struct karst_engine_owner *o)
 {
 	if (!o->rings.seal)
 		owner_listen(o);
+	sharer_join(o);
 	LIST_INSERT_HEAD(&o->e->owners, o, next);
 	o->e->nowners++;
 }
@@ -120,6 +143,8 @@ owner_leave(struct karst_engine_owner *o)
 	LIST_REMOVE(o, next);
 	pthread_mutex_unlock(&o->e->names_lock);
 	o->e->nowners--;
+	/* its queue pairs have gone */
+	o->e->sharers[o->sharer].owners--;
 }
 
 int
@@ -130,8 +155,11 @@ eng_owner_create_self(struct karst_engine *e)
 	uint32_t i;
 	int ret;
 
-	if (o == NULL)
+	e->sharers = eng_arena_alloc(&e->objects, (e->cfg.max_owners + 1) * sizeof(e->sharers[0]));
+	if (o == NULL || e->sharers == NULL) {
+		free(o);
 		return -ENOMEM;
+	}
 	e->self = o;
 	eng_arena_init(&o->rings);
 	ret = bells_alloc(o);

@@ -157,6 +157,7 @@ qp_alloc(struct karst_engine *e, struct karst_engine_owner *owner, struct karst_
 	q->owner = owner;
 	init->user = q;
 	init->ringer = owner;
+	init->sharer = owner->sharer;
 	*out = q;
 	return 0;
 }

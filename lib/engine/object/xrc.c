@@ -9,7 +9,8 @@
  *
  * A target QP may be opened again.  Each handle is a struct eng_qp with an owner of its own, all of
  * them share the karst_core_qp, and "same" makes a ring of them.  One is what karst_qp_user() says,
- * and stands for all with the scheduler and in telemetry; when it goes, another takes its place.
+ * and stands for all in telemetry and with the scheduler, where the target takes the turns of that
+ * one's user; when it goes, another takes its place.
  * Events go to all.  What an alternate path is kept in is the QP's, too: one of the handles has it,
  * and who goes leaves it to the next.
  *
@@ -209,7 +210,7 @@ eng_qp_part(struct eng_lcore *lc, struct eng_qp *q)
 	if (q->same == q)
 		return false;
 	if (karst_qp_user(q->qp) == q)
-		karst_qp_set_user(q->qp, q->same, q->same->owner);
+		karst_qp_set_user(lc->core, q->qp, q->same, q->same->owner, q->same->owner->sharer);
 	/* the QP still uses it (see eng_qp_alternate()) */
 	if (q->alternate_mem != NULL)
 		q->same->alternate_mem = q->alternate_mem;

@@ -6,6 +6,8 @@
 #include <rte_mbuf.h>
 
 #include "engine_bed.h"
+#include "karst_owner.h"
+#include "engine_priv.h"
 
 #define BUF (1u << 20)
 
@@ -201,5 +203,180 @@ Test(sched, answers_leave_before_acknowledgements)
 	cr_assert_eq(operations(&bed, ops, KARST_DIM(ops)), 2);
 	cr_assert_eq(ops[0], 0x0a, "first a WRITE, not %#x", ops[0]);
 	cr_assert_eq(ops[1], 0x11, "then an acknowledgement, not %#x", ops[1]);
+	engine_bed_down(&bed);
+}
+
+/* --- users --- */
+
+#define MANY_QPS  40u
+#define MSG       8192u
+#define DEPTH     128u /* of each queue pair: 1 MiB */
+#define HIS_BYTES (64u * MSG)
+
+/* A program of some user, with queue pairs (UC) that have much to send. */
+struct program {
+	struct engine_bed *bed;
+	struct karst_engine_owner *owner;
+	struct eng_share *share;
+	struct karst_engine_cq *cq;
+	struct karst_engine_qp *qp[MANY_QPS];
+	uint32_t nqps;
+	uint64_t bytes; /* that have been sent */
+};
+
+static void
+program_up(struct program *p, struct engine_bed *bed, uid_t uid, uint32_t nqps)
+{
+	const struct eng_share_rule rule = {.percent = 75};
+	struct karst_engine_cq_init cq = {.entries = 8192};
+	struct karst_engine_owner_init owner = {.name = "user"};
+	struct karst_engine_qp_init init = {
+		.type = KARST_QPT_UC, .pd = bed->pd, .max_send_wr = DEPTH, .max_recv_wr = 1};
+	struct karst_core_qp_attr attr;
+	enum karst_qp_state to;
+	unsigned int mask;
+	uint32_t i;
+
+	*p = (struct program){.bed = bed, .nqps = nqps};
+	owner.share = p->share = eng_share_join(&bed->e->shares, uid, &rule, 0);
+	cr_assert_eq(karst_engine_owner_create(bed->e, &owner, &p->owner), 0);
+	cq.owner = init.owner = p->owner;
+	cr_assert_eq(karst_engine_cq_create(bed->e, &cq, &p->cq), 0);
+	init.send_cq = init.recv_cq = p->cq;
+	for (i = 0; i < nqps; i++) {
+		cr_assert_eq(karst_engine_qp_create(bed->e, &init, &p->qp[i]), 0);
+		for (to = KARST_QPS_INIT; to <= KARST_QPS_RTS; to++) {
+			/* nobody has that number: all is sent, and the other side drops it */
+			mask = engine_bed_attr(bed, KARST_QPT_UC, 0, 0xabcdef, to, &attr);
+			cr_assert_eq(karst_engine_qp_modify(bed->e, p->qp[i], &attr, mask), 0);
+		}
+	}
+}
+
+static void
+program_sends(struct program *p, uint32_t key)
+{
+	uint32_t i, k;
+
+	for (k = 0; k < DEPTH; k++)
+		for (i = 0; i < p->nqps; i++)
+			if (karst_engine_send_room(p->qp[i], 1) >= 1)
+				engine_bed_post(p->qp[i], KARST_WR_RDMA_WRITE, 1, mem[0], MSG, key,
+					mem[1], key);
+}
+
+static void
+program_looks(struct program *p)
+{
+	struct karst_cqe cqe[16];
+	unsigned int i, n;
+
+	while ((n = karst_engine_cq_poll(p->cq, cqe, 16)) != 0)
+		for (i = 0; i < n; i++)
+			if (cqe[i].status == KARST_WC_SUCCESS)
+				p->bytes += MSG;
+}
+
+static void
+program_down(struct program *p)
+{
+	cr_assert_eq(karst_engine_qp_destroy_many(p->bed->e, p->qp, p->nqps), 0);
+	cr_assert_eq(karst_engine_cq_destroy(p->bed->e, p->cq), 0);
+	cr_assert_eq(karst_engine_owner_destroy(p->owner), 0);
+	eng_share_leave(p->share);
+}
+
+/* @return what @many have sent together while @one has sent HIS_BYTES. */
+static uint64_t
+sent_meanwhile(struct engine_bed *bed, struct program *one, struct program *const *many, uint32_t n)
+{
+	uint64_t until, sum = 0;
+	uint32_t i;
+
+	program_looks(one);
+	until = one->bytes + HIS_BYTES;
+	for (i = 0; i < n; i++) {
+		program_looks(many[i]);
+		sum -= many[i]->bytes;
+	}
+	while (one->bytes < until) {
+		karst_engine_poll(bed->e, 0);
+		program_looks(one);
+		for (i = 0; i < n; i++)
+			program_looks(many[i]);
+	}
+	for (i = 0; i < n; i++)
+		sum += many[i]->bytes;
+	return sum;
+}
+
+/* Messages of so many queue pairs are counted when they are complete: what has gone out of them
+ * before. */
+static void
+expect_share(uint64_t bytes, uint32_t shares, uint32_t nqps)
+{
+	cr_assert_leq(bytes, (shares * HIS_BYTES) + (nqps + 8) * MSG, "%u KiB in %u shares",
+		(unsigned)(bytes >> 10), shares);
+	cr_assert_geq(bytes + (nqps + 8) * MSG, (shares * HIS_BYTES), "%u KiB in %u shares",
+		(unsigned)(bytes >> 10), shares);
+}
+
+/*
+ * An lcore's turns are shared out by users: one who has a single queue pair sends as much as one
+ * who has many, however many programs he has them in.  A third one comes, and gets what one who has
+ * left in the middle had, with the number that he had.
+ */
+Test(sched, users_share_an_lcore)
+{
+	struct program many[2], one, third;
+	struct program *of_many[] = {&many[0], &many[1]}, *of_third[] = {&third};
+	struct engine_bed_config cfg = {.engine = {.lcores = 1}};
+	struct engine_bed bed;
+	uint32_t key;
+
+	engine_bed_up(&bed, &cfg);
+	key = engine_bed_mr(&bed, mem, sizeof(mem));
+	program_up(&many[0], &bed, 1001, MANY_QPS / 2);
+	program_up(&one, &bed, 1002, 1);
+	program_up(&many[1], &bed, 1001, MANY_QPS / 2);
+	program_sends(&many[0], key);
+	program_sends(&many[1], key);
+	program_sends(&one, key);
+	expect_share(sent_meanwhile(&bed, &one, of_many, 2), 1, MANY_QPS);
+	program_down(&many[0]);
+	program_down(&many[1]);
+	program_up(&third, &bed, 1003, MANY_QPS);
+	program_sends(&third, key);
+	program_sends(&one, key);
+	expect_share(sent_meanwhile(&bed, &one, of_third, 1), 1, MANY_QPS);
+	program_down(&one);
+	program_down(&third);
+	engine_bed_down(&bed);
+}
+
+/* What embeds the engine is a user of its own, beside those that are attached. */
+Test(sched, the_program_itself_is_a_user)
+{
+	struct engine_bed_config cfg = {.engine = {.lcores = 1}};
+	struct program itself, other, *of_other[] = {&other};
+	struct karst_core_qp_attr attr;
+	struct engine_bed bed;
+	enum karst_qp_state to;
+	unsigned int mask;
+	uint32_t key;
+
+	engine_bed_up(&bed, &cfg);
+	key = engine_bed_mr(&bed, mem, sizeof(mem));
+	program_up(&other, &bed, 1001, MANY_QPS);
+	itself = (struct program){.bed = &bed, .cq = bed.cq, .nqps = 1};
+	itself.qp[0] = engine_bed_qp(&bed, KARST_QPT_UC, 0);
+	for (to = KARST_QPS_INIT; to <= KARST_QPS_RTS; to++) {
+		mask = engine_bed_attr(&bed, KARST_QPT_UC, 0, 0xabcdef, to, &attr);
+		cr_assert_eq(karst_engine_qp_modify(bed.e, itself.qp[0], &attr, mask), 0);
+	}
+	program_sends(&other, key);
+	program_sends(&itself, key);
+	expect_share(sent_meanwhile(&bed, &itself, of_other, 1), 1, MANY_QPS);
+	program_down(&other);
 	engine_bed_down(&bed);
 }

@@ -413,6 +413,42 @@ Test(share, sessions_of_two_users, .timeout = 1500)
 	engine_bed_down(&bed);
 }
 
+/* The programs of one user take turns as one (karst_sched.h).  There is a number for each user,
+ * even if each program is another one's, and who has left leaves his to the next. */
+Test(share, turns_are_by_users)
+{
+	struct engine_bed_config cfg = {.engine = {.max_owners = 4}};
+	const uid_t uids[4] = {1000, 1001, 1000, 1002};
+	struct engine_bed bed;
+	struct client *c[4];
+	uint32_t i, k, round;
+
+	engine_bed_up(&bed, &cfg);
+	for (round = 0; round < 3; round++) {
+		for (i = 0; i < 4; i++)
+			c[i] = user(bed.e, uids[i], 75);
+		/* one of two programs is replaced by another user's */
+		for (k = 0; k < 2; k++) {
+			uint32_t n[4];
+
+			for (i = 0; i < 4; i++)
+				n[i] = c[i]->s->owner->sharer;
+			for (i = 0; i < 4; i++)
+				cr_assert(n[i] >= 1 && n[i] <= 4, "0 is the engine's program");
+			cr_assert_eq(n[0] == n[2], k == 0);
+			cr_assert(n[0] != n[1] && n[0] != n[3] && n[1] != n[2] && n[1] != n[3] &&
+				n[2] != n[3]);
+			if (k != 0)
+				break;
+			client_close(c[0]);
+			c[0] = user(bed.e, 1003 + round, 75);
+		}
+		for (i = 0; i < 4; i++)
+			client_close(c[i]);
+	}
+	engine_bed_down(&bed);
+}
+
 /* What a program could have is told as what its user may have. */
 Test(share, devices_tell_the_share, .timeout = 1500)
 {

@@ -73,7 +73,7 @@ struct event {
 
 #define OUT_MAX   600u
 #define EVENT_MAX 64u
-#define SIDES     4u
+#define SIDES     72u
 
 struct bed {
 	struct karst_core *core;

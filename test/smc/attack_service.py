@@ -11,6 +11,7 @@ import sys
 import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from prog_attack import OTHERS  # noqa: E402
 from smcbed import CONF, Program, bed, echo, pair, refuses_rights, run, told  # noqa: E402
 
 SCRIPT = 'prog_service.py'
@@ -58,6 +59,11 @@ def stands_still(send, p):
     problems += [line for line in [p.line()] if line != 'sent']
     send(signal.SIGCONT)
     return problems + (list(p.ends()) if problems else [])
+
+
+def olders():
+    """As which kernels it is to be tried: as one before Linux 6.16, too."""
+    return (False, True) if refuses_rights() else (True,)
 
 
 def lingerers(suite, older):
@@ -166,9 +172,16 @@ def holders(suite):
                     problems + more + ([] if 'done' in said else [said]) +
                     suite.rises(one, 'faults', faults))
     suite.tap.point('it ends', one.stop())
-    one, problems = suite.daemon('far', OPEN)
-    suite.tap.point('and another one', problems)
-    s, c = pair(suite, one, 'server_full', 'client_holds_far', script=SCRIPT)
+    for older in olders():
+        holds_far(suite, older)
+
+
+def holds_far(suite, older):
+    """Before Linux 6.16 no program has the far end of another user's pair (smc_direct.c): so both are
+    of one user there."""
+    one, problems = suite.daemon('farolder' if older else 'far', OPEN, older=older)
+    suite.tap.point('and another one' + (', before Linux 6.16' if older else ''), problems)
+    s, c = pair(suite, one, 'server_full', 'client_holds_far', OTHERS if older else 0, script=SCRIPT)
     problems = [line for line in (c.line(), s.line()) if line not in ('connected', 'full')]
     c.process.send_signal(signal.SIGUSR1)
     problems += [line for line in [c.line()] if line != 'holds']
@@ -290,7 +303,7 @@ def test(suite):
     suite.tap.point('a daemon with [smc]', problems)
     claims(suite, one)
     suite.tap.point('it ends', one.stop())
-    for older in (False, True) if refuses_rights() else (True,):
+    for older in olders():
         lingerers(suite, older)
     stuck(suite)
     holders(suite)

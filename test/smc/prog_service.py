@@ -394,8 +394,10 @@ def client_holds(address, port, _):
     signal.pause()
 
 
-def server_full(address, port, _):
-    """There is no room for what it has to send, of which it waits to hear."""
+def server_full(address, port, user):
+    """There is no room for what it has to send, of which it waits to hear.  As @user if given."""
+    if user:
+        as_user(user)
     sock = accepted(address, port)
     fill(sock)
     waits = select.poll()

@@ -92,6 +92,7 @@ call_once(struct karst_client *c, enum karst_ctl_op op, struct karst_ctl_hdr *re
 	int got_fds[KARST_CTL_MAX_FDS];
 	unsigned int got_nfds = 0;
 	size_t got = 0;
+	bool no_room;
 	int ret;
 
 	ret = cli_check(c);
@@ -106,12 +107,13 @@ call_once(struct karst_client *c, enum karst_ctl_op op, struct karst_ctl_hdr *re
 		.nfds = nfds,
 	};
 	ret = c->conn.call(c->conn.user, req, len, fds, nfds, c->reply, &got, got_fds, &got_nfds);
-	if (ret != 0) {
+	if (ret != 0 && ret != -EMFILE) {
 		if (ret == -EIO)
 			cli_set_dead(c);
 		return cli_fail(ret, "no reply from the engine: %s",
 			ret == -EIO ? "it is gone" : strerror(-ret));
 	}
+	no_room = ret == -EMFILE;
 	ret = check_reply(req, c->reply, got, got_nfds, reply);
 	if (ret != 0) {
 		karst_ctl_close_fds(got_fds, got_nfds);
@@ -122,6 +124,10 @@ call_once(struct karst_client *c, enum karst_ctl_op op, struct karst_ctl_hdr *re
 	if (got_nfds > 0)
 		memcpy(reply->fds, got_fds, got_nfds * sizeof(int));
 	reply->nfds = got_nfds;
+	if (no_room)
+		return cli_fail_const(-EMFILE,
+			"the program has no descriptors left for those that the engine sent "
+			"(ulimit -n)");
 	return 0;
 }
 

@@ -37,7 +37,7 @@ karst_create_comp_channel(struct karst_context *ctx, struct karst_comp_channel *
 {
 	struct karst_client *c = cli_of(ctx);
 	CLI_REQ(create_channel) m = {.body.reserved = 0};
-	struct karst_ctl_create_channel_rsp r;
+	struct karst_ctl_create_channel_rsp r = {0};
 	int fd = -1, ret;
 	struct cli_reply reply = {&r, sizeof(r), &fd, 1};
 	struct cli_channel *ch = calloc(1, sizeof(*ch));
@@ -48,6 +48,9 @@ karst_create_comp_channel(struct karst_context *ctx, struct karst_comp_channel *
 	if (ret == 0 && reply.nfds != 1)
 		ret = cli_fail_const(-EPROTO, "the engine sent no descriptor of the channel");
 	if (ret != 0) {
+		/* the engine has made one, of which there is nothing to read */
+		if (r.channel != 0)
+			cli_destroy_call(c, KARST_CTL_DESTROY_CHANNEL, r.channel);
 		free(ch);
 		return ret;
 	}

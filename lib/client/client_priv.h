@@ -160,7 +160,8 @@ struct cli_reply {
 /**
  * Sends a request and waits for its answer.  @req: header (filled here) and body, @len together.
  * @return the reply's status, with its sentence; -EIO: the engine is gone; -EPROTO: it answered
- * nonsense.
+ * nonsense.  -EMFILE: no room for the descriptors of @reply, whose body is filled in if the engine
+ * has done what was asked.
  */
 int cli_call(struct karst_client *c, enum karst_ctl_op op, struct karst_ctl_hdr *req, size_t len,
 	const int *fds, unsigned int nfds, struct cli_reply *reply);

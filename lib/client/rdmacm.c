@@ -214,7 +214,7 @@ karst_rdmacm_create_channel(struct karst_context *ctx, struct karst_rdmacm_chann
 {
 	struct karst_client *c = cli_of(ctx);
 	CLI_REQ(cm_create_channel) m = {.body.reserved = 0};
-	struct karst_ctl_cm_create_channel_rsp r;
+	struct karst_ctl_cm_create_channel_rsp r = {0};
 	int fd = -1, ret;
 	struct cli_reply reply = {&r, sizeof(r), &fd, 1};
 	struct cli_cm_channel *ch = calloc(1, sizeof(*ch));
@@ -225,6 +225,9 @@ karst_rdmacm_create_channel(struct karst_context *ctx, struct karst_rdmacm_chann
 	if (ret == 0 && reply.nfds != 1)
 		ret = cli_fail_const(-EPROTO, "the engine sent no descriptor of the channel");
 	if (ret != 0) {
+		/* the engine has made one, of which there is nothing to read */
+		if (r.channel != 0)
+			cli_destroy_call(c, KARST_CTL_CM_DESTROY_CHANNEL, r.channel);
 		free(ch);
 		return ret;
 	}

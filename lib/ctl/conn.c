@@ -35,18 +35,12 @@ conn_call(void *user, const void *req, size_t len, const int *fds, unsigned int 
 	*nrsp_fds = 0;
 	if (ret == 0)
 		ret = karst_ctl_recv(d->fd, rsp, rsp_len, rsp_fds, nrsp_fds);
-	if (ret == -EMFILE) {
-		/* The engine has done it, but this program has no room for what it got. */
-		*rsp_len = karst_ctl_refuse(req, len, -EMFILE,
-			"the program has no descriptors left for those that the engine sent "
-			"(ulimit -n)",
-			rsp);
-		return 0;
-	}
-	if (ret == 0) {
+	if (ret == -EMFILE && *rsp_len >= sizeof(struct karst_ctl_hdr))
+		((struct karst_ctl_hdr *)rsp)->nfds = 0;
+	if (ret == 0 || ret == -EMFILE) {
 		/* what is no reply to this the caller finds out, and says; nothing more is asked */
 		d->broken = karst_ctl_check_reply(req, rsp, *rsp_len, *nrsp_fds, NULL) != 0;
-		return 0;
+		return ret;
 	}
 	*nrsp_fds = 0;
 	d->broken = true;

@@ -662,6 +662,8 @@ struct karst_ctl_conn {
 	 * KARST_CTL_MAX_FDS descriptors, which are the caller's to close.
 	 * @return 0: there is a reply, of whatever status, which the caller checks against the
 	 * request; after a reply that does not fit its request, the connection is broken.
+	 * -EMFILE: there is one, too, but this process had no room for the descriptors beside it;
+	 * the reply says that there were none.
 	 * -EIO: the engine is gone, or the connection is broken.  -ETIMEDOUT: no reply within the
 	 * socket's receive timeout; the connection is broken.
 	 */

@@ -16,6 +16,9 @@
 
 #include <criterion/criterion.h>
 
+#include "karst_ctl_sock.h"
+#include "karst_rdmacm.h"
+
 /* A child may not use what it inherited, and its parent does not notice that there is one. */
 Test(client_context, fork)
 {
@@ -223,6 +226,68 @@ Test(client_context, memory_file_of_a_wrong_number)
 		-EPROTO);
 	says("4294967295");
 	between_close(&l);
+	client_bed_down(&b);
+}
+
+struct bereft {
+	struct between b;
+	int ret;          /* what it says of replies whose descriptors have got lost */
+	uint32_t channel; /* the last one that was made so */
+	unsigned int given_back;
+};
+
+static int
+bereft_call(void *user, const void *req, size_t len, const int *fds, unsigned int nfds, void *rsp,
+	size_t *rsp_len, int *rsp_fds, unsigned int *nrsp_fds)
+{
+	struct bereft *b = user;
+	const struct karst_ctl_hdr *h = req;
+	struct karst_ctl_hdr *r = rsp;
+	int ret = b->b.real.call(
+		b->b.real.user, req, len, fds, nfds, rsp, rsp_len, rsp_fds, nrsp_fds);
+
+	/* the structures of both kinds of channels are the same */
+	if (h->op == KARST_CTL_CREATE_CHANNEL || h->op == KARST_CTL_CM_CREATE_CHANNEL) {
+		b->channel = ((const struct karst_ctl_create_channel_rsp *)(r + 1))->channel;
+		karst_ctl_close_fds(rsp_fds, *nrsp_fds);
+		*nrsp_fds = r->nfds = 0;
+		return b->ret;
+	}
+	if (h->op == KARST_CTL_DESTROY_CHANNEL || h->op == KARST_CTL_CM_DESTROY_CHANNEL)
+		b->given_back += ((const struct karst_ctl_destroy_channel_req *)(h + 1))->channel ==
+				b->channel &&
+			r->status == 0;
+	return ret;
+}
+
+/* As for a program that has as many as it may. */
+Test(client_context, channels_without_their_descriptors)
+{
+	struct bereft n = {.ret = 0};
+	struct karst_rdmacm_channel *cm;
+	struct karst_comp_channel *ch;
+	struct karst_context *ctx;
+	struct client_bed b;
+	unsigned int i;
+
+	client_bed_up(&b, &(struct client_bed_config){.lcores = 1});
+	cr_assert_eq(karst_session_conn(b.e, NULL, &n.b.real), 0);
+	cr_assert_eq(karst_open_conn(&(struct karst_ctl_conn){.call = bereft_call,
+					     .close = between_close,
+					     .user = &n,
+					     .hup_fd = -1},
+			     NULL, &ctx),
+		0, "%s", karst_why());
+	for (i = 0; i < 2; i++) {
+		n.ret = i == 0 ? 0 : -EMFILE;
+		cr_expect_eq(karst_create_comp_channel(ctx, &ch), i == 0 ? -EPROTO : -EMFILE);
+		says("descriptor");
+		cr_expect_eq(n.given_back, 2 * i + 1, "the engine keeps it");
+		cr_expect_eq(karst_rdmacm_create_channel(ctx, &cm), i == 0 ? -EPROTO : -EMFILE);
+		says("descriptor");
+		cr_expect_eq(n.given_back, 2 * i + 2, "the engine keeps it");
+	}
+	cr_assert_eq(karst_close(ctx), 0);
 	client_bed_down(&b);
 }
 

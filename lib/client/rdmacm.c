@@ -243,7 +243,7 @@ karst_rdmacm_destroy_channel(struct karst_rdmacm_channel *channel)
 {
 	struct cli_cm_channel *ch = karst_container_of(channel, struct cli_cm_channel, pub);
 	struct karst_client *c = cli_of(channel->context);
-	int ret;
+	int ret, cancel;
 
 	if (cli_forked(c))
 		return cli_fail_forked();
@@ -251,7 +251,9 @@ karst_rdmacm_destroy_channel(struct karst_rdmacm_channel *channel)
 	if (ret != 0)
 		return ret;
 	unlink_channel(c, ch);
+	cancel = karst_cancel_disable();
 	close(channel->fd);
+	karst_cancel_restore(cancel);
 	atomic_fetch_sub(&c->nobjects, 1);
 	free(ch);
 	return 0;

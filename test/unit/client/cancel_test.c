@@ -10,6 +10,8 @@
 #include <unistd.h>
 
 #include <criterion/criterion.h>
+
+#include "karst_rdmacm.h"
 #ifdef __SANITIZE_ADDRESS__
 #include <sanitizer/asan_interface.h>
 #endif
@@ -57,6 +59,7 @@ end_if_cancelled(void)
 struct thread {
 	struct karst_context *ctx;
 	struct karst_comp_channel *ch;
+	struct karst_rdmacm_channel *cm;
 	struct karst_pd *pd;
 	struct karst_cq *cq;
 	struct karst_qp *qp;
@@ -120,6 +123,18 @@ destroy_channel(void *arg)
 }
 
 static void *
+destroy_cm_channel(void *arg)
+{
+	struct thread *t = arg;
+
+	pthread_cancel(pthread_self());
+	if (karst_rdmacm_destroy_channel(t->cm) == 0)
+		atomic_store(&t->finished, true);
+	end_if_cancelled();
+	return NULL;
+}
+
+static void *
 close_context(void *arg)
 {
 	struct thread *t = arg;
@@ -141,7 +156,10 @@ Test(client_cancel, in_the_end)
 	client_bed_up(&b, &(struct client_bed_config){.lcores = 1});
 	t.ctx = client_bed_open(&b);
 	cr_assert_eq(karst_create_comp_channel(t.ctx, &t.ch), 0);
+	cr_assert_eq(karst_rdmacm_create_channel(t.ctx, &t.cm), 0);
 	cancelled_before(destroy_channel, &t);
+	atomic_store(&t.finished, false);
+	cancelled_before(destroy_cm_channel, &t);
 	atomic_store(&t.finished, false);
 	cancelled_before(close_context, &t);
 	cr_assert_eq(karst_session_list(b.e, infos, 4), 1);

@@ -234,7 +234,6 @@ kv_query_rt_values(struct ibv_context *ibv, struct ibv_values_ex *values)
 	uint64_t ns;
 	int ret;
 
-	values->comp_mask = 0;
 	if (want & ~(uint32_t)IBV_VALUES_MASK_RAW_CLOCK)
 		return kv_error(kv_refuse(
 			-EOPNOTSUPP, "comp_mask: only IBV_VALUES_MASK_RAW_CLOCK is supported"));
@@ -247,7 +246,6 @@ kv_query_rt_values(struct ibv_context *ibv, struct ibv_values_ex *values)
 	 * tv_nsec, by the interface's custom */
 	values->raw_clock.tv_sec = 0;
 	values->raw_clock.tv_nsec = (long)ns;
-	values->comp_mask = IBV_VALUES_MASK_RAW_CLOCK;
 	return 0;
 }
 

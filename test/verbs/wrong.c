@@ -617,6 +617,7 @@ not_there(void)
 
 	THEIRS("a device with a mask", ibv_query_device_ex(r->ctx, &input, &attr), EINVAL);
 	ERR("values that there are not", ibv_query_rt_values_ex(r->ctx, &values), EOPNOTSUPP);
+	EQ(values.comp_mask, 1u << 7);
 	ERR("the number of an SRQ that has none", ibv_get_srq_num(srq, &num), EOPNOTSUPP);
 	ERR("a rate limit in RESET", ibv_modify_qp_rate_limit(qp, &rate), EINVAL);
 	rate.rate_limit = UINT32_MAX;

@@ -257,13 +257,9 @@ kv_destroy_cq(struct ibv_cq *ibv)
 	kv_events_close(&cq->events, &ibv->mutex, &ibv->cond, &ibv->comp_events_completed,
 		&ibv->async_events_completed);
 	ret = karst_destroy_cq(cq->karst);
-	if (ret != 0) {
-		kv_error(ret);
-		/* another thread has read one meanwhile: it comes once more */
-		if (kv_events_resume(&cq->events) && karst_req_notify_cq(cq->karst, false) == 0)
-			karst_raise_cq_event(cq->karst);
-		return kv_errno(-ret);
-	}
+	kv_events_decide(&cq->events, ret == 0);
+	if (ret != 0)
+		return kv_error(ret);
 	kv_live_del(&cq->live);
 	kv_cq_set_armed(cq, false);
 	kv_object_free(cq, KV_RESOURCE_CQ, cq->memory);

@@ -21,9 +21,9 @@
  * was handed out, and an object goes when these are equal.  Whoever has an event may use its
  * object, poll it or post to it, so that is waited for before libkarst destroys it.
  *
- * An event that is being read while its object is destroyed is held by libkarst, which waits for
- * it; we then find the object closing, and let go of the event.  If the object is not destroyed
- * after all, that must be made good; so what is known to be in use is refused before it closes.
+ * An object closes when all of its events are acknowledged.  Who reads another one until it is
+ * destroyed waits for whether it is: an object that stays has lost nothing, and the event cannot be
+ * put back.  libkarst waits for who has the event in hand, so that one lets go of it first.
  */
 #include "provider.h"
 
@@ -50,17 +50,28 @@ struct stream {
 	struct karst_comp_channel *channel;
 };
 
+/* A thread that has read an event of an object that is closing; on its stack. */
+struct undecided {
+	LIST_ENTRY(undecided) next;
+	const struct kv_events *events; /* NULL: it is decided */
+	uint32_t *count;
+	bool waits; /* for that; else @out is the thread's own */
+	bool out;   /* the event is to be handed out */
+};
+
 /* Of the process, as descriptors are. */
 static struct {
-	struct karst_mutex lock; /* over the list, and all struct kv_events */
+	struct karst_mutex lock; /* over the lists, and all struct kv_events */
 	LIST_HEAD(, stream) streams;
+	LIST_HEAD(, undecided) undecided;
+	pthread_cond_t decided;
 	/* what libibverbs called before */
 	int (*stat)(const char *path, struct stat *st);
 	int (*open)(const char *path, int flags, ...);
 	ssize_t (*write)(int fd, const void *buf, size_t len);
 	ssize_t (*read)(int fd, void *buf, size_t len);
 	int (*close)(int fd);
-} event_state = {.lock = KARST_MUTEX_INITIALIZER};
+} event_state = {.lock = KARST_MUTEX_INITIALIZER, .decided = PTHREAD_COND_INITIALIZER};
 
 /* --- the list of streams --- */
 
@@ -121,32 +132,48 @@ kv_events_channel(const struct ibv_comp_channel *channel)
 
 /* --- objects that events are about --- */
 
-/* Counts an event that is about to be handed out.  @return false: its object is going. */
-static bool
-event_count(struct kv_events *events, uint32_t *count)
+/* Counts an event that is about to be handed out, now or when it is known what becomes of its
+ * object.  event_is_out() follows, when libkarst has the event back. */
+static void
+event_count(struct undecided *u, struct kv_events *events, uint32_t *count)
 {
-	bool closing;
-
+	*u = (struct undecided){.count = count};
 	karst_mutex_lock(&event_state.lock);
-	closing = events->closing;
-	if (closing)
-		events->let_go |= count == &events->comp;
-	else
+	if (events->closing) {
+		u->events = events;
+		u->waits = true;
+		LIST_INSERT_HEAD(&event_state.undecided, u, next);
+	} else {
 		++*count;
+		u->out = true;
+	}
 	karst_mutex_unlock(&event_state.lock);
-	return !closing;
 }
 
-bool
-kv_events_resume(struct kv_events *events)
+/* @return false: its object is gone. */
+static bool
+event_is_out(const struct undecided *u)
 {
-	bool let_go;
+	if (!u->waits)
+		return u->out;
+	karst_mutex_lock(&event_state.lock);
+	while (u->events != NULL)
+		karst_mutex_wait(&event_state.lock, &event_state.decided);
+	karst_mutex_unlock(&event_state.lock);
+	return u->out;
+}
+
+/* If all that was handed out is acknowledged. */
+static bool
+events_try_close(struct kv_events *events, const uint32_t *comp, const uint32_t *async)
+{
+	bool done;
 
 	karst_mutex_lock(&event_state.lock);
-	let_go = events->let_go;
-	events->closing = events->let_go = false;
+	done = (comp == NULL || *comp == events->comp) && *async == events->async;
+	events->closing = done;
 	karst_mutex_unlock(&event_state.lock);
-	return let_go;
+	return done;
 }
 
 void
@@ -156,14 +183,31 @@ kv_events_close(struct kv_events *events, pthread_mutex_t *mutex, pthread_cond_t
 	/* a thread that ended here would keep libibverbs' mutex */
 	int cancel = karst_cancel_disable();
 
-	karst_mutex_lock(&event_state.lock);
-	events->closing = true;
-	karst_mutex_unlock(&event_state.lock);
 	pthread_mutex_lock(mutex);
-	while ((comp != NULL && *comp != events->comp) || *async != events->async)
+	while (!events_try_close(events, comp, async))
 		pthread_cond_wait(cond, mutex);
 	pthread_mutex_unlock(mutex);
 	karst_cancel_restore(cancel);
+}
+
+void
+kv_events_decide(struct kv_events *events, bool destroyed)
+{
+	struct undecided *u, *next;
+
+	karst_mutex_lock(&event_state.lock);
+	for (u = LIST_FIRST(&event_state.undecided); u != NULL; u = next) {
+		next = LIST_NEXT(u, next);
+		if (u->events != events)
+			continue;
+		LIST_REMOVE(u, next);
+		*u->count += !destroyed;
+		u->out = !destroyed;
+		u->events = NULL;
+	}
+	events->closing = false;
+	pthread_cond_broadcast(&event_state.decided);
+	karst_mutex_unlock(&event_state.lock);
 }
 
 /* --- reading --- */
@@ -186,9 +230,9 @@ read_channel(const struct stream *s, void *buf, size_t len)
 {
 	struct ib_uverbs_comp_event_desc desc;
 	struct karst_cq *karst;
+	struct undecided u;
 	struct kv_cq *cq;
 	void *context;
-	bool out;
 	int ret;
 
 	if (len < sizeof(desc))
@@ -198,43 +242,48 @@ read_channel(const struct stream *s, void *buf, size_t len)
 		if (ret != 0)
 			return event_failed(ret);
 		cq = context;
-		out = event_count(&cq->events, &cq->events.comp);
+		event_count(&u, &cq->events, &cq->events.comp);
 		atomic_store_explicit(&cq->drained, false, memory_order_relaxed);
 		atomic_store_explicit(&cq->armed_fresh, false, memory_order_relaxed);
 		karst_ack_cq_events(karst, 1);
-	} while (!out);
+	} while (!event_is_out(&u));
 	desc.cq_handle = (uintptr_t)&cq->vcq.cq;
 	memcpy(buf, &desc, sizeof(desc));
 	return sizeof(desc);
 }
 
-/* What libibverbs knows the event's object by.  @return false: it is going, or not ours. */
-static bool
-element_of(const struct stream *s, const struct karst_async_event *e, uint64_t *element)
+/* What libibverbs knows the event's object by; and counts it, as event_count(). */
+static void
+element_of(const struct stream *s, const struct karst_async_event *e, uint64_t *element,
+	struct undecided *u)
 {
 	struct kv_cq *cq;
 	struct kv_qp *qp;
 	struct kv_srq *srq;
 
+	*u = (struct undecided){.out = true};
 	switch (e->object) {
 	case KARST_ASYNC_OBJECT_CQ:
 		cq = e->element.cq->cq_context;
 		*element = (uintptr_t)&cq->vcq.cq;
-		return event_count(&cq->events, &cq->events.async);
+		event_count(u, &cq->events, &cq->events.async);
+		break;
 	case KARST_ASYNC_OBJECT_QP:
 		qp = e->element.qp->qp_context;
 		*element = (uintptr_t)&qp->vqp.qp;
-		return event_count(&qp->events, &qp->events.async);
+		event_count(u, &qp->events, &qp->events.async);
+		break;
 	case KARST_ASYNC_OBJECT_SRQ:
 		srq = e->element.srq->srq_context;
 		*element = (uintptr_t)&srq->vsrq.srq;
-		return event_count(&srq->events, &srq->events.async);
+		event_count(u, &srq->events, &srq->events.async);
+		break;
 	case KARST_ASYNC_OBJECT_PORT:
 		*element = 1;
-		return e->element.port_num == s->ctx->port;
+		u->out = e->element.port_num == s->ctx->port; /* else not ours */
+		break;
 	default:
 		*element = 0;
-		return true;
 	}
 }
 
@@ -243,8 +292,8 @@ read_async(const struct stream *s, void *buf, size_t len)
 {
 	struct ib_uverbs_async_event_desc desc = {0};
 	struct karst_async_event event;
+	struct undecided u;
 	uint64_t element;
-	bool out;
 	int ret;
 
 	if (len < sizeof(desc))
@@ -253,9 +302,9 @@ read_async(const struct stream *s, void *buf, size_t len)
 		ret = karst_get_async_event(s->ctx->karst, &event);
 		if (ret != 0)
 			return event_failed(ret);
-		out = element_of(s, &event, &element);
+		element_of(s, &event, &element, &u);
 		karst_ack_async_event(&event);
-	} while (!out);
+	} while (!event_is_out(&u));
 	desc.element = element;
 	/* to libibverbs the port is a device */
 	desc.event_type = event.event == KARST_EVENT_PORT_GONE ? IBV_EVENT_DEVICE_FATAL
@@ -408,6 +457,15 @@ events_after_fork(void)
 	karst_mutex_unlock(&event_state.lock);
 }
 
+/* Threads that read events are the parent's. */
+static void
+events_in_child(void)
+{
+	LIST_INIT(&event_state.undecided);
+	pthread_cond_init(&event_state.decided, NULL);
+	karst_mutex_unlock(&event_state.lock);
+}
+
 void
 kv_events_init(void)
 {
@@ -424,6 +482,6 @@ kv_events_init(void)
 	event_state.write = write;
 	event_state.read = read;
 	event_state.close = close;
-	pthread_atfork(events_before_fork, events_after_fork, events_after_fork);
+	pthread_atfork(events_before_fork, events_after_fork, events_in_child);
 	kv_got_patch("libibverbs.so", entries, KARST_DIM(entries));
 }

@@ -124,8 +124,7 @@ struct kv_xrcd {
 struct kv_events {
 	uint32_t comp;
 	uint32_t async;
-	bool closing; /* the object is about to go: none is handed out any more */
-	bool let_go;  /* one of completions was not handed out because of that */
+	bool closing; /* the object may be about to go: who reads one waits for that */
 };
 
 struct kv_cq {
@@ -402,12 +401,13 @@ void kv_events_context_end(struct kv_context *ctx);
 /** The libkarst channel behind a libibverbs one. */
 struct karst_comp_channel *kv_events_channel(const struct ibv_comp_channel *channel);
 
-/** From here on no event of the object is handed out.  Returns when all that were are acknowledged;
- *  no cancellation point.  @mutex, @cond, @comp (may be NULL), @async: where libibverbs counts. */
+/** Returns when all events of the object that were handed out are acknowledged; no cancellation
+ *  point.  From then on none is handed out until kv_events_decide().  @mutex, @cond, @comp (may be
+ *  NULL), @async: where libibverbs counts. */
 void kv_events_close(struct kv_events *events, pthread_mutex_t *mutex, pthread_cond_t *cond,
 	const uint32_t *comp, const uint32_t *async);
-/** The object stays after all.  @return whether it lacks an event of completions. */
-bool kv_events_resume(struct kv_events *events);
+/** The object is destroyed, and its memory still there; or it stays after all. */
+void kv_events_decide(struct kv_events *events, bool destroyed);
 
 /* got.c */
 struct kv_got_entry {

@@ -398,10 +398,9 @@ kv_destroy_qp(struct ibv_qp *ibv)
 		return kv_error(ret);
 	kv_events_close(&qp->events, &ibv->mutex, &ibv->cond, NULL, &ibv->events_completed);
 	ret = karst_destroy_qp(qp->karst);
-	if (ret != 0) {
-		kv_events_resume(&qp->events);
+	kv_events_decide(&qp->events, ret == 0);
+	if (ret != 0)
 		return kv_error(ret);
-	}
 	kv_live_del(&qp->live);
 	kv_drop_completions(qp);
 	kv_object_free(qp, KV_RESOURCE_QP, qp->memory);

@@ -155,10 +155,9 @@ kv_destroy_srq(struct ibv_srq *ibv)
 		return kv_error(ret);
 	kv_events_close(&srq->events, &ibv->mutex, &ibv->cond, NULL, &ibv->events_completed);
 	ret = karst_destroy_srq(srq->karst);
-	if (ret != 0) {
-		kv_events_resume(&srq->events);
+	kv_events_decide(&srq->events, ret == 0);
+	if (ret != 0)
 		return kv_error(ret);
-	}
 	kv_live_del(&srq->live);
 	kv_object_free(srq, KV_RESOURCE_SRQ, srq->memory);
 	return 0;

@@ -536,6 +536,10 @@ main(int argc, char **argv)
 	run_case("queues that are not destroyed keep their events", refused_queues_keep_events);
 	run_case("shared receive queues that are not destroyed keep their events",
 		refused_srqs_keep_events);
+	run_case("asynchronous events that are read while their object may go",
+		asynchronous_events_while_it_goes);
+	run_case("completion events that are read while their queue may go",
+		completion_events_while_it_goes);
 	run_case("polls in vain look again", polls_look_again);
 	run_case("polls go on beside requests", polls_go_on_beside_requests);
 	run_case("requests in the midst of a poll", requests_in_the_midst_of_a_poll);

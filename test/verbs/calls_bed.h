@@ -87,6 +87,10 @@ void asynchronous_events(void);
 /** The channel has no event: poll(2) and a call that does not wait say the same. */
 void no_event(struct ibv_comp_channel *ch);
 
+/* calls_ends.c */
+void asynchronous_events_while_it_goes(void);
+void completion_events_while_it_goes(void);
+
 /* calls_wait.c */
 void events_are_for_what_is_left(void);
 void one_poll_for_each_event(void);

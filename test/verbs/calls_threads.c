@@ -1,97 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/*
- * Calls of several threads at once.  A control request of one of them can be made to wait, with all
- * that the provider holds meanwhile: its recvmsg() is ours, because a program's symbols go before a
- * library's.
- */
-#include "calls_bed.h"
+/* Calls of several threads at once. */
+#include "calls_task.h"
 
-#include <pthread.h>
-#include <semaphore.h>
-#include <sys/socket.h>
-#include <sys/syscall.h>
 #include <unistd.h>
-
-/* What a thread does, and where it is. */
-struct task {
-	pthread_t thread;
-	struct ibv_context *ctx;
-	struct ibv_cq *cq;
-	struct ibv_mr *mr;
-	struct ibv_srq *srq;
-	struct ibv_qp *qp;
-	bool hold; /* its first request waits for @go */
-	sem_t inside, go;
-	_Atomic pid_t tid; /* it has begun */
-	_Atomic bool finished;
-};
-
-static _Thread_local struct task *mine;
-
-ssize_t
-recvmsg(int fd, struct msghdr *m, int flags)
-{
-	struct task *t = mine;
-
-	if (t != NULL && t->hold) {
-		t->hold = false;
-		sem_post(&t->inside);
-		while (sem_wait(&t->go) != 0)
-			;
-	}
-	return syscall(SYS_recvmsg, fd, m, flags);
-}
-
-static void
-task_begin(struct task *t, void *(*fn)(void *))
-{
-	sem_init(&t->inside, 0, 0);
-	sem_init(&t->go, 0, 0);
-	MUST(pthread_create(&t->thread, NULL, fn, t) == 0);
-}
-
-/* With a request that is held. */
-static void
-task_begin_held(struct task *t, void *(*fn)(void *))
-{
-	t->hold = true;
-	task_begin(t, fn);
-	while (sem_wait(&t->inside) != 0)
-		;
-}
-
-static void
-task_end(struct task *t)
-{
-	sem_post(&t->go);
-	EQ(pthread_join(t->thread, NULL), 0);
-	CHECK(t->finished, "not finished");
-}
-
-/* It waits for another thread: not for the engine's answer, which is a message. */
-static bool
-waits(const struct task *t)
-{
-	char path[64], word[32] = "";
-	FILE *f;
-
-	snprintf(path, sizeof(path), "/proc/self/task/%d/syscall", (int)t->tid);
-	f = fopen(path, "r");
-	MUST(f != NULL);
-	if (fscanf(f, "%31s", word) != 1)
-		word[0] = '-';
-	fclose(f);
-	return word[0] >= '0' && word[0] <= '9' && atol(word) == SYS_futex;
-}
-
-static void
-until_it_waits(const struct task *t)
-{
-	while (t->tid == 0 || !waits(t))
-		usleep(1000);
-}
 
 static void *
 make_a_pd(void *arg)
@@ -99,7 +12,7 @@ make_a_pd(void *arg)
 	struct task *t = arg;
 	struct ibv_pd *pd;
 
-	mine = t;
+	task_is_mine(t);
 	MUST((pd = ibv_alloc_pd(t->ctx)) != NULL);
 	EQ(ibv_dealloc_pd(pd), 0);
 	t->finished = true;
@@ -197,7 +110,7 @@ deregister(void *arg)
 {
 	struct task *t = arg;
 
-	mine = t;
+	task_is_mine(t);
 	EQ(ibv_dereg_mr(t->mr), 0);
 	t->finished = true;
 	return NULL;

@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/* Ends of objects, beside other threads that read their events, use them, or fork. */
+#include "calls_task.h"
+
+#include <poll.h>
+#include <unistd.h>
+
+static void
+until_readable(int fd)
+{
+	struct pollfd p = {.fd = fd, .events = POLLIN};
+
+	MUST(poll(&p, 1, 1000 * PATIENCE_S) == 1);
+}
+
+/* --- events that are read while their object may go --- */
+
+static void *
+read_async(void *arg)
+{
+	struct task *t = arg;
+
+	t->tid = gettid();
+	MUST(ibv_get_async_event(t->ctx, &t->event) == 0);
+	ibv_ack_async_event(&t->event);
+	t->finished = true;
+	return NULL;
+}
+
+static void *
+read_channel(void *arg)
+{
+	struct task *t = arg;
+	void *context;
+
+	t->tid = gettid();
+	MUST(ibv_get_cq_event(t->channel, &t->told, &context) == 0);
+	ibv_ack_cq_events(t->told, 1);
+	t->finished = true;
+	return NULL;
+}
+
+static void *
+destroy_one(void *arg)
+{
+	struct task *t = arg;
+
+	task_is_mine(t);
+	if (t->srq != NULL)
+		t->ret = ibv_destroy_srq(t->srq);
+	else if (t->qp != NULL)
+		t->ret = ibv_destroy_qp(t->qp);
+	else
+		t->ret = ibv_destroy_cq(t->cq);
+	t->finished = true;
+	return NULL;
+}
+
+/* An event of @srq, which has fewer receives than the limit. */
+static void
+limit_reached(struct ibv_srq *srq)
+{
+	struct ibv_srq_attr limit = {.srq_limit = 2};
+
+	EQ(ibv_modify_srq(srq, &limit, IBV_SRQ_LIMIT), 0);
+}
+
+/* @of has an event that nobody has read.  It is read while @of is being destroyed, which succeeds
+ * or does not; what is read then is @wanted's, @marker's event being behind it. */
+static void
+read_while_it_goes(struct task *of, bool succeeds, struct ibv_srq *marker, const void *wanted)
+{
+	struct task reader = {.ctx = marker->context};
+	struct ibv_async_event e;
+
+	alarm(PATIENCE_S);
+	of->spoil = !succeeds;
+	of->finished = false;
+	task_begin_held(of, destroy_one);
+	task_begin(&reader, read_async);
+	until_it_has_read(&reader, marker->context->async_fd);
+	task_end(of);
+	CHECK((of->ret == 0) == succeeds, "%s", strerror(of->ret));
+	limit_reached(marker);
+	task_end(&reader);
+	CHECK(reader.event.element.srq == wanted, "of something else: %s",
+		ibv_event_type_str(reader.event.event_type));
+	if (reader.event.element.srq != marker) {
+		MUST(ibv_get_async_event(marker->context, &e) == 0);
+		CHECK(e.element.srq == marker, "of something else");
+		ibv_ack_async_event(&e);
+	}
+	alarm(0);
+}
+
+void
+asynchronous_events_while_it_goes(void)
+{
+	struct ibv_qp_attr drained = {.qp_state = IBV_QPS_SQD, .en_sqd_async_notify = 1};
+	struct ibv_srq_init_attr init = {.attr = {.max_wr = 8, .max_sge = 1}};
+	struct task srq = {0}, qp = {0};
+	struct ibv_srq *marker;
+	struct rig r;
+
+	rig_up(&r);
+	MUST((marker = ibv_create_srq(r.pd, &init)) != NULL);
+	MUST((srq.srq = ibv_create_srq(r.pd, &init)) != NULL);
+	limit_reached(srq.srq);
+	until_readable(r.ctx->async_fd);
+	read_while_it_goes(&srq, false, marker, srq.srq);
+	limit_reached(srq.srq);
+	until_readable(r.ctx->async_fd);
+	read_while_it_goes(&srq, true, marker, marker);
+	rig_connect(&r, IBV_QPT_RC);
+	qp.qp = r.qp[0];
+	EQ(ibv_modify_qp(qp.qp, &drained, IBV_QP_STATE | IBV_QP_EN_SQD_ASYNC_NOTIFY), 0);
+	until_readable(r.ctx->async_fd);
+	read_while_it_goes(&qp, false, marker, qp.qp);
+	EQ(ibv_destroy_srq(marker), 0);
+	rig_down(&r);
+}
+
+void
+completion_events_while_it_goes(void)
+{
+	struct task t = {0}, reader = {0};
+	struct ibv_cq *spare;
+	struct rig r;
+
+	rig_up(&r);
+	spare = r.cq;
+	MUST((reader.channel = ibv_create_comp_channel(r.ctx)) != NULL);
+	MUST((t.cq = r.cq = ibv_create_cq(r.ctx, 64, NULL, reader.channel, 0)) != NULL);
+	rig_connect(&r, IBV_QPT_RC);
+	EQ(post_recv(&r, r.qp[1], 1, 0, 64), 0);
+	EQ(ibv_req_notify_cq(r.cq, 0), 0);
+	EQ(post_send(&r, r.qp[0], 2, 64, 8, 0), 0);
+	until_readable(reader.channel->fd);
+	EQ(ibv_destroy_qp(r.qp[0]), 0);
+	EQ(ibv_destroy_qp(r.qp[1]), 0);
+	r.qp[0] = r.qp[1] = NULL;
+	alarm(PATIENCE_S);
+	t.spoil = true;
+	task_begin_held(&t, destroy_one);
+	task_begin(&reader, read_channel);
+	until_it_has_read(&reader, reader.channel->fd);
+	task_end(&t);
+	CHECK(t.ret != 0, "it is destroyed");
+	task_end(&reader);
+	alarm(0);
+	CHECK(reader.told == t.cq, "of another queue");
+	no_event(reader.channel);
+	EQ(ibv_destroy_cq(t.cq), 0);
+	EQ(ibv_destroy_comp_channel(reader.channel), 0);
+	r.cq = spare;
+	rig_down(&r);
+}

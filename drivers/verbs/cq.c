@@ -256,11 +256,13 @@ kv_destroy_cq(struct ibv_cq *ibv)
 		return kv_error(ret);
 	kv_events_close(&cq->events, &ibv->mutex, &ibv->cond, &ibv->comp_events_completed,
 		&ibv->async_events_completed);
+	kv_live_del(&cq->live);
 	ret = karst_destroy_cq(cq->karst);
+	if (ret != 0)
+		kv_live_back(&cq->live);
 	kv_events_decide(&cq->events, ret == 0);
 	if (ret != 0)
 		return kv_error(ret);
-	kv_live_del(&cq->live);
 	kv_cq_set_armed(cq, false);
 	kv_object_free(cq, KV_RESOURCE_CQ, cq->memory);
 	return 0;

@@ -45,19 +45,25 @@ list_of(const void *ibv)
 }
 
 void
+kv_live_back(struct kv_live *l)
+{
+	struct live_list *list = list_of(l->ibv);
+
+	lock_live();
+	LIST_INSERT_HEAD(list, l, next);
+	unlock_live();
+}
+
+void
 kv_live_add(struct kv_live *l, enum kv_kind kind, const struct ibv_context *ctx, const void *ibv,
 	const uint32_t *handle)
 {
-	struct live_list *list = list_of(ibv);
-
 	l->ctx = ctx;
 	l->ibv = ibv;
 	l->kind = kind;
 	l->at = handle;
 	l->handle = handle != NULL ? *handle : 0;
-	lock_live();
-	LIST_INSERT_HEAD(list, l, next);
-	unlock_live();
+	kv_live_back(l);
 }
 
 void

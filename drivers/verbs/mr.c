@@ -126,12 +126,13 @@ kv_dereg_mr(struct verbs_mr *vmr)
 	/* advice about others looks at all that are listed */
 	ctx = kv_context_of(vmr->ibv_mr.context);
 	on_demand_unlist(ctx, mr);
+	kv_live_del(&mr->live);
 	ret = karst_dereg_mr(mr->karst);
 	if (ret != 0) {
+		kv_live_back(&mr->live);
 		list_on_demand(ctx, mr);
 		return kv_error(ret);
 	}
-	kv_live_del(&mr->live);
 	free(mr);
 	return 0;
 }
@@ -252,11 +253,14 @@ kv_dealloc_mw(struct ibv_mw *ibv)
 	struct kv_mw *mw = kv_mw_of(ibv);
 	int ret = kv_check(KV_MW, ibv);
 
-	if (ret == 0)
-		ret = karst_dealloc_mw(mw->karst);
 	if (ret != 0)
 		return kv_error(ret);
 	kv_live_del(&mw->live);
+	ret = karst_dealloc_mw(mw->karst);
+	if (ret != 0) {
+		kv_live_back(&mw->live);
+		return kv_error(ret);
+	}
 	free(mw);
 	return 0;
 }

@@ -46,15 +46,19 @@ kv_dealloc_pd(struct ibv_pd *ibv)
 
 	if (ret == 0 && atomic_load(&pd->users) != 0)
 		ret = kv_refuse(-EBUSY, "a parent domain uses it");
-	if (ret == 0 && pd->contained == NULL)
-		ret = karst_dealloc_pd(pd->karst);
 	if (ret != 0)
 		return kv_error(ret);
+	kv_live_del(&pd->live);
+	if (pd->contained == NULL)
+		ret = karst_dealloc_pd(pd->karst);
+	if (ret != 0) {
+		kv_live_back(&pd->live);
+		return kv_error(ret);
+	}
 	if (pd->contained != NULL)
 		atomic_fetch_sub(&pd->contained->users, 1);
 	if (pd->td != NULL)
 		atomic_fetch_sub(&pd->td->users, 1);
-	kv_live_del(&pd->live);
 	free(pd);
 	return 0;
 }
@@ -219,11 +223,14 @@ kv_close_xrcd(struct ibv_xrcd *ibv)
 	struct kv_xrcd *x = kv_xrcd_of(ibv);
 	int ret = kv_check(KV_XRCD, ibv);
 
-	if (ret == 0)
-		ret = karst_close_xrcd(x->karst);
 	if (ret != 0)
 		return kv_error(ret);
 	kv_live_del(&x->live);
+	ret = karst_close_xrcd(x->karst);
+	if (ret != 0) {
+		kv_live_back(&x->live);
+		return kv_error(ret);
+	}
 	free(x);
 	return 0;
 }
@@ -295,11 +302,14 @@ kv_destroy_ah(struct ibv_ah *ibv)
 	struct kv_ah *ah = kv_ah_of(ibv);
 	int ret = kv_check(KV_AH, ibv);
 
-	if (ret == 0)
-		ret = karst_destroy_ah(ah->karst);
 	if (ret != 0)
 		return kv_error(ret);
 	kv_live_del(&ah->live);
+	ret = karst_destroy_ah(ah->karst);
+	if (ret != 0) {
+		kv_live_back(&ah->live);
+		return kv_error(ret);
+	}
 	free(ah);
 	return 0;
 }

@@ -269,8 +269,10 @@ void kv_live_init(void);
  *  has none. */
 void kv_live_add(struct kv_live *live, enum kv_kind kind, const struct ibv_context *ctx,
 	const void *ibv, const uint32_t *handle);
-/** It is about to go. */
+/** It is about to go: before libkarst destroys it. */
 void kv_live_del(struct kv_live *live);
+/** It stays after all. */
+void kv_live_back(struct kv_live *live);
 /** So is @ctx, with all that is left in it, whose memory may be the program's. */
 void kv_live_end(const struct ibv_context *ctx);
 /** Is this such an object, with the handle that it was given?  @ibv may be any address.

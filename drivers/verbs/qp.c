@@ -397,11 +397,13 @@ kv_destroy_qp(struct ibv_qp *ibv)
 	if (ret != 0)
 		return kv_error(ret);
 	kv_events_close(&qp->events, &ibv->mutex, &ibv->cond, NULL, &ibv->events_completed);
+	kv_live_del(&qp->live);
 	ret = karst_destroy_qp(qp->karst);
+	if (ret != 0)
+		kv_live_back(&qp->live);
 	kv_events_decide(&qp->events, ret == 0);
 	if (ret != 0)
 		return kv_error(ret);
-	kv_live_del(&qp->live);
 	kv_drop_completions(qp);
 	kv_object_free(qp, KV_RESOURCE_QP, qp->memory);
 	return 0;

@@ -154,11 +154,13 @@ kv_destroy_srq(struct ibv_srq *ibv)
 	if (ret != 0)
 		return kv_error(ret);
 	kv_events_close(&srq->events, &ibv->mutex, &ibv->cond, NULL, &ibv->events_completed);
+	kv_live_del(&srq->live);
 	ret = karst_destroy_srq(srq->karst);
+	if (ret != 0)
+		kv_live_back(&srq->live);
 	kv_events_decide(&srq->events, ret == 0);
 	if (ret != 0)
 		return kv_error(ret);
-	kv_live_del(&srq->live);
 	kv_object_free(srq, KV_RESOURCE_SRQ, srq->memory);
 	return 0;
 }

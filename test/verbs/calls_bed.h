@@ -90,6 +90,7 @@ void no_event(struct ibv_comp_channel *ch);
 /* calls_ends.c */
 void asynchronous_events_while_it_goes(void);
 void completion_events_while_it_goes(void);
+void calls_about_what_goes(void);
 
 /* calls_wait.c */
 void events_are_for_what_is_left(void);

@@ -157,3 +157,57 @@ completion_events_while_it_goes(void)
 	r.cq = spare;
 	rig_down(&r);
 }
+
+/* --- calls about what goes --- */
+
+/* An object of each kind, what destroys it, and that a call about it is refused when its memory is
+ * on the way. */
+#define GOES(type, destroy)                                        \
+	static struct type *going_##type;                          \
+	static void again_##type(struct task *t)                   \
+	{                                                          \
+		t->ret = destroy(going_##type);                    \
+	}                                                          \
+	static void goes_##type(struct type *object)               \
+	{                                                          \
+		struct task t = {.at_free = again_##type};         \
+		MUST((going_##type = object) != NULL);             \
+		task_is_mine(&t);                                  \
+		alarm(PATIENCE_S);                                 \
+		EQ(destroy(object), 0);                            \
+		alarm(0);                                          \
+		task_is_mine(NULL);                                \
+		CHECK(t.at_free == NULL, "nothing is given back"); \
+		EQ(t.ret, ENOENT);                                 \
+	}
+
+GOES(ibv_pd, ibv_dealloc_pd)
+GOES(ibv_ah, ibv_destroy_ah)
+GOES(ibv_mr, ibv_dereg_mr)
+GOES(ibv_mw, ibv_dealloc_mw)
+GOES(ibv_cq, ibv_destroy_cq)
+GOES(ibv_srq, ibv_destroy_srq)
+GOES(ibv_qp, ibv_destroy_qp)
+GOES(ibv_xrcd, ibv_close_xrcd)
+
+void
+calls_about_what_goes(void)
+{
+	struct ibv_xrcd_init_attr xrcd = {
+		.comp_mask = IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS, .fd = -1};
+	struct ibv_srq_init_attr srq = {.attr = {.max_wr = 8, .max_sge = 1}};
+	struct ibv_ah_attr ah = {.is_global = 1, .port_num = 1};
+	struct rig r;
+
+	rig_up(&r);
+	MUST(ibv_query_gid(r.ctx, 1, 0, &ah.grh.dgid) == 0);
+	goes_ibv_pd(ibv_alloc_pd(r.ctx));
+	goes_ibv_ah(ibv_create_ah(r.pd, &ah));
+	goes_ibv_mr(ibv_reg_mr(r.pd, r.buf, 4096, IBV_ACCESS_LOCAL_WRITE));
+	goes_ibv_mw(ibv_alloc_mw(r.pd, IBV_MW_TYPE_1));
+	goes_ibv_cq(ibv_create_cq(r.ctx, 8, NULL, NULL, 0));
+	goes_ibv_srq(ibv_create_srq(r.pd, &srq));
+	goes_ibv_qp(make_qp(&r, IBV_QPT_RC, NULL));
+	goes_ibv_xrcd(ibv_open_xrcd(r.ctx, &xrcd));
+	rig_down(&r);
+}

@@ -61,7 +61,9 @@ struct undecided {
 
 /* Of the process, as descriptors are. */
 static struct {
-	struct karst_mutex lock; /* over the lists, and all struct kv_events */
+	/* over the lists, and all struct kv_events.  Held over fork(), so no memory is given back
+	 * with it: programs watch that, and may call us from there. */
+	struct karst_mutex lock;
 	LIST_HEAD(, stream) streams;
 	LIST_HEAD(, undecided) undecided;
 	pthread_cond_t decided;
@@ -109,6 +111,7 @@ fd_add(int fd, enum stream_kind kind, struct kv_context *ctx, struct karst_comp_
 static void
 fd_forget(int fd, const struct kv_context *ctx)
 {
+	LIST_HEAD(, stream) gone = LIST_HEAD_INITIALIZER(gone);
 	struct stream *s, *next;
 
 	karst_mutex_lock(&event_state.lock);
@@ -117,9 +120,13 @@ fd_forget(int fd, const struct kv_context *ctx)
 		if (fd >= 0 ? s->fd != fd : s->ctx != ctx)
 			continue;
 		LIST_REMOVE(s, next);
-		free(s);
+		LIST_INSERT_HEAD(&gone, s, next);
 	}
 	karst_mutex_unlock(&event_state.lock);
+	while ((s = LIST_FIRST(&gone)) != NULL) {
+		LIST_REMOVE(s, next);
+		free(s);
+	}
 }
 
 struct karst_comp_channel *

@@ -31,6 +31,8 @@ struct kv_cm_engine {
 	char socket[KV_SOCKET];
 };
 
+#define KV_CM_ID_LISTS 64u
+
 /** An open file. */
 struct kv_cm_file {
 	LIST_ENTRY(kv_cm_file) link; /* of those whose descriptor's number is not free */
@@ -43,11 +45,13 @@ struct kv_cm_file {
 	ino_t ino;          /* of it */
 	pid_t pid;          /* whose it is; a child inherits the descriptor and not the file */
 	unsigned int users; /* its being open, and commands under way */
-	void *ids;          /* a tree of struct kv_cm_id */
+	/* by their numbers, the lowest bits of which the engine gives out in turn */
+	LIST_HEAD(, kv_cm_id) ids[KV_CM_ID_LISTS];
 };
 
 /** An identifier, of the file that has its events. */
 struct kv_cm_id {
+	LIST_ENTRY(kv_cm_id) next;
 	uint32_t id;
 	bool is_ud;
 };

@@ -13,77 +13,63 @@
 #include "ucma.h"
 
 #include <fcntl.h>
-#include <search.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 /* Of the process, as descriptors are. */
 static struct {
 	/* over the list and all files' users and ids; held over fork(), so no call of libkarst
-	 * is made under it */
+	 * is made under it, and no memory asked for or given back: programs watch that, and may
+	 * call libkarst from there */
 	struct karst_mutex lock;
 	LIST_HEAD(, kv_cm_file) open;
 } files = {.lock = KARST_MUTEX_INITIALIZER};
 
 /* --- identifiers of a file --- */
 
-static int
-id_compare(const void *a, const void *b)
-{
-	uint32_t x = ((const struct kv_cm_id *)a)->id, y = ((const struct kv_cm_id *)b)->id;
-
-	return (x > y) - (x < y);
-}
-
 /* With the lock held. */
 static struct kv_cm_id *
 id_find(const struct kv_cm_file *file, uint32_t id)
 {
-	const struct kv_cm_id key = {.id = id};
-	struct kv_cm_id **node = tfind(&key, &file->ids, id_compare);
+	struct kv_cm_id *i;
 
-	return node != NULL ? *node : NULL;
+	LIST_FOREACH(i, &file->ids[id % KV_CM_ID_LISTS], next)
+		if (i->id == id)
+			break;
+	return i;
 }
 
-static struct kv_cm_id *
-id_take(struct kv_cm_file *file, uint32_t id)
-{
-	struct kv_cm_id *found = id_find(file, id);
-
-	if (found != NULL)
-		tdelete(found, &file->ids, id_compare);
-	return found;
-}
-
-static bool
+static void
 id_put(struct kv_cm_file *file, struct kv_cm_id *id)
 {
-	return tsearch(id, &file->ids, id_compare) != NULL;
+	LIST_INSERT_HEAD(&file->ids[id->id % KV_CM_ID_LISTS], id, next);
 }
 
 int
 kv_cm_id_add(struct kv_cm_file *file, uint32_t id, bool is_ud)
 {
 	struct kv_cm_id *new = malloc(sizeof(*new));
-	bool done;
 
 	if (new == NULL)
 		return -ENOMEM;
 	*new = (struct kv_cm_id){.id = id, .is_ud = is_ud};
 	karst_mutex_lock(&files.lock);
-	done = id_put(file, new);
+	id_put(file, new);
 	karst_mutex_unlock(&files.lock);
-	if (!done)
-		free(new);
-	return done ? 0 : -ENOMEM;
+	return 0;
 }
 
 void
 kv_cm_id_remove(struct kv_cm_file *file, uint32_t id)
 {
+	struct kv_cm_id *found;
+
 	karst_mutex_lock(&files.lock);
-	free(id_take(file, id));
+	found = id_find(file, id);
+	if (found != NULL)
+		LIST_REMOVE(found, next);
 	karst_mutex_unlock(&files.lock);
+	free(found);
 }
 
 void
@@ -92,9 +78,11 @@ kv_cm_id_move(struct kv_cm_file *from, struct kv_cm_file *to, uint32_t id)
 	struct kv_cm_id *found;
 
 	karst_mutex_lock(&files.lock);
-	found = id_take(from, id);
-	if (found != NULL && !id_put(to, found))
-		free(found);
+	found = id_find(from, id);
+	if (found != NULL) {
+		LIST_REMOVE(found, next);
+		id_put(to, found);
+	}
 	karst_mutex_unlock(&files.lock);
 }
 
@@ -106,12 +94,13 @@ kv_cm_id_check(struct kv_cm_file *file, uint32_t id)
 	int ret = -ENOENT;
 
 	karst_mutex_lock(&files.lock);
-	LIST_FOREACH(f, &files.open, link)
-		if (id_find(f, id) != NULL)
-			ret = -EINVAL;
 	/* it may have been closed meanwhile, and not be in the list */
 	if (id_find(file, id) != NULL)
 		ret = 0;
+	else
+		LIST_FOREACH(f, &files.open, link)
+			if (id_find(f, id) != NULL)
+				ret = -EINVAL;
 	karst_mutex_unlock(&files.lock);
 	if (ret == -EINVAL)
 		why = "the identifier is on another channel";
@@ -216,6 +205,36 @@ file_free(struct kv_cm_file *file)
 	free(file);
 }
 
+/* One that is left; NULL: none. */
+static struct kv_cm_id *
+id_take_any(struct kv_cm_file *file)
+{
+	struct kv_cm_id *id = NULL;
+	unsigned int i;
+
+	karst_mutex_lock(&files.lock);
+	for (i = 0; i < KV_CM_ID_LISTS && id == NULL; i++)
+		id = LIST_FIRST(&file->ids[i]);
+	if (id != NULL)
+		LIST_REMOVE(id, next);
+	karst_mutex_unlock(&files.lock);
+	return id;
+}
+
+/* Of a file that nobody uses, but others look into.  @karst: they end there, too; NULL: they are
+ * the parent's. */
+static void
+ids_end(struct kv_cm_file *file, struct karst_context *karst)
+{
+	struct kv_cm_id *id;
+
+	while ((id = id_take_any(file)) != NULL) {
+		if (karst != NULL)
+			karst_rdmacm_destroy_id(karst, id->id, NULL);
+		free(id);
+	}
+}
+
 /* The last user is gone. */
 static void
 file_end(struct kv_cm_file *file)
@@ -224,19 +243,12 @@ file_end(struct kv_cm_file *file)
 		/* the rest is the parent's */
 		if (!file->lost)
 			close(file->fd);
-		tdestroy(file->ids, free);
-		file->ids = NULL;
+		ids_end(file, NULL);
 		file_free(file);
 		return;
 	}
 	/* as the kernel does it, with what the program has left in it */
-	while (file->ids != NULL) {
-		struct kv_cm_id *id = *(struct kv_cm_id **)file->ids;
-
-		karst_rdmacm_destroy_id(file->engine->karst, id->id, NULL);
-		tdelete(id, &file->ids, id_compare);
-		free(id);
-	}
+	ids_end(file, file->engine->karst);
 	if (file->lost)
 		file->channel->fd = -1;
 	/* the end of the attachment is that of the channel, too */

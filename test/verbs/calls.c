@@ -541,6 +541,8 @@ main(int argc, char **argv)
 	run_case("completion events that are read while their queue may go",
 		completion_events_while_it_goes);
 	run_case("calls about what goes", calls_about_what_goes);
+	run_case("memory is watched beside forks", memory_is_watched_beside_forks);
+	run_case("channels end beside others", channels_end_beside_others);
 	run_case("polls in vain look again", polls_look_again);
 	run_case("polls go on beside requests", polls_go_on_beside_requests);
 	run_case("requests in the midst of a poll", requests_in_the_midst_of_a_poll);

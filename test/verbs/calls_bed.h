@@ -91,6 +91,8 @@ void no_event(struct ibv_comp_channel *ch);
 void asynchronous_events_while_it_goes(void);
 void completion_events_while_it_goes(void);
 void calls_about_what_goes(void);
+void memory_is_watched_beside_forks(void);
+void channels_end_beside_others(void);
 
 /* calls_wait.c */
 void events_are_for_what_is_left(void);

@@ -5,7 +5,10 @@
 #include "calls_task.h"
 
 #include <poll.h>
+#include <sys/wait.h>
 #include <unistd.h>
+
+#include <rdma/rdma_cma.h>
 
 static void
 until_readable(int fd)
@@ -210,4 +213,108 @@ calls_about_what_goes(void)
 	goes_ibv_qp(make_qp(&r, IBV_QPT_RC, NULL));
 	goes_ibv_xrcd(ibv_open_xrcd(r.ctx, &xrcd));
 	rig_down(&r);
+}
+
+/* --- forks of other threads --- */
+
+static void *
+fork_once(void *arg)
+{
+	struct task *t = arg;
+	int status = -1;
+	pid_t pid;
+
+	t->tid = gettid();
+	pid = fork();
+	if (pid == 0)
+		_exit(0);
+	EQ(waitpid(pid, &status, 0), pid);
+	EQ(status, 0);
+	t->finished = true;
+	return NULL;
+}
+
+/* Programs watch what free() gives back, to deregister it; others fork meanwhile. */
+static void
+deregister_beside_a_fork(struct task *t)
+{
+	struct task forks = {0};
+
+	task_begin(&forks, fork_once);
+	while (!forks.finished && !task_waits(&forks))
+		usleep(1000);
+	t->ret = ibv_dereg_mr(t->mr);
+	task_end(&forks);
+}
+
+void
+memory_is_watched_beside_forks(void)
+{
+	struct task t = {.freeing = true};
+	struct rdma_event_channel *events;
+	struct ibv_comp_channel *ch;
+	struct rdma_cm_id *id;
+	struct rig r;
+	int i;
+
+	rig_up(&r);
+	MUST((ch = ibv_create_comp_channel(r.ctx)) != NULL);
+	MUST((events = rdma_create_event_channel()) != NULL);
+	MUST(rdma_create_id(events, &id, NULL, RDMA_PS_TCP) == 0);
+	for (i = 0; i < 2; i++) {
+		MUST((t.mr = ibv_reg_mr(r.pd, r.buf, 4096, IBV_ACCESS_LOCAL_WRITE)) != NULL);
+		t.ret = -1;
+		t.at_free = deregister_beside_a_fork;
+		task_is_mine(&t);
+		t.freeing = true;
+		alarm(PATIENCE_S);
+		EQ(i == 0 ? ibv_destroy_comp_channel(ch) : rdma_destroy_id(id), 0);
+		alarm(0);
+		task_is_mine(NULL);
+		EQ(t.ret, 0);
+	}
+	rdma_destroy_event_channel(events);
+	rig_down(&r);
+}
+
+/* --- identifiers that a program has left in a channel --- */
+
+#define LEAVES 300
+#define LEFT   24
+
+static void *
+leave_identifiers(void *arg)
+{
+	struct rdma_event_channel *events;
+	struct task *t = arg;
+	struct rdma_cm_id *id;
+	int i, k;
+
+	for (k = 0; k < LEAVES; k++) {
+		MUST((events = rdma_create_event_channel()) != NULL);
+		for (i = 0; i < LEFT; i++)
+			MUST(rdma_create_id(events, &id, NULL, RDMA_PS_TCP) == 0);
+		rdma_destroy_event_channel(events);
+	}
+	t->finished = true;
+	return NULL;
+}
+
+/* They end with it, and others, whose commands look for theirs in all channels, do not notice. */
+void
+channels_end_beside_others(void)
+{
+	struct rdma_event_channel *events;
+	struct task t = {0};
+	struct rdma_cm_id *id;
+	uint8_t tos = 8;
+
+	MUST((events = rdma_create_event_channel()) != NULL);
+	MUST(rdma_create_id(events, &id, NULL, RDMA_PS_TCP) == 0);
+	task_begin(&t, leave_identifiers);
+	while (!t.finished) /* refused when its identifier is found, without the engine */
+		EQ(rdma_set_option(id, -1, RDMA_OPTION_ID_TOS, &tos, sizeof(tos)), -1);
+	task_end(&t);
+	EQ(rdma_destroy_id(id), 0);
+	rdma_destroy_event_channel(events);
 }

@@ -118,9 +118,8 @@ kv_cm_write(int fd, const void *buf, size_t len)
 	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
 	/* the kernel wants the credentials that the file was opened with, which a child's are
 	 * not */
-	n = file->pid == getpid()
-		? kv_cm_command(file, cancel, buf, len)
-		: kv_refuse(-EACCES, "rdma_cm: the channel belongs to the parent process");
+	n = file->pid == getpid() ? kv_cm_command(file, cancel, buf, len)
+				  : kv_refuse(-EACCES, kv_cm_parents);
 	/* who does not wait, or was interrupted, knows why */
 	if (n < 0 && n != -EAGAIN && n != -EINTR)
 		kv_fail((int)n);

@@ -89,6 +89,9 @@ bool kv_cm_id_is_ud(struct kv_cm_file *file, uint32_t id);
 
 /* --- ucma_cmd.c --- */
 
+/** Why a child is refused. */
+extern const char kv_cm_parents[];
+
 /** What write() does.  The thread's cancellation is disabled; @cancel: the state that it has while
  *  it waits for an event, and then @file is put back first.  @return @len, or a negative errno. */
 ssize_t kv_cm_command(struct kv_cm_file *file, int cancel, const void *buf, size_t len);

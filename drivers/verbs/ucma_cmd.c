@@ -13,8 +13,11 @@
 
 #include <netinet/in.h>
 #include <string.h>
+#include <unistd.h>
 
 #define MAX_PORT_GIDS 16
+
+const char kv_cm_parents[] = "rdma_cm: the channel belongs to the parent process";
 
 /** A command under way. */
 struct call {
@@ -100,7 +103,14 @@ migrate_id(struct call *c)
 
 	if (from == NULL)
 		return kv_refuse(-EINVAL, "migrate_id: fd is not a channel of karst");
-	ret = kv_cm_id_check(from, in->id);
+	/* each attachment has its own numbers */
+	if (from->pid != getpid())
+		ret = kv_refuse(-EACCES, kv_cm_parents);
+	else if (from->engine != c->file->engine)
+		ret = kv_refuse(
+			-EINVAL, "migrate_id: one of the channels is of an engine that has ended");
+	else
+		ret = kv_cm_id_check(from, in->id);
 	if (ret == 0)
 		ret = karst_rdmacm_migrate_id(
 			c->file->channel, in->id, &c->out.migrate.events_reported);

@@ -93,6 +93,7 @@ void completion_events_while_it_goes(void);
 void calls_about_what_goes(void);
 void memory_is_watched_beside_forks(void);
 void channels_end_beside_others(void);
+void children_move_nothing(void);
 
 /* calls_wait.c */
 void events_are_for_what_is_left(void);

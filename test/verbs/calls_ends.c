@@ -318,3 +318,46 @@ channels_end_beside_others(void)
 	EQ(rdma_destroy_id(id), 0);
 	rdma_destroy_event_channel(events);
 }
+
+/* --- children --- */
+
+/* The child's result: 0 if @fn found nothing wrong.  A child that waits for good is killed. */
+static int
+in_child(bool (*fn)(void *), void *arg)
+{
+	int status = -1;
+	pid_t pid;
+
+	fflush(stdout);
+	pid = fork();
+	if (pid == 0) {
+		alarm(PATIENCE_S);
+		_exit(fn(arg) ? 0 : 1);
+	}
+	EQ(waitpid(pid, &status, 0), pid);
+	return status;
+}
+
+/* Identifiers of the parent's engine attachment and of the child's have the same numbers. */
+static bool
+moves_nothing(void *arg)
+{
+	struct rdma_event_channel *events = rdma_create_event_channel();
+	struct rdma_cm_id *own, *parents = arg;
+
+	return events != NULL && rdma_create_id(events, &own, NULL, RDMA_PS_TCP) == 0 &&
+		rdma_migrate_id(parents, events) == -1 && errno == EACCES;
+}
+
+void
+children_move_nothing(void)
+{
+	struct rdma_event_channel *events;
+	struct rdma_cm_id *id;
+
+	MUST((events = rdma_create_event_channel()) != NULL);
+	MUST(rdma_create_id(events, &id, NULL, RDMA_PS_TCP) == 0);
+	EQ(in_child(moves_nothing, id), 0);
+	EQ(rdma_destroy_id(id), 0);
+	rdma_destroy_event_channel(events);
+}

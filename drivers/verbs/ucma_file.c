@@ -321,10 +321,20 @@ files_after_fork(void)
 	karst_mutex_unlock(&files.lock);
 }
 
+/* Commands under way are the parent's: what is open has no other user here, and what was to end
+ * with them ends now. */
 static void
 files_in_child(void)
 {
+	struct kv_cm_file *f, *next;
+
 	karst_mutex_unlock(&files.lock);
+	for (f = LIST_FIRST(&files.open); f != NULL; f = next) {
+		next = LIST_NEXT(f, link);
+		f->users = 1;
+		if (f->closed)
+			kv_cm_file_put(f);
+	}
 	kv_cm_engine_forget();
 }
 

@@ -551,6 +551,7 @@ main(int argc, char **argv)
 	run_case("used until it is acknowledged", used_until_acknowledged);
 	run_case("children wait for nobody", children_wait_for_nobody);
 	run_case("children move nothing", children_move_nothing);
+	run_case("children close channels", children_close_channels);
 	run_case("asynchronous events", asynchronous_events);
 	run_case("attributes come back", attributes_come_back);
 	run_case("rates are kept", rates_are_kept);

@@ -94,6 +94,7 @@ void calls_about_what_goes(void);
 void memory_is_watched_beside_forks(void);
 void channels_end_beside_others(void);
 void children_move_nothing(void);
+void children_close_channels(void);
 
 /* calls_wait.c */
 void events_are_for_what_is_left(void);

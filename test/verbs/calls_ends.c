@@ -4,6 +4,7 @@
 /* Ends of objects, beside other threads that read their events, use them, or fork. */
 #include "calls_task.h"
 
+#include <fcntl.h>
 #include <poll.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -360,4 +361,40 @@ children_move_nothing(void)
 	EQ(in_child(moves_nothing, id), 0);
 	EQ(rdma_destroy_id(id), 0);
 	rdma_destroy_event_channel(events);
+}
+
+static void *
+wait_for_events(void *arg)
+{
+	struct rdma_cm_event *event;
+	struct task *t = arg;
+
+	t->tid = gettid();
+	rdma_get_cm_event(t->events, &event);
+	return NULL;
+}
+
+static bool
+closes(void *arg)
+{
+	struct rdma_event_channel *events = arg;
+	int fd = events->fd;
+
+	rdma_destroy_event_channel(events);
+	return fcntl(fd, F_GETFD) == -1 && errno == EBADF;
+}
+
+/* Whatever another thread waited for when it was forked, a child closes what it has inherited. */
+void
+children_close_channels(void)
+{
+	struct task t = {0};
+
+	MUST((t.events = rdma_create_event_channel()) != NULL);
+	task_begin(&t, wait_for_events);
+	until_it_has_read(&t, t.events->fd);
+	EQ(in_child(closes, t.events), 0);
+	EQ(pthread_cancel(t.thread), 0);
+	EQ(pthread_join(t.thread, NULL), 0);
+	rdma_destroy_event_channel(t.events);
 }

@@ -82,6 +82,15 @@ kv_reg_mr(struct ibv_pd *pd, void *addr, size_t length, uint64_t hca_va, int acc
 	return &mr->vmr.ibv_mr;
 }
 
+/* In a child the lock of the list may be held for good. */
+static int
+mr_check(const struct verbs_mr *vmr)
+{
+	int ret = kv_check(KV_MR, &vmr->ibv_mr);
+
+	return ret != 0 ? ret : kv_check_process(vmr->ibv_mr.context);
+}
+
 int
 kv_rereg_mr(
 	struct verbs_mr *vmr, int flags, struct ibv_pd *pd, void *addr, size_t length, int access)
@@ -90,7 +99,7 @@ kv_rereg_mr(
 	struct kv_mr *mr = kv_mr_of(&vmr->ibv_mr);
 	struct karst_pd *in = NULL;
 	unsigned int to = 0;
-	int ret = kv_check(KV_MR, &vmr->ibv_mr);
+	int ret = mr_check(vmr);
 
 	if (ret == 0 && flags & IBV_REREG_MR_CHANGE_ACCESS)
 		ret = check_access(access, &to);
@@ -119,7 +128,7 @@ kv_dereg_mr(struct verbs_mr *vmr)
 {
 	struct kv_context *ctx;
 	struct kv_mr *mr = kv_mr_of(&vmr->ibv_mr);
-	int ret = kv_check(KV_MR, &vmr->ibv_mr);
+	int ret = mr_check(vmr);
 
 	if (ret != 0)
 		return kv_error(ret);
@@ -201,6 +210,8 @@ kv_advise_mr(struct ibv_pd *ibv, enum ibv_advise_mr_advice advice, uint32_t flag
 	uint32_t i;
 	int ret = kv_check(KV_PD, ibv);
 
+	if (ret == 0)
+		ret = kv_check_process(ibv->context); /* as mr_check() */
 	if (ret != 0)
 		return kv_error(ret);
 	if (flags & ~(uint32_t)IBV_ADVISE_MR_FLAG_FLUSH)

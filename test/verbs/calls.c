@@ -550,6 +550,7 @@ main(int argc, char **argv)
 	run_case("cancelled while it destroys", cancelled_while_it_destroys);
 	run_case("used until it is acknowledged", used_until_acknowledged);
 	run_case("children wait for nobody", children_wait_for_nobody);
+	run_case("children are refused at once", children_are_refused_at_once);
 	run_case("children move nothing", children_move_nothing);
 	run_case("children close channels", children_close_channels);
 	run_case("asynchronous events", asynchronous_events);

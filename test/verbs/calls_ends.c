@@ -398,3 +398,44 @@ children_close_channels(void)
 	EQ(pthread_join(t.thread, NULL), 0);
 	rdma_destroy_event_channel(t.events);
 }
+
+static bool
+is_refused(void *arg)
+{
+	struct ibv_sge sge = {.length = 1};
+	struct task *t = arg;
+
+	sge.addr = (uintptr_t)t->mr->addr;
+	sge.lkey = t->mr->lkey;
+	return ibv_advise_mr(t->mr->pd, IBV_ADVISE_MR_ADVICE_PREFETCH, 0, &sge, 1) == EPERM &&
+		ibv_rereg_mr(t->mr, IBV_REREG_MR_CHANGE_ACCESS, NULL, NULL, 0,
+			IBV_ACCESS_ON_DEMAND) != 0 &&
+		errno == EPERM && ibv_dereg_mr(t->mr) == EPERM;
+}
+
+static void
+fork_in_the_midst(struct task *t)
+{
+	t->ret = in_child(is_refused, t);
+}
+
+/* Whatever another thread was doing when it was forked, a child is refused and does not wait. */
+void
+children_are_refused_at_once(void)
+{
+	struct task t = {.at_sysconf = fork_in_the_midst, .ret = -1};
+	struct ibv_sge sge;
+	struct rig r;
+
+	rig_up(&r);
+	MUST((t.mr = ibv_reg_mr(r.pd, r.buf, BUF_BYTES,
+		      IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_ON_DEMAND)) != NULL);
+	sge = (struct ibv_sge){(uintptr_t)r.buf, 4096, t.mr->lkey};
+	task_is_mine(&t);
+	EQ(ibv_advise_mr(r.pd, IBV_ADVISE_MR_ADVICE_PREFETCH, 0, &sge, 1), 0);
+	task_is_mine(NULL);
+	CHECK(t.at_sysconf == NULL, "it has not come there");
+	EQ(t.ret, 0);
+	EQ(ibv_dereg_mr(t.mr), 0);
+	rig_down(&r);
+}

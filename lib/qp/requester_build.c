@@ -30,6 +30,11 @@
 /* Of a frame that carries data. */
 #define HEADERS_MAX 128u
 
+/* A bind takes no PSN, and so no window ends how many are done while something in front of them
+ * waits for its answer.  But all that is outstanding is walked through where a response is missing
+ * (gaps.c), by each packet of the peer's; so it is this many and a window at most. */
+#define LOCAL_AHEAD 1024u
+
 /* PSNs that are under way in this round. */
 static inline uint32_t
 requester_under_way(const struct karst_requester *r)
@@ -93,7 +98,8 @@ credit_ok(const struct karst_requester *r, uint32_t idx)
 }
 
 static bool
-gates_open(const struct karst_core_qp *qp, const struct karst_wqe *w, uint32_t idx)
+gates_open(const struct karst_core *core, const struct karst_core_qp *qp, const struct karst_wqe *w,
+	uint32_t idx)
 {
 	const struct karst_requester *r = &qp->req;
 
@@ -103,6 +109,9 @@ gates_open(const struct karst_core_qp *qp, const struct karst_wqe *w, uint32_t i
 		return false;
 	/* what LOCAL_INV takes away may still be needed to send earlier requests again */
 	if (w->h.opcode == KARST_WR_LOCAL_INV && r->una_idx != idx)
+		return false;
+	if (w->h.opcode == KARST_WR_BIND_MW &&
+		idx - r->una_idx >= LOCAL_AHEAD + core->window_packets)
 		return false;
 	if ((w->info->slot_flags & KARST_SLOT_CREDIT) && karst_qp_reliable(qp) &&
 		!credit_ok(r, idx) && !karst_mutant(KARST_MUTANT_CREDIT))
@@ -132,7 +141,7 @@ start_request(
 		karst_requester_fail_at(core, qp, idx, KARST_WC_LOC_QP_OP_ERR);
 		return STEP_BLOCKED;
 	}
-	if (!gates_open(qp, w, idx))
+	if (!gates_open(core, qp, w, idx))
 		return STEP_BLOCKED;
 	/* packets of messages are counted one by one */
 	if (karst_repeat_of(qp) != NULL && (w->info->slot_flags & KARST_SLOT_RD_ATOMIC) &&

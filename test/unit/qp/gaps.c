@@ -466,3 +466,41 @@ Test(gaps, x11_answer_passes_the_cursor)
 	bed_forget(b);
 	close_reads(b);
 }
+
+#define AHEAD 1024u /* binds that may be done before what is in front of them */
+
+/* However many binds are posted, those that wait for what is in front of them have an end: what a
+ * peer sends behind a gap is looked up among them. */
+Test(gaps, binds_do_not_run_ahead_without_end)
+{
+	struct setup s = setup_of(KARST_QPT_RC);
+	const struct karst_requester *r;
+	struct bed *b;
+	uint32_t key, next, i, most = 0, n = 2 * (AHEAD + WINDOW);
+
+	s.core.window_packets = WINDOW;
+	s.qp.max_send_wr = 4096;
+	s.cq_entries = 4096;
+	b = bed_open(&s);
+	r = &b->s->qp->req;
+	cr_assert_eq(karst_mw_alloc(b->mem, b->pd, KARST_MEM_MW1, &key), 0);
+	post(b, RDMA_READ, 1, .len = 2 * MTU);
+	for (i = 0; i < n; i++, key = next) {
+		next = (key & ~0xffu) | ((key + 1) & 0xff);
+		bed_bind(b, 2 + i, key, next, KARST_ACCESS_REMOTE_READ);
+	}
+	expect_pkt(b, RC_READ_REQUEST, S(0));
+	for (i = 0; i < n; i++) {
+		expect_none(b);
+		if (r->nxt_idx - r->una_idx > most)
+			most = r->nxt_idx - r->una_idx;
+	}
+	cr_assert_gt(most, AHEAD);
+	cr_assert_leq(most, AHEAD + WINDOW, "%u", most);
+	expect_no_wc(b);
+	expect_taken(b, send_pkt(b, RC_READ_RESP_FIRST, S(0), .aeth = 0x1f000000, .pay_len = MTU));
+	expect_taken(b, send_pkt(b, RC_READ_RESP_LAST, S(1), .aeth = 0x1f000000, .pay_len = MTU));
+	for (i = 0; i <= n; i++)
+		expect_wc(b, 1 + i, SUCCESS);
+	bed_close(b);
+}

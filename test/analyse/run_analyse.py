@@ -21,11 +21,14 @@ sys.path[:0] = [os.path.join(HERE, '..', 'captures'), os.path.join(HERE, '..', '
 sys.dont_write_bytecode = True
 from cases import CASES  # noqa: E402
 from forge import A, ACK, B, OK, ONLY, Wire  # noqa: E402
+import roce  # noqa: E402
 from pcap import header, read_pcap, record, write_pcap  # noqa: E402
 from tap import Tap, run  # noqa: E402
 
 CAPTURES = os.path.join(HERE, '..', 'captures')
 DUMP = sys.argv[1]
+MAD = 14 + 20 + 8 + 12 + 8 + 24 # of a frame: where what a message of the communication manager says begins
+REQ_QPN, REP_QPN = MAD + 32, MAD + 12
 
 # What --tap senders finds in captures of Linux, besides what injures them (doc/analyse.rst).
 LINUX_FAILS = {'vt_rnr_write_imm.pcap': {'rnr-resume'}, 'vt_flush.pcap': {'icrc'}}
@@ -354,6 +357,28 @@ def test_flows_have_an_end(tmp):
     return []
 
 
+def test_connections_have_an_end(tmp):
+    """More of them than anybody has: those beyond are not remembered."""
+    most = 1 << 16
+    (_, req), (_, rep) = Wire().connect().frames
+    frames = []
+    for i in range(most + 3):
+        number = (0x100 + i).to_bytes(3, 'big')
+        for template, at in (req, REQ_QPN), (rep, REP_QPN):
+            f = bytearray(template)
+            f[at:at + 3] = number
+            f[-4:] = roce.icrc(bytes(f[14:-4]))
+            frames.append((10**18 + len(frames) * 1000, bytes(f)))
+    path = os.path.join(tmp, 'connections.pcap')
+    write_pcap(path, 1, frames, nano=True)
+    status, report, err = analyse(path)
+    trace = report['checks']['trace']
+    wanted = 'more than %d connections: what this packet and 2 further ones' % most
+    if err or not any(wanted in found['text'] for found in trace['findings']):
+        return ['status %d, %s %s' % (status, trace, err)]
+    return []
+
+
 def feed(p, start, n):
     """@n requests of one flow to standard input, and the most memory that was in use by then, in KiB."""
     template = bytearray(Wire().request(4, 0, b'karst').frames[0][1])
@@ -409,7 +434,8 @@ def main():
             tap.result('karst: ' + name, test_karst(name))
         for test in (test_loss_is_judged, test_html, test_html_is_bounded, test_names_are_escaped, test_counters,
                      test_cut_file, test_short_snap_length, test_noise, test_memory_is_bounded,
-                     test_who_is_answered_is_looked_for_with_an_end, test_flows_have_an_end, test_usage):
+                     test_who_is_answered_is_looked_for_with_an_end, test_flows_have_an_end,
+                     test_connections_have_an_end, test_usage):
             tap.result(test.__name__[5:].replace('_', ' '), test(tmp))
     tap.finish()
 

@@ -340,6 +340,8 @@ void an_addresses(const struct judge *j, uint8_t src[16], uint8_t dst[16]);
 struct an_flow *an_flow_of(struct an *a, const struct an_pkt *p);
 /** NULL: nothing was seen of it yet. */
 struct an_flow *an_flow_find(struct an *a, const struct an_pair *pair, uint32_t dqpn);
+/** Of what is sent between these two to @dqpn; nobody else can tell it in advance. */
+uint32_t an_flow_hash(const struct an *a, const struct an_pair *pair, uint32_t dqpn);
 /** NULL: no memory. */
 struct an_pair *an_pair_of(struct an *a, const uint8_t src[16], const uint8_t dst[16]);
 /** The flow whose requests @p, a response in @f, answers; NULL: not known. */
@@ -367,6 +369,8 @@ void an_flow_text(const struct an_flow *f, char *text, size_t room);
 void an_cm(struct an *a, const struct an_pkt *p);
 /** The counterpart of @f by those messages; NULL: not known, or nothing was seen of it. */
 struct an_flow *an_cm_peer(struct an *a, const struct an_flow *f);
+/** What was not learned, as there was too much of it. */
+void an_cm_finish(struct an *a);
 void an_cm_free(struct an *a);
 
 /* --- verdicts (finding.c) --- */

@@ -314,6 +314,7 @@ an_finish(struct an *a, bool broken)
 		an_say(a, NULL, AN_TRACE, AN_UNKNOWN, a->frames, 0,
 			"the file ends in the middle of a frame");
 	an_flows_finish(a);
+	an_cm_finish(a);
 	an_cnp_finish(a);
 	for (f = a->flows; f != NULL; f = f->all_next)
 		one_direction(a, f);

@@ -11,7 +11,7 @@
  * before: their requests are forgotten.
  *
  * Of exchanges that are open the newest AN_CM_OPEN are kept.  A connection is kept for each pair of
- * queue pairs.
+ * queue pairs, but for no more than AN_CM_WAYS / 2.
  */
 #include <stdlib.h>
 
@@ -20,8 +20,9 @@
 
 #define GSI_QPN      1
 #define AN_CM_OPEN   1024 /* a power of two */
-#define AN_CM_HASH   4096
-#define AN_CM_SEARCH 8 /* places of an exchange, from where its numbers point to */
+#define AN_CM_HASH   (1u << 15)
+#define AN_CM_WAYS   (1u << 17) /* as many as there may be flows */
+#define AN_CM_SEARCH 8          /* places of an exchange, from where its numbers point to */
 
 /* A REQ. */
 struct open {
@@ -43,22 +44,23 @@ struct way {
 struct an_cm {
 	struct open open[AN_CM_OPEN];
 	struct way *ways[AN_CM_HASH];
+	uint32_t nways;
+	uint64_t left_out,
+		left_out_frame; /* connections for which there was no room, the first one */
 };
 
 static struct way **
-way_slot(struct an_cm *cm, const struct an_pair *pair, uint32_t dqpn)
+way_slot(const struct an *a, const struct an_pair *pair, uint32_t dqpn)
 {
-	uint64_t h = ((uintptr_t)pair / 16 + dqpn) * 0x9e3779b97f4a7c15u;
-
-	return &cm->ways[h >> 32 & (AN_CM_HASH - 1)];
+	return &a->cm->ways[an_flow_hash(a, pair, dqpn) & (AN_CM_HASH - 1)];
 }
 
 static struct way *
-way_find(struct an_cm *cm, const struct an_pair *pair, uint32_t dqpn)
+way_find(const struct an *a, const struct an_pair *pair, uint32_t dqpn)
 {
 	struct way *w;
 
-	for (w = *way_slot(cm, pair, dqpn); w != NULL; w = w->next)
+	for (w = *way_slot(a, pair, dqpn); w != NULL; w = w->next)
 		if (w->pair == pair && w->dqpn == dqpn)
 			return w;
 	return NULL;
@@ -67,7 +69,7 @@ way_find(struct an_cm *cm, const struct an_pair *pair, uint32_t dqpn)
 struct an_flow *
 an_cm_peer(struct an *a, const struct an_flow *f)
 {
-	struct way *w = a->cm != NULL ? way_find(a->cm, f->pair, f->dqpn) : NULL;
+	struct way *w = a->cm != NULL ? way_find(a, f->pair, f->dqpn) : NULL;
 
 	return w != NULL && f->pair->reverse != NULL ? an_flow_find(a, f->pair->reverse, w->back)
 						     : NULL;
@@ -109,16 +111,17 @@ request(struct an_cm *cm, const struct an_pkt *p, const struct karst_cm_msg *m)
 static bool
 learn(struct an *a, const struct an_pair *pair, const struct way *what)
 {
-	struct way *w = way_find(a->cm, pair, what->dqpn), **at;
+	struct way *w = way_find(a, pair, what->dqpn), **at;
 	bool again;
 
 	if (w == NULL) {
-		w = malloc(sizeof(*w));
+		w = a->cm->nways < AN_CM_WAYS ? malloc(sizeof(*w)) : NULL;
 		if (w == NULL)
 			return false;
+		a->cm->nways++;
 		*w = *what;
 		w->pair = pair;
-		at = way_slot(a->cm, pair, what->dqpn);
+		at = way_slot(a, pair, what->dqpn);
 		w->next = *at;
 		*at = w;
 		return false;
@@ -152,6 +155,8 @@ reply(struct an *a, const struct an_pkt *p, const struct karst_cm_msg *m)
 
 	if (o == NULL)
 		return; /* its REQ is not in the capture */
+	if (a->cm->nways == AN_CM_WAYS && a->cm->left_out++ == 0)
+		a->cm->left_out_frame = p->frame;
 	to_b = an_pair_of(a, p->dst, p->src);
 	to_a = an_pair_of(a, p->src, p->dst);
 	if (to_b == NULL || to_a == NULL)
@@ -184,6 +189,16 @@ an_cm(struct an *a, const struct an_pkt *p)
 		request(a->cm, p, &m);
 	else if (m.kind == KARST_CM_REP)
 		reply(a, p, &m);
+}
+
+void
+an_cm_finish(struct an *a)
+{
+	if (a->cm != NULL && a->cm->left_out != 0)
+		an_say(a, NULL, AN_TRACE, AN_UNKNOWN, a->cm->left_out_frame, 0,
+			"more than %u connections: what this packet and %llu further ones say of connections "
+			"was not remembered",
+			AN_CM_WAYS / 2, (unsigned long long)a->cm->left_out - 1);
 }
 
 void

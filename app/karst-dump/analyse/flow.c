@@ -144,10 +144,10 @@ an_pair_malformed(struct an *a, const uint8_t src[16], const uint8_t dst[16])
 		a->malformed = true;
 }
 
-static uint32_t
-flow_hash(const struct an_pair *p, uint32_t dqpn)
+uint32_t
+an_flow_hash(const struct an *a, const struct an_pair *p, uint32_t dqpn)
 {
-	return (uint32_t)(((uintptr_t)p / 16 + dqpn) * 0x9e3779b97f4a7c15u >> 32);
+	return (uint32_t)karst_prf(a->key, (uintptr_t)p, dqpn);
 }
 
 static void
@@ -162,7 +162,7 @@ flows_grow(struct an *a)
 	if (h == NULL)
 		return;
 	for (f = a->flows; f != NULL; f = f->all_next) {
-		struct an_flow **at = &h[flow_hash(f->pair, f->dqpn) & mask];
+		struct an_flow **at = &h[an_flow_hash(a, f->pair, f->dqpn) & mask];
 
 		f->next = *at;
 		*at = f;
@@ -186,7 +186,7 @@ new_flow(struct an *a, struct an_pair *pair, uint32_t dqpn)
 	*a->flows_tail = f;
 	a->flows_tail = &f->all_next;
 	f->number = ++a->nflows;
-	at = &a->hash[flow_hash(pair, dqpn) & a->hash_mask];
+	at = &a->hash[an_flow_hash(a, pair, dqpn) & a->hash_mask];
 	f->next = *at;
 	*at = f;
 	return f;
@@ -198,7 +198,7 @@ an_flow_find(struct an *a, const struct an_pair *pair, uint32_t dqpn)
 	struct an_flow *f = NULL;
 
 	if (a->hash != NULL)
-		f = a->hash[flow_hash(pair, dqpn) & a->hash_mask];
+		f = a->hash[an_flow_hash(a, pair, dqpn) & a->hash_mask];
 	while (f != NULL && (f->pair != pair || f->dqpn != dqpn))
 		f = f->next;
 	return f;

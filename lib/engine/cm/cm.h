@@ -36,7 +36,7 @@
 
 #define CM_UDP_QKEY      0x01234567u /* of the port space UDP, where nobody says another one */
 #define CM_PATH_BUCKETS  256u
-#define CM_PORT_BUCKETS  1024u
+#define CM_PORT_BUCKETS  65536u /* numbers of one space are each in one of their own */
 #define CM_ASKED_BUCKETS 256u
 
 /* --- the path cache (cm_path.c) --- */
@@ -290,7 +290,11 @@ void eng_cm_set_scope(struct karst_ctl_cm_addr *a, uint8_t port);
 /* The port and address that packets to @dst leave by.  -ENETUNREACH */
 int eng_cm_choose_port(const struct karst_engine *e, const struct karst_ctl_cm_addr *dst,
 	uint8_t *port, uint8_t *index, uint8_t src_ip[16]);
-/* Gives @id the port number in id->src, or a free one for 0.  -EADDRINUSE */
+/* Identifiers that share a number: who looks for those of one that fit goes through them, with the
+ * lock that everybody waits for. */
+#define CM_NUMBER_SHARED 256u
+/* Gives @id the port number in id->src, or a free one for 0.  -EADDRINUSE; -EUSERS: it is shared by
+ * CM_NUMBER_SHARED */
 int eng_cm_number(struct eng_cm *cm, struct cm_id *id);
 void eng_cm_unnumber(struct eng_cm *cm, struct cm_id *id);
 /* -EADDRINUSE: another one has the number, whatever both say of reuse; -ENOSPC, -ENOMEM. */

@@ -5,9 +5,9 @@
  * Addresses and port numbers of identifiers.
  *
  * A number may be shared by identifiers with different addresses, and by all that say so as long as
- * none of them listens.  Those that listen on one number, each with its address or a wildcard,
- * share a listener of lib/cm, which knows of service ids alone; a request goes to the one whose
- * address it is for, else to a wildcard.
+ * none of them listens, up to CM_NUMBER_SHARED.  Those that listen on one number, each with its
+ * address or a wildcard, share a listener of lib/cm, which knows of service ids alone; a request
+ * goes to the one whose address it is for, else to a wildcard.
  *
  * Identifiers made by a request have the number of their listener without holding it.
  */
@@ -248,6 +248,18 @@ is_taken(struct eng_cm *cm, const struct cm_id *id, uint16_t number, bool to_lis
 	return false;
 }
 
+/* So many have that number that there is no room for one more. */
+static bool
+is_crowded(struct eng_cm *cm, uint16_t port_space, uint16_t number)
+{
+	const struct cm_id *at;
+	uint32_t n = 0;
+
+	LIST_FOREACH(at, number_bucket_of(cm, port_space, number), port_next)
+		n += at->port_space == port_space && at->src.port_number == number;
+	return n >= CM_NUMBER_SHARED;
+}
+
 int
 eng_cm_number(struct eng_cm *cm, struct cm_id *id)
 {
@@ -257,6 +269,8 @@ eng_cm_number(struct eng_cm *cm, struct cm_id *id)
 	if (number != 0) {
 		if (is_taken(cm, id, (uint16_t)number, false))
 			return -EADDRINUSE;
+		if (is_crowded(cm, id->port_space, (uint16_t)number))
+			return -EUSERS;
 	} else {
 		at = eng_cm_random(cm) % n;
 		for (i = 0; i < n; i++, at = at + 1 < n ? at + 1 : 0) {

@@ -41,6 +41,10 @@ number_fault(struct session_call *c, int ret, const struct karst_ctl_cm_addr *a)
 {
 	if (a->port_number == 0)
 		return reason(c, ret, "no port number is free");
+	if (ret == -EUSERS)
+		return reason(c, -EADDRINUSE,
+			"port number %u is shared by %u identifiers, and by no more at a time",
+			a->port_number, CM_NUMBER_SHARED);
 	return reason(c, ret, "port number %u is in use", a->port_number);
 }
 

@@ -10,7 +10,8 @@
 
 #include <criterion/criterion.h>
 
-#define UDP_QKEY 0x01234567u
+#define UDP_QKEY   0x01234567u
+#define SHARE_MOST 256u
 
 static int
 bind_new(struct program *p, uint32_t *id, const char *ip, uint16_t port)
@@ -125,6 +126,37 @@ Test(client_rdmacm_id, options)
 	destroy_id(p, id[1], 0);
 	destroy_id(p, id[2], 0);
 	destroy_id(p, id[3], 0);
+	program_down(p);
+	client_bed_down(&bed);
+}
+
+/* Who shares a number is looked at one by one, also for a peer's request: there is an end to
+ * them. */
+Test(client_rdmacm_id, numbers_are_shared_by_so_many)
+{
+	const int yes = 1;
+	uint32_t id[SHARE_MOST + 1], i;
+	struct program *p;
+	struct client_bed bed;
+
+	client_bed_up(&bed, &(struct client_bed_config){.lcores = 1});
+	p = program_up(&bed);
+	for (i = 0; i <= SHARE_MOST; i++) {
+		id[i] = make_id(p, 1);
+		cr_assert_eq(OPTION(id[i], REUSEADDR, yes), 0);
+		cr_assert_eq(karst_rdmacm_bind(p->b.ctx, id[i], addr("10.0.0.1", 5000)),
+			i < SHARE_MOST ? 0 : -EADDRINUSE, "%u", i);
+	}
+	cr_assert_str_eq(karst_why(),
+		"port number 5000 is shared by 256 identifiers, and by no more at a time");
+	cr_assert_eq(karst_rdmacm_bind(p->b.ctx, id[SHARE_MOST], addr("10.0.0.1", 5001)), 0);
+	destroy_id(p, id[SHARE_MOST], 0);
+	destroy_id(p, id[0], 0);
+	id[0] = make_id(p, 1);
+	cr_assert_eq(OPTION(id[0], REUSEADDR, yes), 0);
+	cr_assert_eq(karst_rdmacm_bind(p->b.ctx, id[0], addr("10.0.0.1", 5000)), 0);
+	for (i = 0; i < SHARE_MOST; i++)
+		destroy_id(p, id[i], 0);
 	program_down(p);
 	client_bed_down(&bed);
 }

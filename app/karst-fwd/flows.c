@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <sys/random.h>
 
 #include "karst_counters.h"
 #include "karst_hdr.h"
@@ -19,6 +20,8 @@ fwd_flows_init(struct fwd_flows *fs, uint32_t room)
 	uint32_t slots = karst_pow2_ceil(2 * room);
 
 	*fs = (struct fwd_flows){.room = room, .mask = slots - 1, .shift = 64 - karst_log2(slots)};
+	if (getrandom(fs->key, sizeof(fs->key), 0) != sizeof(fs->key))
+		return -errno;
 	fs->flows = aligned_alloc(KARST_CACHE_LINE, room * sizeof(*fs->flows));
 	fs->slots = aligned_alloc(KARST_CACHE_LINE, slots * sizeof(*fs->slots));
 	if (fs->flows == NULL || fs->slots == NULL) {
@@ -56,10 +59,13 @@ struct look {
 #define ENDS_IP6     (UINT64_C(1) << 31)
 #define ENDS_SRC_QPN 32
 
+/* Both halves of a product, of which each bit depends on nearly all of both factors. */
 static inline uint64_t
-turned(uint64_t v, unsigned int bits)
+folded_product(uint64_t a, uint64_t b)
 {
-	return v << bits | v >> (64 - bits);
+	unsigned __int128 v = (unsigned __int128)a * b;
+
+	return (uint64_t)v ^ (uint64_t)(v >> 64);
 }
 
 static inline uint64_t
@@ -72,7 +78,7 @@ load64(const uint8_t *p)
 }
 
 static inline struct look
-look_of(const struct karst_pkt *p, uint16_t port, uint32_t op)
+look_of(const struct fwd_flows *fs, const struct karst_pkt *p, uint16_t port, uint32_t op)
 {
 	const uint8_t *l3 = p->data + karst_pkt_l3_off(p);
 	struct look w = {.ends = p->dqpn, .port = port};
@@ -86,26 +92,26 @@ look_of(const struct karst_pkt *p, uint16_t port, uint32_t op)
 		const uint8_t *a = karst_ip6_src(l3); /* the destination follows */
 
 		w.ends |= ENDS_IP6;
-		w.addresses = load64(a) ^ turned(load64(a + 8), 13) ^ turned(load64(a + 16), 32) ^
-			turned(load64(a + 24), 47);
+		w.addresses = folded_product(load64(a) ^ fs->key[2], load64(a + 8) ^ fs->key[3]) +
+			folded_product(load64(a + 16) ^ fs->key[4], load64(a + 24) ^ fs->key[5]);
 	} else {
 		w.addresses = load64(karst_ip4_src(l3)); /* the destination follows */
 	}
 	return w;
 }
 
-/* Two products that do not wait for each other; the top bits, which are used, depend on all. */
+/* Who does not know the key cannot make packets whose flows are all found at one place. */
 static inline uint64_t
-hash_of(const struct look *w)
+hash_of(const struct fwd_flows *fs, const struct look *w)
 {
-	return w->addresses * UINT64_C(0x9e3779b97f4a7c15) +
-		(w->ends ^ (uint64_t)w->port << 56) * UINT64_C(0xbf58476d1ce4e5b9);
+	return folded_product(
+		w->addresses ^ fs->key[0], (w->ends ^ (uint64_t)w->port << 56) ^ fs->key[1]);
 }
 
 static inline uint32_t
 slot_of(const struct fwd_flows *fs, const struct look *w)
 {
-	return (uint32_t)(hash_of(w) >> fs->shift);
+	return (uint32_t)(hash_of(fs, w) >> fs->shift);
 }
 
 static inline bool
@@ -176,7 +182,7 @@ find(struct fwd_flows *fs, const struct karst_pkt *p, const struct look *w, uint
 struct fwd_flow *
 fwd_flow_of(struct fwd_flows *fs, const struct karst_pkt *p, uint16_t port)
 {
-	struct look w = look_of(p, port, karst_opcode_flags(p->opcode));
+	struct look w = look_of(fs, p, port, karst_opcode_flags(p->opcode));
 
 	return find(fs, p, &w, slot_of(fs, &w));
 }
@@ -346,7 +352,7 @@ see_many(struct fwd_flows *fs, struct karst_pkt *const *pkts, uint32_t n, uint16
 	struct look looks[CHUNK];
 
 	for (i = 0; i < n; i++) {
-		looks[i] = look_of(pkts[i], port, karst_opcode_flags(pkts[i]->opcode));
+		looks[i] = look_of(fs, pkts[i], port, karst_opcode_flags(pkts[i]->opcode));
 		slots[i] = slot_of(fs, &looks[i]);
 		__builtin_prefetch(&fs->slots[slots[i]]);
 	}
@@ -381,7 +387,7 @@ see_few(struct fwd_flows *fs, struct karst_pkt *const *pkts, struct fwd_flow **k
 		if (karst_unlikely(p->drop != KARST_DROP_NONE))
 			continue;
 		if (known[i] == NULL) {
-			struct look w = look_of(p, port, op);
+			struct look w = look_of(fs, p, port, op);
 
 			known[i] = find(fs, p, &w, slot_of(fs, &w));
 		}

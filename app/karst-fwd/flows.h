@@ -88,9 +88,10 @@ struct fwd_flows {
 	struct fwd_flow_slot *slots;
 	uint32_t shift, mask;
 	uint32_t count, room;
+	uint64_t key[6]; /* of places in slots */
 };
 
-/** @room flows, up to 2^20.  @return 0 or -ENOMEM. */
+/** @room flows, up to 2^20.  @return 0 or a negative errno. */
 int fwd_flows_init(struct fwd_flows *fs, uint32_t room);
 void fwd_flows_free(struct fwd_flows *fs);
 /** Flows up to which they are near, and looking up a burst at a time does not pay. */

@@ -321,6 +321,56 @@ Test(fwd_flow, bursts_agree_with_one_by_one)
 	fwd_flows_free(&one);
 }
 
+/* The longest row of slots that are taken. */
+static uint32_t
+longest_row(const struct fwd_flows *fs)
+{
+	uint32_t i, n = 0, longest = 0;
+
+	for (i = 0; i <= fs->mask; i++) {
+		n = fs->slots[i].flow != 0 ? n + 1 : 0;
+		if (n > longest)
+			longest = n;
+	}
+	return longest;
+}
+
+/* Nobody can make up packets whose flows are all kept at one place, where each of them would be
+ * found behind all others.  By a product with a number that everybody knows these were. */
+Test(fwd_flow, places_cannot_be_told)
+{
+	enum { FLOWS = 1000, ROOM = 4096 };
+	const uint64_t step = UINT64_C(0xf1de83e19937733d); /* of which that product is 1 */
+	uint32_t i, ip6;
+
+	for (ip6 = 0; ip6 < 2; ip6++) {
+		fwd_flows_free(&flows);
+		cr_assert_eq(fwd_flows_init(&flows, ROOM), 0);
+		for (i = 0; i < FLOWS; i++) {
+			struct karst_frame f = plain(KARST_RC_SEND_ONLY, ip6 ? 7 : i, 0);
+			uint64_t a = i * -UINT64_C(0xbf58476d1ce4e5b9) * step, b;
+			struct karst_pkt p;
+
+			f.ip6 = ip6 != 0;
+			if (ip6) {
+				/* turned by 13 it was taken from the other half */
+				a = i;
+				b = a << 51 | a >> 13;
+				memset(f.daddr, 0, sizeof(f.daddr));
+				memcpy(f.saddr, &a, 8);
+				memcpy(f.saddr + 8, &b, 8);
+			} else {
+				memcpy(f.saddr, &a, 4);
+				memcpy(f.daddr, (uint8_t *)&a + 4, 4);
+			}
+			p = parsed(&f);
+			cr_assert(fwd_flow_of(&flows, &p, 0) != NULL);
+		}
+		cr_assert_eq(fwd_flows_count(&flows), FLOWS);
+		cr_assert_lt(longest_row(&flows), FLOWS / 10, "%u", longest_row(&flows));
+	}
+}
+
 /* The flow of a packet is taken as known, or told. */
 Test(fwd_flow, known_flows)
 {

@@ -240,20 +240,27 @@ relay_send(struct svc_conn *c)
 
 /*
  * A read stops in front of an urgent byte, but may begin with it; so it is asked whether this one
- * does, for which there has to be a byte by then: of one that is there it does not change.  Then
- * @return as recv(), with *@urgent set if the byte that came is urgent
+ * does, for which there has to be a byte by then: of one that is there it does not change.  If one
+ * can be read and none is there, the program, which may have kept a descriptor, has the kernel
+ * leave urgent bytes out (SO_OOBINLINE), and that lasts as long as it likes.
+ * Then @return as recv(), with *@urgent set if the byte that came is urgent
  */
 static ssize_t
 recv_at(int fd, uint8_t *to, size_t room, bool *urgent)
 {
 	int there = 0, mark = 0;
+	bool seen;
 	ssize_t n;
 
-	for (;;) {
+	for (seen = false;; seen = true) {
 		if (ioctl(fd, SIOCINQ, &there) != 0)
 			return -1;
 		if (there > 0)
 			break;
+		if (seen) {
+			errno = EPROTO;
+			return -1;
+		}
 		n = recv(fd, to, 1, MSG_PEEK | MSG_DONTWAIT);
 		if (n <= 0)
 			return n;

@@ -192,6 +192,24 @@ def holds_far(suite, older):
     suite.tap.point('it ends', one.stop())
 
 
+def marks(suite):
+    """Who changes how the kernel treats urgent bytes of a connection that is relayed."""
+    os.chmod(suite.folder, 0o755)
+    one, problems = suite.daemon('marks', OPEN)
+    other, more = suite.daemon('unlike', OTHER)
+    suite.tap.point('two daemons that do not agree', problems + more)
+    port = bed.free_port()
+    s = Program(suite, other, 'server_marks', '127.0.0.1', port, script=SCRIPT)
+    problems = [line for line in [s.line()] if line != 'ready']
+    c = Program(suite, one, 'client_marks', '127.0.0.1', port, script=SCRIPT)
+    said, more = c.ends()
+    problems += more + ([] if said == 'EPROTO' else [said])
+    suite.tap.point('a program has urgent bytes left out that are relayed: that ends its connection, and '
+                    'others do not wait', problems + works(suite, one, 0))
+    s.process.kill()
+    suite.tap.point('both end', one.stop() + other.stop())
+
+
 def greed(suite):
     os.chmod(suite.folder, 0o755)
     small, problems = suite.daemon('small', SMALL)
@@ -307,6 +325,7 @@ def test(suite):
         lingerers(suite, older)
     stuck(suite)
     holders(suite)
+    marks(suite)
     greed(suite)
     listeners(suite)
     handed(suite)

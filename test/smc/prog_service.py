@@ -394,6 +394,32 @@ def client_holds(address, port, _):
     signal.pause()
 
 
+def server_marks(address, port, _):
+    """Sends an urgent byte when it is told to, and others behind it."""
+    sock = accepted(address, port)
+    assert sock.recv(1) == b'z'
+    sock.send(b'!', socket.MSG_OOB)
+    sock.sendall(b'abc')
+    signal.pause()
+
+
+def client_marks(address, port, _):
+    """Has the kernel take urgent bytes out of what is relayed, by a descriptor that it has kept."""
+    as_user(OTHERS)
+    sock = socket.socket()
+    kept = os.dup(sock.fileno())
+    sock.connect((address, port))
+    sock.sendall(b'x')
+    assert sock.recv(1) == b'y'
+    off = ctypes.byref(ctypes.c_int(0))
+    assert ctypes.CDLL(None).syscall(SYS_SETSOCKOPT, kept, socket.SOL_SOCKET, socket.SO_OOBINLINE, off, 4) == 0
+    sock.sendall(b'z')
+    try:
+        say('got', sock.recv(PAGE).decode())
+    except OSError as e:
+        say(errno.errorcode[e.errno])
+
+
 def server_full(address, port, user):
     """There is no room for what it has to send, of which it waits to hear.  As @user if given."""
     if user:

@@ -71,8 +71,10 @@ run_engine(void *arg)
 		for (n = 1 + i % 4; n > 0 && i < TOTAL; n--) {
 			struct karst_cqe *cqe;
 
-			if (!karst_lane_room(&t->cq->lane[0].ring))
+			if (!karst_lane_room(&t->cq->lane[0].ring)) {
+				sched_yield(); /* it is the program's turn */
 				break;
+			}
 			cqe = karst_cq_push(t->core, t->cq, wakes(i));
 			if (cqe == NULL) {
 				t->wrong++;

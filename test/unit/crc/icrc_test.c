@@ -69,7 +69,7 @@ Test(icrc, every_bit)
 				continue;
 			covered = off >= l3 &&
 				(off >= c->len - 4u ||
-					!ref_icrc_masked(off - l3, bit, c->flags & IP6));
+					!(ref_icrc_mask(off - l3, c->flags & IP6) >> bit & 1));
 			memcpy(frame, c->bytes, c->len);
 			frame[off] ^= (uint8_t)(1u << bit);
 			cr_assert_eq(

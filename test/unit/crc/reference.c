@@ -45,19 +45,19 @@ ref_vcrc(const uint8_t *p, size_t len)
 	return (uint16_t)~sent;
 }
 
-bool
-ref_icrc_masked(size_t off, unsigned int bit, bool ip6)
+uint8_t
+ref_icrc_mask(size_t off, bool ip6)
 {
 	const size_t udp = ip6 ? 40 : 20;
 
 	if (off == udp + 6 || off == udp + 7) /* checksum */
-		return true;
+		return 0xff;
 	if (off == udp + 8 + 4) /* BTH: FECN, BECN, reserved */
-		return true;
+		return 0xff;
 	if (ip6)
 		/* traffic class and flow label are the low 28 bits of the first 32; hop limit */
-		return (off == 0 && bit < 4) || (off >= 1 && off <= 3) || off == 7;
-	return off == 1 || off == 8 || off == 10 || off == 11; /* ToS, TTL, checksum */
+		return off == 0 ? 0x0f : off <= 3 || off == 7 ? 0xff : 0;
+	return off == 1 || off == 8 || off == 10 || off == 11 ? 0xff : 0; /* ToS, TTL, checksum */
 }
 
 uint32_t
@@ -67,14 +67,8 @@ ref_icrc(const uint8_t *l3, size_t len, bool ip6)
 
 	for (unsigned int i = 0; i < 8; i++)
 		state = ref_crc32_byte(state, 0xff);
-	for (size_t i = 0; i < len; i++) {
-		uint8_t byte = l3[i];
-
-		for (unsigned int bit = 0; bit < 8; bit++)
-			if (ref_icrc_masked(i, bit, ip6))
-				byte |= (uint8_t)(1u << bit);
-		state = ref_crc32_byte(state, byte);
-	}
+	for (size_t i = 0; i < len; i++)
+		state = ref_crc32_byte(state, l3[i] | ref_icrc_mask(i, ip6));
 	return ~state;
 }
 

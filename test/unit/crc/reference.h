@@ -14,8 +14,8 @@ uint32_t ref_crc32(uint32_t state, const uint8_t *p, size_t len);
 /** VCRC (W8). */
 uint16_t ref_vcrc(const uint8_t *p, size_t len);
 
-/** Whether W7 replaces bit @bit of the byte @off of a packet (from its IP header) by one. */
-bool ref_icrc_masked(size_t off, unsigned int bit, bool ip6);
+/** The bits that W7 replaces by ones in the byte @off of a packet (from its IP header). */
+uint8_t ref_icrc_mask(size_t off, bool ip6);
 /** ICRC of the @len bytes from the IP header to the last pad byte (W7). */
 uint32_t ref_icrc(const uint8_t *l3, size_t len, bool ip6);
 

@@ -5,7 +5,6 @@
 
 A server says "ready" when it listens.  Who receives says how many bytes came and their digest.
 """
-import asyncio
 import ctypes
 import errno
 import fcntl
@@ -520,6 +519,7 @@ def server_confined(address, port, _):
 
 
 def server_asyncio(address, port, _):
+    import asyncio # which takes longer than to start Python: pylint: disable=import-outside-toplevel
     async def main():
         done = asyncio.Event()
 
@@ -537,6 +537,7 @@ def server_asyncio(address, port, _):
 
 
 def client_asyncio(address, port, n):
+    import asyncio # pylint: disable=import-outside-toplevel
     async def main():
         reader, writer = await asyncio.open_connection(address, port)
         data = pattern(n)

@@ -5,7 +5,9 @@
 --smc, in a network namespace of their own."""
 import ctypes
 import errno
+import glob
 import os
+import py_compile
 import socket
 import subprocess
 import sys
@@ -52,7 +54,8 @@ class Program:
         if daemon is not None:
             command += [suite.run, '--smc', *(['--require'] if require else []),
                         '--socket', daemon.socket]
-        command += [sys.executable, os.path.join(HERE, script), what, address, str(port), str(int(n))]
+        # -S: these need nothing but Python's own modules
+        command += [sys.executable, '-S', suite.compiled(script), what, address, str(port), str(int(n))]
         self.what = what
         self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                                         stderr=subprocess.STDOUT, text=True,
@@ -106,6 +109,14 @@ class Suite:
         self.older = os.path.join(build, 'test/smc/smc-older.so')
         self.programs = []
         self.daemons = []
+        self.scripts = os.path.join(folder, 'scripts')
+        for path in glob.glob(os.path.join(HERE, 'prog*.py')):
+            py_compile.compile(path, os.path.join(self.scripts, os.path.basename(path) + 'c'), doraise=True)
+
+    def compiled(self, script):
+        """Where a script is that was compiled: some hundred processes begin with one, and Python compiles
+        what it is started with each time."""
+        return os.path.join(self.scripts, script + 'c')
 
     def daemon(self, name, conf, netns=None, older=False):
         """@older: as with a kernel before Linux 6.16 (older.c)"""

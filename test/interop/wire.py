@@ -15,6 +15,7 @@ A rule is made by drop(), duplicate(), delay(), corrupt() or mark(), which say w
   most     no more than so many in all
 Of several rules, all that fit apply, in their order; what is dropped is seen by no later one.
 """
+import collections
 import ctypes
 import dataclasses
 import fcntl
@@ -35,6 +36,7 @@ PCAP_MAX = 256 << 20 # bytes; later frames are carried, and not recorded
 BURST = 64
 FULL_S = 0.0005
 ROCE = 4791
+ACK, BTH_LEN, NAK_REM_ACCESS = 0x11, 12, 0x62
 
 
 @dataclasses.dataclass
@@ -189,6 +191,7 @@ class Wire:
         self.injuries = [] # (number of the frame in the capture, act, source, opcode)
         self.held = [] # (source, frame, when at the latest, behind how many more)
         self.last = {} # source: when its last RoCE frame came
+        self.refused = collections.Counter() # source: its NAKs that say "remote access error"
         self.carried = 0
         self.lost = 0 # nobody was there
         self.ending = False
@@ -200,6 +203,7 @@ class Wire:
         for what karst's end sends and gets, which is behind the injuries."""
         with self.lock:
             self.pcap, self.injuries, self.last = Pcap(path), [], {}
+            self.refused.clear()
             self.end = Pcap(end) if end else None
             self.rules = [dataclasses.replace(rule, seen=0, done=0) for rule in rules]
 
@@ -279,8 +283,10 @@ class Wire:
         return time.monotonic() - mine if mine < others else 0
 
     def take(self, source, frame):
-        if bth_at(frame):
+        bth = bth_at(frame)
+        if bth:
             self.last[source] = time.monotonic()
+            self.refused[source] += frame[bth] == ACK and frame[bth + BTH_LEN] == NAK_REM_ACCESS
         with self.lock:
             if self.pcap:
                 self.pcap.add(frame)

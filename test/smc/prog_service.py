@@ -14,6 +14,7 @@ import signal
 import socket
 import struct
 import sys
+import termios
 import threading
 import time
 
@@ -479,7 +480,7 @@ def hog_programs(path, _, n):
 
 
 def unread(path, _, n):
-    """Asks @n times, and reads what the service has answered after that: all, or until it has hung up."""
+    """Asks @n times, and reads what the service has answered when that has seen all, or has hung up."""
     as_user(OTHERS)
     service = service_at(path)
     hello = struct.pack('<3I', SOCK_ABI, SOCK_HELLO, 0)
@@ -487,6 +488,10 @@ def unread(path, _, n):
     try:
         for _ in range(n):
             service.send(hello + bytes(MESSAGE - len(hello)))
+        gone = select.poll()
+        gone.register(service, 0)
+        while struct.unpack('i', fcntl.ioctl(service, termios.TIOCOUTQ, bytes(4)))[0] and not gone.poll(1):
+            pass
         while True:
             _, fds, _, _ = socket.recv_fds(service, MESSAGE, 4)
             if not fds:

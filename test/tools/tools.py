@@ -8,7 +8,9 @@
   run-suites.py     runs steps side by side, and leaves nothing behind
   karst-setup       says what is wrong with a command line, and exits with 2
   interop_bed.py    tells a Linux that stops (L16) from a fault of karst's
+  cases_nvme.py     tells a Linux that refuses a READ that was late (L17) from one
 """
+import collections
 import contextlib
 import importlib.util
 import io
@@ -16,6 +18,7 @@ import json
 import os
 import re
 import signal
+import struct
 import subprocess
 import sys
 import tempfile
@@ -467,6 +470,39 @@ class LinuxStops(unittest.TestCase):
 
     def test_another_failure(self):
         self.assertEqual(self.runs((['bytes are wrong'], False)), (['bytes are wrong'], 1))
+
+
+class ReadsRefused(unittest.TestCase):
+    """cases_nvme.py and wire.py: a host may connect once more for each READ that Linux refuses."""
+
+    def setUp(self):
+        sys.path.insert(0, os.path.join(ROOT, 'test', 'interop'))
+        import cases_nvme
+        import wire
+        self.enough = cases_nvme.enough
+        self.wire = wire.Wire.__new__(wire.Wire)
+        self.wire.last, self.wire.refused = {}, collections.Counter()
+        self.wire.pcap = self.wire.end = None
+        self.wire.rules, self.wire.held, self.wire.lock = (), [], threading.Lock()
+        self.wire.put = lambda to, frame: None
+
+    @staticmethod
+    def frame(opcode, syndrome):
+        ip = bytes([0x45]) + bytes(8) + bytes([17]) + bytes(10)
+        udp = struct.pack('>4H', 50000, 4791, 28, 0)
+        aeth = bytes([syndrome]) + bytes(3)
+        return bytes(12) + b'\x08\x00' + ip + udp + bytes([opcode]) + bytes(11) + aeth + bytes(4)
+
+    def test_what_is_counted(self):
+        for source, opcode, syndrome in (('guest', 0x11, 0x62), ('guest', 0x11, 0x60), ('guest', 0x11, 0x1f),
+                                         ('guest', 0x10, 0x62), ('karst', 0x11, 0x62)):
+            self.wire.take(source, self.frame(opcode, syndrome))
+        self.assertEqual(self.wire.refused, {'guest': 1, 'karst': 1})
+
+    def test_what_is_enough(self):
+        for made, refused, right in ((2, 0, True), (4, 0, False), (4, 1, True), (2, 1, True), (6, 1, False),
+                                     (3, 1, False), (0, 1, False)):
+            self.assertEqual(self.enough(made, 2, refused), right)
 
 
 class Tap(unittest.TestResult):

@@ -7,7 +7,6 @@ one that receives says is to be the same over TCP.
 Each step of STEPS is what one sends and what the other one then sees, who answers with a byte when
 the step is over.
 """
-import contextlib
 import errno
 import fcntl
 import os
@@ -17,11 +16,13 @@ import socket
 import struct
 import sys
 import termios
+import threading
 import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from prog import digest, listener, pattern, receive, say  # noqa: E402
+from prog import digest, in_call, listener, pattern, receive, say  # noqa: E402
 
+SYS_POLL, SYS_RECVFROM, SYS_RECVMSG, SYS_PPOLL = 7, 45, 47, 271
 URGENT = socket.MSG_OOB
 STEPS = []
 
@@ -137,19 +138,6 @@ def one_who_does_not_care(sock):
         yield data, poll.poll(0), got(sock, URGENT)
 
 
-@contextlib.contextmanager
-def urgent_signal(handler):
-    """Python has a handler run between two calls, so that a signal that comes just before a call
-    which waits would be handled behind it: another one now and then ends that call, which Python
-    then makes again."""
-    signal.signal(signal.SIGURG, handler)
-    signal.signal(signal.SIGALRM, lambda *_: None)
-    signal.setitimer(signal.ITIMER_REAL, 0.05, 0.05)
-    yield
-    signal.setitimer(signal.ITIMER_REAL, 0)
-    signal.signal(signal.SIGURG, signal.SIG_DFL)
-
-
 @step((b'q',), None, b'after')
 def a_signal(sock):
     """The handler has the byte before the call that waits goes on."""
@@ -158,26 +146,39 @@ def a_signal(sock):
     def handler(*_):
         came.append(got(sock, URGENT))
         sock.send(b'k')
-    # held back, so that it is known whether the byte came before there was somebody to be told of it
+    # held back, so that it is known whether the byte came before there was somebody to be told of it;
+    # and handled before the call: Python does so between two, and one that began meanwhile would pass it
     signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGURG])
-    with urgent_signal(handler):
-        fcntl.fcntl(sock, fcntl.F_SETOWN, os.getpid())
-        if polled(sock, False) and signal.SIGURG not in signal.sigpending():
-            handler()
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGURG])
-        yield got(sock, socket.MSG_WAITALL, 5), came
+    signal.signal(signal.SIGURG, handler)
+    fcntl.fcntl(sock, fcntl.F_SETOWN, os.getpid())
+    urgent(sock)
+    if signal.SIGURG not in signal.sigpending():
+        handler()
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGURG])
+    yield got(sock, socket.MSG_WAITALL, 5), came
+    signal.signal(signal.SIGURG, signal.SIG_DFL)
 
 
 @step(None, (b'r',), None, b'more')
 def a_signal_in_a_call_that_waits(sock):
-    came = []
+    """It is asked for when the call waits, by another thread, which does not get the signal."""
+    came, waits = [], threading.get_native_id()
 
     def handler(*_):
         came.append(got(sock, URGENT))
         sock.send(b'k')
-    with urgent_signal(handler):
+
+    def asks():
+        in_call(waits, [SYS_POLL, SYS_RECVFROM, SYS_RECVMSG, SYS_PPOLL])
         sock.send(b'k')
-        yield got(sock, socket.MSG_WAITALL, 4), came
+    signal.signal(signal.SIGURG, handler)
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGURG])
+    asker = threading.Thread(target=asks)
+    asker.start()
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGURG])
+    yield got(sock, socket.MSG_WAITALL, 4), came
+    asker.join()
+    signal.signal(signal.SIGURG, signal.SIG_DFL)
 
 
 @step((b'hijk',))

@@ -66,9 +66,18 @@ ADAPTERS = [
 ]
 
 
+def has_hardware():
+    """The processor can run guests.  A KVM without that (kvm_pvm) runs kernels that were made for it;
+    what it does with others takes minutes, and they end."""
+    with open('/proc/cpuinfo', encoding='utf-8') as f:
+        flags = next((line for line in f if line.startswith('flags')), '').split()
+    return 'vmx' in flags or 'svm' in flags
+
+
 def accelerators():
-    """Those to try.  KVM needs hardware, or a hypervisor below, that runs any kernel."""
-    return (['kvm'] if os.access('/dev/kvm', os.R_OK | os.W_OK) else []) + [TCG]
+    """Those to try."""
+    kvm = has_hardware() and os.access('/dev/kvm', os.R_OK | os.W_OK)
+    return (['kvm'] if kvm else []) + [TCG]
 
 
 def words(folder, accel, addresses):

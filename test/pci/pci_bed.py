@@ -187,8 +187,7 @@ class Bed:
         return self.engine.start()
 
     def boot(self):
-        """With KVM where it boots this kernel, which it does not under every hypervisor.
-        @return problems"""
+        """With KVM where it boots this kernel.  @return problems"""
         for self.accel in machine.accelerators():
             folder = tempfile.mkdtemp(dir=self.work.name)
             self.guest = guest.Guest(folder, self.image, machine.words(

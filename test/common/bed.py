@@ -167,6 +167,13 @@ class Clock:
         return worst_s if worst_s >= least_s else 0
 
 
+def halt(process):
+    """Stops a child.  When this returns none of its threads runs, which is not so when the signal was
+    sent: on a busy machine others run until the one that has it is given a processor."""
+    process.send_signal(signal.SIGSTOP)
+    os.waitid(os.P_PID, process.pid, os.WSTOPPED)
+
+
 class Daemon:
     """karstd PROGRAM with a configuration, in @folder; in network namespace @netns if given."""
 

@@ -18,6 +18,7 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/un.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "karst_ctl_sock.h"
@@ -181,7 +182,7 @@ with_program(const struct options *o, const struct way *way, const char *conf)
 		return false;
 	first.pid = h.pid;
 	if (way->unheard)
-		kill(h.pid, SIGSTOP);
+		(void)(kill(h.pid, SIGSTOP) == 0 && waitpid(h.pid, NULL, WUNTRACED));
 	if (!child_start(&c, way->program, &h))
 		return false;
 	good = until_ready(&c);

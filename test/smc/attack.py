@@ -211,7 +211,7 @@ def old_names(suite, one):
     true = Program(suite, one, 'client_follows', '127.0.0.1', port, own, script='prog_attack.py')
     true.line()
     opened = suite.count(one, 'opened')
-    one.send(signal.SIGSTOP)
+    bed.halt(one.process)
     false.process.send_signal(signal.SIGUSR1)
     problems = [line for line in [false.line()] if line != 'elsewhere']
     true.process.send_signal(signal.SIGUSR1)

@@ -50,14 +50,13 @@ def works(suite, one, direct):
     return problems
 
 
-def stands_still(send, p):
-    """@p does what it does while the one to whom @send() sends signals cannot be faster.
-    @return problems"""
+def stands_still(process, p):
+    """@p does what it does while @process cannot be faster.  @return problems"""
     problems = [line for line in [p.line()] if line != 'begins']
-    send(signal.SIGSTOP)
+    bed.halt(process)
     p.process.send_signal(signal.SIGUSR1)
     problems += [line for line in [p.line()] if line != 'sent']
-    send(signal.SIGCONT)
+    process.send_signal(signal.SIGCONT)
     return problems + (list(p.ends()) if problems else [])
 
 
@@ -72,18 +71,18 @@ def lingerers(suite, older):
     one, problems = suite.daemon(name, OPEN, older=older)
     suite.tap.point('a daemon for all' + (', before Linux 6.16' if older else ''), problems)
     p = Program(suite, None, 'lingers', one.socket + '.smc', 0, LINGERERS, script=SCRIPT)
-    problems = stands_still(one.send, p)
+    problems = stands_still(one.process, p)
     suite.tap.point('sockets that linger are handed to the service: others do not wait',
                     problems + works(suite, one, 0))
     held = pair(suite, one, 'server_accepts', 'client_lingers', script=SCRIPT)
-    problems = stands_still(one.send, held[1])
+    problems = stands_still(one.process, held[1])
     suite.tap.point('and so is one that is a connection, and others in its pair',
                     problems + works(suite, one, 2))
     burdens = ('client_burdens', 'one that lingers is sent to another user\'s program'), \
         ('client_burdens_itself', 'or lies where that one empties a pair')
     for client, text in () if older else burdens: # no program has another user's far end there
         s, c = pair(suite, one, 'server_burdened', client, script=SCRIPT)
-        problems = stands_still(s.process.send_signal, c)
+        problems = stands_still(s.process, c)
         suite.tap.point(text, problems)
         told(suite, 'it does not wait', s, c, ['got abc'])
     if older:

@@ -30,8 +30,7 @@ def at_once(suite, one):
     said = []
     for _ in range(2):
         problems += [line for line in [p.line()] if line != 'read']
-        one.send(signal.SIGSTOP)
-        problems += waits_until(one.process, 'T')
+        bed.halt(one.process)
         p.process.send_signal(signal.SIGUSR1)
         problems += [line for line in [p.line()] if line != 'closed']
         problems += waits_until(p.process, 'S') # for an answer

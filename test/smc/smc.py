@@ -167,7 +167,7 @@ def awaited(suite, one):
     problems = [line for line in [s.line()] if line != 'ready']
     c = Program(suite, one, 'client_awaited', '127.0.0.1', port)
     problems += [line for line in [c.line()] if line != 'ready']
-    one.send(signal.SIGSTOP)
+    bed.halt(one.process)
     c.process.send_signal(signal.SIGUSR1)
     problems += [line for line in [c.line()] if line != 'waits']
     one.send(signal.SIGCONT)
@@ -196,7 +196,7 @@ def both_ask(suite, one, direct, dies):
     c = Program(suite, one, 'client_prompted', '127.0.0.1', port, BYTES)
     problems += [line for line in [c.line()] if line != 'ready']
     before = suite.count(one, 'direct')
-    one.send(signal.SIGSTOP)
+    bed.halt(one.process)
     c.process.send_signal(signal.SIGUSR1)
     problems += asks(c) + asks(s)
     if dies:
@@ -420,7 +420,7 @@ def stall(suite, near, far, netns):
     s.line()
     problems = suite.rises(near, 'connected', before[0]) + suite.rises(far, 'connected', before[1])
     began = time.monotonic()
-    far.send(signal.SIGSTOP)
+    bed.halt(far.process)
     s.process.send_signal(signal.SIGUSR1)
     problems += suite.rises(near, 'writes', before[2])
     time.sleep(STALL_S)

@@ -28,6 +28,7 @@ enum {
 	PRINT,
 	SMC,
 	REQUIRE,
+	SHORT,
 	IO_URING,
 	DOCTOR,
 	VERSION,
@@ -46,6 +47,7 @@ static const struct option options[] = {
 	{"print", no_argument, NULL, PRINT},
 	{"smc", no_argument, NULL, SMC},
 	{"require", no_argument, NULL, REQUIRE},
+	{"short", required_argument, NULL, SHORT},
 	{"io-uring", no_argument, NULL, IO_URING},
 	{"doctor", no_argument, NULL, DOCTOR},
 	{"verbose", no_argument, NULL, 'v'},
@@ -58,7 +60,8 @@ static void
 usage(FILE *to)
 {
 	fputs("usage: karst-run [OPTION...] PROGRAM [ARGUMENT...]\n"
-	      "       karst-run --smc [--require] [--io-uring] [--socket PATH] PROGRAM [ARGUMENT...]\n"
+	      "       karst-run --smc [--require] [--short WHICH] [--io-uring] [--socket PATH] PROGRAM\n"
+	      "                 [ARGUMENT...]\n"
 	      "       karst-run [OPTION...] --doctor | --print | --keep-tree DIR\n"
 	      "\n"
 	      "Runs a program that uses libibverbs with karst's devices in view: karst0 for the\n"
@@ -79,6 +82,8 @@ usage(FILE *to)
 	      "  --smc              a program of TCP sockets instead: its connections go by RDMA\n"
 	      "                     (SMC-R) to peers that can, by TCP to others\n"
 	      "  --require          with --smc: connections that would go by TCP fail\n"
+	      "  --short WHICH      tcp: of many short connections to one peer few go by RDMA;\n"
+	      "                     smc: all do; auto: as tcp, and with --require as smc\n"
 	      "  --io-uring         with --smc: the program's io_uring does not accept, read or\n"
 	      "                     write sockets; otherwise who has one stays on TCP\n"
 	      "  --print            tell what would be done\n"
@@ -163,6 +168,7 @@ opt_take(int c, struct kr_opts *o)
 	static const char *const modes[] = {"auto", "ns", "env"};
 	static const char *const netlinks[] = {"auto", "hide", "keep"};
 	static const char *const cpus[] = {"auto", "spare", "all"};
+	static const char *const shorts[] = {"auto", "tcp", "smc"};
 	int value = 0, rc = -1;
 
 	switch (c) {
@@ -205,6 +211,10 @@ opt_take(int c, struct kr_opts *o)
 	case REQUIRE:
 		o->require = true;
 		break;
+	case SHORT:
+		rc = opt_word("--short", optarg, shorts, KARST_DIM(shorts), &value);
+		o->shorts = (enum kr_shorts)value;
+		break;
 	case IO_URING:
 		o->io_uring = true;
 		break;
@@ -241,6 +251,11 @@ opts_check(const struct kr_opts *o)
 			"\"%s\": no program is run with --doctor or --keep-tree", o->argv[0]);
 	if (o->require && !o->smc)
 		return kr_fail("--require says which connections --smc may make: give both");
+	if (o->shorts != KR_SHORTS_AUTO && !o->smc)
+		return kr_fail("--short says what --smc does with short connections: give both");
+	if (o->shorts == KR_SHORTS_TCP && o->require)
+		return kr_fail("--require has no connection go by TCP, and --short tcp has most of "
+			       "the short ones: give one");
 	if (o->io_uring && !o->smc)
 		return kr_fail("--io-uring says what --smc may do for the program: give both");
 	if (o->smc && (whats > 0 || o->private_engine || o->mode != KR_MODE_AUTO))

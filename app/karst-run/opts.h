@@ -21,10 +21,14 @@ enum kr_exit {
 
 enum kr_mode { KR_MODE_AUTO, KR_MODE_NS, KR_MODE_ENV };
 
+/* Where short connections go, of which many are made to one peer (--smc). */
+enum kr_shorts { KR_SHORTS_AUTO, KR_SHORTS_TCP, KR_SHORTS_SMC };
+
 struct kr_opts {
 	enum kr_mode mode;
 	enum kr_netlink netlink;
 	enum kr_cpus cpus;
+	enum kr_shorts shorts;
 	const char *socket;     /* NULL: not named */
 	const char *engine_log; /* NULL: none is kept */
 	const char *provider;   /* NULL: look for it */

@@ -73,6 +73,7 @@ kr_smc_prepare(const struct kr_opts *o)
 	if (preload(library) != 0 || setenv("KARST_SMC_PID", pid, 1) != 0 ||
 		setenv("KARST_SOCKET", engine, 1) != 0 ||
 		setenv("KARST_SMC", o->require ? "require" : "offer", 1) != 0 ||
+		setenv("KARST_SMC_SHORT", o->shorts == KR_SHORTS_SMC ? "smc" : "tcp", 1) != 0 ||
 		(o->io_uring && setenv("KARST_SMC_URING", "1", 1) != 0))
 		return kr_fail("the environment: %s", strerror(errno));
 	kr_tell(o, "with %s, over %s", library, engine);

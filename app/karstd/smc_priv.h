@@ -275,7 +275,7 @@ struct kd_smc {
 	bool stock_failed; /* there was no memory, or no descriptor, and nothing was taken since */
 	bool rights_come;  /* descriptors can be sent to a program by its pair */
 	bool rights_wait;  /* and to the service by who has not been accepted yet */
-	uint64_t opened, joined, faults, turned_away;
+	uint64_t opened, joined, faults, turned_away, short_on_tcp;
 };
 
 #define svc_of(ptr, type, member) ((type *)((char *)(ptr)-offsetof(type, member)))

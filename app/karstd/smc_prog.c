@@ -24,7 +24,8 @@
 
 /* An answer comes after this thread has been woken, and has worked: that takes longer than until
  * the other side of a connection has more. */
-#define ANSWER_TIMES 6u /* poll_us */
+#define ANSWER_TIMES 6u    /* poll_us */
+#define LEFT_MAX     4096u /* connections on TCP that one request may tell of */
 
 /* Of the answers that a program has not read.  Descriptors in them count as the daemon's, which may
  * have only so many under way; so this is the least that the kernel has, a few messages. */
@@ -145,6 +146,7 @@ on_open(struct svc_prog *p, const struct karst_sock_msg *req, int tcp, struct ka
 	int rc, end, waker;
 
 	svc_page_unmapped(p, req);
+	p->smc->short_on_tcp += karst_min_u32(req->left, LEFT_MAX);
 	if (req->flags & ~(KARST_SOCK_SERVER | KARST_SOCK_REQUIRE | KARST_SOCK_POLLS))
 		return -EINVAL;
 	if (decline) /* its peer, if that is one of ours, is to say what is to be declined */

@@ -64,6 +64,7 @@ on_smc(const char *cmd, const char *params, struct rte_tel_data *d)
 	rte_tel_data_add_dict_u64(d, "opened", s->opened);
 	rte_tel_data_add_dict_u64(d, "direct", s->joined);
 	rte_tel_data_add_dict_u64(d, "faults", s->faults);
+	rte_tel_data_add_dict_u64(d, "short_on_tcp", s->short_on_tcp);
 	for (i = 0; i < KD_SMC_COUNTS; i++)
 		rte_tel_data_add_dict_u64(d, counts[i], atomic_load(&s->option.counts[i]));
 	for (i = 0; i < KARST_SMC_CTRS; i++)

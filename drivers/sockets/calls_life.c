@@ -24,12 +24,12 @@ is_plain(int fd)
 	return ks_kind(fd) == KS_PLAIN || ks_kind(fd) == KS_EARLY;
 }
 
-/* First what needs no system call: to connect to a peer that cannot needs none. */
+/* First what needs no system call: to connect by TCP because of the peer needs none. */
 static bool
 may_try(int fd, const struct sockaddr *to)
 {
 	return is_internet(to) && is_plain(fd) &&
-		(ks_require || (ks_has_room() && !ks_peer_cannot(to))) && ks_is_tcp(fd) &&
+		(ks_require || (ks_has_room() && !ks_peer_stays(to))) && ks_is_tcp(fd) &&
 		!ks_is_confined() && !ks_uring_connects() && ks_service();
 }
 

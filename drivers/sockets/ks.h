@@ -9,7 +9,7 @@
  *   table.c    what each descriptor is
  *   service.c  the SMC service: requests, and the map of the TCP option
  *   pages.c    control pages and rings, which are kept
- *   peers.c    peers that cannot
+ *   peers.c    peers to which connections stay on TCP
  *   sock.c     a connection: how a TCP socket becomes one, and one that came from elsewhere
  *   io.c       bytes in and out
  *   wake.c     how the two sides of a ring wake each other
@@ -117,7 +117,8 @@ struct ks_sock {
 	_Atomic int waker;
 	int next_waker; /* what it will be in state DIRECT; -1: that has to be asked for */
 	_Atomic bool no_waker;
-	bool small; /* under tx_lock: the pair has KARST_SOCK_SNDBUF */
+	bool small;  /* under tx_lock: the pair has KARST_SOCK_SNDBUF */
+	bool client; /* this process has connected it */
 	uint32_t buffer;
 	struct karst_sock_page *page;
 	uint32_t number, generation; /* the page's */
@@ -235,13 +236,18 @@ void ks_pages_release(void);
 
 /* --- peers.c --- */
 
-/** The peer did not answer the option lately. */
-bool ks_peer_cannot(const struct sockaddr *to);
-/** The connected peer of @fd has not answered it. */
+/** When the program begins. */
+void ks_peers_begin(void);
+/** A connection is about to be made to this peer: is it to stay on TCP, because the peer did not
+ *  answer the option lately, or because the connections there are short? */
+bool ks_peer_stays(const struct sockaddr *to);
+/** The connected peer of @fd has not answered the option. */
 void ks_note_cannot(int fd);
-/** Is over, and has been TCP because of its peer, perhaps: then that is not offered it for as long
- *  as the service says. */
-void ks_note_refused(const struct ks_sock *s);
+/** Is over: what it has come to counts for the next ones to its peer. */
+void ks_note_over(const struct ks_sock *s);
+/** How many connections have stayed on TCP, since this was asked last, because those to their peer
+ *  are short. */
+uint32_t ks_peers_left(void);
 
 /* --- sock.c --- */
 

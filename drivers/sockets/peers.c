@@ -2,24 +2,47 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Peers that have not answered the option lately.  It is not offered to them for a second or two: a
- * program that connects to one again and again does so at the price of the kernel's TCP.  Those
+ * Peers to which a connection stays on TCP, because of what others to the same address and port
+ * have come to.  A program that connects there again and again does so at the price of the
+ * kernel's TCP.
+ *
+ * Those that have not answered the option lately are not offered it for a second or two.  Those
  * with which it has come to nothing behind that are not offered it for as long as the service says,
  * which tells other users' programs only if it happens to them, too.
+ *
+ * And those to which many short connections are made: what a connection costs more than TCP's to
+ * make and to end (doc/smc.rst), a short one never gets back.  When SHORT_ROW in a row have ended
+ * within a second, none of which moved SHORT_BYTES, only one in SHORT_EACH is offered the option
+ * from then on: from those it is seen when they have become longer.  It is over, too, when
+ * SHORT_ROW take more than a second to be begun, or none is for a second.  So a program that
+ * connects at the pace of a human never sees anything of this.
  */
 #include "ks.h"
 
 #include <netinet/in.h>
+#include <stdlib.h>
 #include <time.h>
 
-#define PEERS 64u /* by the hash of their addresses; who comes later takes the place */
-#define KEPT  2   /* whole seconds, of which the first has begun */
+#define PEERS       64u /* by the hash of their addresses; who comes later takes the place */
+#define KEPT        2   /* whole seconds, of which the first has begun */
+#define SHORT_ROW   128u
+#define SHORT_EACH  16u
+#define SHORT_BYTES 16384u /* of both directions together */
+#define SHORT_NS    1000000000ull
 
-/* Of the process.  A peer's place is found by its key, so two of the same key are taken for one. */
-static struct {
+/* Of the process.  A peer's place is found by its key, so two of the same key are taken for one.
+ * Threads may be here at once: what they count together is not exact. */
+struct peer {
 	_Atomic uint64_t key;
 	_Atomic int64_t until;
-} peers[PEERS];
+	_Atomic bool brief;       /* its connections are short */
+	_Atomic uint32_t n;       /* in this row: short ones that have ended, or, if brief, begun */
+	_Atomic uint64_t row_ns;  /* when the row began */
+	_Atomic uint64_t last_ns; /* if brief: when the last one was begun */
+};
+static struct peer peers[PEERS];
+static _Atomic uint32_t left_to_tcp;
+static bool all_are_offered;
 
 static int64_t
 peers_now_s(void)
@@ -57,27 +80,41 @@ key_of(const struct sockaddr *at)
 	return 0;
 }
 
-bool
-ks_peer_cannot(const struct sockaddr *to)
+static struct peer *
+place_of(uint64_t key)
 {
-	uint64_t key = key_of(to);
-	unsigned int i = (unsigned int)(key >> 32) % PEERS;
-
-	return key != 0 && atomic_load(&peers[i].key) == key &&
-		peers_now_s() < atomic_load(&peers[i].until);
+	return &peers[(unsigned int)(key >> 32) % PEERS];
 }
+
+/* The peer's place, which is its own from here on. */
+static struct peer *
+take_place(uint64_t key)
+{
+	struct peer *p = place_of(key);
+
+	if (atomic_load(&p->key) == key)
+		return p;
+	atomic_store(&p->until, 0);
+	atomic_store(&p->brief, false);
+	atomic_store(&p->n, 0);
+	atomic_store(&p->key, key);
+	return p;
+}
+
+/* --- those that cannot --- */
 
 static void
 note(const struct sockaddr *at, int64_t kept_s)
 {
 	uint64_t key = key_of(at);
-	unsigned int i = (unsigned int)(key >> 32) % PEERS;
 	int64_t until = peers_now_s() + kept_s;
+	struct peer *p;
 
-	if (key == 0 || (atomic_load(&peers[i].key) == key && until < atomic_load(&peers[i].until)))
+	if (key == 0)
 		return;
-	atomic_store(&peers[i].until, until);
-	atomic_store(&peers[i].key, key);
+	p = take_place(key);
+	if (atomic_load(&p->until) < until)
+		atomic_store(&p->until, until);
 }
 
 void
@@ -90,8 +127,8 @@ ks_note_cannot(int fd)
 		note((void *)&at, KEPT);
 }
 
-void
-ks_note_refused(const struct ks_sock *s)
+static void
+note_refused(const struct ks_sock *s)
 {
 	uint32_t retry_s = atomic_load(&s->page->retry_s);
 	struct sockaddr_storage at;
@@ -100,4 +137,103 @@ ks_note_refused(const struct ks_sock *s)
 		return;
 	at = s->page->peer;
 	note((void *)&at, retry_s);
+}
+
+/* --- those whose connections are short --- */
+
+static void
+begin_row(struct peer *p, uint64_t now)
+{
+	atomic_store(&p->n, 0);
+	atomic_store(&p->row_ns, now);
+}
+
+static void
+note_length(const struct ks_sock *s)
+{
+	uint64_t moved = atomic_load(&s->page->tx_head) + karst_sock_written(s->rxd, s->buffer);
+	struct sockaddr_storage at = s->page->peer; /* which the service might change meanwhile */
+	uint64_t key = key_of((void *)&at), now = ks_now();
+	struct peer *p;
+	uint32_t n;
+
+	if (key == 0)
+		return;
+	p = take_place(key);
+	if (moved >= SHORT_BYTES) {
+		atomic_store(&p->brief, false);
+		begin_row(p, now);
+		return;
+	}
+	if (atomic_load(&p->brief))
+		return;
+	n = atomic_fetch_add(&p->n, 1);
+	if (n == 0)
+		atomic_store(&p->row_ns, now);
+	if (n + 1 < SHORT_ROW)
+		return;
+	if (now - atomic_load(&p->row_ns) <= SHORT_NS) {
+		atomic_store(&p->last_ns, now);
+		atomic_store(&p->brief, true);
+	}
+	begin_row(p, now);
+}
+
+/* One is about to be begun.  Is it one of those that stay on TCP? */
+static bool
+stays_short(struct peer *p)
+{
+	uint64_t now = ks_now();
+	uint32_t n = atomic_fetch_add(&p->n, 1) + 1;
+	bool row = n >= SHORT_ROW;
+
+	if (now - atomic_exchange(&p->last_ns, now) > SHORT_NS ||
+		(row && now - atomic_load(&p->row_ns) > SHORT_NS)) {
+		atomic_store(&p->brief, false);
+		begin_row(p, now);
+		return false;
+	}
+	if (row)
+		begin_row(p, now);
+	if (n % SHORT_EACH == 0)
+		return false;
+	atomic_fetch_add(&left_to_tcp, 1);
+	return true;
+}
+
+/* --- both --- */
+
+bool
+ks_peer_stays(const struct sockaddr *to)
+{
+	uint64_t key = key_of(to);
+	struct peer *p = place_of(key);
+
+	if (key == 0 || atomic_load(&p->key) != key)
+		return false;
+	if (peers_now_s() < atomic_load(&p->until))
+		return true;
+	return !all_are_offered && atomic_load(&p->brief) && stays_short(p);
+}
+
+void
+ks_note_over(const struct ks_sock *s)
+{
+	note_refused(s);
+	if (s->client)
+		note_length(s);
+}
+
+uint32_t
+ks_peers_left(void)
+{
+	return atomic_exchange(&left_to_tcp, 0);
+}
+
+void
+ks_peers_begin(void)
+{
+	const char *what = getenv("KARST_SMC_SHORT");
+
+	all_are_offered = what != NULL && strcmp(what, "smc") == 0;
 }

@@ -405,6 +405,7 @@ ks_open_begin(struct karst_sock_msg *msg, int fd, uint32_t *generation)
 	ks_lock(&service.lock);
 	if (atomic_load(&service.fd) >= 0) {
 		*generation = ks_pages_report(msg);
+		msg->left = ks_peers_left();
 		rc = ask_begin(msg, fd);
 	}
 	if (rc != 0)

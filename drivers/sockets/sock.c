@@ -438,6 +438,8 @@ ks_become(int fd, int accepted)
 		return ks_require ? -ECONNABORTED : 0;
 	}
 	s = rc == 0 ? take_answer(&msg, fds, generation) : NULL;
+	if (s != NULL)
+		s->client = !server;
 	if (rc == 0 && s == NULL)
 		rc = -ENOMEM;
 	if (rc == 0)
@@ -642,6 +644,7 @@ ks_begin(void)
 	ks_locks_began();
 	ks_require = mode != NULL && strcmp(mode, "require") == 0;
 	ks_uring_begin();
+	ks_peers_begin();
 	pthread_atfork(before_fork, has_forked, on_fork);
 	look_at_all();
 	ks_service_begin();

@@ -218,7 +218,7 @@ ks_put(struct ks_sock *s)
 {
 	if (atomic_fetch_sub(&s->refs, 1) != 1)
 		return;
-	ks_note_refused(s);
+	ks_note_over(s);
 	put_memory(s);
 	close_own(s->waker);
 	close_own(s->next_waker);

@@ -70,7 +70,7 @@
 #include "karst_base.h"
 #include "karst_sock_option.h"
 
-#define KARST_SOCK_ABI    13u
+#define KARST_SOCK_ABI    14u
 #define KARST_SOCK_SUFFIX ".smc" /* of the service's socket, behind the engine's path */
 
 /* --- messages: one packet of SOCK_SEQPACKET each way --- */
@@ -80,6 +80,8 @@ enum karst_sock_op {
 	 * how many us it may look for an answer before it sleeps. */
 	KARST_SOCK_HELLO = 1,
 	/* With a TCP socket that has seen the option: it is the service's from here on.
+	 * In left: how many connections of the program's have stayed on TCP, since it said so last,
+	 * because those to their peer are short.
 	 * In data: numbers of pages, each of 32 bits, that the program does not touch any more, nor
 	 * the rings that it had with them; KARST_SOCK_SHARED says that somebody else may.
 	 * Answer: the program's end of the pair, the file of the page unless KARST_SOCK_PAGE_KEPT
@@ -145,6 +147,7 @@ struct karst_sock_msg {
 	uint32_t buffer; /* answer: bytes of each buffer */
 	int32_t level, name;
 	uint32_t len;  /* of what is in data */
+	uint32_t left; /* KARST_SOCK_OPEN */
 	uint32_t page; /* answer: its number, 1 to KARST_SOCK_KEPT; 0: it is not to be kept */
 	uint8_t data[KARST_SOCK_DATA];
 };

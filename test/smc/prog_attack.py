@@ -32,7 +32,7 @@ URGENT_END, URGENT_IS, URGENT_VALID = 160, 168, 1 # and what is said of an urgen
 RINGS = 16      # and the number of the rings
 PAGE = 4096
 PIECE = 1000
-SOCK_ABI, SOCK_OPEN = 13, 2
+SOCK_ABI, SOCK_OPEN = 14, 2
 KEPT = 12       # connections: the memory of some of them is used again at once
 SYS_WRITE, SYS_CLOSE, SYS_POLL, SYS_RECVFROM = 1, 3, 7, 45
 PR_SET_PDEATHSIG = 1
@@ -473,7 +473,7 @@ def client_lies(address, port, _):
     with service() as sock:
         for first in range(0, 320, 64):
             numbers = [*range(first, first + 63), 0xffffffff]
-            msg = struct.pack('<3IiII2i2I64I', SOCK_ABI, SOCK_OPEN, first, 0, 0, 0, 0, 0, 256, 0,
+            msg = struct.pack('<3IiII2i3I64I', SOCK_ABI, SOCK_OPEN, first, 0, 0, 0, 0, 0, 256, 0, 0,
                               *numbers)
             socket.send_fds(sock, [msg], [pipe[0]])
             assert struct.unpack('<3Ii', sock.recv(1000)[:16])[2:] == (first, -errno.ENOTSOCK)

@@ -24,7 +24,7 @@ from prog_attack import (BLOCKED, LINE, Memory, OTHERS, PAGE, SOCK_ABI, SOCK_OPE
 from prog_attack import server_late  # noqa: F401, by its name
 
 SOCK_HELLO = 1
-MESSAGE = 296   # struct karst_sock_msg
+MESSAGE = 300   # struct karst_sock_msg
 SYS_SENDTO, SYS_SENDMSG, SYS_SETSOCKOPT, SYS_BPF = 44, 46, 54, 321
 SYS_USERFAULTFD, UFFDIO_API, UFFDIO_REGISTER, UFFDIO_ZEROPAGE = 323, 0xc018aa3f, 0xc020aa00, 0xc020aa04
 SHORT_S = 0.03 # a lock is waited for for 0.1

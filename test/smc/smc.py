@@ -21,6 +21,7 @@ import ends  # noqa: E402
 import idle  # noqa: E402
 import looks  # noqa: E402
 import ports  # noqa: E402
+import short  # noqa: E402
 import urgent  # noqa: E402
 import uring  # noqa: E402
 from smcbed import BYTES, CONF, HERE, Program, bed, echo, ip, run  # noqa: E402
@@ -698,6 +699,7 @@ def test(suite, netns):
     talk_on(suite, last)
     uring.rings(suite)
     looks.looks(suite)
+    short.shorts(suite)
     begins.begins(suite)
     no_room(suite)
     idle.nobody_wakes(suite, IDLE, False)

@@ -46,10 +46,10 @@ def refuses_rights():
 
 class Program:
     """WHAT of prog.py, or of another @script, under karst-run --smc of a daemon, or alone; with
-    late.c before it if @late."""
+    late.c before it if @late; in @env, if that is given."""
 
     def __init__(self, suite, daemon, what, address, port, n=0, netns=None, require=False,
-                 script='prog.py', late=False):
+                 script='prog.py', late=False, env=None):
         command = ['ip', 'netns', 'exec', netns] if netns else []
         if daemon is not None:
             command += [suite.run, '--smc', *(['--require'] if require else []),
@@ -59,7 +59,7 @@ class Program:
         self.what = what
         self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                                         stderr=subprocess.STDOUT, text=True,
-                                        env=dict(os.environ, **(suite.late if late else {})))
+                                        env=env or dict(os.environ, **(suite.late if late else {})))
         suite.programs.append(self.process)
 
     def line(self):
@@ -105,6 +105,7 @@ class Suite:
         self.calls = os.path.join(build, 'test/smc/smc-calls')
         self.late = {'LD_PRELOAD': os.path.join(build, 'test/smc/smc-late.so')}
         self.looked = {'LD_PRELOAD': os.path.join(build, 'test/smc/smc-looked.so')}
+        self.clock = os.path.join(build, 'test/smc/smc-clock.so')
         self.counted = os.path.join(build, 'test/smc/smc-counted.so')
         self.older = os.path.join(build, 'test/smc/smc-older.so')
         self.programs = []

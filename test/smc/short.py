@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# Copyright (c) 2026 The karst authors
+"""Of many short connections to one peer most stay on TCP (drivers/sockets/peers.c).  Whether they are
+many in a second the program knows by its clock, which is a slow one here, or one that races."""
+import os
+import subprocess
+
+from prog_short import GROWN
+from smcbed import CONF, Program, bed
+
+ROW, EACH = 128, 16  # as in peers.c
+COUNT = 600  # connections
+SLOW, FAST = {'SMC_CLOCK': '0.0001'}, {'SMC_CLOCK': '100000'}
+
+
+def tried(count):
+    """How many of @count short connections are made by SMC-R."""
+    return min(count, ROW) + max(count - ROW, 0) // EACH
+
+
+class Server:
+    """smc-rate, which answers each byte."""
+
+    def __init__(self, suite, daemon):
+        self.port = str(bed.free_port())
+        self.process = subprocess.Popen([suite.run, '--smc', '--socket', daemon.socket, suite.rate,
+                                         'serve', '127.0.0.1', self.port],
+                                        stdout=subprocess.PIPE, text=True)
+        suite.programs.append(self.process)
+        self.process.stdout.readline()
+
+    def ends(self):
+        self.process.kill()
+
+
+def clocked(suite, clock):
+    return dict(os.environ, LD_PRELOAD=suite.clock, **clock)
+
+
+def made(suite, one, clock, words):
+    """(how many connections of a client were SMC-R's, problems); it makes COUNT of them."""
+    server, before = Server(suite, one), suite.count(one, 'opened')
+    c = subprocess.run([suite.run, '--smc', *words, '--socket', one.socket, suite.rate, 'connect',
+                        '127.0.0.1', server.port, '1', str(COUNT)], stdout=subprocess.DEVNULL,
+                       stderr=subprocess.PIPE, text=True, env=clocked(suite, clock), check=False)
+    server.ends()
+    problems = [] if c.returncode == 0 else [c.stderr]
+    return (suite.count(one, 'opened') - before) // 2, problems # each has two ends
+
+
+def point(suite, one, name, clock, words, wanted):
+    n, problems = made(suite, one, clock, words)
+    suite.tap.point(name, problems + ([] if n == wanted else [f'{n} by SMC-R, not {wanted}']))
+
+
+def grows(suite, one):
+    """Behind as many short ones that most stay on TCP, long ones: the first of them that is tried by
+    SMC-R ends that."""
+    server, before = Server(suite, one), suite.count(one, 'opened')
+    short = ROW + EACH * 4
+    p = Program(suite, one, 'client_grows', '127.0.0.1', int(server.port), short,
+                script='prog_short.py', env=clocked(suite, SLOW))
+    said, problems = p.ends()
+    server.ends()
+    n, wanted = (suite.count(one, 'opened') - before) // 2, tried(short) + GROWN - (EACH - 1)
+    suite.tap.point('until the connections are longer', problems + (
+        [] if said == 'done' else [said]) + ([] if n == wanted else [f'{n} by SMC-R, not {wanted}']))
+
+
+def shorts(suite):
+    one, problems = suite.daemon('short', CONF)
+    suite.tap.point('a daemon for short connections', problems)
+    before = suite.count(one, 'short_on_tcp')
+    point(suite, one, 'many short connections in a second: few are tried by SMC-R', SLOW, (), tried(COUNT))
+    # those after the last one that was tried are told with the next one
+    told, wanted = suite.count(one, 'short_on_tcp') - before, (COUNT - ROW) // EACH * (EACH - 1)
+    suite.tap.point('how many were not is counted', [] if told == wanted else [f'{told}, not {wanted}'])
+    point(suite, one, 'the same in many seconds: all are', FAST, (), COUNT)
+    point(suite, one, '--short smc: all are', SLOW, ('--short', 'smc'), COUNT)
+    point(suite, one, '--require: all are', SLOW, ('--require',), COUNT)
+    grows(suite, one)
+    suite.tap.point('it ends', one.stop())

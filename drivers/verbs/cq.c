@@ -257,9 +257,7 @@ kv_destroy_cq(struct ibv_cq *ibv)
 	kv_events_close(&cq->events, &ibv->mutex, &ibv->cond, &ibv->comp_events_completed,
 		&ibv->async_events_completed);
 	kv_live_del(&cq->live);
-	ret = karst_destroy_cq(cq->karst);
-	if (ret != 0)
-		kv_live_back(&cq->live);
+	ret = kv_live_decide(&cq->live, karst_destroy_cq(cq->karst));
 	kv_events_decide(&cq->events, ret == 0);
 	if (ret != 0)
 		return kv_error(ret);

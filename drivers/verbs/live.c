@@ -44,8 +44,8 @@ list_of(const void *ibv)
 	return &live.list[(uintptr_t)ibv * 0x9e3779b97f4a7c15u >> (64 - HASH_BITS)];
 }
 
-void
-kv_live_back(struct kv_live *l)
+static void
+live_put(struct kv_live *l)
 {
 	struct live_list *list = list_of(l->ibv);
 
@@ -63,7 +63,7 @@ kv_live_add(struct kv_live *l, enum kv_kind kind, const struct ibv_context *ctx,
 	l->kind = kind;
 	l->at = handle;
 	l->handle = handle != NULL ? *handle : 0;
-	kv_live_back(l);
+	live_put(l);
 }
 
 void
@@ -72,6 +72,14 @@ kv_live_del(struct kv_live *l)
 	lock_live();
 	LIST_REMOVE(l, next);
 	unlock_live();
+}
+
+int
+kv_live_decide(struct kv_live *l, int ret)
+{
+	if (ret != 0)
+		live_put(l);
+	return ret;
 }
 
 void

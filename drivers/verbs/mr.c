@@ -136,9 +136,8 @@ kv_dereg_mr(struct verbs_mr *vmr)
 	ctx = kv_context_of(vmr->ibv_mr.context);
 	on_demand_unlist(ctx, mr);
 	kv_live_del(&mr->live);
-	ret = karst_dereg_mr(mr->karst);
+	ret = kv_live_decide(&mr->live, karst_dereg_mr(mr->karst));
 	if (ret != 0) {
-		kv_live_back(&mr->live);
 		list_on_demand(ctx, mr);
 		return kv_error(ret);
 	}
@@ -267,11 +266,9 @@ kv_dealloc_mw(struct ibv_mw *ibv)
 	if (ret != 0)
 		return kv_error(ret);
 	kv_live_del(&mw->live);
-	ret = karst_dealloc_mw(mw->karst);
-	if (ret != 0) {
-		kv_live_back(&mw->live);
+	ret = kv_live_decide(&mw->live, karst_dealloc_mw(mw->karst));
+	if (ret != 0)
 		return kv_error(ret);
-	}
 	free(mw);
 	return 0;
 }

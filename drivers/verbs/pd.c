@@ -50,11 +50,9 @@ kv_dealloc_pd(struct ibv_pd *ibv)
 		return kv_error(ret);
 	kv_live_del(&pd->live);
 	if (pd->contained == NULL)
-		ret = karst_dealloc_pd(pd->karst);
-	if (ret != 0) {
-		kv_live_back(&pd->live);
+		ret = kv_live_decide(&pd->live, karst_dealloc_pd(pd->karst));
+	if (ret != 0)
 		return kv_error(ret);
-	}
 	if (pd->contained != NULL)
 		atomic_fetch_sub(&pd->contained->users, 1);
 	if (pd->td != NULL)
@@ -226,11 +224,9 @@ kv_close_xrcd(struct ibv_xrcd *ibv)
 	if (ret != 0)
 		return kv_error(ret);
 	kv_live_del(&x->live);
-	ret = karst_close_xrcd(x->karst);
-	if (ret != 0) {
-		kv_live_back(&x->live);
+	ret = kv_live_decide(&x->live, karst_close_xrcd(x->karst));
+	if (ret != 0)
 		return kv_error(ret);
-	}
 	free(x);
 	return 0;
 }
@@ -305,11 +301,9 @@ kv_destroy_ah(struct ibv_ah *ibv)
 	if (ret != 0)
 		return kv_error(ret);
 	kv_live_del(&ah->live);
-	ret = karst_destroy_ah(ah->karst);
-	if (ret != 0) {
-		kv_live_back(&ah->live);
+	ret = kv_live_decide(&ah->live, karst_destroy_ah(ah->karst));
+	if (ret != 0)
 		return kv_error(ret);
-	}
 	free(ah);
 	return 0;
 }

@@ -271,8 +271,8 @@ void kv_live_add(struct kv_live *live, enum kv_kind kind, const struct ibv_conte
 	const void *ibv, const uint32_t *handle);
 /** It is about to go: before libkarst destroys it. */
 void kv_live_del(struct kv_live *live);
-/** It stays after all. */
-void kv_live_back(struct kv_live *live);
+/** libkarst has answered @ret: it is gone, or, if that is an error, it stays.  @return @ret */
+int kv_live_decide(struct kv_live *live, int ret);
 /** So is @ctx, with all that is left in it, whose memory may be the program's. */
 void kv_live_end(const struct ibv_context *ctx);
 /** Is this such an object, with the handle that it was given?  @ibv may be any address.

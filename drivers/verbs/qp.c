@@ -398,9 +398,7 @@ kv_destroy_qp(struct ibv_qp *ibv)
 		return kv_error(ret);
 	kv_events_close(&qp->events, &ibv->mutex, &ibv->cond, NULL, &ibv->events_completed);
 	kv_live_del(&qp->live);
-	ret = karst_destroy_qp(qp->karst);
-	if (ret != 0)
-		kv_live_back(&qp->live);
+	ret = kv_live_decide(&qp->live, karst_destroy_qp(qp->karst));
 	kv_events_decide(&qp->events, ret == 0);
 	if (ret != 0)
 		return kv_error(ret);

@@ -155,9 +155,7 @@ kv_destroy_srq(struct ibv_srq *ibv)
 		return kv_error(ret);
 	kv_events_close(&srq->events, &ibv->mutex, &ibv->cond, NULL, &ibv->events_completed);
 	kv_live_del(&srq->live);
-	ret = karst_destroy_srq(srq->karst);
-	if (ret != 0)
-		kv_live_back(&srq->live);
+	ret = kv_live_decide(&srq->live, karst_destroy_srq(srq->karst));
 	kv_events_decide(&srq->events, ret == 0);
 	if (ret != 0)
 		return kv_error(ret);

@@ -193,6 +193,17 @@ rig_down(struct rig *r)
 	free(r->buf);
 }
 
+struct ibv_mr *
+rig_on_demand(struct rig *r, struct ibv_sge *sge)
+{
+	struct ibv_mr *mr =
+		ibv_reg_mr(r->pd, r->buf, BUF_BYTES, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_ON_DEMAND);
+
+	MUST(mr != NULL);
+	*sge = (struct ibv_sge){(uintptr_t)r->buf, 4096, mr->lkey};
+	return mr;
+}
+
 /* --- requests --- */
 
 struct ibv_sge

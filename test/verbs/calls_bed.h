@@ -63,6 +63,8 @@ void rig_link(struct rig *r);
 /** Makes and connects both. */
 void rig_connect(struct rig *r, enum ibv_qp_type type);
 void rig_down(struct rig *r);
+/** Registers the buffer once more, on demand.  @sge: its first page. */
+struct ibv_mr *rig_on_demand(struct rig *r, struct ibv_sge *sge);
 
 struct ibv_sge piece(struct rig *r, size_t off, uint32_t len);
 int post_recv(struct rig *r, struct ibv_qp *qp, uint64_t wr_id, size_t off, uint32_t len);

@@ -428,9 +428,7 @@ children_are_refused_at_once(void)
 	struct rig r;
 
 	rig_up(&r);
-	MUST((t.mr = ibv_reg_mr(r.pd, r.buf, BUF_BYTES,
-		      IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_ON_DEMAND)) != NULL);
-	sge = (struct ibv_sge){(uintptr_t)r.buf, 4096, t.mr->lkey};
+	t.mr = rig_on_demand(&r, &sge);
 	task_is_mine(&t);
 	EQ(ibv_advise_mr(r.pd, IBV_ADVISE_MR_ADVICE_PREFETCH, 0, &sge, 1), 0);
 	task_is_mine(NULL);

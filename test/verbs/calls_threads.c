@@ -125,9 +125,7 @@ no_advice_about_what_goes(void)
 	struct rig r;
 
 	rig_up(&r);
-	MUST((t.mr = ibv_reg_mr(r.pd, r.buf, BUF_BYTES,
-		      IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_ON_DEMAND)) != NULL);
-	sge = (struct ibv_sge){(uintptr_t)r.buf, 4096, t.mr->lkey};
+	t.mr = rig_on_demand(&r, &sge);
 	EQ(ibv_advise_mr(r.pd, IBV_ADVISE_MR_ADVICE_PREFETCH_NO_FAULT, 0, &sge, 1), 0);
 	alarm(PATIENCE_S);
 	task_begin_held(&t, deregister);

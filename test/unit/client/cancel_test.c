@@ -64,6 +64,7 @@ struct thread {
 	struct karst_cq *cq;
 	struct karst_qp *qp;
 	atomic_bool finished;
+	int (*call)(struct thread *t); /* of cancelled_before() */
 };
 
 static void *
@@ -77,30 +78,40 @@ alloc_pd(void *arg)
 	return NULL;
 }
 
+static void *
+call_cancelled(void *arg)
+{
+	struct thread *t = arg;
+
+	pthread_cancel(pthread_self());
+	if (t->call(t) == 0)
+		atomic_store(&t->finished, true);
+	end_if_cancelled();
+	return NULL;
+}
+
 /* A thread that is cancelled before it does something. */
 static void
-cancelled_before(void *(*fn)(void *), struct thread *t)
+cancelled_before(int (*call)(struct thread *t), struct thread *t)
 {
 	pthread_t thread;
 	void *end;
 
-	cr_assert_eq(pthread_create(&thread, NULL, fn, t), 0);
+	t->call = call;
+	atomic_store(&t->finished, false);
+	cr_assert_eq(pthread_create(&thread, NULL, call_cancelled, t), 0);
 	cr_assert_eq(pthread_join(thread, &end), 0);
 	cr_assert(atomic_load(&t->finished), "it was cut off");
 	cr_assert_eq(end, PTHREAD_CANCELED, "later it can be cancelled");
 }
 
-static void *
-open_none(void *arg)
+static int
+open_none(struct thread *t)
 {
 	struct karst_context *ctx;
-	struct thread *t = arg;
 
-	pthread_cancel(pthread_self());
-	if (karst_open("/nonexistent/karst.sock", NULL, &ctx) == -ENOENT)
-		atomic_store(&t->finished, true);
-	end_if_cancelled();
-	return NULL;
+	(void)t;
+	return karst_open("/nonexistent/karst.sock", NULL, &ctx) != -ENOENT;
 }
 
 Test(client_cancel, in_an_open)
@@ -110,40 +121,22 @@ Test(client_cancel, in_an_open)
 	cancelled_before(open_none, &t);
 }
 
-static void *
-destroy_channel(void *arg)
+static int
+destroy_channel(struct thread *t)
 {
-	struct thread *t = arg;
-
-	pthread_cancel(pthread_self());
-	if (karst_destroy_comp_channel(t->ch) == 0)
-		atomic_store(&t->finished, true);
-	end_if_cancelled();
-	return NULL;
+	return karst_destroy_comp_channel(t->ch);
 }
 
-static void *
-destroy_cm_channel(void *arg)
+static int
+destroy_cm_channel(struct thread *t)
 {
-	struct thread *t = arg;
-
-	pthread_cancel(pthread_self());
-	if (karst_rdmacm_destroy_channel(t->cm) == 0)
-		atomic_store(&t->finished, true);
-	end_if_cancelled();
-	return NULL;
+	return karst_rdmacm_destroy_channel(t->cm);
 }
 
-static void *
-close_context(void *arg)
+static int
+close_context(struct thread *t)
 {
-	struct thread *t = arg;
-
-	pthread_cancel(pthread_self());
-	if (karst_close(t->ctx) == 0)
-		atomic_store(&t->finished, true);
-	end_if_cancelled();
-	return NULL;
+	return karst_close(t->ctx);
 }
 
 /* What the engine has ended, the program has, too. */
@@ -158,9 +151,7 @@ Test(client_cancel, in_the_end)
 	cr_assert_eq(karst_create_comp_channel(t.ctx, &t.ch), 0);
 	cr_assert_eq(karst_rdmacm_create_channel(t.ctx, &t.cm), 0);
 	cancelled_before(destroy_channel, &t);
-	atomic_store(&t.finished, false);
 	cancelled_before(destroy_cm_channel, &t);
-	atomic_store(&t.finished, false);
 	cancelled_before(close_context, &t);
 	cr_assert_eq(karst_session_list(b.e, infos, 4), 1);
 	client_bed_down(&b);

@@ -107,6 +107,20 @@ between_close(void *user)
 	b->real.close(b->real.user);
 }
 
+/* @b: the first member of what @call and @close get.  @return as karst_open_conn(). */
+static int
+open_between(struct client_bed *bed, struct between *b,
+	__typeof__(((struct karst_ctl_conn *)0)->call) call, void (*close)(void *user),
+	struct karst_context **ctx)
+{
+	const struct karst_ctl_conn conn = {
+		.call = call, .close = close, .user = b, .hup_fd = b->fd};
+
+	client_bed_up(bed, &(struct client_bed_config){.lcores = 1});
+	cr_assert_eq(karst_session_conn(bed->e, NULL, &b->real), 0);
+	return karst_open_conn(&conn, NULL, ctx);
+}
+
 static int
 forking_call(void *user, const void *req, size_t len, const int *fds, unsigned int nfds, void *rsp,
 	size_t *rsp_len, int *rsp_fds, unsigned int *nrsp_fds)
@@ -129,16 +143,9 @@ Test(client_context, fork_while_it_opens)
 	struct client_bed b;
 	int pair[2], status;
 
-	client_bed_up(&b, &(struct client_bed_config){.lcores = 1});
 	cr_assert_eq(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair), 0);
 	f.fd = pair[0];
-	cr_assert_eq(karst_session_conn(b.e, NULL, &f.real), 0);
-	cr_assert_eq(karst_open_conn(&(struct karst_ctl_conn){.call = forking_call,
-					     .close = between_close,
-					     .user = &f,
-					     .hup_fd = f.fd},
-			     NULL, &ctx),
-		0, "%s", karst_why());
+	cr_assert_eq(open_between(&b, &f, forking_call, between_close, &ctx), 0, "%s", karst_why());
 	cr_assert_eq(waitpid(f.child, &status, 0), f.child);
 	cr_assert_eq(status, 0, "the child has the connection");
 	cr_assert_eq(karst_close(ctx), 0);
@@ -216,14 +223,7 @@ Test(client_context, memory_file_of_a_wrong_number)
 	struct karst_context *ctx;
 	struct client_bed b;
 
-	client_bed_up(&b, &(struct client_bed_config){.lcores = 1});
-	cr_assert_eq(karst_session_conn(b.e, NULL, &l.real), 0);
-	cr_assert_eq(karst_open_conn(&(struct karst_ctl_conn){.call = lying_call,
-					     .close = between_close,
-					     .user = &l,
-					     .hup_fd = -1},
-			     NULL, &ctx),
-		-EPROTO);
+	cr_assert_eq(open_between(&b, &l, lying_call, between_close, &ctx), -EPROTO);
 	says("4294967295");
 	between_close(&l);
 	client_bed_down(&b);
@@ -263,21 +263,15 @@ bereft_call(void *user, const void *req, size_t len, const int *fds, unsigned in
 /* As for a program that has as many as it may. */
 Test(client_context, channels_without_their_descriptors)
 {
-	struct bereft n = {.ret = 0};
+	struct bereft n = {.b.fd = -1};
 	struct karst_rdmacm_channel *cm;
 	struct karst_comp_channel *ch;
 	struct karst_context *ctx;
 	struct client_bed b;
 	unsigned int i;
 
-	client_bed_up(&b, &(struct client_bed_config){.lcores = 1});
-	cr_assert_eq(karst_session_conn(b.e, NULL, &n.b.real), 0);
-	cr_assert_eq(karst_open_conn(&(struct karst_ctl_conn){.call = bereft_call,
-					     .close = between_close,
-					     .user = &n,
-					     .hup_fd = -1},
-			     NULL, &ctx),
-		0, "%s", karst_why());
+	cr_assert_eq(
+		open_between(&b, &n.b, bereft_call, between_close, &ctx), 0, "%s", karst_why());
 	for (i = 0; i < 2; i++) {
 		n.ret = i == 0 ? 0 : -EMFILE;
 		cr_expect_eq(karst_create_comp_channel(ctx, &ch), i == 0 ? -EPROTO : -EMFILE);
@@ -377,19 +371,13 @@ alloc_pd(void *arg)
 Test(client_context, abandon_in_a_request)
 {
 	static struct karst_context *other;
-	struct lasting l = {.last = false};
+	struct lasting l = {.b.fd = -1};
 	struct abandoner a = {.tid = 0};
 	pthread_t request, end;
 	struct client_bed b;
 
-	client_bed_up(&b, &(struct client_bed_config){.lcores = 1});
-	cr_assert_eq(karst_session_conn(b.e, NULL, &l.b.real), 0);
-	cr_assert_eq(karst_open_conn(&(struct karst_ctl_conn){.call = lasting_call,
-					     .close = lasting_close,
-					     .user = &l,
-					     .hup_fd = -1},
-			     NULL, &other),
-		0, "%s", karst_why());
+	cr_assert_eq(
+		open_between(&b, &l.b, lasting_call, lasting_close, &other), 0, "%s", karst_why());
 	a.ctx = other;
 	atomic_store(&l.last, true);
 	cr_assert_eq(pthread_create(&request, NULL, alloc_pd, other), 0);

@@ -23,7 +23,8 @@ import time
 ASKS = 200 # of the service: what is looked at once in a while is
 CHUNK = 65536
 # of x86_64, as in_call() sees them; a thread of Python's waits for another one in the last
-SYS_POLL, SYS_SELECT, SYS_RECVMSG, SYS_PSELECT, SYS_FUTEX, SYS_ACCEPT4 = 7, 23, 47, 270, 202, 288
+SYS_POLL, SYS_SELECT, SYS_RECVFROM, SYS_RECVMSG, SYS_FUTEX = 7, 23, 45, 47, 202
+SYS_PSELECT, SYS_PPOLL, SYS_ACCEPT4 = 270, 271, 288
 
 
 def say(*words):

@@ -20,9 +20,9 @@ import threading
 import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from prog import digest, in_call, listener, pattern, receive, say  # noqa: E402
+from prog import SYS_POLL, SYS_PPOLL, SYS_RECVFROM, SYS_RECVMSG, digest, in_call  # noqa: E402
+from prog import listener, pattern, receive, say  # noqa: E402
 
-SYS_POLL, SYS_RECVFROM, SYS_RECVMSG, SYS_PPOLL = 7, 45, 47, 271
 URGENT = socket.MSG_OOB
 STEPS = []
 

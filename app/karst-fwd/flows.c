@@ -100,7 +100,11 @@ look_of(const struct fwd_flows *fs, const struct karst_pkt *p, uint16_t port, ui
 	return w;
 }
 
-/* Who does not know the key cannot make packets whose flows are all found at one place. */
+/* Who does not know the key cannot make packets whose flows are all found at one place.  This is
+ * less than karst_prf(), which is for numbers that others get to see: these choose a place in this
+ * process and go nowhere, and each packet pays for one.  So it is a product for each two words, and
+ * each word that a packet brings has a word of the key of its own, six with IPv6: somebody who knew
+ * one factor could make it zero, and the product with it. */
 static inline uint64_t
 hash_of(const struct fwd_flows *fs, const struct look *w)
 {

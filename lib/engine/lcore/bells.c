@@ -7,7 +7,9 @@
  * Each owner has one doorbell ring and one eventfd for each lcore.  An lcore keeps an
  * array of the bells, which only it touches: adding and removing one are calls through the mailbox.
  * In a turn it looks at ENG_BELL_LOOKS of them, and goes on with the next ones in the next turn, so
- * that hundreds of owners that do nothing cost as much as a few.
+ * that hundreds of owners that do nothing cost as much as a few.  If there are more bells, users
+ * (karst_sched.h) take turns, and in a user's turn one of his is looked at: however many he has,
+ * those of others are not looked at more rarely.
  *
  * A bell counts only for queue pairs of its owner: else one program could keep an lcore busy with
  * the idle queues of another.
@@ -52,43 +54,116 @@ bell_poll(struct eng_lcore *lc, struct eng_bell *b)
 	return n;
 }
 
+static inline unsigned int
+bell_look(struct eng_lcore *lc, struct eng_bell *b)
+{
+	eng_bell_touch(lc, b);
+	return bell_poll(lc, b);
+}
+
 unsigned int
 eng_bells_poll(struct eng_lcore *lc)
 {
-	unsigned int i, n = 0, looks = karst_min_u32(lc->nbells, ENG_BELL_LOOKS);
+	unsigned int i, n = 0;
 
-	for (i = 0; i < looks; i++) {
-		eng_bell_touch(lc, &lc->bells[lc->next_bell]);
-		n += bell_poll(lc, &lc->bells[lc->next_bell]);
-		if (++lc->next_bell == lc->nbells)
-			lc->next_bell = 0;
+	if (karst_likely(lc->nbells <= ENG_BELL_LOOKS)) {
+		for (i = 0; i < lc->nbells; i++)
+			n += bell_look(lc, &lc->bells[i]);
+	} else {
+		for (i = 0; i < ENG_BELL_LOOKS; i++) {
+			uint32_t *at = &lc->ringer_bell[lc->next_ringer];
+			struct eng_bell *b = &lc->bells[*at];
+
+			*at = b->next;
+			if (++lc->next_ringer == lc->nringers)
+				lc->next_ringer = 0;
+			n += bell_look(lc, b);
+		}
 	}
 	eng_bell_touch(lc, NULL);
 	return n;
+}
+
+/* --- coming and going: all are gone through --- */
+
+/* The place of a user in ringer_bell; nringers: he has no bells. */
+static uint32_t
+ringer_find(const struct eng_lcore *lc, const struct karst_engine_owner *o)
+{
+	uint32_t i = 0;
+
+	while (i < lc->nringers && lc->bells[lc->ringer_bell[i]].owner->sharer != o->sharer)
+		i++;
+	return i;
+}
+
+/* The bell of the same user whose next one is @i. */
+static uint32_t
+bell_before(const struct eng_lcore *lc, uint32_t i)
+{
+	uint32_t at = i;
+
+	while (lc->bells[at].next != i)
+		at = lc->bells[at].next;
+	return at;
 }
 
 int
 eng_bell_add_on_lcore(struct eng_lcore *lc, void *arg)
 {
 	struct karst_engine_owner *o = arg;
-	struct eng_bell *b = &lc->bells[lc->nbells++];
+	uint32_t i = lc->nbells++, r = ringer_find(lc, o);
+	struct eng_bell *b = &lc->bells[i];
 
 	b->owner = o;
 	karst_bell_init(&b->ring, o->doorbell[lc->index].bell, o->bell_cells);
+	b->next = i;
+	if (r == lc->nringers) {
+		lc->ringer_bell[lc->nringers++] = i;
+	} else {
+		struct eng_bell *last = &lc->bells[bell_before(lc, lc->ringer_bell[r])];
+
+		b->next = last->next;
+		last->next = i;
+	}
 	return 0;
+}
+
+/* Bell @i is out of the circle of its user. */
+static void
+bell_unlink(struct eng_lcore *lc, uint32_t i)
+{
+	uint32_t r = ringer_find(lc, lc->bells[i].owner), next = lc->bells[i].next;
+
+	if (next == i) {
+		lc->ringer_bell[r] = lc->ringer_bell[--lc->nringers];
+		if (lc->next_ringer >= lc->nringers)
+			lc->next_ringer = 0;
+		return;
+	}
+	lc->bells[bell_before(lc, i)].next = next;
+	if (lc->ringer_bell[r] == i)
+		lc->ringer_bell[r] = next;
 }
 
 int
 eng_bell_del_on_lcore(struct eng_lcore *lc, void *arg)
 {
-	uint32_t i = 0;
+	uint32_t i = 0, last, r;
 
 	while (i < lc->nbells && lc->bells[i].owner != arg)
 		i++;
 	if (i == lc->nbells)
 		return -ENOENT;
-	lc->bells[i] = lc->bells[--lc->nbells];
-	if (lc->next_bell >= lc->nbells)
-		lc->next_bell = 0;
+	bell_unlink(lc, i);
+	last = --lc->nbells;
+	if (i == last)
+		return 0;
+	/* the last one comes to its place */
+	lc->bells[bell_before(lc, last)].next = i;
+	r = ringer_find(lc, lc->bells[last].owner);
+	if (lc->ringer_bell[r] == last)
+		lc->ringer_bell[r] = i;
+	lc->bells[i] = lc->bells[last];
 	return 0;
 }

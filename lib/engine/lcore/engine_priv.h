@@ -191,6 +191,7 @@ struct eng_port {
 struct eng_bell {
 	struct karst_bell ring;
 	struct karst_engine_owner *owner;
+	uint32_t next; /* of the same user, in a circle */
 };
 
 /* Owners of one account share the turns of one user (karst_sched.h). */
@@ -259,8 +260,10 @@ struct eng_lcore {
 	uint64_t loss;      /* frames dropped out of 2^64 */
 	uint64_t loss_state;
 	uint32_t nbells;
-	uint32_t next_bell;     /* that the next turn looks at first */
+	uint32_t nringers;      /* users who have bells */
+	uint32_t next_ringer;   /* whose bell the next turn looks at first */
 	struct eng_bell *bells; /* [max_owners + 1] */
+	uint32_t *ringer_bell;  /* [max_owners + 1]: of each of these, the bell that is next */
 	struct karst_engine_lcore_stats stats;
 	struct eng_capture_ring *capture; /* of one of its QPs; NULL: none */
 	uint64_t turn_tsc;                /* start of the last turn */

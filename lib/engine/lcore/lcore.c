@@ -431,8 +431,11 @@ init_core(struct karst_engine *e, struct eng_lcore *lc)
 static int
 init_bells(struct karst_engine *e, struct eng_lcore *lc)
 {
-	lc->bells = eng_arena_alloc(&e->objects, (e->cfg.max_owners + 1) * sizeof(lc->bells[0]));
-	return lc->bells == NULL ? -ENOMEM : 0;
+	uint32_t n = e->cfg.max_owners + 1;
+
+	lc->bells = eng_arena_alloc(&e->objects, n * sizeof(lc->bells[0]));
+	lc->ringer_bell = eng_arena_alloc(&e->objects, n * sizeof(lc->ringer_bell[0]));
+	return lc->bells == NULL || lc->ringer_bell == NULL ? -ENOMEM : 0;
 }
 
 int

@@ -124,9 +124,9 @@ owner_listen(struct karst_engine_owner *o)
 static void
 owner_enter(struct karst_engine_owner *o)
 {
+	sharer_join(o);
 	if (!o->rings.seal)
 		owner_listen(o);
-	sharer_join(o);
 	LIST_INSERT_HEAD(&o->e->owners, o, next);
 	o->e->nowners++;
 }

@@ -380,3 +380,93 @@ Test(sched, the_program_itself_is_a_user)
 	program_down(&other);
 	engine_bed_down(&bed);
 }
+
+/* --- doorbells --- */
+
+#define MANY_OWNERS 40u
+
+static uint64_t
+rung(struct engine_bed *bed)
+{
+	struct karst_engine_lcore_stats st;
+
+	cr_assert_eq(karst_engine_lcore_stats(bed->e, 0, &st), 0);
+	return st.doorbells;
+}
+
+static void
+ring(struct karst_engine_owner *o)
+{
+	cr_assert_eq(karst_bell_ring(o->doorbell[0].bell, o->bell_cells - 1, 0xabcdef), 0);
+}
+
+/* Turns until one that rings is heard, at the most, wherever the lcore has got to. */
+static uint64_t
+turns_until_heard(struct engine_bed *bed, struct karst_engine_owner *o)
+{
+	uint64_t before, turns, most = 0;
+	uint32_t i;
+
+	for (i = 0; i < 2 * MANY_OWNERS; i++) {
+		before = rung(bed);
+		ring(o);
+		for (turns = 0; rung(bed) == before && turns <= MANY_OWNERS; turns++)
+			karst_engine_poll(bed->e, 0);
+		most = karst_max_u64(most, turns);
+	}
+	return most;
+}
+
+/* All those that are there are heard. */
+static void
+expect_all_heard(struct engine_bed *bed, struct karst_engine_owner *const *o, uint32_t n)
+{
+	uint64_t before = rung(bed), there = 0;
+	uint32_t i;
+
+	for (i = 0; i < n; i++) {
+		if (o[i] == NULL)
+			continue;
+		ring(o[i]);
+		there++;
+	}
+	for (i = 0; i < n; i++)
+		karst_engine_poll(bed->e, 0);
+	cr_assert_eq(rung(bed) - before, there, "%u of %u", (unsigned)(rung(bed) - before),
+		(unsigned)there);
+}
+
+/* However many programs a user has, the doorbells of another one are looked at in each turn; and as
+ * they come and go all are. */
+Test(sched, doorbells_are_shared_by_users)
+{
+	const struct eng_share_rule rule = {.percent = 75};
+	struct engine_bed_config cfg = {.engine = {.lcores = 1, .max_owners = MANY_OWNERS + 1}};
+	struct karst_engine_owner_init init = {.name = "user"};
+	struct karst_engine_owner *o[MANY_OWNERS + 1] = {0};
+	struct eng_share *many, *one;
+	struct engine_bed bed;
+	uint32_t i;
+
+	engine_bed_up(&bed, &cfg);
+	many = eng_share_join(&bed.e->shares, 1001, &rule, 0);
+	one = eng_share_join(&bed.e->shares, 1002, &rule, 0);
+	for (i = 0; i < KARST_DIM(o); i++) {
+		init.share = i == MANY_OWNERS / 2 ? one : many;
+		cr_assert_eq(karst_engine_owner_create(bed.e, &init, &o[i]), 0);
+		expect_all_heard(&bed, o, KARST_DIM(o));
+	}
+	cr_assert_eq(turns_until_heard(&bed, o[MANY_OWNERS / 2]), 1);
+	for (i = 0; i < KARST_DIM(o); i++) {
+		uint32_t k = (i * 7 + 3) % KARST_DIM(o);
+
+		if (k == MANY_OWNERS / 2)
+			cr_assert_eq(turns_until_heard(&bed, o[k]), 1);
+		cr_assert_eq(karst_engine_owner_destroy(o[k]), 0);
+		o[k] = NULL;
+		expect_all_heard(&bed, o, KARST_DIM(o));
+	}
+	eng_share_leave(many);
+	eng_share_leave(one);
+	engine_bed_down(&bed);
+}

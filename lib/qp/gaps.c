@@ -25,6 +25,11 @@
  * and has a gap.  If there is none left, responses are thrown away and the cursor goes back, as
  * it does after a timeout and a NAK.
  *
+ * Whose peers leave gaps, and never fill them, keeps what he has for as long as he likes.  So there
+ * are shares: a user (sched.c) has three times as many at most as are free then, and a queue pair
+ * three times as many as its user may still have then.  A user who has none gets one if there is
+ * one, and a queue pair that has none if its user may have one more.
+ *
  * Peers answer in order.  So a response before one that has come is lost; and one that was asked
  * for again is lost again when something has come that was requested later: what was sent for the
  * first time since, what was asked for again later and stands behind it, or a later part of the
@@ -93,6 +98,18 @@ karst_gaps_init(struct karst_gaps *g)
 	g->free = KARST_GAPS;
 }
 
+/* May @qp have one more? */
+static bool
+gap_admits(const struct karst_core *core, const struct karst_core_qp *qp)
+{
+	uint32_t mine = karst_sched_user_of(core, qp)->gaps;
+	uint32_t left = 3 * (KARST_GAPS - core->gaps->used);
+	uint32_t more = left > mine ? (left - mine) / 4 : 0;
+
+	/* the user has that many more until three times the rest are his */
+	return mine == 0 || (more != 0 && (qp->gaps == 0 || qp->gaps + 1u <= 3 * (more - 1)));
+}
+
 /* The gap of @slot, perhaps a new one.  NULL: there are no more. */
 static struct karst_gap *
 gap_take(struct karst_core *core, struct karst_core_qp *qp, struct karst_sq_slot *slot)
@@ -109,6 +126,8 @@ gap_take(struct karst_core *core, struct karst_core_qp *qp, struct karst_sq_slot
 	g = karst_gap_of(core, slot);
 	all->free = g->next;
 	all->used++;
+	qp->gaps++;
+	karst_sched_user_of(core, qp)->gaps++;
 	*g = (struct karst_gap){.qp = qp, .first = slot->psn};
 	/* the oldest may be here in part */
 	if (karst_psn_distance(r->una_psn, slot->psn) < slot->npsn)
@@ -117,9 +136,20 @@ gap_take(struct karst_core *core, struct karst_core_qp *qp, struct karst_sq_slot
 	return g;
 }
 
-static void
-give_back(struct karst_gaps *all, struct karst_gap *g)
+/* Likewise, of a new one only within the share. */
+static struct karst_gap *
+gap_ask(struct karst_core *core, struct karst_core_qp *qp, struct karst_sq_slot *slot)
 {
+	return slot->gap != 0 || gap_admits(core, qp) ? gap_take(core, qp, slot) : NULL;
+}
+
+static void
+give_back(struct karst_core *core, struct karst_gap *g)
+{
+	struct karst_gaps *all = core->gaps;
+
+	g->qp->gaps--;
+	karst_sched_user_of(core, g->qp)->gaps--;
 	g->qp = NULL;
 	g->next = all->free;
 	all->free = (uint16_t)(g - all->at + 1);
@@ -129,7 +159,7 @@ give_back(struct karst_gaps *all, struct karst_gap *g)
 static void
 gap_free(struct karst_core *core, struct karst_sq_slot *slot)
 {
-	give_back(core->gaps, karst_gap_of(core, slot));
+	give_back(core, karst_gap_of(core, slot));
 	slot->gap = 0;
 }
 
@@ -139,9 +169,9 @@ karst_gaps_drop(struct karst_core *core, struct karst_core_qp *qp)
 	struct karst_gaps *all = core->gaps;
 	uint32_t i;
 
-	for (i = 0; i < KARST_GAPS && all->used != 0; i++)
+	for (i = 0; i < KARST_GAPS && qp->gaps != 0; i++)
 		if (all->at[i].qp == qp)
-			give_back(all, &all->at[i]);
+			give_back(core, &all->at[i]);
 	qp->req.asks = 0;
 }
 
@@ -241,7 +271,7 @@ gaps_look(struct karst_core *core, struct karst_core_qp *qp, const struct sign *
 			continue;
 		if (idx != r->una_idx && !karst_psn_before(slot->psn, heard))
 			break;
-		g = gap_take(core, qp, slot);
+		g = gap_ask(core, qp, slot);
 		/* there will be others when this is the oldest */
 		if (g == NULL || !karst_psn_before(g->first, heard) ||
 			!is_wanted(r, slot, g, idx, s, heard))
@@ -259,20 +289,18 @@ gaps_look(struct karst_core *core, struct karst_core_qp *qp, const struct sign *
 
 /* --- hearing --- */
 
-/* The oldest request misses a response, and all before PSN @end was answered. */
-static bool
+/* The oldest request misses a response and has a gap, or one has just become free for it; and all
+ * before PSN @end was answered. */
+static void
 note_heard(struct karst_core *core, struct karst_core_qp *qp, uint32_t end)
 {
 	struct karst_requester *r = &qp->req;
 	struct karst_gap *g = gap_take(core, qp, &r->slots[r->una_idx & qp->sq.mask]);
 
-	if (g == NULL)
-		return false;
 	if (karst_psn_before(g->heard, end))
 		g->heard = end;
 	if (karst_repeat_of(qp) != NULL)
 		karst_repeat_executed(qp, end);
-	return true;
 }
 
 bool
@@ -280,8 +308,9 @@ karst_gaps_heard(struct karst_core *core, struct karst_core_qp *qp, uint32_t end
 {
 	struct sign s = {.psn = karst_psn_add(end, -1u), .idx = qp->req.una_idx};
 
-	if (!note_heard(core, qp, end))
+	if (gap_ask(core, qp, &qp->req.slots[qp->req.una_idx & qp->sq.mask]) == NULL)
 		return false;
+	note_heard(core, qp, end);
 	gaps_look(core, qp, &s);
 	return true;
 }
@@ -303,9 +332,9 @@ karst_gaps_find(struct karst_core *core, struct karst_core_qp *qp, const struct 
 	if (idx == r->nxt_idx || !(slot->flags & KARST_SLOT_RD_ATOMIC) ||
 		(slot->flags & KARST_SLOT_DONE))
 		return KARST_GAP_KNOWN;
-	if (gap_take(core, qp, &r->slots[r->una_idx & qp->sq.mask]) == NULL)
+	if (gap_ask(core, qp, &r->slots[r->una_idx & qp->sq.mask]) == NULL)
 		return KARST_GAP_NONE;
-	g = gap_take(core, qp, slot);
+	g = gap_ask(core, qp, slot);
 	if (g == NULL)
 		return KARST_GAP_FAR;
 	if (karst_psn_distance(g->first, pkt->psn) <= slot->npsn && g->first != pkt->psn)
@@ -408,7 +437,7 @@ karst_gaps_asked(
 	struct karst_core *core, struct karst_core_qp *qp, struct karst_sq_slot *slot, uint32_t end)
 {
 	struct karst_requester *r = &qp->req;
-	struct karst_gap *g = gap_take(core, qp, slot);
+	struct karst_gap *g = gap_ask(core, qp, slot);
 	uint32_t heard;
 
 	if (g == NULL)

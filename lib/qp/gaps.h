@@ -10,8 +10,9 @@
 
 #include "qp_priv.h"
 
-/* READs and atomics of one core with something missing, at once. */
-#define KARST_GAPS 128u
+/* READs and atomics of one core with something missing, at once.  They are shared out (gaps.c), and
+ * of so many a queue pair that is alone may have KARST_QP_MAX_RD_ATOMIC. */
+#define KARST_GAPS 256u
 
 /* Responses behind the first that is missing, of one READ, that can be noted; a power of two. */
 #define KARST_GAP_PSNS 256u

@@ -38,7 +38,7 @@ LIST_HEAD(karst_parked, karst_core_qp);
 
 struct karst_sched_block;
 
-/** One of those who share a core; sched.c's alone.  All zero: has nothing active. */
+/** One of those who share a core; all but the last sched.c's alone.  All zero: has nothing. */
 struct karst_sched_user {
 	struct karst_core_qp *ready[KARST_SCHED_READY];
 	struct karst_sched_user *next; /* in the circle; NULL: not there */
@@ -52,6 +52,7 @@ struct karst_sched_user {
 	uint8_t ready_head;
 	uint8_t nready;
 	int32_t deficit; /* bytes; while others are in the circle, too */
+	uint32_t gaps;   /* of core->gaps (gaps.c) */
 } karst_cache_aligned;
 
 /** Of a core; sched.c's alone. */

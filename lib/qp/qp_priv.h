@@ -403,7 +403,8 @@ struct karst_core_qp {
 	struct karst_repeat *repeat; /* selective repeat was agreed to (X1); else NULL */
 
 	/* control path only */
-	uint32_t dest_qpn;
+	uint32_t dest_qpn : 24;
+	uint32_t gaps : 8; /* of core->gaps (X11) */
 	struct karst_path path;
 	uint32_t rq_psn;
 	uint32_t sq_psn;
@@ -724,6 +725,13 @@ extern const uint16_t karst_credits[31];
 /* --- sched.c --- */
 
 /** Memory for the users, and for their lists. */
+/** Whose turns @qp takes. */
+static inline struct karst_sched_user *
+karst_sched_user_of(const struct karst_core *core, const struct karst_core_qp *qp)
+{
+	return &core->sched.users[qp->sharer];
+}
+
 size_t karst_sched_users_bytes(uint32_t sharers);
 size_t karst_sched_list_bytes(const struct karst_core_config *cfg, uint32_t sharers);
 /** @users: zeros; @lists: anything. */

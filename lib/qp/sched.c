@@ -236,16 +236,10 @@ list_remove(struct karst_sched *s, struct karst_sched_user *u, struct karst_core
 	qp->flags &= (uint8_t)~KARST_QPF_ACTIVE;
 }
 
-static inline struct karst_sched_user *
-user_of(const struct karst_core *core, const struct karst_core_qp *qp)
-{
-	return &core->sched.users[qp->sharer];
-}
-
 void
 karst_core_activate(struct karst_core *core, struct karst_core_qp *qp)
 {
-	struct karst_sched_user *u = user_of(core, qp);
+	struct karst_sched_user *u = karst_sched_user_of(core, qp);
 
 	if (qp->flags & KARST_QPF_ACTIVE)
 		return;
@@ -433,7 +427,7 @@ sched_unready(struct karst_sched_user *u, const struct karst_core_qp *qp)
 void
 karst_core_pick_first(struct karst_core *core, struct karst_core_qp *qp)
 {
-	struct karst_sched_user *u = user_of(core, qp);
+	struct karst_sched_user *u = karst_sched_user_of(core, qp);
 	struct karst_sched *s = &core->sched;
 	uint32_t i;
 
@@ -459,7 +453,7 @@ karst_core_pick_first(struct karst_core *core, struct karst_core_qp *qp)
 void
 karst_sched_forget(struct karst_core *core, struct karst_core_qp *qp)
 {
-	struct karst_sched_user *u = user_of(core, qp);
+	struct karst_sched_user *u = karst_sched_user_of(core, qp);
 	struct karst_sched *s = &core->sched;
 
 	karst_sched_unpark(qp);
@@ -478,7 +472,9 @@ karst_sched_share(struct karst_core *core, struct karst_core_qp *qp, uint32_t sh
 	if (qp->sharer == sharer)
 		return;
 	karst_sched_forget(core, qp);
+	karst_sched_user_of(core, qp)->gaps -= qp->gaps;
 	qp->sharer = sharer;
+	karst_sched_user_of(core, qp)->gaps += qp->gaps;
 	/* it may have been active; if not, it has a turn in which it sends nothing */
 	if (qp->state != KARST_QPS_RESET)
 		karst_core_activate(core, qp);

@@ -131,7 +131,7 @@ static unsigned int
 run(unsigned int number, bool solicited_only, bool behind, const char *what)
 {
 	static uint8_t mem_buf[65536] karst_cache_aligned;
-	static uint8_t core_buf[32768] karst_cache_aligned;
+	static uint8_t core_buf[65536] karst_cache_aligned;
 	static uint8_t cq_buf[1024] karst_cache_aligned;
 	static struct karst_cq_shared shared;
 	static uint8_t lane[4096] karst_cache_aligned;

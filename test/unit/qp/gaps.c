@@ -348,6 +348,125 @@ Test(gaps, x11_far)
 	close_reads(b);
 }
 
+/* --- shares --- */
+
+#define MOST    KARST_QP_MAX_RD_ATOMIC
+#define HIS_QPS 4u
+
+static struct setup
+setup_of_many(void)
+{
+	struct setup s = setup_of(KARST_QPT_RC);
+
+	s.core.window_packets = 2 * MOST;
+	s.core.max_sharers = 2;
+	s.qp.max_send_wr = 2 * MOST;
+	s.attr.max_rd_atomic = MOST;
+	return s;
+}
+
+/* @n READs of one packet each, of which only the last is answered. */
+static enum karst_drop
+miss_all_but_one(struct bed *b, uint32_t n)
+{
+	uint32_t i;
+
+	for (i = 0; i < n; i++)
+		post(b, RDMA_READ, i, .len = MTU);
+	for (i = 0; i < n; i++)
+		expect_ask(b, i, 0, MTU);
+	return answer(b, n - 1, 1, 0);
+}
+
+/* (X11): who is alone has a gap for each READ that a queue pair may have under way. */
+Test(gaps, x11_all_are_for_one)
+{
+	struct setup s = setup_of_many();
+	struct bed *b = bed_open(&s);
+	uint32_t i;
+
+	expect_taken(b, miss_all_but_one(b, MOST));
+	cr_assert_eq(b->core->gaps->used, MOST - 1);
+	for (i = 0; i < MOST - 1; i++)
+		expect_ask(b, i, 0, MTU);
+	expect_none(b);
+	for (i = 0; i < MOST - 1; i++)
+		expect_taken(b, answer(b, i, 1, 0));
+	for (i = 0; i < MOST; i++)
+		expect_wc(b, i, SUCCESS);
+	cr_assert_eq(b->core->gaps->used, 0);
+	close_reads(b);
+}
+
+/* (X11): the peers of some queue pairs of a user leave as many gaps as they can.  Each of his has
+ * some of what is there, and those of others have what they need. */
+Test(gaps, x11_shares)
+{
+	struct setup s = setup_of_many();
+	struct bed *b = bed_open(&s);
+	uint32_t i;
+
+	for (i = 0; i < HIS_QPS; i++) {
+		if (i != 0)
+			bed_add(b, &s);
+		expect_taken(b, miss_all_but_one(b, MOST));
+		cr_assert_leq(b->core->gaps->used, KARST_GAPS * 3 / 4);
+		turn(b);
+		b->out_head = b->out_tail;
+	}
+	s.qp.sharer = 1;
+	bed_add(b, &s);
+	expect_taken(b, miss_all_but_one(b, 8));
+	for (i = 0; i < 7; i++)
+		expect_ask(b, i, 0, MTU);
+	expect_none(b);
+	cr_assert_eq(b->core->sched.users[1].gaps, 7);
+	for (i = 0; i < 7; i++)
+		expect_taken(b, answer(b, i, 1, 0));
+	for (i = 0; i < 8; i++)
+		expect_wc(b, i, SUCCESS);
+	for (i = 0; i < b->nsides; i++)
+		bed_destroy_side(b, &b->side[i]);
+	cr_assert_eq(b->core->gaps->used, 0);
+	cr_assert_eq(b->core->sched.users[0].gaps, 0);
+	bed_close(b);
+}
+
+/* (X11): the gap of the oldest READ that was missing becomes that of the next one, even if its user
+ * has more than his share by now, as others have come. */
+Test(gaps, x11_what_is_had_is_kept)
+{
+	struct bed *b = bed_reads(false);
+	struct karst_gaps *all = b->core->gaps;
+	struct karst_sched_user *user = &b->core->sched.users[0];
+
+	post(b, RDMA_READ, 1, .len = MTU);
+	post(b, RDMA_READ, 2, .len = MTU);
+	post(b, RDMA_WRITE, 3, .len = 1);
+	expect_ask(b, 0, 0, MTU);
+	expect_ask(b, 1, 0, MTU);
+	expect_pkt(b, RC_WRITE_ONLY, S(2));
+	/* all but one are others' */
+	all->used += KARST_GAPS - 1;
+	expect_taken(b, send_ack(b, S(2), 3));
+	cr_assert_eq(user->gaps, 1);
+	expect_ask(b, 0, 0, MTU);
+	expect_none(b);
+	user->gaps += 8;
+	expect_taken(b, answer(b, 0, 1, 0));
+	expect_wc(b, 1, SUCCESS);
+	/* the next one is known to be missing */
+	expect_ask(b, 1, 0, MTU);
+	user->gaps -= 8;
+	all->used -= KARST_GAPS - 1;
+	expect_taken(b, answer(b, 1, 1, 0));
+	expect_wc(b, 2, SUCCESS);
+	expect_wc(b, 3, SUCCESS);
+	cr_assert_eq(all->used, 0);
+	cr_assert_eq(user->gaps, 0);
+	close_reads(b);
+}
+
 /* --- the responder --- */
 
 static void

@@ -53,6 +53,7 @@ struct karst_sched_user {
 	uint8_t nready;
 	int32_t deficit; /* bytes; while others are in the circle, too */
 	uint32_t gaps;   /* of core->gaps (gaps.c) */
+	uint32_t timers; /* of requesters that are armed (requester.c) */
 } karst_cache_aligned;
 
 /** Of a core; sched.c's alone. */
@@ -65,6 +66,7 @@ struct karst_sched {
 	struct karst_sched_block *blocks, *spare; /* lists are made of */
 	uint32_t nblocks;                         /* that were ever used */
 	uint32_t nusers;
+	uint32_t ntimed; /* users who have timers; requester.c's */
 	int32_t quantum; /* bytes, of a user as of a queue pair */
 };
 

@@ -88,14 +88,18 @@ karst_probe_start(struct karst_core *core, struct karst_core_qp *qp, uint32_t ps
 }
 
 /*
- * From progress to the first probe.  No shorter than as many ticks as timers are armed: with
- * thousands of queue pairs at work each of them is fast no more, and a core does not go through
- * more than one of them in a tick because of this.
+ * From progress to the first probe.  With thousands of queue pairs at work each of them is fast no
+ * more: a core does not go through more than one of them in a tick because of this.  Users have
+ * equal parts of its ticks, so as many have to pass as timers of this one are armed, times users
+ * who have some; or as timers are armed at all, if that is less.
  */
 static uint64_t
 first_wait_ns(const struct karst_core *core, const struct karst_core_qp *qp)
 {
-	uint64_t ticks = core->wheel.count > FLOOR_TICKS ? core->wheel.count : FLOOR_TICKS;
+	uint64_t mine = karst_sched_user_of(core, qp)->timers, users = core->sched.ntimed;
+	/* with the one that is about to be armed */
+	uint64_t his = (mine + 1) * (users + (mine == 0));
+	uint64_t ticks = karst_max_u64(karst_min_u64(core->wheel.count, his), FLOOR_TICKS);
 	uint64_t rtt = qp->probe.rtt_ns != 0 ? qp->probe.rtt_ns : FIRST_ROUND_TRIP_NS;
 	uint64_t least = ticks * KARST_WHEEL_TICK_NS;
 
@@ -117,7 +121,7 @@ karst_probe_sample(struct karst_core *core, struct karst_core_qp *qp)
 	/* it is armed lazily: not for longer than what is waited for now */
 	late = core->now_ns - core->wheel.origin_ns + first_wait_ns(core, qp);
 	if (karst_timer_armed(&r->timer) && r->timer.tick > late / KARST_WHEEL_TICK_NS + 2)
-		karst_wheel_del(&core->wheel, &r->timer);
+		karst_requester_timer_del(core, qp);
 }
 
 uint64_t
@@ -204,7 +208,7 @@ karst_probe_answered(struct karst_core *core, struct karst_core_qp *qp)
 			take_sample(&qp->probe, core->now_ns - qp->probe.sent_ns);
 		r->probes = 0;
 		/* it is armed for a later probe, or for the deadline */
-		karst_wheel_del(&core->wheel, &r->timer);
+		karst_requester_timer_del(core, qp);
 	}
 	r->probe_due = 0;
 	if (!r->probe_out)

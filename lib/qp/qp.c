@@ -248,7 +248,7 @@ karst_qp_destroy(struct karst_core *core, struct karst_core_qp *qp)
 	karst_repeat_close(core, qp);
 	if (qp->type == KARST_QPT_XRC_RECV)
 		karst_xrc_leave(core, qp);
-	karst_wheel_del(&core->wheel, &qp->req.timer);
+	karst_requester_timer_del(core, qp);
 	karst_pacer_reset(core, qp);
 	karst_requester_unlinger(core, qp);
 	karst_sched_forget(core, qp);
@@ -276,7 +276,7 @@ karst_requester_reset(struct karst_core *core, struct karst_core_qp *qp)
 {
 	struct karst_requester *r = &qp->req;
 
-	karst_wheel_del(&core->wheel, &r->timer);
+	karst_requester_timer_del(core, qp);
 	karst_pacer_reset(core, qp);
 	karst_requester_unlinger(core, qp);
 	karst_gaps_drop(core, qp);
@@ -332,7 +332,7 @@ karst_qp_error(struct karst_core *core, struct karst_core_qp *qp, int event)
 	if (karst_repeat_of(qp) != NULL)
 		karst_repeat_drop_held(core, qp);
 	karst_gaps_drop(core, qp);
-	karst_wheel_del(&core->wheel, &qp->req.timer);
+	karst_requester_timer_del(core, qp);
 	qp->req.deadline_ns = 0;
 	if (!r->fatal) {
 		/* nothing to explain to the peer: it gets no answers any more */

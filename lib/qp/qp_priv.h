@@ -568,6 +568,12 @@ void karst_requester_take_credits(struct karst_requester *r, uint8_t syndrome, u
 void karst_requester_response(
 	struct karst_core *core, struct karst_core_qp *qp, struct karst_pkt *pkt);
 /** Starts the acknowledgement timer unless it runs. */
+/** The user of @qp has @n timers more that are armed, or -@n less.  Early retransmission waits by
+ *  that (probe.c). */
+void karst_requester_timers(struct karst_core *core, const struct karst_core_qp *qp, uint32_t n);
+/** Its timer fires at @ns; or not any more. */
+void karst_requester_timer_add(struct karst_core *core, struct karst_core_qp *qp, uint64_t ns);
+void karst_requester_timer_del(struct karst_core *core, struct karst_core_qp *qp);
 void karst_requester_arm(struct karst_core *core, struct karst_core_qp *qp);
 /** What was to go out again begins to leave: from now on its clock runs. */
 void karst_requester_left(struct karst_core *core, struct karst_core_qp *qp);

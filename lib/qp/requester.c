@@ -152,6 +152,33 @@ karst_requester_settle(struct karst_core *core, struct karst_core_qp *qp)
 
 /* --- the timer --- */
 
+void
+karst_requester_timers(struct karst_core *core, const struct karst_core_qp *qp, uint32_t n)
+{
+	struct karst_sched_user *u = karst_sched_user_of(core, qp);
+
+	core->sched.ntimed -= u->timers != 0;
+	u->timers += n;
+	core->sched.ntimed += u->timers != 0;
+}
+
+void
+karst_requester_timer_add(struct karst_core *core, struct karst_core_qp *qp, uint64_t ns)
+{
+	if (!karst_timer_armed(&qp->req.timer))
+		karst_requester_timers(core, qp, 1);
+	karst_wheel_add(&core->wheel, &qp->req.timer, ns);
+}
+
+void
+karst_requester_timer_del(struct karst_core *core, struct karst_core_qp *qp)
+{
+	if (!karst_timer_armed(&qp->req.timer))
+		return;
+	karst_requester_timers(core, qp, -1u);
+	karst_wheel_del(&core->wheel, &qp->req.timer);
+}
+
 /* Packets that go out after a timeout; half of it after each further one without progress. */
 #define RESTART_WINDOW 8u
 
@@ -217,7 +244,7 @@ karst_requester_arm(struct karst_core *core, struct karst_core_qp *qp)
 	if (karst_unlikely(r->flags & KARST_REQ_UNSENT) && r->una_psn == r->nxt_psn) {
 		/* it was acknowledged after all */
 		r->flags &= (uint8_t)~KARST_REQ_UNSENT;
-		karst_wheel_del(&core->wheel, &r->timer);
+		karst_requester_timer_del(core, qp);
 	}
 	if (r->una_psn == r->nxt_psn)
 		return;
@@ -227,7 +254,7 @@ karst_requester_arm(struct karst_core *core, struct karst_core_qp *qp)
 		return;
 	if (core->early)
 		wait = karst_probe_first(core, qp, wait);
-	karst_wheel_add(&core->wheel, &r->timer, core->now_ns + wait);
+	karst_requester_timer_add(core, qp, core->now_ns + wait);
 }
 
 void
@@ -237,7 +264,7 @@ karst_requester_left(struct karst_core *core, struct karst_core_qp *qp)
 
 	r->flags &= (uint8_t)~KARST_REQ_UNSENT;
 	/* the timer may be armed for the end of the longer wait */
-	karst_wheel_del(&core->wheel, &r->timer);
+	karst_requester_timer_del(core, qp);
 	r->deadline_ns = 0;
 }
 
@@ -249,7 +276,7 @@ karst_requester_retime(struct karst_core *core, struct karst_core_qp *qp)
 	if (r->flags & KARST_REQ_RNR_WAIT)
 		return;
 	/* the timer may be armed for later than the new deadline */
-	karst_wheel_del(&core->wheel, &r->timer);
+	karst_requester_timer_del(core, qp);
 	r->deadline_ns = 0;
 	karst_requester_arm(core, qp);
 }
@@ -291,7 +318,7 @@ karst_requester_progress(struct karst_core *core, struct karst_core_qp *qp, uint
 	/* what the peer was not ready for has come through by a packet that was on its way: nobody
 	 * waits for it any more (Q7) */
 	if (karst_unlikely(r->flags & KARST_REQ_RNR_WAIT)) {
-		karst_wheel_del(&core->wheel, &r->timer);
+		karst_requester_timer_del(core, qp);
 		karst_core_activate(core, qp);
 	}
 	if (r->timing && karst_psn_diff(r->una_psn, r->timed_psn) > 0)
@@ -300,7 +327,7 @@ karst_requester_progress(struct karst_core *core, struct karst_core_qp *qp, uint
 		again = karst_probe_answered(core, qp);
 	/* the timer is armed for the longer patience of a further timeout, and none follows */
 	if (karst_unlikely(requester_timeouts(r) != 0))
-		karst_wheel_del(&core->wheel, &r->timer);
+		karst_requester_timer_del(core, qp);
 	r->retry_left = r->retry_cnt;
 	r->rnr_left = r->rnr_retry;
 	r->flags &= (uint8_t) ~(KARST_REQ_ROUND | KARST_REQ_RNR_WAIT);
@@ -318,10 +345,12 @@ karst_requester_expire(struct karst_core *core, struct karst_core_qp *qp)
 {
 	struct karst_requester *r = &qp->req;
 
+	/* it was taken off the wheel when it fired */
+	karst_requester_timers(core, qp, -1u);
 	if (!karst_qp_may_send(qp) || r->deadline_ns == 0)
 		return;
 	if (core->now_ns < r->deadline_ns) {
-		karst_wheel_add(&core->wheel, &r->timer, karst_probe_expire(core, qp));
+		karst_requester_timer_add(core, qp, karst_probe_expire(core, qp));
 		return;
 	}
 	r->deadline_ns = 0;
@@ -504,7 +533,7 @@ rx_rnr(struct karst_core *core, struct karst_core_qp *qp, uint8_t code)
 	r->flags &= (uint8_t)~KARST_REQ_ROUND;
 	r->flags |= KARST_REQ_RNR_WAIT;
 	r->deadline_ns = core->now_ns + karst_rnr_ns[code];
-	karst_wheel_add(&core->wheel, &r->timer, r->deadline_ns);
+	karst_requester_timer_add(core, qp, r->deadline_ns);
 }
 
 static void

@@ -469,12 +469,16 @@ karst_sched_forget(struct karst_core *core, struct karst_core_qp *qp)
 void
 karst_sched_share(struct karst_core *core, struct karst_core_qp *qp, uint32_t sharer)
 {
+	uint32_t armed = karst_timer_armed(&qp->req.timer);
+
 	if (qp->sharer == sharer)
 		return;
 	karst_sched_forget(core, qp);
 	karst_sched_user_of(core, qp)->gaps -= qp->gaps;
+	karst_requester_timers(core, qp, -armed);
 	qp->sharer = sharer;
 	karst_sched_user_of(core, qp)->gaps += qp->gaps;
+	karst_requester_timers(core, qp, armed);
 	/* it may have been active; if not, it has a turn in which it sends nothing */
 	if (qp->state != KARST_QPS_RESET)
 		karst_core_activate(core, qp);

@@ -9,6 +9,10 @@
  * that not all hosts answer at once; for a query about all groups there is one time for all.  Who
  * has left stays in the table until that has been said often enough.
  *
+ * Anybody on the link can send queries, as many as he likes, that want an answer at once.  So what
+ * was just answered is not answered again for a while: a second for all groups, of which queriers
+ * ask every two minutes; a tenth of one for a single group, for which they may wait as little.
+ *
  * A querier of an older version makes all of the link speak that version until none has been heard
  * for a while.  Reports of other hosts do not silence us, which old versions ask for: switches that
  * look into reports keep them from us anyhow, and need ours.
@@ -22,6 +26,8 @@
 #define ROBUSTNESS_MAX 7u
 #define REPEAT_NS      SECOND
 #define OLD_REPEAT_NS  (10 * SECOND)
+#define QUIET_NS       SECOND
+#define GROUP_QUIET_NS (SECOND / 10)
 /* Older Version Querier Present Timeout: twice the query interval, and the time for answers. */
 #define OLD_QUERIER_NS (260 * SECOND)
 
@@ -141,6 +147,7 @@ put_in(struct eng_members *m, uint32_t i, const uint8_t ip[16], uint64_t now_ns)
 	memmove(&m->group[i + 1], &m->group[i], (m->n - i) * sizeof(m->group[0]));
 	m->n++;
 	memcpy(m->group[i].ip, ip, 16);
+	m->group[i].quiet_ns = 0;
 	member_change(m, &m->group[i], true, now_ns);
 	return i + 1;
 }
@@ -221,14 +228,15 @@ eng_members_query(struct eng_members *m, const uint8_t *l3, size_t len, uint64_t
 	if (q.robustness != 0)
 		f->robustness = (uint8_t)karst_min_u32(q.robustness, ROBUSTNESS_MAX);
 	answer_ns = member_moment(m, now_ns, q.wait_ns);
-	/* an earlier answer to all is an answer to this, too */
 	if (q.general)
-		f->answer_ns = karst_min_u64(f->answer_ns, answer_ns);
+		f->answer_ns = karst_min_u64(f->answer_ns, karst_max_u64(answer_ns, f->quiet_ns));
+	/* an earlier answer to all is an answer to this, too */
 	for (i = 0; !q.general && answer_ns < f->answer_ns && i < m->n; i++) {
 		struct eng_member *g = &m->group[i];
 
 		if (g->joined && memcmp(g->ip, q.ip, 16) == 0)
-			g->answer_ns = karst_min_u64(g->answer_ns, answer_ns);
+			g->answer_ns =
+				karst_min_u64(g->answer_ns, karst_max_u64(answer_ns, g->quiet_ns));
 	}
 	members_settle_due(m);
 	return true;
@@ -245,6 +253,7 @@ spread_answer(struct eng_members *m, enum eng_member_proto proto, uint64_t now_n
 	if (m->family[proto].answer_ns > now_ns)
 		return;
 	m->family[proto].answer_ns = ENG_MEMBERS_NEVER;
+	m->family[proto].quiet_ns = now_ns + QUIET_NS;
 	for (i = 0; i < m->n; i++)
 		if (m->group[i].joined && proto_of(m->group[i].ip) == proto)
 			m->group[i].answer_ns = now_ns;
@@ -267,6 +276,7 @@ member_said(struct eng_members *m, struct eng_member *g, uint64_t repeat_ns, uin
 	/* a change says all that an answer would */
 	if (g->answer_ns <= now_ns)
 		g->answer_ns = ENG_MEMBERS_NEVER;
+	g->quiet_ns = now_ns + GROUP_QUIET_NS;
 	return !g->joined && g->changes == 0;
 }
 

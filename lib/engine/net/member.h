@@ -24,6 +24,7 @@ struct eng_member {
 	uint8_t changes;    /* reports of joining or leaving that are still to be sent */
 	uint64_t change_ns; /* when the next of these is due */
 	uint64_t answer_ns; /* when a query is to be answered; NEVER: there is none */
+	uint64_t quiet_ns;  /* no query is answered before */
 };
 
 /* IGMP, MLD */
@@ -32,6 +33,7 @@ struct eng_member_family {
 	uint8_t version;    /* that the link understands: IGMP 1 to 3, MLD 1 and 2 */
 	uint64_t old_ns[2]; /* until when there is a querier of version 1, 2; 0: none */
 	uint64_t answer_ns; /* when a query for all groups is to be answered */
+	uint64_t quiet_ns;  /* none is before */
 };
 
 struct eng_members {

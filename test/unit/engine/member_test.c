@@ -296,6 +296,39 @@ Test(member, query_of_a_group)
 	free(m);
 }
 
+/* How many messages answer who asks every 10 ms for 3 s, and wants an answer at once; @group as of
+ * the queries. */
+static unsigned int
+answers_to_a_flood(bool mld, unsigned int group, bool old)
+{
+	struct eng_members *m = settled();
+	uint64_t now = T0 + 60 * SECOND, end = now + 3 * SECOND;
+	struct eng_member_msg msg;
+	unsigned int n = 0;
+	uint8_t q[128];
+
+	for (; now < end; now += SECOND / 100) {
+		size_t len = mld ? mld_query(q, old ? 24 : 28, 0, group)
+				 : igmp_query(q, old ? 8 : 12, 0, group, 2);
+
+		cr_assert(eng_members_query(m, q, len, now));
+		while (eng_members_due(m) <= now)
+			n += eng_members_next(m, &src, now, &msg) != 0;
+	}
+	free(m);
+	return n;
+}
+
+/* Who asks again and again is answered, but not each time. */
+Test(member, query_flood)
+{
+	cr_assert_eq(answers_to_a_flood(false, 0, false), 3);
+	cr_assert_eq(answers_to_a_flood(true, 0, false), 3);
+	cr_assert_eq(answers_to_a_flood(false, 2, false), 30);
+	cr_assert_eq(answers_to_a_flood(true, 5, false), 30);
+	cr_assert_eq(answers_to_a_flood(true, 0, true), 3);
+}
+
 /* The querier's robustness is how often a change is said; 0 says nothing. */
 Test(member, robustness)
 {

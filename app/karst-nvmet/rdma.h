@@ -15,6 +15,9 @@
  * does not acknowledge.  So the last eighth of the buffers, and one, is for hosts that have none, a
  * host being an address, and hosts that wait are served in turn.
  *
+ * Connections and controllers are shared out by addresses, too: one has three times at most of what
+ * is left then for others, but what a controller takes in any case, as long as it is there.
+ *
  * The slot is posted again before the SEND, so that a host that gets the answer may send at once.
  * There are twice as many requests as slots, because a request is free only when its SEND is
  * acknowledged; if none is free, capsules wait in their slots, and hosts, which have no more
@@ -61,17 +64,20 @@ struct nr_device {
 };
 
 struct nr_host {
-	TAILQ_ENTRY(nr_host) next;         /* who waits longest first */
-	uint8_t address[16];               /* IPv4 as mapped */
-	uint32_t nqueues;                  /* gone with the last */
-	uint32_t held;                     /* buffers */
-	STAILQ_HEAD(, nr_request) waiters; /* for buffers, the longest first */
+	TAILQ_ENTRY(nr_host) next;        /* who waits longest first */
+	uint8_t address[16];              /* IPv4 as mapped */
+	uint32_t nqueues;                 /* gone with the last */
+	uint32_t nadmin;                  /* admin queues of these that do not end */
+	uint32_t held;                    /* buffers */
+	bool refused;                     /* more than its share, which was said */
+	TAILQ_HEAD(, nr_request) waiters; /* for buffers, the longest first */
 };
 
 struct nr_request {
-	struct nt_cmd cmd;              /* first: the target knows only that */
-	SLIST_ENTRY(nr_request) next;   /* among the free */
-	STAILQ_ENTRY(nr_request) waits; /* among those that wait for a buffer */
+	struct nt_cmd cmd;            /* first: the target knows only that */
+	SLIST_ENTRY(nr_request) next; /* among the free */
+	bool waiting;                 /* for a buffer: */
+	TAILQ_ENTRY(nr_request) waits;
 	struct nr_buffer *buffer;
 	uint32_t index;
 	uint32_t slot; /* NO_SLOT: posted again */
@@ -114,7 +120,7 @@ struct nr_queue {
 STAILQ_HEAD(nr_ready, nr_queue);
 
 struct nr_counters {
-	uint64_t connections, rejected, lost, buffer_waits;
+	uint64_t connections, rejected, beyond_share, lost, buffer_waits;
 };
 
 struct nr_server {
@@ -129,6 +135,7 @@ struct nr_server {
 	LIST_HEAD(, nr_queue) queues;
 	struct nr_ready ready;
 	uint32_t nqueues;
+	uint32_t nadmin; /* admin queues of these that do not end */
 	uint32_t nclosing;
 	uint8_t *memory; /* of all buffers */
 	size_t memory_len;
@@ -138,7 +145,8 @@ struct nr_server {
 	TAILQ_HEAD(, nr_host) hosts;
 	uint32_t nwaiters; /* for buffers, of all hosts */
 	uint64_t now_ms;
-	bool fatal; /* a device is gone: to be ended with an error */
+	uint64_t tell_ms; /* of shares again, not before */
+	bool fatal;       /* a device is gone: to be ended with an error */
 	struct nr_counters counters;
 };
 
@@ -162,15 +170,17 @@ void nr_buffers_free(struct nr_server *server);
 /* NULL after a line on standard error. */
 struct nr_device *nr_device_of(struct nr_server *server, struct ibv_context *verbs);
 void nr_devices_free(struct nr_server *server);
+/* May the host of @address have one more connection, for queue @qid?  Counted if not. */
+bool nr_host_admits(struct nr_server *server, const struct sockaddr *address, uint16_t qid);
 /* The host of a connection; NULL: no memory. */
 struct nr_host *nr_host_get(struct nr_server *server, const struct sockaddr *address);
 void nr_host_put(struct nr_server *server, struct nr_host *host);
 /* A buffer for @request, or it waits for one and nr_buffers_hand_out() runs it then. */
 bool nr_buffer_get(struct nr_server *server, struct nr_request *request);
+/* It has none any more, and waits for none. */
 void nr_buffer_put(struct nr_server *server, struct nr_request *request);
 /* Once a turn, from no other queue's work: those that wait are run as far as there are buffers. */
 void nr_buffers_hand_out(struct nr_server *server);
-void nr_buffer_forget(struct nr_queue *queue);
 
 /* rdma_cm.c */
 int nr_listen(struct nr_server *server, const char *address);

@@ -105,6 +105,16 @@ accept_queue(struct nr_queue *queue, const struct rdma_conn_param *asked)
 	return rdma_accept(queue->id, &param) != 0 ? -errno : 0;
 }
 
+/* @n: 1 or -1 */
+static void
+count_admin(struct nr_queue *queue, int n)
+{
+	if (queue->core.qid != 0)
+		return;
+	queue->host->nadmin += (uint32_t)n;
+	queue->server->nadmin += (uint32_t)n;
+}
+
 static void
 connect_request(
 	struct nr_server *server, struct rdma_cm_id *id, const struct rdma_conn_param *asked)
@@ -117,6 +127,8 @@ connect_request(
 	why = nt_request_parse(
 		config, asked->private_data, asked->private_data_len, &qid, &entries);
 	if (why == NVME_RDMA_ACCEPT && server->nqueues >= config->max_ctrls * (config->max_io + 1))
+		why = NVME_RDMA_NO_RESOURCES;
+	if (why == NVME_RDMA_ACCEPT && !nr_host_admits(server, rdma_get_peer_addr(id), qid))
 		why = NVME_RDMA_NO_RESOURCES;
 	if (why != NVME_RDMA_ACCEPT) {
 		cm_reject(server, id, why);
@@ -137,6 +149,7 @@ connect_request(
 	queue->deadline_ms = server->now_ms + NT_CONNECT_MS;
 	LIST_INSERT_HEAD(&server->queues, queue, next);
 	server->nqueues++;
+	count_admin(queue, 1);
 	server->counters.connections++;
 	nr_say(server, "queue %u of %u entries: a connection to %s", qid, entries,
 		queue->core.address);
@@ -151,6 +164,7 @@ nr_queue_close(struct nr_queue *queue, const char *why)
 	queue->state = NR_CLOSING;
 	queue->deadline_ms = queue->server->now_ms + CLOSE_MS;
 	queue->server->nclosing++;
+	count_admin(queue, -1);
 	nt_queue_gone(&queue->core);
 	if (rdma_disconnect(queue->id) != 0)
 		queue->peer_gone = true;

@@ -3,12 +3,15 @@
  */
 /* Buffers, and the devices that know them. */
 #include <errno.h>
+#include <netdb.h>
 #include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 
 #include "rdma.h"
+
+#define TELL_MS 10000u /* between two lines of shares */
 
 int
 nr_buffers_make(struct nr_server *server)
@@ -100,27 +103,108 @@ nr_device_of(struct nr_server *server, struct ibv_context *verbs)
 	return device;
 }
 
-/* --- whose buffers they are --- */
+/* --- hosts --- */
+
+static void
+host_key(const struct sockaddr *address, uint8_t key[16])
+{
+	const struct sockaddr_in6 *in6 = (const struct sockaddr_in6 *)address;
+	const struct sockaddr_in *in = (const struct sockaddr_in *)address;
+
+	memset(key, 0, 16);
+	key[10] = key[11] = 0xff;
+	if (address->sa_family == AF_INET6)
+		memcpy(key, &in6->sin6_addr, 16);
+	else if (address->sa_family == AF_INET)
+		memcpy(key + 12, &in->sin_addr, 4);
+}
+
+static struct nr_host *
+host_find(const struct nr_server *server, const uint8_t key[16])
+{
+	struct nr_host *host;
+
+	TAILQ_FOREACH(host, &server->hosts, next)
+		if (memcmp(host->address, key, sizeof(host->address)) == 0)
+			return host;
+	return NULL;
+}
+
+/* One who has @mine with that which he asks for, when there are @left for others then? */
+static bool
+share_admits(uint32_t mine, uint32_t left)
+{
+	return mine <= 3 * left;
+}
+
+static bool
+may_connect(const struct nr_server *server, const struct nr_host *host)
+{
+	const struct nt_config *config = &server->config.target;
+	uint32_t a_ctrl = config->max_io + 1, mine = host->nqueues + 1;
+	uint32_t used = server->nqueues + 1, all = config->max_ctrls * a_ctrl;
+
+	if (mine <= a_ctrl)
+		return true;
+	/* of that what is less than a controller is of no use to others */
+	return share_admits((mine + a_ctrl - 1) / a_ctrl, used < all ? (all - used) / a_ctrl : 0);
+}
+
+static bool
+may_control(const struct nr_server *server, const struct nr_host *host)
+{
+	uint32_t used = server->nadmin + 1, all = server->config.target.max_ctrls;
+
+	return host->nadmin == 0 || share_admits(host->nadmin + 1, used < all ? all - used : 0);
+}
+
+/* Once of an address, and of many now and then. */
+static void
+tell_refused(struct nr_server *server, struct nr_host *host, const struct sockaddr *address)
+{
+	socklen_t len = address->sa_family == AF_INET6 ? sizeof(struct sockaddr_in6)
+						       : sizeof(struct sockaddr_in);
+	char name[NT_ADDRESS_LEN];
+
+	if (host->refused || server->now_ms < server->tell_ms)
+		return;
+	host->refused = true;
+	server->tell_ms = server->now_ms + TELL_MS;
+	if (getnameinfo(address, len, name, sizeof(name), NULL, 0, NI_NUMERICHOST) != 0)
+		name[0] = '\0';
+	fprintf(stderr,
+		"karst-nvmet: %s has %u connections, %u of them for admin queues, and gets no "
+		"more: an address has three times at most of what is left for others; "
+		"--controllers makes more of both\n",
+		name, host->nqueues, host->nadmin);
+}
+
+bool
+nr_host_admits(struct nr_server *server, const struct sockaddr *address, uint16_t qid)
+{
+	struct nr_host *host;
+	uint8_t key[16];
+
+	host_key(address, key);
+	host = host_find(server, key);
+	if (host == NULL || (may_connect(server, host) && (qid != 0 || may_control(server, host))))
+		return true;
+	server->counters.beyond_share++;
+	tell_refused(server, host, address);
+	return false;
+}
 
 struct nr_host *
 nr_host_get(struct nr_server *server, const struct sockaddr *address)
 {
-	const struct sockaddr_in6 *in6 = (const struct sockaddr_in6 *)address;
-	const struct sockaddr_in *in = (const struct sockaddr_in *)address;
-	uint8_t key[16] = {[10] = 0xff, [11] = 0xff};
 	struct nr_host *host;
+	uint8_t key[16];
 
-	if (address->sa_family == AF_INET6)
-		memcpy(key, &in6->sin6_addr, sizeof(key));
-	else if (address->sa_family == AF_INET)
-		memcpy(key + 12, &in->sin_addr, 4);
-	TAILQ_FOREACH(host, &server->hosts, next) {
-		if (memcmp(host->address, key, sizeof(key)) == 0)
-			break;
-	}
+	host_key(address, key);
+	host = host_find(server, key);
 	if (host == NULL && (host = calloc(1, sizeof(*host))) != NULL) {
 		memcpy(host->address, key, sizeof(key));
-		STAILQ_INIT(&host->waiters);
+		TAILQ_INIT(&host->waiters);
 		TAILQ_INSERT_HEAD(&server->hosts, host, next);
 	}
 	if (host != NULL)
@@ -136,6 +220,8 @@ nr_host_put(struct nr_server *server, struct nr_host *host)
 	TAILQ_REMOVE(&server->hosts, host, next);
 	free(host);
 }
+
+/* --- whose buffers they are --- */
 
 static struct nr_host *
 host_of(const struct nr_request *request)
@@ -167,14 +253,26 @@ nr_buffer_get(struct nr_server *server, struct nr_request *request)
 		return true;
 	server->counters.buffer_waits++;
 	server->nwaiters++;
-	STAILQ_INSERT_TAIL(&host_of(request)->waiters, request, waits);
+	request->waiting = true;
+	TAILQ_INSERT_TAIL(&host_of(request)->waiters, request, waits);
 	return false;
+}
+
+static void
+waits_no_more(struct nr_server *server, struct nr_request *request)
+{
+	TAILQ_REMOVE(&host_of(request)->waiters, request, waits);
+	request->waiting = false;
+	server->nwaiters--;
 }
 
 void
 nr_buffer_put(struct nr_server *server, struct nr_request *request)
 {
 	struct nr_buffer *buffer = request->buffer;
+
+	if (request->waiting)
+		waits_no_more(server, request);
 
 	request->buffer = NULL;
 	if (buffer == NULL)
@@ -192,11 +290,10 @@ next_waiter(struct nr_server *server)
 	struct nr_host *host;
 
 	TAILQ_FOREACH(host, &server->hosts, next) {
-		request = STAILQ_FIRST(&host->waiters);
+		request = TAILQ_FIRST(&host->waiters);
 		if (request == NULL || !buffer_take(server, request))
 			continue;
-		STAILQ_REMOVE_HEAD(&host->waiters, waits);
-		server->nwaiters--;
+		waits_no_more(server, request);
 		TAILQ_REMOVE(&server->hosts, host, next);
 		TAILQ_INSERT_TAIL(&server->hosts, host, next);
 		return request;
@@ -211,20 +308,4 @@ nr_buffers_hand_out(struct nr_server *server)
 
 	while (server->nwaiters != 0 && (request = next_waiter(server)) != NULL)
 		nr_request_run(request);
-}
-
-void
-nr_buffer_forget(struct nr_queue *queue)
-{
-	struct nr_host *host = queue->host;
-	struct nr_request *request = STAILQ_FIRST(&host->waiters), *next;
-
-	STAILQ_INIT(&host->waiters);
-	for (; request != NULL; request = next) {
-		next = STAILQ_NEXT(request, waits);
-		if (request->cmd.queue != &queue->core)
-			STAILQ_INSERT_TAIL(&host->waiters, request, waits);
-		else
-			queue->server->nwaiters--;
-	}
 }

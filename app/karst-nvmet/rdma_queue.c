@@ -99,7 +99,6 @@ nr_queue_free(struct nr_queue *queue)
 		ibv_ack_cq_events(queue->cq, queue->unacked);
 		ibv_destroy_cq(queue->cq);
 	}
-	nr_buffer_forget(queue);
 	for (i = 0; queue->requests != NULL && i < queue->nrequests; i++)
 		nr_buffer_put(queue->server, &queue->requests[i]);
 	nr_host_put(queue->server, queue->host);

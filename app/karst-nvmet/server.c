@@ -122,16 +122,16 @@ nr_server_print(const struct nr_server *server)
 	const struct nr_counters *c = &server->counters;
 
 	fprintf(stderr,
-		"connections %" PRIu64 ", rejected %" PRIu64 ", lost %" PRIu64
-		", there are %u now\n"
+		"connections %" PRIu64 ", rejected %" PRIu64 " (%" PRIu64
+		" beyond an address's share), lost %" PRIu64 ", there are %u now\n"
 		"controllers %" PRIu64 " and for discovery %" PRIu64 ", expired %" PRIu64
 		"; Connects refused %" PRIu64 "\n"
 		"commands: admin %" PRIu64 ", read %" PRIu64 ", write %" PRIu64 ", other %" PRIu64
 		"; failed %" PRIu64 "\n"
 		"bytes read %" PRIu64 ", written %" PRIu64 "; waits for a buffer %" PRIu64 "\n",
-		c->connections, c->rejected, c->lost, server->nqueues, t->ctrls, t->discovery_ctrls,
-		t->expired, t->refused, t->admin, t->reads, t->writes, t->others, t->failed,
-		t->read_bytes, t->written_bytes, c->buffer_waits);
+		c->connections, c->rejected, c->beyond_share, c->lost, server->nqueues, t->ctrls,
+		t->discovery_ctrls, t->expired, t->refused, t->admin, t->reads, t->writes,
+		t->others, t->failed, t->read_bytes, t->written_bytes, c->buffer_waits);
 }
 
 static void

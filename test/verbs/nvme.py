@@ -12,6 +12,7 @@ import os
 import signal
 import sys
 import tempfile
+import time
 
 from verbs_bed import HANG_S, free_port, run_all, says
 
@@ -118,39 +119,74 @@ def double(tap, tools, engines, *programs):
                   meet(engines, programs, words, target_words, ('two', 'ip6')[number % 2],
                        says_host=[said]))
     tap.point('two engines: a host that takes no answers leaves others buffers',
-              greedy(engines, programs))
+              crowd(engines, programs, ['--buffers', '8'], greedy, [r'waits for a buffer [1-9]']))
+    tap.point('two engines: an address has three quarters of the controllers',
+              crowd(engines, programs, ['--controllers', '4', '--io-queues', '2'], many,
+                    [r'gets no more: an address has', r"rejected (\d+) \(\1 beyond an address's share\)"]))
 
 
-def greedy(engines, programs):
-    """A host that takes no answers has as many buffers as there are, and another one goes on."""
+def crowd(engines, programs, words, run, says_target):
+    """A target with these @words, and hosts: run(host, engines), where host(engine, steps...) starts one,
+    @return problems.  What the target must say then."""
     port = str(free_port())
     problems, target = serve(engines[0], programs[0], port, ADDRESS['two'],
-                             ['--ramdisk', '8M', '--buffers', '8'])
+                             ['--ramdisk', '8M', *words])
     hosts = []
 
     def host(engine, *steps):
         hosts.append(engine.program([programs[1], '--port', port, '--nqn', NQN, '--patience', '20',
-                                     ADDRESS['two'], 'connect', *steps]))
+                                     '--queues', '2', ADDRESS['two'], 'connect', *steps]))
         return hosts[-1]
 
     if not problems:
-        one = host(engines[1], 'hold=1')
-        problems = one.until(lambda: 'holds what it gets' in one.text(), 'holding', LIMIT_S)
-    if not problems:
-        other = host(engines[0], 'load=1,300', 'off')
-        problems = [f'host: {p}' for p in other.wait(LIMIT_S)]
-        if other.status != 0:
-            problems.append(f'host: exit status {other.status}')
+        problems = run(host, engines)
     for one in hosts:
         one.kill()
     target.process.send_signal(signal.SIGTERM)
     problems += [f'target: {p}' for p in target.wait(LIMIT_S)]
-    problems += says(target, [r'waits for a buffer [1-9]'])
+    problems += says(target, says_target)
     for engine in engines:
         problems += engine.left()
     if problems:
         for program in (target, *hosts):
             problems += program.shown()
+    return problems
+
+
+def ended(host, status):
+    problems = [f'host: {p}' for p in host.wait(LIMIT_S)]
+    if host.status != status:
+        problems.append(f'host: exit status {host.status}, not {status}')
+    return problems
+
+
+def greedy(host, engines):
+    """A host that takes no answers has as many buffers as there are, and another one goes on."""
+    one = host(engines[1], 'hold=1')
+    problems = one.until(lambda: 'holds what it gets' in one.text(), 'holding', LIMIT_S)
+    return problems or ended(host(engines[0], 'load=1,300', 'off'), 0)
+
+
+def many(host, engines):
+    """Hosts at one address, until it gets no more; one at another address does."""
+    problems, there = [], []
+    for _ in range(3):
+        one = host(engines[1], 'event')
+        problems = problems or one.until(lambda: 'an event is waited for' in one.text(), 'connected', LIMIT_S)
+        there.append(one)
+    for _ in range(2):
+        beyond = host(engines[1], 'off')
+        problems = problems or ended(beyond, 1) + says(beyond, [r'rejects the connection, status 6'])
+    problems = problems or ended(host(engines[0], 'load=1,30', 'off'), 0)
+    there[0].kill()
+    # until the target has heard of that of all its connections
+    end = time.monotonic() + LIMIT_S
+    again = None
+    while not problems and (again is None or again.status != 0):
+        again = host(engines[1], 'load=1,30', 'off')
+        problems = again.wait(LIMIT_S)
+        if time.monotonic() > end:
+            problems.append('nothing has become free')
     return problems
 
 

@@ -273,7 +273,6 @@ nr_buffer_put(struct nr_server *server, struct nr_request *request)
 
 	if (request->waiting)
 		waits_no_more(server, request);
-
 	request->buffer = NULL;
 	if (buffer == NULL)
 		return;

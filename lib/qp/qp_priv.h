@@ -567,13 +567,13 @@ void karst_requester_take_credits(struct karst_requester *r, uint8_t syndrome, u
 /** A READ response, or what answers atomics, of a PSN that is outstanding. */
 void karst_requester_response(
 	struct karst_core *core, struct karst_core_qp *qp, struct karst_pkt *pkt);
-/** Starts the acknowledgement timer unless it runs. */
 /** The user of @qp has @n timers more that are armed, or -@n less.  Early retransmission waits by
  *  that (probe.c). */
 void karst_requester_timers(struct karst_core *core, const struct karst_core_qp *qp, uint32_t n);
 /** Its timer fires at @ns; or not any more. */
 void karst_requester_timer_add(struct karst_core *core, struct karst_core_qp *qp, uint64_t ns);
 void karst_requester_timer_del(struct karst_core *core, struct karst_core_qp *qp);
+/** Starts the acknowledgement timer unless it runs. */
 void karst_requester_arm(struct karst_core *core, struct karst_core_qp *qp);
 /** What was to go out again begins to leave: from now on its clock runs. */
 void karst_requester_left(struct karst_core *core, struct karst_core_qp *qp);
@@ -730,7 +730,6 @@ extern const uint16_t karst_credits[31];
 
 /* --- sched.c --- */
 
-/** Memory for the users, and for their lists. */
 /** Whose turns @qp takes. */
 static inline struct karst_sched_user *
 karst_sched_user_of(const struct karst_core *core, const struct karst_core_qp *qp)
@@ -738,6 +737,7 @@ karst_sched_user_of(const struct karst_core *core, const struct karst_core_qp *q
 	return &core->sched.users[qp->sharer];
 }
 
+/** Memory for the users, and for their lists. */
 size_t karst_sched_users_bytes(uint32_t sharers);
 size_t karst_sched_list_bytes(const struct karst_core_config *cfg, uint32_t sharers);
 /** @users: zeros; @lists: anything. */

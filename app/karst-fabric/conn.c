@@ -30,6 +30,7 @@ make_end(struct fab_sim *s, struct fab_end *e)
 		.max_recv_sge = 1,
 		.max_dest_rd_atomic = FAB_READS,
 		.sq_sig_all = true,
+		.pacer = true,
 	};
 	in->sq_shared = fab_alloc(s, karst_wq_bytes(in->max_send_wr, karst_wq_stride(true, 1, 0)));
 	in->rq_shared = fab_alloc(s, karst_wq_bytes(in->max_recv_wr, karst_wq_stride(false, 1, 0)));

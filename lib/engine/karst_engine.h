@@ -589,7 +589,7 @@ int karst_engine_qp_modify(struct karst_engine *e, struct karst_engine_qp *qp,
  *  so by themselves.  For whoever takes something away that requests name, such as an address
  *  handle. */
 int karst_engine_qp_send_posted(struct karst_engine *e, struct karst_engine_qp *qp);
-/** As karst_qp_rate_limit(), in RTR, RTS or SQD.  -EINVAL: another state; -EDEADLK */
+/** As karst_qp_rate_limit(), in RTR, RTS or SQD.  -EINVAL: another state; -ENOMEM; -EDEADLK */
 int karst_engine_qp_rate_limit(
 	struct karst_engine *e, struct karst_engine_qp *qp, uint32_t kbps, uint32_t burst);
 /**

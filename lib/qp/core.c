@@ -234,7 +234,7 @@ timer_fire(struct karst_core *core, struct karst_timer *t)
 		karst_requester_expire(
 			core, karst_container_of(t, struct karst_core_qp, req.timer));
 	else if (t->kind == KARST_TIMER_PACER)
-		karst_pacer_expire(core, karst_container_of(t, struct karst_core_qp, pacer.timer));
+		karst_pacer_expire(core, karst_container_of(t, struct karst_pacer, timer)->qp);
 	else
 		karst_cq_expire(core, karst_container_of(t, struct karst_cq_lane_state, timer));
 }

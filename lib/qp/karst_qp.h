@@ -444,6 +444,7 @@ struct karst_qp_init {
 	void *user;
 	const void *ringer; /* the caller's: who may ring for it (karst_qp_ringer()) */
 	uint32_t sharer;    /* whose turns it takes (karst_sched.h), below max_sharers */
+	bool pacer; /* it has room for what limits its rate: it must with congestion control */
 };
 
 /** Bytes of memory (engine-private) for a QP; 0 if @init is out of range. */
@@ -534,10 +535,14 @@ void karst_qp_send_queue(const struct karst_core_qp *qp, uint32_t *seen, uint32_
 /**
  * On the core's lcore.  From now on @qp sends at most @kbps kbit/s of frames, acknowledgements not
  * counted (E6); 0: as fast as it can.  When it was idle it may send @burst bytes at once, or what
- * it sends in 4.096 us, whichever is more, and a frame.  RESET ends it.
+ * it sends in 4.096 us, whichever is more, and a frame.  RESET ends it.  @pacer_mem:
+ * karst_qp_pacer_bytes() of memory, the same in each call for a queue pair, and its until it is
+ * destroyed; NULL if it was made with room for it, or @kbps is 0.
  */
-void karst_qp_rate_limit(
-	struct karst_core *core, struct karst_core_qp *qp, uint32_t kbps, uint32_t burst);
+void karst_qp_rate_limit(struct karst_core *core, struct karst_core_qp *qp, uint32_t kbps,
+	uint32_t burst, void *pacer_mem);
+/** What a queue pair needs for a limit that was made without room for it. */
+size_t karst_qp_pacer_bytes(void);
 
 uint32_t karst_qp_num(const struct karst_core_qp *qp);
 enum karst_qp_state karst_qp_state(const struct karst_core_qp *qp);

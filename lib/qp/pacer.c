@@ -68,9 +68,9 @@ static void
 catch_up(struct karst_core_qp *qp, uint64_t now_ns)
 {
 	if (qp->req.paced)
-		refill(&qp->pacer, now_ns);
+		refill(qp->pacer, now_ns);
 	else
-		qp->pacer.filled_ns = now_ns;
+		qp->pacer->filled_ns = now_ns;
 }
 
 /* Is it subject to control by delay? */
@@ -84,7 +84,7 @@ has_window(const struct karst_core *core, const struct karst_pacer *p)
 static void
 renew_rate(struct karst_core *core, struct karst_core_qp *qp)
 {
-	struct karst_pacer *p = &qp->pacer;
+	struct karst_pacer *p = qp->pacer;
 	uint64_t rate = UINT64_MAX;
 
 	if (core->rp != NULL && p->cc.rate != 0) {
@@ -102,7 +102,7 @@ uint32_t
 karst_pacer_limit(struct karst_core *core, struct karst_core_qp *qp, const struct karst_tx_burst *b,
 	uint32_t limit)
 {
-	struct karst_pacer *p = &qp->pacer;
+	struct karst_pacer *p = qp->pacer;
 
 	refill(p, core->now_ns);
 	renew_rate(core, qp);
@@ -125,7 +125,7 @@ bool
 karst_pacer_charge(struct karst_core *core, struct karst_core_qp *qp,
 	const struct karst_tx_burst *b, uint32_t n, bool more)
 {
-	struct karst_pacer *p = &qp->pacer;
+	struct karst_pacer *p = qp->pacer;
 	uint32_t bytes = 0;
 	bool holds = karst_pacer_holds(core, qp);
 	uint64_t ns = holds ? p->swift.next_ns : UINT64_MAX;
@@ -195,30 +195,30 @@ karst_pacer_fits(const struct karst_core *core, struct karst_core_qp *qp, uint32
 void
 karst_pacer_sent(const struct karst_core *core, struct karst_core_qp *qp, uint32_t npsn)
 {
-	if (has_window(core, &qp->pacer))
-		karst_swift_sent(&qp->pacer.swift, core->swift, npsn, core->now_ns);
+	if (has_window(core, qp->pacer))
+		karst_swift_sent(&qp->pacer->swift, core->swift, npsn, core->now_ns);
 }
 
 void
 karst_pacer_acked(const struct karst_core *core, struct karst_core_qp *qp, uint32_t npsn)
 {
-	if (has_window(core, &qp->pacer))
-		karst_swift_acked(&qp->pacer.swift, npsn);
+	if (has_window(core, qp->pacer))
+		karst_swift_acked(&qp->pacer->swift, npsn);
 }
 
 void
 karst_pacer_delay(const struct karst_core *core, struct karst_core_qp *qp, uint64_t ns)
 {
-	if (has_window(core, &qp->pacer))
-		karst_swift_delay(&qp->pacer.swift, core->swift, ns, core->now_ns);
+	if (has_window(core, qp->pacer))
+		karst_swift_delay(&qp->pacer->swift, core->swift, ns, core->now_ns);
 }
 
 void
 karst_pacer_lost(const struct karst_core *core, struct karst_core_qp *qp)
 {
-	if (karst_likely(!has_window(core, &qp->pacer)))
+	if (karst_likely(!has_window(core, qp->pacer)))
 		return;
-	karst_swift_lost(&qp->pacer.swift, core->swift, core->now_ns);
+	karst_swift_lost(&qp->pacer->swift, core->swift, core->now_ns);
 	/* acknowledged is what is under way only when that is here which is missing */
 	qp->req.timing = 0;
 }
@@ -226,18 +226,23 @@ karst_pacer_lost(const struct karst_core *core, struct karst_core_qp *qp)
 void
 karst_pacer_timeout(const struct karst_core *core, struct karst_core_qp *qp)
 {
-	if (has_window(core, &qp->pacer))
-		karst_swift_timeout(&qp->pacer.swift, core->swift, core->now_ns);
+	if (has_window(core, qp->pacer))
+		karst_swift_timeout(&qp->pacer->swift, core->swift, core->now_ns);
 }
 
 /* --- */
 
 void
-karst_qp_rate_limit(
-	struct karst_core *core, struct karst_core_qp *qp, uint32_t kbps, uint32_t burst)
+karst_qp_rate_limit(struct karst_core *core, struct karst_core_qp *qp, uint32_t kbps,
+	uint32_t burst, void *pacer_mem)
 {
-	struct karst_pacer *p = &qp->pacer;
+	struct karst_pacer *p;
 
+	if (qp->pacer == NULL && kbps == 0)
+		return;
+	if (qp->pacer == NULL)
+		karst_pacer_open(qp, pacer_mem);
+	p = qp->pacer;
 	catch_up(qp, core->now_ns);
 	p->program_kbps = kbps;
 	p->burst = karst_min_u32(burst, INT32_MAX);
@@ -258,7 +263,7 @@ line_of(const struct karst_core *core, const struct karst_core_qp *qp)
 bool
 karst_pacer_cnp(struct karst_core *core, struct karst_core_qp *qp)
 {
-	struct karst_pacer *p = &qp->pacer;
+	struct karst_pacer *p = qp->pacer;
 
 	if (core->rp == NULL || qp->type == KARST_QPT_UD)
 		return false;
@@ -271,8 +276,11 @@ karst_pacer_cnp(struct karst_core *core, struct karst_core_qp *qp)
 void
 karst_qp_rate(struct karst_core *core, struct karst_core_qp *qp, struct karst_qp_rate *r)
 {
-	const struct karst_pacer *p = &qp->pacer;
+	const struct karst_pacer *p = qp->pacer;
 
+	*r = (struct karst_qp_rate){0};
+	if (p == NULL)
+		return;
 	if (qp->req.paced)
 		renew_rate(core, qp);
 	*r = (struct karst_qp_rate){
@@ -313,7 +321,7 @@ karst_pacer_expire(struct karst_core *core, struct karst_core_qp *qp)
 static void
 begin_control(const struct karst_core *core, struct karst_core_qp *qp)
 {
-	struct karst_pacer *p = &qp->pacer;
+	struct karst_pacer *p = qp->pacer;
 
 	if (core->rp != NULL)
 		p->cc = (struct karst_dcqcn){0};
@@ -322,13 +330,27 @@ begin_control(const struct karst_core *core, struct karst_core_qp *qp)
 		karst_swift_begin(&p->swift, core->swift);
 }
 
+size_t
+karst_qp_pacer_bytes(void)
+{
+	return sizeof(struct karst_pacer);
+}
+
+void
+karst_pacer_open(struct karst_core_qp *qp, struct karst_pacer *mem)
+{
+	if (mem != NULL)
+		*mem = (struct karst_pacer){.qp = qp, .timer = {.kind = KARST_TIMER_PACER}};
+	qp->pacer = mem;
+}
+
 void
 karst_pacer_reset(struct karst_core *core, struct karst_core_qp *qp)
 {
-	struct karst_pacer *p = &qp->pacer;
-
-	karst_wheel_del(&core->wheel, &p->timer);
-	*p = (struct karst_pacer){.timer = {.kind = KARST_TIMER_PACER}};
+	if (qp->pacer == NULL)
+		return;
+	karst_wheel_del(&core->wheel, &qp->pacer->timer);
+	karst_pacer_open(qp, qp->pacer);
 	begin_control(core, qp);
 	renew_rate(core, qp);
 }
@@ -336,6 +358,8 @@ karst_pacer_reset(struct karst_core *core, struct karst_core_qp *qp)
 void
 karst_pacer_another_path(struct karst_core *core, struct karst_core_qp *qp)
 {
+	if (qp->pacer == NULL)
+		return;
 	catch_up(qp, core->now_ns);
 	begin_control(core, qp);
 	renew_rate(core, qp);

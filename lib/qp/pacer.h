@@ -36,13 +36,13 @@ karst_pacer_window(const struct karst_core *core, const struct karst_core_qp *qp
 {
 	return karst_likely(core->swift == NULL) || karst_mutant(KARST_MUTANT_NO_WINDOW)
 		? UINT32_MAX
-		: karst_swift_window(&qp->pacer.swift);
+		: karst_swift_window(&qp->pacer->swift);
 }
 /** May no request leave now?  Then a timer, armed at the end of the visit, brings it back. */
 static inline bool
 karst_pacer_holds(const struct karst_core *core, const struct karst_core_qp *qp)
 {
-	return karst_unlikely(core->swift != NULL) && core->now_ns < qp->pacer.swift.next_ns &&
+	return karst_unlikely(core->swift != NULL) && core->now_ns < qp->pacer->swift.next_ns &&
 		!karst_mutant(KARST_MUTANT_NO_PAUSE);
 }
 /** How many packets of messages may go out, if @room may for other reasons; 1: whoever goes has to
@@ -68,6 +68,8 @@ void karst_pacer_expire(struct karst_core *core, struct karst_core_qp *qp);
 /** Congestion control begins anew, what the program has set stays (G4).  The caller activates the
  *  queue pair, whatever it waits for. */
 void karst_pacer_another_path(struct karst_core *core, struct karst_core_qp *qp);
+/** The queue pair has its pacer here from now on; NULL: nothing limits it. */
+void karst_pacer_open(struct karst_core_qp *qp, struct karst_pacer *mem);
 /** Before the queue pair goes, or begins anew. */
 void karst_pacer_reset(struct karst_core *core, struct karst_core_qp *qp);
 

@@ -98,6 +98,7 @@ karst_qp_bytes(const struct karst_qp_init *init)
 	n += sq_slots(init) * sizeof(struct karst_sq_slot);
 	n += rsp_slots(init) * sizeof(struct karst_rsp);
 	n += recv_sges(init) * sizeof(struct karst_sge);
+	n += init->pacer ? sizeof(struct karst_pacer) : 0;
 	n = (n + KARST_CACHE_LINE - 1) & ~(size_t)(KARST_CACHE_LINE - 1);
 	return type_is_xrc(init) ? n + 2 * sizeof(struct karst_wq_shared) : n;
 }
@@ -137,7 +138,7 @@ free_slot(struct karst_core *core, uint32_t slot)
 /* --- making and unmaking --- */
 
 static void
-init_rings(struct karst_core_qp *qp, const struct karst_qp_init *init, size_t bytes)
+init_tail(struct karst_core_qp *qp, const struct karst_qp_init *init, size_t bytes)
 {
 	/* at the end, if there are any */
 	struct karst_wq_shared *none = (struct karst_wq_shared *)((uint8_t *)qp + bytes) - 2;
@@ -161,6 +162,8 @@ init_rings(struct karst_core_qp *qp, const struct karst_qp_init *init, size_t by
 	qp->rsp.rsp_mask = (uint16_t)(rsp_slots(init) - 1);
 	p += rsp_slots(init) * sizeof(struct karst_rsp);
 	qp->rsp.rwqe.sge = (struct karst_sge *)p;
+	p += recv_sges(init) * sizeof(struct karst_sge);
+	karst_pacer_open(qp, init->pacer ? (struct karst_pacer *)p : NULL);
 }
 
 static bool
@@ -196,7 +199,8 @@ karst_qp_create(struct karst_core *core, void *buf, const struct karst_qp_init *
 	uint32_t slot;
 
 	if (bytes == 0 || !lane_ok(core, init->send_cq) || !lane_ok(core, init->recv_cq) ||
-		init->sharer >= core->sched.nusers)
+		init->sharer >= core->sched.nusers ||
+		(!init->pacer && (core->rp != NULL || core->swift != NULL)))
 		return -EINVAL;
 	/* the table has three numbers more than QPs, for those that are never given out */
 	if (core->nqps == core->max_qps)
@@ -217,7 +221,7 @@ karst_qp_create(struct karst_core *core, void *buf, const struct karst_qp_init *
 	qp->user = init->user;
 	qp->ringer = init->ringer;
 	qp->sharer = init->sharer;
-	init_rings(qp, init, bytes);
+	init_tail(qp, init, bytes);
 	karst_requester_reset(core, qp);
 	karst_responder_reset(core, qp);
 

@@ -326,6 +326,7 @@ struct karst_pacer {
 	uint32_t burst : 31;   /* bytes that an idle queue pair saves at least */
 	uint32_t waits : 1;    /* has more to send than it may */
 	struct karst_timer timer;
+	struct karst_core_qp *qp; /* whose it is */
 	union {
 		struct karst_dcqcn cc;    /* core->rp is not NULL */
 		struct karst_swift swift; /* core->swift is not NULL */
@@ -413,8 +414,8 @@ struct karst_core_qp {
 	bool last_wqe;       /* event was raised */
 	uint32_t xrcd;       /* XRC targets */
 
-	/* visits look at it if req.paced says so */
-	struct karst_pacer pacer;
+	/* visits look at it if req.paced says so; NULL: nothing has ever limited it */
+	struct karst_pacer *pacer;
 
 	/* once in a round trip */
 	struct karst_probe probe;
@@ -431,8 +432,9 @@ struct karst_core_qp {
 	uint32_t out_of_sequence;
 	uint32_t duplicates;
 
-	/* slots of requests; behind them saved READs and atomics, and SGEs (karst_qp_bytes()) */
-	struct karst_sq_slot tail[];
+	/* slots of requests; behind them saved READs and atomics, SGEs, and the pacer of those that
+	 * are made with one (karst_qp_bytes()) */
+	_Alignas(16) struct karst_sq_slot tail[];
 } karst_cache_aligned;
 
 static_assert(offsetof(struct karst_core_qp, req) == 64, "identity is one line");

@@ -64,7 +64,7 @@ static inline bool
 pauses_behind(
 	const struct karst_core_qp *qp, const struct karst_tx_burst *b, uint32_t n, uint32_t limit)
 {
-	return karst_unlikely(qp->req.paced) && qp->pacer.rate != 0 &&
+	return karst_unlikely(qp->req.paced) && qp->pacer->rate != 0 &&
 		b->bytes + n + HEADERS_MAX >= limit;
 }
 

@@ -466,8 +466,11 @@ enter_qp(struct sim *s, struct sim_ep *ep, uint32_t qpn)
 static void
 create_target(struct sim *s, struct sim_ep *ep)
 {
-	const struct karst_qp_init in = {
-		.type = KARST_QPT_XRC_RECV, .xrcd = 1, .max_dest_rd_atomic = 20, .user = ep};
+	const struct karst_qp_init in = {.type = KARST_QPT_XRC_RECV,
+		.xrcd = 1,
+		.max_dest_rd_atomic = 20,
+		.user = ep,
+		.pacer = s->congestion.mode != KARST_CONGESTION_OFF};
 	int rc;
 
 	if (karst_qp_bytes(&in) == 0)
@@ -507,6 +510,7 @@ create_qp(struct sim *s, struct sim_ep *ep, uint32_t pd)
 	in->sq_sig_all = rng_one_in(r, 3);
 	in->credits = ep->pair->credits;
 	in->user = ep;
+	in->pacer = s->congestion.mode != KARST_CONGESTION_OFF;
 	stride = karst_wq_stride(true, in->max_send_sge, in->max_inline);
 	in->sq_shared = sim_alloc(s, karst_wq_bytes(in->max_send_wr, stride));
 	if (ep->srq == NULL)

@@ -90,6 +90,8 @@ struct eng_qp {
 	void *core_mem; /* the karst_core_qp of all handles */
 	size_t core_bytes;
 	void *repeat_mem; /* NULL: it has never been connected to a peer that repeats selectively */
+	bool pacer;       /* it was made with one */
+	void *pacer_mem;  /* otherwise; NULL: its rate has never been limited */
 	void *alternate_mem; /* NULL: never an alternate path, or another handle has it (xrc.c) */
 	/* enhanced connection establishment (qp_ece.c), under ctl_lock */
 	bool ece_set;         /* the program has said what its peer has; RESET ends it */

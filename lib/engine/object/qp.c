@@ -135,6 +135,9 @@ qp_alloc(struct karst_engine *e, struct karst_engine_owner *owner, struct karst_
 	ret = rings_alloc(&owner->rings, init, &rings, &ring_bytes);
 	if (ret != 0)
 		return ret;
+	/* a target is that of several handles, none of which it could have memory from */
+	init->pacer =
+		init->type == KARST_QPT_XRC_RECV || e->congestion.mode != KARST_CONGESTION_OFF;
 	qp_bytes = karst_qp_bytes(init);
 	self = init->type == KARST_QPT_XRC_RECV ? sizeof(*q) : sizeof(*q) + qp_bytes;
 	if (qp_bytes != 0)
@@ -150,6 +153,7 @@ qp_alloc(struct karst_engine *e, struct karst_engine_owner *owner, struct karst_
 	}
 	karst_qp_prepare(q->core_mem, init);
 	q->core_bytes = qp_bytes;
+	q->pacer = init->pacer;
 	q->same = q;
 	q->self_bytes = self;
 	q->ring_bytes = ring_bytes;
@@ -169,6 +173,8 @@ qp_free(struct karst_engine *e, struct eng_qp *q)
 		eng_arena_free(&q->owner->rings, q->rings, q->ring_bytes);
 	if (q->repeat_mem != NULL)
 		eng_arena_free(&e->objects, q->repeat_mem, karst_repeat_bytes(ENG_REPEAT_WINDOW));
+	if (q->pacer_mem != NULL)
+		eng_arena_free(&e->objects, q->pacer_mem, karst_qp_pacer_bytes());
 	if (q->alternate_mem != NULL)
 		eng_arena_free(&e->objects, q->alternate_mem, karst_qp_alternate_bytes());
 	if (q->core_mem != q + 1)

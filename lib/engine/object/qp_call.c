@@ -402,6 +402,7 @@ struct rate_call {
 	struct karst_core_qp *qp;
 	uint32_t kbps;
 	uint32_t burst;
+	void *pacer_mem;
 };
 
 static int
@@ -412,7 +413,7 @@ qp_rate_on_lcore(struct eng_lcore *lc, void *arg)
 
 	if (state < KARST_QPS_RTR || state > KARST_QPS_SQD)
 		return -EINVAL;
-	karst_qp_rate_limit(lc->core, call->qp, call->kbps, call->burst);
+	karst_qp_rate_limit(lc->core, call->qp, call->kbps, call->burst, call->pacer_mem);
 	return 0;
 }
 
@@ -420,13 +421,19 @@ int
 karst_engine_qp_rate_limit(
 	struct karst_engine *e, struct karst_engine_qp *qp, uint32_t kbps, uint32_t burst)
 {
-	struct rate_call call = {
-		.qp = karst_container_of(qp, struct eng_qp, pub)->qp, .kbps = kbps, .burst = burst};
+	struct eng_qp *q = karst_container_of(qp, struct eng_qp, pub);
+	struct rate_call call = {.qp = q->qp, .kbps = kbps, .burst = burst};
 	int ret = eng_ctl_enter(e);
 
 	if (ret != 0)
 		return ret;
-	ret = eng_mailbox_call(&e->lcore[qp->lcore], qp_rate_on_lcore, &call);
+	if (kbps != 0 && !q->pacer && q->pacer_mem == NULL)
+		q->pacer_mem = eng_arena_alloc(&e->objects, karst_qp_pacer_bytes());
+	call.pacer_mem = q->pacer_mem;
+	if (kbps != 0 && !q->pacer && q->pacer_mem == NULL)
+		ret = -ENOMEM;
+	else
+		ret = eng_mailbox_call(&e->lcore[qp->lcore], qp_rate_on_lcore, &call);
 	eng_ctl_leave(e);
 	return ret;
 }

@@ -354,7 +354,7 @@ Test(migrate, g4_control_begins_anew)
 		struct bed *b = bed_armed_as(KARST_QPT_RC, &s);
 		bool swift = modes[i] == KARST_CONGESTION_SWIFT;
 
-		karst_qp_rate_limit(b->core, b->s->qp, 4000000, 0);
+		karst_qp_rate_limit(b->core, b->s->qp, 4000000, 0, NULL);
 		karst_qp_rate(b->core, b->s->qp, &first);
 		post(b, RDMA_WRITE, 1, .len = 1);
 		expect_pkt(b, RC_WRITE_ONLY, S(0));

@@ -4,6 +4,10 @@
 /* How fast queue pairs send (E6), and what CNPs make of it (E2, E5). */
 #include "harness.h"
 
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
 #include "qp_priv.h"
 
 static struct karst_congestion_config config;
@@ -20,11 +24,14 @@ send_cnp(struct bed *b)
 	return send_pkt(b, CNP, 0, .becn = true);
 }
 
+/* of a queue pair that was made without room for it; else NULL */
+static void *pacer_mem;
+
 static void
 limit(struct bed *b, uint64_t bps, uint32_t burst)
 {
 	cr_assert_eq(bps % 1000, 0);
-	karst_qp_rate_limit(b->core, b->s->qp, (uint32_t)(bps / 1000), burst);
+	karst_qp_rate_limit(b->core, b->s->qp, (uint32_t)(bps / 1000), burst, pacer_mem);
 }
 
 /* Bytes of the frames that the core has sent and nobody has looked at; they are forgotten. */
@@ -70,6 +77,7 @@ exact(uint64_t bps, uint64_t ns, uint64_t step_ns, bool irregular)
 	struct bed *b;
 
 	s.attr.path_mtu = 5;
+	s.qp.pacer = pacer_mem == NULL;
 	b = bed_open(&s);
 	limit(b, bps, 0);
 	/* into a steady state */
@@ -95,6 +103,46 @@ Test(pacer, e6_exact)
 	exact(100000000000, 1 * MS, 4096, false); /* 100 Gb/s: 12 frames in a tick */
 	exact(100000000000, 1 * MS, 4 * US, true);
 	exact(40000000000, 2 * MS, 1000, false);
+}
+
+/* The same, of a queue pair for whose pacer memory comes with the first limit. */
+Test(pacer, e6_memory_comes_with_a_limit)
+{
+	struct setup s = setup_of(KARST_QPT_UC);
+	struct karst_qp_rate rate;
+	struct bed *b;
+
+	s.qp.pacer = false;
+	b = bed_open(&s);
+	karst_qp_rate_limit(b->core, b->s->qp, 0, 0, NULL);
+	karst_qp_rate(b->core, b->s->qp, &rate);
+	cr_assert_eq(rate.rate, 0);
+	bed_close(b);
+	pacer_mem = aligned_alloc(64, (karst_qp_pacer_bytes() + 63) / 64 * 64);
+	memset(pacer_mem, 0xdd, karst_qp_pacer_bytes());
+	exact(1000000000, 30 * MS, 10 * US, true);
+	free(pacer_mem);
+	pacer_mem = NULL;
+}
+
+/* With congestion control each has room for it. */
+Test(pacer, e2_none_without_room)
+{
+	static char mem[8192] __attribute__((aligned(64)));
+	struct setup s = reacting(KARST_QPT_RC);
+	struct karst_core_qp *qp;
+	struct bed *b = bed_open(&s);
+
+	s.qp.pacer = false;
+	s.qp.max_send_wr = s.qp.max_recv_wr = 1;
+	s.qp.send_cq = b->scq;
+	s.qp.recv_cq = b->rcq;
+	s.qp.sq_shared = b->s->sq_mem;
+	s.qp.rq_shared = b->s->rq_mem;
+	cr_assert_leq(karst_qp_bytes(&s.qp), sizeof(mem));
+	karst_qp_prepare(mem, &s.qp);
+	cr_assert_eq(karst_qp_create(b->core, mem, &s.qp, &qp), -EINVAL);
+	bed_close(b);
 }
 
 /* (E6): who was idle may not make up for it, but for a burst that its program has asked for. */
@@ -276,7 +324,7 @@ Test(pacer, e2_cnp)
 
 	expect_drop(b, CNP, send_cnp(b));
 	cr_assert(first->req.paced);
-	cr_assert_eq(first->pacer.rate, 50048828125);
+	cr_assert_eq(first->pacer->rate, 50048828125);
 	cr_assert_eq(count(b, RP_CNP_HANDLED), 1);
 	bed_add(b, &s);
 	cr_assert_not(b->s->qp->req.paced);
@@ -365,7 +413,7 @@ Test(pacer, e2_recovery_wakes)
 		expect_drop(b, CNP, send_cnp(b));
 		b->core->now_ns += 4 * US;
 	}
-	cr_assert_eq(b->s->qp->pacer.rate, 1000000);
+	cr_assert_eq(b->s->qp->pacer->rate, 1000000);
 	for (i = 0; i < 64; i++)
 		post(b, SEND, 1, .len = 4096, .quiet = true);
 	turn(b);
@@ -402,7 +450,7 @@ Test(pacer, e2_paced_rate_is_what_it_sends)
 	send_for(b, 50 * US, 4096, false, 4096);
 	bytes = 0;
 	for (i = 0; i < 100; i++) {
-		may += b->s->qp->pacer.rate * 10 * US / 8000000000ull;
+		may += b->s->qp->pacer->rate * 10 * US / 8000000000ull;
 		bytes += send_for(b, 10 * US, 2500, false, 4096);
 	}
 	cr_assert_leq(llabs((long long)(bytes - may)), 4200 + (long long)may / 50,

@@ -109,7 +109,8 @@ check_gaps(const struct karst_core *core, const struct karst_core_qp *qp)
 static bool
 is_listed(const struct karst_core_qp *qp)
 {
-	return (qp->flags & KARST_QPF_ACTIVE) != 0 || karst_timer_armed(&qp->pacer.timer);
+	return (qp->flags & KARST_QPF_ACTIVE) != 0 ||
+		(qp->pacer != NULL && karst_timer_armed(&qp->pacer->timer));
 }
 
 /* Whoever waits is woken: by the clock, or because it is on the list. */
@@ -119,7 +120,7 @@ check_wakeup(const struct karst_core *core, const struct karst_core_qp *qp)
 	const struct karst_requester *r = &qp->req;
 	bool listed = is_listed(qp);
 
-	if (!listed && qp->req.paced && qp->pacer.waits && qp->pacer.tokens < 0)
+	if (!listed && qp->req.paced && qp->pacer->waits && qp->pacer->tokens < 0)
 		return "a queue pair waits for tokens and no clock runs (E6)";
 	if (!listed && r->deadline_ns == 0 && r->rto_ns != 0 && r->una_psn != r->nxt_psn)
 		return "requests are outstanding and no clock runs (Q6)";

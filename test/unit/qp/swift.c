@@ -255,7 +255,7 @@ bed_swift(uint32_t initial, uint32_t ai)
 static struct karst_swift *
 swift_of(struct bed *b)
 {
-	return &b->s->qp->pacer.swift;
+	return &b->s->qp->pacer->swift;
 }
 
 /* The window is kept; the second half of it asks, and so does what closes it. */
@@ -501,8 +501,8 @@ Test(swift, e7_others)
 	expect_pkt(b, UC_SEND_LAST, S(1));
 	expect_wc(b, 1, SUCCESS);
 	/* nor by a limit of its own */
-	karst_qp_rate_limit(b->core, b->s->qp, 1000, 0);
-	karst_qp_rate_limit(b->core, b->s->qp, 0, 0);
+	karst_qp_rate_limit(b->core, b->s->qp, 1000, 0, NULL);
+	karst_qp_rate_limit(b->core, b->s->qp, 0, 0, NULL);
 	cr_assert_not(b->s->qp->req.paced);
 	bed_close(b);
 	s = setup_congested(KARST_QPT_RC, KARST_CONGESTION_SWIFT, &config);
@@ -522,11 +522,11 @@ Test(swift, e7_program_limit)
 {
 	struct bed *b = bed_swift(2000, 1000);
 
-	karst_qp_rate_limit(b->core, b->s->qp, 1000, 0);
+	karst_qp_rate_limit(b->core, b->s->qp, 1000, 0, NULL);
 	post(b, SEND, 1, .len = 4 * MTU);
 	expect_pkt(b, RC_SEND_FIRST, S(0));
 	expect_none(b);
-	karst_qp_rate_limit(b->core, b->s->qp, 0, 0);
+	karst_qp_rate_limit(b->core, b->s->qp, 0, 0, NULL);
 	cr_assert(b->s->qp->req.paced);
 	expect_pkt(b, RC_SEND_MIDDLE, S(1));
 	expect_none(b);

@@ -124,7 +124,13 @@ move_lanes(struct karst_engine *e, struct eng_cq *c)
 
 	if (ret != 0)
 		return ret;
+	/* They may be a million.  Nobody but the caller has to do with this queue meanwhile, and
+	 * lcores go on in the old lanes. */
+	eng_ctl_leave(e);
 	copy_lanes(c, call);
+	ret = eng_ctl_enter(e);
+	/* this cannot be a callback: the call was entered before */
+	assert(ret == 0);
 	for (i = 0; ret == 0 && i < c->pub.nlanes; i++)
 		ret = eng_mailbox_call(&e->lcore[i], move_on_lcore, &call[i]);
 	if (ret == 0)
@@ -146,7 +152,7 @@ lanes_lay(struct eng_cq *c, uint32_t entries)
 	entries = eng_lane_entries(entries);
 	if (entries == 0)
 		return -EINVAL;
-	lanes = eng_arena_alloc(&c->owner->rings, lanes_bytes_of(c, entries));
+	lanes = eng_owner_rings_alloc(c->owner, lanes_bytes_of(c, entries));
 	if (lanes == NULL)
 		return -ENOMEM;
 	eng_cq_free_next(c);

@@ -13,6 +13,9 @@
 int eng_owner_create_self(struct karst_engine *e);
 /* Frees all owners. */
 void eng_owners_fini(struct karst_engine *e);
+/* Zeroed memory of the rings of @o, for an object that nobody knows of yet: ctl_lock, which is
+ * held, is given away while much of it is made ready.  NULL: as eng_arena_alloc() */
+void *eng_owner_rings_alloc(struct karst_engine_owner *o, size_t bytes);
 
 /* --- objects.c, lanes.c, qp.c --- */
 

@@ -7,7 +7,8 @@
  * Memory comes from two arenas: "objects", which only the engine looks at, and the "rings" of the
  * owner, which it shares with the program.
  *
- * Everything here holds ctl_lock; what touches an lcore's state runs on that lcore (mailbox.c).
+ * Everything here holds ctl_lock, which is given away only while rings of an object that nobody
+ * knows yet are made ready; what touches an lcore's state runs on that lcore (mailbox.c).
  */
 #include "object.h"
 
@@ -51,8 +52,8 @@ cq_alloc(struct karst_engine *e, struct eng_cq *c, struct karst_cq_init *init)
 	c->pub.flags = init->flags;
 	c->cq_bytes = karst_cq_object_bytes(init);
 	c->cq_mem = eng_arena_alloc(&e->objects, c->cq_bytes);
-	c->pub.sh = eng_arena_alloc(&c->owner->rings, sizeof(*c->pub.sh));
-	c->pub.lanes = eng_arena_alloc(&c->owner->rings, lanes_bytes(c));
+	c->pub.sh = eng_owner_rings_alloc(c->owner, sizeof(*c->pub.sh));
+	c->pub.lanes = eng_owner_rings_alloc(c->owner, lanes_bytes(c));
 	init->shared = c->pub.sh;
 	init->lanes = c->pub.lanes;
 	init->user = c;
@@ -275,7 +276,7 @@ eng_srq_create(struct karst_engine *e, const struct karst_engine_srq_init *in,
 	s->owner = in->owner != NULL ? in->owner : e->self;
 	s->ring_bytes = karst_wq_bytes(init.max_wr, stride);
 	s->srq_mem = eng_arena_alloc(&e->objects, karst_srq_object_bytes());
-	s->ring = eng_arena_alloc(&s->owner->rings, s->ring_bytes);
+	s->ring = eng_owner_rings_alloc(s->owner, s->ring_bytes);
 	init.shared = s->ring;
 	init.user = s;
 	call.s = s;

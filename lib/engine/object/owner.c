@@ -19,6 +19,10 @@
 
 #include "object.h"
 
+/* From so many bytes on, for which the system makes pages, or which are zeroed, nobody waits but
+ * who has asked for them: for the largest queues it is milliseconds. */
+#define READY_APART (64u << 10)
+
 /* --- whose turns its queue pairs take --- */
 
 static void
@@ -284,6 +288,28 @@ karst_engine_owner_listen(struct karst_engine_owner *o)
 		return;
 	owner_listen(o);
 	eng_ctl_leave(o->e);
+}
+
+/* --- memory --- */
+
+void *
+eng_owner_rings_alloc(struct karst_engine_owner *o, size_t bytes)
+{
+	bool stale, apart = bytes >= READY_APART;
+	void *p = eng_arena_take(&o->rings, bytes, &stale);
+	int ret = 0;
+
+	if (p == NULL)
+		return NULL;
+	if (apart)
+		eng_ctl_leave(o->e);
+	eng_arena_ready(&o->rings, p, bytes, stale);
+	if (apart)
+		ret = eng_ctl_enter(o->e);
+	/* this cannot be a callback: the call was entered before */
+	assert(ret == 0);
+	(void)ret;
+	return p;
 }
 
 /* --- where its memory is --- */

@@ -99,7 +99,8 @@ qp_init_from(const struct karst_engine *e, const struct karst_engine_qp_init *in
 
 /* Memory for the rings of a QP. */
 static int
-rings_alloc(struct arena *arena, struct karst_qp_init *init, uint8_t **rings, size_t *bytes)
+rings_alloc(struct karst_engine_owner *owner, struct karst_qp_init *init, uint8_t **rings,
+	size_t *bytes)
 {
 	size_t sq, rq = 0;
 
@@ -114,7 +115,7 @@ rings_alloc(struct arena *arena, struct karst_qp_init *init, uint8_t **rings, si
 		rq = karst_wq_bytes(
 			init->max_recv_wr, karst_wq_stride(false, init->max_recv_sge, 0));
 	*bytes = sq + rq;
-	*rings = eng_arena_alloc(arena, sq + rq);
+	*rings = eng_owner_rings_alloc(owner, sq + rq);
 	if (*rings == NULL)
 		return -ENOMEM;
 	init->sq_shared = *rings;
@@ -132,7 +133,7 @@ qp_alloc(struct karst_engine *e, struct karst_engine_owner *owner, struct karst_
 	uint8_t *rings;
 	int ret;
 
-	ret = rings_alloc(&owner->rings, init, &rings, &ring_bytes);
+	ret = rings_alloc(owner, init, &rings, &ring_bytes);
 	if (ret != 0)
 		return ret;
 	/* a target is that of several handles, none of which it could have memory from */

@@ -15,9 +15,9 @@
  * for: mappings are registered with a userfaultfd that raises SIGBUS for them.  So what a program
  * punches out of its files later is found as what it cuts off.
  *
-
- * Words change under a lock.  An lcore looks at one only while a key names the window, and such a
- * key appears after the word and goes before it.
+ * Words of free blocks change under a lock.  Those of a window, of which a large one has millions,
+ * do not: nobody else has to do with its block.  An lcore looks at one only while a key names the
+ * window, and such a key appears after the word and goes before it.
  */
 #include "window.h"
 
@@ -448,13 +448,13 @@ eng_window_alloc(struct eng_window *w, uint64_t align, uint64_t lead)
 	pthread_mutex_lock(&range.lock);
 	if (order < ORDERS)
 		ret = block_take(order, &off);
-	if (ret == 0) {
-		w->base = range.base + off + lead;
-		w->reserved = 1ull << order;
-		window_fill(w, (uintptr_t)w);
-	}
 	pthread_mutex_unlock(&range.lock);
-	return ret;
+	if (ret != 0)
+		return ret;
+	w->base = range.base + off + lead;
+	w->reserved = 1ull << order;
+	window_fill(w, (uintptr_t)w);
+	return 0;
 }
 
 void
@@ -467,8 +467,9 @@ eng_window_free(struct eng_window *w)
 	if (atomic_load(&range.sunk))
 		fallocate(range.sink, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)off,
 			(off_t)w->reserved);
-	pthread_mutex_lock(&range.lock);
 	window_fill(w, 0);
+	/* who has found it before has the lock as long as it looks at it (eng_window_tell()) */
+	pthread_mutex_lock(&range.lock);
 	/* what could not be unmapped is not given out again */
 	if (unmapped)
 		block_give((unsigned int)__builtin_ctzll(w->reserved), off);

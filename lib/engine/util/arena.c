@@ -28,6 +28,7 @@ struct arena_chunk {
 	uint32_t number;
 	bool unsealed; /* a file that is to be sealed */
 	bool fresh;    /* of files: nothing has been in it yet */
+	bool stale;    /* of files: something has, and nobody has zeroed it since */
 };
 
 /* A piece that is free; or, on the spare list, a record that waits for one. */
@@ -412,15 +413,10 @@ own_chunk(struct arena *a, size_t rounded)
 	return c == NULL ? NULL : c->map;
 }
 
-/* Zeros a chunk of a file: its pages go back to the system.  A file that is sealed keeps them. */
+/* Zeros a chunk of a file that is not sealed: its pages go back to the system. */
 static void
-chunk_punch(const struct arena *a, struct arena_chunk *c)
+chunk_punch(struct arena_chunk *c)
 {
-	if (a->seal) {
-		/* there has been nothing behind it */
-		memset(c->map, 0, c->small);
-		return;
-	}
 	c->small = 0;
 	madvise(c->map, c->bytes, MADV_HUGEPAGE);
 	if (fallocate(c->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, (off_t)c->bytes) != 0)
@@ -431,7 +427,7 @@ chunk_punch(const struct arena *a, struct arena_chunk *c)
 static void
 block_punch(struct arena *a, uint8_t *p)
 {
-	chunk_punch(a, *chunk_at(a, p));
+	chunk_punch(*chunk_at(a, p));
 }
 
 /*
@@ -508,7 +504,11 @@ clear_one(struct arena *a, size_t rounded)
 		return false;
 	c->fresh = false;
 	forget_blocks(a, c);
-	chunk_punch(a, c);
+	/* a sealed one keeps its pages: each block is zeroed when it is made ready */
+	if (a->seal)
+		c->stale = true;
+	else
+		chunk_punch(c);
 	a->next = c->map;
 	a->end = c->map + c->bytes;
 	return true;
@@ -528,7 +528,7 @@ unmap_unused(struct arena *a)
 		forget_blocks(a, *at);
 		/* the other process may keep the file, and the pages, if they cannot be punched */
 		if (!a->seal)
-			chunk_punch(a, *at);
+			chunk_punch(*at);
 		chunk_unmap(a, at, a->seal);
 	}
 }
@@ -553,12 +553,13 @@ from_other_sizes(struct arena *a, size_t rounded)
 }
 
 void *
-eng_arena_alloc(struct arena *a, size_t size)
+eng_arena_take(struct arena *a, size_t size, bool *stale)
 {
 	unsigned int class;
 	size_t rounded;
 	uint8_t *p;
 
+	*stale = false;
 	if (size > SIZE_MAX / 4)
 		return NULL;
 	class = class_of(size, &rounded);
@@ -566,11 +567,8 @@ eng_arena_alloc(struct arena *a, size_t size)
 		p = a->file == NULL ? own_chunk(a, rounded) : NULL;
 	} else {
 		p = block_pop(a, class);
-		if (p != NULL && is_large(rounded))
-			block_punch(a, p);
-		else if (p != NULL)
-			memset(p, 0, rounded);
-		else
+		*stale = p != NULL;
+		if (p == NULL)
 			p = chunk_fresh(a, rounded);
 		/* what there is else, unless it is only to be sealed */
 		if (p == NULL && a->file != NULL && eng_arena_unsealed(a, NULL) != 0)
@@ -580,9 +578,36 @@ eng_arena_alloc(struct arena *a, size_t size)
 		return NULL;
 	a->used += rounded;
 	if (a->file != NULL) {
-		(*chunk_at(a, p))->used += rounded;
-		make_pages(a, p, rounded);
+		struct arena_chunk *c = *chunk_at(a, p);
+
+		c->used += rounded;
+		*stale |= c->stale;
 	}
+	return p;
+}
+
+void
+eng_arena_ready(struct arena *a, void *p, size_t size, bool stale)
+{
+	size_t rounded;
+
+	class_of(size, &rounded);
+	if (stale && is_large(rounded) && !a->seal)
+		block_punch(a, p);
+	else if (stale)
+		memset(p, 0, rounded);
+	if (a->file != NULL)
+		make_pages(a, p, rounded);
+}
+
+void *
+eng_arena_alloc(struct arena *a, size_t size)
+{
+	bool stale;
+	void *p = eng_arena_take(a, size, &stale);
+
+	if (p != NULL)
+		eng_arena_ready(a, p, size, stale);
 	return p;
 }
 

@@ -71,6 +71,14 @@ void eng_arena_init_files(struct arena *a, const char *name, uint64_t max_bytes)
 /** @return @size zeroed bytes, cache-line aligned; NULL: no memory, or the limit. */
 void *eng_arena_alloc(struct arena *a, size_t size);
 
+/**
+ * The same in two steps, of which the second may take long.  Between them other blocks may be taken
+ * and given back, and those of private memory made ready, by whichever thread; of memory files only
+ * one thread at a time makes any ready.  @stale: for the second step.
+ */
+void *eng_arena_take(struct arena *a, size_t size, bool *stale);
+void eng_arena_ready(struct arena *a, void *p, size_t size, bool stale);
+
 /** Bytes that @size takes up. */
 uint64_t eng_arena_bytes(size_t size);
 

@@ -4,8 +4,14 @@
 /* Ring memory of sessions: programs that could punch holes into it while others wait for that. */
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/userfaultfd.h>
+#include <poll.h>
+#include <pthread.h>
 #include <stdio.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <criterion/criterion.h>
@@ -158,5 +164,83 @@ Test(session_seal, chunks_that_cannot_be_sealed)
 	drop_kept(&k);
 	cr_assert_eq(bells_of(&bed), before);
 	cr_assert_eq(karst_session_list(bed.e, NULL, 0), 0);
+	engine_bed_down(&bed);
+}
+
+/* --- large queues --- */
+
+/* Where the engine has mapped a chunk. */
+static uintptr_t
+engines_mapping(const struct kept *k)
+{
+	unsigned long from, to, inode;
+	uintptr_t at = 0;
+	char line[256];
+	struct stat st;
+	FILE *f = fopen("/proc/self/maps", "re");
+
+	cr_assert_not_null(f);
+	cr_assert_eq(fstat(k->fd[0], &st), 0);
+	while (fgets(line, sizeof(line), f) != NULL)
+		if (sscanf(line, "%lx-%lx %*s %*s %*s %lu", &from, &to, &inode) == 3 &&
+			inode == st.st_ino && from != (uintptr_t)k->at)
+			at = from;
+	fclose(f);
+	cr_assert_neq(at, 0);
+	return at;
+}
+
+/* Who touches a page that is not there waits until the descriptor is closed, which can be read when
+ * somebody does. */
+static int
+hold_pages(uintptr_t at, uint64_t bytes)
+{
+	struct uffdio_register reg = {.range = {at, bytes}, .mode = UFFDIO_REGISTER_MODE_MISSING};
+	struct uffdio_api api = {.api = UFFD_API, .features = UFFD_FEATURE_MISSING_SHMEM};
+	int fd = (int)syscall(SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK | UFFD_USER_MODE_ONLY);
+
+	cr_assert_geq(fd, 0);
+	cr_assert_eq(ioctl(fd, UFFDIO_API, &api), 0);
+	cr_assert_eq(ioctl(fd, UFFDIO_REGISTER, &reg), 0);
+	return fd;
+}
+
+static void *
+make_large(void *arg)
+{
+	struct client *c = arg;
+
+	CALL(c, CREATE_CQ, create_cq, .entries = 100000);
+	return NULL;
+}
+
+/* The pages of a queue that is as large as can be take milliseconds to make: the calls of others do
+ * not wait for that.  Here they take as long as the test likes. */
+Test(session_seal, large_queues_keep_nobody_waiting)
+{
+	struct engine_bed_config cfg = {.engine.lcores = 1};
+	struct client *c, *other;
+	struct engine_bed bed;
+	pthread_t thread;
+	struct pollfd p;
+	struct kept k;
+
+	engine_bed_up(&bed, &cfg);
+	c = client_open(bed.e, NULL);
+	other = client_open(bed.e, NULL);
+	c->maps = false;
+	refused(c, -ENOBUFS, "chunk 1", CALL(c, CREATE_CQ, create_cq, .entries = 100000));
+	keep_chunk(c, &k);
+	cr_assert_eq(CALL(c, SEAL_CHUNK, seal_chunk, .chunk = k.chunk), 0, "%s", c->why);
+	p = (struct pollfd){.fd = hold_pages(engines_mapping(&k), k.bytes), .events = POLLIN};
+	cr_assert_eq(pthread_create(&thread, NULL, make_large, c), 0);
+	cr_assert_eq(poll(&p, 1, -1), 1);
+	client_pd(other);
+	close(p.fd);
+	pthread_join(thread, NULL);
+	cr_assert_eq(c->status, 0, "%s", c->why);
+	client_close(other);
+	client_close(c);
+	drop_kept(&k);
 	engine_bed_down(&bed);
 }

@@ -38,6 +38,7 @@ struct member {
 struct eng_mcast {
 	uint32_t n;
 	struct member *member; /* [max_mcasts], in the same order */
+	struct member *moving; /* [max_mcasts], while a QP gets another port */
 };
 
 /* --- devices --- */
@@ -126,12 +127,13 @@ mcast_create(struct karst_engine *e)
 	if (mc == NULL)
 		return NULL;
 	mc->member = eng_arena_alloc(&e->objects, max * sizeof(mc->member[0]));
+	mc->moving = eng_arena_alloc(&e->objects, max * sizeof(mc->moving[0]));
 	for (i = 0; i < 2; i++) {
 		e->group_table[i].group =
 			eng_arena_alloc(&e->objects, max * sizeof(struct eng_group));
 		e->group_table[i].qpn = eng_arena_alloc(&e->objects, max * sizeof(uint32_t));
 	}
-	if (mc->member != NULL && e->group_table[0].group != NULL &&
+	if (mc->member != NULL && mc->moving != NULL && e->group_table[0].group != NULL &&
 		e->group_table[0].qpn != NULL && e->group_table[1].group != NULL &&
 		e->group_table[1].qpn != NULL)
 		return mc;
@@ -140,6 +142,7 @@ mcast_create(struct karst_engine *e)
 			&e->objects, e->group_table[i].group, max * sizeof(struct eng_group));
 		eng_arena_free(&e->objects, e->group_table[i].qpn, max * sizeof(uint32_t));
 	}
+	eng_arena_free(&e->objects, mc->moving, max * sizeof(mc->moving[0]));
 	eng_arena_free(&e->objects, mc->member, max * sizeof(mc->member[0]));
 	eng_arena_free(&e->objects, mc, sizeof(*mc));
 	return NULL;
@@ -187,7 +190,17 @@ mcast_publish(struct karst_engine *e)
 			mcast_filter(e, i, t);
 }
 
-/* Where a member stands, or would.  Members of one group are in the order of their addresses. */
+/* Members of one group are in the order of their addresses. */
+static int
+member_compare(const struct member *a, const struct member *b)
+{
+	int d = eng_group_compare(a->port, a->ip, b->port, b->ip);
+
+	return d != 0 ? d
+		      : ((uintptr_t)a->q > (uintptr_t)b->q) - ((uintptr_t)a->q < (uintptr_t)b->q);
+}
+
+/* Where a member stands, or would. */
 static uint32_t
 place_of(const struct eng_mcast *mc, const struct member *m, bool *there)
 {
@@ -196,13 +209,12 @@ place_of(const struct eng_mcast *mc, const struct member *m, bool *there)
 	*there = false;
 	while (lo < hi && !*there) {
 		uint32_t mid = (lo + hi) / 2;
-		const struct member *at = &mc->member[mid];
-		int d = eng_group_compare(m->port, m->ip, at->port, at->ip);
+		int d = member_compare(m, &mc->member[mid]);
 
-		if (d == 0 && m->q == at->q) {
+		if (d == 0) {
 			*there = true;
 			lo = mid;
-		} else if (d < 0 || (d == 0 && (uintptr_t)m->q < (uintptr_t)at->q)) {
+		} else if (d < 0) {
 			hi = mid;
 		} else {
 			lo = mid + 1;
@@ -342,47 +354,67 @@ karst_engine_qp_detach_mcast(
 	return ret;
 }
 
+/* All that @q is in are of port @is now.  They may be as many as there are of all, and ctl_lock is
+ * held: they are taken out together, and put in again together. */
+static void
+members_move(struct eng_mcast *mc, const struct eng_qp *q, uint8_t is)
+{
+	uint32_t i, kept = 0, moving = 0;
+
+	for (i = 0; i < mc->n; i++) {
+		if (mc->member[i].q == q) {
+			mc->moving[moving] = mc->member[i];
+			mc->moving[moving++].port = is;
+		} else {
+			mc->member[kept++] = mc->member[i];
+		}
+	}
+	/* both are in order; from the end, where there is room */
+	for (i = mc->n; moving > 0; i--)
+		mc->member[i - 1] = kept > 0 &&
+				member_compare(&mc->member[kept - 1], &mc->moving[moving - 1]) > 0
+			? mc->member[--kept]
+			: mc->moving[--moving];
+}
+
 void
 eng_mcast_moved(struct karst_engine *e, struct eng_qp *q, uint8_t port_num)
 {
 	uint8_t was = port_of(q->port_num), is = port_of(port_num);
-	uint32_t left = q->nmcasts, i;
 
 	q->port_num = port_num;
-	if (was == is || left == 0)
+	if (was == is || q->nmcasts == 0)
 		return;
-	for (; left > 0; left--) {
-		struct member m;
-
-		for (i = 0; e->mcast->member[i].q != q || e->mcast->member[i].port != was; i++)
-			;
-		m = e->mcast->member[i];
-		m.port = is;
-		member_remove(e->mcast, i);
-		member_insert(e->mcast, &m);
-	}
+	members_move(e->mcast, q, is);
 	mcast_publish(e);
+}
+
+static bool
+is_one_of(const struct eng_qp *q, struct karst_engine_qp *const *qps, uint32_t n)
+{
+	uint32_t i;
+
+	for (i = 0; i < n && &q->pub != qps[i]; i++)
+		;
+	return i < n;
 }
 
 void
 eng_mcast_forget(struct karst_engine *e, struct karst_engine_qp *const *qps, uint32_t n)
 {
-	bool changed = false;
-	uint32_t i, k;
+	struct eng_mcast *mc = e->mcast;
+	uint32_t i, kept = 0, leaving = 0;
 
-	for (k = 0; k < n; k++) {
-		struct eng_qp *q = karst_container_of(qps[k], struct eng_qp, pub);
-
-		changed |= q->nmcasts != 0;
-		for (i = 0; q->nmcasts != 0;) {
-			if (e->mcast->member[i].q != q) {
-				i++;
-				continue;
-			}
-			member_remove(e->mcast, i);
-			left_group(q);
-		}
+	for (i = 0; i < n; i++)
+		leaving += karst_container_of(qps[i], struct eng_qp, pub)->nmcasts;
+	if (leaving == 0)
+		return;
+	for (i = 0; i < mc->n; i++) {
+		if (is_one_of(mc->member[i].q, qps, n))
+			left_group(mc->member[i].q);
+		else
+			mc->member[kept++] = mc->member[i];
 	}
-	if (changed)
-		mcast_publish(e);
+	mc->n = kept;
+	mcast_publish(e);
 }

@@ -123,33 +123,19 @@ take_out(struct eng_members *m, uint32_t i)
 	memmove(&m->group[i], &m->group[i + 1], (m->n - i) * sizeof(m->group[0]));
 }
 
-/* One that is leaving goes unsaid: the querier will find out.  @return its place. */
-static uint32_t
-forget_leaving(struct eng_members *m)
+/* Up to @n of those that are leaving go unsaid: the querier will find out. */
+static void
+forget_leaving(struct eng_members *m, uint32_t n)
 {
-	uint32_t i = 0;
+	uint32_t i, kept = 0;
 
-	while (i < m->n && m->group[i].joined)
-		i++;
-	if (i < m->n)
-		take_out(m, i);
-	return i;
-}
-
-/* @return the place behind the new one. */
-static uint32_t
-put_in(struct eng_members *m, uint32_t i, const uint8_t ip[16], uint64_t now_ns)
-{
-	if (m->n == m->max && forget_leaving(m) < i)
-		i--;
-	if (m->n == m->max)
-		return i;
-	memmove(&m->group[i + 1], &m->group[i], (m->n - i) * sizeof(m->group[0]));
-	m->n++;
-	memcpy(m->group[i].ip, ip, 16);
-	m->group[i].quiet_ns = 0;
-	member_change(m, &m->group[i], true, now_ns);
-	return i + 1;
+	for (i = 0; i < m->n; i++) {
+		if (n > 0 && !m->group[i].joined)
+			n--;
+		else
+			m->group[kept++] = m->group[i];
+	}
+	m->n = kept;
 }
 
 /* Which version the link speaks now.  A change of it ends all that was about to be said. */
@@ -182,19 +168,17 @@ settle_version(struct eng_members *m, enum eng_member_proto proto, uint64_t now_
 	}
 }
 
-void
-eng_members_set(struct eng_members *m, const uint8_t (*ips)[16], uint32_t n, uint64_t now_ns)
+/* What stands there stays or goes.  @return how many of @ips are new. */
+static uint32_t
+settle_joined(struct eng_members *m, const uint8_t (*ips)[16], uint32_t n, uint64_t now_ns)
 {
-	uint32_t i = 0, j = 0;
+	uint32_t i = 0, j = 0, fresh = 0;
 
-	settle_version(m, ENG_IGMP, now_ns);
-	settle_version(m, ENG_MLD, now_ns);
 	while (i < m->n || j < n) {
 		int d = i == m->n ? 1 : j == n ? -1 : memcmp(m->group[i].ip, ips[j], 16);
 
 		if (d > 0) {
-			if (is_reported(ips[j]))
-				i = put_in(m, i, ips[j], now_ns);
+			fresh += is_reported(ips[j]);
 			j++;
 			continue;
 		}
@@ -203,6 +187,43 @@ eng_members_set(struct eng_members *m, const uint8_t (*ips)[16], uint32_t n, uin
 		i++;
 		j += d == 0;
 	}
+	return fresh;
+}
+
+/* Puts in the @fresh ones of @ips that are not there, for which there is room: from the end, so
+ * that each of the others is moved once, however many they are. */
+static void
+put_in(struct eng_members *m, const uint8_t (*ips)[16], uint32_t n, uint32_t fresh, uint64_t now_ns)
+{
+	uint32_t i = m->n, to = m->n + fresh;
+
+	m->n = to;
+	while (fresh > 0) {
+		const uint8_t *ip = ips[--n];
+
+		while (i > 0 && memcmp(m->group[i - 1].ip, ip, 16) > 0)
+			m->group[--to] = m->group[--i];
+		if ((i > 0 && memcmp(m->group[i - 1].ip, ip, 16) == 0) || !is_reported(ip))
+			continue;
+		memcpy(m->group[--to].ip, ip, 16);
+		m->group[to].quiet_ns = 0;
+		member_change(m, &m->group[to], true, now_ns);
+		fresh--;
+	}
+}
+
+void
+eng_members_set(struct eng_members *m, const uint8_t (*ips)[16], uint32_t n, uint64_t now_ns)
+{
+	uint32_t fresh;
+
+	assert(n <= m->max / 2);
+	settle_version(m, ENG_IGMP, now_ns);
+	settle_version(m, ENG_MLD, now_ns);
+	fresh = settle_joined(m, ips, n, now_ns);
+	if (fresh > m->max - m->n)
+		forget_leaving(m, fresh - (m->max - m->n));
+	put_in(m, ips, n, fresh, now_ns);
 	members_settle_due(m);
 }
 

@@ -16,6 +16,9 @@
 #include "karst_hdr.h"
 #include "port.h"
 
+/* Messages, of 48 groups each, that a change may send before it returns. */
+#define EXPIRE_AT_ONCE 8u
+
 int
 eng_member_create(struct karst_engine *e, struct eng_members **members)
 {
@@ -167,13 +170,15 @@ members_set_on_lcore(struct eng_lcore *lc, void *arg)
 {
 	const struct set_call *call = arg;
 	struct eng_port *p = &lc->e->port[call->port];
+	unsigned int i;
 
 	if (p->members == NULL)
 		return 0;
 	eng_members_set(p->members, call->ips, call->n, lc->core->now_ns);
 	member_settle_due(lc);
-	/* at once: an engine that ends has no more turns */
-	while (lc->member_ns <= lc->core->now_ns)
+	/* at once: an engine that ends has no more turns.  But not all of thousands: for these the
+	 * lcore has its turns, and of an engine that ends routers will find out. */
+	for (i = 0; i < EXPIRE_AT_ONCE && lc->member_ns <= lc->core->now_ns; i++)
 		eng_member_expire(lc);
 	return 0;
 }

@@ -11,6 +11,7 @@
 #include "engine_priv.h"
 #include "karst_neigh.h"
 #include "karst_owner.h"
+#include "member_msg.h"
 
 #define GROUP   0xffffffu /* destination QP */
 #define QKEY    0x1234u   /* of engine_bed_attr() */
@@ -465,6 +466,76 @@ Test(mcast, nobody_has_all_of_a_group)
 	cr_assert_eq(fill_group(&p, &one, group4), 192);
 	cr_assert_eq(fill_group(&p, &other, group4), 48);
 	cr_assert_eq(fill_group(&p, &one, other4), 192);
+	engine_bed_down(&p.bed);
+}
+
+static void
+numbered(uint8_t ip[16], uint32_t i)
+{
+	memcpy(ip, other4, 16);
+	ip[13] = (uint8_t)(i >> 8);
+	ip[14] = (uint8_t)i;
+}
+
+static struct karst_engine_port_info
+port_info(const struct party *p, int side)
+{
+	struct karst_engine_port_info info;
+
+	cr_assert_eq(karst_engine_port_info(p->bed.e, p->bed.port[side], &info), 0);
+	return info;
+}
+
+#define MANY 1440u
+
+/* One call of one program changes as many groups as it likes: an lcore says so in a few messages,
+ * and in its turns the rest.  Others' groups stay where they are. */
+Test(mcast, many_groups_move_together)
+{
+	const struct engine_bed_config cfg = {.engine = {.lcores = 1, .max_mcasts = 3 * MANY}};
+	struct karst_core_qp_attr attr = {.qp_state = KARST_QPS_RESET};
+	struct karst_engine_qp *wander, *stays[2];
+	uint64_t said, all = MANY * 2 / 3 / ENG_MEMBER_RECORDS;
+	struct party p;
+	uint8_t ip[16];
+	uint32_t i;
+
+	party_up(&p, &cfg);
+	stays[0] = guest(&p, 0, 0);
+	stays[1] = guest(&p, 1, 0);
+	wander = engine_bed_qp(&p.bed, KARST_QPT_UD, 0);
+	for (i = 0; i < MANY; i++) {
+		numbered(ip, i);
+		join(&p, wander, ip);
+		if (i % 3 != 0)
+			join(&p, stays[i % 3 - 1], ip);
+	}
+	engine_bed_settle(&p.bed);
+	cr_assert_eq(port_info(&p, 1).mcast_groups, MANY / 3);
+	to_rts(&p.bed, wander, 0);
+	cr_assert_eq(port_info(&p, 0).mcast_groups, MANY);
+	cr_assert_eq(karst_engine_qp_modify(p.bed.e, wander, &attr, KARST_QP_STATE), 0);
+	said = port_info(&p, 1).mcast_reports;
+	to_rts(&p.bed, wander, 1);
+	cr_assert_eq(port_info(&p, 0).mcast_groups, MANY / 3);
+	cr_assert_eq(port_info(&p, 1).mcast_groups, MANY);
+	cr_assert_leq(port_info(&p, 1).mcast_reports, said + 8);
+	while (port_info(&p, 1).mcast_reports < said + all)
+		karst_engine_poll(p.bed.e, 0);
+	/* each is found where it is */
+	for (i = 0; i < MANY; i += 2) {
+		numbered(ip, i);
+		cr_assert_eq(karst_engine_qp_detach_mcast(p.bed.e, wander, ip), 0);
+	}
+	cr_assert_eq(karst_engine_qp_destroy(p.bed.e, wander), 0);
+	for (i = 0; i < MANY; i++) {
+		numbered(ip, i);
+		if (i % 3 != 0)
+			cr_assert_eq(
+				karst_engine_qp_detach_mcast(p.bed.e, stays[i % 3 - 1], ip), 0);
+	}
+	cr_assert_eq(port_info(&p, 0).mcast_groups, 0);
+	cr_assert_eq(port_info(&p, 1).mcast_groups, 0);
 	engine_bed_down(&p.bed);
 }
 

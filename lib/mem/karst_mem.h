@@ -141,8 +141,8 @@ int karst_mem_invalidate(struct karst_mem *m, uint32_t pd, uint32_t qpn, uint32_
 /**
  * Control.  Unbinds all type 2 windows that QP @qpn has bound, when that QP is destroyed (its
  * lcore does not use it any more) and before its number is given to another.  Immediate if it
- * has none, which a counter by hash of the number tells; else the table is searched until the
- * counter is 0.
+ * has none, which a counter by hash of the number tells; else a word for each key is looked at
+ * until the counter is 0.
  * @return how many were unbound.
  */
 uint32_t karst_mw_release_qp(struct karst_mem *m, uint32_t qpn);

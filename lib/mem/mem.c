@@ -31,7 +31,7 @@
 /* Where the parts of the block begin. */
 struct layout {
 	uint32_t keys;
-	size_t ctl, entries, slots, pds, pd, qp_windows, total;
+	size_t ctl, entries, slots, pds, pd, qp_windows, binder, total;
 };
 
 static size_t
@@ -58,6 +58,7 @@ layout_make(const struct karst_mem_config *cfg, struct layout *l)
 	l->pds = layout_take(l, cfg->max_pds * sizeof(uint32_t));
 	l->pd = layout_take(l, (cfg->max_pds + 1) * sizeof(struct mem_pd));
 	l->qp_windows = layout_take(l, MEM_QP_BUCKETS * sizeof(uint32_t));
+	l->binder = layout_take(l, l->keys * sizeof(uint32_t));
 	return 0;
 }
 
@@ -112,6 +113,7 @@ karst_mem_init(void *buf, const struct karst_mem_config *cfg, struct karst_mem *
 	c->pds = (struct mem_fifo){.item = (uint32_t *)(void *)(at + l.pds), .size = cfg->max_pds};
 	c->pd = (struct mem_pd *)(void *)(at + l.pd);
 	c->qp_windows = (uint32_t *)(void *)(at + l.qp_windows);
+	c->binder = (uint32_t *)(void *)(at + l.binder);
 	mem_key_init(m);
 	for (i = 0; i < l.keys; i++) {
 		m->entry[i].bound = BOUND_NONE;

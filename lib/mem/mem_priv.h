@@ -63,6 +63,8 @@ struct karst_mem_ctl {
 	struct mem_fifo pds;
 	struct mem_pd *pd;    /* [max_pds + 1]; 0 is not used */
 	uint32_t *qp_windows; /* [MEM_QP_BUCKETS], changed by lcores */
+	/* [slots]: the QP that has bound the type 2 window there last, changed by lcores */
+	uint32_t *binder;
 };
 
 /* Control waits for an lcore that is about to store. */

@@ -226,8 +226,12 @@ karst_mw_bind(struct karst_mem *m, const struct karst_mw_bind *b, uint32_t *boun
 	__atomic_store_n(&e->key, key, __ATOMIC_RELEASE);
 	if (mr != NULL) {
 		bind_fill(m, e, b, mr);
-		if (e->type == KARST_MEM_MW2)
+		if (e->type == KARST_MEM_MW2) {
 			__atomic_fetch_add(qp_bucket(m, b->qpn), 1, __ATOMIC_RELAXED);
+			/* Relaxed: as in binding_drop(). */
+			__atomic_store_n(
+				&m->ctl->binder[mem_slot_of(m, e)], b->qpn, __ATOMIC_RELAXED);
+		}
 		mem_word_store(e, mem_word_live(busy, MEM_BOUND, key)); /* D */
 	} else {
 		mem_word_store(e, mem_word_next(busy, MEM_UNBOUND));
@@ -312,21 +316,50 @@ karst_mem_revoke(
 	return !w->regions;
 }
 
+/* Words of karst_mem_ctl.binder that are looked at together: a line, which with very few keys goes
+ * beyond the last slot. */
+#define BINDERS 16u
+
+static bool
+binders_have(const uint32_t *binder, uint32_t qpn)
+{
+	uint32_t i, same = 0;
+
+	/* Relaxed: as in binding_drop(). */
+	for (i = 0; i < BINDERS; i++)
+		same |= __atomic_load_n(&binder[i], __ATOMIC_RELAXED) == qpn;
+	return same != 0;
+}
+
+/* Unbinds the window in slot @slot if it is a type 2 one that @qpn has bound. */
+static bool
+release_slot(struct karst_mem *m, uint32_t slot, uint32_t qpn)
+{
+	struct karst_mem_entry *e = &m->entry[slot];
+	uint64_t word = mem_word_load(e);
+
+	if (mem_state(word) != MEM_BOUND || e->type != KARST_MEM_MW2 ||
+		(uint32_t)__atomic_load_n(&e->owner, __ATOMIC_RELAXED) != qpn)
+		return false;
+	return window_unbind(m, e, word, MEM_UNBOUND);
+}
+
+/* Control has the lock of its calls meanwhile, and the counters of all QPs say that there are some
+ * when one program has bound windows by thousands of its own.  So a word for each slot is looked
+ * at, a sixteenth of the table, and an entry only where that names the QP; its window need not be
+ * bound any more. */
 uint32_t
 karst_mw_release_qp(struct karst_mem *m, uint32_t qpn)
 {
-	const uint32_t *bucket = qp_bucket(m, qpn);
-	struct karst_mem_entry *e = m->entry, *end = e + m->slot_mask + 1;
-	uint32_t released = 0;
-	uint64_t word;
+	const uint32_t *bucket = qp_bucket(m, qpn), *binder = m->ctl->binder;
+	uint32_t at, slot, released = 0;
 
-	for (; e < end && __atomic_load_n(bucket, __ATOMIC_RELAXED) != 0; e++) {
-		word = mem_word_load(e);
-		if (mem_state(word) != MEM_BOUND || e->type != KARST_MEM_MW2 ||
-			(uint32_t)__atomic_load_n(&e->owner, __ATOMIC_RELAXED) != qpn)
+	for (at = 0; at <= m->slot_mask && __atomic_load_n(bucket, __ATOMIC_RELAXED) != 0;
+		at += BINDERS) {
+		if (!binders_have(&binder[at], qpn))
 			continue;
-		if (window_unbind(m, e, word, MEM_UNBOUND))
-			released++;
+		for (slot = at; slot < at + BINDERS && slot <= m->slot_mask; slot++)
+			released += release_slot(m, slot, qpn);
 	}
 	return released;
 }

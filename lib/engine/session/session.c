@@ -529,6 +529,7 @@ karst_session_destroy(struct karst_session *s)
 {
 	unlink_session(s);
 	eng_session_drop_cm(s);
+	eng_session_drop_windows(s);
 	eng_session_drop_qps(s);
 	eng_session_drop_queues(s);
 	eng_session_drop_xrcds(s);

@@ -477,11 +477,11 @@ eng_session_free_mw(struct karst_session *s, struct session_call *c)
 
 /* --- the end --- */
 
+/* Before the queue pairs, each of which would look for those that it has bound. */
 void
-eng_session_drop_memory(struct karst_session *s)
+eng_session_drop_windows(struct karst_session *s)
 {
-	struct session_mr *mr[DROP_BATCH];
-	uint32_t key[DROP_BATCH], i, n, at = 0;
+	uint32_t key[DROP_BATCH], n, at = 0;
 	struct key_node *node;
 
 	for (; s->mws.used > 0; karst_engine_mw_free_many(s->e, key, n))
@@ -491,7 +491,15 @@ eng_session_drop_memory(struct karst_session *s)
 			key[n] = mw->key;
 			free_mw(s, mw);
 		}
-	at = 0;
+}
+
+void
+eng_session_drop_memory(struct karst_session *s)
+{
+	struct session_mr *mr[DROP_BATCH];
+	uint32_t key[DROP_BATCH], i, n, at = 0;
+	struct key_node *node;
+
 	while (s->mrs.used > 0) {
 		for (n = 0; n < DROP_BATCH && (node = eng_keys_any(&s->mrs, &at)) != NULL; n++) {
 			mr[n] = karst_container_of(node, struct session_mr, node);

@@ -221,6 +221,7 @@ void eng_session_drop_qps(struct karst_session *s);
 void eng_session_drop_queues(struct karst_session *s);
 void eng_session_drop_xrcds(struct karst_session *s);
 void eng_session_drop_ahs(struct karst_session *s);
+void eng_session_drop_windows(struct karst_session *s);
 void eng_session_drop_memory(struct karst_session *s);
 void eng_session_drop_pds(struct karst_session *s);
 

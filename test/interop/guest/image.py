@@ -24,6 +24,7 @@ import stat
 import struct
 import subprocess
 import sys
+import tarfile
 import tempfile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -31,12 +32,13 @@ PATH = '/usr/bin:/usr/sbin:/bin:/sbin'
 DOWNLOAD_S = 900
 LIBRARIES = '/usr/lib/x86_64-linux-gnu'
 LOADER = '/lib64/ld-linux-x86-64.so.2'
-# Parts of a kernel's package that no guest has a use for, and no module of a guest needs: to write
-# them, and to look for who needs whom among 4000 modules, takes longer than all else.
-UNWANTED = [f'*/kernel/{part}/*' for part in (
-    'sound', 'drivers/gpu', 'drivers/hwmon', 'drivers/iio', 'drivers/input', 'drivers/media',
-    'drivers/mmc', 'drivers/net/ethernet', 'drivers/net/wireless', 'drivers/platform',
-    'drivers/scsi', 'drivers/staging', 'drivers/usb', 'net/netfilter')]
+# The folders of a kernel's modules that guests have some of, and what these need: of 4000 modules few
+# are written.  /: those of the folder itself alone.
+WANTED = '''arch/x86/crypto block crypto drivers/block drivers/char drivers/infiniband/core
+  drivers/infiniband/sw drivers/net/ drivers/net/ipvlan drivers/nvme drivers/vfio drivers/vhost
+  drivers/virtio fs/ fs/9p fs/configfs fs/ext4 fs/fscache fs/fuse fs/jbd2 fs/netfs fs/overlayfs lib
+  net/802 net/8021q net/9p net/bridge net/core net/ipv4/ net/ipv6/ net/llc net/packet net/smc net/unix
+  virt'''.split()
 # What apt answers from.
 APT = ['/etc/apt', '/var/lib/apt/lists']
 
@@ -102,13 +104,19 @@ def sha256(path):
 
 # --- the kernel ---
 
-def on_offer(meta):
+def apt(folder, program, *words, **more):
+    """apt's own summary of all lists of packages, which it may be told not to keep, and then makes anew
+    for seconds each time, stays in @folder."""
+    return sh(program, '-o', f'Dir::Cache::pkgcache={os.path.abspath(folder)}/apt.cache', *words, **more)
+
+
+def on_offer(folder, meta):
     """(package, file name, SHA-256) that the archive has for the meta package."""
-    found = re.search(r'Depends: (linux-image-\S+)', sh('apt-cache', 'depends', meta))
+    found = re.search(r'Depends: (linux-image-\S+)', apt(folder, 'apt-cache', 'depends', meta))
     if not found:
         raise Failure(f'apt-cache knows no kernel behind {meta}')
     package = found.group(1)
-    uri = sh('apt-get', 'download', '--print-uris', package).split()
+    uri = apt(folder, 'apt-get', 'download', '--print-uris', package).split()
     if len(uri) != 4 or not uri[3].startswith('SHA256:'):
         raise Failure(f'apt-get does not say where {package} is: {" ".join(uri)}')
     return package, uri[1], uri[3][7:]
@@ -136,23 +144,23 @@ def answered(folder, meta):
     except FileNotFoundError:
         state, answer = None, []
     if state != state_of_apt() or len(answer) != 3:
-        answer = lists_of_packages(meta)
+        answer = lists_of_packages(folder, meta)
         with open(path, 'w', encoding='utf-8') as f:
             f.write(' '.join([state_of_apt(), *answer]))
     return answer
 
 
-def lists_of_packages(meta):
+def lists_of_packages(folder, meta):
     """What is on offer; the lists of packages are fetched first where there are none."""
     try:
-        return on_offer(meta)
+        return on_offer(folder, meta)
     except Failure as first:
         as_root = [] if os.getuid() == 0 else ['sudo', '-n']
         try:
             sh(*as_root, 'apt-get', '-qq', 'update', limit_s=DOWNLOAD_S)
         except Failure as e:
             raise Failure(f'{first}; and {e}') from e
-        return on_offer(meta)
+        return on_offer(folder, meta)
 
 
 def kept(folder, meta):
@@ -163,20 +171,36 @@ def kept(folder, meta):
     return os.path.dirname(max(found, key=os.path.getmtime)) if found else None
 
 
+def is_wanted(path):
+    """Whether a file of a kernel's package is."""
+    if re.search(r'/boot/vmlinuz-|/modules\.builtin(\.modinfo)?$|/modules\.order$', path):
+        return True
+    found = re.search(r'/lib/modules/[^/]+/kernel/(.+/)[^/]+\.ko[^/]*$', path)
+    return bool(found) and any(found.group(1) == part or not part.endswith('/') and
+                               found.group(1).startswith(part + '/') for part in WANTED)
+
+
 def unpack(package, folder):
     """What is wanted of it."""
     os.mkdir(folder)
     with subprocess.Popen(['dpkg-deb', '--fsys-tarfile', package], stdout=subprocess.PIPE) as deb:
-        tar = subprocess.run(['tar', '-x', '-C', folder, '--no-same-owner', '--wildcards',
-                              *(f'--exclude={part}' for part in UNWANTED)],
-                             stdin=deb.stdout, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                             text=True, timeout=DOWNLOAD_S, check=False)
-    if tar.returncode or deb.returncode:
-        raise Failure(f'{package} cannot be unpacked: {tar.stdout}')
+        try:
+            with tarfile.open(fileobj=deb.stdout, mode='r|', bufsize=1 << 20) as tar:
+                for member in tar:
+                    if member.isreg() and is_wanted(member.name):
+                        to = os.path.join(folder, member.name)
+                        os.makedirs(os.path.dirname(to), exist_ok=True)
+                        with open(to, 'wb') as f:
+                            shutil.copyfileobj(tar.extractfile(member), f, 1 << 20)
+        except (tarfile.TarError, OSError) as e:
+            raise Failure(f'{package} cannot be unpacked: {e}') from e
+    if deb.returncode:
+        raise Failure(f'{package} cannot be unpacked: dpkg-deb ends with {deb.returncode}')
 
 
 def kernel(folder, meta):
-    """The folder that a kernel is unpacked in; its file "hash" is the package's."""
+    """The folder that a kernel is unpacked in; its file "hash" stands for the package, and what of it
+    is wanted."""
     try:
         package, name, digest = answered(folder, meta)
     except Failure:
@@ -185,13 +209,13 @@ def kernel(folder, meta):
             raise
         return there
     there = os.path.join(folder, package)
-    mark = os.path.join(there, 'hash')
-    if os.path.exists(mark) and open(mark, encoding='ascii').read() == digest:
+    mark, marked = os.path.join(there, 'hash'), f'{digest} {" ".join(WANTED)}'
+    if os.path.exists(mark) and open(mark, encoding='ascii').read() == marked:
         return there
     shutil.rmtree(there, ignore_errors=True)
     with tempfile.TemporaryDirectory(dir=folder) as work:
-        sh('apt-get', '-qq', '-o', 'APT::Sandbox::User=root', 'download', package, cwd=work,
-           limit_s=DOWNLOAD_S)
+        apt(folder, 'apt-get', '-qq', '-o', 'APT::Sandbox::User=root', 'download', package, cwd=work,
+            limit_s=DOWNLOAD_S)
         debs = glob.glob(os.path.join(work, '*.deb'))
         if len(debs) != 1 or sha256(debs[0]) != digest:
             raise Failure(f'apt-get download {package}: {name} is not what the archive promised')
@@ -200,10 +224,9 @@ def kernel(folder, meta):
         # Debian 12 unpacks to /lib, later ones to /usr/lib
         if not os.path.isdir(os.path.join(new, 'lib')):
             os.symlink('usr/lib', os.path.join(new, 'lib'))
-        for text, to in ((meta, 'meta'), (digest, 'hash')):
+        for text, to in ((meta, 'meta'), (marked, 'hash')):
             with open(os.path.join(new, to), 'w', encoding='ascii') as f:
                 f.write(text)
-        sh('depmod', '-b', new, version_of(new))
         os.rename(new, there)
     return there
 
@@ -248,17 +271,40 @@ def version_of(there):
     return os.listdir(os.path.join(there, 'lib', 'modules'))[0]
 
 
+def module_name(path):
+    return os.path.basename(path).split('.')[0].replace('-', '_')
+
+
+def needs(path):
+    """(names of the modules that a module needs, those that it would rather have, which may be others
+    than names of modules)"""
+    said = dict.fromkeys((b'depends', b'softdep'), b'')
+    for key, value in re.findall(rb'(?<=\0)(depends|softdep)=([^\0]*)', content(path)):
+        said[key] += b' ' + value.replace(b',', b' ')
+    return [[module_name(word) for word in said[key].decode().split() if not word.endswith(':')]
+            for key in (b'depends', b'softdep')]
+
+
 def modules(there, names):
-    """{path in the image: path here} of the modules, those that they need included."""
-    version, found = version_of(there), {}
-    for name in names:
-        try:
-            said = sh('modprobe', '-d', there, '-S', version, '--show-depends', name)
-        except Failure:
-            continue # built in, or of another kernel
-        for path in re.findall(r'(?m)^insmod (\S+)', said):
-            inside = path[path.index('/lib/modules/') + 1:]
-            found[re.sub(r'\.xz$', '', inside)] = path
+    """{path in the image: path here} of the modules, those that they need included.  What is built in,
+    or of another kernel, is none."""
+    top = os.path.join(there, 'lib', 'modules', version_of(there))
+    here = {module_name(path): path
+            for path in glob.glob(f'{top}/kernel/**/*.ko*', recursive=True)}
+    with open(f'{top}/modules.builtin', encoding='ascii') as f:
+        built_in = {module_name(line) for line in f}
+    found, todo = {}, [module_name(name) for name in names]
+    while todo:
+        name = todo.pop()
+        inside = re.sub(r'\.xz$', '', os.path.relpath(here[name], there)) if name in here else None
+        if inside is None or inside in found:
+            continue
+        found[inside] = here[name]
+        hard, soft = needs(here[name])
+        unknown = set(hard) - set(here) - built_in
+        if unknown:
+            raise Failure(f'the module {name} needs {" ".join(sorted(unknown))}, of no folder of WANTED')
+        todo += hard + soft
     return found
 
 
@@ -361,8 +407,10 @@ def content(path):
     return lzma.decompress(data) if path.endswith('.xz') else data
 
 
-def module_index(there, mods):
-    """{path in the image: content} of what modprobe reads."""
+def lean(there, mods):
+    """{path in the image: content} of modules and of what modprobe reads.  Modules are without what a
+    guest's kernel would work on when it loads one, and nobody asks for: descriptions of types for BPF
+    (.BTF), and a signature."""
     version = version_of(there)
     with tempfile.TemporaryDirectory() as work:
         folder = os.path.join(work, 'lib', 'modules', version)
@@ -371,12 +419,13 @@ def module_index(there, mods):
             os.makedirs(os.path.dirname(to), exist_ok=True)
             with open(to, 'wb') as f:
                 f.write(content(path))
+        sh('strip', '--strip-debug', '--remove-section=.BTF', *(os.path.join(work, inside) for inside in mods))
         for path in glob.glob(os.path.join(there, 'lib', 'modules', version, 'modules.*')):
-            if re.search(r'modules\.(builtin|builtin\.modinfo|order)$', path):
-                shutil.copy(path, folder)
+            shutil.copy(path, folder)
         sh('depmod', '-b', work, version)
-        return {f'lib/modules/{version}/{name}': content(os.path.join(folder, name))
-                for name in sorted(os.listdir(folder)) if name.startswith('modules.')}
+        index = [f'lib/modules/{version}/{name}' for name in sorted(os.listdir(folder))
+                 if name.startswith('modules.')]
+        return {inside: content(os.path.join(work, inside)) for inside in [*mods, *index]}
 
 
 def key(there, files):
@@ -394,9 +443,9 @@ def write(path, there, files, mods, texts):
             archive.folder(name)
         for name, text in texts.items():
             archive.file(name, text.encode(), 0o644)
-        for name, source in sorted({**files, **mods}.items()):
+        for name, source in sorted(files.items()):
             archive.file(name, content(source))
-        for name, data in module_index(there, mods).items():
+        for name, data in lean(there, mods).items():
             archive.file(name, data, 0o644)
         for name, to in links(files).items():
             archive.link(name, to)
@@ -409,6 +458,7 @@ def image(folder, meta, agent, own=(), contents=PEER):
     with open(os.path.join(folder, 'lock'), 'w', encoding='ascii') as lock:
         fcntl.flock(lock, fcntl.LOCK_EX) # another suite may want the same one
         there = kernel(folder, meta)
+        elf = bootable(there, version_of(there))
     version = version_of(there)
     files, mods = programs(agent, own, contents), modules(there, contents.modules)
     name = f'{contents.name}-{version}'
@@ -418,7 +468,7 @@ def image(folder, meta, agent, own=(), contents=PEER):
             os.unlink(old)
         write(f'{initrd}.{os.getpid()}', there, files, mods, contents.texts)
         os.rename(f'{initrd}.{os.getpid()}', initrd)
-    return bootable(there, version), initrd, version
+    return elf, initrd, version
 
 
 if __name__ == '__main__':

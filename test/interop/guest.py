@@ -33,8 +33,12 @@ CPU = 'max,-cx16,-erms,-fsrm,-la57,-smap,-smep'
 # attackers, and at their start against themselves: nobody attacks a guest, and it costs QEMU more than
 # half of all that it does.  Most of that is norandmaps: what QEMU has translated belongs to an address,
 # so libraries that are somewhere else in each process are translated for each of them.
+# rodata=off: pages of code and of constants are not looked at one by one whether they can be written.
+# The functions that are not called collect random bits from the time that a processor takes, and test
+# how keys are derived, and are a tenth of a start.
 BARE = ['init_on_alloc=0', 'hardened_usercopy=off', 'randomize_kstack_offset=off', 'lsm=lockdown',
-        'audit=0', 'psi=0', 'noautogroup', 'cryptomgr.notests', 'mitigations=off', 'norandmaps']
+        'audit=0', 'psi=0', 'noautogroup', 'cryptomgr.notests', 'mitigations=off', 'norandmaps',
+        'rodata=off', 'initcall_blacklist=jent_mod_init,init_encrypted,crypto_kdf108_init']
 MAC = '52:54:00:4b:00:%02x'
 KERNEL_SAID = r'BUG|WARNING|Oops|Call Trace|panic|rcu.*stall'
 
@@ -91,7 +95,10 @@ def plain(nics, addresses, mtu=4190, mem_mb=448, mac=MAC):
              # vhost-user wants memory that it can share
              '-object', f'memory-backend-memfd,id=m0,size={mem_mb}M,share=on',
              '-machine', 'memory-backend=m0']
-    append = [f'mtu={mtu}']
+    # Where an adapter's interrupt goes, the BIOS has told the adapter: ACPI has programs for it, which
+    # are a tenth of a start.  But not acpi=off: without ACPI's timer a busy machine's guest cannot tell
+    # how fast the processor's counter runs, and its clock has what ticks are left to it.
+    append = [f'mtu={mtu}', 'acpi=noirq']
     for number, (nic, some) in enumerate(zip(nics, addresses)):
         # no interrupt vectors: QEMU 7.2 crashes with them on vhost-user without KVM.  The
         # kernel computes checksums and cuts segments, because nobody behind it would.

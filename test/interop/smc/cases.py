@@ -378,17 +378,13 @@ def late(bed, role):
 
 # --- two ports ---
 
-def active(bed):
-    return [line for line in bed.linux_links() if 'state 3' in line]
-
-
 def has_links(bed, role, count):
     """Both ends have so many in the one group."""
     def are_there():
         rows = [row for row in bed.karst_groups().values() if row['role'] == role]
         return [row['links'] for row in rows] == [count]
     bed.until(are_there, f'{count} links at karst')
-    bed.until(lambda: len(active(bed)) == count, f'{count} links at Linux', 0.3)
+    bed.linux_has(count)
 
 
 def links(bed, role, count):

@@ -11,6 +11,7 @@
  *                                        1: one link, 2: two, 3 and 4: two that share a port, of
  *                                        the peer's and of its own
  *   interop-smcset links                 "link N device NAME state N conns N", 3: is active
+ *   interop-smcset active N              waits until so many links are active
  *   interop-smcset reasons               "reason 0xNNNNNNNN side client|server count N"
  */
 #include <errno.h>
@@ -28,6 +29,8 @@
 #define REQUEST_BYTES 1024u
 #define ANSWER_BYTES  65536u
 #define ATTRS         32u
+#define ACTIVE        3u
+#define LOOK_US       100000
 
 struct request {
 	struct nlmsghdr nl;
@@ -192,6 +195,17 @@ show_link(const struct nlattr **top)
 		number(link[SMC_NLA_LINK_STATE]), number(link[SMC_NLA_LINK_CONN_CNT]));
 }
 
+static unsigned int active;
+
+static void
+count_link(const struct nlattr **top)
+{
+	const struct nlattr *link[ATTRS];
+
+	inside(top[SMC_GEN_LINK_SMCR], link);
+	active += number(link[SMC_NLA_LINK_STATE]) == ACTIVE;
+}
+
 static void
 show_reason(const struct nlattr **top)
 {
@@ -201,6 +215,22 @@ show_reason(const struct nlattr **top)
 	printf("reason 0x%08x side %s count %u\n", number(found[SMC_NLA_FBACK_STATS_RSN_CODE]),
 		number(found[SMC_NLA_FBACK_STATS_TYPE]) != 0 ? "server" : "client",
 		number(found[SMC_NLA_FBACK_STATS_RSN_CNT]) & 0xffff);
+}
+
+/* Without a process for each look, as the host could only have it. */
+static void
+wait_for_links(uint16_t id, unsigned int wanted)
+{
+	struct request r;
+
+	for (;;) {
+		active = 0;
+		begin(&r, id, SMC_NETLINK_GET_LINK_SMCR, SMC_GENL_FAMILY_VERSION, true);
+		ask(&r, count_link);
+		if (active == wanted)
+			return;
+		usleep(LOOK_US);
+	}
 }
 
 /* The kernel wants it filled up with blanks. */
@@ -243,6 +273,8 @@ obey(int n, char **words)
 	} else if (strcmp(words[0], "links") == 0) {
 		begin(&r, id, SMC_NETLINK_GET_LINK_SMCR, version, true);
 		ask(&r, show_link);
+	} else if (strcmp(words[0], "active") == 0 && n == 2) {
+		wait_for_links(id, (unsigned int)atoi(words[1]));
 	} else if (strcmp(words[0], "reasons") == 0) {
 		begin(&r, id, SMC_NETLINK_GET_FBACK_STATS, version, true);
 		ask(&r, show_reason);

@@ -300,6 +300,12 @@ class Bed:
         """A line each."""
         return self.guest.must('interop-smcset links').splitlines()
 
+    def linux_has(self, count):
+        """Waits until so many of them are active."""
+        status, said = self.guest.run(f'interop-smcset active {count}', HANG_S)
+        if status != 0:
+            raise Ended(f'not {count} links at Linux: {said}', *self.linux_links())
+
     def reasons(self):
         """{(end, number): connections} that stayed on TCP."""
         found = {('karst', int(number, 16)): row['connections']

@@ -106,6 +106,7 @@ class Tree:
     def __init__(self, root):
         self.root = root
         self.text = {}
+        self.kept = {}
         for top in SOURCE_DIRS:
             for folder, dirs, names in os.walk(os.path.join(root, top)):
                 dirs[:] = sorted(d for d in dirs if d not in ('corpus', '__pycache__'))
@@ -115,11 +116,15 @@ class Tree:
                         with open(os.path.join(root, path), encoding='utf-8',
                                   errors='replace') as f:
                             self.text[path] = f.read()
-        self.libs = {}
+        self.libs, self.rooms, self.folders = {}, {}, {}
         for path in self.text:
-            lib = lib_of(path)
-            if lib and path.endswith(('.h', '.def')):
-                self.libs.setdefault(os.path.basename(path), lib)
+            lib, name = lib_of(path), os.path.basename(path)
+            if lib is None:
+                continue
+            if path.endswith(('.h', '.def')):
+                self.libs.setdefault(name, lib)
+            self.rooms.setdefault((lib, name), room_of(path))
+            self.folders.setdefault(lib, {os.path.join('lib', lib)}).add(os.path.dirname(path))
 
     def lib_of_header(self, path, header):
         """The folder of lib/ that @header, included by @path, is in; None if in no such."""
@@ -135,22 +140,23 @@ class Tree:
         beside = os.path.normpath(os.path.join(os.path.dirname(path), header))
         if beside in self.text:
             return room_of(beside) if lib_of(beside) == lib else None
-        return next((room_of(p) for p in self.text if lib_of(p) == lib and
-                     os.path.basename(p) == os.path.basename(header)), None)
+        return self.rooms.get((lib, os.path.basename(header)))
 
     def folders_of(self, lib):
         """The folder of @lib, and those in it."""
-        top = os.path.join('lib', lib)
-        return sorted({top} | {os.path.dirname(p) for p in self.text if p.startswith(top + os.sep)})
+        return sorted(self.folders.get(lib, {os.path.join('lib', lib)}))
 
     def c_files(self):
         return [p for p in self.text if p.endswith(('.c', '.h'))]
 
     def includes(self, path):
-        for number, line in enumerate(self.text[path].splitlines(), 1):
-            match = INCLUDE.match(line)
-            if match:
-                yield number, match.group(1) == '<', match.group(2)
+        """(line, whether in <>, header) of each #include; each rule asks for all of them again."""
+        if path not in self.kept:
+            self.kept[path] = [
+                (number, match.group(1) == '<', match.group(2))
+                for number, line in enumerate(self.text[path].splitlines(), 1)
+                if '#' in line and (match := INCLUDE.match(line))]
+        return self.kept[path]
 
 
 def lib_of(path):

@@ -15,6 +15,7 @@
  * the ring is never found full.  With -DEAGER programs ring whenever they like, find the ring
  * full and try again; the rest holds.
  *
+ * compile: -O0
  * mutants: CELL_RELEASE CELL_ACQUIRE IDLE_RELEASE IDLE_ACQUIRE
  * mutants: TICKET_RELEASE TICKET_ACQUIRE TICKET_EXCHANGE
  * variant: EAGER

@@ -38,7 +38,7 @@
 #define SEQ(t)  (1 + (t))
 #define ATOMICS (1 + BELLS)
 #define LOCS    ATOMICS
-#define WRITES  24
+#define WRITES  16
 
 #include "c11.inc"
 

@@ -519,7 +519,7 @@ Test(mcast, many_groups_move_together)
 	to_rts(&p.bed, wander, 1);
 	cr_assert_eq(port_info(&p, 0).mcast_groups, MANY / 3);
 	cr_assert_eq(port_info(&p, 1).mcast_groups, MANY);
-	/* eight messages at once, and who is late has had turns, and said again what he said before */
+	/* eight at once; who is late has had turns, and said again what he said before */
 	cr_assert_lt(port_info(&p, 1).mcast_reports, said + all);
 	while (port_info(&p, 1).mcast_reports < said + all)
 		karst_engine_poll(p.bed.e, 0);

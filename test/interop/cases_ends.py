@@ -21,6 +21,7 @@ from pcap import read_pcap  # noqa: E402
 from wire import corrupt, drop, duplicate  # noqa: E402
 
 LIMIT_S = 600
+TRIES = 4
 STEPS = 'send:3000x6 write:3000x6 read:3000x6 faa:x4 send:10x6'
 THERE = '/tmp/ends.pcap'
 
@@ -85,7 +86,7 @@ def captured(bed, paths, kind, role):
     return problems, did
 
 
-def run(bed, kind, role):
+def attempt(bed, kind, role):
     """@return problems"""
     paths = {end: os.path.join(bed.folder, f'ends-{end}.pcap') for end in ('wire', 'karst', 'guest')}
     problems, did = captured(bed, paths, kind, role)
@@ -105,6 +106,17 @@ def run(bed, kind, role):
     problems = compared(json.loads(lines[2]), frames(paths['wire']), did,
                         {end: frames(paths[end]) for end in ('karst', 'guest')})
     return problems + lines[2:] if problems else []
+
+
+def run(bed, kind, role):
+    """Which of two equal packets has arrived is told by the clocks.  How far a guest's is ahead is known as
+    well as the shortest delays of some dozens of packets; on a busy machine its processor comes later than
+    a packet is sent again.  So it is tried again.  @return problems"""
+    problems = attempt(bed, kind, role)
+    for _ in range(TRIES - 1):
+        if problems:
+            problems = attempt(bed, kind, role)
+    return problems
 
 
 CASES = [Case('captures of both ends', run=run, kinds=('wire',), rules='Q4 Q6 R3 R4', frames=100, sparse=True)]

@@ -326,15 +326,15 @@ static int
 work(const struct options *o, struct shared *sh, struct worker *w)
 {
 	struct sim *s = calloc(1, sizeof(*s));
+	bool ok = true;
 	uint64_t seed;
-	bool ok;
 
 	if (s == NULL || sim_arena_init(&s->arena, ARENA_BYTES) != 0) {
 		fputs("karst-sim: out of memory\n", stderr);
 		return 1;
 	}
 	s->opt = o->sim;
-	while (take_seed(o, sh, &seed, &s->opt.profile)) {
+	while (ok && take_seed(o, sh, &seed, &s->opt.profile)) {
 		w->seed = seed;
 		w->profile = s->opt.profile;
 		w->running = true;
@@ -345,10 +345,10 @@ work(const struct options *o, struct shared *sh, struct worker *w)
 			w->failed = true;
 			atomic_store(&sh->stop, true);
 			report(s, o);
-			return 1;
 		}
 	}
-	return 0;
+	free(s);
+	return ok ? 0 : 1;
 }
 
 /* --- figures --- */

@@ -5,9 +5,13 @@
 # the program's own --help, so this knows no more and no less than the program in front of it.
 # shellcheck shell=bash
 
-# The line of --help that describes option $2 of program $1.
+# The lines of --help that describe option $2 of program $1, as one.
 _karst_option_line() {
-	"$1" --help 2>/dev/null | grep -E -m1 -e "^ *(-[a-zA-Z]( [^ ]+)?, )?$2( |\$|,)"
+	"$1" --help 2>/dev/null | awk -v "start=^ *(-[a-zA-Z]( [^ ]+)?, )?$2( |\$|,)" '
+		line && /^          +[^ -]/ { sub(/^ +/, ""); line = line " " $0; next }
+		line { exit }
+		$0 ~ start { line = $0 }
+		END { print line }'
 }
 
 # Words that may follow option $2 of program $1; "FILE", "HOST" or nothing where they are not a list.

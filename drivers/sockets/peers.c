@@ -6,7 +6,7 @@
  * have come to.  A program that connects there again and again does so at the price of the
  * kernel's TCP.
  *
- * Those that have not answered the option lately are not offered it for a second or two.  Those
+ * Those that have not answered the option lately are not offered it for two seconds.  Those
  * with which it has come to nothing behind that are not offered it for as long as the service says,
  * which tells other users' programs only if it happens to them, too.
  *
@@ -21,20 +21,20 @@
 
 #include <netinet/in.h>
 #include <stdlib.h>
-#include <time.h>
 
 #define PEERS       64u /* by the hash of their addresses; who comes later takes the place */
-#define KEPT        2   /* whole seconds, of which the first has begun */
+#define NS          1000000000ull /* in a second */
+#define KEPT_S      2u
 #define SHORT_ROW   128u
 #define SHORT_EACH  16u
 #define SHORT_BYTES 16384u /* of both directions together */
-#define SHORT_NS    1000000000ull
+#define SHORT_NS    NS
 
 /* Of the process.  A peer's place is found by its key, so two of the same key are taken for one.
  * Threads may be here at once: what they count together is not exact. */
 struct peer {
 	_Atomic uint64_t key;
-	_Atomic int64_t until;
+	_Atomic uint64_t until_ns;
 	_Atomic bool brief;       /* its connections are short */
 	_Atomic uint32_t n;       /* in this row: short ones that have ended, or, if brief, begun */
 	_Atomic uint64_t row_ns;  /* when the row began */
@@ -43,15 +43,6 @@ struct peer {
 static struct peer peers[PEERS];
 static _Atomic uint32_t left_to_tcp;
 static bool all_are_offered;
-
-static int64_t
-peers_now_s(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return ts.tv_sec;
-}
 
 static uint64_t
 mix(uint64_t key, const void *data, size_t n)
@@ -94,7 +85,7 @@ take_place(uint64_t key)
 
 	if (atomic_load(&p->key) == key)
 		return p;
-	atomic_store(&p->until, 0);
+	atomic_store(&p->until_ns, 0);
 	atomic_store(&p->brief, false);
 	atomic_store(&p->n, 0);
 	atomic_store(&p->key, key);
@@ -104,17 +95,16 @@ take_place(uint64_t key)
 /* --- those that cannot --- */
 
 static void
-note(const struct sockaddr *at, int64_t kept_s)
+note(const struct sockaddr *at, uint32_t kept_s)
 {
-	uint64_t key = key_of(at);
-	int64_t until = peers_now_s() + kept_s;
+	uint64_t key = key_of(at), until_ns = ks_now() + kept_s * NS;
 	struct peer *p;
 
 	if (key == 0)
 		return;
 	p = take_place(key);
-	if (atomic_load(&p->until) < until)
-		atomic_store(&p->until, until);
+	if (atomic_load(&p->until_ns) < until_ns)
+		atomic_store(&p->until_ns, until_ns);
 }
 
 void
@@ -124,7 +114,7 @@ ks_note_cannot(int fd)
 	socklen_t len = sizeof(at);
 
 	if (real(getpeername)(fd, (void *)&at, &len) == 0)
-		note((void *)&at, KEPT);
+		note((void *)&at, KEPT_S);
 }
 
 static void
@@ -181,9 +171,8 @@ note_length(const struct ks_sock *s)
 
 /* One is about to be begun.  Is it one of those that stay on TCP? */
 static bool
-stays_short(struct peer *p)
+stays_short(struct peer *p, uint64_t now)
 {
-	uint64_t now = ks_now();
 	uint32_t n = atomic_fetch_add(&p->n, 1) + 1;
 	bool row = n >= SHORT_ROW;
 
@@ -206,14 +195,15 @@ stays_short(struct peer *p)
 bool
 ks_peer_stays(const struct sockaddr *to)
 {
-	uint64_t key = key_of(to);
+	uint64_t key = key_of(to), now;
 	struct peer *p = place_of(key);
 
 	if (key == 0 || atomic_load(&p->key) != key)
 		return false;
-	if (peers_now_s() < atomic_load(&p->until))
+	now = ks_now();
+	if (now < atomic_load(&p->until_ns))
 		return true;
-	return !all_are_offered && atomic_load(&p->brief) && stays_short(p);
+	return !all_are_offered && atomic_load(&p->brief) && stays_short(p, now);
 }
 
 void

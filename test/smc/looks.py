@@ -6,22 +6,19 @@ import os
 import re
 import subprocess
 
-from smcbed import CONF, bed
+from smcbed import CONF, RateServer, bed
 
 
 def looked(suite, daemon, processors):
     """(how often a client has looked, problems)"""
-    port = bed.free_port()
-    smc = [suite.run, '--smc', '--socket', daemon.socket, suite.rate]
-    s = subprocess.Popen(smc + ['serve', '127.0.0.1', str(port)], stdout=subprocess.PIPE, text=True)
-    suite.programs.append(s)
-    s.stdout.readline()
-    c = subprocess.Popen(smc + ['connect', '127.0.0.1', str(port), '1', '1'], stdout=subprocess.PIPE,
+    server = RateServer(suite, daemon)
+    c = subprocess.Popen([suite.run, '--smc', '--socket', daemon.socket, suite.rate, 'connect', '127.0.0.1',
+                          server.port, '1', '1'], stdout=subprocess.PIPE,
                          stderr=subprocess.STDOUT, text=True, env=dict(os.environ, **suite.looked),
                          preexec_fn=lambda: os.sched_setaffinity(0, processors))
     suite.programs.append(c)
     said, ended = bed.rest(c)
-    s.kill()
+    server.ends()
     n = re.findall('^looked (.*)$', said, re.MULTILINE)
     return int(n[0]) if n else 0, [] if ended and c.returncode == 0 and n else [said]
 

@@ -6,7 +6,7 @@ import os
 import subprocess
 
 from prog_short import GROWN
-from smcbed import CONF, Program, bed
+from smcbed import CONF, Program, RateServer
 
 ROW, EACH = 128, 16  # as in peers.c
 COUNT = 600  # connections
@@ -18,28 +18,13 @@ def tried(count):
     return min(count, ROW) + max(count - ROW, 0) // EACH
 
 
-class Server:
-    """smc-rate, which answers each byte."""
-
-    def __init__(self, suite, daemon):
-        self.port = str(bed.free_port())
-        self.process = subprocess.Popen([suite.run, '--smc', '--socket', daemon.socket, suite.rate,
-                                         'serve', '127.0.0.1', self.port],
-                                        stdout=subprocess.PIPE, text=True)
-        suite.programs.append(self.process)
-        self.process.stdout.readline()
-
-    def ends(self):
-        self.process.kill()
-
-
 def clocked(suite, clock):
     return dict(os.environ, LD_PRELOAD=suite.clock, **clock)
 
 
 def made(suite, one, clock, words):
     """(how many connections of a client were SMC-R's, problems); it makes COUNT of them."""
-    server, before = Server(suite, one), suite.count(one, 'opened')
+    server, before = RateServer(suite, one), suite.count(one, 'opened')
     c = subprocess.run([suite.run, '--smc', *words, '--socket', one.socket, suite.rate, 'connect',
                         '127.0.0.1', server.port, '1', str(COUNT)], stdout=subprocess.DEVNULL,
                        stderr=subprocess.PIPE, text=True, env=clocked(suite, clock), check=False)
@@ -56,7 +41,7 @@ def point(suite, one, name, clock, words, wanted):
 def grows(suite, one):
     """Behind as many short ones that most stay on TCP, long ones: the first of them that is tried by
     SMC-R ends that."""
-    server, before = Server(suite, one), suite.count(one, 'opened')
+    server, before = RateServer(suite, one), suite.count(one, 'opened')
     short = ROW + EACH * 4
     p = Program(suite, one, 'client_grows', '127.0.0.1', int(server.port), short,
                 script='prog_short.py', env=clocked(suite, SLOW))

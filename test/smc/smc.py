@@ -24,7 +24,7 @@ import ports  # noqa: E402
 import short  # noqa: E402
 import urgent  # noqa: E402
 import uring  # noqa: E402
-from smcbed import BYTES, CONF, HERE, Program, bed, echo, ip, run  # noqa: E402
+from smcbed import BYTES, CONF, HERE, Program, RateServer, bed, echo, ip, run  # noqa: E402
 
 OPTION = bytes.fromhex('fe06e2d4c3d9')
 IDLE = 500
@@ -260,13 +260,10 @@ def late_bytes(suite, one):
 
 def often(suite, one):
     """Problems of a program that connects to one that cannot SMC-R, again and again."""
-    port, before = str(bed.free_port()), suite.count(one, 'option_offered')
-    s = subprocess.Popen([suite.rate, 'serve', '127.0.0.1', port], stdout=subprocess.PIPE, text=True)
-    suite.programs.append(s)
-    s.stdout.readline()
-    done = subprocess.run([suite.run, '--smc', '--socket', one.socket, suite.rate, 'connect',
-                           '127.0.0.1', port, '1', str(OFTEN)], stdout=subprocess.DEVNULL, check=False)
-    s.kill()
+    server, before = RateServer(suite), suite.count(one, 'option_offered')
+    done = subprocess.run([suite.run, '--smc', '--socket', one.socket, suite.rate, 'connect', '127.0.0.1',
+                           server.port, '1', str(OFTEN)], stdout=subprocess.DEVNULL, check=False)
+    server.ends()
     offered = suite.count(one, 'option_offered') - before
     return [] if done.returncode == 0 and 0 < offered < OFTEN else [f'offered {offered} times']
 

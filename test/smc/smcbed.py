@@ -91,6 +91,21 @@ def told(suite, name, s, c, wanted):
     suite.tap.point(name, problems + ([] if said in wanted else [said]))
 
 
+class RateServer:
+    """smc-rate, which answers each byte: behind karst-run --smc of a daemon, or alone."""
+
+    def __init__(self, suite, daemon=None):
+        smc = [suite.run, '--smc', '--socket', daemon.socket] if daemon is not None else []
+        self.port = str(bed.free_port())
+        self.process = subprocess.Popen([*smc, suite.rate, 'serve', '127.0.0.1', self.port],
+                                        stdout=subprocess.PIPE, text=True)
+        suite.programs.append(self.process)
+        self.process.stdout.readline()
+
+    def ends(self):
+        self.process.kill()
+
+
 class Suite:
     def __init__(self, build, folder):
         self.tap = bed.Tap()

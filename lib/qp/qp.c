@@ -320,6 +320,8 @@ karst_responder_reset(struct karst_core *core, struct karst_core_qp *qp)
 	r->lead = 0;
 	r->rsp_added = r->rsp_cur = r->rsp_done = r->rsp_again = 0;
 	r->rsp_saved = 0;
+	r->rsp_clock = 0;
+	karst_rsp_leave_none(r);
 	r->rwqe.held = false;
 }
 

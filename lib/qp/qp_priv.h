@@ -199,13 +199,36 @@ struct karst_responder {
 	struct karst_rsp *rsps;
 	uint16_t rsp_max;  /* entries that may be used: max_dest_rd_atomic */
 	uint16_t rsp_mask; /* entries allocated - 1 */
-	uint32_t nak_psn;
-	uint32_t oos_psn; /* highest PSN dropped as out of sequence */
+	union {
+		uint32_t nak_psn;  /* while a NAK is owed */
+		uint32_t left_psn; /* else: duplicate whose ACK was left to responses (R3) */
+	};
+	uint32_t oos_psn;   /* highest PSN dropped as out of sequence */
+	uint32_t rsp_clock; /* when the last response left, by karst_rsp_clock() */
 	struct karst_rwqe rwqe;
 };
 
 /* PSNs between two looks at how old the saved READs and atomics are; a power of two */
 #define KARST_RSP_AGE (1u << 22)
+
+/*
+ * What is lately to R3, in 1,024 ns: 64 ms, as long as a usual timeout.  Who goes back sooner has
+ * heard of a gap.
+ */
+#define KARST_RSP_LATELY 62500u
+
+static inline uint32_t
+karst_rsp_clock(const struct karst_core *core)
+{
+	return (uint32_t)(core->now_ns >> 10);
+}
+
+/** No duplicate's ACK is left to responses: all that may come are behind this PSN (P2). */
+static inline void
+karst_rsp_leave_none(struct karst_responder *r)
+{
+	r->left_psn = karst_psn_add(r->epsn, -(1u << 22));
+}
 
 /** Entry number @i of those ever added, if it is one of the last rsp_max. */
 static inline struct karst_rsp *
@@ -521,6 +544,8 @@ void karst_owe_nak(
 /** Drops a request with a NAK that ends the connection, and the event that tells why (R13). */
 void karst_refuse(struct karst_core *core, struct karst_core_qp *qp, struct karst_pkt *pkt,
 	enum karst_nak nak);
+/** The PSN that an ACK names now (R3). */
+uint32_t karst_acked_psn(const struct karst_responder *r);
 /** A request message was executed: the MSN moves on (R10). */
 void karst_message_done(struct karst_core *core, struct karst_core_qp *qp);
 void karst_responder_read(struct karst_core *core, struct karst_core_qp *qp, struct karst_pkt *pkt);

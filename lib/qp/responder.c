@@ -292,6 +292,30 @@ responder_rx_write(
 
 /* --- duplicates --- */
 
+/*
+ * R3: the newest requests are READs or atomics, and responses have just left.  Whoever goes back
+ * now, to a SEND or WRITE before them, has heard some of those and sends these again, too: what
+ * answers them acknowledges it.  An ACK of its own, which comes while the peer is in the middle of
+ * a READ, ends a queue pair of Linux (L18).  Who comes round without having asked for READs or
+ * atomics again needs one, and so does who has waited: a try may be all that it has left.
+ */
+static bool
+left_to_responses(const struct karst_core *core, struct karst_core_qp *qp, uint32_t psn)
+{
+	struct karst_responder *r = &qp->rsp;
+
+	if (r->owed != KARST_OWED_NONE || karst_repeat_of(qp) != NULL ||
+		karst_acked_psn(r) == karst_psn_add(r->epsn, -1u) ||
+		karst_rsp_clock(core) - r->rsp_clock > KARST_RSP_LATELY)
+		return false;
+	if (!karst_psn_before(r->left_psn, psn)) {
+		karst_rsp_leave_none(r);
+		return false;
+	}
+	r->left_psn = psn;
+	return true;
+}
+
 static void
 rx_duplicate(struct karst_core *core, struct karst_core_qp *qp, struct karst_pkt *pkt, uint32_t opf)
 {
@@ -321,7 +345,8 @@ rx_duplicate(struct karst_core *core, struct karst_core_qp *qp, struct karst_pkt
 		if (pkt->flags & KARST_PKT_ACKREQ) {
 			if (karst_repeat_of(qp) != NULL)
 				qp->repeat->plain = true;
-			karst_responder_owe_ack(core, qp);
+			if (!left_to_responses(core, qp, pkt->psn))
+				karst_responder_owe_ack(core, qp);
 		}
 	}
 }

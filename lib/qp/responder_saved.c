@@ -328,6 +328,14 @@ rsp_rewind(struct karst_core *core, struct karst_core_qp *qp, uint32_t which, ui
 	karst_core_activate(core, qp);
 }
 
+/* The response acknowledges a duplicate before it that got no ACK (R3). */
+static void
+asked_again(struct karst_responder *r, uint32_t psn)
+{
+	if (r->owed != KARST_OWED_NAK && karst_psn_before(r->left_psn, psn))
+		karst_rsp_leave_none(r);
+}
+
 /* R4: a duplicate READ must be a part of the original. */
 static bool
 part_of(const struct karst_core_qp *qp, const struct karst_rsp *e, const struct karst_pkt *pkt,
@@ -387,6 +395,7 @@ karst_responder_dup_read(struct karst_core *core, struct karst_core_qp *qp, stru
 	}
 	e->rkey = pkt->rkey;
 	e->pd = pd;
+	asked_again(r, pkt->psn);
 	rsp_rewind(core, qp, which, pkt->psn, karst_psn_add(pkt->psn, npsn));
 }
 
@@ -410,6 +419,7 @@ karst_responder_dup_atomic(
 		karst_mem_check_remote(core->mem, qp->pd, qp->qpn, pkt->rkey, pkt->va, 8,
 			KARST_ACCESS_REMOTE_ATOMIC, &host) == KARST_MEM_OK)
 		e->va = execute_atomic(pkt, host);
+	asked_again(r, pkt->psn);
 	/* R5: neither key nor address is looked at */
 	rsp_rewind(core, qp, which, pkt->psn, karst_psn_add(pkt->psn, 1));
 }

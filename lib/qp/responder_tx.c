@@ -122,8 +122,8 @@ next_response(struct karst_responder *r, const struct karst_rsp *e)
  * of such a PSN for the response, and completes what has no data.  To new work no such ACK is owed
  * (rsp_add()), only to duplicates of what came before.
  */
-static uint32_t
-acked_psn(const struct karst_responder *r)
+uint32_t
+karst_acked_psn(const struct karst_responder *r)
 {
 	uint32_t psn = karst_psn_add(r->epsn, -1u), i;
 
@@ -186,7 +186,7 @@ build_ack(struct karst_core *core, struct karst_core_qp *qp, struct karst_tx_bur
 			r->owed = KARST_OWED_ACK;
 			r->wait = KARST_WAIT_NONE;
 			/* if responses have said so, nobody has asked for more */
-			if (acked_psn(r) != karst_psn_add(r->epsn, -1u)) {
+			if (karst_acked_psn(r) != karst_psn_add(r->epsn, -1u)) {
 				r->owed = KARST_OWED_NONE;
 				return;
 			}
@@ -194,8 +194,9 @@ build_ack(struct karst_core *core, struct karst_core_qp *qp, struct karst_tx_bur
 	}
 	if (r->owed == KARST_OWED_NAK) {
 		psn = r->nak_psn;
+		karst_rsp_leave_none(r);
 	} else {
-		psn = acked_psn(r);
+		psn = karst_acked_psn(r);
 		syndrome = KARST_AETH_ACK | credit_code(qp);
 	}
 	p = put_aeth(qp, karst_frame_open(b, &qp->tmpl), syndrome);
@@ -258,6 +259,8 @@ karst_responder_tx(
 	if (karst_repeat_of(qp) != NULL && qp->repeat->nparts != 0 &&
 		!answer_again(core, qp, b, limit))
 		return !karst_copy_busy(qp, KARST_COPY_RSP);
+	if (r->rsp_cur != r->rsp_added)
+		r->rsp_clock = karst_rsp_clock(core);
 	while (r->rsp_cur != r->rsp_added) {
 		const struct karst_rsp *e = karst_rsp_at(r, r->rsp_cur);
 

@@ -187,7 +187,8 @@ CASES = [
          (r'the target has ended all connections',), frames=20, kinds=('wire',)),
     Case('NVMe, Linux is the target: a namespace goes', run=changes, roles=('client',),
          limit_s=WAIT_S, sparse=True, frames=20),
-    case('one frame in a hundred is lost', '--windows {ip} connect load=1,40 load=2,40 ' + BOTH,
+    # with so many commands six of fifteen runs failed where karst acknowledged duplicates by ACKs (L18)
+    case('one frame in a hundred is lost', '--windows {ip} connect load=1,200 load=2,200 ' + BOTH,
          INVALIDATED, compare=(1, 2), frames=1000, wire=[drop(chance=0.01)], injured=5,
-         counts={'seq_nak_sent': 1}, rules='R2 R4'),
+         counts={'seq_nak_sent': 1}, rules='R2 R3 R4'),
 ]

@@ -542,6 +542,14 @@ def linux_stopped(bed, case, role, programs):
         bed.wire.silent_s('guest', 'karst') > SILENT_S and FLUSHED in programs[1].text()
 
 
+def lost_its_place(bed):
+    """How often a requester in the guest has ended in the middle of a READ (L18), by the kernel's warnings,
+    which says it again if it happens again."""
+    text = bed.guest.run('cd /sys/kernel/debug; [ -e clear_warn_once ] || mount -t debugfs none . && cd $PWD; '
+                         "echo 1 >clear_warn_once; dmesg | grep -c 'WARNING: .*rxe_completer'")[1]
+    return int(text.split()[-1])
+
+
 def run(bed, case, kind, role, family):
     """run_once(); once more, if it failed because Linux stopped, or while the machine kept programs
     waiting: for so long that whoever waits for an acknowledge may have given up, half a second with some,
@@ -553,9 +561,9 @@ def run(bed, case, kind, role, family):
         still_s = bed.clock.stood_still(STILL_S)
         said = '\n'.join(map(str, problems))
         wanted_s = STILL_S if re.search(GAVE_UP, said) else LONG_S
-        if stops and not stopped and left: # but not twice: that would be more than L16 says
+        if stops and not stopped and left: # but not twice: that would be more than L16 and L18 say
             stopped = True
-            once_more(still_s, said, 'Linux was silent with requests left that karst had answered (L16)')
+            once_more(still_s, said, stops)
             continue
         if not problems or not left or \
                 still_s < wanted_s and not re.search(MEASURED_IN_VAIN, said):
@@ -565,20 +573,25 @@ def run(bed, case, kind, role, family):
 
 
 def run_once(bed, case, kind, role, family):
-    """@return problems; whether Linux has stopped"""
+    """@return problems; what Linux has done that ends a case, if it has"""
     if not bed.guest.alive():
         bed.guest.close()
         problems = bed.boot()
         if problems:
-            return ['the guest is gone, and another one does not come up', *problems], False
+            return ['the guest is gone, and another one does not come up', *problems], None
     record = bed.record(kind, f'{kind}-{role}-{family}-{case.name}', case.wire)
     before, counts = passed(bed), counted(bed, case.counts)
+    places = lost_its_place(bed) if case.wire else 0
     programs = []
     if case.own is not None:
         problems = case.own(bed, kind, role)
     else:
         problems, programs = meet_again(bed, case, kind, role, family)
-    stops = bool(problems) and linux_stopped(bed, case, role, programs)
+    stops = None
+    if problems and linux_stopped(bed, case, role, programs):
+        stops = 'Linux was silent with requests left that karst had answered (L16)'
+    elif problems and case.wire and bed.guest.alive() and lost_its_place(bed) != places:
+        stops = 'Linux has ended a queue pair in the middle of a READ (L18)'
     if not problems and programs:
         problems = judge(bed, case, programs)
     injuries = bed.end_record(record)
@@ -602,4 +615,4 @@ def run_once(bed, case, kind, role, family):
         problems += bed.engine.shown() + bed.guest.said(5 if bed.guest.alive() else DEAD_LINES)
         return problems[:1] + bed.keep(record, problems) + problems[1:], stops
     bed.forget(record)
-    return [], False
+    return [], None

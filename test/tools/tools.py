@@ -419,6 +419,9 @@ class Setup(unittest.TestCase):
             self.assertTrue(run.stdout.startswith('usage: karst-setup'))
 
 
+STOPPED = 'as L16 says'
+
+
 class LinuxStops(unittest.TestCase):
     """interop_bed.py"""
 
@@ -459,17 +462,17 @@ class LinuxStops(unittest.TestCase):
         with unittest.mock.patch.object(self.bed, 'run_once', side_effect=results) as once, \
                 contextlib.redirect_stdout(io.StringIO()) as out:
             problems = self.bed.run(bed, unittest.mock.Mock(), 'wire', 'server', 'ip4')
-        self.assertEqual('(L16)' in out.getvalue(), results[0][1])
+        self.assertEqual('as L16 says' in out.getvalue(), results[0][1] is not None)
         return problems, once.call_count
 
     def test_once_more(self):
-        self.assertEqual(self.runs((['it stopped'], True), ([], False)), ([], 2))
+        self.assertEqual(self.runs((['it stopped'], STOPPED), ([], None)), ([], 2))
 
     def test_not_twice(self):
-        self.assertEqual(self.runs((['it stopped'], True), (['again'], True)), (['again'], 2))
+        self.assertEqual(self.runs((['it stopped'], STOPPED), (['again'], STOPPED)), (['again'], 2))
 
     def test_another_failure(self):
-        self.assertEqual(self.runs((['bytes are wrong'], False)), (['bytes are wrong'], 1))
+        self.assertEqual(self.runs((['bytes are wrong'], None)), (['bytes are wrong'], 1))
 
 
 class ReadsRefused(unittest.TestCase):

@@ -231,7 +231,9 @@ Test(rc_flush, r15_duplicate)
 	cr_assert_eq(expect_pkt(b, RC_READ_RESP_ONLY, R(1))->aeth, 0x1f000002);
 	cr_assert_eq(count(b, RX_FLUSH_REQUESTS), 1);
 	cr_assert_eq(count(b, DUPLICATE_REQUEST), 1);
-	/* (R3, L12): a duplicate before it is acknowledged without it */
+	/* (R3, L12): a duplicate before it is acknowledged without it, if it is alone */
+	expect_drop(b, DUPLICATE, send_write(b, R(0), 0, 8));
+	expect_none(b);
 	expect_drop(b, DUPLICATE, send_write(b, R(0), 0, 8));
 	expect_ack(b, R(0), 2);
 	/* what has another kind there, or nothing, is no duplicate of it */

@@ -71,6 +71,16 @@ Test(rc_replay, r5_not_saved)
 	bed_close(b);
 }
 
+/* The first request comes again, twice, and nothing behind it. */
+static void
+again_without_reads(struct bed *b, uint32_t newest, uint32_t msn)
+{
+	expect_drop(b, DUPLICATE, send_pkt(b, RC_WRITE_ONLY, R(0), .ackreq = true));
+	expect_none(b);
+	expect_drop(b, DUPLICATE, send_pkt(b, RC_WRITE_ONLY, R(0), .ackreq = true));
+	expect_ack(b, newest, msn);
+}
+
 /* (R3, L12): a duplicate is never answered with an ACK of a READ's or an atomic's PSN. */
 Test(rc_replay, r3_duplicate_before_reads_and_atomics)
 {
@@ -81,22 +91,73 @@ Test(rc_replay, r3_duplicate_before_reads_and_atomics)
 	expect_taken(b, read_req(b, R(1), 0, 512));
 	expect_pkt(b, RC_READ_RESP_FIRST, R(1));
 	expect_pkt(b, RC_READ_RESP_LAST, R(2));
-	expect_drop(b, DUPLICATE, send_pkt(b, RC_WRITE_ONLY, R(0), .ackreq = true));
-	expect_ack(b, R(0), 2);
+	again_without_reads(b, R(0), 2);
 	expect_taken(b, faa(b, R(3), 1));
 	expect_pkt(b, RC_ATOMIC_ACK, R(3));
-	expect_drop(b, DUPLICATE, send_pkt(b, RC_WRITE_ONLY, R(0), .ackreq = true));
-	expect_ack(b, R(0), 3);
+	again_without_reads(b, R(0), 3);
 	/* part of the READ is asked for once more: its own PSNs stay what they were */
 	expect_taken(b, read_req(b, R(2), 256, 256));
 	expect_pkt(b, RC_READ_RESP_ONLY, R(2));
-	expect_drop(b, DUPLICATE, send_pkt(b, RC_WRITE_ONLY, R(0), .ackreq = true));
-	expect_ack(b, R(0), 3);
+	again_without_reads(b, R(0), 3);
 	/* with something newer, an ACK that passes them says that their responses were lost (Q3) */
 	expect_taken(b, send_pkt(b, RC_WRITE_ONLY, R(4), .ackreq = true));
 	expect_ack(b, R(4), 4);
 	expect_drop(b, DUPLICATE, send_pkt(b, RC_WRITE_ONLY, R(0), .ackreq = true));
 	expect_ack(b, R(4), 4);
+	bed_close(b);
+}
+
+/* (R3, L18): whoever goes back asks for the READs and atomics again, too: no ACK besides. */
+Test(rc_replay, r3_responses_acknowledge_duplicates)
+{
+	struct bed *b = bed_rc();
+	unsigned int i;
+
+	expect_taken(b, send_pkt(b, RC_WRITE_ONLY, R(0), .ackreq = true));
+	expect_ack(b, R(0), 1);
+	expect_taken(b, send_pkt(b, RC_WRITE_ONLY, R(1), .ackreq = true));
+	expect_ack(b, R(1), 2);
+	expect_taken(b, read_req(b, R(2), 0, 256));
+	expect_pkt(b, RC_READ_RESP_ONLY, R(2));
+	expect_taken(b, faa(b, R(3), 1));
+	expect_pkt(b, RC_ATOMIC_ACK, R(3));
+	for (i = 0; i < 3; i++) {
+		expect_drop(b, DUPLICATE, send_pkt(b, RC_WRITE_ONLY, R(0), .ackreq = true));
+		expect_drop(b, DUPLICATE, send_pkt(b, RC_WRITE_ONLY, R(1), .ackreq = true));
+		expect_none(b);
+		if (i != 1) {
+			expect_taken(b, read_req(b, R(2), 0, 256));
+			expect_pkt(b, RC_READ_RESP_ONLY, R(2));
+		}
+		expect_taken(b, faa(b, R(3), 1));
+		expect_pkt(b, RC_ATOMIC_ACK, R(3));
+		expect_none(b);
+	}
+	/* the READs and atomics are not asked for: who has come round needs an answer */
+	again_without_reads(b, R(1), 4);
+	expect_drop(b, DUPLICATE, send_pkt(b, RC_WRITE_ONLY, R(0), .ackreq = true));
+	expect_drop(b, DUPLICATE, send_pkt(b, RC_WRITE_ONLY, R(1), .ackreq = true));
+	expect_none(b);
+	expect_drop(b, DUPLICATE, send_pkt(b, RC_WRITE_ONLY, R(1), .ackreq = true));
+	expect_ack(b, R(1), 4);
+	bed_close(b);
+}
+
+/* (R3): who has waited needs an answer at once, as there may be no other try. */
+Test(rc_replay, r3_duplicate_after_a_timeout)
+{
+	struct bed *b = bed_rc();
+	unsigned int i;
+
+	expect_taken(b, send_pkt(b, RC_WRITE_ONLY, R(0), .ackreq = true));
+	expect_ack(b, R(0), 1);
+	expect_taken(b, read_req(b, R(1), 0, 256));
+	expect_pkt(b, RC_READ_RESP_ONLY, R(1));
+	for (i = 0; i < 3; i++) {
+		advance_time(b, 65000000);
+		expect_drop(b, DUPLICATE, send_pkt(b, RC_WRITE_ONLY, R(0), .ackreq = true));
+		expect_ack(b, R(0), 2);
+	}
 	bed_close(b);
 }
 

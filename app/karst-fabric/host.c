@@ -149,9 +149,6 @@ fab_host_restart(struct fab_sim *s, struct fab_host *h)
 {
 	h->wake_ps = h->cm_wake_ps = UINT64_MAX;
 	fab_host_enter(s, h);
-	/* its wheel has nothing in it, and counts from here on */
-	while (karst_core_expire(h->core, BUDGET) == BUDGET)
-		;
 	fab_gsi_arm(s, h);
 }
 
@@ -210,7 +207,7 @@ wake(struct fab_sim *s, void *arg)
 static void
 arm(struct fab_sim *s, struct fab_host *h)
 {
-	uint64_t ns = karst_wheel_next_ns(&h->core->wheel), ps;
+	uint64_t ns = karst_core_next_ns(h->core), ps;
 
 	if (ns == UINT64_MAX || ns - s->before_ns >= UINT64_MAX / PS_PER_NS)
 		return;

@@ -56,7 +56,8 @@ karst_timer_armed(const struct karst_timer *t)
 
 /**
  * Moves time to @now_ns and takes off up to @max expired timers into @fired.  The work is
- * bounded: by @max, and by a few hundred timers brought to a lower level; none per empty tick.
+ * bounded: by @max, and by a few timers for each of these brought to a lower level; none per empty
+ * tick.
  *
  * @return how many expired; equal to @max means that there may be more: call again with the
  *   same time.  Less than @max may also leave some behind, when a crowded slot takes several

@@ -16,8 +16,8 @@
  * list "due", whose timers are handed out; at a slot of a higher level N is the first tick of
  * the slot, the slot's list becomes the list "moving", and its timers are put where they
  * belong as seen from the new N: on a lower level, or on "due".  Both lists are emptied before
- * N moves on, but not necessarily in one call: a call moves at most MOVES_MAX timers, so that
- * a slot with a hundred thousand of them does not stop the data path.
+ * N moves on, but not necessarily in one call: a call moves at most a few timers for each that may
+ * fire, so that a slot with a hundred thousand of them does not stop the data path.
  *
  * Deadlines are rounded up to a tick and the time down, so nothing fires early.  What is armed
  * while timers fire gets a tick after N and never lands on the lists being emptied.
@@ -29,8 +29,10 @@
 #define SLOT_WORDS    (KARST_WHEEL_SLOTS / 64)
 #define HORIZON_TICKS ((1ull << (SLOT_BITS * KARST_WHEEL_LEVELS)) - 1)
 
-/* Timers that one call may take to a lower level: about 10 us of work if all miss the cache. */
-#define MOVES_MAX 256u
+/* Timers that one call may take to a lower level: MOVES_FOR_ONE for each that may fire, and not
+ * less than MOVES_MIN, which are about 2.5 us of work if all miss the cache. */
+#define MOVES_FOR_ONE 4u
+#define MOVES_MIN     64u
 
 static_assert(KARST_WHEEL_SLOTS == 1 << SLOT_BITS, "a slot is named by one byte of the tick");
 
@@ -200,7 +202,8 @@ karst_wheel_advance(
 	struct karst_wheel *w, uint64_t now_ns, struct karst_timer **fired, unsigned int max)
 {
 	uint64_t target = now_ns > w->origin_ns ? (now_ns - w->origin_ns) / KARST_WHEEL_TICK_NS : 0;
-	unsigned int moves = MOVES_MAX, n = 0, slot = 0;
+	unsigned int moves = max < MOVES_MIN / MOVES_FOR_ONE ? MOVES_MIN : MOVES_FOR_ONE * max;
+	unsigned int n = 0, slot = 0;
 	uint64_t tick = 0;
 	int level;
 

@@ -2,7 +2,7 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * The protocol core of one lcore: its queue pairs by number, and its timers.
+ * The protocol core of one lcore: its queue pairs by number.
  *
  * A QPN is (slot << lcore_bits | lcore).  A slot is drawn from the half of the free ones that have
  * been so for longest, so that a number comes back late and packets of a dead connection rarely
@@ -11,7 +11,6 @@
  */
 #include "gaps.h"
 #include "notify.h"
-#include "pacer.h"
 
 #include <errno.h>
 
@@ -104,7 +103,7 @@ sharers(const struct karst_core_config *cfg)
 	return cfg->max_sharers != 0 ? cfg->max_sharers : 1;
 }
 
-/* All but the lists of the scheduler. */
+/* All but wheels and the lists of the scheduler. */
 static size_t
 cleared_bytes(const struct karst_core_config *cfg)
 {
@@ -121,7 +120,8 @@ karst_core_bytes(const struct karst_core_config *cfg)
 {
 	if (!config_ok(cfg))
 		return 0;
-	return cleared_bytes(cfg) + karst_sched_list_bytes(cfg, sharers(cfg));
+	return cleared_bytes(cfg) + karst_timers_bytes(sharers(cfg)) +
+		karst_sched_list_bytes(cfg, sharers(cfg));
 }
 
 /* All numbers are free, but for those that are never given out. */
@@ -152,7 +152,7 @@ karst_core_init(
 
 	if (!config_ok(cfg))
 		return -EINVAL;
-	/* lists of the active are the last, and have no pages before there are so many */
+	/* wheels and lists of the active are the last, and have no pages before somebody has any */
 	memset(core, 0, cleared_bytes(cfg));
 	core->now_ns = now_ns;
 	core->user = cfg->user;
@@ -208,9 +208,11 @@ karst_core_init(
 	core->srq_mask = srq_slots(cfg) - 1;
 	core->free = (uint32_t *)(core->srqs + srq_slots(cfg));
 	init_numbers(core, cfg);
-	karst_sched_init(core, users, sharers(cfg), (uint8_t *)core->free + free_bytes(cfg),
+	rest = (uint8_t *)core->free + free_bytes(cfg);
+	karst_timers_init(core, rest);
+	rest += karst_timers_bytes(sharers(cfg));
+	karst_sched_init(core, users, sharers(cfg), rest,
 		cfg->quantum_bytes != 0 ? cfg->quantum_bytes : DEFAULT_QUANTUM);
-	karst_wheel_init(&core->wheel, now_ns);
 	*out = core;
 	return 0;
 }
@@ -225,35 +227,4 @@ karst_core_doorbell(struct karst_core *core, uint32_t qpn)
 	qp->req.flags &= (uint8_t)~KARST_REQ_IDLE;
 	karst_wqe_busy(&qp->sq);
 	karst_core_activate(core, qp);
-}
-
-static inline void
-timer_fire(struct karst_core *core, struct karst_timer *t)
-{
-	if (karst_likely(t->kind == KARST_TIMER_QP))
-		karst_requester_expire(
-			core, karst_container_of(t, struct karst_core_qp, req.timer));
-	else if (t->kind == KARST_TIMER_PACER)
-		karst_pacer_expire(core, karst_container_of(t, struct karst_pacer, timer)->qp);
-	else
-		karst_cq_expire(core, karst_container_of(t, struct karst_cq_lane_state, timer));
-}
-
-unsigned int
-karst_core_expire(struct karst_core *core, unsigned int budget)
-{
-	struct karst_timer *fired[32];
-	unsigned int i, n, done = 0;
-
-	while (done < budget) {
-		unsigned int want = budget - done < 32 ? budget - done : 32;
-
-		n = karst_wheel_advance(&core->wheel, core->now_ns, fired, want);
-		for (i = 0; i < n; i++)
-			timer_fire(core, fired[i]);
-		done += n;
-		if (n < want)
-			break;
-	}
-	return done;
 }

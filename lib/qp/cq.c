@@ -43,6 +43,7 @@ karst_cq_create(void *buf, const struct karst_cq_init *init, struct karst_core_c
 	memset(cq, 0, karst_cq_object_bytes(init));
 	cq->sh = init->shared;
 	cq->user = init->user;
+	cq->sharer = init->sharer;
 	cq->nlanes = init->nlanes;
 	atomic_store_explicit(&cq->sh->armed, 0, memory_order_relaxed);
 	atomic_store_explicit(&cq->sh->overflown, 0, memory_order_relaxed);
@@ -136,7 +137,7 @@ lane_raise_event(struct karst_core *core, struct karst_cq_lane_state *l, uint32_
 
 	if (l->held) {
 		l->held = false;
-		karst_wheel_del(&core->wheel, &l->timer);
+		karst_timer_del(core, cq->sharer, &l->timer);
 	}
 	/* another lcore may be signalling the same queue: whoever disarms it raises the event */
 	if ((armed & KARST_CQ_ARM_WHAT) == 0 || !cq_disarm(cq->sh, armed))
@@ -155,8 +156,8 @@ lane_moderate(struct karst_core *core, struct karst_cq_lane_state *l, uint32_t a
 		l->held = true;
 		l->held_entries = 0;
 		if (period_us != 0)
-			karst_wheel_add(
-				&core->wheel, &l->timer, core->now_ns + (uint64_t)period_us * 1000);
+			karst_timer_add(core, l->cq->sharer, &l->timer,
+				core->now_ns + (uint64_t)period_us * 1000);
 	}
 	l->held_entries += l->fresh;
 	if (count != 0 && l->held_entries >= count)
@@ -246,7 +247,7 @@ karst_core_resize_cq_rollback(struct karst_core *core, struct karst_core_cq *cq,
 void
 karst_core_forget_cq(struct karst_core *core, struct karst_core_cq *cq)
 {
-	karst_wheel_del(&core->wheel, &cq->lane[core->lcore].timer);
+	karst_timer_del(core, cq->sharer, &cq->lane[core->lcore].timer);
 }
 
 /* How many receive requests are finished; one that a message has taken is not. */

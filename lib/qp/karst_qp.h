@@ -87,6 +87,7 @@ struct karst_cq_init {
 	uint32_t nlanes;    /* lcores of the engine */
 	unsigned int flags; /* enum karst_cq_flags */
 	void *user;         /* the caller's, see karst_cq_user() */
+	uint32_t sharer;    /* on whose wheel its timers are (karst_qp_init.sharer) */
 };
 
 size_t karst_cq_object_bytes(const struct karst_cq_init *init);
@@ -208,12 +209,28 @@ struct karst_core_linger {
 	uint32_t left; /* looks */
 };
 
+/** The timers of one user. */
+struct karst_timers {
+	struct karst_timers *next; /* in the circle of those who have some */
+	struct karst_timers *prev;
+	struct karst_wheel wheel;
+};
+
+/** All timers of a core; timers.c's alone. */
+struct karst_timing {
+	struct karst_timers *turn;   /* whose turn is next; if there are any */
+	struct karst_timers *wheels; /* by user; one that has no timers yet is no wheel */
+	uint64_t origin_ns;          /* of all wheels */
+	uint64_t count;              /* timers that are armed */
+	uint32_t nusers;             /* who have some */
+};
+
 /* The part of the core that its driver may touch; the rest is in qp_priv.h. */
 struct karst_core {
 	uint64_t now_ns; /* set by the driver before it calls an entry point */
 	void *user;
 	struct karst_counters counters;
-	struct karst_wheel wheel;
+	struct karst_timing timing;
 	struct karst_sched sched;
 	/* completion lanes written since the last flush */
 	struct karst_cq_lane_state *dirty;
@@ -295,11 +312,16 @@ karst_core_lookup(const struct karst_core *core, uint32_t qpn)
 void karst_core_doorbell(struct karst_core *core, uint32_t qpn);
 
 /**
- * Fires up to @budget timers that are due at core->now_ns.  What waits to be received is given to
- * karst_qp_rx() before, if its lcore had no processor for long: it counts as not having come.
+ * Fires up to @budget timers that are due at core->now_ns, of some users, who share that out; the
+ * next call goes on with the others.  What waits to be received is given to karst_qp_rx() before,
+ * if its lcore had no processor for long: it counts as not having come.
  * @return how many.
  */
 unsigned int karst_core_expire(struct karst_core *core, unsigned int budget);
+
+/** When karst_core_expire() has something to do next, as karst_wheel_next_ns() says it; UINT64_MAX:
+ *  no timer is armed.  Looks at the wheel of each user. */
+uint64_t karst_core_next_ns(const struct karst_core *core);
 
 /** Publishes completions and raises events. */
 void karst_core_flush(struct karst_core *core);

@@ -37,8 +37,9 @@ struct karst_tx_burst;
 LIST_HEAD(karst_parked, karst_core_qp);
 
 struct karst_sched_block;
+struct karst_timers;
 
-/** One of those who share a core; all but the last sched.c's alone.  All zero: has nothing. */
+/** One of those who share a core; all but the last two sched.c's alone.  All zero: has nothing. */
 struct karst_sched_user {
 	struct karst_core_qp *ready[KARST_SCHED_READY];
 	struct karst_sched_user *next; /* in the circle; NULL: not there */
@@ -51,9 +52,9 @@ struct karst_sched_user {
 	uint8_t nfetched; /* of these, from the first on, are being loaded */
 	uint8_t ready_head;
 	uint8_t nready;
-	int32_t deficit; /* bytes; while others are in the circle, too */
-	uint32_t gaps;   /* of core->gaps (gaps.c) */
-	uint32_t timers; /* of requesters that are armed (requester.c) */
+	int32_t deficit;             /* bytes; while others are in the circle, too */
+	uint32_t gaps;               /* of core->gaps (gaps.c) */
+	struct karst_timers *timers; /* that are armed (timers.c); NULL: never was any */
 } karst_cache_aligned;
 
 /** Of a core; sched.c's alone. */
@@ -66,7 +67,6 @@ struct karst_sched {
 	struct karst_sched_block *blocks, *spare; /* lists are made of */
 	uint32_t nblocks;                         /* that were ever used */
 	uint32_t nusers;
-	uint32_t ntimed; /* users who have timers; requester.c's */
 	int32_t quantum; /* bytes, of a user as of a queue pair */
 };
 

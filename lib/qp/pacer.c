@@ -146,7 +146,7 @@ karst_pacer_charge(struct karst_core *core, struct karst_core_qp *qp,
 		more = false;
 	}
 	if (ns != UINT64_MAX)
-		karst_wheel_add(&core->wheel, &p->timer, ns);
+		karst_timer_add(core, qp->sharer, &p->timer, ns);
 	return more;
 }
 
@@ -349,7 +349,7 @@ karst_pacer_reset(struct karst_core *core, struct karst_core_qp *qp)
 {
 	if (qp->pacer == NULL)
 		return;
-	karst_wheel_del(&core->wheel, &qp->pacer->timer);
+	karst_timer_del(core, qp->sharer, &qp->pacer->timer);
 	karst_pacer_open(qp, qp->pacer);
 	begin_control(core, qp);
 	renew_rate(core, qp);

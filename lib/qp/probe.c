@@ -96,10 +96,11 @@ karst_probe_start(struct karst_core *core, struct karst_core_qp *qp, uint32_t ps
 static uint64_t
 first_wait_ns(const struct karst_core *core, const struct karst_core_qp *qp)
 {
-	uint64_t mine = karst_sched_user_of(core, qp)->timers, users = core->sched.ntimed;
+	uint64_t mine = karst_timers_of(karst_sched_user_of(core, qp));
+	uint64_t users = core->timing.nusers;
 	/* with the one that is about to be armed */
 	uint64_t his = (mine + 1) * (users + (mine == 0));
-	uint64_t ticks = karst_max_u64(karst_min_u64(core->wheel.count, his), FLOOR_TICKS);
+	uint64_t ticks = karst_max_u64(karst_min_u64(core->timing.count, his), FLOOR_TICKS);
 	uint64_t rtt = qp->probe.rtt_ns != 0 ? qp->probe.rtt_ns : FIRST_ROUND_TRIP_NS;
 	uint64_t least = ticks * KARST_WHEEL_TICK_NS;
 
@@ -110,7 +111,7 @@ void
 karst_probe_sample(struct karst_core *core, struct karst_core_qp *qp)
 {
 	struct karst_requester *r = &qp->req;
-	uint64_t ns = core->now_ns - qp->probe.timed_ns, late;
+	uint64_t ns = core->now_ns - qp->probe.timed_ns;
 
 	r->timing = 0;
 	if (karst_unlikely(r->paced))
@@ -119,8 +120,9 @@ karst_probe_sample(struct karst_core *core, struct karst_core_qp *qp)
 		return;
 	take_sample(&qp->probe, ns);
 	/* it is armed lazily: not for longer than what is waited for now */
-	late = core->now_ns - core->wheel.origin_ns + first_wait_ns(core, qp);
-	if (karst_timer_armed(&r->timer) && r->timer.tick > late / KARST_WHEEL_TICK_NS + 2)
+	if (karst_timer_armed(&r->timer) &&
+		karst_timer_ns(core, &r->timer) >
+			core->now_ns + first_wait_ns(core, qp) + 2 * KARST_WHEEL_TICK_NS)
 		karst_requester_timer_del(core, qp);
 }
 

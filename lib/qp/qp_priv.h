@@ -84,6 +84,7 @@ struct karst_core_cq {
 	struct karst_cq_shared *sh;
 	void *user;
 	uint32_t nlanes;
+	uint32_t sharer;
 	_Atomic uint32_t users;     /* QPs, each counted once per role */
 	_Atomic uint32_t overflown; /* 1 once a completion was lost */
 	/* moderation: count in the upper half, period_us in the lower; 0: none */
@@ -594,9 +595,6 @@ void karst_requester_take_credits(struct karst_requester *r, uint8_t syndrome, u
 /** A READ response, or what answers atomics, of a PSN that is outstanding. */
 void karst_requester_response(
 	struct karst_core *core, struct karst_core_qp *qp, struct karst_pkt *pkt);
-/** The user of @qp has @n timers more that are armed, or -@n less.  Early retransmission waits by
- *  that (probe.c). */
-void karst_requester_timers(struct karst_core *core, const struct karst_core_qp *qp, uint32_t n);
 /** Its timer fires at @ns; or not any more. */
 void karst_requester_timer_add(struct karst_core *core, struct karst_core_qp *qp, uint64_t ns);
 void karst_requester_timer_del(struct karst_core *core, struct karst_core_qp *qp);
@@ -778,6 +776,33 @@ void karst_sched_unpark(struct karst_core_qp *qp);
 void karst_sched_forget(struct karst_core *core, struct karst_core_qp *qp);
 
 /* --- linger.c --- */
+
+/* --- timers.c --- */
+
+/** How many timers of @u are armed. */
+static inline uint64_t
+karst_timers_of(const struct karst_sched_user *u)
+{
+	return u->timers != NULL ? u->timers->wheel.count : 0;
+}
+
+/** When @t, which is armed, fires: no sooner. */
+static inline uint64_t
+karst_timer_ns(const struct karst_core *core, const struct karst_timer *t)
+{
+	return core->timing.origin_ns + t->tick * KARST_WHEEL_TICK_NS;
+}
+
+/** Memory for the wheels of @sharers users. */
+size_t karst_timers_bytes(uint32_t sharers);
+/** Time begins at core->now_ns; @buf: anything. */
+void karst_timers_init(struct karst_core *core, void *buf);
+/** As karst_wheel_add() and karst_wheel_del(), on the wheel of user @sharer. */
+void karst_timer_add(
+	struct karst_core *core, uint32_t sharer, struct karst_timer *t, uint64_t deadline_ns);
+void karst_timer_del(struct karst_core *core, uint32_t sharer, struct karst_timer *t);
+/** @t, which may be armed, goes to the wheel of another user. */
+void karst_timer_share(struct karst_core *core, uint32_t from, uint32_t to, struct karst_timer *t);
 
 /** The send queue has nothing more.  @return false: it has after all; true: it is looked at again
  *  by karst_core_linger(), or is idle and its program rings. */

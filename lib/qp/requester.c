@@ -153,30 +153,15 @@ karst_requester_settle(struct karst_core *core, struct karst_core_qp *qp)
 /* --- the timer --- */
 
 void
-karst_requester_timers(struct karst_core *core, const struct karst_core_qp *qp, uint32_t n)
-{
-	struct karst_sched_user *u = karst_sched_user_of(core, qp);
-
-	core->sched.ntimed -= u->timers != 0;
-	u->timers += n;
-	core->sched.ntimed += u->timers != 0;
-}
-
-void
 karst_requester_timer_add(struct karst_core *core, struct karst_core_qp *qp, uint64_t ns)
 {
-	if (!karst_timer_armed(&qp->req.timer))
-		karst_requester_timers(core, qp, 1);
-	karst_wheel_add(&core->wheel, &qp->req.timer, ns);
+	karst_timer_add(core, qp->sharer, &qp->req.timer, ns);
 }
 
 void
 karst_requester_timer_del(struct karst_core *core, struct karst_core_qp *qp)
 {
-	if (!karst_timer_armed(&qp->req.timer))
-		return;
-	karst_requester_timers(core, qp, -1u);
-	karst_wheel_del(&core->wheel, &qp->req.timer);
+	karst_timer_del(core, qp->sharer, &qp->req.timer);
 }
 
 /* Packets that go out after a timeout; half of it after each further one without progress. */
@@ -345,8 +330,6 @@ karst_requester_expire(struct karst_core *core, struct karst_core_qp *qp)
 {
 	struct karst_requester *r = &qp->req;
 
-	/* it was taken off the wheel when it fired */
-	karst_requester_timers(core, qp, -1u);
 	if (!karst_qp_may_send(qp) || r->deadline_ns == 0)
 		return;
 	if (core->now_ns < r->deadline_ns) {

@@ -33,6 +33,8 @@
  */
 #include "qp_priv.h"
 
+#include "pacer.h"
+
 /* Queue pairs between the one that builds and the one whose send ring is being loaded. */
 #define SEND_AHEAD 2u
 /* A user's debt in quanta, at most: what control calls have sent out of turn (pick_first) is not
@@ -469,16 +471,15 @@ karst_sched_forget(struct karst_core *core, struct karst_core_qp *qp)
 void
 karst_sched_share(struct karst_core *core, struct karst_core_qp *qp, uint32_t sharer)
 {
-	uint32_t armed = karst_timer_armed(&qp->req.timer);
-
 	if (qp->sharer == sharer)
 		return;
 	karst_sched_forget(core, qp);
 	karst_sched_user_of(core, qp)->gaps -= qp->gaps;
-	karst_requester_timers(core, qp, -armed);
+	karst_timer_share(core, qp->sharer, sharer, &qp->req.timer);
+	if (qp->pacer != NULL)
+		karst_timer_share(core, qp->sharer, sharer, &qp->pacer->timer);
 	qp->sharer = sharer;
 	karst_sched_user_of(core, qp)->gaps += qp->gaps;
-	karst_requester_timers(core, qp, armed);
 	/* it may have been active; if not, it has a turn in which it sends nothing */
 	if (qp->state != KARST_QPS_RESET)
 		karst_core_activate(core, qp);

@@ -85,7 +85,7 @@ end(struct rig *r)
 		CHECK(karst_qp_modify(r->core, qp, &a, KARST_QP_STATE) == 0);
 		karst_qp_destroy(r->core, qp);
 	}
-	CHECK(r->core->wheel.count == 0 && !karst_core_has_active(r->core));
+	CHECK(r->core->timing.count == 0 && !karst_core_has_active(r->core));
 	CHECK(r->srq == NULL || karst_srq_destroy(r->core, r->srq) == 0);
 	CHECK(r->srq2 == NULL || karst_srq_destroy(r->core, r->srq2) == 0);
 	CHECK(karst_cq_destroy(r->cq) == 0);

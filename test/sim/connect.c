@@ -255,7 +255,7 @@ take_down_node(struct sim *s, struct sim_node *n)
 	for (i = 0; i < s->ncores; i++) {
 		struct sim_core *c = &n->cores[i];
 
-		if (karst_core_has_active(c->core) || c->core->wheel.count != 0)
+		if (karst_core_has_active(c->core) || c->core->timing.count != 0)
 			sim_fail(s, "node %u core %u: %s without any QP", n->idx, i,
 				karst_core_has_active(c->core) ? "active list" : "timers");
 		if (c->nheld != 0 || c->core->nheld != 0)

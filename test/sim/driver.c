@@ -351,13 +351,13 @@ sim_core_ready(const struct sim *s, const struct sim_core *c)
 		return false;
 	return c->step != 0 || c->inbox.n != 0 || c->bells != 0 || karst_core_has_active(c->core) ||
 		c->core->nlinger != 0 || (c->shut_ns != 0 && s->now_ns >= c->shut_ns) ||
-		karst_wheel_next_ns(&c->core->wheel) <= s->now_ns;
+		karst_core_next_ns(c->core) <= s->now_ns;
 }
 
 uint64_t
 sim_core_next(const struct sim_core *c)
 {
-	uint64_t next = karst_wheel_next_ns(&c->core->wheel);
+	uint64_t next = karst_core_next_ns(c->core);
 
 	return c->shut_ns != 0 ? karst_min_u64(next, c->shut_ns) : next;
 }

@@ -248,7 +248,7 @@ karst_engine_release(struct karst_engine *e, uint32_t lcore)
 uint64_t
 eng_lcore_idle_ns(const struct eng_lcore *lc)
 {
-	uint64_t next = karst_wheel_next_ns(&lc->core->wheel), now = engine_now(lc->e);
+	uint64_t next = karst_core_next_ns(lc->core), now = engine_now(lc->e);
 
 	next = karst_min_u64(next, lc->member_ns);
 	if (eng_copies_wait(lc))

@@ -57,6 +57,7 @@ cq_alloc(struct karst_engine *e, struct eng_cq *c, struct karst_cq_init *init)
 	init->shared = c->pub.sh;
 	init->lanes = c->pub.lanes;
 	init->user = c;
+	init->sharer = c->owner->sharer;
 	return c->cq_mem == NULL || c->pub.sh == NULL || c->pub.lanes == NULL
 		? -ENOMEM
 		: karst_cq_create(c->cq_mem, init, &c->cq);

@@ -344,7 +344,7 @@ bed_close_at(struct bed *b, const char *file, int line)
 	for (i = 0; i < b->nsides; i++)
 		bed_destroy_side(b, &b->side[i]);
 	cr_assert_null(karst_core_next_active(b->core));
-	cr_assert_eq(b->core->wheel.count, 0, "a timer outlives its QP");
+	cr_assert_eq(b->core->timing.count, 0, "a timer outlives its QP");
 	if (b->srq != NULL)
 		cr_assert_eq(karst_srq_destroy(b->core, b->srq), 0);
 	cr_assert_eq(karst_cq_destroy(b->scq), 0);

@@ -239,9 +239,12 @@ void
 turn(struct bed *b)
 {
 	struct karst_core_qp *qp;
-	uint32_t visits = 0;
+	uint32_t visits = 0, users = 0;
 
-	karst_core_expire(b->core, 1000);
+	/* until each user has had his turn */
+	do
+		karst_core_expire(b->core, 1000);
+	while ((users += 8) < b->core->timing.nusers);
 	while ((qp = karst_core_next_active(b->core)) != NULL) {
 		cr_assert_lt(visits++, TURN_LIMIT, "the core never comes to rest");
 		visit(b, qp, TX_FRAMES, UINT32_MAX);

@@ -422,7 +422,7 @@ Test(pacer, e2_recovery_wakes)
 	begin = b->core->now_ns;
 	/* from one timer to the next; the second frame would leave after 33 ms */
 	while (bytes <= 4200) {
-		uint64_t next = karst_wheel_next_ns(&b->core->wheel);
+		uint64_t next = karst_core_next_ns(b->core);
 
 		cr_assert_neq(next, UINT64_MAX);
 		b->core->now_ns = next;

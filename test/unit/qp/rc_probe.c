@@ -444,8 +444,8 @@ ticks_of_one(bool alone, uint32_t sharer)
 	}
 	for (i = 0; i < b->nsides; i++)
 		bed_destroy_side(b, &b->side[i]);
-	cr_assert_eq(b->core->sched.ntimed, 0);
-	cr_assert_eq(b->core->wheel.count, 0);
+	cr_assert_eq(b->core->timing.nusers, 0);
+	cr_assert_eq(b->core->timing.count, 0);
 	bed_close(b);
 	return n;
 }

@@ -131,7 +131,7 @@ check_wakeup(const struct karst_core *core, const struct karst_core_qp *qp)
 			return "a deadline without a timer";
 		/* progress moves the deadline and leaves the timer, which later expiries of a
 		 * round may have set a quarter later, for the spread */
-		if (core->wheel.origin_ns + r->timer.tick * KARST_WHEEL_TICK_NS >
+		if (karst_timer_ns(core, &r->timer) >
 			r->deadline_ns + r->rto_ns / 4 + 2 * KARST_WHEEL_TICK_NS)
 			return "the timer is later than its deadline (Q6)";
 	}

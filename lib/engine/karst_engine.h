@@ -50,6 +50,8 @@
 #define KARST_ENGINE_MAX_OWNERS 4096u
 /** Queue pairs in a multicast group: so many may have to be served for one packet. */
 #define KARST_ENGINE_GROUP_QPS 256u
+/** Handles of an XRC target: so many may have to be told of one event. */
+#define KARST_ENGINE_TARGET_HANDLES 256u
 /** For karst_engine_qp_init.lcore and karst_engine_srq_init.lcore: the one with fewest QPs. */
 #define KARST_ENGINE_ANY_LCORE UINT32_MAX
 
@@ -619,7 +621,7 @@ int karst_engine_qp_attach_mcast(
 int karst_engine_qp_detach_mcast(
 	struct karst_engine *e, struct karst_engine_qp *qp, const uint8_t group[16]);
 
-/** A further handle on an XRC target: the QP ends with the last one. */
+/** A further handle on an XRC target: the QP ends with the last one, and its events go to all. */
 struct karst_engine_qp_open {
 	struct karst_engine_xrcd *xrcd;
 	uint32_t qpn;
@@ -627,7 +629,8 @@ struct karst_engine_qp_open {
 	void *user;
 };
 
-/** -ENOENT: no target of that number is in the domain; -ENOMEM */
+/** -ENOENT: no target of that number is in the domain; -EUSERS: it has KARST_ENGINE_TARGET_HANDLES;
+ *  -ENOMEM */
 int karst_engine_qp_open(struct karst_engine *e, const struct karst_engine_qp_open *open,
 	struct karst_engine_qp **qp);
 /** Has it more than one handle? */

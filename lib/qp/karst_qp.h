@@ -599,13 +599,15 @@ size_t karst_srq_object_bytes(void);
 /** -EINVAL; -ENOSPC: max_xrc_srqs */
 int karst_srq_create(struct karst_core *core, void *buf, const struct karst_srq_init *init,
 	struct karst_core_srq **srq);
-/** -EBUSY: QPs were made with it.  An XRC SRQ is withdrawn first. */
+/** -EBUSY: QPs were made with it.  An XRC SRQ is withdrawn first, from all targets at once. */
 int karst_srq_destroy(struct karst_core *core, struct karst_core_srq *srq);
 /**
  * Takes its number away from an XRC SRQ: requests that name it are refused from now on, messages in
- * the middle too, and what targets held of it is dropped.  Its number comes back late.
+ * the middle too, and what targets held of it is dropped.  Its number comes back late.  @return
+ * false: it was taken away from @most targets, of which there may be as many as there are queue
+ * pairs, and others still have it; call again.
  */
-void karst_srq_withdraw(struct karst_core *core, struct karst_core_srq *srq);
+bool karst_srq_withdraw(struct karst_core *core, struct karst_core_srq *srq, uint32_t most);
 /** What an XRCETH names it by: unique among all cores of the same lcore_bits.  0: it has none. */
 uint32_t karst_srq_num(const struct karst_core_srq *srq);
 /** Arms the limit event anew. -EINVAL: larger than the queue. */

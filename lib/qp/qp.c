@@ -426,6 +426,8 @@ flush_rq(struct karst_core *core, struct karst_core_qp *qp, struct karst_tx_burs
 {
 	uint32_t n = 0;
 
+	if (qp->type == KARST_QPT_XRC_RECV)
+		karst_xrc_drop(qp);
 	if (qp->rsp.rwqe.held)
 		flush_one_recv(core, qp);
 	if (qp->srq != NULL || qp->type == KARST_QPT_XRC_RECV) {

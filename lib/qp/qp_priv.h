@@ -616,6 +616,8 @@ struct karst_core_srq *karst_xrc_find(
 /** Makes the SRQ of @pkt, an expected request in order, that of its target.  false: refused. */
 bool karst_xrc_enter(
 	struct karst_core *core, struct karst_core_qp *qp, struct karst_pkt *pkt, uint32_t opf);
+/** What the target holds of an SRQ that is being withdrawn is nobody's. */
+void karst_xrc_drop(struct karst_core_qp *qp);
 /** The target gives back what it holds of an SRQ, and has none. */
 void karst_xrc_leave(struct karst_core *core, struct karst_core_qp *qp);
 /** A number for @srq, entered under it.  -ENOSPC */
@@ -775,8 +777,6 @@ void karst_sched_unpark(struct karst_core_qp *qp);
 /** Takes a QP off the list and out of ready[], and unparks it. */
 void karst_sched_forget(struct karst_core *core, struct karst_core_qp *qp);
 
-/* --- linger.c --- */
-
 /* --- timers.c --- */
 
 /** How many timers of @u are armed. */
@@ -803,6 +803,8 @@ void karst_timer_add(
 void karst_timer_del(struct karst_core *core, uint32_t sharer, struct karst_timer *t);
 /** @t, which may be armed, goes to the wheel of another user. */
 void karst_timer_share(struct karst_core *core, uint32_t from, uint32_t to, struct karst_timer *t);
+
+/* --- linger.c --- */
 
 /** The send queue has nothing more.  @return false: it has after all; true: it is looked at again
  *  by karst_core_linger(), or is idle and its program rings. */

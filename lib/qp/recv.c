@@ -225,7 +225,7 @@ karst_srq_destroy(struct karst_core *core, struct karst_core_srq *srq)
 {
 	if (srq->users != 0)
 		return -EBUSY;
-	karst_srq_withdraw(core, srq);
+	karst_srq_withdraw(core, srq, UINT32_MAX);
 	if (srq->cq != NULL)
 		atomic_fetch_sub(&srq->cq->users, 1);
 	return 0;

@@ -93,7 +93,8 @@ karst_xrc_enter(
 
 	if (karst_mutant(KARST_MUTANT_XRC_STICKS) && srq != NULL)
 		return true;
-	if (srq != NULL && srq->number == pkt->srqn)
+	/* one that is being withdrawn has none, and 0 is nobody's */
+	if (srq != NULL && srq->number == pkt->srqn && srq->number != 0)
 		return true;
 	/* one that is held is of the SRQ that the packet named when it could not be placed */
 	srq = opf & KARST_OPF_START && !qp->rsp.rwqe.held ? karst_xrc_find(core, qp, pkt->srqn)
@@ -107,6 +108,13 @@ karst_xrc_enter(
 }
 
 void
+karst_xrc_drop(struct karst_core_qp *qp)
+{
+	if (qp->srq != NULL && qp->srq->number == 0)
+		qp->rsp.rwqe.held = false;
+}
+
+void
 karst_xrc_leave(struct karst_core *core, struct karst_core_qp *qp)
 {
 	const struct karst_recv_done done = {
@@ -114,21 +122,21 @@ karst_xrc_leave(struct karst_core *core, struct karst_core_qp *qp)
 
 	if (qp->srq == NULL)
 		return;
+	karst_xrc_drop(qp);
 	if (qp->rsp.rwqe.held)
 		karst_recv_complete(core, qp, &done);
 	target_detach(qp);
 }
 
-void
-karst_srq_withdraw(struct karst_core *core, struct karst_core_srq *srq)
+bool
+karst_srq_withdraw(struct karst_core *core, struct karst_core_srq *srq, uint32_t most)
 {
-	if (srq->number == 0)
-		return;
-	*srq_place(core, srq->number) = NULL;
-	core->nsrqs--;
-	srq->number = 0;
-	while (srq->targets != NULL) {
-		srq->targets->rsp.rwqe.held = false;
-		target_detach(srq->targets);
+	if (srq->number != 0) {
+		*srq_place(core, srq->number) = NULL;
+		core->nsrqs--;
+		srq->number = 0;
 	}
+	for (; srq->targets != NULL && most != 0; most--)
+		karst_xrc_leave(core, srq->targets);
+	return srq->targets == NULL;
 }

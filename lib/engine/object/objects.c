@@ -182,6 +182,9 @@ eng_choose_lcore(const struct karst_engine *e, uint32_t wanted, uint32_t *lcore)
 
 /* --- shared receive queues --- */
 
+/* Of as many targets an XRC one is taken away at once. */
+#define WITHDRAW_TARGETS 64u
+
 struct srq_call {
 	struct eng_srq *s;
 	const struct karst_srq_init *init;
@@ -209,8 +212,7 @@ srq_withdraw_on_lcore(struct eng_lcore *lc, void *arg)
 {
 	struct srq_call *call = arg;
 
-	karst_srq_withdraw(lc->core, call->s->srq);
-	return 0;
+	return karst_srq_withdraw(lc->core, call->s->srq, WITHDRAW_TARGETS) ? 0 : -EAGAIN;
 }
 
 static int
@@ -335,12 +337,16 @@ int
 karst_engine_srq_withdraw(struct karst_engine *e, struct karst_engine_srq *srq)
 {
 	struct srq_call call = {.s = karst_container_of(srq, struct eng_srq, pub)};
-	int ret = eng_ctl_enter(e);
+	int ret;
 
-	if (ret != 0)
-		return ret;
-	ret = eng_mailbox_call(&e->lcore[srq->lcore], srq_withdraw_on_lcore, &call);
-	eng_ctl_leave(e);
+	/* others have their turns between: of the lock, and of the lcore */
+	do {
+		ret = eng_ctl_enter(e);
+		if (ret != 0)
+			return ret;
+		ret = eng_mailbox_call(&e->lcore[srq->lcore], srq_withdraw_on_lcore, &call);
+		eng_ctl_leave(e);
+	} while (ret == -EAGAIN);
 	return ret;
 }
 
@@ -348,8 +354,10 @@ int
 karst_engine_srq_destroy(struct karst_engine *e, struct karst_engine_srq *srq)
 {
 	struct srq_call call = {.s = karst_container_of(srq, struct eng_srq, pub)};
-	int ret = eng_ctl_enter(e);
+	int ret = call.s->xrcd != NULL ? karst_engine_srq_withdraw(e, srq) : 0;
 
+	if (ret == 0)
+		ret = eng_ctl_enter(e);
 	if (ret != 0)
 		return ret;
 	ret = eng_mailbox_call(&e->lcore[srq->lcore], srq_destroy_on_lcore, &call);

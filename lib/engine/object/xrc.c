@@ -11,8 +11,8 @@
  * them share the karst_core_qp, and "same" makes a ring of them.  One is what karst_qp_user() says,
  * and stands for all in telemetry and with the scheduler, where the target takes the turns of that
  * one's user; when it goes, another takes its place.
- * Events go to all.  What an alternate path is kept in is the QP's, too: one of the handles has it,
- * and who goes leaves it to the next.
+ * Events go to all, so there is an end to how many there may be.  What an alternate path is kept in
+ * is the QP's, too: one of the handles has it, and who goes leaves it to the next.
  *
  * Everything here holds ctl_lock.
  */
@@ -128,11 +128,16 @@ open_on_lcore(struct eng_lcore *lc, void *arg)
 {
 	const struct karst_engine_qp_open *in = ((struct open_call *)arg)->in;
 	struct karst_core_qp *qp = karst_core_lookup(lc->core, in->qpn);
-	struct eng_qp *first, *q = ((struct open_call *)arg)->q;
+	struct eng_qp *first, *h, *q = ((struct open_call *)arg)->q;
+	uint32_t n = 1;
 
 	if (qp == NULL || karst_qp_xrcd(qp) != in->xrcd->number)
 		return -ENOENT;
 	first = karst_qp_user(qp);
+	for (h = first; h->same != first; h = h->same)
+		n++;
+	if (n == KARST_ENGINE_TARGET_HANDLES)
+		return -EUSERS;
 	*q = (struct eng_qp){.pub = first->pub,
 		.qp = qp,
 		.owner = in->owner != NULL ? in->owner : lc->e->self,

@@ -161,6 +161,21 @@ eng_session_drop_xrcds(struct karst_session *s)
 
 /* --- targets of the domain --- */
 
+static int
+open_qp_fault(struct session_call *c, const struct karst_ctl_open_qp_req *req, int ret)
+{
+	switch (ret) {
+	case -ENOENT:
+		return reason(c, ret, "qpn %u: xrcd %u has no XRC_RECV queue pair of that number",
+			req->qpn, req->xrcd);
+	case -EUSERS:
+		return reason(c, ret, "qpn %u: it has %u handles already, which is the most",
+			req->qpn, KARST_ENGINE_TARGET_HANDLES);
+	default:
+		return reason(c, ret, "queue pair: %s", strerror(-ret));
+	}
+}
+
 int
 eng_session_open_qp(struct karst_session *s, struct session_call *c)
 {
@@ -191,11 +206,7 @@ eng_session_open_qp(struct karst_session *s, struct session_call *c)
 	if (ret != 0) {
 		eng_handles_del(&s->qps, qp->handle);
 		free(qp);
-		return ret == -ENOENT
-			? reason(c, ret,
-				  "qpn %u: xrcd %u has no XRC_RECV queue pair of that number",
-				  req->qpn, req->xrcd)
-			: reason(c, ret, "queue pair: %s", strerror(-ret));
+		return open_qp_fault(c, req, ret);
 	}
 	x->users++;
 	rsp->qp = qp->handle;

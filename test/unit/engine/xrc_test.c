@@ -228,6 +228,31 @@ Test(engine_xrc, u3_alternate_path)
 	rig_down(&r);
 }
 
+/* Events of a target go to all of its handles, so there is an end to these. */
+Test(engine_xrc, u3_handles_of_a_target)
+{
+	struct karst_engine_qp *h[KARST_ENGINE_TARGET_HANDLES], *more;
+	struct karst_engine_qp_open open = {0};
+	struct rig r;
+	uint32_t i;
+
+	rig_up(&r);
+	open.xrcd = r.xrcd;
+	open.qpn = r.tgt->num;
+	open.owner = r.owner;
+	for (i = 1; i < KARST_ENGINE_TARGET_HANDLES; i++)
+		cr_assert_eq(karst_engine_qp_open(r.bed.e, &open, &h[i]), 0);
+	cr_assert_eq(karst_engine_qp_open(r.bed.e, &open, &more), -EUSERS);
+	/* one goes, another comes */
+	cr_assert_eq(karst_engine_qp_destroy(r.bed.e, h[9]), 0);
+	cr_assert_eq(karst_engine_qp_open(r.bed.e, &open, &h[9]), 0);
+	for (i = 1; i < KARST_ENGINE_TARGET_HANDLES; i++)
+		cr_assert_eq(karst_engine_qp_destroy(r.bed.e, h[i]), 0);
+	cr_assert_eq(karst_engine_qp_destroy(r.bed.e, r.ini), 0);
+	cr_assert_eq(karst_engine_qp_destroy(r.bed.e, r.tgt), 0);
+	rig_down(&r);
+}
+
 /* The SRQ is withdrawn, or destroyed with its CQ: the message is refused, and nothing completes. */
 Test(engine_xrc, u3_queue_gone)
 {

@@ -179,8 +179,9 @@ check_target(const struct karst_core *core, const struct karst_core_qp *qp)
 		return qp->rsp.rwqe.held || qp->recv_cq != NULL || qp->pd != 0
 			? "an XRC target has something of an SRQ that it has not"
 			: NULL;
+	/* one that is being withdrawn has no number any more */
 	if (qp->recv_cq != qp->srq->cq || qp->pd != qp->srq->pd ||
-		karst_xrc_find(core, qp, qp->srq->number) != qp->srq)
+		(qp->srq->number != 0 && karst_xrc_find(core, qp, qp->srq->number) != qp->srq))
 		return "an XRC target points at an SRQ that is not to be found";
 	for (q = qp->srq->targets; q != NULL && q != qp; q = q->next_target)
 		;

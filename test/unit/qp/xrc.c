@@ -6,6 +6,7 @@
 
 #include "karst_copy.h"
 #include "karst_unmapped.h"
+#include "qp_priv.h"
 
 #define DOMAIN 1u
 
@@ -520,6 +521,53 @@ Test(xrc, u3_srq_goes)
 	expect_nak(b, R(1), INV_REQ, 0);
 	expect_event(b, QP_REQ_ERR);
 	expect_event(b, QP_LAST_WQE_REACHED);
+	more_close(b, &m);
+	bed_close(b);
+}
+
+/* The same with one target after the other: who still has it uses it no more, nor by no number. */
+Test(xrc, u3_srq_goes_bit_by_bit)
+{
+	struct bed *b = bed_target();
+	struct setup s = setup_of(KARST_QPT_XRC_RECV);
+	struct side *other, *last;
+	struct more m;
+	uint32_t num, i;
+
+	more_open(b, &m, DOMAIN);
+	num = karst_srq_num(m.srq);
+	for (i = 0; i < 4; i++)
+		more_post(&m, i, 0, 1024);
+	expect_taken(b, send_to(b, num, XRC_SEND_FIRST, R(0), .pay_len = 256));
+	other = bed_add(b, &s);
+	expect_taken(b, send_to(b, num, XRC_SEND_ONLY, R(0), .pay_len = 4));
+	more_wc(b, &m, 1, KARST_WC_SUCCESS);
+	b->out_head = b->out_tail;
+	bed_add(b, &s);
+	expect_taken(b, send_to(b, num, XRC_SEND_FIRST, R(0), .pay_len = 256));
+	last = bed_add(b, &s);
+	expect_taken(b, send_to(b, num, XRC_SEND_FIRST, R(0), .pay_len = 256));
+	b->out_head = b->out_tail;
+	cr_assert_not(karst_srq_withdraw(b->core, m.srq, 1));
+	cr_assert_eq(karst_srq_num(m.srq), 0);
+	b->s = last;
+	cr_assert_null(last->qp->srq);
+	b->s = other;
+	cr_assert_eq(other->qp->srq, m.srq);
+	expect_drop(b, REQUEST, send_to(b, 0, XRC_SEND_ONLY, R(1), .pay_len = 4));
+	expect_nak(b, R(1), INV_REQ, 1);
+	expect_event(b, QP_REQ_ERR);
+	expect_event(b, QP_LAST_WQE_REACHED);
+	b->s = &b->side[0];
+	cr_assert_eq(b->s->qp->srq, m.srq);
+	expect_drop(b, REQUEST, send_to(b, num, XRC_SEND_LAST, R(1), .pay_len = 4));
+	expect_nak(b, R(1), INV_REQ, 0);
+	expect_event(b, QP_REQ_ERR);
+	expect_event(b, QP_LAST_WQE_REACHED);
+	/* one goes meanwhile */
+	bed_destroy_side(b, &b->side[2]);
+	cr_assert(karst_srq_withdraw(b->core, m.srq, 2));
+	cr_assert_null(other->qp->srq);
 	more_close(b, &m);
 	bed_close(b);
 }

@@ -14,7 +14,7 @@
  *		else
  *			karst_core_park(core, burst, parked of that port);
  *	...
- *	the port takes frames again: karst_core_unpark(core, parked);
+ *	the port takes frames again: karst_core_unpark(core, parked, ...);
  *
  * A driver with an order of its own takes queue pairs by karst_core_next_active() instead.
  */
@@ -95,8 +95,10 @@ void karst_core_visit(struct karst_core *core, struct karst_tx_burst *b, uint32_
 void karst_core_park(
 	struct karst_core *core, struct karst_tx_burst *b, struct karst_parked *parked);
 
-/** All of them are active again. */
-void karst_core_unpark(struct karst_core *core, struct karst_parked *parked);
+/** @most of them are active again.  @return whether none is left. */
+bool karst_core_unpark(struct karst_core *core, struct karst_parked *parked, uint32_t most);
+/** All of @from go to @to, which is empty. */
+void karst_core_park_over(struct karst_parked *from, struct karst_parked *to);
 
 /** Makes @qp the one that karst_core_pick() returns next, whether or not it is active.  What it
  *  sends then its user pays back later. */

@@ -402,15 +402,25 @@ karst_core_park(struct karst_core *core, struct karst_tx_burst *b, struct karst_
 		user_charge(&core->sched, u, KARST_QUIET_COST);
 }
 
-void
-karst_core_unpark(struct karst_core *core, struct karst_parked *parked)
+bool
+karst_core_unpark(struct karst_core *core, struct karst_parked *parked, uint32_t most)
 {
 	struct karst_core_qp *qp;
 
-	while ((qp = LIST_FIRST(parked)) != NULL) {
+	for (; (qp = LIST_FIRST(parked)) != NULL && most != 0; most--) {
 		karst_sched_unpark(qp);
 		karst_core_activate(core, qp);
 	}
+	return qp == NULL;
+}
+
+void
+karst_core_park_over(struct karst_parked *from, struct karst_parked *to)
+{
+	*to = *from;
+	if (!LIST_EMPTY(to))
+		LIST_FIRST(to)->parked.le_prev = &LIST_FIRST(to);
+	LIST_INIT(from);
 }
 
 /* Takes a queue pair out of ready[]. */

@@ -145,6 +145,7 @@ struct eng_txq {
 	uint16_t queue;
 	uint16_t n;                 /* frames in pend */
 	struct karst_parked parked; /* QPs that must wait until it is empty */
+	struct karst_parked back;   /* that have waited, and come back a few at a time */
 	struct rte_mbuf *pend[ENG_PENDING];
 };
 
@@ -256,7 +257,7 @@ struct eng_lcore {
 	uint32_t nrxq;
 	uint32_t nblind;    /* of these, ports that cannot wake it */
 	uint32_t tapped;    /* ports (bits) that it sends for the kernel */
-	uint64_t blocked;   /* ports (bits) whose pend is not empty */
+	uint64_t blocked;   /* ports (bits) whose pend is not empty, or QPs of which are not back */
 	uint64_t rearm;     /* first fields of a fresh mbuf */
 	uint64_t member_ns; /* when reports of multicast groups are due; UINT64_MAX: never */
 	uint64_t loss;      /* frames dropped out of 2^64 */

@@ -20,6 +20,8 @@
 
 /* Of a burst, in which it is worth while to look at each. */
 #define FEW_BUILT 8u
+/* Queue pairs that come back in a turn to a port that takes frames again. */
+#define COME_BACK 64u
 
 /* The hottest buffers go back, for the lcore that runs out of them to take. */
 void
@@ -128,6 +130,19 @@ refill(struct eng_lcore *lc, unsigned int used)
 	lc->tx_last = NULL;
 }
 
+/* The port takes frames again.  Those that have waited for it may be all queue pairs of a user, who
+ * is not alone: so few come back in a turn, and all of them before who has to wait again. */
+static karst_noinline void
+come_back(struct eng_lcore *lc, unsigned int port)
+{
+	struct eng_txq *q = &lc->tx[port];
+
+	if (LIST_EMPTY(&q->back))
+		karst_core_park_over(&q->parked, &q->back);
+	if (karst_core_unpark(lc->core, &q->back, COME_BACK) && LIST_EMPTY(&q->parked))
+		lc->blocked &= ~(1ull << port);
+}
+
 /* Gives to the port what its queue takes. */
 static void
 flush_port(struct eng_lcore *lc, unsigned int port)
@@ -135,6 +150,10 @@ flush_port(struct eng_lcore *lc, unsigned int port)
 	struct eng_txq *q = &lc->tx[port];
 	uint16_t sent;
 
+	if (karst_unlikely(q->n == 0)) {
+		come_back(lc, port);
+		return;
+	}
 	if (q->loop)
 		sent = eng_loop_send(lc, port, q->pend, q->n);
 	else
@@ -145,10 +164,8 @@ flush_port(struct eng_lcore *lc, unsigned int port)
 		lc->tx_last = q->pend[sent - 1];
 	if (karst_likely(sent == q->n)) {
 		q->n = 0;
-		if (karst_unlikely(lc->blocked >> port & 1)) {
-			lc->blocked &= ~(1ull << port);
-			karst_core_unpark(lc->core, &q->parked);
-		}
+		if (karst_unlikely(lc->blocked >> port & 1))
+			come_back(lc, port);
 		return;
 	}
 	q->n = (uint16_t)(q->n - sent);

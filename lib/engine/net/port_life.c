@@ -86,7 +86,8 @@ close_txq(struct eng_lcore *lc, unsigned int port)
 	tx->served = false;
 	lc->blocked &= ~(1ull << port);
 	/* What they build from now on is dropped. */
-	karst_core_unpark(lc->core, &tx->parked);
+	karst_core_unpark(lc->core, &tx->back, UINT32_MAX);
+	karst_core_unpark(lc->core, &tx->parked, UINT32_MAX);
 }
 
 static int

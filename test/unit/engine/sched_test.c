@@ -160,6 +160,69 @@ Test(sched, flushed_while_the_port_is_full)
 	engine_bed_down(&bed);
 }
 
+#define WAITERS 200u
+
+static bool
+some_wait(const struct engine_bed *bed)
+{
+	uint32_t port;
+
+	for (port = 0; port < ENG_TXQS; port++) {
+		const struct eng_txq *q = &bed->e->lcore[0].tx[port];
+
+		if (!LIST_EMPTY(&q->parked) || !LIST_EMPTY(&q->back))
+			return true;
+	}
+	return false;
+}
+
+/* Hundreds of queue pairs wait for a port: when it takes frames again, they do not all come back in
+ * one turn, for which all others would wait; but all do. */
+Test(sched, who_has_waited_for_a_port)
+{
+	struct engine_bed_config cfg = {.engine.lcores = 2, .mask = {1, 2}, .slots = 8};
+	struct karst_engine_qp *qp[2][WAITERS];
+	uint32_t key[2], i, pending, done = 0;
+	struct karst_cqe cqe;
+	struct engine_bed bed;
+
+	engine_bed_up(&bed, &cfg);
+	for (i = 0; i < 2; i++)
+		key[i] = engine_bed_mr(&bed, mem[i], BUF);
+	for (i = 0; i < WAITERS; i++) {
+		qp[0][i] = engine_bed_qp(&bed, KARST_QPT_RC, 0);
+		qp[1][i] = engine_bed_qp(&bed, KARST_QPT_RC, 1);
+		engine_bed_connect(&bed, qp[0][i], qp[1][i]);
+	}
+	karst_engine_release(bed.e, 1);
+	bed.mine = 1;
+	for (i = 0; i < WAITERS; i++)
+		engine_bed_post(
+			qp[0][i], KARST_WR_RDMA_WRITE, i, mem[0], 64, key[0], mem[1], key[1]);
+	for (i = 0; i < 100; i++)
+		karst_engine_poll(bed.e, 0);
+	cr_assert(some_wait(&bed));
+	bed.mine = 3;
+	/* until what was built has left, and the first of them build */
+	do {
+		pending = bed.e->lcore[0].tx[0].n;
+		karst_engine_poll(bed.e, 1);
+		karst_engine_poll(bed.e, 0);
+	} while (bed.e->lcore[0].tx[0].n != 0 && bed.e->lcore[0].tx[0].n < pending);
+	cr_assert(some_wait(&bed), "all are back in one turn");
+	for (i = 0; i < 100000 && done < WAITERS; i++) {
+		karst_engine_poll(bed.e, 1);
+		karst_engine_poll(bed.e, 0);
+		while (karst_engine_cq_poll(bed.cq, &cqe, 1) == 1) {
+			cr_assert_eq(cqe.status, KARST_WC_SUCCESS);
+			done++;
+		}
+	}
+	cr_assert_eq(done, WAITERS);
+	cr_assert_not(some_wait(&bed));
+	engine_bed_down(&bed);
+}
+
 /* The operations of the frames that wait on the wire from port B to port A. */
 static uint32_t
 operations(const struct engine_bed *bed, uint8_t *to, uint32_t max)

@@ -144,11 +144,45 @@ Test(sched, parked_until_the_port_takes_frames)
 	/* something else wakes it: it is parked once, not twice */
 	karst_core_activate(b->core, b->side[0].qp);
 	cr_assert_eq(visit_picked(b, 16, &parked), b->side[0].qp);
-	karst_core_unpark(b->core, &parked);
+	karst_core_unpark(b->core, &parked, UINT32_MAX);
 	cr_assert(LIST_EMPTY(&parked));
 	cr_assert_eq(visit_picked(b, 16, NULL), b->side[0].qp);
 	cr_assert_gt(sent(b, 0), 0);
 	cr_assert_null(visit_picked(b, 16, NULL));
+	close_all(b);
+}
+
+/* They come back a few at a time, whoever goes meanwhile. */
+Test(sched, back_a_few_at_a_time)
+{
+	struct karst_parked parked = LIST_HEAD_INITIALIZER(parked), back;
+	struct bed *b = sched_bed();
+	struct setup s = setup_of(KARST_QPT_RC);
+	uint32_t i, n = b->nsides + 3;
+
+	while (b->nsides < n)
+		bed_add(b, &s);
+	turn(b);
+	for (i = 0; i < n; i++)
+		write_on(b, i, 64);
+	for (i = 0; i < n; i++)
+		cr_assert_not_null(visit_picked(b, 16, &parked));
+	cr_assert(!karst_core_has_active(b->core));
+	karst_core_park_over(&parked, &back);
+	cr_assert(LIST_EMPTY(&parked));
+	cr_assert_not(karst_core_unpark(b->core, &back, 1));
+	/* the first of those that are left */
+	bed_destroy_side(b, &b->side[n - 2]);
+	cr_assert_not_null(visit_picked(b, 16, NULL));
+	cr_assert_null(visit_picked(b, 16, NULL));
+	cr_assert_not(karst_core_unpark(b->core, &back, n - 3));
+	cr_assert(karst_core_unpark(b->core, &back, 1));
+	cr_assert(karst_core_unpark(b->core, &back, 1), "there is none");
+	for (i = 0; i < n - 2; i++)
+		cr_assert_not_null(visit_picked(b, 16, NULL));
+	cr_assert_null(visit_picked(b, 16, NULL));
+	karst_core_park_over(&parked, &back);
+	cr_assert(LIST_EMPTY(&back));
 	close_all(b);
 }
 
@@ -163,7 +197,7 @@ Test(sched, flushed_while_parked)
 	cr_assert_eq(bed_to_state(b, KARST_QPS_ERR), 0);
 	cr_assert_eq(visit_picked(b, 16, &parked), b->s->qp);
 	expect_wc(b, 1, WR_FLUSH_ERR);
-	karst_core_unpark(b->core, &parked);
+	karst_core_unpark(b->core, &parked, UINT32_MAX);
 	close_all(b);
 }
 

@@ -301,7 +301,7 @@ Test(sched_users, visits_for_nothing_count)
 	cr_assert_eq(visit_one(&c, NULL), 1);
 	while (visit_one(&c, &parked) != USERS)
 		;
-	karst_core_unpark(c.b->core, &parked);
+	karst_core_unpark(c.b->core, &parked, UINT32_MAX);
 	while (visit_one(&c, NULL) != USERS)
 		;
 	for (i = 0; i < c.first[1]; i++)

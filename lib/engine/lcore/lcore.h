@@ -149,6 +149,9 @@ unsigned int eng_poll_mine(struct karst_engine *e);
 int eng_lcore_attach(struct eng_lcore *lc);
 void eng_lcore_detach(struct eng_lcore *lc);
 
+/* From now on this thread makes control calls for a program of that user; NULL: for nobody in
+ * particular.  Not within a call. */
+void eng_ctl_for(struct eng_share *user);
 /* Begins a control call: takes ctl_lock while answering own mailboxes.  -EDEADLK: in a callback. */
 int eng_ctl_enter(struct karst_engine *e);
 void eng_ctl_leave(struct karst_engine *e);

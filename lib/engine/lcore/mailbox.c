@@ -22,6 +22,10 @@
 #include <sched.h>
 #include <time.h>
 
+/* Of the user for whom this thread makes control calls (share.h).  A user may have hundreds of
+ * programs whose calls take long, and who waits for ctl_lock waits for those that stand there. */
+static _Thread_local pthread_mutex_t *ctl_turn;
+
 /* As long as they are few, no system call is worth it. */
 #define PAUSES 64u
 
@@ -229,18 +233,24 @@ in_callback(const struct karst_engine *e)
  * thread, and there may be one for each program, so it sleeps: many that look again and again leave
  * no processor to who has the lock, nor to lcores. */
 static void
-ctl_lock(struct karst_engine *e)
+ctl_lock(struct karst_engine *e, pthread_mutex_t *lock)
 {
 	unsigned int times = 0;
 
-	while (pthread_mutex_trylock(&e->ctl_lock) != 0) {
+	while (pthread_mutex_trylock(lock) != 0) {
 		if (times >= PAUSES && !have_lcore(e)) {
-			pthread_mutex_lock(&e->ctl_lock);
+			pthread_mutex_lock(lock);
 			return;
 		}
 		serve_mine(e);
 		eng_back_off(e, &times);
 	}
+}
+
+void
+eng_ctl_for(struct eng_share *user)
+{
+	ctl_turn = user != NULL ? eng_share_turn(user) : NULL;
 }
 
 int
@@ -250,7 +260,9 @@ eng_ctl_enter(struct karst_engine *e)
 		karst_log(KARST_LOG_ERR, "%s: control call from inside of a callback", e->name);
 		return -EDEADLK;
 	}
-	ctl_lock(e);
+	if (ctl_turn != NULL)
+		ctl_lock(e, ctl_turn);
+	ctl_lock(e, &e->ctl_lock);
 	return 0;
 }
 
@@ -258,6 +270,8 @@ void
 eng_ctl_leave(struct karst_engine *e)
 {
 	pthread_mutex_unlock(&e->ctl_lock);
+	if (ctl_turn != NULL)
+		pthread_mutex_unlock(ctl_turn);
 }
 
 void

@@ -383,13 +383,16 @@ int
 karst_engine_qp_destroy_many(struct karst_engine *e, struct karst_engine_qp *const *qps, uint32_t n)
 {
 	uint32_t i;
-	int ret = eng_ctl_enter(e);
+	int ret;
 
-	if (ret != 0)
-		return ret;
-	for (i = 0; i < n; i += DESTROY_AT_ONCE)
+	/* others have the lock between */
+	for (i = 0; i < n; i += DESTROY_AT_ONCE) {
+		ret = eng_ctl_enter(e);
+		if (ret != 0)
+			return ret;
 		destroy_some(e, qps + i, karst_min_u32(n - i, DESTROY_AT_ONCE));
-	eng_ctl_leave(e);
+		eng_ctl_leave(e);
+	}
 	return 0;
 }
 

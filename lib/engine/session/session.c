@@ -103,7 +103,9 @@ karst_session_attend(struct karst_session *s)
 
 	if (read(s->attend_fd, &n, sizeof(n)) != sizeof(n))
 		return;
+	eng_ctl_for(s->share);
 	look_for_failure(s);
+	eng_ctl_for(NULL);
 	session_publish(s, 0, 0);
 }
 
@@ -175,6 +177,7 @@ karst_session_handle(struct karst_session *s, const void *req, size_t len, const
 	int ret = karst_ctl_check_request(req, len, nfds, c.why);
 
 	eng_session_pace(s);
+	eng_ctl_for(s->share);
 	if (ret == 0)
 		ret = check_order(s, h->op, c.why);
 	if (ret == 0) {
@@ -184,6 +187,7 @@ karst_session_handle(struct karst_session *s, const void *req, size_t len, const
 		if (ret == -ENOMEM && check_seals(s, c.why) != 0)
 			ret = -ENOBUFS;
 	}
+	eng_ctl_for(NULL);
 	eng_keys_settle(&s->mrs);
 	eng_keys_settle(&s->mws);
 	eng_keys_settle(&s->ahs);
@@ -528,6 +532,7 @@ void
 karst_session_destroy(struct karst_session *s)
 {
 	unlink_session(s);
+	eng_ctl_for(s->share);
 	eng_session_drop_cm(s);
 	eng_session_drop_windows(s);
 	eng_session_drop_qps(s);
@@ -536,6 +541,7 @@ karst_session_destroy(struct karst_session *s)
 	eng_session_drop_ahs(s);
 	eng_session_drop_memory(s);
 	eng_session_drop_pds(s);
+	eng_ctl_for(NULL);
 	free_session(s);
 }
 

@@ -17,6 +17,7 @@ struct eng_share {
 	LIST_ENTRY(eng_share) next;
 	struct eng_share_info info;
 	uint64_t due_ns; /* when all calls made so far would have been made at the user's pace */
+	pthread_mutex_t turn;
 };
 
 static const struct {
@@ -52,15 +53,21 @@ eng_shares_init(struct eng_shares *t)
 		t->total[i] = ENG_SHARE_NO_LIMIT;
 }
 
+static void
+share_free(struct eng_share *s)
+{
+	LIST_REMOVE(s, next);
+	pthread_mutex_destroy(&s->turn);
+	free(s);
+}
+
 void
 eng_shares_fini(struct eng_shares *t)
 {
 	struct eng_share *s;
 
-	while ((s = LIST_FIRST(&t->accounts)) != NULL) {
-		LIST_REMOVE(s, next);
-		free(s);
-	}
+	while ((s = LIST_FIRST(&t->accounts)) != NULL)
+		share_free(s);
 	pthread_mutex_destroy(&t->lock);
 }
 
@@ -84,9 +91,8 @@ share_forget(struct eng_shares *t, uint64_t now_ns)
 		next = LIST_NEXT(s, next);
 		if (s->info.sessions != 0 || s->due_ns > now_ns || s->info.ejected != 0)
 			continue;
-		LIST_REMOVE(s, next);
 		t->n--;
-		free(s);
+		share_free(s);
 	}
 }
 
@@ -108,6 +114,7 @@ share_account(struct eng_shares *t, uid_t uid)
 		return NULL;
 	s->table = t;
 	s->info.uid = uid;
+	pthread_mutex_init(&s->turn, NULL);
 	if (before != NULL)
 		LIST_INSERT_AFTER(before, s, next);
 	else
@@ -289,6 +296,12 @@ eng_share_most(struct eng_share *s, enum eng_share_kind kind)
 }
 
 /* --- calls --- */
+
+pthread_mutex_t *
+eng_share_turn(struct eng_share *s)
+{
+	return &s->turn;
+}
 
 uint64_t
 eng_share_pace(struct eng_share *s, uint32_t n, uint64_t now_ns)

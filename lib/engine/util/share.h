@@ -20,7 +20,8 @@
  *
  * Control calls take time of the lcores, which cannot be saved up: they are paced.  A user's
  * programs together may make so many a second, with a second's worth in advance; a program that is
- * faster waits, on the thread of its own session.
+ * faster waits, on the thread of its own session.  They also take turns by users: of one user's
+ * threads only one waits for the engine's lock at a time (eng_ctl_for()).
  *
  * Any thread; nothing else is locked while the lock in here is held.
  */
@@ -105,6 +106,9 @@ uint64_t eng_share_most_of(struct eng_share *s, uint64_t total);
 /** Whether one of @kind would fit a user who may have no account yet; counted if not. */
 bool eng_share_admits(struct eng_shares *t, uid_t uid, const struct eng_share_rule *rule,
 	enum eng_share_kind kind);
+
+/** Who has it is the one of the user's threads that waits for the engine's lock, or has that. */
+pthread_mutex_t *eng_share_turn(struct eng_share *s);
 
 /** @n control calls are made.  @return how long to wait first, ns */
 uint64_t eng_share_pace(struct eng_share *s, uint32_t n, uint64_t now_ns);

@@ -4,13 +4,17 @@
 /* Accounts of users, alone; and what sessions of two users get beside each other. */
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <criterion/criterion.h>
 
 #include "karst_ctl_sock.h"
+#include "lcore.h"
 #include "session_bed.h"
 #include "session_priv.h"
 #include "share.h"
@@ -643,5 +647,58 @@ Test(share, memory_of_programs, .timeout = 1500)
 	munmap(heap, PIECE);
 	munmap(mem, PIECE);
 	close(fd);
+	engine_bed_down(&bed);
+}
+
+struct turn_taker {
+	struct client *c;
+	atomic_bool started, done;
+};
+
+static void *
+take_turn(void *arg)
+{
+	struct turn_taker *t = arg;
+
+	atomic_store(&t->started, true);
+	client_pd(t->c);
+	atomic_store(&t->done, true);
+	return NULL;
+}
+
+/* Of one user's threads only one at a time has, or waits for, the lock of control calls; those of
+ * others do not wait for his turn. */
+Test(share, turns_of_control_calls)
+{
+	const struct timespec nap = {.tv_nsec = 20000000};
+	struct engine_bed_config cfg = {.engine = {.max_owners = 16}};
+	struct turn_taker t = {0};
+	struct eng_share *his;
+	struct engine_bed bed;
+	struct client *other;
+	pthread_t thread;
+
+	engine_bed_up(&bed, &cfg);
+	t.c = user(bed.e, 1000, 75);
+	other = user(bed.e, 1001, 75);
+	his = join(&bed.e->shares, 1000, &fair);
+	eng_ctl_for(his);
+	cr_assert_eq(eng_ctl_enter(bed.e), 0);
+	cr_assert_eq(pthread_mutex_trylock(eng_share_turn(his)), EBUSY);
+	eng_ctl_leave(bed.e);
+	eng_ctl_for(NULL);
+	cr_assert_eq(pthread_mutex_trylock(eng_share_turn(his)), 0);
+	cr_assert_eq(pthread_create(&thread, NULL, take_turn, &t), 0);
+	while (!atomic_load(&t.started))
+		nanosleep(&nap, NULL);
+	nanosleep(&nap, NULL);
+	client_pd(other);
+	cr_assert_not(atomic_load(&t.done));
+	pthread_mutex_unlock(eng_share_turn(his));
+	pthread_join(thread, NULL);
+	cr_assert(atomic_load(&t.done));
+	client_close(t.c);
+	client_close(other);
+	eng_share_leave(his);
 	engine_bed_down(&bed);
 }

@@ -44,7 +44,8 @@ class Wire:
         f = bytearray(roce.frame(*macs, src, dst, ib))
         self.ident += 1
         f[15] = tos
-        f[18:20] = struct.pack('>H', self.ident & 0xffff)
+        # A does as karst does, so what it sends again is the same to the last bit, and B as Linux does
+        f[18:20] = ib[10:12] if to_b else struct.pack('>H', self.ident & 0xffff)
         f[24:26] = bytes(2)
         f[24:26] = struct.pack('>H', roce.ones_sum(bytes(f[14:34])))
         f[-4:] = roce.icrc(bytes(f[14:-4]))

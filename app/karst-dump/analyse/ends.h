@@ -6,8 +6,11 @@
  * sent have arrived at the other, and when.
  *
  * A packet is known by its destination queue pair, opcode, PSN and ICRC.  The two clocks may differ
- * by any time: it is estimated first, so that the shortest way is as long in both directions.
- * Memory is bounded: of each direction WINDOW packets are remembered, and what was lost.
+ * by any time: it is estimated first, so that the shortest way is as long in both directions, and
+ * how well it is known.  What is sent again is the same to the last bit; where neither order nor
+ * clocks tell which of several has arrived, it is said that this cannot be told.
+ *
+ * Memory is bounded: of each direction ENDS_WINDOW packets are remembered, and what was lost.
  */
 #ifndef KARST_DUMP_ENDS_H
 #define KARST_DUMP_ENDS_H
@@ -24,11 +27,15 @@ struct ends_fates {
 	struct ends_fate {
 		uint64_t frame; /* number in the sender's capture */
 		uint8_t fate;   /* AN_LOST or AN_MAYBE */
+		bool unsure;    /* AN_MAYBE, as it cannot be told from others that are the same */
 	} * at;
 	size_t n, room;
 };
 
-/** One direction: what became of what that end has sent to the other. */
+/**
+ * One direction: what became of what that end has sent to the other.  Each packet has arrived, was
+ * lost, is not covered, or is not sure.
+ */
 struct ends_way {
 	uint64_t sent;
 	uint64_t arrived;
@@ -37,7 +44,9 @@ struct ends_way {
 	uint64_t doubled;   /* arrived once more */
 	uint64_t late;      /* arrived behind one that was sent later */
 	uint64_t uncovered; /* sent while the other capture did not run, or not for sure */
-	uint64_t strange;   /* arrived, but the sender's capture does not have it */
+	uint64_t unsure;    /* not told from others that are the same */
+	uint64_t unsure_lost, unsure_damaged; /* so many of those were, whichever they are */
+	uint64_t strange; /* arrived, but the sender's capture does not have it */
 	/* of those that arrived */
 	int64_t delay_min_ns, delay_max_ns;
 	double delay_sum_ns;
@@ -50,6 +59,7 @@ struct ends {
 	struct ends_way way[2]; /* what end 0 has sent, what end 1 has sent */
 	double ahead_ns;        /* the second clock less the first, at the beginning of the first */
 	double drift;           /* by which that grows, in seconds a second */
+	double known_ns;        /* so far away from that the difference may be */
 	bool one_way; /* packets of one direction alone tell: delays are from the shortest */
 };
 

@@ -11,14 +11,15 @@
 #define SHOWN 16 /* packets that are named */
 
 static void
-frames_of(FILE *out, const struct ends *e, unsigned int i, uint8_t fate, const char *what)
+frames_of(FILE *out, const struct ends *e, unsigned int i, uint8_t fate, bool unsure,
+	const char *what)
 {
 	const struct ends_fates *f = &e->way[i].fates;
 	unsigned int shown = 0;
 	size_t k;
 
 	for (k = 0; k < f->n; k++) {
-		if (f->at[k].fate != fate)
+		if (f->at[k].fate != fate || f->at[k].unsure != unsure)
 			continue;
 		if (shown == SHOWN) {
 			fputs(" ...", out);
@@ -49,6 +50,12 @@ way(FILE *out, const struct ends *e, unsigned int i)
 			"      cannot tell of %" PRIu64 ": %s does not cover the time of their "
 			"arrival\n",
 			w->uncovered, e->path[1 - i]);
+	if (w->unsure != 0)
+		fprintf(out,
+			"      cannot tell which: %" PRIu64
+			" are the same as others that were sent "
+			"about then; of them lost %" PRIu64 ", damaged %" PRIu64 "\n",
+			w->unsure, w->unsure_lost, w->unsure_damaged);
 	if (w->strange != 0)
 		fprintf(out, "      arrived, but %s does not have them: %" PRIu64 "\n", e->path[i],
 			w->strange);
@@ -56,28 +63,30 @@ way(FILE *out, const struct ends *e, unsigned int i)
 		fprintf(out, "      delay%s: least %.3f us, mean %.3f us, most %.3f us\n",
 			e->one_way ? ", less the shortest" : "", (double)w->delay_min_ns / 1e3,
 			w->delay_sum_ns / (double)w->arrived / 1e3, (double)w->delay_max_ns / 1e3);
-	frames_of(out, e, i, AN_LOST, "lost");
-	frames_of(out, e, i, AN_MAYBE, "damaged");
+	frames_of(out, e, i, AN_LOST, false, "lost");
+	frames_of(out, e, i, AN_MAYBE, false, "damaged");
+	frames_of(out, e, i, AN_MAYBE, true, "cannot tell which");
 }
 
 void
 ends_report_text(const struct ends *e, FILE *out)
 {
 	fprintf(out,
-		"between %s and %s: the second clock is %.6f s ahead, and gains %.1f us a second\n",
-		e->path[0], e->path[1], e->ahead_ns / 1e9, e->drift * 1e6);
+		"between %s and %s: the second clock is %.6f s ahead, and gains %.1f us a second; "
+		"known to %.3f us\n",
+		e->path[0], e->path[1], e->ahead_ns / 1e9, e->drift * 1e6, e->known_ns / 1e3);
 	way(out, e, 0);
 	way(out, e, 1);
 }
 
 static json_t *
-frames_json(const struct ends_fates *f, uint8_t fate)
+frames_json(const struct ends_fates *f, uint8_t fate, bool unsure)
 {
 	json_t *list = json_array();
 	size_t k;
 
 	for (k = 0; k < f->n; k++)
-		if (f->at[k].fate == fate)
+		if (f->at[k].fate == fate && f->at[k].unsure == unsure)
 			json_array_append_new(list, json_integer((json_int_t)f->at[k].frame));
 	return list;
 }
@@ -99,24 +108,29 @@ way_json(const struct ends *e, unsigned int i)
 	json_set_uint(o, "damaged", w->damaged);
 	json_set_uint(o, "doubled", w->doubled);
 	json_set_uint(o, "out_of_order", w->late);
-	json_set_uint(o, "cannot_tell", w->uncovered);
+	json_set_uint(o, "cannot_tell", w->uncovered + w->unsure);
+	json_set_uint(o, "cannot_tell_which", w->unsure);
+	json_set_uint(o, "cannot_tell_which_lost", w->unsure_lost);
+	json_set_uint(o, "cannot_tell_which_damaged", w->unsure_damaged);
 	json_set_uint(o, "not_in_senders_capture", w->strange);
 	if (w->arrived != 0)
 		json_object_set_new(o, "delay_ns",
 			json_pack("{s:I, s:f, s:I}", "min", (json_int_t)w->delay_min_ns, "mean",
 				w->delay_sum_ns / (double)w->arrived, "max",
 				(json_int_t)w->delay_max_ns));
-	json_object_set_new(o, "lost_packets", frames_json(&w->fates, AN_LOST));
-	json_object_set_new(o, "damaged_packets", frames_json(&w->fates, AN_MAYBE));
+	json_object_set_new(o, "lost_packets", frames_json(&w->fates, AN_LOST, false));
+	json_object_set_new(o, "damaged_packets", frames_json(&w->fates, AN_MAYBE, false));
+	json_object_set_new(o, "cannot_tell_which_packets", frames_json(&w->fates, AN_MAYBE, true));
 	return o;
 }
 
 void
 ends_report_json(const struct ends *e, FILE *out)
 {
-	json_t *o = json_pack("{s:[s, s], s:f, s:f, s:b, s:[o, o]}", "files", e->path[0],
+	json_t *o = json_pack("{s:[s, s], s:f, s:f, s:f, s:b, s:[o, o]}", "files", e->path[0],
 		e->path[1], "clock_ahead_s", e->ahead_ns / 1e9, "clock_drift", e->drift,
-		"delay_from_shortest", e->one_way, "directions", way_json(e, 0), way_json(e, 1));
+		"clock_known_ns", e->known_ns, "delay_from_shortest", e->one_way, "directions",
+		way_json(e, 0), way_json(e, 1));
 
 	json_dumpf(o, out, JSON_COMPACT | JSON_PRESERVE_ORDER);
 	fputc('\n', out);

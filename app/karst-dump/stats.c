@@ -5,7 +5,7 @@
 
 #include <inttypes.h>
 
-#include "json_uint.h"
+#include "json_more.h"
 #include "karst_hdr.h"
 #include "karst_opcode.h"
 #include "show.h"
@@ -106,7 +106,7 @@ to_json(const struct stats *st, const char *file)
 	json_t *o = json_object();
 
 	if (file != NULL)
-		json_object_set_new(o, "file", json_string(file));
+		json_object_set_new(o, "file", json_text(file));
 	json_set_uint(o, "frames", st->frames);
 	json_set_uint(o, "roce", st->roce);
 	json_set_uint(o, "icrc_ok", st->icrc_ok);

@@ -248,7 +248,20 @@ def test_names_are_escaped(tmp):
     path = os.path.join(tmp, '<b>&.pcap')
     write_pcap(path, 1, Wire().send(3).frames)
     page = page_of(path, tmp)
-    return page.problems + page.open
+    problems = page.problems + page.open
+    for name in (b'a"b.pcap', b'\xff.pcap', '\u00fc.pcap'.encode()): # names need not be UTF-8
+        path = os.path.join(tmp.encode(), name)
+        write_pcap(path, 1, Wire().send(50).frames)
+        for args in (['--analyse', path], ['--quiet', path, path], ['--analyse', '--ends', A + ',' + B, path, path]):
+            status, out, err = run(DUMP, '--json', *args)
+            named = [json.loads(line) for line in out.splitlines()]
+            want = name.decode(errors='replace').replace('\ufffd', '?')
+            if status or err or not all(os.path.basename(n) == want for one in named if len(one) and 'flows' in one or
+                                        'files' in one for n in one.get('files', [one.get('file', '')])):
+                problems.append('%s: status %d, %s %s' % (args, status, out, err))
+            if sum('file' in one or 'files' in one for one in named) != 1 + ('--quiet' in args) + 2 * ('--ends' in args):
+                problems.append('%s: %s' % (args, out))
+    return problems
 
 
 def test_counters(tmp):

@@ -4,7 +4,7 @@
 /* What the captures of two ends say together: as text, and as one JSON object. */
 #include <inttypes.h>
 
-#include "../json_uint.h"
+#include "../json_more.h"
 #include "an_priv.h"
 #include "ends.h"
 
@@ -127,10 +127,10 @@ way_json(const struct ends *e, unsigned int i)
 void
 ends_report_json(const struct ends *e, FILE *out)
 {
-	json_t *o = json_pack("{s:[s, s], s:f, s:f, s:f, s:b, s:[o, o]}", "files", e->path[0],
-		e->path[1], "clock_ahead_s", e->ahead_ns / 1e9, "clock_drift", e->drift,
-		"clock_known_ns", e->known_ns, "delay_from_shortest", e->one_way, "directions",
-		way_json(e, 0), way_json(e, 1));
+	json_t *o = json_pack("{s:[o, o], s:f, s:f, s:f, s:b, s:[o, o]}", "files",
+		json_text(e->path[0]), json_text(e->path[1]), "clock_ahead_s", e->ahead_ns / 1e9,
+		"clock_drift", e->drift, "clock_known_ns", e->known_ns, "delay_from_shortest",
+		e->one_way, "directions", way_json(e, 0), way_json(e, 1));
 
 	json_dumpf(o, out, JSON_COMPACT | JSON_PRESERVE_ORDER);
 	fputc('\n', out);

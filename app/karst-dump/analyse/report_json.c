@@ -2,7 +2,7 @@
  * Copyright (c) 2026 The karst authors
  */
 /* The same as one JSON object. */
-#include "../json_uint.h"
+#include "../json_more.h"
 #include "an_priv.h"
 
 static json_t *
@@ -18,7 +18,7 @@ finding(const struct an_finding *at, enum an_verdict v)
 	if (at->flow != NULL)
 		json_set_uint(o, "flow", at->flow->number);
 	if (at->text[0] != '\0')
-		json_object_set_new(o, "text", json_string(at->text));
+		json_object_set_new(o, "text", json_text(at->text));
 	return o;
 }
 
@@ -51,7 +51,7 @@ cnps(json_t *o, const char *key, const struct an_cnp_scope *s)
 		return;
 	c = json_object();
 	json_set_uint(c, "packets", s->n);
-	if (s->n > 1) {
+	if (s->min_frame[0] != 0) {
 		json_set_uint(c, "shortest_ns", s->min_ns);
 		json_object_set_new(c, "at",
 			json_pack("[I, I]", (json_int_t)s->min_frame[0],
@@ -163,7 +163,7 @@ an_report_json(const struct an *a, FILE *out, const char *file)
 	const struct an_flow *f;
 	unsigned int i;
 
-	json_object_set_new(o, "file", json_string(file));
+	json_object_set_new(o, "file", json_text(file));
 	json_set_uint(o, "frames", a->frames);
 	json_set_uint(o, "packets", a->packets);
 	json_set_uint(o, "truncated", a->truncated);

@@ -121,7 +121,7 @@ capture_next(struct capture *c, struct capture_frame *f)
 		.data = (uint8_t *)(uintptr_t)data, /* libpcap's own buffer; never written to */
 		.len = hdr->caplen,
 		.wire_len = hdr->len,
-		.time_ns = ns > c->start_ns ? ns - c->start_ns : 0,
+		.time_ns = (int64_t)(ns - c->start_ns),
 		.number = c->frames,
 		.link = c->link,
 		.known = true,

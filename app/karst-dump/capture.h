@@ -31,7 +31,7 @@ struct capture_frame {
 	uint8_t *data;
 	uint32_t len;      /* captured */
 	uint32_t wire_len; /* as it was on the wire */
-	uint64_t time_ns;  /* since the first frame of the file */
+	int64_t time_ns;   /* since the first frame of the file; negative: before it */
 	uint64_t number;   /* from 1 */
 	enum capture_link link;
 	bool known; /* false: an ERF record of another kind */

@@ -12,15 +12,17 @@ sink_init(struct sink *s, FILE *out, bool json)
 }
 
 void
-sink_frame_begin(struct sink *s, uint64_t number, uint64_t time_ns)
+sink_frame_begin(struct sink *s, uint64_t number, int64_t time_ns)
 {
 	if (s->json) {
 		s->frame = json_pack(
 			"{s:I, s:I}", "frame", (json_int_t)number, "time_ns", (json_int_t)time_ns);
 		s->group = s->frame;
 	} else {
-		fprintf(s->out, "%6" PRIu64 " %" PRIu64 ".%09" PRIu64, number, time_ns / 1000000000,
-			time_ns % 1000000000);
+		uint64_t ns = time_ns < 0 ? -(uint64_t)time_ns : (uint64_t)time_ns;
+
+		fprintf(s->out, "%6" PRIu64 " %s%" PRIu64 ".%09" PRIu64, number,
+			time_ns < 0 ? "-" : "", ns / 1000000000, ns % 1000000000);
 	}
 }
 

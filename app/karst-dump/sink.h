@@ -27,7 +27,7 @@ struct sink {
 void sink_init(struct sink *s, FILE *out, bool json);
 
 /** A frame starts: its number in the file, seconds since the file's first. */
-void sink_frame_begin(struct sink *s, uint64_t number, uint64_t time_ns);
+void sink_frame_begin(struct sink *s, uint64_t number, int64_t time_ns);
 /** The frame is complete: prints it. */
 void sink_frame_end(struct sink *s);
 

@@ -3,7 +3,7 @@
 """CASES: (check, verdict, name, arguments of karst-dump, function that makes the Wire)."""
 import struct
 
-from forge import (ACK, ATOMIC_ACK, FIRST, LAST, MIDDLE, MTU, ONLY, READ_FIRST, READ_LAST, READ_MIDDLE,
+from forge import (ACK, ATOMIC_ACK, CNP, FIRST, LAST, MIDDLE, MTU, ONLY, READ_FIRST, READ_LAST, READ_MIDDLE,
                    UC_ONLY, WRITE_FIRST, WRITE_LAST, WRITE_ONLY, Wire, A, B)
 
 CASES = []
@@ -621,6 +621,112 @@ def cnps_apart():
 @case('cnp-interval', 'fail', '--cnp-interval', '50')
 def cnps_too_close():
     return congested(at=(10, 11), rate_after=6)
+
+
+@case('cnp-interval', 'cannot tell', '--cnp-interval', '50')
+@case('cnp-interval', 'cannot tell', '--cnp-interval', '50', '--tap', A)
+def cnps_the_same_and_close():
+    """The same to the last bit, as IP packets of adapters may have no numbers: doubled, or too close."""
+    w = congested(at=(10, 20, 30))
+    at = next(i for i, (_, f) in enumerate(w.frames) if f[42] == CNP)
+    w.frames[at + 1:at + 1] = [(w.frames[at][0] + us * 1000, w.frames[at][1]) for us in (1, 2, 3)]
+    return w
+
+
+# --- times that are not in order ---
+
+def by_the_clock():
+    """An RNR NAK and a timeout, of two packets each; all right."""
+    w = Wire().send(5).wait(100).message(2)
+    w.wait(20).rnr(w.psn, 12).wait(700).message(2) # 0.64 ms
+    w.msn += 1
+    w.wait(20).ack(w.psn + 1)
+    w.psn += 2
+    w.wait(100).message(2).wait(70000).message(2)
+    w.msn += 1
+    return w.wait(20).ack(w.psn + 1)
+
+
+for set_back_at in (1, 5, 12):
+    @case('rnr-wait', 'pass', '--tap', A, '--timeout', '14')
+    @case('timeout', 'pass', '--tap', A, '--timeout', '14')
+    @case('trace', 'cannot tell', '--tap', A, '--timeout', '14')
+    def clock_is_set_back(at=set_back_at):
+        return by_the_clock().set_back(at, 10**6)
+
+
+@case('rnr-wait', 'cannot tell', '--tap', A, '--timeout', '14')
+@case('timeout', 'pass', '--tap', A, '--timeout', '14')
+def clock_is_set_back_while_it_waits():
+    return by_the_clock().set_back(13, 10**6)
+
+
+@case('rnr-wait', 'pass', '--tap', A, '--timeout', '14')
+@case('timeout', 'cannot tell', '--tap', A, '--timeout', '14')
+def clock_is_set_back_before_the_timeout():
+    return by_the_clock().set_back(18, 10**6)
+
+
+@case('rnr-wait', 'fail', '--tap', A, '--timeout', '14')
+def clock_is_set_back_before_a_fault():
+    w = Wire().send(5)
+    w.request(ONLY, w.psn, b'karst').rnr(w.psn, 20).wait(4000).request(ONLY, w.psn, b'karst')
+    return w.set_back(4, 10**6)
+
+
+@case('cnp-interval', 'pass', '--cnp-interval', '50')
+def clock_is_set_back_between_cnps():
+    w = congested(at=(10, 20, 30))
+    at = [i for i, (_, f) in enumerate(w.frames) if f[42] == CNP][1]
+    return w.set_back(at, 10**6)
+
+
+# --- damaged where the capture was taken ---
+
+def damaged(off, bits):
+    """Of four packets the second, which is asked for again."""
+    w = Wire().send(3).message(4)
+    w.damage(7, off, bits).wait(20).nak(w.psn + 1).wait(20).message(4, start=1)
+    w.msn += 1
+    w.wait(10).ack(w.psn + 3)
+    w.psn += 4
+    return w.send(3)
+
+
+for damaged_off, damaged_bits in ((42, 1), (42, 3), (42, 6), (43, 0x10)):
+    @case('icrc', 'fail', '--tap', B)
+    @case('message', 'pass', '--tap', B)
+    @case('resend', 'pass', '--tap', B)
+    @case('msn', 'pass', '--tap', B)
+    @case('go-back', 'pass', '--tap', B)
+    @case('nak-psn', 'pass', '--tap', B)
+    def damaged_headers_say_nothing(off=damaged_off, bits=damaged_bits):
+        return damaged(off, bits)
+
+
+for damaged_off, damaged_bits in ((69, 1), (68, 4), (58, 1)):
+    @case('read', 'pass', '--tap', B)
+    @case('read-retry', 'not seen', '--tap', B)
+    @case('resend', 'not seen', '--tap', B)
+    @case('msn', 'pass', '--tap', B)
+    def damaged_read_says_nothing(off=damaged_off, bits=damaged_bits):
+        w = Wire().send(3)
+        w.read(w.psn, 3000).damage(6, off, bits).wait(5000).read(w.psn, 3000)
+        w.msn += 1
+        w.responses(w.psn, 3000)
+        w.psn += 3
+        return w.send(3)
+
+
+@case('trace', 'pass', '--tap', B)
+@case('msn', 'pass', '--tap', B)
+def sealed_wrongly_and_taken():
+    """By an end that does not check."""
+    w = Wire().send(3).request(ONLY, 103, b'karst', bad_icrc=True)
+    w.msn += 1
+    w.ack(103)
+    w.psn += 1
+    return w.send(3)
 
 
 # --- one direction, other things ---

@@ -122,6 +122,17 @@ class Wire:
         self.put(True, roce.mad_packet(roce.mad(CM_REQ, a_id, bytes(req))))
         return self.put(False, roce.mad_packet(roce.mad(CM_REP, a_id, bytes(rep))))
 
+    def damage(self, at, off, bits):
+        """On its way to the place of the capture, in frame @at."""
+        ns, f = self.frames[at]
+        self.frames[at] = ns, f[:off] + bytes((f[off] ^ bits,)) + f[off + 1:]
+        return self
+
+    def set_back(self, at, us):
+        """The clock of the capture, before frame @at."""
+        self.frames[at:] = [(ns - us * 1000, f) for ns, f in self.frames[at:]]
+        return self
+
     def injure(self, action='drop', at=-1):
         """The log says so of frame @at."""
         ns, f = self.frames[at]

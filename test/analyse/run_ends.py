@@ -312,6 +312,11 @@ def test_not_covered(tmp):
         problems += wrong(between, net)
         if between['directions'][1 - end]['cannot_tell'] < 190:
             problems.append('not told: %s' % between)
+    net = Network(w, lost=(700, 701), ahead_ns=10**9)
+    for capture in net.captures: # the last frame has an older time: the capture ran until the newest
+        (key, frame) = capture[-1]
+        capture[-1] = ((key[0] - 15 * 10**6, *key[1:]), frame)
+    problems += wrong(judge(tmp, net)[2], net, cannot_tell=(0, 0))
     return problems
 
 

@@ -108,6 +108,7 @@ struct an_rec {
 	uint8_t tx;   /* transmissions seen, up to 255 */
 	uint8_t lost; /* of them surely lost */
 	bool maybe;
+	bool damaged; /* its ICRC is wrong: only the PSN is known, until it is acknowledged */
 	bool guessed; /* READ: span is not known, as the MTU is not */
 	bool answered;
 };
@@ -137,6 +138,7 @@ struct an_stream {
 	bool una_known;    /* a response has been seen */
 	uint32_t front;    /* PSNs before it were all seen */
 	uint32_t cum;      /* messages that end before front */
+	bool damaged;      /* a request may be */
 	uint32_t mtu;      /* 0: not known */
 	uint64_t last_ns;  /* last request sent */
 	uint64_t event_ns; /* last request or response */
@@ -174,6 +176,7 @@ struct an_stream {
 		uint64_t frame;          /* the newest */
 		uint64_t progress;       /* progress_ns at that time */
 		uint64_t since, last_ns; /* sent before the first one, and the newest */
+		uint64_t from;           /* the frame of since */
 	} early;
 	uint64_t asked, acks; /* packets that ask, acknowledgements */
 	uint64_t sent, again, naks, rnrs, timeouts, reads;
@@ -202,7 +205,8 @@ an_rec_at(const struct an_stream *s, uint32_t i)
 
 /** CNPs under one scope: how close they come. */
 struct an_cnp_scope {
-	uint64_t n, last_ns, min_ns;
+	uint64_t n, last_ns,
+		min_ns; /* the first interval since the clock was set back is not known */
 	uint64_t last_frame, min_frame[2];
 };
 
@@ -268,6 +272,8 @@ struct an_flow {
 	bool ce_asked; /* a request was marked, first the one of ce_psn */
 	uint32_t ce_psn;
 	struct an_cnp_scope cnp; /* CNPs that this flow carries */
+	uint64_t cnp_same;       /* left out, as the same as the one before them */
+	uint64_t cnp_same_frame;
 	uint8_t cnp_tclass;
 	bool cnp_migreq;
 	uint64_t slot[AN_RATE_SLOTS];
@@ -289,7 +295,8 @@ struct an_pkt {
 	const struct judge *j;
 	const struct karst_ib_hdrs *ib;
 	uint32_t flags; /* of the opcode */
-	uint64_t frame, ns;
+	uint64_t frame;
+	uint64_t ns; /* since the first one; goes on where the capture's clock was set back */
 	uint8_t src[16], dst[16];
 	uint8_t tclass;
 	uint32_t wire_len;
@@ -328,7 +335,9 @@ struct an {
 	bool have_log; /* or what the other end's capture says */
 	size_t fates_used;
 	uint64_t frames, packets, truncated, backwards, doubled;
-	uint64_t last_ns;
+	uint64_t last_ns;  /* of the newest frame, as of struct an_pkt */
+	int64_t stamp_ns;  /* as the capture says */
+	uint64_t unsteady; /* the newest frame whose time was before that of the one before it */
 	bool broken;
 	bool malformed; /* frames of unknown ends cannot be parsed */
 	uint8_t *whole; /* a frame of which the capture holds the beginning, and zeros */
@@ -381,6 +390,8 @@ void an_say(struct an *a, struct an_flow *f, enum an_check check, enum an_verdic
 /** As AN_PASS, without words: for what each packet passes. */
 void an_pass(struct an *a, struct an_flow *f, enum an_check check, uint64_t packet);
 void an_measure(struct an *a, enum an_latency what, uint64_t ns);
+/** A failure of time, since packet @from: cannot tell if the clock was set back meanwhile. */
+enum an_verdict an_timed(const struct an *a, enum an_verdict verdict, uint64_t from);
 /**
  * FAIL if anything fails, PASS if all that was seen passes, else UNKNOWN; AN_VERDICTS: not seen.
  */

@@ -195,6 +195,8 @@ packet(struct an *a, struct an_pkt *p, uint64_t absolute_ns)
 	if (is_doubled(f, p)) {
 		a->doubled++;
 		f->doubled++;
+		if (p->flags & KARST_OPF_CNP && f->cnp_same++ == 0)
+			f->cnp_same_frame = p->frame;
 		an_say(a, f, AN_TRACE, AN_UNKNOWN, f->last_frame, p->frame,
 			"the same frame twice: doubled on the way or by the capture; left out");
 		return;
@@ -221,6 +223,21 @@ malformed(struct an *a, const struct capture_frame *f, const struct judge *j)
 		a->malformed = true;
 }
 
+/* Where the clock was set back, or frames are not in order: what passed meanwhile is not known. */
+static void
+pass_time(struct an *a, const struct capture_frame *f)
+{
+	if (f->time_ns >= a->stamp_ns) {
+		a->last_ns += (uint64_t)f->time_ns - (uint64_t)a->stamp_ns;
+	} else {
+		a->backwards++;
+		a->unsteady = f->number;
+		an_say(a, NULL, AN_TRACE, AN_UNKNOWN, f->number, 0,
+			"its time is before that of the frame before it");
+	}
+	a->stamp_ns = f->time_ns;
+}
+
 void
 an_frame(struct an *a, const struct capture_frame *f, const struct judge *j, uint64_t start_ns)
 {
@@ -230,12 +247,7 @@ an_frame(struct an *a, const struct capture_frame *f, const struct judge *j, uin
 
 	a->frames++;
 	a->truncated += cut;
-	if (f->time_ns < a->last_ns) {
-		a->backwards++;
-		an_say(a, NULL, AN_TRACE, AN_UNKNOWN, f->number, 0,
-			"its time is before that of the frame before it");
-	}
-	a->last_ns = f->time_ns > a->last_ns ? f->time_ns : a->last_ns;
+	pass_time(a, f);
 	if (cut && judge_beginning(f, a->whole, &again))
 		j = &again;
 	else if (j->kind == JUDGE_MALFORMED)
@@ -249,7 +261,7 @@ an_frame(struct an *a, const struct capture_frame *f, const struct judge *j, uin
 		.ns = a->last_ns,
 		.wire_len = f->wire_len,
 		.cut = cut};
-	packet(a, &p, start_ns + f->time_ns);
+	packet(a, &p, start_ns + (uint64_t)f->time_ns);
 }
 
 static void

@@ -15,11 +15,12 @@
 #define RATE_PACKETS 16 /* fewer, before or after, say nothing about a rate */
 
 static void
-scope_count(struct an_cnp_scope *s, const struct an_pkt *p)
+scope_count(const struct an *a, struct an_cnp_scope *s, const struct an_pkt *p)
 {
 	uint64_t since = p->ns - s->last_ns;
 
-	if (s->n++ != 0 && (s->min_frame[0] == 0 || since < s->min_ns)) {
+	if (s->n++ != 0 && s->last_frame >= a->unsteady &&
+		(s->min_frame[0] == 0 || since < s->min_ns)) {
 		s->min_ns = since;
 		s->min_frame[0] = s->last_frame;
 		s->min_frame[1] = p->frame;
@@ -133,10 +134,10 @@ an_cnp(struct an *a, struct an_flow *f, const struct an_pkt *p)
 {
 	form(a, f, p);
 	target(a, f, p);
-	scope_count(&f->cnp, p);
-	scope_count(&f->pair->cnp, p);
-	scope_count(&f->pair->src->from, p);
-	scope_count(&f->pair->dst->to, p);
+	scope_count(a, &f->cnp, p);
+	scope_count(a, &f->pair->cnp, p);
+	scope_count(a, &f->pair->src->from, p);
+	scope_count(a, &f->pair->dst->to, p);
 	f->cnp_tclass = p->tclass;
 	f->cnp_migreq = p->ib->migreq;
 	if (f->peer != NULL) {
@@ -150,7 +151,16 @@ interval(struct an *a, struct an_flow *f)
 {
 	uint64_t want = a->o->cnp_interval_us * 1000ull;
 
-	if (f->cnp.n < 2)
+	bool known = f->cnp.min_frame[0] != 0;
+
+	if (f->cnp_same != 0 && (!known || want == 0 || f->cnp.min_ns >= want - want / 10)) {
+		an_say(a, f, AN_CNP_INTERVAL, AN_UNKNOWN, f->cnp_same_frame, 0,
+			"%llu CNPs are the same as the one before them and follow it closely: doubled "
+			"on the way or by the capture, or too close",
+			(unsigned long long)f->cnp_same);
+		return;
+	}
+	if (!known)
 		return;
 	if (want == 0)
 		an_say(a, f, AN_CNP_INTERVAL, AN_UNKNOWN, f->cnp.min_frame[0], f->cnp.min_frame[1],

@@ -219,10 +219,11 @@ advance(struct reader *rd, unsigned int i)
 	while (capture_next(&f->c, &f->f) > 0) {
 		if (i == 0 && f->c.frames == 1)
 			rd->origin_ns = f->c.start_ns;
-		own = (double)(int64_t)(f->c.start_ns + f->f.time_ns - rd->origin_ns);
-		if (f->c.frames == 1)
+		own = (double)(int64_t)(f->c.start_ns + (uint64_t)f->f.time_ns - rd->origin_ns);
+		if (f->c.frames == 1 || own < r->begin_ns[i])
 			r->begin_ns[i] = own;
-		r->end_ns[i] = own;
+		if (f->c.frames == 1 || own > r->end_ns[i])
+			r->end_ns[i] = own;
 		f->ns = ends_by_first(r, i, own);
 		judge_frame(&f->f, rd->o, &f->j);
 		if (f->f.len < f->f.wire_len)

@@ -82,6 +82,12 @@ an_measure(struct an *a, enum an_latency what, uint64_t ns)
 }
 
 enum an_verdict
+an_timed(const struct an *a, enum an_verdict verdict, uint64_t from)
+{
+	return verdict == AN_FAIL && from < a->unsteady ? AN_UNKNOWN : verdict;
+}
+
+enum an_verdict
 an_overall(const uint64_t n[AN_VERDICTS])
 {
 	if (n[AN_FAIL] != 0)

@@ -188,7 +188,9 @@ after_rnr(struct an *a, struct an_flow *f, const struct an_pkt *p, const struct 
 	if (waited + 2000 >= n.wait_ns)
 		an_pass(a, f, AN_RNR_WAIT, p->frame);
 	else
-		an_say(a, f, AN_RNR_WAIT, crossing && r != NULL && r->tx < 3 ? AN_UNKNOWN : AN_FAIL,
+		an_say(a, f, AN_RNR_WAIT,
+			an_timed(a, crossing && r != NULL && r->tx < 3 ? AN_UNKNOWN : AN_FAIL,
+				n.frame),
 			n.frame, p->frame, "sent again after %.3f ms, the timer said %.2f ms",
 			(double)waited / 1e6, n.wait_ns / 1e6);
 	if (p->ib->psn == n.psn)
@@ -207,7 +209,8 @@ growth(struct an *a, struct an_flow *f, const struct an_pkt *p, uint64_t since)
 	/* else some between may have been lost before, or were no timeouts (Q11) */
 	bool sees = an_sees_sent(a, f) && a->o->timeout > 0;
 
-	if (s->rto_ns == 0 || s->rto_psn != p->ib->psn || s->rto_progress != s->progress_ns) {
+	if (s->rto_ns == 0 || s->rto_psn != p->ib->psn || s->rto_progress != s->progress_ns ||
+		s->rto_frame < a->unsteady) {
 		s->rto_min = s->rto_max = since;
 	} else {
 		uint64_t span = p->ns - s->rto_ns;
@@ -253,7 +256,9 @@ early(struct an *a, struct an_flow *f, const struct an_pkt *p, const struct an_r
 	uint64_t longest)
 {
 	struct an_stream *s = &f->req;
-	uint64_t since = still_early(s, p->ib->psn) ? s->early.since : r->last_ns;
+	bool still = still_early(s, p->ib->psn);
+	uint64_t since = still ? s->early.since : r->last_ns;
+	uint64_t from = still ? s->early.from : r->last_frame;
 
 	s->early = (struct an_early){.valid = true,
 		.psn = p->ib->psn,
@@ -262,6 +267,7 @@ early(struct an *a, struct an_flow *f, const struct an_pkt *p, const struct an_r
 		.frame = p->frame,
 		.progress = s->progress_ns,
 		.since = since,
+		.from = from,
 		.last_ns = p->ns};
 	an_say(a, f, AN_TIMEOUT, AN_UNKNOWN, r->last_frame, p->frame,
 		"PSN %06x again after %.3f ms, before the timeout, and alone so far: may be an early "
@@ -276,8 +282,9 @@ after_early(struct an *a, struct an_flow *f, const struct an_pkt *p)
 	struct an_stream *s = &f->req;
 
 	if (still_early(s, s->early.psn) && p->ib->psn == s->early.next)
-		an_say(a, f, AN_TIMEOUT, an_sees_sent(a, f) ? AN_FAIL : AN_UNKNOWN, s->early.frame,
-			p->frame,
+		an_say(a, f, AN_TIMEOUT,
+			an_timed(a, an_sees_sent(a, f) ? AN_FAIL : AN_UNKNOWN, s->early.from),
+			s->early.frame, p->frame,
 			"PSN %06x follows %06x, which went again %.3f ms after it was last sent, before "
 			"the timeout",
 			p->ib->psn, s->early.psn,
@@ -295,7 +302,9 @@ timeout(struct an *a, struct an_flow *f, const struct an_pkt *p, const struct an
 	struct an_stream *s = &f->req;
 	uint64_t shortest = p->ns - s->event_ns, nominal;
 	/* its clock is that of the last progress, not of what went early */
-	uint64_t longest = p->ns - (still_early(s, p->ib->psn) ? s->early.since : r->last_ns);
+	bool still = still_early(s, p->ib->psn);
+	uint64_t longest = p->ns - (still ? s->early.since : r->last_ns);
+	uint64_t from = still ? s->early.from : r->last_frame;
 	/* the reason may be a response that was lost behind the place of the capture */
 	bool sees = an_sees_sent(a, f);
 	bool hidden = (p->flags & AN_ANSWERED) != 0 && !an_sees_received(a, f->peer);
@@ -320,12 +329,13 @@ timeout(struct an *a, struct an_flow *f, const struct an_pkt *p, const struct an
 	}
 	nominal = (uint64_t)TIMEOUT_UNIT_NS << a->o->timeout;
 	if (longest < nominal - nominal / 50)
-		an_say(a, f, AN_TIMEOUT, sees && !hidden ? AN_FAIL : AN_UNKNOWN, r->last_frame,
-			p->frame,
+		an_say(a, f, AN_TIMEOUT, an_timed(a, sees && !hidden ? AN_FAIL : AN_UNKNOWN, from),
+			r->last_frame, p->frame,
 			"PSN %06x again after %.3f ms without a reason seen; the timeout is %.3f ms",
 			r->psn, (double)longest / 1e6, (double)nominal / 1e6);
 	else if (shortest > nominal * 4 + nominal / 50)
-		an_say(a, f, AN_TIMEOUT, sees ? AN_FAIL : AN_UNKNOWN, r->last_frame, p->frame,
+		an_say(a, f, AN_TIMEOUT, an_timed(a, sees ? AN_FAIL : AN_UNKNOWN, from),
+			r->last_frame, p->frame,
 			"PSN %06x again only after %.3f ms; the timeout is %.3f ms", r->psn,
 			(double)shortest / 1e6, (double)nominal / 1e6);
 	else
@@ -384,8 +394,9 @@ after_nak(struct an *a, struct an_flow *f, const struct an_pkt *p, const struct 
 		an_say(a, f, AN_GO_BACK, an_sees_sent(a, f) ? AN_FAIL : AN_UNKNOWN, n.frame,
 			p->frame, "goes on at PSN %06x, the NAK said %06x", p->ib->psn, n.psn);
 	} else if (nominal != 0 && longest < nominal - nominal / 50 && !n.second) {
-		an_say(a, f, AN_GO_BACK, an_sees_sent(a, f) ? AN_FAIL : AN_UNKNOWN, n.frame,
-			p->frame,
+		an_say(a, f, AN_GO_BACK,
+			an_timed(a, an_sees_sent(a, f) ? AN_FAIL : AN_UNKNOWN, r->last_frame),
+			n.frame, p->frame,
 			"goes on at PSN %06x, the NAK said %06x, and no timeout has passed",
 			p->ib->psn, n.psn);
 	} else {
@@ -488,7 +499,7 @@ an_again(struct an *a, struct an_flow *f, struct an_rec *r, const struct an_pkt 
 	else if (s->early.valid)
 		after_early(a, f, p);
 	s->again_frame = p->frame;
-	if (r == NULL)
+	if (r == NULL || r->damaged)
 		return;
 	if ((p->flags & KARST_OPF_READ) != 0 &&
 		(karst_opcode_flags(r->opcode) & KARST_OPF_READ) != 0)

@@ -91,7 +91,7 @@ text_flow(FILE *out, const struct an_flow *f)
 static void
 text_scope(FILE *out, const char *name, const struct an_cnp_scope *s, const char *who)
 {
-	if (s->n > 1)
+	if (s->min_frame[0] != 0)
 		fprintf(out,
 			"  CNPs by %s, %s: %" PRIu64 ", shortest interval %.1f us (packets %" PRIu64
 			", %" PRIu64 ")\n",

@@ -63,6 +63,24 @@ note_sent(struct an_rec *r, const struct an_pkt *p)
 	r->last_ns = p->ns;
 }
 
+/* What the request is. */
+static void
+take_fields(struct an_stream *s, struct an_rec *r, const struct an_pkt *p)
+{
+	r->opcode = p->ib->opcode;
+	r->print = an_print(p);
+	r->va = p->ib->va;
+	r->rkey = p->ib->rkey;
+	r->len = p->ib->dma_len;
+	r->resp_next = p->ib->psn;
+	r->span = 1;
+	r->guessed = false;
+	r->damaged = p->j->icrc_is == JUDGE_CRC_BAD;
+	s->damaged |= r->damaged;
+	if ((p->flags & KARST_OPF_READ) != 0)
+		r->span = read_span(s, r->len, &r->guessed);
+}
+
 static struct an_rec *
 remember(struct an_flow *f, const struct an_pkt *p)
 {
@@ -71,25 +89,39 @@ remember(struct an_flow *f, const struct an_pkt *p)
 
 	if (r == NULL)
 		return NULL;
-	r->opcode = p->ib->opcode;
-	r->print = an_print(p);
 	r->first_frame = p->frame;
 	r->first_ns = p->ns;
-	r->va = p->ib->va;
-	r->rkey = p->ib->rkey;
-	r->len = p->ib->dma_len;
-	r->resp_next = p->ib->psn;
-	if ((p->flags & KARST_OPF_READ) != 0)
-		r->span = read_span(s, r->len, &r->guessed);
+	take_fields(s, r, p);
 	note_sent(r, p);
 	return r;
+}
+
+/* It came damaged before, and whole now. */
+static void
+made_good(struct an_stream *s, struct an_rec *r, const struct an_pkt *p)
+{
+	bool last = s->next == karst_psn_add(r->psn, r->span);
+
+	if (p->ib->psn != r->psn)
+		return;
+	take_fields(s, r, p);
+	if (last)
+		s->next = karst_psn_add(r->psn, r->span);
+	an_stream_advance(s);
+}
+
+/* Whether it is not known how many PSNs the newest request has. */
+static bool
+end_unknown(struct an_stream *s)
+{
+	return s->n != 0 && an_rec_at(s, s->n - 1)->damaged;
 }
 
 static void
 gap(struct an *a, struct an_flow *f, const struct an_pkt *p, uint32_t missing)
 {
 	struct an_stream *s = &f->req;
-	bool sees = an_sees_sent(a, f);
+	bool sees = an_sees_sent(a, f) && !end_unknown(s);
 
 	an_say(a, f, AN_PSN, sees ? AN_FAIL : AN_UNKNOWN, p->frame, 0,
 		"PSN %06x where %06x was to come: %u %s%s", p->ib->psn, s->next, missing,
@@ -110,7 +142,10 @@ fresh(struct an *a, struct an_flow *f, const struct an_pkt *p, uint32_t ahead)
 		gap(a, f, p, ahead);
 	else if (s->sent != 0)
 		an_pass(a, f, AN_PSN, p->frame);
-	an_message(a, f, p, ahead == 0);
+	if (p->j->icrc_is != JUDGE_CRC_BAD)
+		an_message(a, f, p, ahead == 0);
+	else
+		s->msg = AN_MSG_UNKNOWN;
 	r = remember(f, p);
 	s->sent++;
 	if (r == NULL)
@@ -166,6 +201,8 @@ older(struct an *a, struct an_flow *f, const struct an_pkt *p)
 	an_again(a, f, r, p);
 	if (r != NULL) {
 		note_sent(r, p);
+		if (r->damaged)
+			made_good(s, r, p);
 		return;
 	}
 	remember(f, p);

@@ -249,8 +249,8 @@ an_read_response(struct an *a, struct an_flow *f, struct an_flow *by, const stru
 
 	learn_mtu(s, p);
 	r = an_stream_find(s, p->ib->psn);
-	if (r == NULL)
-		return; /* asked for before the capture */
+	if (r == NULL || r->damaged)
+		return; /* asked for before the capture, or it is not known what was */
 	if (!(karst_opcode_flags(r->opcode) & KARST_OPF_READ)) {
 		if (karst_opcode_flags(r->opcode) & (KARST_OPF_ATOMICWRITE | KARST_OPF_FLUSH))
 			an_progress(a, f, karst_psn_add(p->ib->psn, 1), p);
@@ -285,7 +285,7 @@ an_atomic_response(struct an *a, struct an_flow *f, const struct an_pkt *p)
 {
 	struct an_rec *r = an_stream_find(&f->req, p->ib->psn);
 
-	if (r == NULL || p->j->icrc_is == JUDGE_CRC_BAD)
+	if (r == NULL || r->damaged || p->j->icrc_is == JUDGE_CRC_BAD)
 		return;
 	if (!(karst_opcode_flags(r->opcode) & KARST_OPF_ATOMIC)) {
 		an_say(a, f, AN_ATOMIC, f->tainted ? AN_UNKNOWN : AN_FAIL, r->first_frame, p->frame,
@@ -308,6 +308,26 @@ an_atomic_response(struct an *a, struct an_flow *f, const struct an_pkt *p)
 
 /* --- all --- */
 
+/* What was damaged for the capture, or sealed wrongly, was taken as it is if @p acknowledges it. */
+static void
+taken(struct an_stream *s, const struct an_pkt *p)
+{
+	bool nak = (p->flags & KARST_OPF_AETH) != 0 &&
+		(karst_aeth_syndrome(p->ib->aeth) & KARST_AETH_TYPE_MASK) != KARST_AETH_ACK;
+	uint32_t i = an_stream_lower(s, s->una);
+
+	if (!s->damaged)
+		return;
+	s->damaged = false;
+	for (; i < s->n; i++) {
+		struct an_rec *r = an_rec_at(s, i);
+
+		r->damaged &= karst_psn_diff(r->psn, p->ib->psn) >= !nak;
+		s->damaged |= r->damaged;
+	}
+	an_stream_advance(s);
+}
+
 void
 an_response(struct an *a, struct an_flow *by, struct an_flow *f, const struct an_pkt *p)
 {
@@ -329,6 +349,7 @@ an_response(struct an *a, struct an_flow *by, struct an_flow *f, const struct an
 	if (s->n != 0 && karst_psn_diff(p->ib->psn, an_rec_at(s, 0)->psn) < 0)
 		return; /* of before the capture, or long ago */
 	an_pass(a, f, AN_TRACE, p->frame);
+	taken(s, p);
 	if ((p->flags & KARST_OPF_AETH) && an_stream_find(s, p->ib->psn) != NULL)
 		an_msn(a, f, p);
 	if (p->flags & KARST_OPF_READ)

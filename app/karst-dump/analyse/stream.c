@@ -106,7 +106,7 @@ an_stream_advance(struct an_stream *s)
 {
 	uint32_t i = an_stream_lower(s, s->front);
 
-	for (; i < s->n && an_rec_at(s, i)->psn == s->front; i++) {
+	for (; i < s->n && an_rec_at(s, i)->psn == s->front && !an_rec_at(s, i)->damaged; i++) {
 		struct an_rec *r = an_rec_at(s, i);
 
 		s->cum += (karst_opcode_flags(r->opcode) & KARST_OPF_END) != 0;

@@ -165,7 +165,7 @@ RECORD = {'format': TEXT, 'version': int, 'session': TEXT, 'began': TEXT, 'secon
 CASE = {'name': TEXT, 'group': TEXT, 'unit': TEXT, 'better': TEXT, 'x': dict, 'command': TEXT, 'runs': list,
         'failed': int}
 RUN = {'round': int, 'at': NUMBER, 'value': NUMBER, 'others': NUMBER, 'stolen': NUMBER}
-MOST = 1e300  # of a figure: what is computed of two fits a double
+MOST, LEAST = 1e150, 1e-150  # of a figure that is not 0: what is computed of two fits a double
 GOAL = {'what': TEXT, 'measured': TEXT, 'goal': TEXT, 'met': TEXT, 'note': TEXT}
 
 
@@ -211,7 +211,7 @@ def check(record):
         rounds = set()
         for run in case['runs']:
             check_members(where, run, RUN, optional=('latency_ns', 'beside'))
-            if not 0 <= run['value'] < MOST or run['round'] in rounds:
+            if not (run['value'] == 0 or LEAST < run['value'] < MOST) or run['round'] in rounds:
                 raise Bad(f'{where}: round {run["round"]}: a value from 0 on, once')
             check_latency(where, run.get('latency_ns', {}))
             rounds.add(run['round'])

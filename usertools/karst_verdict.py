@@ -3,8 +3,9 @@
 """What two performance records say about each other: a ratio, its interval and a verdict for each case.
 
 Verdicts: "slower" and "faster", the whole interval is beyond the tolerance; "same", all of it is within;
-"unsure", neither, or too few runs for an interval; "failed", measured before and now it fails; "missing",
-in one record only.  The error is shared out among the cases (Bonferroni), so that of all verdicts of a
+"unsure", neither, or too few runs for an interval; "failed", measured before and now it fails, at times or
+always; "missing", in one record only, or measured as something else.  A run that moved nothing has failed.
+What fails more often than before is at best unsure: the runs that are left say nothing of the others.  The error is shared out among the cases (Bonferroni), so that of all verdicts of a
 comparison of two equal builds none is wrong with the confidence given.
 """
 import karst_record
@@ -18,6 +19,10 @@ def values_above_zero(case):
     return {run['round']: run['value'] for run in case['runs'] if run['value'] > 0}
 
 
+def failures(case):
+    return case['failed'] + sum(run['value'] == 0 for run in case['runs'])
+
+
 def judge(before, after, by_turns, alpha, tolerance):
     """The row of a case that is in both records."""
     old, new = values_above_zero(before), values_above_zero(after)
@@ -25,7 +30,9 @@ def judge(before, after, by_turns, alpha, tolerance):
     row = {'name': after['name'], 'unit': after['unit'], 'before': karst_record.median(before),
            'after': karst_record.median(after), 'runs': [len(old), len(new)],
            'ratio': None, 'low': None, 'high': None}
-    if after['failed'] and not before['failed'] or old and not new:
+    if any(before[name] != after[name] for name in ('unit', 'better')):
+        return {**row, 'verdict': 'missing'}
+    if old and (failures(after) and not failures(before) or not new):
         return {**row, 'verdict': 'failed'}
     if not old or not new or by_turns and not both:
         return {**row, 'verdict': 'missing'}
@@ -46,6 +53,8 @@ def judge(before, after, by_turns, alpha, tolerance):
     elif low >= 1 - tolerance and high <= 1 / (1 - tolerance):
         verdict = 'same'
     else:
+        verdict = 'unsure'
+    if verdict in ('same', 'faster') and failures(after) > failures(before):
         verdict = 'unsure'
     return {**row, 'verdict': verdict}
 

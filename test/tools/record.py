@@ -201,6 +201,24 @@ class Compare(unittest.TestCase):
                                                    'new': 'missing', 'at times': 'failed'})
         self.assertEqual(verdicts(record([case('c', [0] * 7)]), record([case('c', [1] * 7)])), {'c': 'missing'})
 
+    def test_runs_that_move_nothing(self):
+        well, half = record([case('c', [50] * 12)]), record([case('c', [50] * 6 + [0] * 6)])
+        other = {**half, 'session': 'b'}
+        for before, after, verdict in ((well, half, 'failed'), (well, other, 'failed'), (half, half, 'same'),
+                                       (half, well, 'same')):
+            self.assertEqual(verdicts(before, after), {'c': verdict})
+        # what fails more often
+        once = record([case('c', [50] * 11 + [None], failed=1)])
+        for value in (50, 80):
+            self.assertEqual(verdicts(once, record([case('c', [value] * 7 + [None] * 5, failed=5)])), {'c': 'unsure'})
+        self.assertEqual(verdicts(once, record([case('c', [40] * 7 + [None] * 5, failed=5)])), {'c': 'slower'})
+
+    def test_measured_as_something_else(self):
+        before, after = record([case('c', [1] * 7)]), record([case('c', [1000] * 7)])
+        after['cases'][0]['unit'] = 'Mb/s'
+        self.assertEqual(verdicts(before, after), {'c': 'missing'})
+        self.assertEqual(verdicts(before, record([case('c', [1] * 7, better='lower')])), {'c': 'missing'})
+
 
 class Programs(unittest.TestCase):
     """karst-compare and karst-plot as they are called."""
@@ -240,6 +258,20 @@ class Programs(unittest.TestCase):
         found = json.loads(run.stdout)
         self.assertEqual((found['by_turns'], found['cases'][0]['verdict'], found['cases'][0]['ratio']),
                          (True, 'slower', 0.8))
+
+    def test_figures_of_any_size(self):
+        """Are refused, or the answer is JSON."""
+        for small, large in ((1e-149, 1e149), (1e-200, 1e200), (5e-324, 1.7e308)):
+            for better in ('higher', 'lower'):
+                run = self.compare(record([case('c', [small] * 7, better=better)]),
+                                   record([case('c', [large] * 7, better=better)]), '--json')
+                self.assertNotIn('Traceback', run.stderr)
+                if run.returncode == 2:
+                    self.assertIn('a value from 0 on', run.stderr)
+                else:
+                    row = json.loads(run.stdout, parse_constant=self.fail)['cases'][0]
+                    self.assertEqual(row['verdict'], 'faster' if better == 'higher' else 'slower')
+            self.assertEqual(run.returncode == 2, small < 1e-150)
 
     def test_another_machine(self):
         after = record([case('c', [50] * 7)], 'b')

@@ -353,9 +353,10 @@ def check_self_contained(tree):
         if lib in WITH_EAL:
             if dpdk is None:
                 continue  # without DPDK the engine is not built either
-            flags += dpdk
+            flags += ['-I' + os.path.join(tree.root, 'config/dpdk'), *dpdk]
         if x86():
-            flags += ['-march=x86-64-v4', '-mpclmul', '-mvpclmulqdq']
+            flags += ['-march=x86-64-v2'] if lib != 'crc' else \
+                ['-march=x86-64-v4', '-mpclmul', '-mvpclmulqdq']
         jobs.append((path, flags))
     with concurrent.futures.ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
         yield from filter(None, pool.map(lambda job: compile_alone(tree, *job), jobs))

@@ -21,8 +21,8 @@ sys.path.insert(0, os.path.join(HERE, '..', 'common'))
 sys.dont_write_bytecode = True
 from bed import Tap  # noqa: E402
 
-# Sources and headers that are made, and headers that are precompiled.
-MADE = re.compile(r'^(\S+\.(?:h|gch|c)): \w+$', re.MULTILINE)
+# Sources and headers that are made.
+MADE = re.compile(r'^(\S+\.[ch]): \w+$', re.MULTILINE)
 
 
 def run(words, folder):
@@ -32,8 +32,7 @@ def run(words, folder):
 
 
 def prepare(root, folder):
-    problems = run(['meson', 'setup', folder, root, '-Dtests=false', '-Dunity=off', '-Db_pch=true'],
-                   folder)
+    problems = run(['meson', 'setup', folder, root, '-Dtests=false', '-Dunity=off'], folder)
     if problems:
         return problems
     targets = subprocess.run(['ninja', '-t', 'targets', 'all'], cwd=folder, stdout=subprocess.PIPE,
@@ -47,7 +46,7 @@ def commands(folder):
         entries = json.load(f)
     for entry in entries:
         words = shlex.split(entry['command'])
-        if not entry['file'].endswith('.c') or '-c' not in words or 'pch' in entry['output']:
+        if not entry['file'].endswith('.c') or '-c' not in words:
             continue
         for option in ('-MQ', '-MF', '-o'):
             at = words.index(option)

@@ -52,7 +52,6 @@ WITH_EAL = {'engine'}
 # The same for the folders inside of one of lib/.  The headers at its top are for all of them.
 ROOMS = {
     'engine': {
-        'pch': [],
         'util': [],
         'space': ['util'],
         'lcore': ['util', 'space'],

@@ -122,8 +122,8 @@ Test(fabric_marking, swift_below_one_packet)
 	c.probes = true;
 	c.buffer = 2u << 20; /* a queue has a half of it: 250 frames */
 	c.stagger_ns = 10000000;
-	c.duration_ns = 100000000;
-	c.warmup_ns = 50000000;
+	c.duration_ns = 60000000;
+	c.warmup_ns = 30000000;
 	c.cc.rp.swift_base_target = 20;
 	c.cc.rp.swift_fs_range = 20;
 	below = fab_test_run(&c);

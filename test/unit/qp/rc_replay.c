@@ -473,10 +473,10 @@ Test(rc_replay, r13_source_gone_mid_read)
 static_assert(KARST_RSP_AGE % ALIKE == 0, "it looks in between, too");
 
 /*
- * @n empty WRITEs.  One after others changes nothing of the responder but the next PSN and MSN, which is
- * asserted once in ALIKE, where it does not look at ages.  So most are not sent: the responder is put
- * where they would have left it.  Those around each PSN that ALIKE divides are, and the last ones, by which
- * PSN and MSN come around.
+ * @n empty WRITEs.  One after others changes nothing of the responder but the next PSN and MSN,
+ * which is asserted once in ALIKE, where it does not look at ages.  So most are not sent: the
+ * responder is put where they would have left it.  Those around each PSN that ALIKE divides are,
+ * and the last ones, by which PSN and MSN come around.
  */
 static void
 writes(struct bed *b, uint32_t psn, uint32_t n)
@@ -486,7 +486,8 @@ writes(struct bed *b, uint32_t psn, uint32_t n)
 
 	while (n > 0) {
 		was = *r;
-		bed_rx_many(b, &(struct karst_ib_hdrs){.opcode = KARST_RC_WRITE_ONLY, .psn = psn}, 1);
+		bed_rx_many(
+			b, &(struct karst_ib_hdrs){.opcode = KARST_RC_WRITE_ONLY, .psn = psn}, 1);
 		psn = karst_psn_add(psn, 1);
 		n--;
 		if (psn % ALIKE != 4 || n < ALIKE)

@@ -342,6 +342,11 @@ class Programs(unittest.TestCase):
         self.assertEqual((run.returncode, run.stdout), (0, './loss.svg\n'))
         self.assertEqual(len(run.stderr.splitlines()), 4)
         self.assertEqual(self.run_tool('karst-plot', self.file('r.json', record([]))).returncode, 1)
+        # cases that have no place in a figure: bench --cases "loss 0" is one
+        for group, x in (('loss', {'loss': 0}), ('throughput', {'size': 0, 'op': 'write', 'mode': 'attached'}),
+                         ('throughput', {'size': 64, 'op': 'other', 'mode': 'attached'}), ('queue pairs', {'qps': 0})):
+            run = self.run_tool('karst-plot', self.file('r.json', record([case('a', [3], group, **x)])))
+            self.assertEqual((run.returncode, run.stdout, 'Traceback' in run.stderr), (1, '', False), run.stderr)
 
     @staticmethod
     def fabric(loss=0.0, spray=1, goodput=9e10):

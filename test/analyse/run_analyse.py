@@ -275,6 +275,11 @@ def test_counters(tmp):
     for text, tap, want in (('packet_seq_err 1\nrp_cnp_handled 0\n', A, 'pass'),
                             ('{"packet_seq_err": 1}', A, 'pass'),
                             ('packet_seq_err 3\n', A, 'fail'),
+                            ('{"packet_seq_err": 1.0}', A, 'pass'),
+                            ('{"packet_seq_err": 3.0}', A, 'fail'),
+                            ('{"packet_seq_err": "1"}', A, 'cannot tell'),
+                            ('{"packet_seq_err": 1.5}', A, 'cannot tell'),
+                            ('{"packet_seq_err": -1}', A, 'cannot tell'),
                             ('packet_seq_err 3\n', B, 'cannot tell'),
                             ('what is this', A, 'cannot tell'),
                             ('local_ack_timeout_err 5', A, 'cannot tell')):
@@ -283,6 +288,18 @@ def test_counters(tmp):
         _, report, _ = analyse(path, '--tap', tap, '--counters', '%s=%s' % (A, counters))
         if report['checks']['counters']['verdict'] != want:
             problems.append('%r at %s: %s' % (text, tap, report['checks']['counters']))
+    # CNPs that are the same to the last bit, which are left out, and a file that was cut
+    with open(counters, 'w') as f:
+        f.write('rp_cnp_handled 4\n')
+    w.cnp()
+    same = [(w.frames[-1][0] + us * 1000, w.frames[-1][1]) for us in (10, 20, 30)]
+    for frames, cut in ((w.frames + same, 0), (w.frames + [(ns + 10**6, f) for ns, f in same], 7)):
+        write_pcap(path, 1, frames, nano=True)
+        with open(path, 'rb+') as f:
+            f.truncate(os.path.getsize(path) - cut)
+        _, report, _ = analyse(path, '--tap', A, '--counters', '%s=%s' % (A, counters))
+        if report['checks']['counters']['verdict'] != 'cannot tell':
+            problems.append('cut %d: %s' % (cut, report['checks']['counters']))
     return problems
 
 

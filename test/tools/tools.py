@@ -418,6 +418,31 @@ class Setup(unittest.TestCase):
             self.assertEqual((run.returncode, run.stderr), (0, ''))
             self.assertTrue(run.stdout.startswith('usage: karst-setup'))
 
+    def test_interrupted_while_it_installs(self):
+        """Servers that are installed later start as ever: policy-rc.d does not stay."""
+        unshare = ['unshare', '--mount', *([] if os.geteuid() == 0 else ['--map-root-user'])]
+        if subprocess.run([*unshare, 'true'], stderr=subprocess.DEVNULL, check=False).returncode != 0:
+            self.skipTest('no mount namespaces')
+        with tempfile.TemporaryDirectory() as d:
+            begun, sbin = os.path.join(d, 'begun'), os.path.join(d, 'sbin')
+            os.mkdir(sbin)
+            for name, text in (('apt-get', f'case "$*" in *install*) : >{begun}; sleep 600;; esac'),
+                               ('dpkg-query', 'true')):
+                with open(os.path.join(d, name), 'w', encoding='utf-8') as f:
+                    f.write(f'#!/bin/sh\n{text}\n')
+                os.chmod(f.name, 0o755)
+            script = (f'mount --bind {sbin} /usr/sbin && mount --bind {d}/apt-get /usr/bin/apt-get && '
+                      f'mount --bind {d}/dpkg-query /usr/bin/dpkg-query && exec "$@"')
+            setup = subprocess.Popen(
+                [*unshare, 'sh', '-c', script, '-', os.path.join(ROOT, 'usertools', 'karst-setup'), 'deps'],
+                stdout=subprocess.DEVNULL, start_new_session=True)
+            while not os.path.exists(begun) and setup.poll() is None:
+                time.sleep(0.02)
+            self.assertEqual(os.listdir(sbin), ['policy-rc.d'])
+            os.killpg(setup.pid, signal.SIGTERM)
+            self.assertEqual(setup.wait(), 143)
+            self.assertEqual(os.listdir(sbin), [])
+
 
 STOPPED = 'as L16 says'
 

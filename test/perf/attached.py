@@ -27,7 +27,8 @@ from bed import HANG_S, Daemon, HugePages, Tap  # noqa: E402
 karst_observe.TIMEOUT_S = HANG_S
 
 TIMEOUT_S = 180
-WORDS = ['--json', '--verify']
+# Memory is cleared for each operation and size.
+WORDS = ['--json', '--verify', '--working-set', '16M']
 ENGINE = '[engine]\nidle = sleep\n[port p]\n'
 YIELD = ENGINE.replace('sleep', 'yield') # takes a processor as long as it lives: for one pair
 HUGE_TRIES = 5
@@ -99,7 +100,7 @@ def forward(source, sink):
 def beside_tcp(perf, daemon):
     """--compare tcp: an object of TCP's behind each that has a counterpart in TCP."""
     problems, found = traffic(perf, daemon, daemon, '--op write,read,faa --size 64,300000 '
-                              '--iters 200 --lat --compare tcp')
+                              '--iters 200 --lat --compare tcp --working-set 64M')
     rows = [(one.get('beside', one['op']), one['op'] == 'tcp') for one in found]
     if rows != [('write', False), ('write', True), ('write', False), ('write', True),
                 ('read', False), ('read', True), ('read', False), ('read', True),

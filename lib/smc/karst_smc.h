@@ -165,6 +165,8 @@ struct karst_smc_config {
 	uint64_t test_ns;       /* silence until a link is tested; 0 = default 30 s */
 	uint64_t close_wait_ns; /* for the peer of a program that has closed; 0 = default 60 s */
 	uint64_t group_idle_ns; /* 0 = default 600 s; clients wait 10 s more */
+	/* whose link was heard of in so short a time has the keys that he had; 0 = default 1 s */
+	uint64_t heard_ns;
 	const struct karst_smc_ops *ops;
 	void *user; /* for ops */
 };
@@ -254,6 +256,22 @@ int karst_smc_conn_close(struct karst_smc *smc, uint32_t conn);
 int karst_smc_conn_abort(struct karst_smc *smc, uint32_t conn);
 /** After FALLBACK, FAILED or CLOSED: the id is free.  -EBUSY */
 int karst_smc_conn_release(struct karst_smc *smc, uint32_t conn);
+
+/**
+ * Before karst_smc_conn_release(), of one that is CLOSED: its owner keeps its buffer, number
+ * *@rmb, with its key, for his next connection with this peer.  It is his alone, and may go at any
+ * time, which ops->rmb_unkey() says.  -EINVAL: not both sides have ended well; -EBUSY: there is no
+ * room for it, or a link is being added.  Then nothing is kept, and it is released as others are.
+ */
+int karst_smc_conn_keep(struct karst_smc *smc, uint32_t conn, uint32_t *rmb);
+/**
+ * Behind karst_smc_conn_open(): it is to have the buffer @rmb, whose memory is its own.  If it
+ * comes into another group, whose peer has no key of that, it gets another one (ops->rmb_key()),
+ * and this key is deleted.  -ENOENT: there is no such buffer that is kept.  -EINVAL: too late
+ */
+int karst_smc_conn_take(struct karst_smc *smc, uint32_t conn, uint32_t rmb);
+/** It is not wanted any more; ops->rmb_unkey() follows, now or later.  -ENOENT: it was not kept */
+int karst_smc_rmb_drop(struct karst_smc *smc, uint32_t rmb);
 
 struct karst_smc_conn_info {
 	enum karst_smc_state state;

@@ -64,6 +64,7 @@ smc_link_active(struct smc_core *c, struct smc_link *link)
 	smc_timer_set(c, &link->timer, c->cfg.test_ns);
 	if (g->state == GROUP_ACTIVE) {
 		smc_group_event(c, g, KARST_SMC_EV_LINK_UP);
+		smc_rmb_links_changed(c, g);
 		smc_flow_next(c, g);
 	}
 }
@@ -145,6 +146,7 @@ smc_link_lost(struct smc_core *c, struct smc_link *link, uint32_t tell)
 	smc_group_event(c, g, KARST_SMC_EV_LINK_DOWN);
 	smc_link_close(c, link);
 	smc_flow_link_lost(c, g, link);
+	smc_rmb_links_changed(c, g);
 	move_conns(c, link, other);
 	if (tell != 0)
 		smc_llc_delete_link(c, other, number, 0, tell);

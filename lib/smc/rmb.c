@@ -9,6 +9,11 @@
  * more.  Then the buffer waits in the pool, open, for another connection of any group that wants
  * its size.
  *
+ * Or the connection's owner keeps it for his next one (karst_smc_conn_keep()): then it stays his,
+ * with its key, which the peer need not confirm again.  That is for one that has ended well, as
+ * nothing is written any more when both ends have said so, and for as long as the group has the
+ * same links: by another one bytes might be written once more that had come.
+ *
  * A group asks about one key at a time.  The buffers that wait are a list of the group; its first
  * is the one that is being asked about, if flow_sent.
  */
@@ -76,6 +81,71 @@ give_idle(struct smc_core *c, struct smc_rmb *rmb)
 	c->idle_rmbs[rmb->size] = rmb_index(c, rmb);
 }
 
+static void
+enqueue(struct smc_core *c, struct smc_rmb *rmb)
+{
+	struct smc_group *g = rmb->group;
+	uint32_t self = rmb_index(c, rmb);
+
+	rmb->queued = true;
+	rmb->flow_next = NIL;
+	if (g->flow == NIL)
+		g->flow = self;
+	else
+		c->rmbs[g->flow_tail].flow_next = self;
+	g->flow_tail = self;
+	smc_flow_next(c, g);
+}
+
+/* The peer is told that it must not use it any more, if there is a way to tell. */
+static void
+delete_key(struct smc_core *c, struct smc_rmb *rmb)
+{
+	if (rmb->group == NULL || smc_group_link(rmb->group, NULL) == NULL ||
+		smc_mutant(NO_DELETE_RKEY)) {
+		give_idle(c, rmb);
+	} else {
+		rmb->state = RMB_DELETING;
+		enqueue(c, rmb);
+	}
+}
+
+static void
+drop_spare(struct smc_core *c, struct smc_rmb *rmb)
+{
+	rmb->group->nspares--;
+	delete_key(c, rmb);
+}
+
+/* A peer has room for as many keys as a group has connections (S5), and what is kept must not take
+ * the place of those. */
+static void
+make_key_room(struct smc_core *c, struct smc_group *g)
+{
+	while (g->nspares != 0 && g->nconns + g->nspares > KARST_SMC_CONNS) {
+		struct smc_rmb *oldest = NULL;
+
+		for (uint32_t i = 0; i < c->cfg.max_rmbs; i++) {
+			struct smc_rmb *rmb = &c->rmbs[i];
+
+			if (rmb->state == RMB_SPARE && rmb->group == g &&
+				(oldest == NULL || rmb->spare_at < oldest->spare_at))
+				oldest = rmb;
+		}
+		drop_spare(c, oldest);
+	}
+}
+
+void
+smc_rmb_links_changed(struct smc_core *c, struct smc_group *g)
+{
+	g->changes++;
+	for (uint32_t i = 0; g->nspares != 0 && i < c->cfg.max_rmbs; i++) {
+		if (c->rmbs[i].state == RMB_SPARE && c->rmbs[i].group == g)
+			drop_spare(c, &c->rmbs[i]);
+	}
+}
+
 static int
 key_on(struct smc_core *c, struct smc_rmb *rmb, struct smc_link *link)
 {
@@ -86,20 +156,34 @@ key_on(struct smc_core *c, struct smc_rmb *rmb, struct smc_link *link)
 		&rmb->vaddr[n]);
 }
 
+/* With a key that the peer has on all links of the group, or will have. */
+static bool
+is_of(const struct smc_rmb *rmb, const struct smc_group *g)
+{
+	return rmb->group == g && rmb->changes == g->changes && g->state == GROUP_ACTIVE;
+}
+
 int
 smc_rmb_get(struct smc_core *c, struct smc_conn *conn)
 {
 	struct smc_group *g = conn->group;
 	struct smc_rmb *rmb;
 	unsigned int n;
-	int rc = take_idle(c, conn->size, &rmb);
+	int rc;
 
+	if (conn->rmb != NULL && is_of(conn->rmb, g) && conn->rmb->size == conn->size)
+		return 0;
+	smc_rmb_put(c, conn);
+	make_key_room(c, g);
+	rc = take_idle(c, conn->size, &rmb);
 	if (rc != 0)
 		return rc;
 	rmb->state = RMB_KEYED;
 	rmb->group = g;
 	rmb->conn = conn;
 	rmb->queued = false;
+	rmb->again = false;
+	rmb->changes = g->changes;
 	for (n = 0; n < KARST_SMC_LINKS && rc == 0; n++) {
 		if (g->links[n].state != LINK_NONE)
 			rc = key_on(c, rmb, &g->links[n]);
@@ -124,26 +208,26 @@ smc_rmb_add_link(struct smc_core *c, struct smc_group *g, struct smc_link *link)
 	return rc;
 }
 
-static void
-enqueue(struct smc_core *c, struct smc_rmb *rmb)
+/*
+ * A peer that has begun anew has no keys, and the old one is gone without a word.  So only of one
+ * that was heard of just now it is believed that it has them; others are asked, and who does not
+ * answer gets a new group (smc_server_anew()).
+ */
+static bool
+was_heard_of(const struct smc_core *c, const struct smc_link *link)
 {
-	struct smc_group *g = rmb->group;
-	uint32_t self = rmb_index(c, rmb);
-
-	rmb->queued = true;
-	rmb->flow_next = NIL;
-	if (g->flow == NIL)
-		g->flow = self;
-	else
-		c->rmbs[g->flow_tail].flow_next = self;
-	g->flow_tail = self;
-	smc_flow_next(c, g);
+	return c->pub.now_ns - link->last_rx_ns < c->cfg.heard_ns && !smc_group_adding(link->group);
 }
 
 void
 smc_rmb_confirm(struct smc_core *c, struct smc_rmb *rmb)
 {
 	if (smc_mutant(NO_CONFIRM_RKEY)) {
+		smc_conn_rkey_done(c, rmb->conn, true);
+		return;
+	}
+	if (rmb->again && was_heard_of(c, rmb->conn->link)) {
+		count(c, KARST_SMC_CTR_RMB_REUSED);
 		smc_conn_rkey_done(c, rmb->conn, true);
 		return;
 	}
@@ -191,12 +275,81 @@ smc_rmb_put(struct smc_core *c, struct smc_conn *conn)
 		dequeue(c, rmb); /* nobody knows its key */
 		give_idle(c, rmb);
 		smc_group_rearm(c, g);
-	} else if (g == NULL || smc_group_link(g, NULL) == NULL || smc_mutant(NO_DELETE_RKEY)) {
-		give_idle(c, rmb);
 	} else {
-		rmb->state = RMB_DELETING;
-		enqueue(c, rmb);
+		delete_key(c, rmb);
 	}
+}
+
+/* Both have said that this is the end, and have got all that was sent. */
+static bool
+ended_well(const struct smc_conn *conn)
+{
+	return conn->state == KARST_SMC_CLOSED && conn->closed_told && conn->in_flight == 0 &&
+		conn->error == 0 && conn->recv_pos == conn->cons &&
+		(conn->conn_flags & conn->rx_flags & KARST_SMC_CDC_CLOSED) != 0 &&
+		((conn->conn_flags | conn->rx_flags) & KARST_SMC_CDC_ABORT) == 0;
+}
+
+int
+karst_smc_conn_keep(struct karst_smc *smc, uint32_t id, uint32_t *index)
+{
+	struct smc_core *c = core_of(smc);
+	struct smc_conn *conn = smc_conn_find(c, id);
+	struct smc_rmb *rmb = conn != NULL ? conn->rmb : NULL;
+	struct smc_group *g = rmb != NULL ? rmb->group : NULL;
+
+	if (conn == NULL)
+		return -ENOENT;
+	if (rmb == NULL || rmb->state != RMB_KEYED || !is_of(rmb, g) || g->no_reuse ||
+		(!ended_well(conn) && !smc_mutant(KEEP_ANY)))
+		return -EINVAL;
+	if (smc_group_adding(g) || g->nconns + g->nspares > KARST_SMC_CONNS)
+		return -EBUSY;
+	conn->rmb = NULL;
+	rmb->conn = NULL;
+	rmb->state = RMB_SPARE;
+	rmb->spare_at = c->nspared++;
+	g->nspares++;
+	*index = rmb_index(c, rmb);
+	return 0;
+}
+
+static struct smc_rmb *
+spare_of(struct smc_core *c, uint32_t index)
+{
+	return index < c->cfg.max_rmbs && c->rmbs[index].state == RMB_SPARE ? &c->rmbs[index]
+									    : NULL;
+}
+
+int
+karst_smc_conn_take(struct karst_smc *smc, uint32_t id, uint32_t index)
+{
+	struct smc_core *c = core_of(smc);
+	struct smc_conn *conn = smc_conn_find(c, id);
+	struct smc_rmb *rmb = spare_of(c, index);
+
+	if (conn == NULL || rmb == NULL)
+		return -ENOENT;
+	if (conn->rmb != NULL || conn->state > KARST_SMC_WAIT_ACCEPT)
+		return -EINVAL;
+	rmb->group->nspares--;
+	rmb->state = RMB_KEYED;
+	rmb->again = true;
+	rmb->conn = conn;
+	conn->rmb = rmb;
+	return 0;
+}
+
+int
+karst_smc_rmb_drop(struct karst_smc *smc, uint32_t index)
+{
+	struct smc_core *c = core_of(smc);
+	struct smc_rmb *rmb = spare_of(c, index);
+
+	if (rmb == NULL)
+		return -ENOENT;
+	drop_spare(c, rmb);
+	return 0;
 }
 
 void
@@ -209,6 +362,7 @@ smc_rmb_group_gone(struct smc_core *c, struct smc_group *g)
 			give_idle(c, &c->rmbs[i]);
 		}
 	}
+	g->nspares = 0;
 	g->flow = g->flow_tail = NIL;
 	g->flow_sent = false;
 }
@@ -258,10 +412,12 @@ smc_flow_next(struct smc_core *c, struct smc_group *g)
 	g->flow_link = link;
 	g->flow_rkey = rmb->rkey[link_slot(link)];
 	smc_timer_set(c, &g->timer, c->cfg.llc_wait_ns);
-	if (rmb->state == RMB_CONFIRMING)
+	if (rmb->state == RMB_CONFIRMING) {
+		count(c, KARST_SMC_CTR_RKEY_ASKED);
 		send_confirm(c, rmb, link);
-	else
+	} else {
 		send_delete(c, rmb, link);
+	}
 }
 
 void

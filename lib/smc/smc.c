@@ -40,6 +40,7 @@ smc_complete(const struct karst_smc_config *given, struct karst_smc_config *cfg)
 	cfg->test_ns = or_default_ns(cfg->test_ns, 30 * SEC);
 	cfg->close_wait_ns = or_default_ns(cfg->close_wait_ns, 60 * SEC);
 	cfg->group_idle_ns = or_default_ns(cfg->group_idle_ns, 600 * SEC);
+	cfg->heard_ns = or_default_ns(cfg->heard_ns, SEC);
 	return cfg->max_conns <= 1u << 16 && cfg->max_groups <= 1u << 12 &&
 		cfg->max_rmbs <= 1u << 16 && cfg->group_conns >= CONNS_MIN &&
 		cfg->group_links <= KARST_SMC_LINKS && cfg->send_slots >= 8 &&

@@ -24,6 +24,7 @@ enum karst_smc_mutant {
 	SMC_MUTANT_NO_DELETE_RKEY, /* S9: a key that the peer knows is taken away and not deleted */
 	SMC_MUTANT_NO_CONFIRM_RKEY, /* S9: a key is named on TCP before it is confirmed */
 	SMC_MUTANT_FORGET_WAITING,  /* S12: who waits for a slot is forgotten */
+	SMC_MUTANT_KEEP_ANY,        /* S9: a key is kept although not both sides have ended well */
 	SMC_MUTANT_MAX
 };
 

@@ -133,6 +133,7 @@ enum smc_rmb_state {
 	RMB_KEYED,      /* the peer learns its key by CLC, or has confirmed it */
 	RMB_CONFIRMING, /* CONFIRM_RKEY is to be sent, or was */
 	RMB_DELETING,   /* DELETE_RKEY is to be sent, or was */
+	RMB_SPARE,      /* no connection has it, and the peer has its key */
 };
 
 struct smc_rmb {
@@ -145,6 +146,9 @@ struct smc_rmb {
 	uint32_t next;      /* idle ones of its size, or free ones */
 	uint32_t flow_next; /* of the group's flows */
 	bool queued;
+	bool again;        /* it was spare, so the peer has its key, */
+	uint32_t changes;  /* on the links that the group had then */
+	uint64_t spare_at; /* RMB_SPARE: in which order they became so */
 };
 
 enum smc_link_state {
@@ -208,6 +212,8 @@ struct smc_group {
 	bool flow_sent;           /* the first one's message was sent */
 	struct smc_link *flow_link;
 	uint32_t flow_rkey; /* whose answer is awaited */
+	uint32_t changes;   /* how often a link has come or gone */
+	uint32_t nspares;   /* buffers */
 	uint32_t next_free;
 	uint32_t ev_next, ev;
 	bool ev_listed;
@@ -225,6 +231,7 @@ struct smc_core {
 	uint32_t free_conn, free_group, free_rmb;
 	uint32_t idle_rmbs[KARST_SMC_SIZE_MAX + 1];
 	uint64_t ntokens; /* given by now */
+	uint64_t nspared; /* buffers that have become spare by now */
 	uint32_t next_uid;
 	uint32_t ev_conn, ev_conn_tail, ev_group, ev_group_tail;
 	struct karst_smc_llc llc_rx, llc_tx; /* too large for a stack of an lcore */
@@ -435,11 +442,13 @@ void smc_llc_delete_link(
 
 /* --- rmb.c --- */
 
-/** A buffer for @conn, with keys on its group's links.  -errno */
+/** A buffer for @conn, with keys on its group's links: its own, if that will do.  -errno */
 int smc_rmb_get(struct smc_core *c, struct smc_conn *conn);
 /** Its connection does not need it any more. */
 void smc_rmb_put(struct smc_core *c, struct smc_conn *conn);
-/** Asks the peer to confirm the key; smc_conn_rkey_done() follows. */
+/** Its group's links are not the same any more: those that wait for another connection go. */
+void smc_rmb_links_changed(struct smc_core *c, struct smc_group *g);
+/** Asks the peer to confirm the key, unless it has it; smc_conn_rkey_done() follows. */
 void smc_rmb_confirm(struct smc_core *c, struct smc_rmb *rmb);
 /** The group has gone, with all links. */
 void smc_rmb_group_gone(struct smc_core *c, struct smc_group *g);

@@ -78,6 +78,7 @@ draw(struct world *w)
 	w->kills = w->one_kill || rng_one_in(r, 5);
 	w->deaths = w->kills && !w->one_kill;
 	w->no_common_eid = rng_one_in(r, 50);
+	w->keeps = rng_below(r, 4) != 0;
 	w->kill_ns =
 		w->kills ? w->now_ns + rng_range(r, 1, rng_one_in(r, 2) ? 30 : 300) * MSEC : NEVER;
 	open_system(w, 0, (uint8_t)(rng_one_in(r, 8) ? 0 : 1), v1);
@@ -260,6 +261,7 @@ run(uint64_t seed, bool verbose, uint64_t *connected)
 	connected[0] += w->sys[0].smc->counters[KARST_SMC_CTR_CONNECTED];
 	connected[1] += w->sys[0].smc->counters[KARST_SMC_CTR_FAILOVER];
 	connected[2] += w->sys[0].smc->counters[KARST_SMC_CTR_BLOCKED];
+	connected[3] += w->sys[0].smc->counters[KARST_SMC_CTR_RMB_REUSED];
 	wire_free(w);
 	for (i = 0; i < w->npairs; i++)
 		pair_free(w->pairs[i]);
@@ -283,7 +285,7 @@ main(int argc, char **argv)
 		{"seed", required_argument, NULL, '1'}, {"expect-failure", no_argument, NULL, 'x'},
 		{"verbose", no_argument, NULL, 'v'}, {"help", no_argument, NULL, 'h'}, {0}};
 	unsigned long from = 1, to = 1000;
-	uint64_t figures[3] = {0};
+	uint64_t figures[4] = {0};
 	bool expect = false, verbose = false;
 	int o;
 
@@ -303,8 +305,9 @@ main(int argc, char **argv)
 		if (!run(seed, verbose, figures))
 			return expect ? 0 : 1;
 	}
-	printf("%lu schedules: %lu connections, %lu went to another link, %lu times a full element\n",
-		to - from + 1, (unsigned long)figures[0], (unsigned long)figures[1],
-		(unsigned long)figures[2]);
+	printf("%lu schedules: %lu connections, %lu with a kept buffer, %lu went to another link, %lu times a "
+	       "full element\n",
+		to - from + 1, (unsigned long)figures[0], (unsigned long)figures[3],
+		(unsigned long)figures[1], (unsigned long)figures[2]);
 	return expect ? 1 : 0;
 }

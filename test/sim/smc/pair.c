@@ -374,11 +374,61 @@ work(struct world *w, struct end *e)
 	}
 }
 
+/* --- buffers that programs keep --- */
+
+static unsigned int
+owner_of(const struct end *e)
+{
+	return 1 + e->pair->n % OWNERS;
+}
+
+static void
+keep(struct world *w, struct end *e)
+{
+	uint32_t rmb;
+
+	if (!w->keeps || karst_smc_conn_keep(smc_of(w, e), e->id, &rmb) != 0)
+		return;
+	REQUIRE(w, !e->reset && !e->must_abort && !e->abort_called,
+		"S9: pair %u did not end well, and its buffer is kept", e->pair->n);
+	note(w, "system %u: pair %u: keeps buffer %u", e->sys, e->pair->n, rmb);
+	w->sys[e->sys].rmbs[rmb].owner = owner_of(e);
+	w->sys[e->sys].kept++;
+}
+
+/* One of its owner's; now and then another one of his goes. */
+static void
+take(struct world *w, struct end *e)
+{
+	for (uint32_t i = 0; i < RMBS; i++) {
+		struct rmb *r = &w->sys[e->sys].rmbs[i];
+		int rc;
+
+		if (r->owner != owner_of(e))
+			continue;
+		if (rng_one_in(&w->rng, 10)) {
+			rc = karst_smc_rmb_drop(smc_of(w, e), i);
+			r->owner = 0;
+			REQUIRE(w, rc == 0 || rc == -ENOENT, "drop: %d", rc);
+			continue;
+		}
+		rc = karst_smc_conn_take(smc_of(w, e), e->id, i);
+		r->owner = 0;
+		REQUIRE(w, rc == 0 || rc == -ENOENT, "take: %d", rc);
+		w->sys[e->sys].taken += rc == 0;
+		note(w, "system %u: pair %u: takes buffer %u: %d", e->sys, e->pair->n, i, rc);
+		if (rc == 0)
+			return;
+	}
+}
+
 static void
 release(struct world *w, struct end *e)
 {
-	int rc = karst_smc_conn_release(smc_of(w, e), e->id);
+	int rc;
 
+	keep(w, e);
+	rc = karst_smc_conn_release(smc_of(w, e), e->id);
 	REQUIRE(w, rc == 0, "pair %u: release: %d", e->pair->n, rc);
 	e->released = true;
 }
@@ -400,6 +450,7 @@ start(struct world *w, struct pair *p)
 		attr.local_gid[15] = (uint8_t)(e->sys + 1);
 		REQUIRE(w, karst_smc_conn_open(smc_of(w, e), &attr, &e->id) == 0, "open");
 		e->opened = true;
+		take(w, e);
 		if (p->decline && i == 1)
 			karst_smc_conn_decline(smc_of(w, e), e->id, KARST_SMC_DECL_OPTION);
 		pair_events(w, e->sys);

@@ -26,6 +26,7 @@
 #define KEYS     4096
 #define RMBS     512
 #define OPS      512
+#define OWNERS   2 /* programs of a system that keep buffers */
 #define PIPE_MAX 65536
 
 struct world;
@@ -64,6 +65,7 @@ struct rmb {
 	uint8_t *mem;
 	uint32_t bytes;
 	bool keyed;
+	unsigned int owner; /* who keeps it for his next connection, 1 to OWNERS; 0: nobody */
 };
 
 struct sys {
@@ -72,7 +74,7 @@ struct sys {
 	void *mem;
 	struct rmb rmbs[RMBS];
 	uint64_t validations;
-	uint64_t llc_of_keys;
+	uint64_t kept, taken; /* buffers */
 };
 
 /* Bytes on their way in one direction of a TCP connection. */
@@ -139,6 +141,7 @@ struct world {
 	unsigned int npairs;
 	/* drawn from the seed */
 	uint32_t rdma_max_ns, tcp_max_ns, stall_ppm;
+	bool keeps;       /* buffers */
 	bool second_port; /* both have one */
 	bool kills;       /* links die */
 	bool one_kill;    /* one of two, once */

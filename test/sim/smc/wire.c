@@ -75,7 +75,8 @@ qp_of(struct world *w, unsigned int sys, uint32_t link)
 	return &w->qps[0];
 }
 
-/* A key that is named to the peer must have been confirmed, but for a first contact (S9). */
+/* A key that is named to the peer must have been confirmed, but for a first contact (S9); that one
+ * the peer has from then on, too. */
 static void
 look_at_clc(struct world *w, unsigned int sys, const void *msg, size_t len)
 {
@@ -92,7 +93,7 @@ look_at_clc(struct world *w, unsigned int sys, const void *msg, size_t len)
 		return;
 	REQUIRE(w, m.accept.first_contact || w->keys[m.accept.rkey - 1].confirmed,
 		"S9: key %#x is named before it was confirmed", m.accept.rkey);
-	w->keys[m.accept.rkey - 1].said = true;
+	w->keys[m.accept.rkey - 1].said = w->keys[m.accept.rkey - 1].confirmed = true;
 }
 
 static void
@@ -298,6 +299,7 @@ op_rmb_unkey(void *user, uint32_t rmb)
 	struct world *w = world_of(user);
 
 	w->sys[sys_of(user)].rmbs[rmb].keyed = false;
+	w->sys[sys_of(user)].rmbs[rmb].owner = 0;
 	for (unsigned int i = 0; i < w->nkeys; i++) {
 		struct key *k = &w->keys[i];
 		const struct qp *qp = &w->qps[k->qp];
@@ -382,6 +384,22 @@ come(struct world *w, const struct qp *to, const struct op *op)
 	pair_events(w, to->sys);
 }
 
+/* Whatever was kept, and whatever comes late: into a buffer writes the peer of its connection. */
+static void
+look_whose_buffer(struct world *w, const struct end *from, unsigned int sys, uint32_t rmb)
+{
+	for (unsigned int i = 0; i < 2 * w->npairs && !w->failed; i++) {
+		const struct end *e = &w->pairs[i / 2]->e[i & 1];
+		struct karst_smc_conn_info info;
+
+		if (e->sys != sys || e->pair == from->pair || !e->opened || e->released ||
+			karst_smc_conn_info(w->sys[sys].smc, e->id, &info) != 0)
+			continue;
+		REQUIRE(w, info.rmb != rmb, "S9: pair %u writes into the buffer of pair %u",
+			from->pair->n, e->pair->n);
+	}
+}
+
 static void
 deliver_write(struct world *w, const struct op *op, unsigned int to)
 {
@@ -395,6 +413,7 @@ deliver_write(struct world *w, const struct op *op, unsigned int to)
 		"S9: WRITE with key %u, which is not valid", op->w.rkey);
 	if (w->failed)
 		return;
+	look_whose_buffer(w, e, to, k->rmb);
 	r = &w->sys[to].rmbs[k->rmb];
 	REQUIRE(w, at + op->w.len <= r->bytes, "S12: WRITE of %u bytes at %lu of a buffer of %u",
 		op->w.len, (unsigned long)at, r->bytes);

@@ -98,7 +98,8 @@ op_rmb_open(void *user, uint32_t rmb, uint32_t bytes)
 {
 	struct bed_sys *s = user;
 
-	return rmb < KARST_DIM(s->rmb) && bytes <= sizeof(s->rmb[0]) ? 0 : -ENOMEM;
+	(void)rmb; /* of those behind s->rmb none is written into */
+	return bytes <= sizeof(s->rmb[0]) ? 0 : -ENOMEM;
 }
 
 static int

@@ -120,6 +120,7 @@ turn(struct kd_smc *s)
 	any = svc_rdma_poll(s);
 	any |= karst_smc_expire(s->core, TIMERS) != 0;
 	svc_ports_expire(s);
+	svc_spare_expire(s);
 	svc_conn_agree_held(s, false);
 	for (i = 0; i < MAX_ROUND; i++) {
 		bool more = take_events(s);
@@ -141,6 +142,7 @@ wait_ms(struct kd_smc *s)
 
 	next = karst_min_u64(next, svc_ports_next_ns(s));
 	next = karst_min_u64(next, svc_close_next_ns(s));
+	next = karst_min_u64(next, svc_spare_next_ns(s));
 	if (s->held != NULL)
 		next = karst_min_u64(next, s->held->held_until_ns);
 	if (s->npaused != 0 || s->paused)
@@ -163,6 +165,7 @@ wait_and_hear(struct kd_smc *s, int ms)
 	int n, i;
 
 	svc_close_begin(s);
+	svc_conn_reap(s); /* who comes next may have what these had */
 	pthread_mutex_unlock(&s->lock);
 	n = epoll_wait(s->epoll, e, EVENTS, ms);
 	pthread_mutex_lock(&s->lock);
@@ -240,7 +243,7 @@ make_core(struct kd_smc *s)
 	char name[KARST_SMC_HOSTNAME_LEN + 1] = "karst";
 	struct karst_smc_config cfg = {
 		.max_conns = karst_min_u32(SMC_TABLE * s->conf->smc.max_connections, 1u << 16),
-		.max_rmbs = s->conf->smc.max_connections,
+		.max_rmbs = s->nrmbs,
 		.max_groups = SMC_GROUPS,
 		.neids = 1,
 		.release = KARST_SMC_DEFAULT,
@@ -325,6 +328,7 @@ kd_smc_create(struct karst_engine *e, const struct kd_conf *conf, struct kd_smc 
 	s->conf = conf;
 	s->run_tail = &s->run;
 	s->held_tail = &s->held;
+	s->spares_tail = &s->spares;
 	s->socket.fd = s->socket.lock_fd = -1;
 	pthread_mutex_init(&s->lock, NULL);
 	s->epoll = epoll_create1(EPOLL_CLOEXEC);

@@ -500,7 +500,6 @@ conn_over(struct svc_conn *c)
 
 	c->id = SMC_NO_ID;
 	(void)karst_smc_conn_release(c->smc->core, id);
-	svc_rdma_tx_unkey(c);
 	svc_conn_put(c); /* lib/smc's */
 }
 
@@ -575,6 +574,7 @@ svc_conn_event(struct svc_conn *c, uint32_t what)
 				svc_conn_fail(c, ECONNABORTED);
 			c->what = SMC_OVER;
 			atomic_store(&c->page->state, KARST_SOCK_OVER);
+			svc_spare_keep(c);
 			conn_over(c);
 		}
 	}

@@ -96,7 +96,6 @@ svc_conn_put(struct svc_conn *c)
 static void
 conn_free(struct svc_conn *c)
 {
-	svc_rdma_tx_unkey(c);
 	svc_direct_alone(c);
 	if (c->tcp >= 0)
 		svc_conn_put_tcp(c, false);
@@ -271,7 +270,9 @@ make_rings(struct svc_conn *c, struct svc_prog *prog, const struct svc_conn *oth
 		return 0;
 	}
 	if (other == NULL) {
-		c->rings = svc_rings_make(c->smc);
+		c->rings = svc_rings_remote(c, prog);
+		if (c->rings != NULL)
+			svc_rings_enter(c);
 	} else if (other->rings == NULL) {
 		c->rings = svc_rings_get(c->smc, other->page_of->prog, prog);
 		if (c->rings != NULL)
@@ -279,6 +280,7 @@ make_rings(struct svc_conn *c, struct svc_prog *prog, const struct svc_conn *oth
 	} else {
 		c->rings = other->rings;
 		c->rings->refs++;
+		c->rings->shared = true;
 	}
 	atomic_store(&c->page->early, KARST_SOCK_EARLY_CLOSED | KARST_SOCK_EARLY_READY);
 	return c->rings != NULL ? 0 : -ENOMEM;
@@ -394,6 +396,7 @@ begin(struct svc_conn *c)
 		return rc;
 	}
 	c->refs++; /* lib/smc's */
+	svc_spare_take(c);
 	if (!port || c->decline)
 		(void)karst_smc_conn_decline(
 			s->core, c->id, port ? KARST_SMC_DECL_MEMORY : KARST_SMC_DECL_NO_DEVICE);

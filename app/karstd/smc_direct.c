@@ -87,6 +87,8 @@ waits(const struct svc_conn *c)
 
 	if (c->what != SMC_AGREEING || c->pair < 0 || c->tcp_over || c->decline)
 		return false;
+	if (c->rings != NULL && c->rings->used_again)
+		return false; /* its program's alone, with what it had in them before */
 	return !c->begun || c->held_pprev != NULL ||
 		(c->id != SMC_NO_ID && karst_smc_conn_info(c->smc->core, c->id, &info) == 0 &&
 			info.state < KARST_SMC_FELL_BACK);

@@ -42,6 +42,7 @@
 #define SMC_PAGES        2u  /* files of control pages, for the two ends of a connection */
 #define SMC_RINGS        1u  /* and of rings */
 #define SMC_FREE_HASH    64u
+#define SMC_SPARES       128u /* buffers that wait, with a key, for another connection */
 
 /* What epoll tells of. */
 struct svc_source {
@@ -57,7 +58,8 @@ enum svc_what {
 };
 
 /* The rings of a connection; in state DIRECT of two.  Those of two programs that are known are kept
- * for the next connections of these two, and have a number for either (smc_rings.c). */
+ * for the next connections of these two, and have a number for either (smc_rings.c); those of one
+ * program, and a peer elsewhere, for its next ones with that (smc_spare.c). */
 struct svc_rings {
 	struct kd_smc *smc;
 	uint32_t refs; /* connections, and pages that their programs may still use with it */
@@ -68,12 +70,20 @@ struct svc_rings {
 	bool used_again;        /* it stays mapped */
 	bool kept;              /* for another connection, unless somebody else may have it: */
 	bool shared;            /* then it is not */
-	struct svc_rings *next; /* free */
+	struct svc_rings *next; /* free, or spare */
 	struct svc_rings_side {
 		struct svc_prog *prog; /* NULL: it is gone */
 		uint32_t number;
 		bool known; /* it was given the file */
 	} side[2];
+	/* side[0] alone is a program of this service: */
+	bool remote, server;
+	uint8_t peer_ip[16];
+	uint32_t keys; /* that are valid: the one before may not be deleted yet */
+	uint32_t rmb;  /* lib/smc's buffer with the last one; SMC_NO_ID: that is not valid */
+	struct karst_mr *tx_mr; /* NULL: nothing was sent by RDMA */
+	bool spare;             /* no connection has that buffer, in the list of these */
+	uint64_t until_ns;
 };
 
 /* A control page. */
@@ -164,7 +174,6 @@ struct svc_conn {
 	uint32_t tx_shift, rx_shift;      /* karst_sock_shift() */
 	uint32_t buffer;
 	uint32_t dir; /* into which it writes, as in the page, where its program may change it */
-	struct karst_mr *tx_mr;
 	/* positions: the program's as far as they were taken over, and ours */
 	uint64_t tx_head, tx_tail, rx_head, rx_tail;
 	/* behind the last urgent byte, 0: there was none; of what came the program knows as many */
@@ -193,7 +202,8 @@ struct svc_link {
 };
 
 struct svc_rmb {
-	struct svc_conn *conn; /* has a reference */
+	struct svc_conn *conn;   /* has a reference; NULL: it is spare, or was */
+	struct svc_rings *rings; /* NULL: it has no key */
 	struct karst_mr *mr;
 };
 
@@ -222,6 +232,7 @@ struct svc_prog {
 	struct svc_page *pages[KARST_SOCK_KEPT]; /* by number - 1 */
 	struct svc_page *free_pages;
 	struct svc_rings *rings[KARST_SOCK_KEPT]; /* by number - 1 */
+	uint32_t nspares;                         /* of these */
 };
 
 struct kd_smc {
@@ -245,7 +256,7 @@ struct kd_smc {
 	uint32_t ngids;
 	struct svc_link links[SMC_LINKS];
 	struct svc_again again[SMC_GROUPS];
-	struct svc_rmb *rmbs;
+	struct svc_rmb *rmbs; /* nrmbs */
 	uint32_t nrmbs;
 	/* lib/smc */
 	uint8_t system_id[8];
@@ -261,6 +272,8 @@ struct kd_smc {
 	struct svc_prog *progs, *dead_progs;
 	uint32_t nprogs, nfree_pages, nfree_rings;
 	struct svc_rings *free_rings[SMC_FREE_HASH]; /* by their two programs */
+	struct svc_rings *spares, **spares_tail;     /* the oldest first */
+	uint32_t nspares;                            /* and those whose key is being deleted */
 	uint32_t npaused;                            /* of them */
 	bool paused;                                 /* new ones are not accepted */
 	uint64_t paused_until_ns;                    /* at least */
@@ -455,6 +468,10 @@ void svc_page_leave(struct svc_prog *p);
 
 /** Rings for a connection that is not, or not yet, between two programs; NULL: no memory. */
 struct svc_rings *svc_rings_make(struct kd_smc *s);
+/** For one of @c, whose program is @p, with a peer elsewhere; NULL: no memory. */
+struct svc_rings *svc_rings_remote(struct svc_conn *c, struct svc_prog *p);
+/** A key of them has gone. */
+void svc_rings_unkeyed(struct svc_rings *r);
 /** For one between these two, of which NULL is not known any more. */
 struct svc_rings *svc_rings_get(struct kd_smc *s, struct svc_prog *first, struct svc_prog *second);
 /** False: there is no memory. */
@@ -473,6 +490,24 @@ void svc_rings_leave(struct svc_prog *p);
  *  that is nothing, @reader wants a token for what comes, unless it is NULL.  The caller says in
  *  the page when the program may use them (KARST_SOCK_EARLY_READY).  False: there is no memory. */
 bool svc_rings_take_early(struct svc_conn *c, struct svc_conn *reader);
+
+/* --- smc_spare.c --- */
+
+/** @c is about to be released in lib/smc: its rings stay as they are for another connection, if
+ *  they can. */
+void svc_spare_keep(struct svc_conn *c);
+/** @c has just been opened in lib/smc: it has what was kept with its rings. */
+void svc_spare_take(struct svc_conn *c);
+/** They are not spare any more: there is another key, or none. */
+void svc_spare_leave(struct svc_rings *r);
+/** Nobody has them, or their program is gone: do they stay spare? */
+void svc_spare_settle(struct svc_rings *r);
+/** Those that @p keeps for a peer, and nobody has; NULL. */
+struct svc_rings *svc_spare_find(
+	struct kd_smc *s, const struct svc_prog *p, const uint8_t ip[16], bool server);
+/** Those that nobody has wanted for long go. */
+void svc_spare_expire(struct kd_smc *s);
+uint64_t svc_spare_next_ns(const struct kd_smc *s);
 
 /* --- smc_direct.c --- */
 
@@ -541,8 +576,12 @@ void svc_rdma_load_gids(struct kd_smc *s);
 bool svc_rdma_gid(struct kd_smc *s, const struct sockaddr_storage *local, uint8_t gid[16]);
 /** It is one of the network namespace of the ports, where nobody gives himself addresses. */
 bool svc_rdma_is_here(const struct svc_conn *c);
+/** What @c sends can be read by the engine; stays so as long as its rings.  -errno */
 int svc_rdma_tx_key(struct svc_conn *c);
-void svc_rdma_tx_unkey(struct svc_conn *c);
+void svc_rdma_tx_unkey(struct svc_rings *r);
+/** No connection has the buffer @rmb, whose key stays, any more; @c has it. */
+void svc_rdma_leave_rmb(struct kd_smc *s, uint32_t rmb);
+void svc_rdma_enter_rmb(struct svc_conn *c, uint32_t rmb);
 
 /* --- smc_ports.c --- */
 

@@ -10,7 +10,8 @@
  *
  * Each connection has memory of its own, which its program maps; so a buffer of lib/smc's pool is
  * nothing but a number here: its key is made when a connection takes it, and while the peer has the
- * key the connection's memory stays, even if its program has gone.
+ * key the connection's memory stays, even if its program has gone.  A connection that has ended may
+ * leave its memory, with the key, to another one of its program (smc_spare.c).
  */
 #include "smc_priv.h"
 
@@ -278,7 +279,7 @@ op_write(void *user, const struct karst_smc_write *w)
 		.rdma = {.rkey = w->rkey}};
 	uint32_t done, n;
 
-	if (l == NULL || c->tx_mr == NULL)
+	if (l == NULL || c->rings == NULL || c->rings->tx_mr == NULL)
 		return;
 	wr.wr_id = (uint64_t)l->generation << 32 | (uint64_t)(l - s->links) << 16;
 	for (done = 0; done < w->len; done += n) {
@@ -287,7 +288,7 @@ op_write(void *user, const struct karst_smc_write *w)
 		n = karst_min_u32(w->len - done, c->buffer - at);
 		wr.rdma.remote_addr = w->vaddr + done;
 		sge = (struct karst_sge){
-			.addr = (uintptr_t)c->tx + at, .len = n, .lkey = c->tx_mr->lkey};
+			.addr = (uintptr_t)c->tx + at, .len = n, .lkey = c->rings->tx_mr->lkey};
 		post(l, &wr);
 	}
 }
@@ -309,12 +310,12 @@ op_rmb_key(
 	struct svc_rmb *r = &s->rmbs[rmb];
 	int rc;
 
-	if (r->conn != NULL && (c == NULL || c == r->conn)) { /* on another link: it is the same */
+	if (r->mr != NULL && (c == NULL || c == r->conn)) { /* on another link: it is the same */
 		*rkey = r->mr->rkey;
 		*vaddr = RMB_IOVA;
 		return 0;
 	}
-	if (c == NULL || r->conn != NULL)
+	if (c == NULL || r->mr != NULL)
 		return -EINVAL;
 	if (!svc_conn_map(c))
 		return -ENOMEM;
@@ -324,24 +325,53 @@ op_rmb_key(
 		karst_log(KARST_LOG_WARNING, "smc: a key: %s", karst_why());
 		return -ENOMEM;
 	}
-	r->conn = c;
-	c->refs++;
+	svc_spare_leave(c->rings);
+	r->rings = c->rings;
+	r->rings->rmb = rmb;
+	r->rings->keys++;
+	svc_rdma_enter_rmb(c, rmb);
 	*rkey = r->mr->rkey;
 	*vaddr = RMB_IOVA;
 	return 0;
 }
 
+void
+svc_rdma_enter_rmb(struct svc_conn *c, uint32_t rmb)
+{
+	c->smc->rmbs[rmb].conn = c;
+	c->refs++;
+}
+
+void
+svc_rdma_leave_rmb(struct kd_smc *s, uint32_t rmb)
+{
+	struct svc_conn *c = s->rmbs[rmb].conn;
+
+	s->rmbs[rmb].conn = NULL;
+	svc_conn_put(c);
+}
+
 static void
 op_rmb_unkey(void *user, uint32_t rmb)
 {
-	struct svc_rmb *r = &((struct kd_smc *)user)->rmbs[rmb];
-	struct svc_conn *c = r->conn;
+	struct kd_smc *s = user;
+	struct svc_rmb r = s->rmbs[rmb];
 
-	if (c == NULL)
+	if (r.mr == NULL)
 		return;
-	karst_dereg_mr(r->mr);
-	*r = (struct svc_rmb){0};
-	svc_conn_put(c);
+	karst_dereg_mr(r.mr);
+	s->rmbs[rmb] = (struct svc_rmb){0};
+	r.rings->keys--;
+	if (r.rings->rmb == rmb) {
+		svc_spare_leave(r.rings);
+		r.rings->rmb = SMC_NO_ID;
+	}
+	if (r.conn != NULL) {
+		svc_conn_put(r.conn);
+	} else {
+		s->nspares--;
+		svc_rings_unkeyed(r.rings);
+	}
 }
 
 static void
@@ -354,15 +384,17 @@ svc_rdma_tx_key(struct svc_conn *c)
 {
 	if (!svc_conn_map(c))
 		return -ENOMEM;
-	return karst_reg_mr(c->smc->pd, c->tx, c->buffer, 0, &c->tx_mr);
+	return c->rings->tx_mr == NULL
+		? karst_reg_mr(c->smc->pd, c->tx, c->buffer, 0, &c->rings->tx_mr)
+		: 0;
 }
 
 void
-svc_rdma_tx_unkey(struct svc_conn *c)
+svc_rdma_tx_unkey(struct svc_rings *r)
 {
-	if (c->tx_mr != NULL)
-		karst_dereg_mr(c->tx_mr);
-	c->tx_mr = NULL;
+	if (r->tx_mr != NULL)
+		karst_dereg_mr(r->tx_mr);
+	r->tx_mr = NULL;
 }
 
 struct clc_message {
@@ -522,7 +554,9 @@ svc_rdma_init(struct kd_smc *s)
 	for (i = 0; i < SMC_LINKS; i++)
 		s->links[i].id = SMC_NO_ID;
 	see_netns(s);
-	s->rmbs = calloc(s->conf->smc.max_connections, sizeof(*s->rmbs));
+	/* those of connections, and as many as may be spare when these are made */
+	s->nrmbs = karst_min_u32(s->conf->smc.max_connections + SMC_SPARES, 1u << 16);
+	s->rmbs = calloc(s->nrmbs, sizeof(*s->rmbs));
 	if (s->rmbs == NULL)
 		return -ENOMEM;
 	rc = karst_session_conn(s->engine, &limits, &conn);

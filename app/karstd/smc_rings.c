@@ -51,6 +51,7 @@ svc_rings_make(struct kd_smc *s)
 	}
 	r->smc = s;
 	r->refs = 1;
+	r->rmb = SMC_NO_ID;
 	r->buffer = (uint32_t)s->conf->smc.buffer;
 	return r;
 }
@@ -72,7 +73,7 @@ svc_rings_map(struct svc_rings *r)
 void
 svc_rings_unmap(struct svc_rings *r)
 {
-	if (--r->nmapped != 0 || r->used_again)
+	if (--r->nmapped != 0 || r->used_again || r->keys != 0 || r->tx_mr != NULL)
 		return;
 	munmap(r->map, karst_sock_bytes(r->buffer));
 	r->map = NULL;
@@ -86,6 +87,7 @@ rings_destroy(struct svc_rings *r)
 	for (i = 0; i < 2; i++)
 		if (r->side[i].prog != NULL)
 			r->side[i].prog->rings[r->side[i].number - 1] = NULL;
+	svc_rdma_tx_unkey(r);
 	if (r->map != NULL)
 		munmap(r->map, karst_sock_bytes(r->buffer));
 	close(r->fd);
@@ -100,6 +102,23 @@ rings_are_small(const struct svc_rings *r)
 	return fstat(r->fd, &st) == 0 && st.st_blocks * 512 <= (blkcnt_t)KARST_SOCK_PAGE;
 }
 
+/* Nobody has them. */
+static void
+remote_settle(struct svc_rings *r)
+{
+	if (r->keys == 0)
+		rings_destroy(r);
+	else
+		svc_spare_settle(r); /* if they are not kept, they go with the key */
+}
+
+void
+svc_rings_unkeyed(struct svc_rings *r)
+{
+	if (r->refs == 0 && r->keys == 0)
+		rings_destroy(r);
+}
+
 void
 svc_rings_put(struct svc_rings *r)
 {
@@ -107,6 +126,10 @@ svc_rings_put(struct svc_rings *r)
 
 	if (r == NULL || --r->refs != 0)
 		return;
+	if (r->remote) {
+		remote_settle(r);
+		return;
+	}
 	if (!r->kept || r->shared || r->side[0].prog == NULL || r->side[1].prog == NULL ||
 		r->smc->nfree_rings >= MAX_FREE_RINGS || !rings_are_small(r) || !svc_rings_map(r)) {
 		rings_destroy(r);
@@ -167,6 +190,30 @@ svc_rings_get(struct kd_smc *s, struct svc_prog *first, struct svc_prog *second)
 	return r;
 }
 
+struct svc_rings *
+svc_rings_remote(struct svc_conn *c, struct svc_prog *p)
+{
+	struct svc_rings *r;
+	uint8_t ip[16];
+
+	svc_ip_of(&c->peer, ip);
+	r = svc_spare_find(c->smc, p, ip, c->server);
+	if (r != NULL) {
+		r->refs = 1;
+		r->used_again = true;
+		memset(karst_sock_rings(r->map, r->buffer), 0, sizeof(struct karst_sock_rings));
+		return r;
+	}
+	r = svc_rings_make(c->smc);
+	if (r == NULL)
+		return NULL;
+	r->remote = true;
+	r->server = c->server;
+	memcpy(r->peer_ip, ip, sizeof(ip));
+	r->kept = give_number(r, 0, p);
+	return r;
+}
+
 struct svc_rings_side *
 svc_rings_side(struct svc_rings *r, const struct svc_conn *c)
 {
@@ -199,6 +246,17 @@ svc_rings_enter(struct svc_conn *c)
 	atomic_store(&c->page->rings, side->known ? side->number : 0);
 }
 
+static void
+remote_leave(struct svc_prog *p, struct svc_rings *r)
+{
+	p->rings[r->side[0].number - 1] = NULL;
+	r->side[0].prog = NULL;
+	if (r->refs == 0)
+		remote_settle(r);
+	else
+		svc_spare_settle(r);
+}
+
 void
 svc_rings_leave(struct svc_prog *p)
 {
@@ -211,6 +269,10 @@ svc_rings_leave(struct svc_prog *p)
 
 		if (r == NULL)
 			continue;
+		if (r->remote) {
+			remote_leave(p, r);
+			continue;
+		}
 		at = &p->smc->free_rings[free_hash(r->side[0].prog, r->side[1].prog)];
 		while (*at != NULL && *at != r)
 			at = &(*at)->next;

@@ -221,8 +221,14 @@ void ks_page_put(struct karst_sock_page *mem, uint32_t number, uint32_t generati
 void *ks_rings_get(uint32_t number, uint32_t generation);
 /** New ones of this number, which are used.  False: they are the caller's to unmap. */
 bool ks_rings_keep(uint32_t number, uint32_t generation, void *map, uint32_t buffer);
+enum ks_keep {
+	KS_KEEP_NOT,
+	KS_KEEP_SMALL, /* a page of them is there */
+	KS_KEEP_WHOLE, /* and these with all of their pages: if there are not too many */
+};
 /** They are not used any more.  @keep: by this connection, but by later ones */
-void ks_rings_put(uint32_t number, uint32_t generation, void *map, uint32_t buffer, bool keep);
+void ks_rings_put(
+	uint32_t number, uint32_t generation, void *map, uint32_t buffer, enum ks_keep keep);
 /** How often this process has forked: a child has what was mapped before. */
 uint32_t ks_forks(void);
 void ks_note_fork(void);

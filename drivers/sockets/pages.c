@@ -7,9 +7,9 @@
  * not touch it any more, which the next request to open one tells it.
  *
  * Rings have numbers, too, and go with the pages: who does not touch a page any more does not touch
- * the rings that it had with it.  Those of a stream that was not short, of which the service keeps
- * none, are unmapped; of others there may be some that it does not keep, either, whose number it
- * gives to others some time.
+ * the rings that it had with it.  Those that the service does not keep are unmapped: between two
+ * programs those of a stream that was not short, by RDMA more than some.  There may be others that
+ * it does not keep, whose number it gives to others some time.
  *
  * The numbers are those of one connection to the service.  When that has ended, and in a child,
  * they mean nothing any more (generation): what is free is unmapped, and the rest by who has it.
@@ -35,7 +35,9 @@ static struct {
 		void *map;
 		uint32_t buffer;
 		bool used;
+		bool whole; /* with all of its pages, and not used */
 	} rings[KARST_SOCK_KEPT];
+	uint32_t nwhole;
 	_Atomic uint32_t forks;
 } pages = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
@@ -131,8 +133,16 @@ ks_page_put(struct karst_sock_page *mem, uint32_t number, uint32_t generation, b
 /* --- rings --- */
 
 static void
-unmap_rings(const struct kept_rings *r)
+set_whole(struct kept_rings *r, bool whole)
 {
+	pages.nwhole = pages.nwhole + whole - r->whole;
+	r->whole = whole;
+}
+
+static void
+unmap_rings(struct kept_rings *r)
+{
+	set_whole(r, false);
 	munmap(r->map, karst_sock_bytes(r->buffer));
 }
 
@@ -155,6 +165,7 @@ ks_rings_get(uint32_t number, uint32_t generation)
 	r = rings_of(number, generation);
 	if (r != NULL && r->map != NULL && !r->used) {
 		r->used = true;
+		set_whole(r, false);
 		map = r->map;
 	}
 	ks_unlock(&pages.lock);
@@ -180,18 +191,21 @@ ks_rings_keep(uint32_t number, uint32_t generation, void *map, uint32_t buffer)
 }
 
 void
-ks_rings_put(uint32_t number, uint32_t generation, void *map, uint32_t buffer, bool keep)
+ks_rings_put(uint32_t number, uint32_t generation, void *map, uint32_t buffer, enum ks_keep how)
 {
 	struct kept_rings *r;
+	bool keep = how != KS_KEEP_NOT;
 
 	ks_lock(&pages.lock);
 	r = rings_of(number, generation);
-	if (r == NULL)
+	if (r == NULL || (how == KS_KEEP_WHOLE && pages.nwhole >= karst_sock_spares(buffer)))
 		keep = false;
-	else if (keep)
+	if (keep) {
 		r->used = false;
-	else
+		set_whole(r, how == KS_KEEP_WHOLE);
+	} else if (r != NULL) {
 		*r = (struct kept_rings){0};
+	}
 	ks_unlock(&pages.lock);
 	if (!keep)
 		munmap(map, karst_sock_bytes(buffer));

@@ -205,9 +205,14 @@ put_memory(struct ks_sock *s)
 	uint64_t tx = atomic_load(&s->page->tx_head), rx = karst_sock_written(s->rxd, s->buffer);
 	bool first = s->page->tx == 0;
 	bool is_short = karst_sock_is_short(first ? tx : rx, first ? rx : tx);
+	bool rdma = atomic_load(&s->page->state) == KARST_SOCK_RDMA;
+	enum ks_keep keep = shared ? KS_KEEP_NOT
+		: rdma             ? KS_KEEP_WHOLE
+		: is_short         ? KS_KEEP_SMALL
+				   : KS_KEEP_NOT;
 
 	if (s->rings != 0)
-		ks_rings_put(s->rings, s->generation, s->map, s->buffer, is_short && !shared);
+		ks_rings_put(s->rings, s->generation, s->map, s->buffer, keep);
 	else if (s->map != NULL)
 		munmap(s->map, karst_sock_bytes(s->buffer));
 	ks_page_put(s->page, s->number, s->generation, shared);

@@ -307,6 +307,14 @@ karst_sock_bytes(uint32_t buffer)
 	return KARST_SOCK_PAGE + 2 * (uint64_t)buffer;
 }
 
+/** Rings that were used by RDMA, which are there with all of their pages, that a program keeps for
+ *  other connections. */
+static inline uint32_t
+karst_sock_spares(uint32_t buffer)
+{
+	return karst_min_u32(32, (32u << 20) / (uint32_t)karst_sock_bytes(buffer));
+}
+
 /** In the file, which is mapped at @map. */
 static inline struct karst_sock_rings *
 karst_sock_rings(void *map, uint32_t buffer)

@@ -19,6 +19,7 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import begins  # noqa: E402
 import ends  # noqa: E402
 import idle  # noqa: E402
+import kept  # noqa: E402
 import looks  # noqa: E402
 import ports  # noqa: E402
 import short  # noqa: E402
@@ -698,6 +699,8 @@ def test(suite, netns):
     looks.looks(suite)
     short.shorts(suite)
     begins.begins(suite)
+    kept.kept(suite)
+    kept.kept_for_a_while(suite)
     no_room(suite)
     idle.nobody_wakes(suite, IDLE, False)
     idle.nobody_wakes(suite, IDLE, False, older=True)

@@ -10,6 +10,8 @@ import sys
 import tempfile
 import time
 
+from karst_listen import listens
+
 ADDRESS = '192.0.2.1'  # of the daemon's port, for programs that ignore loopback addresses
 VERBS_PORT = 18770     # of perftest, UCX and libfabric, for meeting
 UCX_RC = 'rc_verbs,ud_verbs'
@@ -108,16 +110,6 @@ def timed_pair(bench, daemon, args):
     pair.connected()
     pair.begin()
     return pair.result()
-
-
-def listens(port):
-    """Whether somebody listens on a TCP port, in the network namespace of this process."""
-    for path in ('/proc/self/net/tcp', '/proc/self/net/tcp6'):
-        with open(path, encoding='ascii') as f:
-            rows = [line.split() for line in f]
-        if any(row[1].endswith(f':{port:04X}') and row[3] == '0A' for row in rows[1:]):
-            return True
-    return False
 
 
 def karst_run(bench):

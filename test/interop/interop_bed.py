@@ -26,7 +26,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [os.path.join(HERE, '..', 'verbs'), os.path.join(HERE, '..', 'common')]
 sys.dont_write_bytecode = True
 from bed import Clock, HANG_S, exit_status  # noqa: E402
-from verbs_bed import (Engine, MEASURED_IN_VAIN, NEVER, Tools, listening,  # noqa: E402
+from verbs_bed import (Engine, MEASURED_IN_VAIN, NEVER, Tools, listens,  # noqa: E402
                        once_more, quick_clock, says)
 import guest  # noqa: E402
 import karst_observe  # noqa: E402
@@ -162,7 +162,7 @@ class Host(Side):
         """@return problems: it does not.  Over rdma_cm it is the only one: when it was started the
         engine had no more listeners than when nobody is attached."""
         if how == 'tcp':
-            return program.until(lambda: listening(port, program.process.pid), 'listening',
+            return program.until(lambda: listens(port, program.process.pid), 'listening',
                                  LISTENS_S)
         if how == 'group':
             return program.until(lambda: 'joined dgid' in program.text(), 'joining', LISTENS_S)

@@ -16,7 +16,6 @@ import re
 import select
 import shutil
 import socket
-import struct
 import sys
 import tempfile
 import threading
@@ -26,9 +25,11 @@ import urllib.parse
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, '..', 'common'))
 sys.path.insert(0, HERE)
+sys.path.insert(0, os.path.join(HERE, '..', '..', 'usertools'))
 import browser  # noqa: E402
 import dashboard  # noqa: E402
 from bed import Tap  # noqa: E402
+from karst_listen import listeners  # noqa: E402
 from observe_bed import HANG_S, Background, Bed, Exporter, parse_exposition, scrape  # noqa: E402
 
 CONF = ('[engine]\nidle = yield\nloss_ppm = 1000\n[port p]\ndevice = loopback\n'
@@ -183,11 +184,8 @@ def manners(tap, client, web):
 
 def local_only(tap, client):
     """Where the kernel says that it listens."""
-    with open('/proc/net/tcp', encoding='ascii') as f:
-        found = [line.split()[1] for line in f if line.split()[1].endswith(f':{client.port:04X}') and
-                 line.split()[3] == '0A']
-    wanted = [f'{struct.unpack("=I", socket.inet_aton("127.0.0.1"))[0]:08X}:{client.port:04X}']
-    tap.point('it listens on loopback alone', [] if found == wanted else [f'{found}, not {wanted}'])
+    found = listeners(client.port)
+    tap.point('it listens on loopback alone', [] if found == ['127.0.0.1'] else [f'on {found}'])
 
 
 def hung_up(socks, least):

@@ -10,7 +10,7 @@ import sys
 import tempfile
 
 from run_bed import (IS_ROOT, NOBODY, Run, Tap, alone, becomes, differ, expect, free_tcp_port,
-                     is_listening, processes)
+                     listens, processes)
 
 DEFAULT = '/run/karst/karst.sock'
 SHOW = 'echo $KARST_SOCKET; cat /sys/class/infiniband/karst0/karst/socket; exec cat'
@@ -173,7 +173,7 @@ def reaches_memory(tap, program, folder):
         args = ['--mode', mode, 'ibv_rc_pingpong', '-g', '0', '-c', '-n', '100', '-p', port]
         server = run.start(*args)
         problems = becomes('the server listens or ends', lambda s=server, p=port:
-                           is_listening(p) or s.poll() is not None)
+                           listens(int(p)) or s.poll() is not None)
         problems += expect(run(*args, '127.0.0.1'), 0, '100 iters in')
         if problems: # else it may wait for a client for ever
             server.kill()

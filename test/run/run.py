@@ -15,7 +15,7 @@ import tempfile
 import threading
 
 from run_bed import (karst_observe, Daemon, IS_ROOT, NOBODY, Run, Tap, USERS, alone, becomes,
-                     differ, expect, free_tcp_port, is_listening, who)
+                     differ, expect, free_tcp_port, listens, who)
 
 CONF = '''
 [socket]
@@ -442,7 +442,7 @@ def pingpong(tap, program, path):
             port = free_tcp_port()
             process = server.start(*args, '-p', port)
             problems = becomes('the server listens or ends', lambda s=process, p=port:
-                               is_listening(p) or s.poll() is not None)
+                               listens(int(p)) or s.poll() is not None)
             problems += expect(client(*args, '-p', port, '127.0.0.1'), 0, '100 iters in')
             if problems: # else it may wait for a client for ever
                 process.kill()

@@ -12,6 +12,7 @@ sys.path.insert(0, os.path.join(HERE, '..', '..', 'usertools'))
 sys.dont_write_bytecode = True
 import karst_observe  # noqa: E402,F401
 from bed import HEADER, MAGIC, VERSION, Daemon, HANG_S, Tap, free_port  # noqa: E402,F401
+from karst_listen import listens  # noqa: E402,F401
 
 # an engine of ours is there, and answers when it gets a processor
 karst_observe.TIMEOUT_S = HANG_S
@@ -105,14 +106,3 @@ def alone(*programs):
         os.execvp('unshare', ['unshare', '--mount', '--propagation', 'private', 'sh', '-c',
                               'mount -t tmpfs -o mode=1777 tmp /tmp && exec "$@"', 'sh',
                               sys.executable, *sys.argv])
-
-
-def is_listening(port):
-    """Without connecting, which would be a client."""
-    for name in ('tcp', 'tcp6'):
-        with open('/proc/net/' + name, encoding='ascii') as f:
-            for line in f.readlines()[1:]:
-                words = line.split()
-                if words[3] == '0A' and int(words[1].rsplit(':', 1)[1], 16) == int(port):
-                    return True
-    return False

@@ -15,6 +15,7 @@ import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from smcbed import CONF, HERE, bed, run  # noqa: E402
+from karst_listen import listens  # noqa: E402
 
 BODY = bytes(range(256)) * 4096
 # of counted.c: all have been answered, of which sockperf does not note the last any more
@@ -90,11 +91,8 @@ class Points:
 
     def listens(self, port, process):
         """Looked up, as some servers take one connection only."""
-        wanted, began = f':{port:04X} 00000000:0000 0A', time.monotonic()
-        while True:
-            with open('/proc/net/tcp', encoding='ascii') as f:
-                if wanted in f.read():
-                    return
+        began = time.monotonic()
+        while not listens(port):
             if process.poll() is not None or time.monotonic() - began > bed.HANG_S:
                 with open(self.path('server.log'), encoding='utf-8') as f:
                     raise OSError(f'port {port}: {f.read()}')

@@ -7,6 +7,7 @@
   conformance.py    finds citations, and what they stand for
   run-suites.py     runs steps side by side, and leaves nothing behind
   karst-setup       says what is wrong with a command line, and exits with 2
+  karst_listen.py   knows who listens by TCP, in other network namespaces, too
   interop_bed.py    tells a Linux that stops (L16) from a fault of karst's
   cases_nvme.py     tells a Linux that refuses a READ that was late (L17) from one
 """
@@ -18,6 +19,7 @@ import json
 import os
 import re
 import signal
+import socket
 import struct
 import subprocess
 import sys
@@ -37,6 +39,40 @@ def load(name):
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
+
+
+class Listen(unittest.TestCase):
+    """karst_listen.py"""
+
+    def setUp(self):
+        self.listeners = load('karst_listen.py').listeners
+
+    def test_addresses(self):
+        for family, address in ((socket.AF_INET, '127.0.0.1'), (socket.AF_INET6, '::1')):
+            with socket.create_server((address, 0), family=family) as server:
+                port = server.getsockname()[1]
+                self.assertEqual(self.listeners(port), [address])
+                with socket.create_connection((address, port)):
+                    self.assertEqual(self.listeners(port), [address])
+            self.assertEqual(self.listeners(port), [])
+
+    def test_of_one_who_has_ended(self):
+        ended = subprocess.Popen(['true'])
+        ended.wait()
+        with socket.create_server(('127.0.0.1', 0)) as server:
+            self.assertEqual(self.listeners(server.getsockname()[1], ended.pid), [])
+
+    @unittest.skipIf(os.getuid() != 0, 'a network namespace needs root')
+    def test_another_namespace(self):
+        there = subprocess.Popen(['unshare', '--net', sys.executable, '-c', 'import socket, sys\n'
+                                  'server = socket.create_server(("", 0))\n'
+                                  'print(server.getsockname()[1], flush=True)\n'
+                                  'sys.stdin.read()'], text=True, stdin=subprocess.PIPE,
+                                 stdout=subprocess.PIPE)
+        port = int(there.stdout.readline())
+        self.assertEqual(self.listeners(port, there.pid), ['0.0.0.0'])
+        there.communicate()
+        self.assertEqual(there.returncode, 0)
 
 
 class Summary(unittest.TestCase):

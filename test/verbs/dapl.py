@@ -11,7 +11,7 @@ import os
 import sys
 import tempfile
 
-from verbs_bed import Engine, Tap, Tools, VethPair, listening, says, with_engines
+from verbs_bed import Engine, Tap, Tools, VethPair, listens, says, with_engines
 
 IPS = ('10.77.6.1', '10.77.6.2')
 CONF = '[engine]\nidle = sleep\n[port eth]\ndevice = kv0\n'
@@ -39,7 +39,7 @@ def meet(engines, folder, words):
     before = [engine.counter('rx_packets') for engine in engines]
     server = engines[0].program([*words, '-s'], env=registry(folder, IPS[0]))
     client = None
-    problems = server.until(lambda: listening(TCP, server.process.pid), 'listening')
+    problems = server.until(lambda: listens(TCP, server.process.pid), 'listening')
     if not problems:
         client = engines[-1].program([*words, '-h', IPS[0]],
                                      env=registry(folder, IPS[len(engines) - 1]))

@@ -15,7 +15,7 @@ import tempfile
 import threading
 
 from calls import relay
-from verbs_bed import HEADER, LOOPBACK, Engine, free_port, listening, pair, run_all
+from verbs_bed import HEADER, LOOPBACK, Engine, free_port, listens, pair, run_all
 
 
 def shown(problems, *things):
@@ -35,7 +35,7 @@ def traffic(engine, words):
     """A server and a client that would go on for long; (server, client, problems)."""
     tcp = str(free_port())
     server = engine.program([*words, '-p', tcp])
-    problems = server.until(lambda: listening(int(tcp)), 'listening')
+    problems = server.until(lambda: listens(int(tcp)), 'listening')
     before = engine.counter('rx_bytes')
     client = engine.program([*words, '-p', tcp, 'localhost'])
     problems += client.until(lambda: engine.counter('rx_bytes') - before > 1 << 20, 'busy')

@@ -18,7 +18,7 @@ import sys
 import tempfile
 
 from rdmacm import counts
-from verbs_bed import Engine, HANG_S, VethPair, free_port, listening, run_all, with_engines
+from verbs_bed import Engine, HANG_S, VethPair, free_port, listens, run_all, with_engines
 
 ENV = {'RDMAV_FORK_SAFE': '1',
        'LD_PRELOAD': '/usr/lib/x86_64-linux-gnu/rsocket/librspreload.so'}
@@ -58,7 +58,7 @@ def run(engines, ip, words):
     port = free_port()
     before = counts(engines), sum(e.counter('rx_bytes') for e in engines)
     server = program(engines[0], ['-s', '-1', '-p', port])
-    problems = server.until(lambda: listening(port, server.process.pid), 'listening')
+    problems = server.until(lambda: listens(port, server.process.pid), 'listening')
     client = program(engines[-1], ['-c', ip, '-p', port, '-n', BYTES, *words])
     problems += [f'client: {p}' for p in client.wait(HANG_S)]
     if problems or client.status != 0:

@@ -14,7 +14,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, '..', 'interop', 'peer'))
 sys.dont_write_bytecode = True
 import scripts  # noqa: E402
-from verbs_bed import HANG_S, free_port, listening, pair, run_all, says  # noqa: E402
+from verbs_bed import HANG_S, free_port, listens, pair, run_all, says  # noqa: E402
 
 LIMIT_S = HANG_S
 
@@ -48,7 +48,7 @@ class Lie:
         tcp = str(free_port())
         self.server = engine.program([program, '-p', tcp])
         self.problems = self.server.until(
-            lambda: listening(int(tcp), self.server.process.pid), 'listening')
+            lambda: listens(int(tcp), self.server.process.pid), 'listening')
         self.client = engine.program([program, '-p', tcp, '--patience', str(self.PATIENCE_S),
                                       'localhost', step, 'send:1'])
 

@@ -14,7 +14,7 @@ import re
 import sys
 import time
 
-from verbs_bed import HANG_S, free_port, listening, run_all
+from verbs_bed import HANG_S, free_port, listens, run_all
 
 BY_LID = [('rc_bw', 'modify QP to RTR'), ('uc_lat', 'modify QP to RTR'),
           ('ud_bw', 'create address handle')]
@@ -81,7 +81,7 @@ def one(tap, _, engine):
     tcp = str(free_port())
     server = engine.program(['qperf', '-lp', tcp])
     try:
-        problems = server.until(lambda: listening(int(tcp)), 'listening')
+        problems = server.until(lambda: listens(int(tcp)), 'listening')
         tap.point('a server', problems + (server.shown() if problems else []))
         if not problems:
             refused(tap, engine, tcp)

@@ -20,6 +20,7 @@ sys.path.insert(0, os.path.join(HERE, '..', '..', 'usertools'))
 sys.dont_write_bytecode = True
 import karst_observe  # noqa: E402
 from bed import Clock, Daemon, HANG_S, HEADER, Tap, exit_status, free_port  # noqa: E402,F401
+from karst_listen import listens  # noqa: E402
 
 # An engine of ours is there, and answers when it gets a processor.
 karst_observe.TIMEOUT_S = HANG_S
@@ -43,22 +44,6 @@ def quick_clock(words):
             any('rate_limit' in str(word) for word in words):
         return {}
     return {'LD_PRELOAD': path}
-
-
-def listening(port, pid='self'):
-    """Does somebody listen on the TCP port, in the network namespace of a process?  Without
-    connecting, which would be a client."""
-    for name in ('tcp', 'tcp6'):
-        try:
-            with open(f'/proc/{pid}/net/{name}', encoding='ascii') as f:
-                lines = f.readlines()[1:]
-        except OSError: # the process has ended
-            return False
-        for line in lines:
-            words = line.split()
-            if words[3] == '0A' and int(words[1].rsplit(':', 1)[1], 16) == port:
-                return True
-    return False
 
 
 class Program:
@@ -285,7 +270,7 @@ def pair_once(engines, words, client_words=(), peer=('localhost',), port='-p', s
     before = {name: [e.counter(name) for e in engines] for name in ('rx_packets', 'rx_bytes')}
     server = engines[0].program([*words, listen, tcp], mode, env)
     client = None
-    problems = server.until(lambda: listening(int(tcp), server.process.pid), 'listening', limit_s) \
+    problems = server.until(lambda: listens(int(tcp), server.process.pid), 'listening', limit_s) \
         if refused is None else []
     if not problems and refused is None:
         client = engines[-1].program([*words, connect, tcp, *client_words, *peer], mode, env)

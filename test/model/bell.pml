@@ -15,7 +15,6 @@
  * the ring is never found full.  With -DEAGER programs ring whenever they like, find the ring
  * full and try again; the rest holds.
  *
- * compile: -O0
  * mutants: CELL_RELEASE CELL_ACQUIRE IDLE_RELEASE IDLE_ACQUIRE
  * mutants: TICKET_RELEASE TICKET_ACQUIRE TICKET_EXCHANGE
  * variant: EAGER
@@ -44,7 +43,7 @@
 #define ATOMICS (1 + CELLS + QUEUES)
 #define QPN(t)  (ATOMICS + 2 * ((t) % CELLS))
 #define LOCS    (ATOMICS + 2 * CELLS)
-#define WRITES  (QUEUES * ROUNDS + 2)
+#define WRITES  (QUEUES * ROUNDS + 1)
 
 #include "c11.inc"
 

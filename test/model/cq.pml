@@ -75,7 +75,7 @@
 #endif
 #define ENTRY(l) (ATOMICS + 2 * (l))
 #define LOCS     (ATOMICS + 2 * LANES)
-#define WRITES   12
+#define WRITES   6
 
 #include "c11.inc"
 

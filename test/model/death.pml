@@ -52,7 +52,7 @@
 #define ENTRY(i) (ATOMICS + 2 * ((i) % ENTRIES))
 #define SLOT(i)  (ATOMICS + 2 * ENTRIES + 2 * ((i) % SLOTS))
 #define LOCS     (ATOMICS + 2 * ENTRIES + 2 * SLOTS)
-#define WRITES   8
+#define WRITES   4
 
 #include "c11.inc"
 

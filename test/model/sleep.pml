@@ -15,6 +15,7 @@
  * Holds: every bell is taken (no deadlock); the eventfd is written at most once for each time that
  * the lcore said it would sleep.
  *
+ * compile: -O1
  * variant: THREE
  * mutants: RING_FENCE SLEEP_FENCE WAKE_EXCHANGE
  */

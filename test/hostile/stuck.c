@@ -364,16 +364,24 @@ log_has(const struct host *h, const char *words)
 	return found;
 }
 
-/* Where karstd has what the programs say in their word @whose, once they do, and in @tid the thread
- * that comes by there.  0: they do not. */
+/* The lcore's thread, for which the programs must keep it busy.  0: they have ended. */
+static pid_t
+until_driver(const struct host *h, struct child *c)
+{
+	pid_t tid;
+
+	while ((tid = find_driver(h)) == 0 && child_alive(c))
+		sleep_ms(20);
+	return tid;
+}
+
+/* Where karstd has what the programs say in their word @whose, once they do.  0: they do not. */
 static uint64_t
-find_spot(const struct host *h, struct child *c, int whose, pid_t *tid)
+find_spot(const struct host *h, struct child *c, int whose)
 {
 	struct spot spot;
 
-	while ((*tid = find_driver(h)) == 0 && child_alive(c))
-		sleep_ms(20);
-	if (*tid == 0 || !until_word(c, whose) ||
+	if (!until_word(c, whose) ||
 		look_up(c->pid, atomic_load(&c->report->word[whose]), &spot) == 0)
 		return 0;
 	return look_up(h->pid, 0, &spot);
@@ -385,12 +393,12 @@ static bool
 then_bells(const struct host *h, struct child *c)
 {
 	uint64_t until = now_ms() + HANG_S * 1000, addr;
-	pid_t tid;
+	pid_t tid = until_driver(h, c);
 	int i;
 
 	atomic_store(&c->report->word[SLOWLY], 1);
-	addr = find_spot(h, c, BELL_OF_SENDER, &tid);
-	if (addr == 0 || !stop_at(h->pid, tid, addr, false))
+	addr = find_spot(h, c, BELL_OF_SENDER);
+	if (tid == 0 || addr == 0 || !stop_at(h->pid, tid, addr, false))
 		return false;
 	while (!log_has(h, "at its doorbells") && now_ms() < until)
 		sleep_ms(20);
@@ -410,13 +418,15 @@ stop_for(const struct host *h, struct child *c, int whose)
 	int guilty = writes ? RECEIVER_EJECTED : SENDER_EJECTED;
 	int other = writes ? SENDER_EJECTED : RECEIVER_EJECTED;
 	long before = host_ask(h, "/karst/lcores", "ejected_programs");
+	pid_t tid = until_driver(h, c);
 	uint64_t addr;
-	pid_t tid;
 	bool good;
 
+	/* not before: an lcore that mostly sleeps takes minutes to show which thread drives it */
 	atomic_store(&c->report->word[SLOWLY], bell);
-	addr = find_spot(h, c, whose, &tid);
-	good = addr != 0 && stop_at(h->pid, tid, addr, writes) && until_ejected(h, before);
+	addr = find_spot(h, c, whose);
+	good = tid != 0 && addr != 0 && stop_at(h->pid, tid, addr, writes) &&
+		until_ejected(h, before);
 	let_go(h->pid, tid, addr);
 	good = good && until_word(c, guilty);
 	/* the next turns touch that page no more */

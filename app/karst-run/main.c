@@ -51,6 +51,12 @@ struct run {
 /* --- how --- */
 
 static int
+no_namespaces(const char *why)
+{
+	return kr_fail("namespaces cannot be had (%s); --mode env does without", why);
+}
+
+static int
 choose_mode(struct run *r)
 {
 	char why[KR_NS_WHY];
@@ -58,13 +64,11 @@ choose_mode(struct run *r)
 	r->ns = KR_NS_NONE;
 	if (r->o.mode == KR_MODE_ENV)
 		return -1;
-	if (kr_ns_try(&r->engine.view, r->places.provider, &r->ns, why) == 0) {
-		kr_tell(&r->o, "in its own %s", kr_ns_name(r->ns));
+	if (kr_ns_try(&r->engine.view, r->places.provider, &r->ns, why) == 0)
 		return -1;
-	}
 	r->ns = KR_NS_NONE;
 	if (r->o.mode == KR_MODE_NS)
-		return kr_fail("namespaces cannot be had (%s); --mode env does without", why);
+		return no_namespaces(why);
 	kr_tell(&r->o, "by variables, because namespaces cannot be had (%s)", why);
 	return -1;
 }
@@ -167,21 +171,35 @@ choose_cpus(const struct run *r)
 }
 
 static int
-run_prepare(struct run *r)
+enter_namespaces(struct run *r)
 {
 	char why[KR_NS_WHY];
-	int rc = choose_mode(r);
 
+	if (kr_ns_enter(&r->engine.view, r->places.provider, &r->ns, why) != 0)
+		return no_namespaces(why);
+	kr_tell(&r->o, "in its own %s", kr_ns_name(r->ns));
+	return -1;
+}
+
+static int
+run_prepare(struct run *r)
+{
+	/* to try first what takes as long again is for who has something else to fall back on */
+	bool must = r->o.mode == KR_MODE_NS, ns;
+	int rc = must ? -1 : choose_mode(r);
+
+	if (must)
+		r->ns = KR_NS_MOUNT; /* or what it turns out to be */
+	ns = r->ns != KR_NS_NONE;
 	snprintf(r->tree, sizeof(r->tree), "%s/tree.%d", r->folder, (int)getpid());
 	if (rc < 0)
 		rc = start_reaper(r);
-	if (rc < 0 && r->ns == KR_NS_NONE)
+	if (rc < 0 && !ns)
 		rc = make_tree(r);
 	if (rc < 0)
 		rc = set_vars(r);
-	if (rc < 0 && r->ns != KR_NS_NONE &&
-		kr_ns_enter(&r->engine.view, r->places.provider, why) != 0)
-		rc = kr_fail("namespaces: %s", why);
+	if (rc < 0 && ns)
+		rc = enter_namespaces(r);
 	if (rc < 0)
 		rc = choose_cpus(r);
 	return rc < 0 ? hide_netlink(r) : rc;

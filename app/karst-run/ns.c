@@ -264,10 +264,9 @@ ns_arrange(const struct kr_view *v, const char *provider, char *why)
 }
 
 int
-kr_ns_enter(const struct kr_view *v, const char *provider, char *why)
+kr_ns_enter(const struct kr_view *v, const char *provider, enum kr_ns_kind *kind, char *why)
 {
-	enum kr_ns_kind kind;
-	int ret = ns_enter(&kind, why);
+	int ret = ns_enter(kind, why);
 
 	return ret == 0 ? ns_arrange(v, provider, why) : ret;
 }
@@ -285,9 +284,7 @@ try_it(const struct kr_view *v, const char *provider, int fd)
 {
 	struct trial t = {.kind = KR_NS_NONE};
 
-	t.ret = ns_enter(&t.kind, t.why);
-	if (t.ret == 0)
-		t.ret = ns_arrange(v, provider, t.why);
+	t.ret = kr_ns_enter(v, provider, &t.kind, t.why);
 	_exit(write(fd, &t, sizeof(t)) == sizeof(t) ? 0 : 1);
 }
 

@@ -32,14 +32,13 @@ void kr_ns_print(void);
 
 /**
  * Goes there.  Single-threaded callers only.  @provider: the driver for /etc/libibverbs.d.
- * @return 0, or -errno with a sentence in @why (KR_NS_WHY bytes); the process is then of no use for
- * anything but to end, since it may be half there.
+ * *kind: how it is done.  @return 0, or -errno with a sentence in @why (KR_NS_WHY bytes); the
+ * process is then of no use for anything but to end, since it may be half there.
  */
 #define KR_NS_WHY 256
-int kr_ns_enter(const struct kr_view *v, const char *provider, char *why);
+int kr_ns_enter(const struct kr_view *v, const char *provider, enum kr_ns_kind *kind, char *why);
 
-/** Does the same in a process of its own to see whether it can be done.  @return as above, *kind
- *  how it was done. */
+/** Does the same in a process of its own to see whether it can be done.  @return as above. */
 int kr_ns_try(const struct kr_view *v, const char *provider, enum kr_ns_kind *kind, char *why);
 
 #endif /* KARST_RUN_NS_H */

@@ -146,19 +146,24 @@ class Engine:
         finally:
             engine.telemetry.close()
 
+    def counters(self, *names):
+        """Their sums over all lcores."""
+        rows = self.ask(lambda e: e.rows('counters')).values()
+        return [sum(row[name] for row in rows) for name in names]
+
     def counter(self, name):
-        return sum(row[name] for row in self.ask(lambda e: e.rows('counters')).values())
+        return self.counters(name)[0]
 
     def holds(self):
         """What programs have in it, by telemetry."""
-        engine = self.ask(lambda e: e.ask('engine'))
-        memory = self.ask(lambda e: e.ask('memory'))
+        engine, memory, cm, clients = self.ask(lambda e: (
+            e.ask('engine'), e.ask('memory'), e.ask('cm'), next(e.pages('clients'))))
         found = {name: engine[name] for name in ('qps', 'cqs', 'srqs')}
         found.update({name: memory[name] for name in (
             'regions', 'windows', 'pds', 'owners', 'ring_bytes', 'shared_bytes', 'migrated_bytes',
             'copied_bytes')})
-        found['listeners'] = self.ask(lambda e: e.ask('cm'))['listeners']
-        found['clients'] = len(self.ask(lambda e: list(e.pages('clients')))[0])
+        found['listeners'] = cm['listeners']
+        found['clients'] = len(clients)
         return found
 
     def left(self):
@@ -267,7 +272,7 @@ def pair_once(engines, words, client_words=(), peer=('localhost',), port='-p', s
     """
     tcp = str(free_port())
     listen, connect = (port, port) if isinstance(port, str) else port
-    before = {name: [e.counter(name) for e in engines] for name in ('rx_packets', 'rx_bytes')}
+    before = [e.counters('rx_packets', 'rx_bytes') for e in engines]
     server = engines[0].program([*words, listen, tcp], mode, env)
     client = None
     problems = server.until(lambda: listens(int(tcp), server.process.pid), 'listening', limit_s) \
@@ -289,12 +294,11 @@ def pair_once(engines, words, client_words=(), peer=('localhost',), port='-p', s
         problems += [f'server: {p}' for p in says(server, says_both)]
         problems += [f'it said: {found.group(0)}' for found in (
             re.search(NEVER, program.text()) for program in (server, client)) if found]
-        got = [e.counter('rx_packets') - n for e, n in zip(engines, before['rx_packets'])]
-        if sum(got) < frames:
-            problems.append(f'{got} frames went through the engines, {frames} is the least')
-        got = [e.counter('rx_bytes') - n for e, n in zip(engines, before['rx_bytes'])]
-        if sum(got) < moved:
-            problems.append(f'{got} bytes went through the engines, {moved} is the least')
+        after = [e.counters('rx_packets', 'rx_bytes') for e in engines]
+        for least, what, *got in zip((frames, moved), ('frames', 'bytes'),
+                                     *([n - m for n, m in zip(*both)] for both in zip(after, before))):
+            if sum(got) < least:
+                problems.append(f'{got} {what} went through the engines, {least} is the least')
     for engine in engines:
         problems += engine.left()
     if problems:

@@ -9,6 +9,7 @@ is left out.
 """
 import faulthandler
 import fnmatch
+import gc
 import sys
 import unittest
 
@@ -90,6 +91,9 @@ def main(argv):
     for word in argv[2:]:
         module, _, patterns = word.partition(':')
         suite.addTests(chosen(module, patterns.split(',') if patterns else ['*']))
+    # asyncio's tests collect garbage three times after each of them, and would go through all modules
+    gc.collect()
+    gc.freeze()
     with open(argv[1], 'w', encoding='utf-8') as to:
         runner = unittest.TextTestRunner(
             verbosity=2, resultclass=lambda *args, **kwargs: Result(*args, to=to, **kwargs))

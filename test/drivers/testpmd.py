@@ -13,10 +13,11 @@ from bed import HANG_S  # noqa: E402
 
 class Testpmd:
     def __init__(self, *words, netns=None, before=None):
-        """@words: its arguments.  @before: called in the new process."""
+        """@words: its arguments, the last of them its own.  @before: called in the new process."""
         command = ['ip', 'netns', 'exec', netns] if netns else []
+        # by itself it locks memory, which is all of -m then: a page that is not used costs nothing
         self.process = subprocess.Popen(
-            [*command, 'stdbuf', '-o0', 'dpdk-testpmd', *words], stdin=subprocess.PIPE,
+            [*command, 'stdbuf', '-o0', 'dpdk-testpmd', *words, '--no-mlockall'], stdin=subprocess.PIPE,
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, bufsize=0, preexec_fn=before)
         self.said = ''
 

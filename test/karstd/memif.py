@@ -80,7 +80,8 @@ def removed(tap, karstd, folder, role, how):
 # --- a server that goes and comes back ---
 
 karst_observe.TIMEOUT_S = HANG_S
-TRAFFIC = ('--op', 'write', '--size', '5000', '--iters', '300', '--verify', '--no-baselines')
+TRAFFIC = ('--op', 'write', '--size', '5000', '--iters', '300', '--verify', '--working-set', '8M',
+           '--no-baselines')
 
 
 def listener(name, backlog):

@@ -33,8 +33,9 @@ DEV = 'kveth0'
 ADDRESS = ['192.0.2.1', '192.0.2.2']
 GROUP = '239.7.7.7'
 MESSAGES = 40
+# Memory is cleared for each operation.
 TRAFFIC = ['--op', 'write,read,send', '--size', '20000', '--iters', '300', '--verify',
-           '--no-baselines']
+           '--working-set', '8M', '--no-baselines']
 
 
 def sh(*args, check=True):
@@ -333,7 +334,8 @@ def two_lcores(tap, karstd, perf, folder):
                          name=f'two{end}', netns=NETNS[end]) for end in (0, 1)]
             problems = ds[0].start() + ds[1].start()
             if not problems:
-                problems = traffic(perf, ds[0].socket, ds[1].socket, 4096, '--qps', '16')
+                problems = traffic(perf, ds[0].socket, ds[1].socket, 4096, '--qps', '16',
+                                   '--working-set', '64M')
             for d in ds if not problems else []:
                 rows = lcores_of(d)
                 for name in ('rx_frames', 'tx_frames'):

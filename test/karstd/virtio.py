@@ -22,7 +22,8 @@ sys.dont_write_bytecode = True
 from bed import HANG_S, Daemon, Tap, traffic # noqa: E402
 
 LOOP = '[port loop]\ndevice = loopback\n'
-TRAFFIC = ('--op', 'write', '--size', '5000', '--iters', '300', '--verify', '--no-baselines')
+TRAFFIC = ('--op', 'write', '--size', '5000', '--iters', '300', '--verify', '--working-set', '8M',
+           '--no-baselines')
 GONE = 'port wire: its backend has gone, or does not answer'
 UP = 'port 1, wire: net_virtio_user0'
 FROM_DPDK = re.compile(r'\bv(irtio|host)_\w+\(\)') # its driver names its function first

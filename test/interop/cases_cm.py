@@ -83,7 +83,9 @@ def group(bed, kind, role):
     """A sender does not wait until what it has posted has gone, and ends its queue pair: on Linux
     the rest is lost, so there are senders until the receiver has five messages."""
     there, here = (bed.linux, bed.host) if role == 'client' else (bed.host, bed.linux)
-    receiver = there.program(words('{lines} ' + MCKEY, there, there, kind, 'ip4', PORT), SOON_S)
+    # each sender waits for three seconds before it sends, and the receiver looks meanwhile
+    receiver = there.program(words('{patient} {lines} ' + MCKEY, there, there, kind, 'ip4', PORT),
+                             SOON_S)
     problems, sender = there.listens(receiver, PORT, 'group', kind), receiver
     for _ in range(SENDERS):
         if problems or receiver.status is not None:

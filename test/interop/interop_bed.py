@@ -371,6 +371,8 @@ class Case:
       {ip} {tcp}             the server's address; and its IPv4 address, for talk beside the wire
       {port}                 a port number
       {lines}                before a program whose lines karst's end is to see at once
+      {patient}              before one that looks for seconds into its completion queue: it naps at
+                             karst's end, too
     @listen: 'tcp' or 'cm', what the server is waited for to listen at; 'group', to join GROUP;
     None: nothing.
     @both, @at_server, @at_client: regular expressions of what they must say.
@@ -425,6 +427,8 @@ def words(line, me, server, kind, family, port):
               'me': me.address(kind, family) + zone, 'ip': server.address(kind, family) + zone,
               'tcp': server.address('wire' if kind == 'vlan' else kind, 'ip4')}
     fields['lines'] = 'stdbuf -oL' if me.karst else ''
+    patient = shutil.which(PATIENT) if me.karst else None # at Linux's end all are
+    fields['patient'] = f'env LD_PRELOAD={patient}' if patient else ''
     if '{gid}' in line:
         fields['gid'] = me.gid(kind, family)
     return line.format(**fields)

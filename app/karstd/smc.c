@@ -265,7 +265,8 @@ make_core(struct kd_smc *s)
 		return rc;
 	/* two of its bytes tell daemons with the same MAC address apart */
 	if (getrandom(cfg.system_id, 2, 0) != 2 ||
-		getrandom(cfg.token_key, sizeof(cfg.token_key), 0) != sizeof(cfg.token_key))
+		getrandom(cfg.token_key, sizeof(cfg.token_key), 0) != sizeof(cfg.token_key) ||
+		getrandom(s->hash_key, sizeof(s->hash_key), 0) != sizeof(s->hash_key))
 		return -EIO;
 	memcpy(cfg.system_id + 2, port.mac, 6);
 	memcpy(cfg.mac, port.mac, 6);

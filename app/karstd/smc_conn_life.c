@@ -17,6 +17,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "karst_prf.h"
+
 #define HELD_NS 100000000u /* so long a connection waits for its other end, until CLC begins */
 
 /* --- references --- */
@@ -28,24 +30,33 @@ port_of(const struct sockaddr_storage *a)
 				       : ((const struct sockaddr_in6 *)a)->sin6_port;
 }
 
+/* With a key, since users choose addresses and ports, and which of many sockets they keep. */
+static uint64_t
+end_hash(const struct kd_smc *s, const struct sockaddr_storage *a)
+{
+	uint64_t ip[2];
+
+	svc_ip_of(a, (uint8_t *)ip);
+	return karst_prf(s->hash_key, karst_prf(s->hash_key, ip[0], ip[1]), port_of(a));
+}
+
 uint32_t
 svc_names_hash(const struct svc_conn *c)
 {
-	return (uint32_t)(port_of(&c->local) ^ port_of(&c->peer)) * 2654435761u >> 20;
+	return (uint32_t)(end_hash(c->smc, &c->local) + end_hash(c->smc, &c->peer)) % SMC_HASH;
 }
-static_assert(SMC_HASH == 1u << 12, "the highest bits of 32");
 
 static uint32_t
-cookie_hash(uint64_t cookie)
+cookie_hash(const struct kd_smc *s, uint64_t cookie)
 {
-	return (uint32_t)cookie * 2654435761u >> 20;
+	return (uint32_t)karst_prf(s->hash_key, cookie, 0) % SMC_HASH;
 }
 
 static void
 list_in(struct svc_conn *c)
 {
 	struct kd_smc *s = c->smc;
-	struct svc_conn **cookie = &s->by_cookie[cookie_hash(c->cookie)];
+	struct svc_conn **cookie = &s->by_cookie[cookie_hash(s, c->cookie)];
 	struct svc_conn **names = &s->by_names[svc_names_hash(c)];
 
 	c->cookie_next = *cookie;
@@ -65,7 +76,7 @@ list_in(struct svc_conn *c)
 static void
 list_out(struct svc_conn *c)
 {
-	struct svc_conn **at = &c->smc->by_cookie[cookie_hash(c->cookie)];
+	struct svc_conn **at = &c->smc->by_cookie[cookie_hash(c->smc, c->cookie)];
 
 	while (*at != c)
 		at = &(*at)->cookie_next;
@@ -577,7 +588,7 @@ svc_conn_find(struct kd_smc *s, int fd)
 	/* not the inode: its number has 32 bits, and is given out again */
 	if (getsockopt(fd, SOL_SOCKET, SO_COOKIE, &cookie, &len) != 0)
 		return NULL;
-	for (c = s->by_cookie[cookie_hash(cookie)]; c != NULL; c = c->cookie_next)
+	for (c = s->by_cookie[cookie_hash(s, cookie)]; c != NULL; c = c->cookie_next)
 		if (c->cookie == cookie && c->pair >= 0)
 			return c;
 	return NULL;

@@ -267,6 +267,7 @@ struct kd_smc {
 	struct svc_conn *conns, *run, **run_tail, *dead;
 	struct svc_conn *held, **held_tail; /* by the time until when */
 	struct svc_conn *by_cookie[SMC_HASH], *by_names[SMC_HASH];
+	uint64_t hash_key[2];       /* of places in both */
 	uint32_t nconns, ndeclined; /* of which there was no room for so many */
 	struct svc_user *users;
 	struct svc_prog *progs, *dead_progs;

@@ -204,7 +204,10 @@ class Bed:
             a.address = self.guest.must(
                 f'basename /sys/bus/pci/devices/0000:00:{machine.SLOT + a.number:02x}.0/0000:*:00.0'
             ).strip()
-        self.guest.must('modprobe -a vfio-pci tun; echo 1 >/proc/sys/net/ipv4/conf/all/arp_ignore')
+        # vmxnet3 and e1000e of QEMU send nothing of a buffer whose pages are not side by side in the
+        # guest (README.rst): without DPDK's huge pages its memory is of the kernel's
+        self.guest.must('modprobe -a vfio-pci tun; echo 1 >/proc/sys/net/ipv4/conf/all/arp_ignore; '
+                        'echo always >/sys/kernel/mm/transparent_hugepage/shmem_enabled')
 
     def bind(self, a, driver='vfio-pci'):
         self.guest.must(f'cd /sys/bus/pci/devices/{a.address}; '

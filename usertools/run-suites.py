@@ -11,7 +11,8 @@ processors by themselves, so one at a time is run, as many on a machine of 2 pro
 fed; those that mostly wait, for guests, timers, downloads or daemons that start, are run beside it,
 as many as there are processors: guests without KVM compute as well.  In both, the first of the
 table below that has what it needs is next: so builds that many need come first, and then what
-takes longest.
+takes longest.  Packages that are missing are installed beside the first builds: what those need is
+there already, and installing takes one processor.
 
 Which suites can be neighbours is not decided here: a suite has names, ports and folders of its own,
 or a lock (test/common/bed.py).
@@ -39,35 +40,36 @@ ENDS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 # name: (what it needs, whether it mostly waits); in the order in which they are begun
 STEPS = {
+    'packages': ([], True),
     'configure-test': ([], False),
-    'fresh': (['configure-test'], True),
+    'fresh': (['packages', 'configure-test'], True),
     'build-test': (['configure-test'], False),
-    'interop': (['build-test'], True),
-    'pci': (['build-test'], True),
-    'verbs': (['build-test'], True),
-    'hostile': (['build-test'], True),
-    'pyverbs': (['build-test'], True),
-    'karstd': (['build-test'], True),
-    'drivers': (['build-test'], True),
-    'perf': (['build-test'], True),
-    'run': (['build-test'], True),
-    'smc': (['build-test'], True),
-    'observe': (['build-test'], True),
-    'examples': (['build-test'], True),
-    'install': (['build-test'], True),
-    'sanitize': ([], False),
+    'interop': (['packages', 'build-test'], True),
+    'pci': (['packages', 'build-test'], True),
+    'verbs': (['packages', 'build-test'], True),
+    'hostile': (['packages', 'build-test'], True),
+    'pyverbs': (['packages', 'build-test'], True),
+    'karstd': (['packages', 'build-test'], True),
+    'drivers': (['packages', 'build-test'], True),
+    'perf': (['packages', 'build-test'], True),
+    'run': (['packages', 'build-test'], True),
+    'smc': (['packages', 'build-test'], True),
+    'observe': (['packages', 'build-test'], True),
+    'examples': (['packages', 'build-test'], True),
+    'install': (['packages', 'build-test'], True),
+    'sanitize': (['packages'], False),
     'build-fuzz': ([], False),
     'fuzz': (['build-fuzz'], False),
-    'model': (['configure-test'], False),
+    'model': (['packages', 'configure-test'], False),
     'sim': (['build-test'], False),
     'unit': (['build-test'], False),
     'layering': (['configure-test'], False),
-    'docs': (['configure-test'], False),
-    'format': (['configure-test'], False),
-    'captures': (['build-test'], False),
+    'docs': (['packages', 'configure-test'], False),
+    'format': (['packages', 'configure-test'], False),
+    'captures': (['packages', 'build-test'], False),
     'replay': (['build-test'], False),
-    'tools': (['configure-test'], True),
-    'cross': ([], False),
+    'tools': (['packages', 'configure-test'], True),
+    'cross': (['packages'], False),
 }
 
 

@@ -167,7 +167,7 @@ def demo_problems(status, text):
 def test_packages(source):
     """Packages that only tests need."""
     with open(os.path.join(source, 'usertools', 'packages-debian.txt'), encoding='utf-8') as f:
-        return [line.split()[1] for line in f if line.startswith('test ')]
+        return [line.split()[1] for line in f if line.startswith(('compile ', 'test '))]
 
 
 def installed_karst(root):

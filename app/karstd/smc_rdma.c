@@ -30,7 +30,7 @@
 #define CQ_ENTRIES 16384u
 #define POLL_BATCH 32
 #define MSG_BYTES  KARST_SMC_LLC_MAX_LEN
-#define SLOT_BYTES 256u /* of what we send: the longest LLC and CDC message */
+#define SLOT_BYTES 4160u /* of what we send: the longest LLC message, and lines of its own */
 #define RECV_FLAG  0x8000u
 #define RMB_IOVA   0x100000000ull
 #define HOP_LIMIT  64
@@ -46,6 +46,7 @@
 static_assert((4096ull << ACK_TIMEOUT) * (RETRIES + 1) < SVC_LINK_LIFE_MS * 1000000ull,
 	"within it a link has carried what it was given, or has ended");
 static_assert(SMC_LINKS * (SMC_SLOTS + SMC_RECVS) <= CQ_ENTRIES, "no completion is lost");
+static_assert(KARST_SMC_LLC_BUILD_MAX <= SLOT_BYTES, "a slot has room for any message");
 #define RNR_RETRIES 7 /* without end */
 
 /* --- links --- */
@@ -254,8 +255,9 @@ op_send(void *user, uint32_t link, const void *msg, size_t len)
 		.send_flags = KARST_SEND_SIGNALED | KARST_SEND_SOLICITED};
 	uint8_t *slot;
 
-	if (l == NULL || len > SLOT_BYTES)
+	if (l == NULL)
 		return;
+	assert(len <= SLOT_BYTES);
 	slot = l->mem + l->next_slot * SLOT_BYTES;
 	l->next_slot = (l->next_slot + 1) % SMC_SLOTS;
 	memcpy(slot, msg, len);

@@ -140,6 +140,8 @@ int karst_smc_clc_build(const struct karst_smc_clc *msg, void *buf, size_t room)
 #define KARST_SMC_LLC_LEN     44   /* of all messages of version 1, and most of version 2 */
 #define KARST_SMC_LLC_MAX_LEN 8192 /* so large receives have to be (S3) */
 #define KARST_SMC_RKEYS_MAX   255  /* in an ADD_LINK of version 2 */
+#define KARST_SMC_LLC_BUILD_MAX \
+	4152 /* the longest that is built: an ADD_LINK of version 2 with all keys */
 
 enum karst_smc_llc_type {
 	KARST_SMC_LLC_CONFIRM_LINK = 1,

@@ -23,6 +23,8 @@
 #define DELETE_MAX_V1  8 /* ... and how many there may be */
 #define REQ_ADD_GIDS   28
 #define DIRECT         0x80u
+static_assert(ADD_EXT + ADD_EXT_LEN + KARST_SMC_RKEYS_MAX * ADD_RKEY_LEN == KARST_SMC_LLC_BUILD_MAX,
+	"the longest message");
 
 const char *
 karst_smc_llc_name(enum karst_smc_llc_type type)

@@ -7,6 +7,7 @@ import time
 from smcbed import CONF, Program, bed, ip
 
 PAIRS = ('10.92.0.', '10.93.0.')
+KEPT = 40 # connections, whose keys are all named when a link is added
 
 
 def connect_ports(netns):
@@ -38,12 +39,12 @@ def links(suite, daemon):
     return [row['links'] for row in suite.ask(daemon, '/karst/smc_groups').values()]
 
 
-def talk(suite, netns, daemons):
+def talk(suite, netns, daemons, server='server_back', client='client_streams', n=0):
     """@return server, client that streams, problems"""
     port = bed.free_port()
-    s = Program(suite, daemons[0], 'server_back', PAIRS[0] + '1', port)
+    s = Program(suite, daemons[0], server, PAIRS[0] + '1', port, n)
     s.line()
-    c = Program(suite, daemons[1], 'client_streams', PAIRS[0] + '1', port, netns=netns)
+    c = Program(suite, daemons[1], client, PAIRS[0] + '1', port, n, netns=netns)
     return s, c, [line for line in [c.line()] if line != 'connected']
 
 
@@ -77,6 +78,8 @@ def failover(suite, netns):
     s, c, problems = talk(suite, netns, both)
     problems += until('two links', lambda: all(links(suite, d) == [2] for d in both))
     suite.tap.point('two daemons with two ports each have two links', problems + goes_on(suite, both))
+    s2, c2, problems = talk(suite, netns, both, 'server_back_each', 'client_keeps', KEPT)
+    suite.tap.point('many connections have these links', problems)
     for i in range(2): # the first one, and the second one when that is there again
         ip('-n', netns, 'link', 'set', f'far{i}', 'down')
         problems = until('one link', lambda: all(links(suite, d) == [1] for d in both))
@@ -84,12 +87,14 @@ def failover(suite, netns):
         ip('-n', netns, 'link', 'set', f'far{i}', 'up')
         problems = until('two links', lambda: all(links(suite, d) == [2] for d in both))
         suite.tap.point('it is up, and there are two links again', problems + goes_on(suite, both))
-    c.process.send_signal(signal.SIGUSR1)
-    said, problems = c.ends()
-    problems += [] if said == 'same' else [said]
+    problems = []
+    for p in c, c2:
+        p.process.send_signal(signal.SIGUSR1)
+        said, more = p.ends()
+        problems += more + ([] if said == 'same' else [said])
     for daemon in both:
         n = suite.ask(daemon, '/karst/smc')
-        if n['connected'] != 2 or n['failover'] < 2 or suite.ask(daemon, '/karst/smc_reasons'):
+        if n['connected'] != 2 + KEPT or n['failover'] < 2 or suite.ask(daemon, '/karst/smc_reasons'):
             problems.append(n)
-    suite.tap.point('no byte is lost or doubled', problems + s.ends()[1])
+    suite.tap.point('no byte is lost or doubled', problems + s.ends()[1] + s2.ends()[1])
     suite.tap.point('both end', near.stop() + far.stop())

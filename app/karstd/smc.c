@@ -119,6 +119,7 @@ turn(struct kd_smc *s)
 	s->core->now_ns = svc_now();
 	any = svc_rdma_poll(s);
 	any |= karst_smc_expire(s->core, TIMERS) != 0;
+	svc_connect_expire(s);
 	svc_ports_expire(s);
 	svc_spare_expire(s);
 	svc_conn_agree_held(s, false);
@@ -140,6 +141,7 @@ wait_ms(struct kd_smc *s)
 	uint64_t next = karst_smc_next_ns(s->core), now = svc_now();
 	uint32_t i;
 
+	next = karst_min_u64(next, svc_connect_next_ns(s));
 	next = karst_min_u64(next, svc_ports_next_ns(s));
 	next = karst_min_u64(next, svc_close_next_ns(s));
 	next = karst_min_u64(next, svc_spare_next_ns(s));

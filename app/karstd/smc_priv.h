@@ -195,10 +195,12 @@ struct svc_link {
 	struct karst_qp *qp;
 	struct karst_mr *mr; /* of mem: sends, then receives */
 	uint8_t *mem;
-	struct karst_smc_end local;
+	struct karst_smc_end local, remote;
 	uint32_t next_slot;
 	uint16_t generation;
-	bool down; /* lib/smc was told */
+	bool down;     /* lib/smc was told */
+	bool connects; /* its path is looked for: */
+	uint64_t look_ns, nap_ns, until_ns;
 };
 
 struct svc_rmb {
@@ -583,6 +585,18 @@ void svc_rdma_tx_unkey(struct svc_rings *r);
 /** No connection has the buffer @rmb, whose key stays, any more; @c has it. */
 void svc_rdma_leave_rmb(struct kd_smc *s, uint32_t rmb);
 void svc_rdma_enter_rmb(struct svc_conn *c, uint32_t rmb);
+
+/** Of a port's address; NULL: no port has it. */
+const struct karst_gid_entry *svc_rdma_gid_entry(const struct kd_smc *s, const uint8_t gid[16]);
+
+/* --- smc_connect.c --- */
+
+/** @l's queue pair.  As ops->link_connect() of lib/smc */
+int svc_connect(struct kd_smc *s, struct svc_link *l, const struct karst_smc_end *remote);
+/** Those whose path is looked for. */
+void svc_connect_expire(struct kd_smc *s);
+/** When that has something to do; UINT64_MAX: never. */
+uint64_t svc_connect_next_ns(const struct kd_smc *s);
 
 /* --- smc_ports.c --- */
 

@@ -33,21 +33,9 @@
 #define SLOT_BYTES 4160u /* of what we send: the longest LLC message, and lines of its own */
 #define RECV_FLAG  0x8000u
 #define RMB_IOVA   0x100000000ull
-#define HOP_LIMIT  64
-#define RNR_TIMER  12 /* 0.64 ms */
 
-/*
- * With the last link all connections of its group end, and the peer may hear of it half a minute
- * later, so a link is patient: it lives for 8.6 s, as with librdmacm, without an acknowledgement.
- * A peer in software is silent when its processor is taken away, or its machine is moved.
- */
-#define ACK_TIMEOUT 18 /* 1.07 s */
-#define RETRIES     7
-static_assert((4096ull << ACK_TIMEOUT) * (RETRIES + 1) < SVC_LINK_LIFE_MS * 1000000ull,
-	"within it a link has carried what it was given, or has ended");
 static_assert(SMC_LINKS * (SMC_SLOTS + SMC_RECVS) <= CQ_ENTRIES, "no completion is lost");
 static_assert(KARST_SMC_LLC_BUILD_MAX <= SLOT_BYTES, "a slot has room for any message");
-#define RNR_RETRIES 7 /* without end */
 
 /* --- links --- */
 
@@ -62,8 +50,8 @@ link_of(struct kd_smc *s, uint32_t id)
 	return NULL;
 }
 
-static const struct karst_gid_entry *
-gid_entry(const struct kd_smc *s, const uint8_t gid[16])
+const struct karst_gid_entry *
+svc_rdma_gid_entry(const struct kd_smc *s, const uint8_t gid[16])
 {
 	uint32_t i;
 
@@ -149,7 +137,8 @@ op_link_open(void *user, const struct karst_smc_link_ask *ask, struct karst_smc_
 	struct karst_port_attr port;
 	int rc;
 
-	g = ask->local_gid != NULL ? gid_entry(s, ask->local_gid) : svc_ports_other(s, ask);
+	g = ask->local_gid != NULL ? svc_rdma_gid_entry(s, ask->local_gid)
+				   : svc_ports_other(s, ask);
 	if (g == NULL || karst_query_port(s->ctx, g->port_num, &port) != 0)
 		return -ENODEV;
 	if (l == NULL)
@@ -175,54 +164,12 @@ op_link_open(void *user, const struct karst_smc_link_ask *ask, struct karst_smc_
 }
 
 static int
-connect_qp(struct kd_smc *s, struct svc_link *l, const struct karst_smc_end *remote)
-{
-	const struct karst_gid_entry *g = gid_entry(s, l->local.gid);
-	struct karst_qp_attr attr = {
-		.qp_state = KARST_QPS_RTR,
-		.path_mtu = (enum karst_mtu)remote->mtu,
-		.rq_psn = remote->psn,
-		.dest_qp_num = remote->qpn,
-		.max_dest_rd_atomic = 1,
-		.min_rnr_timer = RNR_TIMER,
-		.ah_attr = {.hop_limit = HOP_LIMIT},
-	};
-	int rc;
-
-	if (g == NULL)
-		return -ENODEV;
-	memcpy(attr.ah_attr.dgid.raw, remote->gid, sizeof(remote->gid));
-	attr.ah_attr.sgid_index = (uint8_t)g->gid_index;
-	attr.ah_attr.port_num = (uint8_t)g->port_num;
-	rc = karst_modify_qp(l->qp, &attr,
-		KARST_QP_STATE | KARST_QP_AV | KARST_QP_PATH_MTU | KARST_QP_DEST_QPN |
-			KARST_QP_RQ_PSN | KARST_QP_MAX_DEST_RD_ATOMIC | KARST_QP_MIN_RNR_TIMER);
-	attr = (struct karst_qp_attr){
-		.qp_state = KARST_QPS_RTS,
-		.sq_psn = l->local.psn,
-		.timeout = ACK_TIMEOUT,
-		.retry_cnt = RETRIES,
-		.rnr_retry = RNR_RETRIES,
-		.max_rd_atomic = 1,
-	};
-	if (rc == 0)
-		rc = karst_modify_qp(l->qp, &attr,
-			KARST_QP_STATE | KARST_QP_SQ_PSN | KARST_QP_TIMEOUT | KARST_QP_RETRY_CNT |
-				KARST_QP_RNR_RETRY | KARST_QP_MAX_QP_RD_ATOMIC);
-	return rc;
-}
-
-static int
 op_link_connect(void *user, uint32_t link, const struct karst_smc_end *remote)
 {
 	struct kd_smc *s = user;
 	struct svc_link *l = link_of(s, link);
-	int rc = l != NULL ? connect_qp(s, l, remote) : -ENODEV;
 
-	if (rc != 0)
-		karst_log(KARST_LOG_WARNING, "smc: connecting a queue pair: %s",
-			l != NULL ? karst_why() : "there is none");
-	return rc;
+	return l != NULL ? svc_connect(s, l, remote) : -ENODEV;
 }
 
 static void
@@ -510,9 +457,9 @@ svc_rdma_gid(struct kd_smc *s, const struct sockaddr_storage *local, uint8_t gid
 		memcpy(ip, &((const struct sockaddr_in6 *)local)->sin6_addr, 16);
 	if (ip[10] == 0xff && ip[12] == 127)
 		memcpy(ip + 12, (const uint8_t[]){127, 0, 0, 1}, 4);
-	if (gid_entry(s, ip) == NULL)
+	if (svc_rdma_gid_entry(s, ip) == NULL)
 		svc_rdma_load_gids(s); /* a port may have got an address */
-	if (gid_entry(s, ip) == NULL)
+	if (svc_rdma_gid_entry(s, ip) == NULL)
 		return false;
 	memcpy(gid, ip, 16);
 	return true;

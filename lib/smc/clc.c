@@ -255,6 +255,23 @@ maker_of(struct smc_core *c, struct smc_group *g, enum karst_smc_state state)
 }
 
 void
+smc_first_contact_linked(struct smc_core *c, struct smc_group *g, int rc)
+{
+	bool client = g->role == KARST_SMC_CLIENT;
+	struct smc_conn *conn =
+		maker_of(c, g, client ? KARST_SMC_WAIT_LINK : KARST_SMC_WAIT_CONFIRM_LINK);
+
+	if (conn == NULL)
+		return;
+	if (rc != 0) /* a server waits until the client gives up */
+		smc_refuse(c, conn, KARST_SMC_DECL_READY_LINK);
+	else if (client)
+		smc_client_linked(c, conn);
+	else
+		smc_server_linked(c, conn);
+}
+
+void
 smc_first_contact_confirmed(struct smc_core *c, struct smc_group *g)
 {
 	struct smc_conn *conn = maker_of(c, g, KARST_SMC_WAIT_CONFIRM_LINK);
@@ -311,6 +328,9 @@ smc_conn_timeout(struct smc_core *c, struct smc_conn *conn)
 			smc_server_anew(c, conn);
 		else
 			smc_decline(c, conn, KARST_SMC_DECL_REGISTER);
+		break;
+	case KARST_SMC_WAIT_LINK:
+		smc_decline(c, conn, KARST_SMC_DECL_READY_LINK);
 		break;
 	case KARST_SMC_WAIT_CONFIRM_LINK:
 		count(c, KARST_SMC_CTR_LLC_TIMEOUT);

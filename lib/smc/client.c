@@ -156,14 +156,23 @@ smc_client_accepted(struct smc_core *c, struct smc_conn *conn, const struct kars
 	if (reason != 0) {
 		smc_decline(c, conn, reason);
 	} else if (a->first_contact) {
-		conn->state = KARST_SMC_WAIT_CONFIRM_LINK;
+		conn->state = KARST_SMC_WAIT_LINK;
 		smc_timer_set(c, &conn->timer, c->cfg.confirm_wait_ns);
-		smc_send_accept(c, conn, KARST_SMC_CLC_CONFIRM);
+		if (conn->link->state == LINK_READY)
+			smc_client_linked(c, conn);
 	} else {
 		conn->state = KARST_SMC_WAIT_RKEY;
 		smc_timer_stop(c, &conn->timer); /* those in front of it have their own */
 		smc_rmb_confirm(c, conn->rmb);
 	}
+}
+
+void
+smc_client_linked(struct smc_core *c, struct smc_conn *conn)
+{
+	conn->state = KARST_SMC_WAIT_CONFIRM_LINK;
+	smc_timer_set(c, &conn->timer, c->cfg.confirm_wait_ns);
+	smc_send_accept(c, conn, KARST_SMC_CLC_CONFIRM);
 }
 
 void

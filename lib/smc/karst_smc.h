@@ -55,6 +55,7 @@ enum karst_smc_state {
 	KARST_SMC_PARKED,            /* server: others are about to make the group that it wants */
 	KARST_SMC_WAIT_ACCEPT,       /* client */
 	KARST_SMC_WAIT_RKEY,         /* both: the peer has to confirm our key */
+	KARST_SMC_WAIT_LINK,         /* client: the queue pair is being connected */
 	KARST_SMC_WAIT_CONFIRM,      /* server */
 	KARST_SMC_WAIT_CONFIRM_LINK, /* both */
 	KARST_SMC_WAIT_ADD_LINK,     /* both */
@@ -115,7 +116,11 @@ struct karst_smc_ops {
 	 */
 	int (*link_open)(
 		void *user, const struct karst_smc_link_ask *ask, struct karst_smc_end *local);
-	/** Connect it: ready to receive and to send, with path MTU @remote->mtu. */
+	/**
+	 * Connect it: ready to receive and to send, with path MTU @remote->mtu.  -EINPROGRESS: that
+	 * has to wait for somebody, and karst_smc_link_connected() tells how it ends, unless it is
+	 * closed before
+	 */
 	int (*link_connect)(void *user, uint32_t link, const struct karst_smc_end *remote);
 	/** It is not used any more: when this returns no WRITE reads a send buffer any more. */
 	void (*link_close)(void *user, uint32_t link);
@@ -306,6 +311,8 @@ int karst_smc_conn_info(
 void karst_smc_link_rx(struct karst_smc *smc, uint32_t link, const void *msg, size_t len);
 /** The next @n SENDs of the link, and all WRITEs in front of them, are complete. */
 void karst_smc_link_sent(struct karst_smc *smc, uint32_t link, unsigned int n);
+/** @rc: 0 or -errno of ops->link_connect(), which had to wait. */
+void karst_smc_link_connected(struct karst_smc *smc, uint32_t link, int rc);
 /** The queue pair is in error. */
 void karst_smc_link_down(struct karst_smc *smc, uint32_t link);
 /** As server: try to add a second link to @group, if it has one.  -EINVAL, -EBUSY, -ENODEV */

@@ -49,9 +49,27 @@ smc_link_connect(struct smc_core *c, struct smc_link *link)
 	if (remote.mtu > link->local.mtu)
 		remote.mtu = link->local.mtu;
 	rc = c->cfg.ops->link_connect(c->cfg.user, link_id(c, link), &remote);
+	if (rc == -EINPROGRESS)
+		link->state = LINK_CONNECTING;
+	else if (rc == 0)
+		link->state = LINK_READY;
+	return rc == -EINPROGRESS ? 0 : rc;
+}
+
+void
+karst_smc_link_connected(struct karst_smc *smc, uint32_t id, int rc)
+{
+	struct smc_core *c = core_of(smc);
+	struct smc_link *link = smc_link_find(c, id);
+
+	if (link == NULL || link->state != LINK_CONNECTING)
+		return;
 	if (rc == 0)
 		link->state = LINK_READY;
-	return rc;
+	if (smc_group_link(link->group, link) == NULL)
+		smc_first_contact_linked(c, link->group, rc);
+	else
+		smc_llc_linked(c, link, rc);
 }
 
 void
@@ -183,6 +201,7 @@ smc_link_timeout(struct smc_core *c, struct smc_link *link)
 		}
 		break;
 	case LINK_ADDING:
+	case LINK_CONNECTING:
 	case LINK_READY:
 	case LINK_CONFIRMING: /* a second link that does not come */
 		count(c, KARST_SMC_CTR_LLC_TIMEOUT);

@@ -268,6 +268,52 @@ join_link(struct smc_core *c, struct smc_link *on, const struct karst_smc_llc *m
 	return added;
 }
 
+/* As client. */
+static void
+accept_link(struct smc_core *c, struct smc_link *on, struct smc_link *added)
+{
+	struct karst_smc_llc *r =
+		smc_llc_new(c, on, KARST_SMC_LLC_ADD_LINK, KARST_SMC_LLC_RESPONSE);
+
+	fill_add_link(c, r, on, added);
+	smc_llc_send(c, on);
+}
+
+/* The same, with what the server has offered. */
+static void
+reject_link(struct smc_core *c, struct smc_link *on, const struct smc_link *added)
+{
+	struct karst_smc_llc *r = smc_llc_new(
+		c, on, KARST_SMC_LLC_ADD_LINK, KARST_SMC_LLC_RESPONSE | KARST_SMC_LLC_REJECTED);
+
+	memcpy(r->mac, added->remote.mac, 6);
+	memcpy(r->gid, added->remote.gid, 16);
+	r->qpn = added->remote.qpn;
+	r->psn = added->remote.psn;
+	r->link = added->number;
+	r->mtu = added->remote.mtu;
+	smc_llc_send(c, on);
+}
+
+void
+smc_llc_linked(struct smc_core *c, struct smc_link *added, int rc)
+{
+	struct smc_group *g = added->group;
+	struct smc_link *on = smc_group_link(g, added);
+
+	if (rc == 0 && g->role == KARST_SMC_SERVER) {
+		added->state = LINK_CONFIRMING;
+		smc_llc_confirm_link(c, added, 0);
+	} else if (rc == 0 && smc_link_has_llc_slot(c, on)) {
+		accept_link(c, on, added);
+	} else {
+		if (g->role == KARST_SMC_CLIENT)
+			reject_link(c, on, added);
+		smc_link_close(c, added);
+		smc_flow_next(c, g);
+	}
+}
+
 static void
 rx_add_link_request(struct smc_core *c, struct smc_link *link, struct karst_smc_llc *m)
 {
@@ -275,15 +321,10 @@ rx_add_link_request(struct smc_core *c, struct smc_link *link, struct karst_smc_
 	/* what is said is long, and cannot wait for a slot */
 	struct smc_link *added = smc_link_has_llc_slot(c, link) ? join_link(c, link, m) : NULL;
 
-	if (added == NULL) {
+	if (added == NULL)
 		llc_answer(c, link, m, KARST_SMC_LLC_REJECTED);
-	} else {
-		struct karst_smc_llc *r =
-			smc_llc_new(c, link, KARST_SMC_LLC_ADD_LINK, KARST_SMC_LLC_RESPONSE);
-
-		fill_add_link(c, r, link, added);
-		smc_llc_send(c, link);
-	}
+	else if (added->state == LINK_READY)
+		accept_link(c, link, added);
 	if (g->state == GROUP_NEW)
 		smc_first_contact_over(c, g);
 }
@@ -301,8 +342,8 @@ rx_add_link_response(struct smc_core *c, struct smc_link *link, const struct kar
 			smc_link_close(c, added);
 		} else {
 			take_keys(link, added, m);
-			added->state = LINK_CONFIRMING;
-			smc_llc_confirm_link(c, added, 0);
+			if (added->state == LINK_READY)
+				smc_llc_linked(c, added, 0);
 		}
 	} else if (g->state != GROUP_NEW) {
 		llc_bad(c);

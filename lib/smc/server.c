@@ -228,9 +228,16 @@ smc_server_confirmed(struct smc_core *c, struct smc_conn *conn, const struct kar
 	} else {
 		conn->state = KARST_SMC_WAIT_CONFIRM_LINK;
 		smc_timer_set(c, &conn->timer, c->cfg.confirm_wait_ns + SERVER_LONGER);
-		conn->link->state = LINK_CONFIRMING;
-		smc_llc_confirm_link(c, conn->link, 0);
+		if (conn->link->state == LINK_READY)
+			smc_server_linked(c, conn);
 	}
+}
+
+void
+smc_server_linked(struct smc_core *c, struct smc_conn *conn)
+{
+	conn->link->state = LINK_CONFIRMING;
+	smc_llc_confirm_link(c, conn->link, 0);
 }
 
 /* The client waits for the link from here on, and gives up; what it says then would be data if we

@@ -443,10 +443,10 @@ const char *
 karst_smc_state_name(enum karst_smc_state state)
 {
 	static const char *const names[KARST_SMC_STATES] = {"free", "wait-proposal", "parked",
-		"wait-accept", "wait-rkey", "wait-confirm", "wait-confirm-link", "wait-add-link",
-		"tcp", "failed", "active", "peer-close-wait-1", "peer-close-wait-2",
-		"app-close-wait-1", "app-close-wait-2", "app-fin-close-wait", "peer-fin-close-wait",
-		"peer-abort-wait", "process-abort", "closed"};
+		"wait-accept", "wait-rkey", "wait-link", "wait-confirm", "wait-confirm-link",
+		"wait-add-link", "tcp", "failed", "active", "peer-close-wait-1",
+		"peer-close-wait-2", "app-close-wait-1", "app-close-wait-2", "app-fin-close-wait",
+		"peer-fin-close-wait", "peer-abort-wait", "process-abort", "closed"};
 
 	return state < KARST_SMC_STATES ? names[state] : NULL;
 }

@@ -155,6 +155,7 @@ enum smc_link_state {
 	LINK_NONE,
 	LINK_OPEN,       /* there is a queue pair */
 	LINK_ADDING,     /* server: ADD_LINK was sent */
+	LINK_CONNECTING, /* which takes time */
 	LINK_READY,      /* connected */
 	LINK_CONFIRMING, /* server: CONFIRM_LINK was sent */
 	LINK_ACTIVE,
@@ -346,6 +347,8 @@ uint32_t smc_reason_of(int rc);
 /** One of ours that is among them, NULL: none. */
 const uint8_t *smc_eid_match(
 	const struct smc_core *c, const uint8_t (*eids)[KARST_SMC_EID_LEN], unsigned int n);
+/** The queue pair of a first contact's link is connected; if @rc is not 0, it cannot be. */
+void smc_first_contact_linked(struct smc_core *c, struct smc_group *g, int rc);
 /** The link of a first contact is confirmed: ADD_LINK is next, or nothing. */
 void smc_first_contact_confirmed(struct smc_core *c, struct smc_group *g);
 /** Waiting for ADD_LINK is over. */
@@ -358,6 +361,8 @@ void smc_client_accepted(
 	struct smc_core *c, struct smc_conn *conn, const struct karst_smc_accept *a);
 /** The key is confirmed: Confirm. */
 void smc_client_confirm(struct smc_core *c, struct smc_conn *conn);
+/** The queue pair of a first contact is connected: Confirm. */
+void smc_client_linked(struct smc_core *c, struct smc_conn *conn);
 void smc_server_proposed(
 	struct smc_core *c, struct smc_conn *conn, const struct karst_smc_proposal *p);
 /** Looks for a group; parks it, accepts, or declines. */
@@ -369,6 +374,8 @@ void smc_server_unpark(struct smc_core *c, struct smc_conn *conn);
 void smc_server_await_decline(struct smc_core *c, struct smc_conn *conn);
 void smc_server_confirmed(
 	struct smc_core *c, struct smc_conn *conn, const struct karst_smc_accept *a);
+/** The queue pair of a first contact is connected: CONFIRM_LINK. */
+void smc_server_linked(struct smc_core *c, struct smc_conn *conn);
 
 /* --- group.c --- */
 
@@ -409,6 +416,7 @@ bool smc_rtoken_remove(
 /** -errno of the op */
 int smc_link_start(struct smc_core *c, struct smc_group *g, unsigned int n, uint8_t number,
 	const uint8_t *local_gid, const uint8_t *remote_gid);
+/** The same.  0: it is READY, or CONNECTING and will be heard of. */
 int smc_link_connect(struct smc_core *c, struct smc_link *link);
 void smc_link_active(struct smc_core *c, struct smc_link *link);
 void smc_link_close(struct smc_core *c, struct smc_link *link);
@@ -435,6 +443,8 @@ struct karst_smc_llc *smc_llc_new(struct smc_core *c, const struct smc_link *lin
 void smc_llc_send(struct smc_core *c, struct smc_link *link);
 void smc_llc_rx(struct smc_core *c, struct smc_link *link, const void *msg, size_t len);
 void smc_llc_confirm_link(struct smc_core *c, struct smc_link *link, uint8_t flags);
+/** The queue pair of a second link is connected; if @rc is not 0, it cannot be. */
+void smc_llc_linked(struct smc_core *c, struct smc_link *added, int rc);
 /** Offers link @n, or with mtu 0 none (S10). */
 void smc_llc_add_link(struct smc_core *c, struct smc_group *g, struct smc_link *added);
 void smc_llc_delete_link(

@@ -12,7 +12,8 @@ import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from prog_attack import OTHERS  # noqa: E402
-from smcbed import CONF, Program, bed, echo, pair, refuses_rights, run, told  # noqa: E402
+from prog_service import NEAR  # noqa: E402
+from smcbed import CONF, Program, bed, echo, ip, pair, refuses_rights, run, told  # noqa: E402
 
 SCRIPT = 'prog_service.py'
 SMALL = '[socket]\nmode = 0666\n' + CONF + 'max_connections = 16\n'
@@ -30,6 +31,7 @@ KNOCKS = 3000
 UNREAD = 64 # answers
 FULL_S = 2
 HOLDS = 40
+NOBODIES = 8
 
 
 def claims(suite, one):
@@ -209,6 +211,25 @@ def marks(suite):
     suite.tap.point('both end', one.stop() + other.stop())
 
 
+def nobodies(suite):
+    """Peers that say in CLC that they have addresses that nobody has."""
+    os.chmod(suite.folder, 0o755)
+    ip('link', 'add', 'near', 'type', 'veth', 'peer', 'name', 'far')
+    ip('addr', 'add', f'{NEAR}/24', 'dev', 'near')
+    for end in 'near', 'far':
+        ip('link', 'set', end, 'up')
+    one, problems = suite.daemon('near', '[port p]\ndevice = near\n' + OPEN + 'direct = no\n')
+    suite.tap.point('a daemon with a port', problems)
+    p = Program(suite, None, 'names_nobody', one.socket + '.smc', 0, NOBODIES, script=SCRIPT)
+    problems = [line for line in [p.line() for _ in range(2 * NOBODIES)] if line != 'named']
+    problems += echo(suite, one, one, at=NEAR)
+    if suite.count(one, 'connected') != 2:
+        problems.append(suite.ask(one, '/karst/smc'))
+    suite.tap.point('peers have addresses that nobody has: others do not wait', problems)
+    p.process.kill()
+    suite.tap.point('it ends', one.stop())
+
+
 def greed(suite):
     os.chmod(suite.folder, 0o755)
     small, problems = suite.daemon('small', SMALL)
@@ -325,6 +346,7 @@ def test(suite):
     stuck(suite)
     holders(suite)
     marks(suite)
+    nobodies(suite)
     greed(suite)
     listeners(suite)
     handed(suite)

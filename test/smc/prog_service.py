@@ -33,6 +33,8 @@ LINGER_S = 1000000
 SO_ZEROCOPY = 60
 BPF_MAP_FREEZE, BPF_ATTR = 22, 128
 MOST_RIGHTS = 253 # of a message
+NEAR_NET = '10.94.0.'
+NEAR = NEAR_NET + '1'
 HANDS_TAKES, HANDS_DIES, HANDS_DROPS, HANDS_STRANGER = range(4)
 
 
@@ -504,6 +506,56 @@ def unread(path, _, n):
     except BlockingIOError:
         came = 1
     say('all' if came else 'few' if said < n // 2 else said)
+
+
+# --- peers that cannot be reached ---
+
+CLC_MARK = b'\xe2\xd4\xc3\xd9'
+CLC_ACCEPT, CLC_FIRST, CLC_FIRST_BYTES = 2, 104, 52
+
+
+def accept_from(gid, proposal):
+    """The Accept of a first contact, of version 2, to @proposal, by a peer whose address is @gid."""
+    at = 52 + struct.unpack_from('!H', proposal, 50)[0]
+    release, conns, links = proposal[at + 3] >> 4, proposal[at + 24], proposal[at + 25]
+    who = b'\1\2' + b'\2\0\0\0\0\1' + gid + b'\2\0\0\0\0\1'
+    body = who + struct.pack('!3sIBIBxQx3s', b'\0\0\x11', 1, 1, 1, 0x41, 0, b'\0\0\1')
+    body += proposal[at + 40:at + 72] + bytes(8) # its EID
+    body += struct.pack('!BB34xBB', 0, release, conns, links)
+    body = body.ljust(CLC_FIRST + CLC_FIRST_BYTES - 8, b'\0')
+    head = CLC_MARK + struct.pack('!BHB', CLC_ACCEPT, 8 + len(body) + 4, 2 << 4 | 8)
+    return head + body + CLC_MARK
+
+
+def name_nobody(path, address, nobody):
+    """Is both ends of a connection, and as its server says that it has the address @nobody."""
+    service, (options, *_) = greeted(path)
+    gid = bytes(10) + b'\xff\xff' + socket.inet_aton(nobody)
+    while True:
+        with socket.socket() as here, socket.socket() as sock:
+            for one in here, sock:
+                note(options, one, 1, 0)
+            here.bind((address, 0))
+            here.listen(1)
+            sock.connect(here.getsockname())
+            peer, _ = here.accept()
+            status, came = ask_service(service, SOCK_OPEN, [sock.fileno()])
+        assert status == 0
+        with peer:
+            peer.sendall(accept_from(gid, peer.recv(PAGE)))
+            os.write(1, b'named\n') # at once: there are several
+            peer.recv(PAGE) # it is declined
+        for fd in came:
+            os.close(fd)
+
+
+def names_nobody(path, _, n):
+    """@n at once, again and again: beside an address of the daemon's that nobody has."""
+    as_user(OTHERS)
+    for i in range(n):
+        if os.fork() == 0:
+            name_nobody(path, NEAR, f'{NEAR_NET}{100 + i}')
+    signal.pause()
 
 
 # --- those who listen again and again ---

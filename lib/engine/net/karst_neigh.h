@@ -28,7 +28,8 @@ struct karst_engine_resolve_opts {
 	/* Asked now and then while it waits: false ends it.  May be NULL. */
 	bool (*alive)(void *user);
 	void *user;
-	bool quiet; /* what fails is not logged */
+	bool quiet;   /* what fails is not logged */
+	bool no_wait; /* -EAGAIN: whoever knows has been asked; to be looked for again */
 };
 
 /**
@@ -37,7 +38,7 @@ struct karst_engine_resolve_opts {
  * that serve the port; lcores that are attached to the calling thread, it polls itself.
  * @opts: NULL for the defaults.
  * -EINVAL: no such port or address, or the families differ; -EHOSTUNREACH: no route, or no answer
- * in time; -ECANCELED: @alive said so; -EDEADLK: from a callback.
+ * in time; -EAGAIN: no_wait; -ECANCELED: @alive said so; -EDEADLK: from a callback.
  */
 int karst_engine_resolve(struct karst_engine *e, uint8_t port, uint32_t addr,
 	const uint8_t dst_ip[16], const struct karst_engine_resolve_opts *opts,

@@ -48,13 +48,15 @@ struct waiter {
 	uint64_t asked_ns; /* alive() */
 };
 
-/* -ETIMEDOUT or -ECANCELED: it is over. */
+/* -ETIMEDOUT, -EAGAIN or -ECANCELED: it is over. */
 static int
 waiter_check(void *arg)
 {
 	struct waiter *w = arg;
 	uint64_t now = engine_now(w->e);
 
+	if (w->opts->no_wait)
+		return -EAGAIN;
 	if (now >= w->until_ns)
 		return -ETIMEDOUT;
 	if (w->opts->alive == NULL || now - w->asked_ns < ALIVE_EACH_NS)

@@ -49,7 +49,7 @@ struct qp {
 	uint32_t remote_qpn;
 	unsigned int first, nops;
 	struct op ops[OPS];
-	uint64_t last_deliver_ns, last_ack_ns, down_ns;
+	uint64_t last_deliver_ns, last_ack_ns, down_ns, connect_ns;
 };
 
 struct key {

@@ -129,7 +129,8 @@ op_link_open(void *user, const struct karst_smc_link_ask *ask, struct karst_smc_
 		.sys = sys_of(user),
 		.link = ask->link,
 		.number = ask->number,
-		.down_ns = NEVER};
+		.down_ns = NEVER,
+		.connect_ns = NEVER};
 	memset(local, 0, sizeof(*local));
 	local->gid[10] = local->gid[11] = 0xff;
 	local->gid[12] = 192;
@@ -153,9 +154,13 @@ op_link_connect(void *user, uint32_t link, const struct karst_smc_end *remote)
 		remote->qpn);
 	if (w->failed)
 		return -ENOMEM;
-	qp->connected = true;
 	qp->remote_qpn = remote->qpn;
 	qp->peer = remote->qpn - 1;
+	if (rng_one_in(&w->rng, 3)) {
+		qp->connect_ns = later(w, w->now_ns, (uint32_t)(5 * MSEC));
+		return -EINPROGRESS;
+	}
+	qp->connected = true;
 	return 0;
 }
 
@@ -362,6 +367,7 @@ wire_kill(struct world *w, struct qp *qp)
 		return;
 	note(w, "queue pair %u dies", (unsigned int)(qp - w->qps) + 1);
 	qp->dead = true;
+	qp->connect_ns = NEVER;
 	alone = qp->connected && w->qps[qp->peer].open && !w->qps[qp->peer].dead &&
 		rng_one_in(&w->rng, 2);
 	if (alone)
@@ -502,7 +508,7 @@ static uint64_t
 qp_next(const struct qp *qp)
 {
 	const struct op *op;
-	uint64_t at = qp->open ? qp->down_ns : NEVER;
+	uint64_t at = qp->open ? karst_min_u64(qp->down_ns, qp->connect_ns) : NEVER;
 
 	if (qp->adrift && qp->nops != 0)
 		return karst_min_u64(at, qp->ops[qp->first].deliver_ns);
@@ -521,6 +527,14 @@ qp_turn(struct world *w, struct qp *qp)
 {
 	struct op *op;
 
+	if (qp->open && qp->connect_ns <= w->now_ns) {
+		qp->connect_ns = NEVER;
+		qp->connected = true;
+		w->sys[qp->sys].smc->now_ns = w->now_ns;
+		karst_smc_link_connected(w->sys[qp->sys].smc, qp->link, 0);
+		pair_events(w, qp->sys);
+		return;
+	}
 	if (qp->open && qp->down_ns <= w->now_ns) {
 		qp->down_ns = NEVER;
 		w->sys[qp->sys].smc->now_ns = w->now_ns;

@@ -34,6 +34,33 @@ resolve(struct engine_bed *bed, uint32_t addr, const uint8_t ip[16], uint32_t ms
 	return karst_engine_resolve(bed->e, bed->port[0], addr, ip, &opts, path);
 }
 
+/* Who must not wait looks again. */
+Test(neigh, who_does_not_wait)
+{
+	const struct karst_engine_resolve_opts opts = {.no_wait = true, .quiet = true};
+	const struct engine_bed_config cfg = {0};
+	struct karst_engine_addr dst;
+	struct karst_path path;
+	struct engine_bed bed;
+	int ret;
+
+	engine_bed_up(&bed, &cfg);
+	engine_bed_settle(&bed);
+	dst = addr_of(&bed, 1, 0);
+	cr_assert_eq(karst_engine_resolve(bed.e, bed.port[0], 0, dst.ip, &opts, &path), -EAGAIN);
+	do {
+		engine_bed_settle(&bed);
+		ret = karst_engine_resolve(bed.e, bed.port[0], 0, dst.ip, &opts, &path);
+	} while (ret == -EAGAIN);
+	cr_assert_eq(ret, 0);
+	cr_assert_arr_eq(path.dst_mac, mac_b, 6);
+	/* nobody there */
+	cr_assert_eq(karst_engine_resolve(bed.e, bed.port[0], 0,
+			     karst_engine_addr_ip4(0x0a000007).ip, &opts, &path),
+		-EAGAIN);
+	engine_bed_down(&bed);
+}
+
 static void
 check_both_families(const struct engine_bed_config *cfg)
 {

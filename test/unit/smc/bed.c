@@ -64,10 +64,11 @@ op_link_open(void *user, const struct karst_smc_link_ask *ask, struct karst_smc_
 static int
 op_link_connect(void *user, uint32_t link, const struct karst_smc_end *remote)
 {
-	(void)user;
-	(void)link;
+	struct bed_sys *s = user;
+
 	(void)remote;
-	return 0;
+	s->connects = link;
+	return s->connect_rc;
 }
 
 static void

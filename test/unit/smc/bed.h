@@ -37,7 +37,8 @@ struct bed_sys {
 	unsigned int keys; /* valid ones */
 	uint32_t events;   /* of the connection, since they were taken */
 	uint64_t unkeys;
-	int link_open_rc;
+	int link_open_rc, connect_rc;
+	uint32_t connects; /* the link that was to be connected last */
 	unsigned int ports;
 };
 

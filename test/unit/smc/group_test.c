@@ -282,6 +282,136 @@ Test(smc_group, s10_second_link)
 	bed_free(b);
 }
 
+/* Connecting a queue pair may have to wait for somebody. */
+static void
+connecting(struct bed *b, unsigned int sys)
+{
+	b->s[sys].connect_rc = -EINPROGRESS;
+}
+
+static void
+connected(struct bed *b, unsigned int sys, int rc)
+{
+	karst_smc_link_connected(b->s[sys].smc, b->s[sys].connects, rc);
+	b->s[sys].connect_rc = 0;
+	bed_pump(b);
+}
+
+Test(smc_group, s6_connecting_takes_time)
+{
+	struct bed *b = bed_new(NULL);
+
+	connecting(b, 0);
+	connecting(b, 1);
+	bed_open(b);
+	bed_pump(b);
+	cr_assert_eq(bed_info(b, 0).state, KARST_SMC_WAIT_LINK);
+	cr_assert_eq(bed_info(b, 1).state, KARST_SMC_WAIT_CONFIRM, "nothing was said yet");
+	connected(b, 0, 0);
+	cr_assert_eq(bed_info(b, 0).state, KARST_SMC_WAIT_CONFIRM_LINK);
+	cr_assert_eq(bed_info(b, 1).state, KARST_SMC_WAIT_CONFIRM_LINK);
+	cr_assert_null(bed_last(b, 1), "nor by the link");
+	connected(b, 1, 0);
+	cr_assert_eq(bed_info(b, 0).state, KARST_SMC_ACTIVE);
+	cr_assert_eq(bed_info(b, 1).state, KARST_SMC_ACTIVE);
+	connected(b, 0, -EHOSTUNREACH); /* of one that is connected already */
+	connected(b, 1, 0);
+	cr_assert_eq(bed_info(b, 0).state, KARST_SMC_ACTIVE);
+	for (unsigned int i = 0; i < 2; i++)
+		cr_assert_eq(counter(b, i, KARST_SMC_CTR_LLC_BAD), 0);
+	bed_free(b);
+}
+
+static void
+both_on_tcp(struct bed *b, uint32_t reason)
+{
+	for (unsigned int i = 0; i < 2; i++) {
+		cr_assert_eq(bed_info(b, i).state, KARST_SMC_FELL_BACK);
+		cr_assert_eq(bed_info(b, i).reason, reason);
+		cr_assert_eq(b->s[i].smc->ngroups, 0);
+		cr_assert_eq(b->s[i].smc->counters[KARST_SMC_CTR_CLC_BAD], 0);
+	}
+}
+
+Test(smc_group, s7_client_cannot_connect)
+{
+	struct bed *b = bed_new(NULL);
+
+	connecting(b, 0);
+	bed_open(b);
+	bed_pump(b);
+	connected(b, 0, -EHOSTUNREACH);
+	both_on_tcp(b, KARST_SMC_DECL_READY_LINK);
+	connecting(b, 0);
+	bed_open(b);
+	bed_pump(b);
+	bed_wait(b, 10 * SEC); /* of this one nothing is heard */
+	both_on_tcp(b, KARST_SMC_DECL_READY_LINK);
+	bed_free(b);
+}
+
+/* The client waits for the link, so it is the one to give up. */
+Test(smc_group, s7_server_cannot_connect)
+{
+	struct bed *b = bed_new(NULL);
+
+	connecting(b, 1);
+	bed_open(b);
+	bed_pump(b);
+	connected(b, 1, -EHOSTUNREACH);
+	cr_assert_eq(bed_info(b, 1).state, KARST_SMC_WAIT_CONFIRM_LINK);
+	cr_assert_eq(bed_info(b, 0).state, KARST_SMC_WAIT_CONFIRM_LINK);
+	cr_assert_eq(b->s[1].smc->ngroups, 0);
+	bed_wait(b, 10 * SEC);
+	both_on_tcp(b, KARST_SMC_DECL_TIMEOUT_CONFIRM_LINK);
+	bed_free(b);
+}
+
+/* Each side in turn, for the second link. */
+Test(smc_group, s10_connecting_takes_time)
+{
+	for (unsigned int sys = 0; sys < 2; sys++) {
+		struct bed *b = bed_two_ports();
+
+		bed_open(b);
+		while (bed_info(b, sys).state < KARST_SMC_WAIT_CONFIRM_LINK)
+			cr_assert(bed_step(b, 0) || bed_step(b, 1));
+		connecting(b, sys);
+		bed_pump(b);
+		cr_assert_eq(bed_info(b, 0).state, KARST_SMC_ACTIVE);
+		cr_assert_eq(bed_info(b, 1).state,
+			sys == 0 ? KARST_SMC_WAIT_ADD_LINK : KARST_SMC_ACTIVE,
+			"for the client's answer it waits");
+		cr_assert(nlinks(b, 0) == 1 && nlinks(b, 1) == 1);
+		connected(b, sys, 0);
+		cr_assert_eq(bed_info(b, 1).state, KARST_SMC_ACTIVE);
+		cr_assert(nlinks(b, 0) == 2 && nlinks(b, 1) == 2);
+		close_both(b);
+		cr_assert(bed_connect(b), "S9: the key is confirmed for both links");
+		bed_free(b);
+	}
+}
+
+Test(smc_group, s10_one_cannot_connect)
+{
+	for (unsigned int sys = 0; sys < 2; sys++) {
+		struct bed *b = bed_two_ports();
+
+		bed_open(b);
+		while (bed_info(b, sys).state < KARST_SMC_WAIT_CONFIRM_LINK)
+			cr_assert(bed_step(b, 0) || bed_step(b, 1));
+		connecting(b, sys);
+		bed_pump(b);
+		connected(b, sys, -EHOSTUNREACH);
+		bed_wait(b, 10 * SEC);
+		cr_assert(nlinks(b, 0) == 1 && nlinks(b, 1) == 1);
+		cr_assert_eq(karst_smc_group_add_link(b->s[1].smc, 0), 0, "once more");
+		close_both(b);
+		cr_assert(bed_connect(b), "and nothing waits for that link");
+		bed_free(b);
+	}
+}
+
 /* A second port that came later: groups from before keep their one link. */
 Test(smc_group, s10_as_many_links_as_ports)
 {

@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/*
+ * Connecting the queue pair of a link.  The peer says what address it has, and somebody on the way
+ * to that has to answer: with one that nobody has that takes seconds, for which the service does
+ * not wait.  It looks again after a while, and tells lib/smc then.
+ */
+#include "smc_priv.h"
+
+#include <errno.h>
+
+#include "karst_log.h"
+#include "karst_neigh.h"
+
+#define HOP_LIMIT     64
+#define RNR_TIMER     12            /* 0.64 ms */
+#define PATH_NS       3000000000ull /* so long a path is looked for */
+#define PATH_NAP_NS   1000000ull    /* until the second look; then twice as long each time, */
+#define PATH_NAP_MOST 100000000ull  /* up to this */
+
+/*
+ * With the last link all connections of its group end, and the peer may hear of it half a minute
+ * later, so a link is patient: it lives for 8.6 s, as with librdmacm, without an acknowledgement.
+ * A peer in software is silent when its processor is taken away, or its machine is moved.
+ */
+#define ACK_TIMEOUT 18 /* 1.07 s */
+#define RETRIES     7
+#define RNR_RETRIES 7 /* without end */
+static_assert((4096ull << ACK_TIMEOUT) * (RETRIES + 1) < SVC_LINK_LIFE_MS * 1000000ull,
+	"within it a link has carried what it was given, or has ended");
+
+/* 0; -EAGAIN: it is looked for; -errno: there is none. */
+static int
+look_for_path(struct kd_smc *s, const struct svc_link *l, const struct karst_gid_entry *g)
+{
+	static const struct karst_engine_resolve_opts opts = {.quiet = true, .no_wait = true};
+	struct karst_path path;
+
+	return karst_engine_resolve(
+		s->engine, (uint8_t)(g->port_num - 1), g->gid_index, l->remote.gid, &opts, &path);
+}
+
+static int
+connect_qp(const struct svc_link *l, const struct karst_gid_entry *g)
+{
+	const struct karst_smc_end *remote = &l->remote;
+	struct karst_qp_attr attr = {
+		.qp_state = KARST_QPS_RTR,
+		.path_mtu = (enum karst_mtu)remote->mtu,
+		.rq_psn = remote->psn,
+		.dest_qp_num = remote->qpn,
+		.max_dest_rd_atomic = 1,
+		.min_rnr_timer = RNR_TIMER,
+		.ah_attr = {.hop_limit = HOP_LIMIT},
+	};
+	int rc;
+
+	memcpy(attr.ah_attr.dgid.raw, remote->gid, sizeof(remote->gid));
+	attr.ah_attr.sgid_index = (uint8_t)g->gid_index;
+	attr.ah_attr.port_num = (uint8_t)g->port_num;
+	rc = karst_modify_qp(l->qp, &attr,
+		KARST_QP_STATE | KARST_QP_AV | KARST_QP_PATH_MTU | KARST_QP_DEST_QPN |
+			KARST_QP_RQ_PSN | KARST_QP_MAX_DEST_RD_ATOMIC | KARST_QP_MIN_RNR_TIMER);
+	attr = (struct karst_qp_attr){
+		.qp_state = KARST_QPS_RTS,
+		.sq_psn = l->local.psn,
+		.timeout = ACK_TIMEOUT,
+		.retry_cnt = RETRIES,
+		.rnr_retry = RNR_RETRIES,
+		.max_rd_atomic = 1,
+	};
+	if (rc == 0)
+		rc = karst_modify_qp(l->qp, &attr,
+			KARST_QP_STATE | KARST_QP_SQ_PSN | KARST_QP_TIMEOUT | KARST_QP_RETRY_CNT |
+				KARST_QP_RNR_RETRY | KARST_QP_MAX_QP_RD_ATOMIC);
+	if (rc != 0)
+		karst_log(KARST_LOG_WARNING, "smc: connecting a queue pair: %s", karst_why());
+	return rc;
+}
+
+/* -EAGAIN: not yet.  Of an address to which there is no path nothing is logged: peers choose it. */
+static int
+try_to_connect(struct kd_smc *s, const struct svc_link *l)
+{
+	const struct karst_gid_entry *g = svc_rdma_gid_entry(s, l->local.gid);
+	int rc = g != NULL ? look_for_path(s, l, g) : -ENODEV;
+
+	return rc == 0 ? connect_qp(l, g) : rc;
+}
+
+int
+svc_connect(struct kd_smc *s, struct svc_link *l, const struct karst_smc_end *remote)
+{
+	int rc;
+
+	l->remote = *remote;
+	rc = try_to_connect(s, l);
+	if (rc != -EAGAIN)
+		return rc;
+	l->connects = true;
+	l->nap_ns = PATH_NAP_NS;
+	l->look_ns = s->core->now_ns + l->nap_ns;
+	l->until_ns = s->core->now_ns + PATH_NS;
+	return -EINPROGRESS;
+}
+
+/* lib/smc may close it, or any other link, when it hears. */
+static void
+connect_again(struct kd_smc *s, struct svc_link *l)
+{
+	int rc = try_to_connect(s, l);
+
+	if (rc == -EAGAIN && s->core->now_ns < l->until_ns) {
+		l->nap_ns = karst_min_u64(2 * l->nap_ns, PATH_NAP_MOST);
+		l->look_ns = s->core->now_ns + l->nap_ns;
+		return;
+	}
+	l->connects = false;
+	karst_smc_link_connected(s->core, l->id, rc == -EAGAIN ? -EHOSTUNREACH : rc);
+}
+
+void
+svc_connect_expire(struct kd_smc *s)
+{
+	uint32_t i;
+
+	for (i = 0; i < SMC_LINKS; i++)
+		if (s->links[i].connects && s->links[i].look_ns <= s->core->now_ns)
+			connect_again(s, &s->links[i]);
+}
+
+uint64_t
+svc_connect_next_ns(const struct kd_smc *s)
+{
+	uint64_t next = UINT64_MAX;
+	uint32_t i;
+
+	for (i = 0; i < SMC_LINKS; i++)
+		if (s->links[i].connects)
+			next = karst_min_u64(next, s->links[i].look_ns);
+	return next;
+}

@@ -23,8 +23,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "karst_log.h"
-
 #define ASKERS       32u
 #define LOOK_NS      20000000u
 #define ASLEEP_LOOKS 5u
@@ -229,7 +227,7 @@ leave_behind(struct kd_smc *s, struct svc_askers *a, uid_t uid)
 	a->at = NULL;
 	a->nbehind++;
 	s->faults++;
-	karst_log(KARST_LOG_NOTICE,
+	svc_log(s, KARST_LOG_NOTICE,
 		"smc: a program of user %u holds the lock of a socket: nothing "
 		"is asked of his connections until he lets go of it, and for some time after",
 		(unsigned int)uid);
@@ -267,7 +265,7 @@ count_looks(struct kd_smc *s, struct svc_askers *a, uid_t uid, uint32_t slept)
 		return;
 	l->until_ns = svc_now() + AGAIN_NS;
 	s->faults++;
-	karst_log(KARST_LOG_NOTICE,
+	svc_log(s, KARST_LOG_NOTICE,
 		"smc: programs of user %u hold locks of sockets again and again: nothing is asked "
 		"of his connections for some time",
 		(unsigned int)uid);

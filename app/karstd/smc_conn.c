@@ -20,8 +20,6 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "karst_log.h"
-
 #define CLC_BYTES 2048
 
 /* --- to the program --- */
@@ -72,7 +70,8 @@ static void
 end_pair(struct svc_conn *c)
 {
 	c->smc->faults++;
-	karst_log(KARST_LOG_NOTICE, "smc: process %d sends descriptors by a pair", (int)c->pid);
+	svc_log(c->smc, KARST_LOG_NOTICE, "smc: process %d sends descriptors by a pair",
+		(int)c->pid);
 	shutdown(c->pair, SHUT_RDWR);
 	c->gone = c->shut = c->hung_up = true;
 	svc_conn_queue(c);
@@ -262,8 +261,8 @@ static void
 conn_hostile(struct svc_conn *c, const char *what)
 {
 	c->smc->faults++;
-	karst_log(KARST_LOG_NOTICE, "smc: process %d: impossible %s in a control page", (int)c->pid,
-		what);
+	svc_log(c->smc, KARST_LOG_NOTICE, "smc: process %d: impossible %s in a control page",
+		(int)c->pid, what);
 	conn_abort(c, ECONNABORTED);
 }
 

@@ -10,7 +10,6 @@
 
 #include <errno.h>
 
-#include "karst_log.h"
 #include "karst_neigh.h"
 
 #define HOP_LIMIT     64
@@ -42,7 +41,7 @@ look_for_path(struct kd_smc *s, const struct svc_link *l, const struct karst_gid
 }
 
 static int
-connect_qp(const struct svc_link *l, const struct karst_gid_entry *g)
+connect_qp(struct kd_smc *s, const struct svc_link *l, const struct karst_gid_entry *g)
 {
 	const struct karst_smc_end *remote = &l->remote;
 	struct karst_qp_attr attr = {
@@ -75,7 +74,7 @@ connect_qp(const struct svc_link *l, const struct karst_gid_entry *g)
 			KARST_QP_STATE | KARST_QP_SQ_PSN | KARST_QP_TIMEOUT | KARST_QP_RETRY_CNT |
 				KARST_QP_RNR_RETRY | KARST_QP_MAX_QP_RD_ATOMIC);
 	if (rc != 0)
-		karst_log(KARST_LOG_WARNING, "smc: connecting a queue pair: %s", karst_why());
+		svc_log(s, KARST_LOG_WARNING, "smc: connecting a queue pair: %s", karst_why());
 	return rc;
 }
 
@@ -86,7 +85,7 @@ try_to_connect(struct kd_smc *s, const struct svc_link *l)
 	const struct karst_gid_entry *g = svc_rdma_gid_entry(s, l->local.gid);
 	int rc = g != NULL ? look_for_path(s, l, g) : -ENODEV;
 
-	return rc == 0 ? connect_qp(l, g) : rc;
+	return rc == 0 ? connect_qp(s, l, g) : rc;
 }
 
 int

@@ -32,6 +32,7 @@ UNREAD = 64 # answers
 FULL_S = 2
 HOLDS = 40
 NOBODIES = 8
+SCRIBBLES = 100
 
 
 def claims(suite, one):
@@ -211,6 +212,21 @@ def marks(suite):
     suite.tap.point('both end', one.stop() + other.stop())
 
 
+def log_lines(suite):
+    """Each connection with nonsense in its memory is a fault, and not each of them a line of the log."""
+    os.chmod(suite.folder, 0o755)
+    one, problems = suite.daemon('log', OPEN + 'direct = no\n')
+    faults = suite.count(one, 'faults')
+    said, more = Program(suite, None, 'scribbles_often', one.socket + '.smc', 0, SCRIBBLES,
+                         script=SCRIPT).ends()
+    problems += more + ([] if said == 'done' else [said])
+    problems += suite.rises(one, 'faults', faults + SCRIBBLES - 1)
+    lines = one.text().count('impossible')
+    suite.tap.point('a user makes faults without end: the log tells of some',
+                    problems + ([] if 0 < lines < SCRIBBLES / 2 else [f'{lines} lines']))
+    suite.tap.point('it ends', one.stop())
+
+
 def nobodies(suite):
     """Peers that say in CLC that they have addresses that nobody has."""
     os.chmod(suite.folder, 0o755)
@@ -346,6 +362,7 @@ def test(suite):
     stuck(suite)
     holders(suite)
     marks(suite)
+    log_lines(suite)
     nobodies(suite)
     greed(suite)
     listeners(suite)

@@ -508,6 +508,44 @@ def unread(path, _, n):
     say('all' if came else 'few' if said < n // 2 else said)
 
 
+# --- those who fill the log ---
+
+def agreed_pair(options, address):
+    """Both ends of a TCP connection whose two sides have sent the option."""
+    with socket.socket() as here:
+        sock = socket.socket()
+        for one in here, sock:
+            note(options, one, 1, 0)
+        here.bind((address, 0))
+        here.listen(1)
+        sock.connect(here.getsockname())
+        return sock, here.accept()[0]
+
+
+def scribbles_often(path, _, n):
+    """Says in the rings of @n connections, one after another, that it has written more than there is."""
+    as_user(OTHERS)
+    service, (options, *_) = greeted(path)
+    for _ in range(n):
+        sock, peer = agreed_pair(options, '127.0.0.1')
+        status, came = ask_service(service, SOCK_OPEN, [sock.fileno()])
+        assert status == 0 and len(came) == 3
+        end, rings = socket.socket(fileno=came[0]), came[2]
+        with mmap.mmap(rings, 0) as memory: # the positions are in its middle
+            struct.pack_into('<Q', memory, (len(memory) - PAGE) // 2 + PAGE // 2, 1 << 40)
+        end.setblocking(True)
+        try:
+            end.send(b'!') # look here
+        except BrokenPipeError: # it has
+            pass
+        assert end.recv(1) == b''
+        for one in sock, peer, end:
+            one.close()
+        for fd in came[1:]:
+            os.close(fd)
+    say('done')
+
+
 # --- peers that cannot be reached ---
 
 CLC_MARK = b'\xe2\xd4\xc3\xd9'
@@ -532,15 +570,10 @@ def name_nobody(path, address, nobody):
     service, (options, *_) = greeted(path)
     gid = bytes(10) + b'\xff\xff' + socket.inet_aton(nobody)
     while True:
-        with socket.socket() as here, socket.socket() as sock:
-            for one in here, sock:
-                note(options, one, 1, 0)
-            here.bind((address, 0))
-            here.listen(1)
-            sock.connect(here.getsockname())
-            peer, _ = here.accept()
-            status, came = ask_service(service, SOCK_OPEN, [sock.fileno()])
+        sock, peer = agreed_pair(options, address)
+        status, came = ask_service(service, SOCK_OPEN, [sock.fileno()])
         assert status == 0
+        sock.close()
         with peer:
             peer.sendall(accept_from(gid, peer.recv(PAGE)))
             os.write(1, b'named\n') # at once: there are several

@@ -11,7 +11,8 @@
  * So for users other than root and the daemon's own a thread makes the call.  If that sleeps for
  * ASLEEP_LOOKS looks it is left behind, until the call ends; the one who has asked goes on without,
  * and of that user nothing is asked meanwhile, nor for a while after it.  Nor is it of one whose
- * calls have slept for as many looks together, each for fewer: the service stands still meanwhile.
+ * calls have slept for as long together, each for less: the service stands still meanwhile.  How
+ * long a call sleeps its thread finds out, for calls that end before anybody looks.
  */
 #include "smc_priv.h"
 
@@ -19,6 +20,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
@@ -26,6 +28,7 @@
 #define ASKERS       32u
 #define LOOK_NS      20000000u
 #define ASLEEP_LOOKS 5u
+#define ASLEEP_NS    (ASLEEP_LOOKS * LOOK_NS)
 #define AGAIN_NS     10000000000ull /* a user with whom it was in vain has to wait */
 #define STACK_BYTES  65536u
 
@@ -34,6 +37,7 @@ struct question {
 	int (*fn)(int fd, void *arg);
 	size_t bytes;
 	int rc;
+	uint64_t slept_ns;
 	_Alignas(max_align_t) uint8_t arg[];
 };
 
@@ -45,10 +49,10 @@ struct svc_asker {
 	uint64_t until_ns;
 };
 
-/* A user, and for how many looks his calls have slept since then. */
+/* A user, and for how long his calls have slept since then. */
 struct svc_sleeper {
 	uid_t uid;
-	uint32_t looks;
+	uint64_t slept_ns;
 	uint64_t since_ns, until_ns; /* nothing is asked of him until then */
 };
 
@@ -73,6 +77,26 @@ question_free(struct question *q)
 	free(q);
 }
 
+/* Those of a thread that had to wait for a processor are not among them. */
+static long
+own_sleeps(void)
+{
+	struct rusage u;
+
+	return getrusage(RUSAGE_THREAD, &u) == 0 ? u.ru_nvcsw : 0;
+}
+
+static void
+answer(struct question *q)
+{
+	uint64_t began = svc_now();
+	long sleeps = own_sleeps();
+
+	q->rc = q->fn(q->fd, q->arg);
+	if (own_sleeps() != sleeps)
+		q->slept_ns = svc_now() - began;
+}
+
 static void *
 asker_main(void *arg)
 {
@@ -91,7 +115,7 @@ asker_main(void *arg)
 		}
 		a->question = NULL;
 		pthread_mutex_unlock(&a->lock);
-		q->rc = q->fn(q->fd, q->arg);
+		answer(q);
 		pthread_mutex_lock(&a->lock);
 		if (a->at == me) {
 			a->answer = q;
@@ -198,9 +222,9 @@ is_asleep(pid_t tid)
 	return end == NULL || end[1] == '\0' || end[2] != 'R';
 }
 
-/* Lock held.  NULL: it is not to be waited for any longer.  *slept: looks at which it slept. */
+/* Lock held.  NULL: it is not to be waited for any longer. */
 static struct question *
-await(struct svc_askers *a, uint32_t *slept)
+await(struct svc_askers *a)
 {
 	uint32_t looks = 0;
 	struct timespec until;
@@ -213,7 +237,6 @@ await(struct svc_askers *a, uint32_t *slept)
 		if (pthread_cond_timedwait(&a->answered, &a->lock, &until) != ETIMEDOUT)
 			continue;
 		looks = a->question == NULL && is_asleep(a->tid) ? looks + 1 : 0;
-		*slept += looks != 0;
 	}
 	return a->answer;
 }
@@ -241,7 +264,7 @@ sleeper_of(struct svc_askers *a, uid_t uid)
 	uint64_t now = svc_now();
 
 	for (l = a->sleepers; l < &a->sleepers[ASKERS]; l++) {
-		if (l->uid == uid && l->looks != 0 && now - l->since_ns < AGAIN_NS)
+		if (l->uid == uid && l->slept_ns != 0 && now - l->since_ns < AGAIN_NS)
 			return l;
 		if (oldest->until_ns > now ||
 			(l->until_ns <= now && l->since_ns < oldest->since_ns))
@@ -251,17 +274,17 @@ sleeper_of(struct svc_askers *a, uid_t uid)
 	return oldest;
 }
 
-/* Lock held.  He was answered for, after so many looks. */
+/* Lock held.  A call on what he has slept for so long. */
 static void
-count_looks(struct kd_smc *s, struct svc_askers *a, uid_t uid, uint32_t slept)
+count_sleep(struct kd_smc *s, struct svc_askers *a, uid_t uid, uint64_t slept_ns)
 {
 	struct svc_sleeper *l;
 
-	if (slept == 0)
+	if (slept_ns == 0)
 		return;
 	l = sleeper_of(a, uid);
-	l->looks += slept;
-	if (l->looks < ASLEEP_LOOKS)
+	l->slept_ns += slept_ns;
+	if (l->slept_ns < ASLEEP_NS)
 		return;
 	l->until_ns = svc_now() + AGAIN_NS;
 	s->faults++;
@@ -293,16 +316,15 @@ static int
 ask_thread(struct kd_smc *s, uid_t uid, struct question *q, void *arg)
 {
 	struct svc_askers *a = s->askers;
-	uint32_t slept = 0;
 	int rc;
 
 	a->question = q;
 	pthread_cond_signal(&a->asked);
-	if (await(a, &slept) == NULL) {
+	if (await(a) == NULL) {
 		leave_behind(s, a, uid);
 		return -EBUSY;
 	}
-	count_looks(s, a, uid, slept);
+	count_sleep(s, a, uid, q->slept_ns);
 	a->answer = NULL;
 	rc = q->rc;
 	memcpy(arg, q->arg, q->bytes);

@@ -166,14 +166,15 @@ def holders(suite):
     c.process.kill()
     s.process.kill()
     suite.tap.point('it ends', one.stop())
-    one, problems = suite.daemon('often', OPEN)
-    faults = suite.count(one, 'faults')
-    said, more = Program(suite, one, 'holds_often', '127.0.0.1', bed.free_port(), HOLDS,
-                         script=SCRIPT).ends()
-    suite.tap.point('a program holds it again and again, for less time than is waited for: nor do they',
-                    problems + more + ([] if 'done' in said else [said]) +
-                    suite.rises(one, 'faults', faults))
-    suite.tap.point('it ends', one.stop())
+    for name, what, text in (('often', 'holds_often', 'than is waited for'),
+                             ('briefly', 'holds_briefly', 'than until it is looked whether it is held')):
+        one, problems = suite.daemon(name, OPEN)
+        faults = suite.count(one, 'faults')
+        said, more = Program(suite, one, what, '127.0.0.1', bed.free_port(), HOLDS, script=SCRIPT).ends()
+        suite.tap.point(f'a program holds it again and again, for less time {text}: nor do they',
+                        problems + more + ([] if 'done' in said else [said]) +
+                        suite.rises(one, 'faults', faults))
+        suite.tap.point('it ends', one.stop())
     for older in olders():
         holds_far(suite, older)
 

@@ -28,6 +28,7 @@ MESSAGE = 300   # struct karst_sock_msg
 SYS_SENDTO, SYS_SENDMSG, SYS_SETSOCKOPT, SYS_BPF = 44, 46, 54, 321
 SYS_USERFAULTFD, UFFDIO_API, UFFDIO_REGISTER, UFFDIO_ZEROPAGE = 323, 0xc018aa3f, 0xc020aa00, 0xc020aa04
 SHORT_S = 0.03 # a lock is waited for for 0.1
+BRIEF_S = 0.01 # and looked at after 0.02
 PR_SET_DUMPABLE = 4
 LINGER_S = 1000000
 SO_ZEROCOPY = 60
@@ -354,7 +355,12 @@ def holds(call, fd, at):
     in_call(thread[0], [call])
 
 
-def holds_often(address, port, n):
+def holds_briefly(address, port, n):
+    """The same for less time than until it is looked whether it is held."""
+    holds_often(address, port, n, BRIEF_S)
+
+
+def holds_often(address, port, n, hold_s=SHORT_S):
     """That lock @n times, each for less time than is waited for."""
     libc = ctypes.CDLL(None)
     fault, at = page_of_faults()
@@ -362,7 +368,7 @@ def holds_often(address, port, n):
     if os.fork() == 0: # no thread would run while an option is set
         os.close(soon)
         while os.read(said, 1):
-            time.sleep(SHORT_S)
+            time.sleep(hold_s)
             fcntl.ioctl(fault, UFFDIO_ZEROPAGE, struct.pack('4Q', at, PAGE, 0, 0))
         os._exit(0)
     as_user(OTHERS)

@@ -197,6 +197,7 @@ void
 svc_conn_fail(struct svc_conn *c, int error)
 {
 	c->what = SMC_OVER;
+	svc_conn_unname(c);
 	atomic_store(&c->page->error, error != 0 ? error : ECONNRESET);
 	atomic_fetch_or(&c->page->flags, KARST_SOCK_NO_SEND);
 	atomic_store(&c->page->state, KARST_SOCK_OVER);
@@ -510,6 +511,7 @@ on_connected(struct svc_conn *c)
 		return;
 	}
 	c->what = SMC_RDMA;
+	svc_conn_unname(c);
 	atomic_store(&c->page->state, KARST_SOCK_RDMA);
 	/* what was written meanwhile */
 	give(c, 0, c->tx_head);

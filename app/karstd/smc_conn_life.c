@@ -41,9 +41,11 @@ end_hash(const struct kd_smc *s, const struct sockaddr_storage *a)
 }
 
 uint32_t
-svc_names_hash(const struct svc_conn *c)
+svc_names_hash(const struct svc_conn *c, bool server)
 {
-	return (uint32_t)(end_hash(c->smc, &c->local) + end_hash(c->smc, &c->peer)) % SMC_HASH;
+	uint64_t ends = end_hash(c->smc, &c->local) + end_hash(c->smc, &c->peer);
+
+	return (uint32_t)karst_prf(c->smc->hash_key, ends, c->netns ^ server) % SMC_HASH;
 }
 
 static uint32_t
@@ -53,16 +55,51 @@ cookie_hash(const struct kd_smc *s, uint64_t cookie)
 }
 
 static void
+cookie_in(struct svc_conn *c, struct svc_conn **at)
+{
+	c->cookie_next = *at;
+	c->cookie_pprev = at;
+	if (c->cookie_next != NULL)
+		c->cookie_next->cookie_pprev = &c->cookie_next;
+	*at = c;
+}
+
+static void
+cookie_out(struct svc_conn *c)
+{
+	if (c->cookie_next != NULL)
+		c->cookie_next->cookie_pprev = c->cookie_pprev;
+	*c->cookie_pprev = c->cookie_next;
+}
+
+static void
+names_in(struct svc_conn *c, struct svc_conn **at)
+{
+	c->names_next = *at;
+	c->names_pprev = at;
+	if (c->names_next != NULL)
+		c->names_next->names_pprev = &c->names_next;
+	*at = c;
+}
+
+void
+svc_conn_unname(struct svc_conn *c)
+{
+	if (c->names_pprev == NULL)
+		return;
+	if (c->names_next != NULL)
+		c->names_next->names_pprev = c->names_pprev;
+	*c->names_pprev = c->names_next;
+	c->names_pprev = NULL;
+}
+
+static void
 list_in(struct svc_conn *c)
 {
 	struct kd_smc *s = c->smc;
-	struct svc_conn **cookie = &s->by_cookie[cookie_hash(s, c->cookie)];
-	struct svc_conn **names = &s->by_names[svc_names_hash(c)];
 
-	c->cookie_next = *cookie;
-	*cookie = c;
-	c->names_next = *names;
-	*names = c;
+	cookie_in(c, &s->by_cookie[cookie_hash(s, c->cookie)]);
+	names_in(c, &s->by_names[svc_names_hash(c, c->server)]);
 	c->next = s->conns;
 	c->pprev = &s->conns;
 	if (c->next != NULL)
@@ -76,15 +113,8 @@ list_in(struct svc_conn *c)
 static void
 list_out(struct svc_conn *c)
 {
-	struct svc_conn **at = &c->smc->by_cookie[cookie_hash(c->smc, c->cookie)];
-
-	while (*at != c)
-		at = &(*at)->cookie_next;
-	*at = c->cookie_next;
-	at = &c->smc->by_names[svc_names_hash(c)];
-	while (*at != c)
-		at = &(*at)->names_next;
-	*at = c->names_next;
+	cookie_out(c);
+	svc_conn_unname(c);
 	if (c->next != NULL)
 		c->next->pprev = c->pprev;
 	*c->pprev = c->next;

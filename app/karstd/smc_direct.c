@@ -29,6 +29,10 @@
 
 #include "opts.h"
 
+/* A TCP connection has one other end; but a program can hand that over again and again, and then it
+ * is its own business whether the right one is found. */
+#define MAX_SAME 8u
+
 /* A listener of both families has IPv4 as a part of IPv6. */
 static void
 address_of(const struct sockaddr_storage *a, uint8_t ip[16], uint16_t *port, uint32_t *scope)
@@ -98,14 +102,19 @@ struct svc_conn *
 svc_direct_find(const struct svc_conn *c)
 {
 	struct svc_conn *o;
+	uint32_t asked = 0;
 
 	if (c->smc->conf->smc.direct == KD_NO || c->netns == 0)
 		return NULL;
-	for (o = c->smc->by_names[svc_names_hash(c)]; o != NULL; o = o->names_next)
-		if (o->server != c->server && o->netns == c->netns &&
-			is_address(&o->local, &c->peer) && is_address(&o->peer, &c->local) &&
-			waits(o) && are_ends(c, o))
+	for (o = c->smc->by_names[svc_names_hash(c, !c->server)]; o != NULL && asked < MAX_SAME;
+		o = o->names_next) {
+		if (o->server == c->server || o->netns != c->netns ||
+			!is_address(&o->local, &c->peer) || !is_address(&o->peer, &c->local))
+			continue;
+		asked++;
+		if (waits(o) && are_ends(c, o))
 			return o;
+	}
 	return NULL;
 }
 
@@ -130,6 +139,8 @@ svc_direct_join(struct svc_conn *first, struct svc_conn *second, bool polls)
 	svc_conn_unhold(first);
 	svc_conn_leave_tcp(first);
 	first->what = second->what = SMC_DIRECT;
+	svc_conn_unname(first);
+	svc_conn_unname(second);
 	first->other = second;
 	second->other = first;
 	first->has_far = second->has_far = true;

@@ -131,10 +131,11 @@ struct svc_user {
 
 struct svc_conn {
 	struct kd_smc *smc;
-	struct svc_conn *next, **pprev;            /* of all */
-	struct svc_conn *cookie_next, *names_next; /* of the same hash */
-	struct svc_conn *run_next;                 /* of those that are to be looked at */
-	struct svc_conn *held_next, **held_pprev;  /* of those that do not begin with CLC yet */
+	struct svc_conn *next, **pprev;               /* of all */
+	struct svc_conn *cookie_next, **cookie_pprev; /* of the same hash */
+	struct svc_conn *names_next, **names_pprev;   /* NULL: its other end does not look for it */
+	struct svc_conn *run_next;                    /* of those that are to be looked at */
+	struct svc_conn *held_next, **held_pprev;     /* of those that do not begin with CLC yet */
 	struct svc_source pair_source, tcp_source;
 	enum svc_what what;
 	uint64_t number; /* for telemetry */
@@ -269,9 +270,10 @@ struct kd_smc {
 	/* */
 	struct svc_conn *conns, *run, **run_tail, *dead;
 	struct svc_conn *held, **held_tail; /* by the time until when */
-	struct svc_conn *by_cookie[SMC_HASH], *by_names[SMC_HASH];
-	uint64_t hash_key[2];       /* of places in both */
-	uint32_t nconns, ndeclined; /* of which there was no room for so many */
+	struct svc_conn *by_cookie[SMC_HASH];
+	struct svc_conn *by_names[SMC_HASH]; /* those that their other end may come to */
+	uint64_t hash_key[2];                /* of places in both */
+	uint32_t nconns, ndeclined;          /* of which there was no room for so many */
 	struct svc_user *users;
 	struct svc_prog *progs, *dead_progs;
 	uint32_t nprogs, nfree_pages, nfree_rings;
@@ -436,8 +438,10 @@ void svc_conn_put(struct svc_conn *c);
 /** Of @uid and @other's user, who may have sent something to the other one, the one that is trusted
  *  less.  @other NULL: there is none */
 uid_t svc_of_two(uid_t uid, const struct svc_conn *other);
-/** Of its addresses, whichever of the two is whose. */
-uint32_t svc_names_hash(const struct svc_conn *c);
+/** Of its addresses, whichever of the two is whose, for the end that is a server or is not. */
+uint32_t svc_names_hash(const struct svc_conn *c, bool server);
+/** What becomes of it is known: its other end is not to find it any more. */
+void svc_conn_unname(struct svc_conn *c);
 /** All of them, at the end. */
 void svc_conn_end_all(struct kd_smc *s);
 /** Frees what nobody can have events of any more. */

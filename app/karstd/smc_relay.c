@@ -158,6 +158,7 @@ svc_relay_begin(struct svc_conn *c, uint32_t reason)
 		return;
 	}
 	c->what = SMC_RELAY;
+	svc_conn_unname(c);
 	atomic_store(&c->page->state, KARST_SOCK_TCP);
 }
 

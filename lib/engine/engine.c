@@ -143,6 +143,7 @@ init_memory_table(struct karst_engine *e)
 		if (ret != 0)
 			return ret;
 	}
+	eng_secret(e, ENG_SECRET_XRCDS, 0, e->xrcd_key);
 	buf = eng_arena_alloc(&e->objects, bytes);
 	return buf == NULL ? -ENOMEM : karst_mem_init(buf, &cfg, &e->mem);
 }

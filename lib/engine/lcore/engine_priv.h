@@ -104,8 +104,10 @@ struct eng_xrcd {
 	uint32_t users; /* who has opened it, and what is in it */
 	bool shared;
 	uint64_t dev, ino; /* shared */
-	SLIST_ENTRY(eng_xrcd) next;
+	LIST_ENTRY(eng_xrcd) by_file, by_number;
 };
+LIST_HEAD(eng_xrcds, eng_xrcd);
+#define ENG_XRCD_PLACES 1024u
 
 struct eng_cq {
 	struct karst_core_cq *cq;
@@ -397,7 +399,9 @@ struct karst_engine {
 	uint32_t ncqs;
 	_Atomic uint32_t nstamped; /* CQs that keep times */
 	uint32_t nsrqs;
-	SLIST_HEAD(, eng_xrcd) xrcds;
+	/* domains: those that are shared, and all; places by hashes with a key */
+	struct eng_xrcds xrcds_by_file[ENG_XRCD_PLACES], xrcds_by_number[ENG_XRCD_PLACES];
+	uint64_t xrcd_key[2];
 	uint32_t last_xrcd; /* number of the newest domain */
 	pthread_mutex_t
 		session_lock;     /* the following three, and what sessions tell of themselves */

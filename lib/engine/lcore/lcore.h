@@ -121,7 +121,7 @@ eng_port_addrs(const struct eng_port *p)
 /* --- stats.c --- */
 
 /* What the keys of the engine's secret are for. */
-enum eng_secret_use { ENG_SECRET_CORE = 1, ENG_SECRET_NEIGH, ENG_SECRET_MEMBERS };
+enum eng_secret_use { ENG_SECRET_CORE = 1, ENG_SECRET_NEIGH, ENG_SECRET_MEMBERS, ENG_SECRET_XRCDS };
 
 /* The key of object @n of a purpose: nothing that peers see of one tells of another. */
 void eng_secret(const struct karst_engine *e, enum eng_secret_use use, uint32_t n, uint64_t key[2]);

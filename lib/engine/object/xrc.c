@@ -18,25 +18,40 @@
  */
 #include "object.h"
 
+#include "karst_prf.h"
+
 /* --- domains --- */
 
+/* With a key: programs choose files, and which of many domains they keep. */
+static struct eng_xrcds *
+place_of_file(struct karst_engine *e, uint64_t dev, uint64_t ino)
+{
+	return &e->xrcds_by_file[karst_prf(e->xrcd_key, dev, ino) % ENG_XRCD_PLACES];
+}
+
+static struct eng_xrcds *
+place_of_number(struct karst_engine *e, uint32_t number)
+{
+	return &e->xrcds_by_number[karst_prf(e->xrcd_key, number, 0) % ENG_XRCD_PLACES];
+}
+
 static struct eng_xrcd *
-find_shared(const struct karst_engine *e, const struct karst_engine_xrcd_init *init)
+find_shared(struct karst_engine *e, const struct karst_engine_xrcd_init *init)
 {
 	struct eng_xrcd *x;
 
-	SLIST_FOREACH(x, &e->xrcds, next)
-		if (x->shared && x->dev == init->dev && x->ino == init->ino)
+	LIST_FOREACH(x, place_of_file(e, init->dev, init->ino), by_file)
+		if (x->dev == init->dev && x->ino == init->ino)
 			break;
 	return x;
 }
 
 static bool
-number_taken(const struct karst_engine *e, uint32_t number)
+number_taken(struct karst_engine *e, uint32_t number)
 {
 	const struct eng_xrcd *x;
 
-	SLIST_FOREACH(x, &e->xrcds, next)
+	LIST_FOREACH(x, place_of_number(e, number), by_number)
 		if (x->pub.number == number)
 			return true;
 	return false;
@@ -60,7 +75,9 @@ xrcd_make(struct karst_engine *e, const struct karst_engine_xrcd_init *init, str
 		.shared = init->shared,
 		.dev = init->dev,
 		.ino = init->ino};
-	SLIST_INSERT_HEAD(&e->xrcds, x, next);
+	LIST_INSERT_HEAD(place_of_number(e, x->pub.number), x, by_number);
+	if (x->shared)
+		LIST_INSERT_HEAD(place_of_file(e, x->dev, x->ino), x, by_file);
 	*out = x;
 	return 0;
 }
@@ -100,7 +117,9 @@ eng_xrcd_put(struct karst_engine *e, struct karst_engine_xrcd *xrcd)
 
 	if (--x->users != 0)
 		return;
-	SLIST_REMOVE(&e->xrcds, x, eng_xrcd, next);
+	LIST_REMOVE(x, by_number);
+	if (x->shared)
+		LIST_REMOVE(x, by_file);
 	eng_arena_free(&e->objects, x, sizeof(*x));
 }
 

@@ -229,6 +229,46 @@ Test(engine_xrc, u3_alternate_path)
 }
 
 /* Events of a target go to all of its handles, so there is an end to these. */
+/* Each file has a domain of its own, which all have who open it; and others are nobody else's. */
+Test(engine_xrc, u3_domains_of_many_files)
+{
+	enum { FILES = 3000 };
+	static struct karst_engine_xrcd *first[FILES], *again[FILES], *private[FILES];
+	struct karst_engine_xrcd_init init = {.shared = true, .create = true, .exclusive = true},
+				      own = {.lcore = KARST_ENGINE_ANY_LCORE};
+	struct engine_bed bed;
+	struct engine_bed_config cfg = {0};
+	unsigned int i;
+
+	engine_bed_up(&bed, &cfg);
+	init.lcore = KARST_ENGINE_ANY_LCORE;
+	for (i = 0; i < FILES; i++) {
+		init.dev = i % 2;
+		init.ino = i / 2;
+		cr_assert_eq(karst_engine_xrcd_open(bed.e, &init, &first[i]), 0);
+		cr_assert_eq(karst_engine_xrcd_open(bed.e, &own, &private[i]), 0);
+		cr_assert_eq(karst_engine_xrcd_open(bed.e, &init, &again[i]), -EEXIST);
+		cr_assert(i == 0 || first[i]->number > private[i - 1] -> number);
+		cr_assert_gt(private[i] -> number, first[i] -> number);
+	}
+	init.create = init.exclusive = false;
+	for (i = 0; i < FILES; i++) {
+		init.dev = i % 2;
+		init.ino = i / 2;
+		cr_assert_eq(karst_engine_xrcd_open(bed.e, &init, &again[i]), 0);
+		cr_assert_eq(again[i], first[i]);
+		cr_assert_eq(karst_engine_xrcd_close(bed.e, private[i]), 0);
+		cr_assert_eq(karst_engine_xrcd_close(bed.e, first[i]), 0);
+	}
+	for (i = FILES; i-- > 0;) {
+		init.dev = i % 2;
+		init.ino = i / 2;
+		cr_assert_eq(karst_engine_xrcd_close(bed.e, again[i]), 0);
+		cr_assert_eq(karst_engine_xrcd_open(bed.e, &init, &again[i]), -ENOENT);
+	}
+	engine_bed_down(&bed);
+}
+
 Test(engine_xrc, u3_handles_of_a_target)
 {
 	struct karst_engine_qp *h[KARST_ENGINE_TARGET_HANDLES], *more;

@@ -64,7 +64,9 @@ struct nr_device {
 };
 
 struct nr_host {
-	TAILQ_ENTRY(nr_host) next;        /* who waits longest first */
+	LIST_ENTRY(nr_host) next;         /* of those at the same place */
+	TAILQ_ENTRY(nr_host) waits;       /* if it has waiters: who waits longest first */
+	uint64_t turn;                    /* and when it began to, or was served last */
 	uint8_t address[16];              /* IPv4 as mapped */
 	uint32_t nqueues;                 /* gone with the last */
 	uint32_t nadmin;                  /* admin queues of these that do not end */
@@ -72,6 +74,9 @@ struct nr_host {
 	bool refused;                     /* more than its share, which was said */
 	TAILQ_HEAD(, nr_request) waiters; /* for buffers, the longest first */
 };
+
+#define NR_HOST_PLACES 4096u
+TAILQ_HEAD(nr_hosts, nr_host);
 
 struct nr_request {
 	struct nt_cmd cmd;            /* first: the target knows only that */
@@ -142,7 +147,11 @@ struct nr_server {
 	struct nr_buffer *all;
 	SLIST_HEAD(, nr_buffer) free;
 	uint32_t nfree;
-	TAILQ_HEAD(, nr_host) hosts;
+	LIST_HEAD(, nr_host) hosts[NR_HOST_PLACES]; /* by a hash with a key */
+	uint64_t host_key[2];
+	/* of those that have waiters: who has no buffer, and who has some */
+	struct nr_hosts without, with;
+	uint64_t turns;
 	uint32_t nwaiters; /* for buffers, of all hosts */
 	uint64_t now_ms;
 	uint64_t tell_ms; /* of shares again, not before */

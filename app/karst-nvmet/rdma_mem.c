@@ -119,12 +119,26 @@ host_key(const struct sockaddr *address, uint8_t key[16])
 		memcpy(key + 12, &in->sin_addr, 4);
 }
 
+/* Peers choose addresses, and do not see where they are kept: so each pair of them has one place
+ * with a chance that does not depend on what they choose. */
+static uint32_t
+host_place(const struct nr_server *server, const uint8_t key[16])
+{
+	uint64_t words[2];
+	unsigned __int128 product;
+
+	memcpy(words, key, sizeof(words));
+	product = (unsigned __int128)(words[0] ^ server->host_key[0]) *
+		(words[1] ^ server->host_key[1]);
+	return (uint32_t)((uint64_t)(product >> 64) ^ (uint64_t)product) % NR_HOST_PLACES;
+}
+
 static struct nr_host *
 host_find(const struct nr_server *server, const uint8_t key[16])
 {
 	struct nr_host *host;
 
-	TAILQ_FOREACH(host, &server->hosts, next)
+	LIST_FOREACH(host, &server->hosts[host_place(server, key)], next)
 		if (memcmp(host->address, key, sizeof(host->address)) == 0)
 			return host;
 	return NULL;
@@ -205,7 +219,7 @@ nr_host_get(struct nr_server *server, const struct sockaddr *address)
 	if (host == NULL && (host = calloc(1, sizeof(*host))) != NULL) {
 		memcpy(host->address, key, sizeof(key));
 		TAILQ_INIT(&host->waiters);
-		TAILQ_INSERT_HEAD(&server->hosts, host, next);
+		LIST_INSERT_HEAD(&server->hosts[host_place(server, key)], host, next);
 	}
 	if (host != NULL)
 		host->nqueues++;
@@ -217,7 +231,7 @@ nr_host_put(struct nr_server *server, struct nr_host *host)
 {
 	if (--host->nqueues != 0)
 		return;
-	TAILQ_REMOVE(&server->hosts, host, next);
+	LIST_REMOVE(host, next);
 	free(host);
 }
 
@@ -229,19 +243,54 @@ host_of(const struct nr_request *request)
 	return ((struct nr_queue *)request->cmd.queue)->host;
 }
 
+/* Of what is left only who has none may have some. */
+static bool
+is_reserve(const struct nr_server *server)
+{
+	return server->nfree <= server->config.buffers / 8 + 1;
+}
+
+static struct nr_hosts *
+waits_in(struct nr_server *server, const struct nr_host *host)
+{
+	return host->held == 0 ? &server->without : &server->with;
+}
+
+/* It has waiters, and is behind all others. */
+static void
+host_waits(struct nr_server *server, struct nr_host *host)
+{
+	host->turn = server->turns++;
+	TAILQ_INSERT_TAIL(waits_in(server, host), host, waits);
+}
+
+/* A buffer more, or one less. */
+static void
+host_holds(struct nr_server *server, struct nr_host *host, int more)
+{
+	bool moves = !TAILQ_EMPTY(&host->waiters) &&
+		(host->held == 0 || host->held + (uint32_t)more == 0);
+
+	if (moves)
+		TAILQ_REMOVE(waits_in(server, host), host, waits);
+	host->held += (uint32_t)more;
+	if (moves)
+		host_waits(server, host);
+}
+
 static bool
 buffer_take(struct nr_server *server, struct nr_request *request)
 {
 	struct nr_host *host = host_of(request);
 
-	if (server->nfree <= server->config.buffers / 8 + 1 && host->held != 0)
+	if (is_reserve(server) && host->held != 0)
 		return false;
 	request->buffer = SLIST_FIRST(&server->free);
 	if (request->buffer == NULL)
 		return false;
 	SLIST_REMOVE_HEAD(&server->free, next);
 	server->nfree--;
-	host->held++;
+	host_holds(server, host, 1);
 	return true;
 }
 
@@ -254,6 +303,8 @@ nr_buffer_get(struct nr_server *server, struct nr_request *request)
 	server->counters.buffer_waits++;
 	server->nwaiters++;
 	request->waiting = true;
+	if (TAILQ_EMPTY(&host_of(request)->waiters))
+		host_waits(server, host_of(request));
 	TAILQ_INSERT_TAIL(&host_of(request)->waiters, request, waits);
 	return false;
 }
@@ -261,7 +312,11 @@ nr_buffer_get(struct nr_server *server, struct nr_request *request)
 static void
 waits_no_more(struct nr_server *server, struct nr_request *request)
 {
-	TAILQ_REMOVE(&host_of(request)->waiters, request, waits);
+	struct nr_host *host = host_of(request);
+
+	TAILQ_REMOVE(&host->waiters, request, waits);
+	if (TAILQ_EMPTY(&host->waiters))
+		TAILQ_REMOVE(waits_in(server, host), host, waits);
 	request->waiting = false;
 	server->nwaiters--;
 }
@@ -278,26 +333,27 @@ nr_buffer_put(struct nr_server *server, struct nr_request *request)
 		return;
 	SLIST_INSERT_HEAD(&server->free, buffer, next);
 	server->nfree++;
-	host_of(request)->held--;
+	host_holds(server, host_of(request), -1);
 }
 
 /* The first of the next host that may have one; NULL: none. */
 static struct nr_request *
 next_waiter(struct nr_server *server)
 {
+	struct nr_host *host = TAILQ_FIRST(&server->without), *other = TAILQ_FIRST(&server->with);
 	struct nr_request *request;
-	struct nr_host *host;
 
-	TAILQ_FOREACH(host, &server->hosts, next) {
-		request = TAILQ_FIRST(&host->waiters);
-		if (request == NULL || !buffer_take(server, request))
-			continue;
-		waits_no_more(server, request);
-		TAILQ_REMOVE(&server->hosts, host, next);
-		TAILQ_INSERT_TAIL(&server->hosts, host, next);
-		return request;
+	if (host == NULL || (other != NULL && other->turn < host->turn && !is_reserve(server)))
+		host = other;
+	request = host != NULL ? TAILQ_FIRST(&host->waiters) : NULL;
+	if (request == NULL || !buffer_take(server, request))
+		return NULL;
+	waits_no_more(server, request);
+	if (!TAILQ_EMPTY(&host->waiters)) {
+		TAILQ_REMOVE(waits_in(server, host), host, waits);
+		host_waits(server, host);
 	}
-	return NULL;
+	return request;
 }
 
 void

@@ -11,6 +11,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <sys/epoll.h>
+#include <sys/random.h>
 #include <sys/signalfd.h>
 #include <time.h>
 #include <unistd.h>
@@ -75,9 +76,12 @@ nr_server_start(struct nr_server *server, const struct nr_config *config)
 {
 	memset(server, 0, sizeof(*server));
 	server->config = *config;
-	TAILQ_INIT(&server->hosts);
+	TAILQ_INIT(&server->without);
+	TAILQ_INIT(&server->with);
 	STAILQ_INIT(&server->ready);
 	server->now_ms = now_ms();
+	if (getrandom(server->host_key, sizeof(server->host_key), 0) != sizeof(server->host_key))
+		return -EIO;
 	server->epoll = epoll_create1(EPOLL_CLOEXEC);
 	if (server->epoll < 0 || nr_buffers_make(server) != 0)
 		return -ENOMEM;

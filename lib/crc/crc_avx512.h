@@ -18,6 +18,13 @@ struct block {
 	__m512i v[1];
 };
 
+karst_always_inline struct block
+block_of(X a, X b, X c, X d)
+{
+	return (struct block){{_mm512_inserti64x4(
+		_mm512_castsi256_si512(_mm256_set_m128i(b, a)), _mm256_set_m128i(d, c), 1)}};
+}
+
 karst_always_inline V
 vec_load(const void *p)
 {
@@ -34,6 +41,12 @@ karst_always_inline V
 vec_or(V a, V b)
 {
 	return _mm512_or_si512(a, b);
+}
+
+karst_always_inline V
+vec_and(V a, V b)
+{
+	return _mm512_and_si512(a, b);
 }
 
 karst_always_inline V
@@ -61,6 +74,12 @@ vec_mul_hi(V a, V k)
 }
 
 karst_always_inline V
+vec_mul_lo_hi(V a, V k)
+{
+	return _mm512_clmulepi64_epi128(a, k, 0x10);
+}
+
+karst_always_inline V
 vec_pair(const void *p)
 {
 	return _mm512_broadcast_i32x4(_mm_loadu_si128(p));
@@ -73,6 +92,24 @@ vec_reduce(V t)
 
 	return lane_reduce(
 		_mm_xor_si128(_mm256_castsi256_si128(h), _mm256_extracti128_si256(h, 1)));
+}
+
+karst_always_inline struct block
+block_sums(V a, V b, V c, V d)
+{
+	V ab = vec_xor(_mm512_shuffle_i64x2(a, b, 0x88), _mm512_shuffle_i64x2(a, b, 0xdd));
+	V cd = vec_xor(_mm512_shuffle_i64x2(c, d, 0x88), _mm512_shuffle_i64x2(c, d, 0xdd));
+
+	return (struct block){
+		{vec_xor(_mm512_shuffle_i64x2(ab, cd, 0x88), _mm512_shuffle_i64x2(ab, cd, 0xdd))}};
+}
+
+karst_always_inline X
+block_thirds(struct block b)
+{
+	const V third = _mm512_castsi128_si512(_mm_setr_epi32(2, 6, 10, 14));
+
+	return _mm512_castsi512_si128(_mm512_permutexvar_epi32(third, b.v[0]));
 }
 
 karst_always_inline unsigned int

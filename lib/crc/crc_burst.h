@@ -79,22 +79,6 @@ known_one_wrong(const struct karst_icrc_known *k, unsigned int i)
 	return ~icrc_frame(k->data[i] + CRC_KNOWN_L3, end, 0) != load_le32(end);
 }
 
-#ifndef OWN_VERIFY_KNOWN
-/* All of them as if nothing were known. */
-static uint64_t
-verify_known(const struct karst_icrc_known *k, unsigned int n)
-{
-	uint64_t wrong = 0;
-
-	for (unsigned int i = 0; i < n; i++) {
-		if (i + 1 < n)
-			prefetch_lines(k->data[i + 1]);
-		wrong |= (uint64_t)known_one_wrong(k, i) << i;
-	}
-	return wrong;
-}
-#endif
-
 karst_always_inline void
 seal_one(const struct karst_seal *j)
 {

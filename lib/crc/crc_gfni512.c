@@ -71,9 +71,8 @@ group_fold(struct block *acc, const struct group_factors *f, const struct block 
 
 #include "crc_fold.h"
 #include "crc_fold_icrc.h"
-#define OWN_VERIFY_KNOWN
 #include "crc_burst.h"
-#include "crc_known512.h"
+#include "crc_known.h"
 
 const struct crc_kernel crc_kernel_gfni512 = {
 	.ops = {.name = "gfni512", .update = crc_update, .copy = crc_copy},

@@ -45,7 +45,7 @@ extern const uint64_t crc_fold_table[CRC_FOLD_WORDS];
 #define CRC_KNOWN_L3  14
 #define CRC_KNOWN_END 54
 
-/** Tails of struct karst_icrc_known that crc_known512.h takes: none is longer. */
+/** Tails of struct karst_icrc_known that crc_known.h takes: none is longer. */
 #define CRC_KNOWN_TAIL 128
 /** By tail / 8: the factors of the words with identification and PSN. */
 extern const uint64_t crc_known_table[CRC_KNOWN_TAIL / 8 + 1][2];

@@ -41,6 +41,12 @@ vec_or(V a, V b)
 }
 
 karst_always_inline V
+vec_and(V a, V b)
+{
+	return _mm_and_si128(a, b);
+}
+
+karst_always_inline V
 vec_xor(V a, V b)
 {
 	return _mm_xor_si128(a, b);
@@ -65,6 +71,12 @@ vec_mul_hi(V a, V k)
 }
 
 karst_always_inline V
+vec_mul_lo_hi(V a, V k)
+{
+	return _mm_clmulepi64_si128(a, k, 0x10);
+}
+
+karst_always_inline V
 vec_pair(const void *p)
 {
 	return _mm_loadu_si128(p);
@@ -76,10 +88,24 @@ vec_reduce(V t)
 	return lane_reduce(t);
 }
 
+karst_always_inline struct block
+block_sums(V a, V b, V c, V d)
+{
+	return block_of(a, b, c, d);
+}
+
+karst_always_inline X
+block_thirds(struct block b)
+{
+	return _mm_unpacklo_epi64(
+		_mm_unpackhi_epi32(b.v[0], b.v[1]), _mm_unpackhi_epi32(b.v[2], b.v[3]));
+}
+
 #include "crc_head16.h"
 #include "crc_fold.h"
 #include "crc_fold_icrc.h"
 #include "crc_burst.h"
+#include "crc_known.h"
 
 const struct crc_kernel crc_kernel_pclmul = {
 	.ops = {.name = "pclmul", .update = crc_update, .copy = crc_copy},

@@ -42,6 +42,12 @@ vec_or(V a, V b)
 }
 
 karst_always_inline V
+vec_and(V a, V b)
+{
+	return vandq_u8(a, b);
+}
+
+karst_always_inline V
 vec_xor(V a, V b)
 {
 	return veorq_u8(a, b);
@@ -65,6 +71,13 @@ vec_mul_hi(V a, V k)
 {
 	return vreinterpretq_u8_p128(
 		vmull_high_p64(vreinterpretq_p64_u8(a), vreinterpretq_p64_u8(k)));
+}
+
+karst_always_inline V
+vec_mul_lo_hi(V a, V k)
+{
+	return vreinterpretq_u8_p128(vmull_p64(vgetq_lane_p64(vreinterpretq_p64_u8(a), 0),
+		vgetq_lane_p64(vreinterpretq_p64_u8(k), 1)));
 }
 
 karst_always_inline V
@@ -104,6 +117,34 @@ x_xor_state(X x, uint32_t state)
 }
 
 karst_always_inline X
+x_xor(X a, X b)
+{
+	return veorq_u8(a, b);
+}
+
+/* A bit for each quarter of @a that is not that of @b. */
+karst_always_inline unsigned int
+x_differ(X a, X b)
+{
+	const uint32x4_t bits = {1, 2, 4, 8};
+	uint32x4_t same = vceqq_u32(vreinterpretq_u32_u8(a), vreinterpretq_u32_u8(b));
+
+	return vaddvq_u32(vbicq_u32(bits, same));
+}
+
+karst_always_inline X
+x_quarters(const uint8_t *p0, const uint8_t *p1, const uint8_t *p2, const uint8_t *p3)
+{
+	uint32_t v[4];
+
+	memcpy(&v[0], p0, sizeof(v[0]));
+	memcpy(&v[1], p1, sizeof(v[1]));
+	memcpy(&v[2], p2, sizeof(v[2]));
+	memcpy(&v[3], p3, sizeof(v[3]));
+	return vreinterpretq_u8_u32(vld1q_u32(v));
+}
+
+karst_always_inline X
 x_shuffle(X x, X index)
 {
 	return vqtbl1q_u8(x, index);
@@ -126,10 +167,27 @@ word_reduce(uint64_t w)
 		vec_mul_lo(x_words(w, 0), x_words(crc_fold_table[CRC_FOLD_WORDS - 1], 0)));
 }
 
+karst_always_inline struct block
+block_sums(V a, V b, V c, V d)
+{
+	return block_of(a, b, c, d);
+}
+
+karst_always_inline X
+block_thirds(struct block b)
+{
+	uint32x4_t ab = vzip2q_u32(vreinterpretq_u32_u8(b.v[0]), vreinterpretq_u32_u8(b.v[1]));
+	uint32x4_t cd = vzip2q_u32(vreinterpretq_u32_u8(b.v[2]), vreinterpretq_u32_u8(b.v[3]));
+
+	return vreinterpretq_u8_u64(
+		vzip1q_u64(vreinterpretq_u64_u32(ab), vreinterpretq_u64_u32(cd)));
+}
+
 #include "crc_head16.h"
 #include "crc_fold.h"
 #include "crc_fold_icrc.h"
 #include "crc_burst.h"
+#include "crc_known.h"
 
 const struct crc_kernel crc_kernel_pmull = {
 	.ops = {.name = "pmull", .update = crc_update, .copy = crc_copy},

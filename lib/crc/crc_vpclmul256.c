@@ -41,6 +41,12 @@ vec_or(V a, V b)
 }
 
 karst_always_inline V
+vec_and(V a, V b)
+{
+	return _mm256_and_si256(a, b);
+}
+
+karst_always_inline V
 vec_xor(V a, V b)
 {
 	return _mm256_xor_si256(a, b);
@@ -65,6 +71,12 @@ vec_mul_hi(V a, V k)
 }
 
 karst_always_inline V
+vec_mul_lo_hi(V a, V k)
+{
+	return _mm256_clmulepi64_epi128(a, k, 0x10);
+}
+
+karst_always_inline V
 vec_pair(const void *p)
 {
 	return _mm256_broadcastsi128_si256(_mm_loadu_si128(p));
@@ -77,10 +89,33 @@ vec_reduce(V t)
 		_mm_xor_si128(_mm256_castsi256_si128(t), _mm256_extracti128_si256(t, 1)));
 }
 
+/* The lanes of each added up: those of @a are lane 0. */
+karst_always_inline V
+two_sums(V a, V b)
+{
+	return vec_xor(
+		_mm256_permute2x128_si256(a, b, 0x20), _mm256_permute2x128_si256(a, b, 0x31));
+}
+
+karst_always_inline struct block
+block_sums(V a, V b, V c, V d)
+{
+	return (struct block){{two_sums(a, b), two_sums(c, d)}};
+}
+
+karst_always_inline X
+block_thirds(struct block b)
+{
+	V v = _mm256_unpackhi_epi32(b.v[0], b.v[1]); /* of the lanes 0 and 2, and 1 and 3 */
+
+	return _mm_unpacklo_epi32(_mm256_castsi256_si128(v), _mm256_extracti128_si256(v, 1));
+}
+
 #include "crc_head16.h"
 #include "crc_fold.h"
 #include "crc_fold_icrc.h"
 #include "crc_burst.h"
+#include "crc_known.h"
 
 const struct crc_kernel crc_kernel_vpclmul256 = {
 	.ops = {.name = "vpclmul256", .update = crc_update, .copy = crc_copy},

@@ -9,9 +9,8 @@
 #include "crc_avx512.h"
 #include "crc_fold.h"
 #include "crc_fold_icrc.h"
-#define OWN_VERIFY_KNOWN
 #include "crc_burst.h"
-#include "crc_known512.h"
+#include "crc_known.h"
 
 const struct crc_kernel crc_kernel_vpclmul512 = {
 	.ops = {.name = "vpclmul512", .update = crc_update, .copy = crc_copy},

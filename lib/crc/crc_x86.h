@@ -42,6 +42,38 @@ x_xor_state(X x, uint32_t state)
 }
 
 karst_always_inline X
+x_xor(X a, X b)
+{
+	return _mm_xor_si128(a, b);
+}
+
+/* A bit for each quarter of @a that is not that of @b. */
+karst_always_inline unsigned int
+x_differ(X a, X b)
+{
+#ifdef __AVX512VL__
+	return _mm_cmpneq_epu32_mask(a, b);
+#else
+	return 15u ^ (unsigned int)_mm_movemask_ps(_mm_castsi128_ps(_mm_cmpeq_epi32(a, b)));
+#endif
+}
+
+karst_always_inline int
+x_quarter(const uint8_t *p)
+{
+	int v;
+
+	memcpy(&v, p, sizeof(v));
+	return v;
+}
+
+karst_always_inline X
+x_quarters(const uint8_t *p0, const uint8_t *p1, const uint8_t *p2, const uint8_t *p3)
+{
+	return _mm_setr_epi32(x_quarter(p0), x_quarter(p1), x_quarter(p2), x_quarter(p3));
+}
+
+karst_always_inline X
 x_shuffle(X x, X index)
 {
 	return _mm_shuffle_epi8(x, index);

@@ -96,7 +96,7 @@ SPDX_SUFFIXES = ('.c', '.h', '.def', '.py', '.sh', '.rst', '.ini', '.build', '.S
 # Bodies of code, written once and included by one .c for each instruction set, which defines
 # what they are made of: they cannot compile alone.
 TEMPLATES = {'lib/crc/' + name for name in (
-    'crc_fold.h', 'crc_fold_icrc.h', 'crc_burst.h', 'crc_head16.h', 'crc_known512.h')}
+    'crc_fold.h', 'crc_fold_icrc.h', 'crc_burst.h', 'crc_head16.h', 'crc_known.h')}
 
 
 class Tree:

@@ -2,16 +2,27 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * struct karst_icrc_known on 512 bits, four frames at a time.
+ * struct karst_icrc_known, four frames at a time; for a kernel file to include after crc_burst.h.
  *
  * An ICRC is linear, so it is what the known headers contribute, had before, and what
  * identification, PSN and the bytes behind the BTH do.  Of those the first two lie in a word of 64
  * bits each, counted from the end of the message, so each is one product; a lane has both words of
- * a frame, and a register those of four.  The bytes behind the BTH are finished block by block as
- * in crc_fold.h, and the four sums brought together in one register before the last reduction.
+ * a frame, and the four lanes of a block those of four.  The bytes behind the BTH are finished
+ * block by block as in crc_fold.h, and the four sums brought together in one block before the last
+ * reduction.  No frame waits for a product of its own: those of the other three fill the time.
+ *
+ * What the including file provides, beside the primitives of crc_fold.h:
+ *   vec_and(a, b)
+ *   block_of(a, b, c, d): a block of four lanes
+ *   block_sums(a, b, c, d): the lanes of each vector xored; those of a are the first lane
+ *   block_thirds(b): the third quarter of each lane
+ *   vec_mul_lo_hi(a, k): low words of the lanes of a, high ones of those of k
+ *   x_xor(a, b)
+ *   x_differ(a, b): a bit for each quarter of a that is not that of b
+ *   x_quarters(p0, p1, p2, p3): the four bytes at each place
  */
-#ifndef CRC_KNOWN512_H
-#define CRC_KNOWN512_H
+#ifndef CRC_KNOWN_H
+#define CRC_KNOWN_H
 
 #include "crc_burst.h"
 
@@ -29,11 +40,11 @@ static const uint64_t known_masks[2][2] karst_aligned(16) = {
 karst_always_inline X
 known_words(const uint8_t *d, unsigned int half)
 {
-	X w = _mm_loadl_epi64((const X *)(d + KNOWN_ID + half));
+	uint64_t id, psn;
 
-	w = _mm_castps_si128(_mm_loadh_pi(
-		_mm_castsi128_ps(w), (const __m64 *)(const void *)(d + KNOWN_PSN + half)));
-	return w;
+	memcpy(&id, d + KNOWN_ID + half, sizeof(id));
+	memcpy(&psn, d + KNOWN_PSN + half, sizeof(psn));
+	return x_words(id, psn);
 }
 
 /* What the bytes behind the BTH contribute to the remainder. */
@@ -58,21 +69,26 @@ known_tail_len(const struct karst_icrc_known *k, unsigned int i)
 	return k->len[i] - CRC_KNOWN_END - 4u;
 }
 
-karst_always_inline V
-four_lanes(X a, X b, X c, X d)
+/* The CRC of each lane: see crc_fold.h. */
+karst_always_inline X
+known_reduce(struct block b)
 {
-	return _mm512_inserti64x4(
-		_mm512_castsi256_si512(_mm256_set_m128i(b, a)), _mm256_set_m128i(d, c), 1);
+	const V barrett = vec_pair(crc_barrett);
+
+	for (unsigned int i = 0; i < BLOCK_VECS; i++)
+		b.v[i] = vec_xor(b.v[i], vec_mul_lo_hi(vec_mul_lo(b.v[i], barrett), barrett));
+	return block_thirds(b);
 }
 
-/* The lanes of each added up: those of @a are lane 0. */
-karst_always_inline V
-known_sums(V a, V b, V c, V d)
+/* Four times the 16 bytes at @p. */
+karst_always_inline struct block
+block_pairs(const void *p)
 {
-	V ab = vec_xor(_mm512_shuffle_i64x2(a, b, 0x88), _mm512_shuffle_i64x2(a, b, 0xdd));
-	V cd = vec_xor(_mm512_shuffle_i64x2(c, d, 0x88), _mm512_shuffle_i64x2(c, d, 0xdd));
+	struct block b;
 
-	return vec_xor(_mm512_shuffle_i64x2(ab, cd, 0x88), _mm512_shuffle_i64x2(ab, cd, 0xdd));
+	for (unsigned int i = 0; i < BLOCK_VECS; i++)
+		b.v[i] = vec_pair(p);
+	return b;
 }
 
 /*
@@ -82,11 +98,10 @@ known_sums(V a, V b, V c, V d)
 karst_always_inline unsigned int
 known_four(const struct karst_icrc_known *k, unsigned int at, const bool alike, unsigned int tail)
 {
-	const V barrett = vec_pair(crc_barrett);
-	const V third = _mm512_castsi128_si512(_mm_setr_epi32(2, 6, 10, 14));
 	const uint8_t *end[4];
-	X words[4], factors[4], masks[4], icrc;
-	V sums[4], w, f, m, q;
+	X words[4], factors[4], masks[4];
+	struct block w, f, m, b;
+	V sums[4];
 
 #pragma GCC unroll 4
 	for (unsigned int i = 0; i < 4; i++) {
@@ -94,27 +109,22 @@ known_four(const struct karst_icrc_known *k, unsigned int at, const bool alike, 
 			tail = known_tail_len(k, at + i);
 		end[i] = k->data[at + i] + CRC_KNOWN_END + tail;
 		words[i] = known_words(k->data[at + i], tail & 4);
-		masks[i] = _mm_load_si128((const X *)known_masks[tail / 4 % 2]);
-		factors[i] = _mm_load_si128((const X *)crc_known_table[tail / 8]);
+		masks[i] = x_load(known_masks[tail / 4 % 2]);
+		factors[i] = x_load(crc_known_table[tail / 8]);
 		sums[i] = known_tail(end[i], tail);
 	}
-	w = four_lanes(words[0], words[1], words[2], words[3]);
-	if (alike) {
-		m = _mm512_broadcast_i32x4(masks[0]);
-		f = _mm512_broadcast_i32x4(factors[0]);
-	} else {
-		m = four_lanes(masks[0], masks[1], masks[2], masks[3]);
-		f = four_lanes(factors[0], factors[1], factors[2], factors[3]);
+	w = block_of(words[0], words[1], words[2], words[3]);
+	m = alike ? block_pairs(known_masks[tail / 4 % 2])
+		  : block_of(masks[0], masks[1], masks[2], masks[3]);
+	f = alike ? block_pairs(crc_known_table[tail / 8])
+		  : block_of(factors[0], factors[1], factors[2], factors[3]);
+	b = block_sums(sums[0], sums[1], sums[2], sums[3]);
+	for (unsigned int i = 0; i < BLOCK_VECS; i++) {
+		w.v[i] = vec_and(w.v[i], m.v[i]);
+		b.v[i] = vec_xor3(vec_mul_lo(w.v[i], f.v[i]), vec_mul_hi(w.v[i], f.v[i]), b.v[i]);
 	}
-	w = _mm512_and_si512(w, m);
-	w = vec_xor3(
-		vec_mul_lo(w, f), vec_mul_hi(w, f), known_sums(sums[0], sums[1], sums[2], sums[3]));
-	q = _mm512_clmulepi64_epi128(vec_mul_lo(w, barrett), barrett, 0x10);
-	q = _mm512_permutexvar_epi32(third, vec_xor(w, q));
-	icrc = _mm_setr_epi32((int)load_le32(end[0]), (int)load_le32(end[1]),
-		(int)load_le32(end[2]), (int)load_le32(end[3]));
-	icrc = _mm_xor_si128(icrc, x_load(&k->sum[at]));
-	return _mm_cmpneq_epu32_mask(_mm512_castsi512_si128(q), icrc);
+	return x_differ(x_xor(known_reduce(b), x_load(&k->sum[at])),
+		x_quarters(end[0], end[1], end[2], end[3]));
 }
 
 #define KNOWN_LEN_MAX (CRC_KNOWN_END + CRC_KNOWN_TAIL + 4)
@@ -193,4 +203,4 @@ verify_known(const struct karst_icrc_known *k, unsigned int n)
 	return wrong;
 }
 
-#endif /* CRC_KNOWN512_H */
+#endif /* CRC_KNOWN_H */

@@ -13,7 +13,9 @@
 #include "karst_parse.h"
 
 #define PIECE_BYTES 65535u
-#define UNCOUNTED   64u /* bursts after which counters are brought up to date at the latest */
+#define ECN_CE      3u
+#define MIXED       8u   /* one of so many is not like an earlier one: no matter to the others */
+#define UNCOUNTED   256u /* bursts after which counters are brought up to date at the latest */
 
 struct fwd_check *
 fwd_check_new(uint32_t flows)
@@ -171,7 +173,7 @@ count_entry(struct fwd_check *c, struct fwd_memo_entry *e)
 		fwd_add(&c->seen.becn, n);
 	fwd_add(&f->packets, n);
 	fwd_add(&f->bytes, n * e->len);
-	if (e->pkt.flags & KARST_PKT_CE)
+	if (e->ecn == ECN_CE)
 		fwd_add(&f->ce, n);
 }
 
@@ -185,71 +187,117 @@ fwd_check_count(struct fwd_check *c)
 	c->uncounted = 0;
 }
 
-static inline void
-acknowledged(struct fwd_check *c, const struct fwd_memo_entry *e, const uint8_t *d)
-{
-	uint32_t aeth = karst_get_be32(d + FWD_MEMO_END);
-
-	fwd_add(&c->seen.syndrome[karst_aeth_syndrome(aeth)], 1);
-	if ((karst_aeth_syndrome(aeth) & KARST_AETH_TYPE_MASK) != KARST_AETH_ACK)
-		fwd_flow_acknowledged(e->flow, aeth);
-}
-
-/* A right one. */
-static inline void
-like(struct fwd_check *c, struct fwd_memo_entry *e, const uint8_t *d)
+/*
+ * A right one that is like an earlier one, if a few instructions do all that is to be done, as they
+ * nearly always do; else nothing is done.
+ */
+static inline bool
+like_usual(struct fwd_check *c, struct fwd_memo_entry *e, const uint8_t *d)
 {
 	struct fwd_flow *f = e->flow;
+	uint32_t magic;
 
+	memcpy(&magic, d + e->stamp, sizeof(magic));
+	if (karst_unlikely(magic == FWD_STAMP_MAGIC))
+		return false;
+	if (karst_likely(e->kind == FWD_MEMO_REQUEST)) {
+		if (karst_unlikely(!fwd_flow_follow_usual(f, karst_bth_psn(d + FWD_MEMO_BTH))))
+			return false;
+	} else {
+		uint8_t syndrome = karst_aeth_syndrome(karst_get_be32(d + FWD_MEMO_END));
+
+		if (karst_unlikely((syndrome & KARST_AETH_TYPE_MASK) != KARST_AETH_ACK))
+			return false;
+		fwd_add(&c->seen.syndrome[syndrome], 1);
+	}
 	e->hits++;
 	f->opcode = e->opcode;
-	if (karst_likely(e->kind == FWD_MEMO_REQUEST))
-		(void)fwd_flow_follow(f, karst_bth_psn(d + FWD_MEMO_BTH), 1);
-	else
-		acknowledged(c, e, d);
+	return true;
+}
+
+/* The same for any. */
+static karst_noinline void
+like(struct fwd_check *c, struct fwd_memo_entry *e, const uint8_t *d)
+{
+	uint32_t aeth;
+
+	e->hits++;
+	e->flow->opcode = e->opcode;
+	if (e->kind == FWD_MEMO_REQUEST) {
+		(void)fwd_flow_follow(e->flow, karst_bth_psn(d + FWD_MEMO_BTH), 1);
+	} else {
+		aeth = karst_get_be32(d + FWD_MEMO_END);
+		fwd_add(&c->seen.syndrome[karst_aeth_syndrome(aeth)], 1);
+		fwd_flow_acknowledged(e->flow, aeth);
+	}
 	look_for_stamp(c, d + e->stamp);
 }
 
-/* Is the @i-th of c->known one?  @wrong has a bit for each that is not. */
+/* The @i-th of c->known, which is like @e but for its ICRC perhaps. */
 static inline void
-like_or_wrong(struct fwd_check *c, struct fwd_memo_entry *e, uint32_t i, uint64_t wrong)
+like_or_wrong(struct fwd_check *c, struct fwd_memo_entry *e, uint32_t i)
 {
-	if (karst_unlikely(wrong >> i & 1))
+	const uint8_t *d = c->known.data[i];
+
+	if (karst_unlikely(c->known.sum[i] != e->sum)) {
 		fwd_add(&c->seen.refused[KARST_DROP_ICRC], 1);
-	else
-		like(c, e, c->known.data[i]);
+		return;
+	}
+	if (karst_unlikely(!like_usual(c, e, d)))
+		like(c, e, d);
 }
 
 /*
- * Puts into c->like what those are like that begin c->known; the first that is like none, or has
- * bytes behind its ICRC, ends that.  @return how many there are.
+ * Follows those of c->known, from the @i-th on, that are right, like an earlier one, and usual.
+ * Calls nothing, so that all that does not change stays in registers.
+ * @return the first that is not; c->like has what it is like if it is right, else NULL.
  */
-static uint32_t
-all_alike(struct fwd_check *c, uint32_t n, uint16_t port)
+static karst_noinline uint32_t
+follow_usual(struct fwd_check *c, uint32_t i, uint32_t n, uint16_t port)
 {
-	uint32_t i;
+	for (; i < n; i++) {
+		const uint8_t *d = c->known.data[i];
+		struct fwd_memo_entry *e = fwd_memo_find_right(&c->memo, d, c->known.len[i], port);
 
-	for (i = 0; i < n; i++) {
-		struct fwd_memo_entry *e =
-			fwd_memo_find_right(&c->memo, c->known.data[i], c->known.len[i], port);
-
-		if (karst_unlikely(e == NULL))
+		if (karst_unlikely(e == NULL || e->sum != c->known.sum[i])) {
+			c->like[i] = NULL;
 			break;
-		c->like[i] = e;
-		c->known.sum[i] = e->icrc;
+		}
+		if (karst_unlikely(!like_usual(c, e, d))) {
+			c->like[i] = e;
+			break;
+		}
+	}
+	return i;
+}
+
+/*
+ * Follows those of c->known, whose sums are there, that are right and like an earlier one; the
+ * first that is not, or has bytes behind its ICRC, ends that.  @return how many there are.
+ */
+static inline uint32_t
+follow_alike(struct fwd_check *c, uint32_t n, uint16_t port)
+{
+	uint32_t i = follow_usual(c, 0, n, port);
+
+	while (karst_unlikely(i < n) && c->like[i] != NULL) {
+		like(c, c->like[i], c->known.data[i]);
+		i = follow_usual(c, i + 1, n, port);
 	}
 	return i;
 }
 
 /*
  * From the @i-th of c->known on, leaves those there that are like earlier ones, without gaps, and
- * puts the others in c->rest with their packets in @pkts.  @return how many others there are.
+ * puts the others in c->rest with their packets in @pkts.
+ * @sums: those of all are there; they are, in the end, of those that are left.
+ * @return how many others there are.
  */
 static karst_noinline uint32_t
 sort_out(struct fwd_check *c, uint32_t i, struct karst_pkt *pkts, uint32_t n, uint16_t port,
-	bool look)
+	bool look, bool sums)
 {
-	uint32_t known = i, rest = 0;
+	uint32_t known = 0, rest = 0;
 
 	for (; i < n; i++) {
 		uint8_t *d = (uint8_t *)(uintptr_t)c->known.data[i];
@@ -257,9 +305,10 @@ sort_out(struct fwd_check *c, uint32_t i, struct karst_pkt *pkts, uint32_t n, ui
 		struct fwd_memo_entry *e = look ? fwd_memo_find(&c->memo, d, len, port) : NULL;
 
 		if (karst_likely(e != NULL && e->kind != FWD_MEMO_ANY)) {
+			sums = sums && len == e->len;
 			c->like[i] = e;
 			c->known.data[known] = d;
-			c->known.sum[known] = e->icrc;
+			c->known.sum[known] = c->known.sum[i];
 			c->known.len[known] = e->len;
 			known++;
 			continue;
@@ -269,6 +318,8 @@ sort_out(struct fwd_check *c, uint32_t i, struct karst_pkt *pkts, uint32_t n, ui
 		pkts[i].len = (uint16_t)len;
 		c->rest[rest++] = &pkts[i];
 	}
+	if (!sums)
+		karst_icrc_known_sums(&c->known, known);
 	return rest;
 }
 
@@ -287,7 +338,7 @@ see_rest(struct fwd_check *c, uint32_t n, uint16_t port)
 
 		c->flow_of_rest[i] = e == NULL ? NULL : e->flow;
 		if (e != NULL)
-			fwd_memo_parse(e, p);
+			fwd_memo_parse(&c->memo, e, p);
 		else
 			unlike[left++] = p;
 	}
@@ -296,17 +347,17 @@ see_rest(struct fwd_check *c, uint32_t n, uint16_t port)
 	judge(c, c->rest, n);
 }
 
-/* PSNs of all, in the order in which they came. */
+/* PSNs of the @i-th to the last, in the order in which they came. */
 static void
-in_order(struct fwd_check *c, uint32_t n, uint16_t port, uint64_t wrong)
+in_order(struct fwd_check *c, uint32_t i, uint32_t n, uint16_t port)
 {
-	uint32_t i = 0, known = 0, rest = 0;
+	uint32_t known = 0, rest = 0;
 
 	while (i < n) {
 		uint32_t first = rest;
 
 		for (; i < n && c->like[i] != NULL; i++, known++)
-			like_or_wrong(c, c->like[i], known, wrong);
+			like_or_wrong(c, c->like[i], known);
 		for (; i < n && c->like[i] == NULL; i++)
 			rest++;
 		if (rest != first)
@@ -316,26 +367,42 @@ in_order(struct fwd_check *c, uint32_t n, uint16_t port, uint64_t wrong)
 	}
 }
 
-/* Some of a chunk, from the @i-th on, are not like an earlier one, or not all of their bytes. */
+/*
+ * Those of a chunk from the @i-th on, of which some are not like an earlier one, not right, or have
+ * more bytes than their packet.
+ * @sums: those of c->known are there.
+ */
 static karst_noinline void
 check_mixed(struct fwd_check *c, uint32_t i, struct karst_pkt *pkts, uint32_t n, uint16_t port,
-	bool look)
+	bool look, bool sums)
 {
 	bool few = fwd_flows_are_few(&c->flows), fresh[FWD_CHECK_CHUNK];
-	uint32_t rest = sort_out(c, i, pkts, n, port, look);
-	uint64_t wrong = karst_icrc_verify_known(&c->known, n - rest);
+	uint32_t j, rest = sort_out(c, i, pkts, n, port, look, sums);
 
 	see_rest(c, rest, port);
-	for (i = 0; i < rest && few; i++)
-		fresh[i] = c->flow_of_rest[i] == NULL;
-	in_order(c, n, port, wrong);
-	for (i = 0; i < rest && few; i++) {
-		const struct karst_pkt *p = c->rest[i];
+	for (j = 0; j < rest && few; j++)
+		fresh[j] = c->flow_of_rest[j] == NULL;
+	in_order(c, i, n, port);
+	for (j = 0; j < rest && few; j++) {
+		const struct karst_pkt *p = c->rest[j];
 
-		if (!fresh[i] || c->flow_of_rest[i] == NULL)
+		if (!fresh[j] || c->flow_of_rest[j] == NULL)
 			continue;
 		count_entry(c, fwd_memo_place(&c->memo, p->data));
-		fwd_memo_keep(&c->memo, p, port, c->flow_of_rest[i]);
+		fwd_memo_keep(&c->memo, p, port, c->flow_of_rest[j]);
+	}
+	c->alike = rest * MIXED <= n;
+}
+
+/* Asks for the headers of @n in c->known. */
+static inline void
+fetch(const struct fwd_check *c, uint32_t n)
+{
+	uint32_t i;
+
+	for (i = 0; i < n; i++) {
+		rte_prefetch0(c->known.data[i]);
+		rte_prefetch0(c->known.data[i] + KARST_CACHE_LINE);
 	}
 }
 
@@ -344,21 +411,17 @@ static inline void
 check_pieces(struct fwd_check *c, struct karst_pkt *pkts, uint32_t n, uint16_t port, bool packets)
 {
 	bool look = !packets && fwd_flows_are_few(&c->flows);
-	uint32_t i = look ? all_alike(c, n, port) : 0;
-	uint64_t wrong;
+	uint32_t i = 0;
 
-	if (karst_unlikely(i < n)) {
-		check_mixed(c, i, pkts, n, port, look);
-		return;
+	if (karst_likely(look && c->alike)) {
+		karst_icrc_known_sums(&c->known, n);
+		i = follow_alike(c, n, port);
+		if (karst_likely(i == n))
+			return;
+	} else {
+		fetch(c, n);
 	}
-	wrong = karst_icrc_verify_known(&c->known, n);
-	if (karst_likely(wrong == 0)) {
-		for (i = 0; i < n; i++)
-			like(c, c->like[i], c->known.data[i]);
-		return;
-	}
-	for (i = 0; i < n; i++)
-		like_or_wrong(c, c->like[i], i, wrong);
+	check_mixed(c, i, pkts, n, port, look, look && c->alike);
 }
 
 /* Those of a burst of which some are in several buffers. */
@@ -378,6 +441,7 @@ check_one_by_one(struct fwd_check *c, struct rte_mbuf *const *m, struct karst_pk
 			if (karst_parse(p) == KARST_DROP_NONE)
 				(void)karst_icrc_verify_burst(&p, 1);
 		} else {
+			fwd_add(&c->seen.bytes, m[i]->pkt_len - m[i]->data_len);
 			whole_one(c, m[i], p);
 		}
 		judge(c, &p, 1);
@@ -388,25 +452,24 @@ check_one_by_one(struct fwd_check *c, struct rte_mbuf *const *m, struct karst_pk
 }
 
 /*
- * Puts @n frames in c->known, and asks for their headers.
- * @bytes: theirs are added.
+ * Puts @n frames in c->known.
+ * @bytes: what is in their first buffers is added.
  * @return whether each of them is in one buffer.
  */
 static inline bool
-fetch(struct fwd_check *c, struct rte_mbuf *const *m, uint32_t n, uint64_t *bytes)
+list_pieces(struct fwd_check *c, struct rte_mbuf *const *m, uint32_t n, uint64_t *bytes)
 {
 	uint64_t sum = *bytes, segs = 0;
 	uint32_t i;
 
 	for (i = 0; i < n; i++) {
-		const uint8_t *d = rte_pktmbuf_mtod(m[i], const uint8_t *);
+		const struct rte_mbuf *b = m[i];
+		uint32_t off = b->data_off, len = b->data_len;
 
-		rte_prefetch0(d);
-		rte_prefetch0(d + KARST_CACHE_LINE);
-		c->known.data[i] = d;
-		c->known.len[i] = m[i]->data_len;
-		sum += m[i]->pkt_len;
-		segs |= m[i]->nb_segs; /* never 0 */
+		segs |= b->nb_segs; /* never 0 */
+		sum += len;
+		c->known.len[i] = (uint16_t)len;
+		c->known.data[i] = (const uint8_t *)b->buf_addr + off;
 	}
 	*bytes = sum;
 	return segs <= 1;
@@ -423,7 +486,7 @@ fwd_check_burst(
 	c->stamps = false;
 	for (i = 0; i < n; i += k) {
 		k = karst_min_u32(n - i, FWD_CHECK_CHUNK);
-		if (karst_likely(fetch(c, m + i, k, &bytes)))
+		if (karst_likely(list_pieces(c, m + i, k, &bytes)))
 			check_pieces(c, &c->pkts[i], k, port, packets);
 		else
 			check_one_by_one(c, m + i, &c->pkts[i], k, port);

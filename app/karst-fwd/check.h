@@ -52,6 +52,7 @@ struct fwd_check {
 	uint8_t *piece;            /* for frames in several buffers */
 	uint64_t now;              /* of the burst; 0: not known yet */
 	bool stamps;               /* the last burst had time stamps */
+	bool alike;                /* most of the last chunk were like earlier packets */
 	uint32_t uncounted;        /* bursts since fwd_check_count() */
 	struct karst_pkt pkts[FWD_BURST_MAX];
 	/* of a chunk, in order: */

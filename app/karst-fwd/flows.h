@@ -132,21 +132,35 @@ fwd_flow_expect(struct fwd_flow *f, uint32_t psn, uint32_t slack)
 	memcpy(&f->next_psn, &both, sizeof(both));
 }
 
-/** Judges the PSN of a request that takes @span, and counts nothing else. */
-static inline enum fwd_psn
-fwd_flow_follow(struct fwd_flow *f, uint32_t psn, uint32_t span)
+/**
+ * Judges the PSN of a request that takes one, if it is the next one or was seen before, and counts
+ * nothing else.  @return whether it was that; else nothing has changed.
+ */
+static inline bool
+fwd_flow_follow_usual(struct fwd_flow *f, uint32_t psn)
 {
 	uint32_t next = f->next_psn;
 
 	if (karst_likely(psn == next)) {
 		fwd_flow_mark(f, psn);
-		fwd_flow_expect(f, karst_psn_add(psn, 1), span - 1);
-		return FWD_PSN_NEXT;
+		fwd_flow_expect(f, karst_psn_add(psn, 1), 0);
+		return true;
 	}
 	/* before the first packet nothing is marked */
-	if (((next - psn) & 0xffffff) <= FWD_FLOW_PSNS && fwd_flow_is_marked(f, psn)) {
-		__atomic_store_n(&f->repeated, f->repeated + 1, __ATOMIC_RELAXED);
-		return FWD_PSN_REPEATED;
+	if (((next - psn) & 0xffffff) > FWD_FLOW_PSNS || !fwd_flow_is_marked(f, psn))
+		return false;
+	__atomic_store_n(&f->repeated, f->repeated + 1, __ATOMIC_RELAXED);
+	return true;
+}
+
+/** Judges the PSN of a request that takes @span, and counts nothing else. */
+static inline enum fwd_psn
+fwd_flow_follow(struct fwd_flow *f, uint32_t psn, uint32_t span)
+{
+	if (karst_likely(psn == f->next_psn)) {
+		fwd_flow_mark(f, psn);
+		fwd_flow_expect(f, karst_psn_add(psn, 1), span - 1);
+		return FWD_PSN_NEXT;
 	}
 	return fwd_flow_elsewhere(f, psn, span);
 }

@@ -16,7 +16,7 @@
 static_assert(BTH == FWD_MEMO_BTH && END == FWD_MEMO_END, "as the header has it");
 static_assert(FWD_MEMO_AT_0 == KARST_ETH_LEN - 2, "the EtherType");
 static_assert(FWD_MEMO_AT_0 + 16 == FWD_MEMO_AT_1 && FWD_MEMO_AT_2 <= FWD_MEMO_AT_1 + 16 &&
-		FWD_MEMO_AT_2 == END - 16,
+		FWD_MEMO_AT_2 + 16 == BTH + 8,
 	"no gap");
 
 /* Headers that a flow depends on, or behind which others are not where fwd_memo_keep() says. */
@@ -25,7 +25,6 @@ static_assert(FWD_MEMO_AT_0 + 16 == FWD_MEMO_AT_1 && FWD_MEMO_AT_2 <= FWD_MEMO_A
 static_assert(KARST_IMM_LEN == KARST_IETH_LEN, "either is the last header");
 static_assert(FWD_MEMO_AT_0 + 6 == IP4 + 4 && FWD_MEMO_AT_0 + 12 == IP4 + 10,
 	"identification and checksum");
-static_assert(FWD_MEMO_AT_2 + 12 == BTH + 8, "acknowledge request, and the PSN behind it");
 
 static inline uint32_t
 folded(uint32_t sum)
@@ -45,11 +44,11 @@ fwd_memo_init(struct fwd_memo *m)
 }
 
 void
-fwd_memo_parse(const struct fwd_memo_entry *e, struct karst_pkt *p)
+fwd_memo_parse(const struct fwd_memo *m, const struct fwd_memo_entry *e, struct karst_pkt *p)
 {
 	uint8_t *d = p->data, engine_port = p->port;
 
-	*p = e->pkt;
+	*p = m->pkt[e - m->entry];
 	p->data = d;
 	p->port = engine_port;
 	p->psn = karst_bth_psn(d + BTH);
@@ -108,12 +107,12 @@ fwd_memo_keep(struct fwd_memo *m, const struct karst_pkt *p, uint16_t port, stru
 		.reth = op & (KARST_OPF_RETH | KARST_OPF_ATOMICETH) ? END : BTH,
 		.aeth = op & KARST_OPF_AETH ? END : BTH,
 		.imm = op & (KARST_OPF_IMM | KARST_OPF_IETH) ? p->pay_off - KARST_IMM_LEN : BTH,
-		.pkt = *p,
 	};
-	e->pkt.flags &= (uint8_t)~KARST_PKT_ACKREQ;
+	m->pkt[e - m->entry] = *p;
+	m->pkt[e - m->entry].flags &= (uint8_t)~KARST_PKT_ACKREQ;
 	e->where = UINT32_MAX;
 	if (e->kind != FWD_MEMO_ANY) {
 		e->where = fwd_memo_where(p->len, port);
-		e->icrc = karst_icrc_known_sum(d, p->len);
+		e->sum = karst_icrc_known_sum(d, p->len);
 	}
 }

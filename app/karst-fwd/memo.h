@@ -17,7 +17,8 @@
 
 #include "flows.h"
 
-#define FWD_MEMOS 256u /* by QP number and opcode; a newer one takes the place of an older one */
+#define FWD_MEMO_BITS 8
+#define FWD_MEMOS     (1u << FWD_MEMO_BITS) /* a newer one takes the place of an older one */
 
 #define FWD_STAMP_LEN 16u /* of a time stamp in a payload */
 #define FWD_MEMO_BTH  42u /* where the kind that is kept has its BTH, and what is behind it */
@@ -25,7 +26,7 @@
 /* Where the three pieces of 16 bytes begin; the last one overlaps the one before. */
 #define FWD_MEMO_AT_0 12u
 #define FWD_MEMO_AT_1 28u
-#define FWD_MEMO_AT_2 38u
+#define FWD_MEMO_AT_2 34u
 
 typedef uint64_t fwd_memo_bytes __attribute__((vector_size(16)));
 typedef long long fwd_memo_test __attribute__((vector_size(16)));
@@ -39,9 +40,9 @@ enum fwd_memo_kind {
 
 struct fwd_memo_entry {
 	/* The first line is all that finding needs, and the ICRC. */
-	fwd_memo_bytes bytes[3]; /* from EtherType to PSN, under masks; all ones: unused */
+	fwd_memo_bytes bytes[3]; /* from EtherType to destination QP; all ones: unused */
 	struct fwd_flow *flow;
-	uint32_t icrc; /* karst_icrc_known_sum(); unless FWD_MEMO_ANY */
+	uint32_t sum; /* karst_icrc_known_sum(); unless FWD_MEMO_ANY */
 	/* length and port, as fwd_memo_where() has them; all ones: FWD_MEMO_ANY, which the fast way
 	 * does not take */
 	uint32_t where;
@@ -59,18 +60,21 @@ struct fwd_memo_entry {
 	 * there, the BTH, as in the parser */
 	uint8_t reth, aeth, imm;
 	bool extended; /* there are some */
-	struct karst_pkt pkt karst_cache_aligned;
 } karst_cache_aligned;
 
-static_assert(offsetof(struct fwd_memo_entry, hits) == KARST_CACHE_LINE, "two hot lines");
+static_assert(offsetof(struct fwd_memo_entry, hits) == KARST_CACHE_LINE, "two lines");
 
 struct fwd_memo {
 	struct fwd_memo_entry entry[FWD_MEMOS];
+	struct karst_pkt pkt[FWD_MEMOS]; /* what the parser said, by entry */
 };
 
 static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "masks are words of bytes");
 
-/* Not compared: the identification and checksum of IP, the acknowledge request and the PSN. */
+/*
+ * Not compared: the identification and checksum of IP, and behind the destination QP the
+ * acknowledge request, reserved bits, which the parser does not look at, and the PSN.
+ */
 static inline fwd_memo_bytes
 fwd_memo_piece_0(const uint8_t *d)
 {
@@ -93,11 +97,10 @@ fwd_memo_piece_1(const uint8_t *d)
 static inline fwd_memo_bytes
 fwd_memo_piece_2(const uint8_t *d)
 {
-	const fwd_memo_bytes mask = {UINT64_MAX, UINT64_C(0x0000007fffffffff)};
 	fwd_memo_bytes v;
 
 	memcpy(&v, d + FWD_MEMO_AT_2, sizeof(v));
-	return v & mask;
+	return v;
 }
 
 static inline uint32_t
@@ -109,11 +112,17 @@ fwd_memo_word(const uint8_t *p)
 	return v;
 }
 
-/** The entry that a packet of these bytes, at least FWD_MEMO_END of them, would have. */
+/**
+ * The entry that a packet of these bytes, at least FWD_MEMO_END of them, would have: by the highest
+ * bits of a product, to which all of the first two words of the BTH come.
+ */
 static inline struct fwd_memo_entry *
 fwd_memo_place(struct fwd_memo *m, const uint8_t *d)
 {
-	return &m->entry[(d[FWD_MEMO_BTH + 7] ^ d[FWD_MEMO_BTH] * 37u) % FWD_MEMOS];
+	uint64_t bth;
+
+	memcpy(&bth, d + FWD_MEMO_BTH, sizeof(bth));
+	return &m->entry[bth * UINT64_C(0x9e3779b97f4a7c15) >> (64 - FWD_MEMO_BITS)];
 }
 
 /* Whether the bytes of a frame are those of the entry, but for what is not compared. */
@@ -181,7 +190,7 @@ void fwd_memo_init(struct fwd_memo *m);
  * Parses a frame that is like an earlier one, as karst_parse() would; its ICRC is not looked at.
  * @p has data and port of its own.
  */
-void fwd_memo_parse(const struct fwd_memo_entry *e, struct karst_pkt *p);
+void fwd_memo_parse(const struct fwd_memo *m, const struct fwd_memo_entry *e, struct karst_pkt *p);
 /**
  * Keeps a packet that was parsed and found right, if it is of the kind that is kept, in its place.
  */

@@ -71,14 +71,6 @@ verify_burst(struct karst_pkt *const *pkts, unsigned int n)
 	return wrong;
 }
 
-karst_always_inline bool
-known_one_wrong(const struct karst_icrc_known *k, unsigned int i)
-{
-	const uint8_t *end = k->data[i] + k->len[i] - 4;
-
-	return ~icrc_frame(k->data[i] + CRC_KNOWN_L3, end, 0) != load_le32(end);
-}
-
 karst_always_inline void
 seal_one(const struct karst_seal *j)
 {

@@ -80,5 +80,6 @@ const struct crc_kernel crc_kernel_gfni512 = {
 	.likes = KARST_CPU_FAST_AFFINE,
 	.seal_burst = seal_burst,
 	.verify_burst = verify_burst,
-	.verify_known = verify_known,
+	.known_sums = known_sums,
+	.known_tail = CRC_KNOWN_TAIL,
 };

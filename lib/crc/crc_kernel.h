@@ -20,7 +20,9 @@ struct crc_kernel {
 	unsigned int likes; /* those without which it runs, but not as the fastest */
 	void (*seal_burst)(const struct karst_seal *jobs, unsigned int n);
 	unsigned int (*verify_burst)(struct karst_pkt *const *pkts, unsigned int n);
-	uint64_t (*verify_known)(const struct karst_icrc_known *k, unsigned int n);
+	void (*known_sums)(struct karst_icrc_known *k, unsigned int n);
+	/* up to so many bytes behind the BTH, these are without the known headers */
+	unsigned int known_tail;
 };
 
 extern const struct crc_kernel crc_kernel_scalar;
@@ -45,8 +47,11 @@ extern const uint64_t crc_fold_table[CRC_FOLD_WORDS];
 #define CRC_KNOWN_L3  14
 #define CRC_KNOWN_END 54
 
+/** What the known headers of @data contribute to the ICRC of a frame of @len bytes. */
+uint32_t crc_known_sum(const uint8_t *data, uint32_t len);
+
 /** Tails of struct karst_icrc_known that crc_known.h takes: none is longer. */
-#define CRC_KNOWN_TAIL 128
+#define CRC_KNOWN_TAIL 256
 /** By tail / 8: the factors of the words with identification and PSN. */
 extern const uint64_t crc_known_table[CRC_KNOWN_TAIL / 8 + 1][2];
 /** The quotient x^96 / P (without its last bit) and P, reflected. */

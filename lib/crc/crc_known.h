@@ -4,12 +4,13 @@
 /*
  * struct karst_icrc_known, four frames at a time; for a kernel file to include after crc_burst.h.
  *
- * An ICRC is linear, so it is what the known headers contribute, had before, and what
- * identification, PSN and the bytes behind the BTH do.  Of those the first two lie in a word of 64
- * bits each, counted from the end of the message, so each is one product; a lane has both words of
- * a frame, and the four lanes of a block those of four.  The bytes behind the BTH are finished
- * block by block as in crc_fold.h, and the four sums brought together in one block before the last
- * reduction.  No frame waits for a product of its own: those of the other three fill the time.
+ * An ICRC is linear, so it is what the known headers contribute, which the caller has, and what
+ * identification, PSN and the bytes behind the BTH do, which is computed here.  Of those the first
+ * two lie in a word of 64 bits each, counted from the end of the message, so each is one product; a
+ * lane has both words of a frame, and the four lanes of a block those of four.  The bytes behind
+ * the BTH are finished block by block as in crc_fold.h, and the four sums brought together in one
+ * block before the last reduction.  No frame waits for a product of its own: those of the other
+ * three fill the time.
  *
  * What the including file provides, beside the primitives of crc_fold.h:
  *   vec_and(a, b)
@@ -18,7 +19,6 @@
  *   block_thirds(b): the third quarter of each lane
  *   vec_mul_lo_hi(a, k): low words of the lanes of a, high ones of those of k
  *   x_xor(a, b)
- *   x_differ(a, b): a bit for each quarter of a that is not that of b
  *   x_quarters(p0, p1, p2, p3): the four bytes at each place
  */
 #ifndef CRC_KNOWN_H
@@ -37,6 +37,25 @@ static const uint64_t known_masks[2][2] karst_aligned(16) = {
 	{UINT64_C(0x000000000000ffff), UINT64_C(0x00000000ffffffff)},
 };
 
+/* Frames are asked for so many before they are needed, mostly two lines of each. */
+#define KNOWN_AHEAD 8u
+#define KNOWN_LINES 2u
+
+#define KNOWN_LEN_MAX (CRC_KNOWN_END + CRC_KNOWN_TAIL + 4)
+
+/* Has a frame of @len bytes an ICRC behind whole words? */
+karst_always_inline bool
+known_is_frame(unsigned int len)
+{
+	return len >= KARST_ICRC_KNOWN_LEN_MIN && len % 4 == KARST_ICRC_KNOWN_LEN_MIN % 4;
+}
+
+karst_always_inline bool
+known_is_short(unsigned int len)
+{
+	return len <= KNOWN_LEN_MAX && known_is_frame(len);
+}
+
 karst_always_inline X
 known_words(const uint8_t *d, unsigned int half)
 {
@@ -51,16 +70,17 @@ known_words(const uint8_t *d, unsigned int half)
 karst_always_inline V
 known_tail(const uint8_t *end, unsigned int tail)
 {
-	unsigned int head;
+	unsigned int head, rest;
+	V sum;
 
 	if (karst_likely(tail == BLOCK))
 		return block_finish(block_load(end - BLOCK), factors_at(0));
 	head = (tail - 1) % BLOCK + 1;
-	if (tail <= BLOCK)
-		return block_finish(block_head(0, false, NULL, end - tail, head), factors_at(0));
-	return block_finish_onto(
-		block_finish(block_head(0, false, NULL, end - tail, head), factors_at(1)),
-		block_load(end - BLOCK), factors_at(0));
+	rest = (tail - head) / BLOCK;
+	sum = block_finish(block_head(0, false, NULL, end - tail, head), factors_at(rest));
+	for (; rest > 0; rest--)
+		sum = block_finish_onto(sum, block_load(end - rest * BLOCK), factors_at(rest - 1));
+	return sum;
 }
 
 karst_always_inline unsigned int
@@ -92,11 +112,11 @@ block_pairs(const void *p)
 }
 
 /*
- * A bit for each of the four frames from @at on whose ICRC is wrong; no tail is long.
+ * The sums of the four frames from @at on; no tail is long.
  * @alike: all tails have the length @tail.
  */
-karst_always_inline unsigned int
-known_four(const struct karst_icrc_known *k, unsigned int at, const bool alike, unsigned int tail)
+karst_always_inline void
+known_four(struct karst_icrc_known *k, unsigned int at, const bool alike, unsigned int tail)
 {
 	const uint8_t *end[4];
 	X words[4], factors[4], masks[4];
@@ -123,11 +143,22 @@ known_four(const struct karst_icrc_known *k, unsigned int at, const bool alike, 
 		w.v[i] = vec_and(w.v[i], m.v[i]);
 		b.v[i] = vec_xor3(vec_mul_lo(w.v[i], f.v[i]), vec_mul_hi(w.v[i], f.v[i]), b.v[i]);
 	}
-	return x_differ(x_xor(known_reduce(b), x_load(&k->sum[at])),
-		x_quarters(end[0], end[1], end[2], end[3]));
+	x_store(&k->sum[at], x_xor(known_reduce(b), x_quarters(end[0], end[1], end[2], end[3])));
 }
 
-#define KNOWN_LEN_MAX (CRC_KNOWN_END + CRC_KNOWN_TAIL + 4)
+/* The sum of one frame alone. */
+static karst_noinline uint32_t
+known_one(const uint8_t *d, unsigned int tail)
+{
+	const uint8_t *end = d + CRC_KNOWN_END + tail;
+	const V f = vec_pair(crc_known_table[tail / 8]);
+	const X none = x_zero();
+	struct block b = block_of(known_words(d, tail & 4), none, none, none);
+	V w = vec_and(b.v[0], vec_pair(known_masks[tail / 4 % 2]));
+
+	w = vec_xor3(vec_mul_lo(w, f), vec_mul_hi(w, f), known_tail(end, tail));
+	return vec_reduce(w) ^ load_le32(end);
+}
 
 /* Have the four from @at on the same length, and not a long one? */
 karst_always_inline bool
@@ -136,24 +167,50 @@ known_alike(const struct karst_icrc_known *k, unsigned int at)
 	uint64_t lens;
 
 	memcpy(&lens, &k->len[at], sizeof(lens));
-	return k->len[at] <= KNOWN_LEN_MAX && lens == k->len[at] * UINT64_C(0x0001000100010001);
+	return known_is_short(k->len[at]) && lens == k->len[at] * UINT64_C(0x0001000100010001);
 }
 
 karst_always_inline bool
 known_short(const struct karst_icrc_known *k, unsigned int at)
 {
-	return k->len[at] <= KNOWN_LEN_MAX && k->len[at + 1] <= KNOWN_LEN_MAX &&
-		k->len[at + 2] <= KNOWN_LEN_MAX && k->len[at + 3] <= KNOWN_LEN_MAX;
+	return known_is_short(k->len[at]) && known_is_short(k->len[at + 1]) &&
+		known_is_short(k->len[at + 2]) && known_is_short(k->len[at + 3]);
 }
 
-/* Is the ICRC of the @i-th wrong, of which there is one more? */
-karst_always_inline bool
-known_wrong_then(const struct karst_icrc_known *k, unsigned int i)
+/* Of a frame that is none of four. */
+karst_always_inline void
+known_alone(struct karst_icrc_known *k, unsigned int i, unsigned int n)
 {
 	const uint8_t *d = k->data[i], *end = d + k->len[i] - 4;
-	size_t next = (uintptr_t)k->data[i + 1] - (uintptr_t)d;
+	size_t next = i + 1 < n ? (uintptr_t)k->data[i + 1] - (uintptr_t)d : 0;
 
-	return ~icrc_frame_then(d + CRC_KNOWN_L3, end, 0, next) != load_le32(end);
+	if (known_is_short(k->len[i]))
+		k->sum[i] = known_one(d, known_tail_len(k, i));
+	else if (!known_is_frame(k->len[i]))
+		return;
+	else if (next != 0)
+		k->sum[i] = ~icrc_frame_then(d + CRC_KNOWN_L3, end, 0, next) ^ load_le32(end);
+	else
+		k->sum[i] = ~icrc_frame(d + CRC_KNOWN_L3, end, 0) ^ load_le32(end);
+}
+
+/* Those of a frame as long as the @i-th. */
+karst_always_inline unsigned int
+known_lines(const struct karst_icrc_known *k, unsigned int i)
+{
+	return k->len[i] / KARST_CACHE_LINE + 1u;
+}
+
+/* Asks for @lines of four frames from the @i-th on, if they are there. */
+karst_always_inline void
+known_fetch(const struct karst_icrc_known *k, unsigned int i, unsigned int n, unsigned int lines)
+{
+	if (i + 4 > n)
+		return;
+#pragma GCC unroll 4
+	for (unsigned int j = i; j < i + 4; j++)
+		for (unsigned int line = 0; line < lines; line++)
+			__builtin_prefetch(k->data[j] + line * KARST_CACHE_LINE);
 }
 
 /*
@@ -161,46 +218,47 @@ known_wrong_then(const struct karst_icrc_known *k, unsigned int i)
  * @return the first that is not one of them.
  */
 static karst_noinline unsigned int
-known_blocks(const struct karst_icrc_known *k, unsigned int i, unsigned int n, uint64_t *wrong)
+known_blocks(struct karst_icrc_known *k, unsigned int i, unsigned int n)
 {
 	const uint64_t want = (CRC_KNOWN_END + BLOCK + 4) * UINT64_C(0x0001000100010001);
-	uint64_t lens, found = 0;
+	uint64_t lens;
 
 	for (; i + 4 <= n; i += 4) {
 		memcpy(&lens, &k->len[i], sizeof(lens));
 		if (lens != want)
 			break;
-		found |= (uint64_t)known_four(k, i, true, BLOCK) << i;
+		known_fetch(k, i + KNOWN_AHEAD, n, KNOWN_LINES);
+		known_four(k, i, true, BLOCK);
 	}
-	*wrong |= found;
 	return i;
 }
 
-static uint64_t
-verify_known(const struct karst_icrc_known *k, unsigned int n)
+static void
+known_sums(struct karst_icrc_known *k, unsigned int n)
 {
-	uint64_t wrong = 0;
 	unsigned int i = 0;
 
+	for (i = 0; i < KNOWN_AHEAD; i += 4)
+		known_fetch(k, i, n, KNOWN_LINES);
+	i = 0;
 	while (i < n) {
 		if (i + 4 <= n && known_alike(k, i)) {
 			if (known_tail_len(k, i) == BLOCK) {
-				i = known_blocks(k, i, n, &wrong);
+				i = known_blocks(k, i, n);
 				continue;
 			}
-			wrong |= (uint64_t)known_four(k, i, true, known_tail_len(k, i)) << i;
+			known_fetch(k, i + KNOWN_AHEAD, n, known_lines(k, i));
+			known_four(k, i, true, known_tail_len(k, i));
 			i += 4;
 		} else if (i + 4 <= n && known_short(k, i)) {
-			wrong |= (uint64_t)known_four(k, i, false, 0) << i;
+			known_fetch(k, i + KNOWN_AHEAD, n, KNOWN_LINES);
+			known_four(k, i, false, 0);
 			i += 4;
 		} else {
-			wrong |= (uint64_t)(i + 1 < n ? known_wrong_then(k, i)
-						      : known_one_wrong(k, i))
-				<< i;
+			known_alone(k, i, n);
 			i++;
 		}
 	}
-	return wrong;
 }
 
 #endif /* CRC_KNOWN_H */

@@ -122,16 +122,6 @@ x_xor(X a, X b)
 	return veorq_u8(a, b);
 }
 
-/* A bit for each quarter of @a that is not that of @b. */
-karst_always_inline unsigned int
-x_differ(X a, X b)
-{
-	const uint32x4_t bits = {1, 2, 4, 8};
-	uint32x4_t same = vceqq_u32(vreinterpretq_u32_u8(a), vreinterpretq_u32_u8(b));
-
-	return vaddvq_u32(vbicq_u32(bits, same));
-}
-
 karst_always_inline X
 x_quarters(const uint8_t *p0, const uint8_t *p1, const uint8_t *p2, const uint8_t *p3)
 {
@@ -194,5 +184,6 @@ const struct crc_kernel crc_kernel_pmull = {
 	.needs = KARST_CPU_PMULL,
 	.seal_burst = seal_burst,
 	.verify_burst = verify_burst,
-	.verify_known = verify_known,
+	.known_sums = known_sums,
+	.known_tail = CRC_KNOWN_TAIL,
 };

@@ -122,5 +122,6 @@ const struct crc_kernel crc_kernel_vpclmul256 = {
 	.needs = KARST_CPU_VPCLMUL_256 | KARST_CPU_PCLMUL,
 	.seal_burst = seal_burst,
 	.verify_burst = verify_burst,
-	.verify_known = verify_known,
+	.known_sums = known_sums,
+	.known_tail = CRC_KNOWN_TAIL,
 };

@@ -17,5 +17,6 @@ const struct crc_kernel crc_kernel_vpclmul512 = {
 	.needs = KARST_CPU_VPCLMUL_512 | KARST_CPU_PCLMUL,
 	.seal_burst = seal_burst,
 	.verify_burst = verify_burst,
-	.verify_known = verify_known,
+	.known_sums = known_sums,
+	.known_tail = CRC_KNOWN_TAIL,
 };

@@ -47,17 +47,6 @@ x_xor(X a, X b)
 	return _mm_xor_si128(a, b);
 }
 
-/* A bit for each quarter of @a that is not that of @b. */
-karst_always_inline unsigned int
-x_differ(X a, X b)
-{
-#ifdef __AVX512VL__
-	return _mm_cmpneq_epu32_mask(a, b);
-#else
-	return 15u ^ (unsigned int)_mm_movemask_ps(_mm_castsi128_ps(_mm_cmpeq_epi32(a, b)));
-#endif
-}
-
 karst_always_inline int
 x_quarter(const uint8_t *p)
 {

@@ -12,7 +12,7 @@ import sys
 POLY32 = 0x104C11DB7
 POLY16 = 0x1100B
 FOLD_WORDS = 128
-KNOWN_TAIL = 128
+KNOWN_TAIL = 256
 KNOWN_WORDS = 4  # from the word with the identification to that with the PSN
 
 

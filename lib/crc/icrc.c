@@ -25,14 +25,14 @@ karst_icrc_verify_burst(struct karst_pkt *const *pkts, unsigned int n)
 	return crc_kernel_chosen()->verify_burst(pkts, n);
 }
 
-uint64_t
-karst_icrc_verify_known(const struct karst_icrc_known *k, unsigned int n)
+void
+karst_icrc_known_sums(struct karst_icrc_known *k, unsigned int n)
 {
-	return crc_kernel_chosen()->verify_known(k, n);
+	crc_kernel_chosen()->known_sums(k, n);
 }
 
 uint32_t
-karst_icrc_known_sum(const uint8_t *data, uint32_t len)
+crc_known_sum(const uint8_t *data, uint32_t len)
 {
 	static const uint8_t zeros[KARST_CACHE_LINE];
 	const struct karst_crc_ops *ops = karst_crc_ops();
@@ -51,6 +51,14 @@ karst_icrc_known_sum(const uint8_t *data, uint32_t len)
 		state = ops->update(state, zeros, i);
 	}
 	return ~state;
+}
+
+uint32_t
+karst_icrc_known_sum(const uint8_t *data, uint32_t len)
+{
+	if (len - CRC_KNOWN_END - 4 > crc_kernel_chosen()->known_tail)
+		return 0; /* the kernel's sums are of all of the frame */
+	return crc_known_sum(data, len);
 }
 
 /* Not the kernel's way, which would read the bytes before @l3. */

@@ -46,23 +46,29 @@ unsigned int karst_icrc_verify_burst(struct karst_pkt *const *pkts, unsigned int
 
 /**
  * Frames without a tag over IPv4 whose headers are known up to the end of the BTH, but for the
- * identification of IP, the acknowledge request and the PSN: with karst_icrc_known_sum() of an
- * earlier one an ICRC is verified without another look at the headers.
+ * identification of IP, the acknowledge request and the PSN.  What is known of an ICRC depends on
+ * the others alone, so that it is had once, and each frame's is verified without another look at
+ * its headers: it is right if the frame's sum is karst_icrc_known_sum() of an earlier one of the
+ * same headers and length.
  */
 struct karst_icrc_known {
 	const uint8_t *data[KARST_ICRC_KNOWN];
-	uint32_t sum[KARST_ICRC_KNOWN];
-	uint16_t len[KARST_ICRC_KNOWN]; /* from data to the last byte of the ICRC, 4 * n + 2 */
+	uint16_t len[KARST_ICRC_KNOWN]; /* from data to the last byte of the ICRC */
+	uint32_t sum[KARST_ICRC_KNOWN]; /* out: what the headers would have to come to */
 };
 
 /**
- * What the known headers contribute to the ICRC of frames of @len bytes with the headers of @data,
- * whatever their identification, acknowledge request and PSN.
+ * Computes the sums of the first @n; their lines need not be near yet.  Of what cannot be such a
+ * frame, shorter than KARST_ICRC_KNOWN_LEN_MIN or not longer by whole words, the sum may be
+ * anything.
+ */
+void karst_icrc_known_sums(struct karst_icrc_known *k, unsigned int n);
+
+/**
+ * What a sum is if the ICRC is right, in a frame of @len bytes (one that may have known headers)
+ * with the headers of @data, whatever their identification, acknowledge request and PSN.
  */
 uint32_t karst_icrc_known_sum(const uint8_t *data, uint32_t len);
-
-/** Verifies the first @n.  @return a bit for each whose ICRC is wrong. */
-uint64_t karst_icrc_verify_known(const struct karst_icrc_known *k, unsigned int n);
 
 /** The ICRC of a RoCEv2 packet: @len bytes from the IP header to the last pad byte (W7). */
 uint32_t karst_icrc_rocev2(const uint8_t *l3, size_t len, bool ip6);

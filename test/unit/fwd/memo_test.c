@@ -96,7 +96,7 @@ check(struct karst_pkt p, struct fwd_flow *flow)
 
 	if (e == NULL)
 		return false;
-	fwd_memo_parse(e, &p);
+	fwd_memo_parse(&memo, e, &p);
 	cr_assert_eq(e->flow, flow);
 	cr_assert_eq(karst_parse(&want), KARST_DROP_NONE);
 	cr_assert(p.data == want.data && p.len == want.len && p.port == want.port &&
@@ -148,6 +148,19 @@ Test(fwd_memo, flows_do_not_mix)
 	cr_assert_not(check(packet(&a), NULL));
 	keep(&c, &flows[2]);
 	cr_assert(check(packet(&c), &flows[2]));
+}
+
+/* Reserved bits, which a receiver does not look at, make no other packet. */
+Test(fwd_memo, reserved_bits)
+{
+	struct karst_frame f = send_only(7, 1);
+
+	keep(&f, &flows[0]);
+	f.ib.resv7 = 0x7f;
+	cr_assert(check(packet(&f), &flows[0]));
+	f = send_only(7, 1);
+	f.ib.resv6 = 0x3f; /* beside FECN and BECN, which are compared */
+	cr_assert_not(check(packet(&f), NULL));
 }
 
 /* The UDP checksum of a frame that has none, of IPv4. */

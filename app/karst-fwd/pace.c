@@ -9,8 +9,7 @@
 #include <string.h>
 
 /* A second that a lcore did not get is made up for. */
-#define SLACK_MS 1000u
-/* Above, cycles of a byte or a packet would not fit into 32 bits and a fraction. */
+#define SLACK_MS      1000u
 #define LEAST_BITS    1000u
 #define LEAST_PACKETS 1u
 #define MOST          UINT64_C(1000000000000000)
@@ -77,12 +76,10 @@ fwd_rate_text(const struct fwd_rate *r, char text[FWD_RATE_TEXT])
 }
 
 /* @hz * @share * @times / @value in 2^-32. */
-static uint64_t
+static unsigned __int128
 cycles_of(uint64_t hz, uint32_t share, uint32_t times, uint64_t value)
 {
-	unsigned __int128 t = ((unsigned __int128)hz * share * times << 32) / value;
-
-	return t > UINT64_MAX ? UINT64_MAX : (uint64_t)t;
+	return ((unsigned __int128)hz * share * times << 32) / value;
 }
 
 void

@@ -34,12 +34,15 @@ int fwd_rate_parse(const char *text, struct fwd_rate *r, const char **why);
 void fwd_rate_text(const struct fwd_rate *r, char text[FWD_RATE_TEXT]);
 
 struct fwd_pace {
+	/*
+	 * Cycles in 2^-32, 0 unless it is of that unit.  Those of one packet a second are more than
+	 * 64 bits if queues share the rate.
+	 */
+	unsigned __int128 per_byte, per_packet;
 	uint64_t due;      /* cycle at which the next may go */
 	uint32_t fraction; /* of a cycle, in 2^-32 */
-	uint64_t per_byte; /* cycles in 2^-32; 0 unless by bits */
-	uint64_t per_packet;
-	uint64_t slack;   /* cycles that may be made up for */
-	uint64_t skipped; /* cycles that were given up */
+	uint64_t slack;    /* cycles that may be made up for */
+	uint64_t skipped;  /* cycles that were given up */
 };
 
 /** @share: of so many that share the rate; @hz cycles a second; @now: the first may go. */
@@ -63,7 +66,7 @@ fwd_pace_due(struct fwd_pace *p, uint64_t now)
 static inline void
 fwd_pace_sent(struct fwd_pace *p, uint32_t bytes)
 {
-	unsigned __int128 t = (unsigned __int128)p->per_byte * bytes + p->per_packet + p->fraction;
+	unsigned __int128 t = p->per_byte * bytes + p->per_packet + p->fraction;
 
 	p->due += (uint64_t)(t >> 32);
 	p->fraction = (uint32_t)t;

@@ -51,6 +51,10 @@ Test(fwd_pace, rates_are_exact)
 Test(fwd_pace, queues_share_a_rate)
 {
 	expect(packets("1Mbps", 4, 1250, 100, HZ / 977, 32), 2500);
+	expect(packets("1pps", 1, 64, 1000, HZ / 7, 1), 1000);
+	expect(packets("1pps", 2, 64, 1000, HZ / 7, 1), 500);
+	expect(packets("1pps", 64, 64, 6400, HZ / 7, 1), 100);
+	expect(packets("1kbps", 64, 125, 6400, HZ / 7, 1), 100);
 }
 
 /* Whoever comes late sends the more, whatever the steps. */

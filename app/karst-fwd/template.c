@@ -100,7 +100,7 @@ fwd_mac_parse(const char *text, uint8_t mac[6])
 
 	if (sscanf(text, "%2x:%2x:%2x:%2x:%2x:%2x%n", &b[0], &b[1], &b[2], &b[3], &b[4], &b[5],
 		    &end) != 6 ||
-		text[end] != '\0' || strpbrk(text, " +-") != NULL)
+		text[end] != '\0' || text[strspn(text, "0123456789abcdefABCDEF:")] != '\0')
 		return false;
 	for (i = 0; i < 6; i++)
 		mac[i] = (uint8_t)b[i];

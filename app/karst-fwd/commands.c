@@ -124,10 +124,13 @@ do_wait_rx(void *parsed, struct cmdline *cl, void *data)
 	} else if (!fwd_number(p->w[2], 1, UINT64_MAX, &n)) {
 		fwd_command_fail("wait rx %s: a number of packets from 1 is allowed", p->w[2]);
 	} else {
-		while (fwd_received(f) < n && !fwd_interrupted) {
+		while (fwd_received(f) < n && !fwd_interrupted && fwd_can_receive(f)) {
 			fwd_ports_look(f);
 			poll(NULL, 0, 20);
 		}
+		if (fwd_received(f) < n && !fwd_interrupted)
+			fwd_command_fail("wait rx: all ports are gone, %llu packets were received",
+				(unsigned long long)fwd_received(f));
 	}
 }
 

@@ -159,6 +159,8 @@ void fwd_stop(struct fwd *f);
 void fwd_streams_free(struct fwd *f);
 /** Whether there is nothing left to generate. */
 bool fwd_generated(const struct fwd *f);
+/** Whether any port that a stream receives from is there still. */
+bool fwd_can_receive(const struct fwd *f);
 /** Packets that all streams have received since the start. */
 uint64_t fwd_received(const struct fwd *f);
 

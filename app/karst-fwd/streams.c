@@ -235,6 +235,17 @@ fwd_generated(const struct fwd *f)
 	return true;
 }
 
+bool
+fwd_can_receive(const struct fwd *f)
+{
+	uint32_t i;
+
+	for (i = 0; i < f->nstreams; i++)
+		if (!fwd_port_is_gone(f->streams[i].rx))
+			return true;
+	return false;
+}
+
 uint64_t
 fwd_received(const struct fwd *f)
 {

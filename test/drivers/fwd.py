@@ -570,6 +570,14 @@ def vanishing(tap, program):
         if not problems:
             problems = fwd.command('stop', 'Done.')[0]
         tap.point('a port that goes is reported, and the others go on', problems + fwd.stop())
+        fwd = Fwd(program, [f'net_kport1,iface={name}1'])
+        problems = fwd.wait(PROMPT) or fwd.command('start', 'streams=1')[0]
+        if not problems:
+            since = len(fwd.said)
+            fwd.process.stdin.write(b'wait rx 1000000000\n')
+            subprocess.run(['ip', 'link', 'del', f'{name}1'], check=True)
+            problems = fwd.wait('wait rx: all ports are gone', since) or fwd.wait(PROMPT, since)
+        tap.point('who waits for packets of ports that are gone is told', problems + fwd.stop())
     finally:
         for i in '01':
             subprocess.run(['ip', 'link', 'del', f'{name}{i}'], check=False, stderr=subprocess.DEVNULL)

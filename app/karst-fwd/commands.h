@@ -16,6 +16,8 @@ struct fwd_commands {
 	struct fwd *fwd;
 	struct cmdline *cl;
 	bool failed, quit;
+	unsigned int
+		depth; /* files that are being carried out, each by a command of the one before */
 };
 
 extern struct fwd_commands fwd_commands;

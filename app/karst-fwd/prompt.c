@@ -7,6 +7,7 @@
  */
 #include "prompt.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <poll.h>
 #include <stdlib.h>
@@ -15,12 +16,17 @@
 
 #include <cmdline_rdline.h>
 
+#include "commands.h"
+
 #define PROMPT     "karst-fwd> "
-#define LINE_BYTES 4096
+#define LINE_BYTES 4096 /* of a file, with its newline and NUL */
+#define TYPED_MAX  512u /* of rdline */
+#define DEPTH_MAX  8u   /* of files that load files, each of which takes some of the stack */
 
 struct fwd_prompt {
 	struct rdline *rdl;
 	bool terminal;
+	bool too_long; /* the line that is being typed: rdline has let some of it fall */
 	struct termios before;
 };
 
@@ -31,10 +37,19 @@ put(struct rdline *rdl, char c)
 	return 0;
 }
 
+/* A part of a line may be another command, so that it is all of it or nothing. */
 static void
 validate(struct rdline *rdl, const char *line, unsigned int size)
 {
-	(void)fwd_command(line);
+	const struct fwd_prompt *p = rdline_get_opaque(rdl);
+
+	if (p->too_long)
+		fwd_command_fail(
+			"this line is too long, and was not carried out; up to %u characters "
+			"are allowed, in a file up to %u",
+			TYPED_MAX, LINE_BYTES - 2);
+	else
+		(void)fwd_command(line);
 }
 
 static int
@@ -78,9 +93,15 @@ take(struct fwd_prompt *p, const char *text, ssize_t n)
 	ssize_t i;
 
 	for (i = 0; i < n; i++) {
-		int rc = rdline_char_in(p->rdl, text[i]);
+		int rc;
 
+		/* there is a newline behind what it has */
+		if (isprint((unsigned char)text[i]) &&
+			strlen(rdline_get_buffer(p->rdl)) > TYPED_MAX)
+			p->too_long = true;
+		rc = rdline_char_in(p->rdl, text[i]);
 		if (rc == RDLINE_RES_VALIDATED) {
+			p->too_long = false;
 			const char *line = rdline_get_buffer(p->rdl);
 			const char *last = rdline_get_history_item(p->rdl, 0);
 
@@ -126,23 +147,45 @@ fwd_prompt_free(struct fwd_prompt *p)
 	free(p);
 }
 
-int
-fwd_prompt_file(const char *path)
+/*
+ * The next line, with a newline at its end.  @return 1; 0: there is none; -1: it cannot be one, or
+ * not be read, which @why says.
+ */
+static int
+read_line(FILE *in, char line[LINE_BYTES], const char **why)
 {
-	FILE *in = fopen(path, "r");
+	size_t n = 0;
+	int c;
+
+	while ((c = getc(in)) != EOF && c != '\n' && c != '\0' && n < LINE_BYTES - 2)
+		line[n++] = (char)c;
+	line[n] = '\n';
+	line[n + 1] = '\0';
+	if (c == EOF && !ferror(in))
+		return n != 0;
+	*why = c == EOF     ? strerror(errno)
+		: c == '\0' ? "a NUL byte; text is allowed"
+		: c != '\n' ? "this line is too long; up to 4094 characters are allowed"
+			    : NULL;
+	return *why == NULL ? 1 : -1;
+}
+
+static_assert(LINE_BYTES - 2 == 4094, "as the message says");
+
+/* What is not a text is not carried out any further: nobody knows where its next line begins. */
+static int
+run_file(FILE *in, const char *path)
+{
 	char line[LINE_BYTES];
 	uint32_t number = 0;
-	int rc = 0;
+	const char *why;
+	int rc = 0, is = 1;
 
-	if (in == NULL) {
-		fprintf(stderr, "karst-fwd: --cmdline-file %s: %s\n", path, strerror(errno));
-		return -1;
-	}
-	while (!fwd_commands_quit() && !fwd_interrupted &&
-		fgets(line, (int)sizeof(line) - 1, in) != NULL) {
+	while (!fwd_commands_quit() && !fwd_interrupted) {
 		number++;
-		if (strchr(line, '\n') == NULL)
-			strcat(line, "\n");
+		is = read_line(in, line, &why);
+		if (is <= 0)
+			break;
 		if (fwd_command(line) != 0) {
 			fprintf(stderr, "karst-fwd: %s:%u: this command failed: %s", path, number,
 				line);
@@ -150,6 +193,33 @@ fwd_prompt_file(const char *path)
 		}
 		fflush(stdout);
 	}
+	if (is < 0)
+		fprintf(stderr, "karst-fwd: %s:%u: %s; the file was carried out up to there\n",
+			path, number, why);
+	return is < 0 ? -1 : rc;
+}
+
+int
+fwd_prompt_file(const char *path)
+{
+	FILE *in;
+	int rc;
+
+	if (fwd_commands.depth == DEPTH_MAX) {
+		fprintf(stderr,
+			"karst-fwd: %s: not loaded: files that load each other are allowed up to %u "
+			"deep\n",
+			path, DEPTH_MAX);
+		return -1;
+	}
+	in = fopen(path, "r");
+	if (in == NULL) {
+		fprintf(stderr, "karst-fwd: --cmdline-file %s: %s\n", path, strerror(errno));
+		return -1;
+	}
+	fwd_commands.depth++;
+	rc = run_file(in, path);
+	fwd_commands.depth--;
 	fclose(in);
 	return rc;
 }

@@ -541,6 +541,51 @@ def files(tap, program):
                   f'{path}:4:' in errors and 'allowed: help' in said else [said + errors])
 
 
+def odd_files(tap, program):
+    """Command files that are none, or have no end."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, 'commands')
+        cases = [
+            ('itself', f'load {path}\n'.encode(), 'up to 8 deep'),
+            ('a long line', b' ' * 4090 + b'jump quit\nset fwd mac\n', f'{path}:1: this line is too long'),
+            ('a line that has no end', b'help\n' + b'x' * (1 << 20), f'{path}:2: this line is too long'),
+            ('a NUL byte', b'help\nset\0fwd mac\n', f'{path}:2: a NUL byte'),
+        ]
+        for what, data, wanted in cases:
+            with open(path, 'wb') as f:
+                f.write(data)
+            status, said, errors = run(program, ['net_ring0'], [f'--cmdline-file={path}'])
+            tap.point(f'a command file with {what} is refused',
+                      [] if status == 1 and wanted in errors and 'jump' not in said
+                      else [f'exit status {status}: {said[-1500:]} {errors[-1500:]}'])
+        with open(path, 'wb') as f:
+            f.write(b'set fwd roce-check' + b' ' * 4076 + b'\nshow config')
+        status, said, errors = run(program, ['net_ring0'], [f'--cmdline-file={path}'])
+        tap.point('lines of 4094 characters, and one without an end, are carried out',
+                  [] if status == 0 and re.search(r'mode +roce-check', said)
+                  else [f'exit status {status}: {said[-1500:]} {errors[-1500:]}'])
+        status, _, errors = run(program, ['net_ring0'], [f'--cmdline-file={folder}'])
+        tap.point('a folder is no command file',
+                  [] if status == 1 and 'Is a directory' in errors else [errors])
+
+
+def typed(tap, program):
+    """Lines that are longer than the prompt takes are not carried out in part."""
+    fwd = Fwd(program, ['net_ring0'])
+    problems = fwd.wait(PROMPT)
+    for text, wanted in (('set fwd mac' + ' ' * 501, 'Set mac packet forwarding mode'),
+                         ('set fwd sink' + ' ' * 501, 'too long'),
+                         ('set gen template ' + 'psn=1 ' * 82 + 'psn=12345', 'too long'),
+                         ('x' * 100000, 'too long')):
+        if not problems:
+            problems, said = fwd.command(text, wanted)
+            if 'too long' in wanted and 'Set ' in said:
+                problems.append(said)
+        tap.point(f'typed: {text[:20]}... of {len(text)} characters', problems)
+    problems = problems or fwd.command('show config', 'mac')[0]
+    tap.point('what was too long has changed nothing', problems + fwd.stop())
+
+
 def vanishing(tap, program):
     """One of two kernel interfaces goes while frames are forwarded."""
     name = f'fwd{os.getpid() % 100000}'
@@ -602,6 +647,8 @@ def main(argv):
     commands(tap, program)
     completion(tap, program)
     files(tap, program)
+    odd_files(tap, program)
+    typed(tap, program)
     vanishing(tap, program)
     return tap.finish()
 

@@ -49,6 +49,7 @@ struct karst_sched_user {
 	uint32_t nactive; /* on the list */
 	uint16_t first;   /* in its head */
 	uint16_t room;    /* in its tail */
+	uint16_t block;   /* low bits of that one's number */
 	uint8_t nfetched; /* of these, from the first on, are being loaded */
 	uint8_t ready_head;
 	uint8_t nready;

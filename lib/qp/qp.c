@@ -220,7 +220,7 @@ karst_qp_create(struct karst_core *core, void *buf, const struct karst_qp_init *
 	qp->xrcd = init->xrcd;
 	qp->user = init->user;
 	qp->ringer = init->ringer;
-	qp->sharer = init->sharer;
+	qp->sharer = (uint16_t)init->sharer;
 	init_tail(qp, init, bytes);
 	karst_requester_reset(core, qp);
 	karst_responder_reset(core, qp);

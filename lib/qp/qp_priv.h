@@ -398,7 +398,8 @@ struct karst_core_qp {
 	struct karst_core_cq *recv_cq;
 	struct karst_core_srq *srq;
 	int32_t deficit;
-	uint32_t sharer; /* whose turns it takes: number in core->sched.users */
+	uint16_t sharer; /* whose turns it takes: number in core->sched.users */
+	uint16_t block;  /* on the list: low bits of the number of its block (sched.c) */
 
 	/* line 1 to 3: requester and its ring; line 2 only if it has requests */
 	struct karst_requester req karst_cache_aligned;

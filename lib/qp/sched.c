@@ -22,7 +22,9 @@
  * a list has a block that is not full at each end, and nothing else is wasted.  Queue pairs are
  * taken off it a few at a time into ready[].  While one of them builds, those that are next on the
  * list are being loaded.  It is made of arrays of pointers and is no chain through the queue
- * pairs, of which each would have to come from memory before the next one is known.
+ * pairs, of which each would have to come from memory before the next one is known.  A queue pair
+ * knows in which block it stands, so that one that goes is found, however long the list is; the
+ * last one takes its place.
  *
  * One whose port takes nothing is parked at that port, and comes back to the end of the list when
  * the port takes frames again.  It is flushed all the same if it is in Error.  A UD queue pair is
@@ -41,11 +43,13 @@
  * paid for ever. */
 #define DEBT_MAX 64
 
-#define BLOCK_QPS 31u
+#define BLOCK_QPS  30u
+#define BLOCK_EACH 65536u /* blocks: their numbers have the same low bits, as karst_core_qp has */
 
 struct karst_sched_block {
 	struct karst_sched_block *next;
-	struct karst_core_qp *qp[BLOCK_QPS];
+	struct karst_sched_block *prev;      /* of another one than the head */
+	struct karst_core_qp *qp[BLOCK_QPS]; /* NULL: nothing stands there */
 };
 static_assert(BLOCK_QPS >= KARST_SCHED_READY, "what is fetched ahead is in the first two blocks");
 
@@ -164,16 +168,20 @@ list_grow(struct karst_sched *s, struct karst_sched_user *u)
 {
 	struct karst_sched_block *b = s->spare;
 
-	if (b != NULL)
+	if (b != NULL) {
 		s->spare = b->next;
-	else
+	} else {
 		b = &s->blocks[s->nblocks++];
+		memset(b, 0, sizeof(*b));
+	}
 	if (u->tail != NULL)
 		u->tail->next = b;
 	else
 		u->head = b;
+	b->prev = u->tail;
 	u->tail = b;
 	u->room = BLOCK_QPS;
+	u->block = (uint16_t)((size_t)(b - s->blocks) % BLOCK_EACH);
 }
 
 /* Number @i of the list, of the first KARST_SCHED_READY ones. */
@@ -208,32 +216,57 @@ list_take(struct karst_sched *s, struct karst_sched_user *u)
 {
 	struct karst_core_qp *qp = u->head->qp[u->first];
 
+	u->head->qp[u->first] = NULL;
 	list_step(s, u);
 	u->nfetched -= u->nfetched != 0;
 	qp->flags &= (uint8_t)~KARST_QPF_ACTIVE;
 	return qp;
 }
 
-/* Takes @qp out of the middle.  Control path: the list is searched, and those before it move up. */
+/* Where @qp stands.  There are some blocks to be looked at, at most, where there are very many. */
+static struct karst_core_qp **
+list_place(const struct karst_sched *s, const struct karst_core_qp *qp)
+{
+	uint32_t n, at;
+
+	for (n = qp->block; n < s->nblocks; n += BLOCK_EACH)
+		for (at = 0; at < BLOCK_QPS; at++)
+			if (s->blocks[n].qp[at] == qp)
+				return &s->blocks[n].qp[at];
+	assert(!"an active queue pair stands on the list");
+	return NULL;
+}
+
+/* The last one is gone.  As list_step(), a block that is empty stays if it is the only one. */
+static void
+list_step_back(struct karst_sched *s, struct karst_sched_user *u)
+{
+	struct karst_sched_block *b = u->tail;
+
+	u->room++;
+	if (--u->nactive == 0) {
+		u->first = 0;
+		u->room = BLOCK_QPS;
+	} else if (u->room == BLOCK_QPS) {
+		u->tail = b->prev;
+		u->block = (uint16_t)((size_t)(u->tail - s->blocks) % BLOCK_EACH);
+		u->room = 0;
+		b->next = s->spare;
+		s->spare = b;
+	}
+}
+
+/* Takes @qp out, wherever it stands. */
 static void
 list_remove(struct karst_sched *s, struct karst_sched_user *u, struct karst_core_qp *qp)
 {
-	struct karst_core_qp *here, *before = NULL;
-	struct karst_sched_block *b = u->head;
-	uint32_t at = u->first;
+	struct karst_core_qp **place = list_place(s, qp);
+	struct karst_core_qp **end = &u->tail->qp[BLOCK_QPS - u->room - 1], *last = *end;
 
-	for (;;) {
-		here = b->qp[at];
-		b->qp[at] = before;
-		if (here == qp)
-			break;
-		before = here;
-		if (++at == BLOCK_QPS) {
-			at = 0;
-			b = b->next;
-		}
-	}
-	list_step(s, u);
+	*place = last;
+	last->block = qp->block;
+	*end = NULL;
+	list_step_back(s, u);
 	u->nfetched = 0;
 	qp->flags &= (uint8_t)~KARST_QPF_ACTIVE;
 }
@@ -249,6 +282,7 @@ karst_core_activate(struct karst_core *core, struct karst_core_qp *qp)
 	if (karst_unlikely(u->room == 0))
 		list_grow(&core->sched, u);
 	u->tail->qp[BLOCK_QPS - u->room--] = qp;
+	qp->block = u->block;
 	u->nactive++;
 	if (karst_unlikely(u->next == NULL))
 		user_enter(&core->sched, u);
@@ -488,7 +522,7 @@ karst_sched_share(struct karst_core *core, struct karst_core_qp *qp, uint32_t sh
 	karst_timer_share(core, qp->sharer, sharer, &qp->req.timer);
 	if (qp->pacer != NULL)
 		karst_timer_share(core, qp->sharer, sharer, &qp->pacer->timer);
-	qp->sharer = sharer;
+	qp->sharer = (uint16_t)sharer;
 	karst_sched_user_of(core, qp)->gaps += qp->gaps;
 	/* it may have been active; if not, it has a turn in which it sends nothing */
 	if (qp->state != KARST_QPS_RESET)

@@ -349,10 +349,13 @@ Test(sched_users, out_of_turn)
 	crowd_close(&c);
 }
 
-/* Lists that are longer than what they are made of: the order is kept, whatever is taken out. */
+/* Lists that are longer than what they are made of: the order is kept.  When one is taken out the
+ * last one takes its place, and each that is left has its turn once. */
 Test(sched_users, order_in_long_lists)
 {
+	const struct karst_core_qp *qp;
 	uint32_t i, k, n, round;
+	bool had[70] = {false};
 	struct crowd c;
 
 	crowd_open(&c, (uint32_t[]){70, 1, 0}, 71);
@@ -375,13 +378,28 @@ Test(sched_users, order_in_long_lists)
 	for (i = 0; i < 70; i += i % 10 == 0 ? 1 : 9)
 		bed_destroy_side(c.b, &c.b->side[i]);
 	bed_destroy_side(c.b, &c.b->side[69]);
-	for (i = 0, n = 0; i < 70; i++) {
-		if (c.b->side[i].qp == NULL)
-			continue;
-		cr_assert_eq(karst_core_next_active(c.b->core), c.b->side[i].qp, "number %u", i);
-		n++;
+	for (n = 0; (qp = karst_core_next_active(c.b->core)) != NULL; n++) {
+		for (i = 0; i < 70 && c.b->side[i].qp != qp; i++)
+			;
+		cr_assert(i < 70 && !had[i], "number %u", i);
+		had[i] = true;
 	}
 	cr_assert_eq(n, 70 - 15);
+	cr_assert(!karst_core_has_active(c.b->core));
+	/* from the end, where blocks are given back */
+	for (i = 0; i < 70; i++)
+		if (c.b->side[i].qp != NULL)
+			karst_core_activate(c.b->core, c.b->side[i].qp);
+	for (i = 70; i-- > 9;)
+		if (c.b->side[i].qp != NULL)
+			bed_destroy_side(c.b, &c.b->side[i]);
+	for (i = 2; i < 9; i++) {
+		karst_core_activate(c.b->core, c.b->side[i].qp);
+		cr_assert_eq(karst_core_next_active(c.b->core), c.b->side[i].qp, "number %u", i);
+		karst_core_activate(c.b->core, c.b->side[i].qp);
+	}
+	for (i = 2; i < 9; i++)
+		cr_assert_eq(karst_core_next_active(c.b->core), c.b->side[i].qp, "number %u", i);
 	cr_assert(!karst_core_has_active(c.b->core));
 	crowd_close(&c);
 }

@@ -199,7 +199,6 @@ tcp_ready(struct svc_source *src, uint32_t events)
 
 	if (c->tcp_over)
 		return;
-	svc_conn_agree(c); /* the peer speaks CLC, or has gone */
 	svc_conn_queue(c);
 }
 
@@ -418,7 +417,7 @@ get_pair(struct svc_conn *c, struct svc_conn *other, int *end)
 
 /* lib/smc says what to send; nothing is sent if there is no port, but the peer hears why. */
 static int
-begin(struct svc_conn *c)
+begin_clc(struct svc_conn *c)
 {
 	struct kd_smc *s = c->smc;
 	struct karst_smc_conn_attr attr = {
@@ -444,11 +443,21 @@ begin(struct svc_conn *c)
 	return 0;
 }
 
+static int
+begin(struct svc_conn *c)
+{
+	int rc = svc_watch(c->smc, c->tcp, SVC_TCP_CLC, &c->tcp_source);
+
+	c->tcp_heard = rc == 0;
+	return rc == 0 ? begin_clc(c) : rc;
+}
+
 /* If its other end is a program of this service, too, CLC has to say nothing to it, and it comes
  * when that program has accepted it.  Who has connected to where one of ours listens waits for that
  * in the first place, as the first message of CLC is a good part of a short connection's cost.  A
- * listener of the same port may be somebody else's, though, so it does not wait for long; nor if
- * anything happens to the TCP connection. */
+ * listener of the same port may be somebody else's, though, so it does not wait for long.  What
+ * becomes of the TCP connection meanwhile is heard then: the peer says nothing before, and to have
+ * epoll tell of its end, for the few that come to it, costs each two system calls. */
 static bool
 holds(struct svc_conn *c)
 {
@@ -480,15 +489,10 @@ svc_conn_unhold(struct svc_conn *c)
 static int
 listen_and_begin(struct svc_conn *c)
 {
-	struct kd_smc *s = c->smc;
 	int rc = svc_watch(
-		s, c->pair, c->hears_less ? SVC_PAIR_DIRECT : SVC_PAIR_RINGS, &c->pair_source);
+		c->smc, c->pair, c->hears_less ? SVC_PAIR_DIRECT : SVC_PAIR_RINGS, &c->pair_source);
 
-	if (rc != 0 || c->what == SMC_DIRECT)
-		return rc;
-	rc = svc_watch(s, c->tcp, SVC_TCP_CLC, &c->tcp_source);
-	c->tcp_heard = rc == 0;
-	if (rc != 0 || holds(c))
+	if (rc != 0 || c->what == SMC_DIRECT || holds(c))
 		return rc;
 	return begin(c);
 }

@@ -196,6 +196,21 @@ def server_leaves(address, port, _):
         conn.close()
 
 
+def server_never_accepts(address, port, _):
+    """Ends as soon as somebody waits for it."""
+    sock = listener(address, port)
+    select.select([sock], [], [])
+
+
+def client_is_reset(address, port, _):
+    sock = socket.create_connection((address, port))
+    say('connected')
+    try:
+        say('got', sock.recv(1))
+    except ConnectionResetError:
+        say('reset')
+
+
 def client_keeps(address, port, _):
     """Uses the far ends of pairs that are closed."""
     kept = []

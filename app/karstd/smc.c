@@ -138,17 +138,19 @@ forget_refused(struct kd_smc *s)
 			if (s->refused[i].by_all)
 				kd_smc_option_refuse(&s->option, s->refused[i].ip, false);
 			s->refused[i] = (struct svc_refused){.until_ns = 0};
+			s->nrefused--;
 		}
 }
 
+/* @return whether there was anything.  s->rest: there may be more that nobody tells of. */
 static bool
 turn(struct kd_smc *s)
 {
-	bool any;
+	bool any, came;
 	unsigned int i;
 
 	s->core->now_ns = svc_now();
-	any = svc_rdma_poll(s);
+	any = came = svc_rdma_poll(s);
 	any |= karst_smc_expire(s->core, TIMERS) != 0;
 	svc_connect_expire(s);
 	svc_ports_expire(s);
@@ -162,7 +164,9 @@ turn(struct kd_smc *s)
 			break;
 		any = true;
 	}
-	forget_refused(s);
+	s->rest = came || i == MAX_ROUND;
+	if (s->nrefused != 0)
+		forget_refused(s);
 	return any;
 }
 
@@ -180,7 +184,7 @@ wait_ms(struct kd_smc *s)
 		next = karst_min_u64(next, s->held->held_until_ns);
 	if (s->npaused != 0 || s->paused)
 		next = karst_min_u64(next, now + PAUSE_NS);
-	for (i = 0; i < SMC_REFUSED; i++)
+	for (i = 0; s->nrefused != 0 && i < SMC_REFUSED; i++)
 		if (s->refused[i].until_ns != 0)
 			next = karst_min_u64(next, s->refused[i].until_ns);
 	if (s->run != NULL || next <= now)
@@ -231,6 +235,17 @@ wait_and_stock(struct kd_smc *s)
 	}
 }
 
+/* Behind a turn.  Once completions have been asked for epoll tells of the first that comes; while
+ * there are none, as between two programs of this service, that need not be done again. */
+static bool
+look_again(struct kd_smc *s)
+{
+	if (s->armed && !s->rest)
+		return false;
+	svc_rdma_arm(s);
+	return turn(s); /* what came before the arming */
+}
+
 static void *
 svc_main(void *arg)
 {
@@ -244,10 +259,7 @@ svc_main(void *arg)
 			busy_at = s->core->now_ns;
 		if (spin_ns != 0 && svc_now() - busy_at < spin_ns) {
 			wait_and_hear(s, 0);
-			continue;
-		}
-		svc_rdma_arm(s);
-		if (turn(s)) { /* it came before the arming */
+		} else if (look_again(s)) {
 			busy_at = s->core->now_ns;
 			wait_and_hear(s, 0);
 		} else {

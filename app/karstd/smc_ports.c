@@ -126,6 +126,7 @@ schedule(struct kd_smc *s, struct svc_again *a, uint32_t wait_s)
 {
 	a->at_ns = s->core->now_ns + wait_s * SEC_NS;
 	a->wait_s = 2 * wait_s;
+	s->again_ns = karst_min_u64(s->again_ns, a->at_ns);
 }
 
 /* After @wait_s, if both can have a second one, and there is none. */
@@ -186,6 +187,8 @@ svc_ports_expire(struct kd_smc *s)
 	uint32_t i;
 	int rc;
 
+	if (s->core->now_ns < s->again_ns)
+		return;
 	for (i = 0; i < SMC_GROUPS; i++) {
 		struct svc_again *a = &s->again[i];
 
@@ -199,18 +202,16 @@ svc_ports_expire(struct kd_smc *s)
 		else
 			*a = (struct svc_again){0};
 	}
+	s->again_ns = UINT64_MAX;
+	for (i = 0; i < SMC_GROUPS; i++)
+		if (s->again[i].at_ns != 0)
+			s->again_ns = karst_min_u64(s->again_ns, s->again[i].at_ns);
 }
 
 uint64_t
 svc_ports_next_ns(const struct kd_smc *s)
 {
-	uint64_t next = UINT64_MAX;
-	uint32_t i;
-
-	for (i = 0; i < SMC_GROUPS; i++)
-		if (s->again[i].at_ns != 0)
-			next = karst_min_u64(next, s->again[i].at_ns);
-	return next;
+	return s->again_ns;
 }
 
 /* --- what ports say --- */

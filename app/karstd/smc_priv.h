@@ -260,6 +260,7 @@ struct kd_smc {
 	uint32_t ngids;
 	struct svc_link links[SMC_LINKS];
 	struct svc_again again[SMC_GROUPS];
+	uint64_t again_ns;    /* none of them is before this */
 	struct svc_rmb *rmbs; /* nrmbs */
 	uint32_t nrmbs;
 	/* lib/smc */
@@ -286,11 +287,14 @@ struct kd_smc {
 	struct svc_askers *askers;                   /* the same, and NULL */
 	struct svc_closers *closers; /* NULL: nothing was to be closed by others yet */
 	struct svc_refused refused[SMC_REFUSED];
+	uint32_t nrefused;               /* of them that are not free */
 	uint64_t fell_back[SMC_REASONS]; /* by the row of the reason */
 	struct svc_pair pairs[SMC_PAIRS];
 	uint32_t npairs;
 	struct svc_file pages[SMC_PAGES], rings[SMC_RINGS];
 	uint32_t npages, nrings;
+	bool armed;        /* epoll will tell of the next completion */
+	bool rest;         /* of a turn */
 	bool stock_failed; /* there was no memory, or no descriptor, and nothing was taken since */
 	bool rights_come;  /* descriptors can be sent to a program by its pair */
 	bool rights_wait;  /* and to the service by who has not been accepted yet */

@@ -421,7 +421,7 @@ svc_rdma_poll_all(struct kd_smc *s)
 void
 svc_rdma_arm(struct kd_smc *s)
 {
-	(void)karst_req_notify_cq(s->cq, false);
+	s->armed = karst_req_notify_cq(s->cq, false) == 0;
 }
 
 static void
@@ -431,6 +431,7 @@ channel_ready(struct svc_source *src, uint32_t events)
 	struct karst_cq *cq;
 	void *unused;
 
+	s->armed = false;
 	while (karst_get_cq_event(s->channel, &cq, &unused) == 0)
 		karst_ack_cq_events(cq, 1);
 }

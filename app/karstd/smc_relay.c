@@ -92,6 +92,7 @@ refused_of(struct kd_smc *s, const uint8_t ip[16])
 	}
 	if (worst->by_all)
 		kd_smc_option_refuse(&s->option, worst->ip, false);
+	s->nrefused += worst->until_ns == 0;
 	*worst = (struct svc_refused){.nobody = true};
 	memcpy(worst->ip, ip, sizeof(worst->ip));
 	return worst;

@@ -144,6 +144,7 @@ conn_free(struct svc_conn *c)
 		svc_unwatch(c->smc, c->pair);
 		svc_let_go(c->smc, c->uid, c->pair);
 	}
+	svc_rings_note(c);
 	svc_page_put(c->page_of);
 	svc_conn_unmap(c); /* the other end may stay, idle */
 	svc_rings_put(c->rings);

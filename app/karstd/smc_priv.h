@@ -70,7 +70,8 @@ struct svc_rings {
 	uint32_t nmapped;       /* connections that have pointers into it */
 	bool used_again;        /* it stays mapped */
 	bool kept;              /* for another connection, unless somebody else may have it: */
-	bool shared;            /* then it is not */
+	bool shared;            /* then it is not, */
+	bool grown;             /* nor if more of it was touched than short streams do */
 	struct svc_rings *next; /* free, or spare */
 	struct svc_rings_side {
 		struct svc_prog *prog; /* NULL: it is gone */
@@ -498,6 +499,8 @@ struct svc_rings *svc_rings_get(struct kd_smc *s, struct svc_prog *first, struct
 bool svc_rings_map(struct svc_rings *r);
 /** One connection less has pointers into them. */
 void svc_rings_unmap(struct svc_rings *r);
+/** @c is about to be freed: how much it has written is in its page. */
+void svc_rings_note(const struct svc_conn *c);
 /** NULL is ignored. */
 void svc_rings_put(struct svc_rings *r);
 /** The side that is @c's; NULL: its program does not keep them. */

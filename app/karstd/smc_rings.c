@@ -11,6 +11,8 @@
  * They are free when the connection is freed at both ends, and both programs have said that they do
  * not touch its page any more, for which each page has a reference.  Those of a stream that has
  * touched more than the page with the positions in it are not kept, so that what is kept is small.
+ * How long they were the programs say themselves: who lies could as well touch the rest of rings
+ * that are free, which it has mapped, so that no look at the file would bind it.
  *
  * The service maps those that are used for the second time: then it writes into them for each
  * connection.  Of others it need not have a mapping each, which there may be many of, and idle.
@@ -19,7 +21,6 @@
 
 #include <stdlib.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #define MAX_FREE_RINGS 1024u /* of all programs: each of them is a descriptor, and a page or two */
@@ -94,14 +95,6 @@ rings_destroy(struct svc_rings *r)
 	free(r);
 }
 
-static bool
-rings_are_small(const struct svc_rings *r)
-{
-	struct stat st;
-
-	return fstat(r->fd, &st) == 0 && st.st_blocks * 512 <= (blkcnt_t)KARST_SOCK_PAGE;
-}
-
 /* Nobody has them. */
 static void
 remote_settle(struct svc_rings *r)
@@ -120,6 +113,16 @@ svc_rings_unkeyed(struct svc_rings *r)
 }
 
 void
+svc_rings_note(const struct svc_conn *c)
+{
+	uint64_t head = c->page_of != NULL ? atomic_load(&c->page_of->mem->tx_head) : 0;
+
+	if (c->rings != NULL &&
+		!karst_sock_is_short(c->dir == 0 ? head : 0, c->dir != 0 ? head : 0))
+		c->rings->grown = true;
+}
+
+void
 svc_rings_put(struct svc_rings *r)
 {
 	struct svc_rings **at;
@@ -130,8 +133,9 @@ svc_rings_put(struct svc_rings *r)
 		remote_settle(r);
 		return;
 	}
-	if (!r->kept || r->shared || r->side[0].prog == NULL || r->side[1].prog == NULL ||
-		r->smc->nfree_rings >= MAX_FREE_RINGS || !rings_are_small(r) || !svc_rings_map(r)) {
+	if (!r->kept || r->shared || r->grown || r->side[0].prog == NULL ||
+		r->side[1].prog == NULL || r->smc->nfree_rings >= MAX_FREE_RINGS ||
+		!svc_rings_map(r)) {
 		rings_destroy(r);
 		return;
 	}

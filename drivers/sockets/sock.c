@@ -19,6 +19,7 @@
 #include <unistd.h>
 
 #define FIRST_MS 2000 /* for the first message of a peer that is to be declined */
+#define SEEN_ROW 16u
 
 bool
 ks_is_tcp(int fd)
@@ -410,36 +411,57 @@ take_answer(const struct karst_sock_msg *msg, int fds[KARST_SOCK_FDS], uint32_t 
 	return s;
 }
 
-int
-ks_become(int fd, int accepted)
+/* How many in a row have seen the option, as a client and as a server.  Behind SEEN_ROW it is not
+ * looked before one is opened: the service looks, too. */
+static _Atomic uint32_t seen_row[2];
+
+static bool
+look_whether_seen(int fd, bool server)
 {
-	bool server = accepted >= 0;
-	struct karst_sock_msg msg;
-	int fds[KARST_SOCK_FDS], rc, i, err = errno;
-	uint32_t generation = 0;
-	struct settings is = {0};
-	struct ks_sock *s;
 	bool seen = ks_option_seen(fd);
 
-	if (!seen || (!server && has_data(fd))) {
-		if (!seen && !server)
-			ks_note_cannot(fd);
-		ks_forget(fd);
-		errno = err;
-		return ks_require ? -ECONNABORTED : 0;
-	}
-	is.in_line = socket_is_inline(fd);
+	if (!seen)
+		atomic_store(&seen_row[server], 0);
+	else if (atomic_load(&seen_row[server]) < SEEN_ROW)
+		atomic_fetch_add(&seen_row[server], 1);
+	return seen;
+}
+
+/* It is the kernel's TCP, and stays so.  @return as ks_become() */
+static int
+leave(int fd)
+{
+	ks_forget(fd);
+	return ks_require ? -ECONNABORTED : 0;
+}
+
+static int
+leave_unseen(int fd, bool server)
+{
+	if (!server)
+		ks_note_cannot(fd);
+	return leave(fd);
+}
+
+/* 0 or -errno, as the service has it; *@plain: it does not take it. */
+static int
+open_at_service(int fd, int accepted, bool *plain)
+{
+	struct karst_sock_msg msg;
+	int fds[KARST_SOCK_FDS], rc, i;
+	uint32_t generation = 0;
+	struct settings is = {.in_line = socket_is_inline(fd)};
+	struct ks_sock *s;
+
 	rc = ask_open(fd, accepted, &msg, fds, &generation, &is);
 	if (rc == 0 && (msg.flags & KARST_SOCK_FULL))
 		ks_note_full();
-	if (rc == 0 && (msg.flags & KARST_SOCK_PLAIN)) {
-		ks_forget(fd);
-		errno = err;
-		return ks_require ? -ECONNABORTED : 0;
-	}
+	*plain = rc == 0 && (msg.flags & KARST_SOCK_PLAIN) != 0;
+	if (*plain)
+		return 0;
 	s = rc == 0 ? take_answer(&msg, fds, generation) : NULL;
 	if (s != NULL)
-		s->client = !server;
+		s->client = accepted < 0;
 	if (rc == 0 && s == NULL)
 		rc = -ENOMEM;
 	if (rc == 0)
@@ -447,13 +469,41 @@ ks_become(int fd, int accepted)
 	for (i = 0; i < KARST_SOCK_FDS; i++)
 		if (fds[i] >= 0)
 			real(close)(fds[i]);
+	return rc;
+}
+
+static int
+become(int fd, int accepted)
+{
+	bool server = accepted >= 0, plain = false;
+	bool known = atomic_load(&seen_row[server]) >= SEEN_ROW;
+	int rc;
+
+	if (!known && !look_whether_seen(fd, server))
+		return leave_unseen(fd, server);
+	if (!server && has_data(fd))
+		return leave(fd);
+	rc = open_at_service(fd, accepted, &plain);
+	if (plain)
+		return leave(fd);
+	/* or there was no memory to note that it has seen it, which its peer counts upon */
+	if (rc == -ENODATA && known && !look_whether_seen(fd, server))
+		return leave_unseen(fd, server);
 	if (rc == -ENOTCONN) {
 		throw_away(fd);
 		ks_forget(fd);
-		rc = 0;
+		return 0;
 	}
-	errno = err;
 	return rc == 0 ? 0 : -ECONNABORTED;
+}
+
+int
+ks_become(int fd, int accepted)
+{
+	int err = errno, rc = become(fd, accepted);
+
+	errno = err;
+	return rc;
 }
 
 static int

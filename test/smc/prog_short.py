@@ -1,11 +1,16 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Copyright (c) 2026 The karst authors
-"""A client whose connections become longer: prog_short.py client_grows ADDRESS PORT N; the server echoes."""
+"""Clients of servers that echo:
+
+    prog_short.py client_grows ADDRESS PORT N       its connections become longer
+    prog_short.py client_changes ADDRESS PORT OTHER it goes over to one at port OTHER
+"""
 import socket
 import sys
 
 LONG = 8192  # bytes each way are 16 KiB, from which on a connection is not short
 GROWN = 32
+SEEN, UNSEEN = 40, 4  # connections to the one server and to the other
 
 
 def exchange(address, port, n):
@@ -21,6 +26,14 @@ def client_grows(address, port, n):
         exchange(address, port, 1)
     for _ in range(GROWN):
         exchange(address, port, LONG)
+    print('done')
+
+
+def client_changes(address, port, other):
+    for _ in range(SEEN):
+        exchange(address, port, 1)
+    for _ in range(UNSEEN):
+        exchange(address, other, 1)
     print('done')
 
 

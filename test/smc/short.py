@@ -5,7 +5,7 @@ many in a second the program knows by its clock, which is a slow one here, or on
 import os
 import subprocess
 
-from prog_short import GROWN
+from prog_short import GROWN, SEEN
 from smcbed import CONF, Program, RateServer
 
 ROW, EACH = 128, 16  # as in peers.c
@@ -52,6 +52,28 @@ def grows(suite, one):
         [] if said == 'done' else [said]) + ([] if n == wanted else [f'{n} by SMC-R, not {wanted}']))
 
 
+def unseen(suite, one):
+    """Who has met none but peers that can SMC-R for a while does not look whether the next one can
+    (SEEN_ROW in drivers/sockets/sock.c), and meets one that cannot."""
+    server, plain, before = RateServer(suite, one), RateServer(suite), suite.count(one, 'opened')
+    smc = [suite.run, '--smc', '--short', 'smc', '--socket', one.socket]
+    problems = []
+    for words in smc, [], smc:
+        c = subprocess.run([*words, suite.rate, 'connect', '127.0.0.1', server.port, '1', str(SEEN)],
+                           stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, check=False)
+        problems += [] if c.returncode == 0 else [c.stderr]
+    n = (suite.count(one, 'opened') - before) // 2
+    suite.tap.point('a server that has had clients that can, and has one that cannot', problems + (
+        [] if n == 2 * SEEN else [f'{n} by SMC-R, not {2 * SEEN}']))
+    said, problems = Program(suite, one, 'client_changes', '127.0.0.1', int(server.port),
+                             int(plain.port), script='prog_short.py').ends()
+    n = (suite.count(one, 'opened') - before) // 2 - n
+    suite.tap.point('a client of such servers, with one that cannot', problems + (
+        [] if said == 'done' else [said]) + ([] if n == SEEN else [f'{n} by SMC-R, not {SEEN}']))
+    server.ends()
+    plain.ends()
+
+
 def shorts(suite):
     one, problems = suite.daemon('short', CONF)
     suite.tap.point('a daemon for short connections', problems)
@@ -64,4 +86,5 @@ def shorts(suite):
     point(suite, one, '--short smc: all are', SLOW, ('--short', 'smc'), COUNT)
     point(suite, one, '--require: all are', SLOW, ('--require',), COUNT)
     grows(suite, one)
+    unseen(suite, one)
     suite.tap.point('it ends', one.stop())

@@ -303,7 +303,8 @@ question_make(int fd, int (*fn)(int fd, void *arg), const void *arg, size_t byte
 		return NULL;
 	/* of its own: that which is asked about may be closed before it is answered */
 	*q = (struct question){.fd = fcntl(fd, F_DUPFD_CLOEXEC, 0), .fn = fn, .bytes = bytes};
-	memcpy(q->arg, arg, bytes);
+	if (bytes != 0) /* else @arg may be NULL */
+		memcpy(q->arg, arg, bytes);
 	if (q->fd < 0) {
 		free(q);
 		return NULL;
@@ -327,7 +328,8 @@ ask_thread(struct kd_smc *s, uid_t uid, struct question *q, void *arg)
 	count_sleep(s, a, uid, q->slept_ns);
 	a->answer = NULL;
 	rc = q->rc;
-	memcpy(arg, q->arg, q->bytes);
+	if (q->bytes != 0)
+		memcpy(arg, q->arg, q->bytes);
 	question_free(q);
 	return rc;
 }

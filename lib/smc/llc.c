@@ -163,6 +163,26 @@ smc_llc_add_link(struct smc_core *c, struct smc_group *g, struct smc_link *added
 	smc_llc_send(c, on);
 }
 
+/* A queue pair is dear to make, and the peer can refuse, or delete, at once what it has asked for
+ * or offered. */
+static bool
+may_add(const struct smc_core *c, const struct smc_group *g)
+{
+	return c->pub.now_ns >= g->add_ns;
+}
+
+static int
+start_second(struct smc_core *c, struct smc_link *on, struct smc_link *added, uint8_t number,
+	const uint8_t *remote_gid)
+{
+	struct smc_group *g = on->group;
+	int rc = smc_link_start(c, g, link_slot(added), number, NULL, remote_gid);
+
+	if (rc == 0)
+		g->add_ns = c->pub.now_ns + ADD_EACH;
+	return rc;
+}
+
 int
 karst_smc_group_add_link(struct karst_smc *smc, uint32_t group)
 {
@@ -181,7 +201,7 @@ karst_smc_group_add_link(struct karst_smc *smc, uint32_t group)
 	if (added->state != LINK_NONE || g->flow_sent || !smc_link_has_llc_slot(c, on))
 		return -EBUSY;
 	if (g->max_links > 1)
-		rc = smc_link_start(c, g, link_slot(added), on->number == 1 ? 2 : 1, NULL, NULL);
+		rc = start_second(c, on, added, on->number == 1 ? 2 : 1, NULL);
 	if (rc == 0) {
 		rc = smc_rmb_add_link(c, g, added);
 		if (rc != 0)
@@ -253,9 +273,9 @@ join_link(struct smc_core *c, struct smc_link *on, const struct karst_smc_llc *m
 	struct smc_link *added = &g->links[!link_slot(on)];
 
 	if (!m->v2 || m->mtu < 1 || m->mtu > 5 || g->max_links < 2 || added->state != LINK_NONE ||
-		m->link == on->number)
+		m->link == on->number || !may_add(c, g))
 		return NULL;
-	if (smc_link_start(c, g, link_slot(added), m->link, NULL, m->gid) != 0)
+	if (start_second(c, on, added, m->link, m->gid) != 0)
 		return NULL;
 	take_end(added, m);
 	if (smc_rmb_add_link(c, g, added) != 0 || smc_link_connect(c, added) != 0) {
@@ -474,7 +494,7 @@ llc_dispatch(struct smc_core *c, struct smc_link *link, struct karst_smc_llc *m)
 	case KARST_SMC_LLC_REQ_ADD_LINK:
 		/* the answer to ours is the ADD_LINK, or there is none to be had */
 		if (!(m->flags & KARST_SMC_LLC_RESPONSE) && link_usable(link) &&
-			link->group->state == GROUP_ACTIVE)
+			link->group->state == GROUP_ACTIVE && may_add(c, link->group))
 			karst_smc_group_add_link(&c->pub, group_index(c, link->group));
 		break;
 	case KARST_SMC_LLC_CONFIRM_RKEY:

@@ -30,8 +30,9 @@
 
 #define NIL            UINT32_MAX
 #define SLOTS_MAX      64
-#define SLOTS_RESERVED 4 /* of a link's, for LLC */
-#define LATER_MAX      8 /* an honest peer asks one thing of a kind at a time */
+#define SLOTS_RESERVED 4                    /* of a link's, for LLC */
+#define LATER_MAX      8                    /* an honest peer asks one thing of a kind at a time */
+#define ADD_EACH       UINT64_C(1000000000) /* between two queue pairs that it has us make */
 #define RELEASE_MAX    1
 #define CONNS_MIN      16 /* fewer for a group nobody agrees to */
 
@@ -214,6 +215,7 @@ struct smc_group {
 	struct smc_link *flow_link;
 	uint32_t flow_rkey; /* whose answer is awaited */
 	uint32_t changes;   /* how often a link has come or gone */
+	uint64_t add_ns;    /* until then the peer causes no second link */
 	uint32_t nspares;   /* buffers */
 	uint32_t next_free;
 	uint32_t ev_next, ev;

@@ -456,6 +456,7 @@ Test(smc_group, s10_a_client_asks_for_the_second_link)
 	karst_smc_link_down(b->s[0].smc, b->s[0].links[1]);
 	bed_pump(b);
 	cr_assert(nlinks(b, 0) == 1 && nlinks(b, 1) == 1);
+	bed_wait(b, SEC);
 	cr_assert_eq(karst_smc_group_ask_link(b->s[0].smc, 0, gid), 0);
 	cr_assert_not_null(bed_last(b, 0), "it is sent");
 	cr_assert_eq(karst_smc_llc_parse(bed_last(b, 0)->msg, bed_last(b, 0)->len, &m), 0);
@@ -466,6 +467,82 @@ Test(smc_group, s10_a_client_asks_for_the_second_link)
 	cr_assert_eq(
 		counter(b, 0, KARST_SMC_CTR_LLC_BAD) + counter(b, 1, KARST_SMC_CTR_LLC_BAD), 0);
 	bed_free(b);
+}
+
+/* With one link that is left of two; whether another one was made a moment ago. */
+static struct bed *
+bed_of_one_link(bool lately)
+{
+	struct bed *b = bed_two_ports();
+
+	cr_assert(bed_connect(b));
+	karst_smc_link_down(b->s[0].smc, b->s[0].links[1]);
+	bed_pump(b);
+	cr_assert(nlinks(b, 0) == 1 && nlinks(b, 1) == 1);
+	if (!lately)
+		bed_wait(b, SEC);
+	b->hold = true;
+	return b;
+}
+
+/* What the other system would answer is not to be heard. */
+static void
+forget_all(struct bed *b)
+{
+	for (unsigned int i = 0; i < 2; i++)
+		for (; b->s[i].head != b->s[i].tail; b->s[i].head++)
+			if (b->s[i].out[b->s[i].head % BED_QUEUE].kind == 's')
+				karst_smc_link_sent(b->s[i].smc, b->s[i].links[0], 1);
+}
+
+/* A queue pair is dear to make: a client that asks for one, and refuses it, again and again. */
+static void
+asks_and_refuses(struct bed *b)
+{
+	struct karst_smc_llc ask = {.type = KARST_SMC_LLC_REQ_ADD_LINK, .v2 = true},
+			     no = {.type = KARST_SMC_LLC_ADD_LINK,
+				     .v2 = true,
+				     .flags = KARST_SMC_LLC_RESPONSE | KARST_SMC_LLC_REJECTED};
+
+	for (unsigned int i = 0; i < 5; i++) {
+		llc(b, 1, &ask);
+		llc(b, 1, &no);
+		forget_all(b);
+	}
+}
+
+Test(smc_group, s10_a_client_that_asks_without_end)
+{
+	for (unsigned int lately = 0; lately < 2; lately++) {
+		struct bed *b = bed_of_one_link(lately);
+
+		asks_and_refuses(b);
+		cr_assert_eq(b->s[1].nlinks, lately ? 2 : 3, "links that were ever made");
+		bed_free(b);
+	}
+}
+
+/* And a server that offers one, and deletes it. */
+Test(smc_group, s10_a_server_that_offers_without_end)
+{
+	struct karst_smc_llc add = {.type = KARST_SMC_LLC_ADD_LINK,
+				     .v2 = true,
+				     .qpn = 7,
+				     .link = 2,
+				     .mtu = 3},
+			     gone = {.type = KARST_SMC_LLC_DELETE_LINK, .v2 = true, .link = 2};
+
+	for (unsigned int lately = 0; lately < 2; lately++) {
+		struct bed *b = bed_of_one_link(lately);
+
+		for (unsigned int i = 0; i < 5; i++) {
+			llc(b, 0, &add);
+			llc(b, 0, &gone);
+			forget_all(b);
+		}
+		cr_assert_eq(b->s[0].nlinks, lately ? 2 : 3, "links that were ever made");
+		bed_free(b);
+	}
 }
 
 Test(smc_group, s10_a_client_of_one_link_does_not_ask)
@@ -765,6 +842,7 @@ Test(smc_group, s9_no_key_is_kept_over_a_change_of_links)
 		cr_assert_eq(b->s[i].unkeys, 2, "S9: deleted");
 		cr_assert_eq(karst_smc_rmb_drop(b->s[i].smc, rmb[i]), -ENOENT);
 	}
+	bed_wait(b, SEC); /* until there may be another one */
 	cr_assert(bed_connect(b));
 	cr_assert_eq(nlinks(b, 0), 1);
 	cr_assert_eq(end_and_keep(b, rmb), 2);

@@ -201,29 +201,46 @@ count(uint64_t *to, uint64_t n)
 static void
 mark_range(struct fwd_flow *f, uint32_t psn, uint32_t n, bool seen)
 {
-	for (n = karst_min_u32(n, FWD_FLOW_PSNS); n > 0; n--, psn = karst_psn_add(psn, 1)) {
-		fwd_flow_mark(f, psn);
-		if (!seen)
-			f->seen[psn % FWD_FLOW_PSNS / 64] ^= UINT64_C(1) << psn % 64;
+	uint32_t k;
+
+	for (n = karst_min_u32(n, FWD_FLOW_PSNS); n > 0; n -= k, psn = karst_psn_add(psn, k)) {
+		uint64_t *word = &f->seen[psn % FWD_FLOW_PSNS / 64], bits;
+
+		k = karst_min_u32(n, 64 - psn % 64);
+		bits = UINT64_MAX >> (64 - k) << psn % 64;
+		*word = seen ? *word | bits : *word & ~bits;
 	}
+}
+
+/* The run gets its bits. */
+static void
+settle(struct fwd_flow *f)
+{
+	uint32_t n = (uint32_t)karst_min_u64(f->run, FWD_FLOW_PSNS);
+
+	mark_range(f, (f->next_psn - n) & 0xffffff, n, true);
+	f->run = 0;
 }
 
 /* All that is older counts as seen: nobody knows it to be missing. */
 static void
 begin(struct fwd_flow *f, uint32_t psn)
 {
-	memset(f->seen, 0xff, sizeof(f->seen));
 	f->next_psn = karst_psn_add(psn, 1);
+	f->run = FWD_FLOW_PSNS;
 }
 
 static enum fwd_psn
 behind(struct fwd_flow *f, uint32_t psn)
 {
-	if (fwd_flow_is_marked(f, psn)) {
+	uint64_t *word = &f->seen[psn % FWD_FLOW_PSNS / 64], bit = UINT64_C(1) << psn % 64;
+
+	settle(f);
+	if (*word & bit) {
 		count(&f->repeated, 1);
 		return FWD_PSN_REPEATED;
 	}
-	fwd_flow_mark(f, psn);
+	*word |= bit;
 	count(&f->late, 1);
 	return FWD_PSN_LATE;
 }
@@ -234,10 +251,11 @@ skipped(struct fwd_flow *f, uint32_t psn, uint32_t ahead)
 {
 	uint32_t allowed = karst_min_u32(ahead, f->slack);
 
+	settle(f);
 	mark_range(f, f->next_psn, allowed, true);
 	mark_range(f, karst_psn_add(f->next_psn, allowed), ahead - allowed, false);
-	fwd_flow_mark(f, psn);
 	f->next_psn = karst_psn_add(psn, 1);
+	f->run = 1;
 	if (ahead == allowed)
 		return FWD_PSN_NEXT;
 	count(&f->gaps, 1);
@@ -336,13 +354,12 @@ fwd_flow_packet(struct fwd_flow *f, const struct karst_pkt *p)
 	return packet(f, p, karst_opcode_flags(p->opcode));
 }
 
-/* Where the hot parts of a flow are, for a packet that may be of it. */
+/* The hot parts of a flow, for a packet that may be of it. */
 static inline void
-fetch(const struct fwd_flow *f, uint32_t psn)
+fetch(const struct fwd_flow *f)
 {
 	__builtin_prefetch(&f->next_psn);
 	__builtin_prefetch(&f->packets);
-	__builtin_prefetch(&f->seen[psn % FWD_FLOW_PSNS / 64]);
 }
 
 /*
@@ -364,7 +381,7 @@ see_many(struct fwd_flows *fs, struct karst_pkt *const *pkts, uint32_t n, uint16
 		uint32_t flow = fs->slots[slots[i]].flow;
 
 		if (karst_likely(flow != 0))
-			fetch(&fs->flows[flow - 1], pkts[i]->psn);
+			fetch(&fs->flows[flow - 1]);
 	}
 	for (i = 0; i < n; i++) {
 		struct fwd_flow *f = find(fs, pkts[i], &looks[i], slots[i]);

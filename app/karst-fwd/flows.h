@@ -71,11 +71,16 @@ struct fwd_flow {
 	uint64_t missing;
 	uint64_t late;     /* of the missing, those that came after others */
 	uint64_t repeated; /* seen before, or older than the flow */
+	/*
+	 * So many PSNs before next_psn were seen, and may have no bit in @seen yet: so that a
+	 * packet that is the next one, as nearly all are, sets none.
+	 */
+	uint64_t run;
 	uint64_t restarts;
 	uint64_t naks; /* without RNR; also those of a PSN sequence */
 	uint64_t rnr_naks;
 	uint64_t ce;
-	uint64_t seen[FWD_FLOW_PSNS / 64];
+	uint64_t seen[FWD_FLOW_PSNS / 64]; /* those before the run, by PSN */
 } karst_cache_aligned;
 
 static_assert(offsetof(struct fwd_flow, slack) == offsetof(struct fwd_flow, next_psn) + 4,
@@ -111,18 +116,6 @@ enum fwd_psn fwd_flow_packet(struct fwd_flow *f, const struct karst_pkt *p);
 /** A PSN that is not the next one, of a packet that takes @span. */
 enum fwd_psn fwd_flow_elsewhere(struct fwd_flow *f, uint32_t psn, uint32_t span);
 
-static inline void
-fwd_flow_mark(struct fwd_flow *f, uint32_t psn)
-{
-	f->seen[psn % FWD_FLOW_PSNS / 64] |= UINT64_C(1) << psn % 64;
-}
-
-static inline bool
-fwd_flow_is_marked(const struct fwd_flow *f, uint32_t psn)
-{
-	return (f->seen[psn % FWD_FLOW_PSNS / 64] >> psn % 64 & 1) != 0;
-}
-
 /* Both in one store. */
 static inline void
 fwd_flow_expect(struct fwd_flow *f, uint32_t psn, uint32_t slack)
@@ -132,22 +125,35 @@ fwd_flow_expect(struct fwd_flow *f, uint32_t psn, uint32_t slack)
 	memcpy(&f->next_psn, &both, sizeof(both));
 }
 
+/** The next one has come, and takes @span. */
+static inline void
+fwd_flow_next(struct fwd_flow *f, uint32_t psn, uint32_t span)
+{
+	fwd_flow_expect(f, karst_psn_add(psn, 1), span - 1);
+	f->run++;
+}
+
+/** Is it of the run before the next one?  Before the first packet there is none. */
+static inline bool
+fwd_flow_is_in_run(const struct fwd_flow *f, uint32_t psn)
+{
+	uint32_t older = (f->next_psn - 1 - psn) & 0xffffff; /* than the newest */
+
+	return older < f->run && older < FWD_FLOW_PSNS;
+}
+
 /**
- * Judges the PSN of a request that takes one, if it is the next one or was seen before, and counts
- * nothing else.  @return whether it was that; else nothing has changed.
+ * Judges the PSN of a request that takes one, if it is the next one or of the run before it, and
+ * counts nothing else.  @return whether it was that; else nothing has changed.
  */
 static inline bool
 fwd_flow_follow_usual(struct fwd_flow *f, uint32_t psn)
 {
-	uint32_t next = f->next_psn;
-
-	if (karst_likely(psn == next)) {
-		fwd_flow_mark(f, psn);
-		fwd_flow_expect(f, karst_psn_add(psn, 1), 0);
+	if (karst_likely(psn == f->next_psn)) {
+		fwd_flow_next(f, psn, 1);
 		return true;
 	}
-	/* before the first packet nothing is marked */
-	if (((next - psn) & 0xffffff) > FWD_FLOW_PSNS || !fwd_flow_is_marked(f, psn))
+	if (!fwd_flow_is_in_run(f, psn))
 		return false;
 	__atomic_store_n(&f->repeated, f->repeated + 1, __ATOMIC_RELAXED);
 	return true;
@@ -158,11 +164,13 @@ static inline enum fwd_psn
 fwd_flow_follow(struct fwd_flow *f, uint32_t psn, uint32_t span)
 {
 	if (karst_likely(psn == f->next_psn)) {
-		fwd_flow_mark(f, psn);
-		fwd_flow_expect(f, karst_psn_add(psn, 1), span - 1);
+		fwd_flow_next(f, psn, span);
 		return FWD_PSN_NEXT;
 	}
-	return fwd_flow_elsewhere(f, psn, span);
+	if (!fwd_flow_is_in_run(f, psn))
+		return fwd_flow_elsewhere(f, psn, span);
+	__atomic_store_n(&f->repeated, f->repeated + 1, __ATOMIC_RELAXED);
+	return FWD_PSN_REPEATED;
 }
 
 /** Counts the syndrome of an acknowledgement. */

@@ -267,6 +267,7 @@ same_flows(const struct fwd_flows *got, const struct fwd_flows *want)
 			"flow %u", i);
 		cr_assert(g->naks == w->naks && g->rnr_naks == w->rnr_naks && g->ce == w->ce,
 			"flow %u", i);
+		cr_assert_eq(g->run, w->run, "flow %u", i);
 		cr_assert_eq(memcmp(g->seen, w->seen, sizeof(g->seen)), 0, "flow %u", i);
 	}
 }

@@ -138,6 +138,64 @@ Test(fwd_flow, window_is_used_again)
 	cr_assert_eq(flow_at(7)->missing, 3);
 }
 
+#define MODEL_PSNS 60000u
+
+/* What a set of all PSNs that were seen says of one; those before a beginning count as seen. */
+static enum fwd_psn
+model(bool *seen, uint32_t *next, uint32_t psn)
+{
+	enum fwd_psn is = FWD_PSN_NEXT;
+
+	if (psn < *next && *next - psn <= FWD_FLOW_PSNS) {
+		is = seen[psn] ? FWD_PSN_REPEATED : FWD_PSN_LATE;
+		seen[psn] = true;
+		return is;
+	}
+	if (psn < *next) {
+		is = FWD_PSN_RESTART;
+		memset(seen, true, psn);
+		memset(seen + psn, false, MODEL_PSNS - psn);
+	} else if (psn > *next) {
+		is = FWD_PSN_GAP;
+	}
+	seen[psn] = true;
+	*next = psn + 1;
+	return is;
+}
+
+/* Long runs, gaps, late ones and repeated ones near and far, in any order. */
+Test(fwd_flow, agrees_with_a_set)
+{
+	static bool seen[MODEL_PSNS];
+	uint32_t next = 5001, seed = 1, round, psn;
+
+	memset(seen, true, 5001);
+	see(KARST_RC_SEND_ONLY, 5000);
+	for (round = 0; round < 200000; round++) {
+		seed = seed * 1664525 + 1013904223;
+		psn = next;
+		switch (seed >> 24) {
+		case 0:
+			psn += seed >> 8 & 7;
+			break;
+		case 1:
+			psn += seed >> 8 & 2047;
+			break;
+		case 2:
+		case 3:
+			psn -= seed >> 8 & 63;
+			break;
+		case 4:
+			psn -= seed >> 8 & 4095;
+			break;
+		}
+		if (psn >= MODEL_PSNS)
+			psn = 5000;
+		cr_assert_eq(see(KARST_RC_SEND_ONLY, psn), model(seen, &next, psn), "%u: %u", round,
+			psn);
+	}
+}
+
 Test(fwd_flow, gap_longer_than_the_window)
 {
 	see(KARST_RC_SEND_ONLY, 0);

@@ -263,6 +263,11 @@ server_serve(struct client *c)
 	char why[KARST_CTL_WHY] = "";
 	int rc = open_session(c, why);
 
+	/* it went before it was attached, and hears nothing */
+	if (rc == -ECANCELED) {
+		dismiss(c);
+		return;
+	}
 	if (rc != 0) {
 		dismiss(c);
 		karst_log(KARST_LOG_NOTICE, "process %d of user %u is refused: %s",

@@ -68,16 +68,17 @@ struct karst_session_init {
 	uid_t uid;
 	gid_t gid;
 	struct karst_session_limits limits;
-	/* Asked while a request waits for something long: false ends the wait with -ECANCELED.
-	 * May be NULL. */
+	/* Asked while the session is made, or a request waits for something long: false ends the
+	 * wait with -ECANCELED.  May be NULL. */
 	bool (*alive)(void *user);
 	void *user;
 	/* open NULL: the engine's process opens them itself, as far as it may. */
 	struct karst_space_opener opener;
 };
 
-/** -ENOMEM, -ENOSPC: the engine has as many sessions as it may (karst_engine_config); -EUSERS: one
- *  more is too much for this user. */
+/** Waits if the user makes more control calls than he may, of which this is some.
+ *  -ENOMEM, -ENOSPC: the engine has as many sessions as it may (karst_engine_config); -EUSERS: one
+ *  more is too much for this user; -ECANCELED: the program went while it waited. */
 int karst_session_create(struct karst_engine *e, const struct karst_session_init *init,
 	struct karst_session **session);
 

@@ -152,18 +152,21 @@ check_order(struct karst_session *s, uint32_t op, char *why)
 }
 
 /* The program waits for its reply a little longer if its user sends more than he may. */
-void
-eng_session_pace(struct karst_session *s)
+int
+eng_session_pace(const struct karst_session *s, uint32_t n)
 {
-	uint64_t wait = eng_share_pace(s->share, 1, engine_now(s->e));
+	uint64_t wait = eng_share_pace(s->share, n, engine_now(s->e));
 
-	while (wait > 0 && (s->alive == NULL || s->alive(s->user))) {
+	while (wait > 0) {
 		uint64_t nap = karst_min_u64(wait, PACE_NAP_NS);
 		const struct timespec ts = {.tv_nsec = (long)nap};
 
+		if (s->alive != NULL && !s->alive(s->user))
+			return -ECANCELED;
 		nanosleep(&ts, NULL);
 		wait -= nap;
 	}
+	return 0;
 }
 
 int
@@ -176,7 +179,7 @@ karst_session_handle(struct karst_session *s, const void *req, size_t len, const
 		.body = h + 1, .fds = fds, .nfds = nfds, .rsp = out + 1, .rsp_fds = rsp_fds};
 	int ret = karst_ctl_check_request(req, len, nfds, c.why);
 
-	eng_session_pace(s);
+	(void)eng_session_pace(s, 1);
 	eng_ctl_for(s->share);
 	if (ret == 0)
 		ret = check_order(s, h->op, c.why);
@@ -363,14 +366,12 @@ join_share(struct karst_session *s, uid_t uid)
 		.most = {[ENG_SHARE_WINDOW_BYTES] = s->limits.max_window_bytes,
 			[ENG_SHARE_HELD_BYTES] = s->limits.max_held_bytes},
 	};
-	uint64_t now_ns = engine_now(s->e);
 
 	if (rule.percent == 0)
 		return 0;
-	s->share = eng_share_join(&s->e->shares, uid, &rule, now_ns);
+	s->share = eng_share_join(&s->e->shares, uid, &rule, engine_now(s->e));
 	if (s->share == NULL)
 		return -ENOMEM;
-	eng_share_pace(s->share, SESSION_CALLS, now_ns);
 	if (!eng_share_take(s->share, ENG_SHARE_CLIENTS, 1)) {
 		eng_share_leave(s->share);
 		s->share = NULL;
@@ -379,7 +380,8 @@ join_share(struct karst_session *s, uid_t uid)
 	if (!eng_share_take(s->share, ENG_SHARE_DESCRIPTORS, SESSION_FDS + s->e->nlcores))
 		return -EUSERS;
 	s->share_fds = SESSION_FDS + s->e->nlcores;
-	return 0;
+	/* here, and not with the next message: who comes and goes sends none */
+	return eng_session_pace(s, SESSION_CALLS);
 }
 
 static void
@@ -412,7 +414,8 @@ unlink_session(struct karst_session *s)
 	pthread_mutex_unlock(&s->e->session_lock);
 }
 
-/* Everything but the objects; also of a session that is half made. */
+/* Everything but the objects; also of a session that is half made.  The thread makes no more
+ * control calls for its user. */
 static void
 free_session(struct karst_session *s)
 {
@@ -422,6 +425,7 @@ free_session(struct karst_session *s)
 		assert(ret == 0);
 		(void)ret;
 	}
+	eng_ctl_for(NULL);
 	if (s->space != NULL)
 		karst_space_destroy(s->space); /* and attend_fd is closed, when nobody uses it */
 	else if (s->attend_fd >= 0)
@@ -511,9 +515,10 @@ karst_session_create(struct karst_engine *e, const struct karst_session_init *in
 	fill_limits(e, &s->limits);
 	ret = join_share(s, init->uid);
 	init_tables(s);
+	eng_ctl_for(s->share);
 	if (ret == 0)
 		ret = open_session(s, init);
-	if (ret == -EUSERS) {
+	if (ret == -EUSERS || ret == -ECANCELED) {
 		free_session(s);
 		return ret;
 	}
@@ -523,6 +528,7 @@ karst_session_create(struct karst_engine *e, const struct karst_session_init *in
 		free_session(s);
 		return ret;
 	}
+	eng_ctl_for(NULL);
 	link_session(s);
 	*session = s;
 	return 0;
@@ -541,7 +547,6 @@ karst_session_destroy(struct karst_session *s)
 	eng_session_drop_ahs(s);
 	eng_session_drop_memory(s);
 	eng_session_drop_pds(s);
-	eng_ctl_for(NULL);
 	free_session(s);
 }
 

@@ -209,7 +209,7 @@ send_round(struct karst_session *s, uint32_t pd, struct eng_tries *tries)
 	while (may_send_datagrams(s) && (n = next_senders(s, pd, &at, qps)) > 0) {
 		/* the first one is the request, which has been paced */
 		if (groups++ > 0)
-			eng_session_pace(s);
+			(void)eng_session_pace(s, 1);
 		more |= eng_qps_send_posted(s->e, qps, n, tries) == -EAGAIN;
 	}
 	return more;

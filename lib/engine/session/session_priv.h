@@ -162,8 +162,9 @@ KARST_CTL_OPS(X)
 
 #define reason(c, ret, ...) karst_ctl_reason((c)->why, ret, __VA_ARGS__)
 
-/* One more control call of the program's user: waits if he makes more than he may (session.c). */
-void eng_session_pace(struct karst_session *s);
+/* @n more control calls of the program's user: waits if he makes more than he may (session.c).
+ * -ECANCELED: not to the end, as the program has gone. */
+int eng_session_pace(const struct karst_session *s, uint32_t n);
 
 /* A copy of @fd for the program.  -EMFILE, said */
 int eng_session_give_fd(struct session_call *c, int fd);

@@ -702,3 +702,100 @@ Test(share, turns_of_control_calls)
 	eng_share_leave(his);
 	engine_bed_down(&bed);
 }
+
+/* --- attachments --- */
+
+static bool
+count_and_go(void *user)
+{
+	++*(uint32_t *)user;
+	return false;
+}
+
+/* An attachment is as much as some calls, also of a program that comes, says nothing and goes: who
+ * makes more than he may waits before anything is made, and nothing is if he goes meanwhile. */
+Test(share, attachments_are_paced)
+{
+	struct engine_bed_config cfg = {.engine = {.max_owners = 16}};
+	uint32_t asked = 0;
+	struct karst_session_init init = {.program = "comes",
+		.pidfd = -1,
+		.uid = 1000,
+		.limits = {.share = 75, .calls = 1},
+		.alive = count_and_go,
+		.user = &asked};
+	struct karst_session *first, *s;
+	struct engine_bed bed;
+
+	engine_bed_up(&bed, &cfg);
+	cr_assert_eq(karst_session_create(bed.e, &init, &first), 0);
+	cr_assert_eq(asked, 0, "a second's worth is in advance");
+	cr_assert_eq(karst_session_create(bed.e, &init, &s), -ECANCELED);
+	cr_assert_eq(asked, 1);
+	cr_assert_eq(bed.e->shares.used[ENG_SHARE_CLIENTS], 1);
+	cr_assert_eq(karst_session_list(bed.e, NULL, 0), 1);
+	/* another user's time is his own */
+	init.uid = 1001;
+	cr_assert_eq(karst_session_create(bed.e, &init, &s), 0);
+	cr_assert_eq(asked, 1);
+	karst_session_destroy(s);
+	karst_session_destroy(first);
+	cr_assert_eq(bed.e->shares.used[ENG_SHARE_CLIENTS], 0);
+	cr_assert_eq(bed.e->shares.used[ENG_SHARE_DESCRIPTORS], 0);
+	engine_bed_down(&bed);
+}
+
+struct comer {
+	struct karst_engine *e;
+	struct karst_session *s; /* NULL: comes; else goes */
+	int ret;
+	atomic_bool started, done;
+};
+
+static void *
+come_or_go(void *arg)
+{
+	const struct karst_session_init init = {
+		.program = "comes", .pidfd = -1, .uid = 1000, .limits = {.share = 75}};
+	struct comer *t = arg;
+
+	atomic_store(&t->started, true);
+	if (t->s != NULL)
+		karst_session_destroy(t->s);
+	else
+		t->ret = karst_session_create(t->e, &init, &t->s);
+	atomic_store(&t->done, true);
+	return NULL;
+}
+
+/* Programs that come, and those that go, take the turns of their user, too. */
+Test(share, turns_of_attachments)
+{
+	const struct timespec nap = {.tv_nsec = 20000000};
+	struct engine_bed_config cfg = {.engine = {.max_owners = 16}};
+	struct comer t = {0};
+	struct engine_bed bed;
+	struct eng_share *his;
+	pthread_t thread;
+	uint32_t i;
+
+	engine_bed_up(&bed, &cfg);
+	t.e = bed.e;
+	his = join(&bed.e->shares, 1000, &fair);
+	for (i = 0; i < 2; i++) {
+		atomic_store(&t.started, false);
+		atomic_store(&t.done, false);
+		cr_assert_eq(pthread_mutex_trylock(eng_share_turn(his)), 0);
+		cr_assert_eq(pthread_create(&thread, NULL, come_or_go, &t), 0);
+		while (!atomic_load(&t.started))
+			nanosleep(&nap, NULL);
+		nanosleep(&nap, NULL);
+		client_close(user(bed.e, 1001, 75));
+		cr_assert_not(atomic_load(&t.done), "%s", i == 0 ? "it came" : "it went");
+		pthread_mutex_unlock(eng_share_turn(his));
+		pthread_join(thread, NULL);
+		cr_assert_eq(t.ret, 0);
+	}
+	eng_share_leave(his);
+	engine_bed_down(&bed);
+}

@@ -124,7 +124,7 @@ struct cm_group {
 	uint32_t reported; /* events that were got */
 	uint8_t ip[16];
 	struct cm_id *id;
-	SLIST_ENTRY(cm_group) next; /* of the identifier */
+	LIST_ENTRY(cm_group) next; /* of the identifier */
 };
 
 struct cm_id {
@@ -172,7 +172,7 @@ struct cm_id {
 	uint8_t retry_count;
 	uint8_t rnr_retry_count;
 	struct karst_cm_ece offer; /* that was made (cm_ece.c), by whichever side */
-	SLIST_HEAD(, cm_group) groups;
+	LIST_HEAD(, cm_group) groups;
 };
 
 static inline bool

@@ -43,8 +43,8 @@ free_groups(struct cm_id *id)
 {
 	struct cm_group *g;
 
-	while ((g = SLIST_FIRST(&id->groups)) != NULL) {
-		SLIST_REMOVE_HEAD(&id->groups, next);
+	while ((g = LIST_FIRST(&id->groups)) != NULL) {
+		LIST_REMOVE(g, next);
 		eng_handles_del(&id->client->groups, g->handle);
 		free(g);
 	}

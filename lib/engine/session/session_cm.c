@@ -8,7 +8,12 @@
 #include "session_cm.h"
 
 #include <errno.h>
+#include <time.h>
 #include <unistd.h>
+
+/* A program's identifiers that go before others may have the lock, and for how long they may. */
+#define IDS_AT_ONCE 64u
+#define IDS_NAP_NS  50000
 
 /* --- identifiers by their handles --- */
 
@@ -291,7 +296,7 @@ join_mcast(struct eng_cm *cm, struct session_call *c, struct cm_id *id)
 	g->uid = req->uid;
 	g->id = id;
 	memcpy(g->ip, req->addr.ip, sizeof(g->ip));
-	SLIST_INSERT_HEAD(&id->groups, g, next);
+	LIST_INSERT_HEAD(&id->groups, g, next);
 	ev->group = g;
 	ev->rsp.ud_qpn = 0xffffff;
 	ev->rsp.ud_qkey = CM_UDP_QKEY;
@@ -322,7 +327,7 @@ eng_session_cm_leave_mcast(struct karst_session *s, struct session_call *c)
 		rsp->events = g->reported;
 		rsp->channel = g->id->channel->handle;
 		rsp->emptied = eng_cm_event_purge(cm, g->id, g);
-		SLIST_REMOVE(&g->id->groups, g, cm_group, next);
+		LIST_REMOVE(g, next);
 		eng_handles_del(&s->cm.groups, g->handle);
 		free(g);
 	}
@@ -332,19 +337,37 @@ eng_session_cm_leave_mcast(struct karst_session *s, struct session_call *c)
 
 /* --- the end --- */
 
+/* Some of the identifiers, from slot *@at on; with a listener go the requests that nobody has
+ * taken, which may stand anywhere. */
+static void
+drop_some_ids(struct eng_cm *cm, struct karst_session *s, uint32_t *at)
+{
+	uint32_t left = s->cm.ids.used - karst_min_u32(s->cm.ids.used, IDS_AT_ONCE);
+	struct cm_id *id;
+
+	while (s->cm.ids.used > left) {
+		id = eng_handles_next(&s->cm.ids, at);
+		if (id == NULL)
+			*at = 0;
+		else if (!id->passive || id->told)
+			eng_cm_id_free(cm, id);
+	}
+}
+
 void
 eng_session_drop_cm(struct karst_session *s)
 {
+	const struct timespec nap = {.tv_nsec = IDS_NAP_NS};
 	struct eng_cm *cm = eng_cm_enter(s->e);
 	struct cm_channel *ch;
-	struct cm_id *id;
 	uint32_t at = 0;
 
-	/* with a listener go the requests that nobody has taken, which may stand anywhere */
-	while (s->cm.ids.used > 0)
-		for (at = 0; (id = eng_handles_next(&s->cm.ids, &at)) != NULL;)
-			if (!id->passive || id->told)
-				eng_cm_id_free(cm, id);
+	for (drop_some_ids(cm, s, &at); s->cm.ids.used > 0; drop_some_ids(cm, s, &at)) {
+		/* who only gives the lock away has it again before others are awake */
+		eng_cm_leave(cm);
+		nanosleep(&nap, NULL);
+		cm = eng_cm_enter(s->e);
+	}
 	for (at = 0; (ch = eng_handles_next(&s->cm.channels, &at)) != NULL;)
 		cm_channel_free(s, ch);
 	eng_cm_leave(cm);

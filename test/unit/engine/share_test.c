@@ -13,6 +13,7 @@
 
 #include <criterion/criterion.h>
 
+#include "cm.h"
 #include "karst_ctl_sock.h"
 #include "lcore.h"
 #include "session_bed.h"
@@ -796,6 +797,52 @@ Test(share, turns_of_attachments)
 		pthread_join(thread, NULL);
 		cr_assert_eq(t.ret, 0);
 	}
+	eng_share_leave(his);
+	engine_bed_down(&bed);
+}
+
+/* --- connection management --- */
+
+#define MANY_IDS 4096u
+
+/* A program that has thousands of identifiers goes: others have the lock of connection management
+ * before all of them are destroyed. */
+Test(share, others_while_identifiers_go, .timeout = 1500)
+{
+	struct engine_bed_config cfg = {.engine = {.max_owners = 16, .max_cm_ids = 2 * MANY_IDS}};
+	struct eng_share_info info = {.used = {[ENG_SHARE_CM_IDS] = MANY_IDS}};
+	const struct karst_ctl_cm_create_channel_rsp *rsp;
+	struct comer t = {0};
+	struct engine_bed bed;
+	struct eng_share *his;
+	uint32_t i, channel, between = 0;
+	pthread_t thread;
+	struct client *c;
+
+	engine_bed_up(&bed, &cfg);
+	c = user(bed.e, 1000, 75);
+	cr_assert_eq(CALL(c, CM_CREATE_CHANNEL, cm_create_channel, .reserved = 0), 0);
+	rsp = RSP(c, cm_create_channel);
+	channel = rsp->channel;
+	karst_ctl_close_fds(c->fds, c->nfds);
+	for (i = 0; i < MANY_IDS; i++)
+		cr_assert_eq(CALL(c, CM_CREATE_ID, cm_create_id, .channel = channel,
+				     .port_space = KARST_RDMACM_PS_TCP, .qp_type = KARST_QPT_RC),
+			0, "%s", c->why);
+	his = join(&bed.e->shares, 1000, &fair);
+	t.s = c->s;
+	client_free(c);
+	cr_assert_eq(pthread_create(&thread, NULL, come_or_go, &t), 0);
+	while (info.used[ENG_SHARE_CM_IDS] != 0) {
+		struct eng_cm *cm = eng_cm_enter(bed.e);
+
+		eng_share_info(his, &info);
+		eng_cm_leave(cm);
+		between +=
+			info.used[ENG_SHARE_CM_IDS] != 0 && info.used[ENG_SHARE_CM_IDS] != MANY_IDS;
+	}
+	pthread_join(thread, NULL);
+	cr_assert_gt(between, 0);
 	eng_share_leave(his);
 	engine_bed_down(&bed);
 }

@@ -7,6 +7,10 @@
  *
  * A connection that has seen anything but a well-formed reply to its request is broken for good:
  * what the engine has done and what the program believes could differ.
+ *
+ * Descriptors beside replies that nobody has read yet count as the engine's, of which the kernel
+ * lets all its connections together have no more than RLIMIT_NOFILE.  So a connection has room for
+ * few replies, and the engine's end waits until some have been read.
  */
 #include "karst_ctl_sock.h"
 
@@ -153,9 +157,13 @@ serve_one(int fd, const struct karst_ctl_server *srv, struct exchange *x)
 int
 karst_ctl_serve(int fd, const struct karst_ctl_server *server)
 {
+	/* the kernel takes it twice, and counts some 800 bytes for the shortest reply */
+	const int room = KARST_CTL_REPLY_MAX;
 	struct exchange *x = malloc(sizeof(*x));
 	int ret = x == NULL ? -ENOMEM : 0;
 
+	if (ret == 0 && setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &room, sizeof(room)) != 0)
+		ret = -errno;
 	while (ret == 0) {
 		ret = wait_for_message(fd, server);
 		if (ret == 0)

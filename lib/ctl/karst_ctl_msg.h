@@ -10,6 +10,9 @@
 
 #include "karst_ctl.h"
 
+/** No reply is longer. */
+#define KARST_CTL_REPLY_MAX 4096u
+
 /** What an operation's messages look like. */
 struct karst_ctl_op_info {
 	const char *name;   /* "REG_MR" */

@@ -64,7 +64,8 @@ struct karst_ctl_server {
 
 /**
  * Answers messages one by one until the other end is gone, or shutdown() is called for @fd by
- * another thread.  While a handler waits for something, it can ask karst_ctl_hung_up().
+ * another thread.  Waits while the other end leaves replies unread, of which there is room for a
+ * dozen.  While a handler waits for something, it can ask karst_ctl_hung_up().
  * @return 0: gone; or what ended it.
  */
 int karst_ctl_serve(int fd, const struct karst_ctl_server *server);

@@ -29,12 +29,13 @@
 static const struct karst_ctl_op_info ops[] = {KARST_CTL_OPS(X)};
 #undef X
 
-#define X(OP, body, number)                                                              \
-	static_assert(HDR + sizeof(struct karst_ctl_##body##_req) +                      \
-				KARST_CTL_MAX_PIECES * sizeof(struct karst_ctl_piece) <= \
-			KARST_CTL_MAX,                                                   \
-		"a request fits");                                                       \
-	static_assert(HDR + sizeof(struct karst_ctl_##body##_rsp) <= KARST_CTL_MAX, "a reply fits");
+#define X(OP, body, number)                                                               \
+	static_assert(HDR + sizeof(struct karst_ctl_##body##_req) +                       \
+				KARST_CTL_MAX_PIECES * sizeof(struct karst_ctl_piece) <=  \
+			KARST_CTL_MAX,                                                    \
+		"a request fits");                                                        \
+	static_assert(HDR + sizeof(struct karst_ctl_##body##_rsp) <= KARST_CTL_REPLY_MAX, \
+		"a reply fits");
 KARST_CTL_OPS(X)
 #undef X
 

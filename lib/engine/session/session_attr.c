@@ -387,10 +387,21 @@ check_migration(struct session_call *c, const struct karst_core_qp_attr *is,
 	return 0;
 }
 
+/* @path_mtu: of the queue pair, or what it is to be by the same call. */
+static int
+check_carried(struct session_call *c, uint32_t path_mtu, uint32_t port_num,
+	const struct karst_engine_port_info *info)
+{
+	return path_mtu <= info->path_mtu
+		? 0
+		: reason(c, -EINVAL, "path_mtu %u (%u bytes): MTU %u of port %u carries %u",
+			  path_mtu, 128u << path_mtu, info->mtu, port_num, 128u << info->path_mtu);
+}
+
 /* The alternate path, by a port that the queue pair's lcore can reach. */
 static int
 check_alternate(const struct karst_session *s, struct session_call *c, const struct session_qp *qp,
-	const struct karst_ctl_qp_attr *a)
+	const struct karst_ctl_qp_attr *a, uint32_t path_mtu)
 {
 	struct karst_engine_port_info info;
 	char why[KARST_CTL_WHY];
@@ -400,6 +411,8 @@ check_alternate(const struct karst_session *s, struct session_call *c, const str
 		return reason(c, -EINVAL, "alt_port_num %u: alt_ah has port_num %u",
 			a->alt_port_num, a->alt_ah.port_num);
 	ret = check_ah(s, c, &a->alt_ah, &info);
+	if (ret == 0)
+		ret = check_carried(c, path_mtu, a->alt_port_num, &info);
 	if (ret != 0) {
 		memcpy(why, c->why, sizeof(why));
 		return reason(c, ret, "alternate path: %.200s", why);
@@ -415,21 +428,21 @@ check_alternate(const struct karst_session *s, struct session_call *c, const str
 /* Ports and what they carry. */
 static int
 attr_check_ports(const struct karst_session *s, struct session_call *c, const struct session_qp *qp,
-	const struct karst_ctl_qp_attr *a, unsigned int mask)
+	const struct karst_core_qp_attr *is, const struct karst_ctl_qp_attr *a, unsigned int mask)
 {
+	uint32_t path_mtu = (mask & KARST_QP_PATH_MTU) != 0 ? a->path_mtu : is->path_mtu;
 	struct karst_engine_port_info info;
 	int ret = 0;
 
 	if ((mask & KARST_QP_PORT) != 0)
 		ret = attr_check_port(s, c, "port_num", a->port_num, &info);
-	if (ret == 0 && (mask & KARST_QP_AV) != 0)
+	if (ret == 0 && (mask & KARST_QP_AV) != 0) {
 		ret = check_ah(s, c, &a->ah, &info);
-	if (ret == 0 && (mask & KARST_QP_AV) != 0 && (mask & KARST_QP_PATH_MTU) != 0 &&
-		a->path_mtu > info.path_mtu)
-		ret = reason(c, -EINVAL, "path_mtu %u (%u bytes): MTU %u of port %u carries %u",
-			a->path_mtu, 128u << a->path_mtu, info.mtu, a->ah.port_num, info.path_mtu);
+		if (ret == 0)
+			ret = check_carried(c, path_mtu, a->ah.port_num, &info);
+	}
 	if (ret == 0 && (mask & KARST_QP_ALT_PATH) != 0)
-		ret = check_alternate(s, c, qp, a);
+		ret = check_alternate(s, c, qp, a, path_mtu);
 	return ret;
 }
 
@@ -507,7 +520,7 @@ eng_session_modify_qp(struct karst_session *s, struct session_call *c)
 	if (ret == 0)
 		ret = check_migration(c, &is, &req->attr, req->mask);
 	if (ret == 0)
-		ret = attr_check_ports(s, c, qp, &req->attr, req->mask);
+		ret = attr_check_ports(s, c, qp, &is, &req->attr, req->mask);
 	if (ret == 0 && (req->mask & KARST_QP_AV) != 0)
 		ret = eng_session_path(s, c, &req->attr.ah, &attr.path);
 	if (ret == 0 && (req->mask & KARST_QP_ALT_PATH) != 0)

@@ -7,11 +7,13 @@
  */
 #include <errno.h>
 #include <poll.h>
+#include <stdatomic.h>
 #include <string.h>
 
 #include <criterion/criterion.h>
 
 #include "client_bed.h"
+#include "karst_log.h"
 
 #define BYTES 4096u
 #define BOTH  (KARST_QP_ALT_PATH | KARST_QP_PATH_MIG_STATE)
@@ -216,6 +218,36 @@ Test(client_path, g2_refused)
 	to.qp_state = KARST_QPS_RESET;
 	cr_assert_eq(karst_modify_qp(t.qp[0], &to, KARST_QP_STATE), 0);
 	cr_assert_eq(query(t.qp[0]).alt_port_num, 0);
+	ends_down(&t);
+}
+
+static atomic_uint lines;
+
+static void
+count_lines(enum karst_log_level level, const char *fmt, va_list ap)
+{
+	lines += level <= KARST_LOG_NOTICE;
+}
+
+/* What the port of another path does not carry is told to the program, and not to the log, which
+ * would be as long as the program likes. */
+Test(client_path, g2_mtu)
+{
+	struct karst_qp_attr to, sqd = {.qp_state = KARST_QPS_SQD};
+	struct ends t;
+
+	ends_up(&t);
+	cr_assert_eq(karst_engine_port_set_mtu(t.b.e, 1, 600), 0);
+	karst_log_set_sink(count_lines);
+	to = alternate(&t, 2);
+	cr_assert_eq(karst_modify_qp(t.qp[0], &to, BOTH), -EINVAL);
+	says("alternate path: path_mtu 3 (1024 bytes): MTU 600 of port 2 carries 512");
+	cr_assert_eq(karst_modify_qp(t.qp[0], &sqd, KARST_QP_STATE), 0, "%s", karst_why());
+	to.ah_attr = to.alt_ah_attr;
+	cr_assert_eq(karst_modify_qp(t.qp[0], &to, KARST_QP_AV), -EINVAL);
+	says("path_mtu 3 (1024 bytes): MTU 600 of port 2 carries 512");
+	cr_assert_eq(lines, 0);
+	cr_assert_eq(query(t.qp[0]).ah_attr.port_num, 1);
 	ends_down(&t);
 }
 

@@ -53,7 +53,8 @@ struct client {
 struct kd_server {
 	struct karst_engine *engine;
 	struct kd_part *part;
-	pthread_mutex_t lock; /* everything below */
+	struct karst_log_some refused_log; /* who is refused may come again at once */
+	pthread_mutex_t lock;              /* everything below */
 	pthread_cond_t left;
 	struct kd_conf conf;
 	struct client *clients;
@@ -62,6 +63,15 @@ struct kd_server {
 	uint32_t nunheard;
 	int waiting_fd; /* of who accepts: accepted, but there was no thread for it; -1: none */
 };
+
+static uint64_t
+server_now(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (uint64_t)ts.tv_sec * 1000000000 + (uint64_t)ts.tv_nsec;
+}
 
 /* --- who may attach --- */
 
@@ -270,8 +280,8 @@ server_serve(struct client *c)
 	}
 	if (rc != 0) {
 		dismiss(c);
-		karst_log(KARST_LOG_NOTICE, "process %d of user %u is refused: %s",
-			(int)c->peer.pid, c->peer.uid, why);
+		karst_log_some(&c->server->refused_log, server_now(), KARST_LOG_NOTICE,
+			"process %d of user %u is refused: %s", (int)c->peer.pid, c->peer.uid, why);
 		refuse(c, rc, why);
 		return;
 	}
@@ -327,8 +337,8 @@ client_hear(struct client *c)
 	if (rc == 0)
 		server_serve(c);
 	else
-		karst_log(KARST_LOG_NOTICE, "a connection whose process cannot be identified: %s",
-			strerror(-rc));
+		karst_log_some(&c->server->refused_log, server_now(), KARST_LOG_NOTICE,
+			"a connection whose process cannot be identified: %s", strerror(-rc));
 }
 
 static void *

@@ -14,6 +14,7 @@
 
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdint.h>
 
 enum karst_log_level {
 	KARST_LOG_ERR,
@@ -35,6 +36,20 @@ void karst_log_set_sink(karst_log_sink_fn sink);
  *  escapes is escaped.  Any thread; never on the data path. */
 void karst_log(enum karst_log_level level, const char *fmt, ...)
 	__attribute__((format(printf, 2, 3)));
+
+/** Of lines that programs or peers can cause as often as they like, so many are logged in a minute;
+ *  how many were left out is said with the next one. */
+#define KARST_LOG_SOME_LINES 16u
+
+/** Those that are counted together; at first zero. */
+struct karst_log_some {
+	uint64_t until_ns; /* when the minute is over */
+	uint32_t lines, left_out;
+};
+
+/** As karst_log(), if there is room for one more.  @now_ns: of any clock that does not go back. */
+void karst_log_some(struct karst_log_some *some, uint64_t now_ns, enum karst_log_level level,
+	const char *fmt, ...) __attribute__((format(printf, 4, 5)));
 
 /**
  * Writes @from to @to, of @room bytes with the 0 at the end, with each byte that is no part of

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #define LINE_BYTES 1024u
+#define SOME_NS    UINT64_C(60000000000)
 
 /* --- text of others --- */
 
@@ -119,15 +120,59 @@ pass(enum karst_log_level level, const char *fmt, ...)
 	va_end(ap);
 }
 
+static void
+log_line(enum karst_log_level level, const char *fmt, va_list ap)
+{
+	char line[LINE_BYTES], shown[LINE_BYTES];
+
+	vsnprintf(line, sizeof(line), fmt, ap);
+	karst_text_escape(shown, sizeof(shown), line);
+	pass(level, "%s", shown);
+}
+
 void
 karst_log(enum karst_log_level level, const char *fmt, ...)
 {
-	char line[LINE_BYTES], shown[LINE_BYTES];
 	va_list ap;
 
 	va_start(ap, fmt);
-	vsnprintf(line, sizeof(line), fmt, ap);
+	log_line(level, fmt, ap);
 	va_end(ap);
-	karst_text_escape(shown, sizeof(shown), line);
-	pass(level, "%s", shown);
+}
+
+/* Whether there is room for one more line.  *left_out: those that nobody has told of yet.  All
+ * relaxed: counters, of which one line more or less does no harm. */
+static bool
+some_take(struct karst_log_some *some, uint64_t now_ns, uint32_t *left_out)
+{
+	uint64_t until = __atomic_load_n(&some->until_ns, __ATOMIC_RELAXED);
+
+	*left_out = 0;
+	/* one of the threads that come then begins the next minute */
+	if (now_ns >= until &&
+		__atomic_compare_exchange_n(&some->until_ns, &until, now_ns + SOME_NS, false,
+			__ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
+		*left_out = __atomic_exchange_n(&some->left_out, 0, __ATOMIC_RELAXED);
+		__atomic_store_n(&some->lines, 0, __ATOMIC_RELAXED);
+	}
+	if (__atomic_fetch_add(&some->lines, 1, __ATOMIC_RELAXED) < KARST_LOG_SOME_LINES)
+		return true;
+	__atomic_fetch_add(&some->left_out, 1, __ATOMIC_RELAXED);
+	return false;
+}
+
+void
+karst_log_some(struct karst_log_some *some, uint64_t now_ns, enum karst_log_level level,
+	const char *fmt, ...)
+{
+	uint32_t left_out;
+	va_list ap;
+
+	if (!some_take(some, now_ns, &left_out))
+		return;
+	if (left_out != 0)
+		karst_log(KARST_LOG_NOTICE, "%u lines like the next one were left out", left_out);
+	va_start(ap, fmt);
+	log_line(level, fmt, ap);
+	va_end(ap);
 }

@@ -23,6 +23,7 @@ LOOPBACK = '[port loop]\ndevice = loopback\n'
 # What such a daemon wants, and no more: who takes huge pages if there are enough, as daemons of other
 # tests do by themselves, is not to count on these, which go again.
 HUGE_PAGES, HUGE_TRIES = 46, 5
+REFUSALS = 40
 
 
 def starts_and_stops(tap, karstd, folder):
@@ -283,6 +284,13 @@ def clients(tap, karstd, folder):
         tap.point('the third is refused with the reason',
                   [] if status == -87 and '[limits] clients' in words(body) else
                   [f'status {status}: {words(body)}'])
+        for _ in range(REFUSALS):
+            refused = connect(d.socket)
+            call(refused, hello())
+            refused.close()
+        lines = d.text().count('is refused')
+        tap.point('those who are refused again and again do not fill the log',
+                  [] if 0 < lines < REFUSALS else [f'{lines} lines of {REFUSALS + 1}'])
         second.close()
         tap.point('a program that leaves is missed', d.says('is gone'))
         second = connect(d.socket)

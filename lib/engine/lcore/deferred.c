@@ -65,7 +65,7 @@ eng_deferred_tell(const struct eng_copy *c)
 	/* a copier of a polled lcore copies for all */
 	if (atomic_load_explicit(&s->slow.times, memory_order_relaxed) > 0 &&
 		!atomic_exchange_explicit(&s->slow.told, true, memory_order_relaxed))
-		karst_log(KARST_LOG_NOTICE,
+		karst_log_some(&s->e->faults_log, engine_now(s->e), KARST_LOG_NOTICE,
 			"%s: the memory of process %d is slow to come: threads of its own copy it from now on",
 			s->e->name, (int)s->pid);
 }

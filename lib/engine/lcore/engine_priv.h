@@ -381,10 +381,11 @@ struct karst_engine {
 	struct eng_group_table group_table[2];
 	_Atomic uint32_t mcast_seq; /* changes of them; see mcast.c */
 	uint64_t tsc_base;
-	uint64_t tsc_mul;           /* ns = tsc * mul >> 32 */
-	struct karst_yield waiting; /* threads that wait for lcores, mailbox.c */
-	_Atomic bool running;       /* lcores of karst_engine_start() go on */
-	pthread_mutex_t names_lock; /* eng_lcore.space_of; and no owner goes */
+	uint64_t tsc_mul;                 /* ns = tsc * mul >> 32 */
+	struct karst_yield waiting;       /* threads that wait for lcores, mailbox.c */
+	_Atomic bool running;             /* lcores of karst_engine_start() go on */
+	pthread_mutex_t names_lock;       /* eng_lcore.space_of; and no owner goes */
+	struct karst_log_some faults_log; /* of programs */
 	bool started;
 	bool copies;                     /* there has been memory that is copied */
 	struct eng_capture *capture;     /* NULL: none; with the list of engines held */

@@ -160,7 +160,7 @@ give_up(struct eng_watch *watch, struct eng_workers *workers, struct eng_copy *c
 	struct karst_space *s = c->where[0].space;
 
 	if (!karst_space_failed(s)) {
-		karst_log(KARST_LOG_WARNING,
+		karst_log_some(&watch->e->faults_log, engine_now(watch->e), KARST_LOG_WARNING,
 			"%s: process %d of uid %u: its memory did not come within %u ms: it has "
 			"failed",
 			watch->e->name, (int)s->pid, (unsigned int)s->uid,

@@ -67,15 +67,16 @@ kernel_leave(const struct kernel_member *m)
 }
 
 static struct kernel_member
-join_on(const struct karst_engine *e, const struct eng_port *p, const uint8_t ip[16])
+join_on(struct karst_engine *e, const struct eng_port *p, const uint8_t ip[16])
 {
 	struct kernel_member m = {.fd = kernel_join(if_nametoindex(p->info.netdev), ip)};
 	char text[ENG_IP_TEXT];
 
 	memcpy(m.ip, ip, sizeof(m.ip));
 	if (m.fd < 0)
-		karst_log(KARST_LOG_WARNING, "%s: the kernel does not join group %s on %s: %s",
-			e->name, eng_ip_text(ip, text), p->info.netdev, rte_strerror(-m.fd));
+		karst_log_some(&e->faults_log, engine_now(e), KARST_LOG_WARNING,
+			"%s: the kernel does not join group %s on %s: %s", e->name,
+			eng_ip_text(ip, text), p->info.netdev, rte_strerror(-m.fd));
 	return m;
 }
 

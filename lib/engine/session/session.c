@@ -41,7 +41,7 @@ session_fail(struct karst_session *s)
 	const struct karst_ctl_async record = {.event = KARST_EVENT_DEVICE_FATAL};
 
 	s->failed = true;
-	karst_log(KARST_LOG_WARNING,
+	karst_log_some(&s->e->faults_log, engine_now(s->e), KARST_LOG_WARNING,
 		"%s: client %u (%s, process %d): memory that it registered has vanished; its "
 		"keys are revoked",
 		s->e->name, s->info.client, s->info.program, (int)s->info.pid);
@@ -523,8 +523,9 @@ karst_session_create(struct karst_engine *e, const struct karst_session_init *in
 		return ret;
 	}
 	if (ret != 0) {
-		karst_log(KARST_LOG_ERR, "%s: a session for process %d: %s", e->name,
-			(int)s->info.pid, strerror(-ret));
+		karst_log_some(&e->faults_log, engine_now(e), KARST_LOG_ERR,
+			"%s: a session for process %d: %s", e->name, (int)s->info.pid,
+			strerror(-ret));
 		free_session(s);
 		return ret;
 	}

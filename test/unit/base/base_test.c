@@ -207,6 +207,17 @@ hear(enum karst_log_level level, const char *fmt, va_list ap)
 	vsnprintf(heard, sizeof(heard), fmt, ap);
 }
 
+static char heard_before[2048];
+static uint32_t lines_heard;
+
+static void
+hear_all(enum karst_log_level level, const char *fmt, va_list ap)
+{
+	memcpy(heard_before, heard, sizeof(heard));
+	hear(level, fmt, ap);
+	lines_heard++;
+}
+
 static const struct {
 	const char *from, *shown, *cleaned;
 } texts[] = {
@@ -279,5 +290,28 @@ Test(base, log_lines_are_escaped)
 	karst_log(KARST_LOG_ERR, "%s", name);
 	cr_assert_eq(strlen(heard), 1020);
 	cr_assert_eq(strcspn(heard, "\n"), 1020);
+	karst_log_set_sink(NULL);
+}
+
+/* As many lines as there is room for; in the next minute it is told how many there were besides. */
+Test(base, some_lines_of_many)
+{
+	struct karst_log_some some = {0};
+	const uint64_t minute = UINT64_C(60000000000);
+	uint32_t i;
+
+	karst_log_set_sink(hear_all);
+	for (i = 0; i < 100; i++)
+		karst_log_some(&some, 7 + i, KARST_LOG_WARNING, "fault %u", i);
+	cr_assert_eq(lines_heard, KARST_LOG_SOME_LINES);
+	cr_assert_str_eq(heard, "fault 15");
+	karst_log_some(&some, 6 + minute, KARST_LOG_WARNING, "too early");
+	cr_assert_eq(lines_heard, KARST_LOG_SOME_LINES);
+	karst_log_some(&some, 7 + minute, KARST_LOG_WARNING, "fault %u", i);
+	cr_assert_eq(lines_heard, KARST_LOG_SOME_LINES + 2);
+	cr_assert_str_eq(heard_before, "85 lines like the next one were left out");
+	cr_assert_str_eq(heard, "fault 100");
+	karst_log_some(&some, 8 + 2 * minute, KARST_LOG_WARNING, "alone");
+	cr_assert_eq(lines_heard, KARST_LOG_SOME_LINES + 3);
 	karst_log_set_sink(NULL);
 }

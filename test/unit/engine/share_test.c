@@ -15,10 +15,12 @@
 
 #include "cm.h"
 #include "karst_ctl_sock.h"
+#include "karst_log.h"
 #include "lcore.h"
 #include "session_bed.h"
 #include "session_priv.h"
 #include "share.h"
+#include "space_priv.h"
 
 #define SECOND UINT64_C(1000000000)
 #define QPS    ENG_SHARE_QPS
@@ -648,6 +650,36 @@ Test(share, memory_of_programs, .timeout = 1500)
 	munmap(heap, PIECE);
 	munmap(mem, PIECE);
 	close(fd);
+	engine_bed_down(&bed);
+}
+
+static atomic_uint warnings;
+
+static void
+count_warnings(enum karst_log_level level, const char *fmt, va_list ap)
+{
+	warnings += level <= KARST_LOG_WARNING;
+}
+
+/* Programs that take away their memory are a line each, but not without end. */
+Test(share, faults_do_not_fill_the_log, .timeout = 1500)
+{
+	struct engine_bed_config cfg = {.engine = {.max_owners = 16}};
+	struct engine_bed bed;
+	struct client *c;
+	uint32_t i;
+
+	engine_bed_up(&bed, &cfg);
+	karst_log_set_sink(count_warnings);
+	for (i = 0; i < 2 * KARST_LOG_SOME_LINES; i++) {
+		c = program_of(bed.e, 1000, 0, 0);
+		eng_space_fail(c->s->space);
+		karst_session_attend(c->s);
+		cr_assert_eq(CALL(c, ALLOC_PD, alloc_pd, .reserved = 0), -EIO, "%s", c->why);
+		client_close(c);
+	}
+	cr_assert_eq(warnings, KARST_LOG_SOME_LINES);
+	karst_log_set_sink(NULL);
 	engine_bed_down(&bed);
 }
 

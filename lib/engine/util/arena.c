@@ -22,9 +22,10 @@ struct arena_chunk {
 	struct arena_chunk *next;
 	uint8_t *map;
 	size_t bytes;
-	uint64_t used; /* of files: bytes that are handed out */
-	size_t small;  /* of files: no huge pages are made any more before this */
-	int fd;        /* -1: private memory */
+	uint64_t used;            /* of files: bytes that are handed out */
+	struct arena_blocks free; /* of files: its own, of whatever class */
+	size_t small;             /* of files: no huge pages are made any more before this */
+	int fd;                   /* -1: private memory */
 	uint32_t number;
 	bool unsealed; /* a file that is to be sealed */
 	bool fresh;    /* of files: nothing has been in it yet */
@@ -33,7 +34,8 @@ struct arena_chunk {
 
 /* A piece that is free; or, on the spare list, a record that waits for one. */
 struct arena_block {
-	struct arena_block *next;
+	LIST_ENTRY(arena_block) next;     /* of its class, or spare */
+	LIST_ENTRY(arena_block) of_chunk; /* in files */
 	uint8_t *p;
 };
 
@@ -272,23 +274,33 @@ records_for_one_more(struct arena *a)
 		return false;
 	s->next = a->slabs;
 	a->slabs = s;
-	for (i = 0; i < SLAB_BLOCKS; i++) {
-		s->block[i].next = a->spare;
-		a->spare = &s->block[i];
-	}
+	for (i = 0; i < SLAB_BLOCKS; i++)
+		LIST_INSERT_HEAD(&a->spare, &s->block[i], next);
 	a->nrecords += SLAB_BLOCKS;
 	return true;
 }
 
+/* @c: of files, its chunk. */
 static void
-block_push(struct arena *a, unsigned int class, uint8_t *p)
+block_push(struct arena *a, struct arena_chunk *c, unsigned int class, uint8_t *p)
 {
-	struct arena_block *b = a->spare;
+	struct arena_block *b = LIST_FIRST(&a->spare);
 
-	a->spare = b->next;
+	LIST_REMOVE(b, next);
 	b->p = p;
-	b->next = a->free[class];
-	a->free[class] = b;
+	LIST_INSERT_HEAD(&a->free[class], b, next);
+	if (c != NULL)
+		LIST_INSERT_HEAD(&c->free, b, of_chunk);
+}
+
+/* What @b describes is not free any more. */
+static void
+block_drop(struct arena *a, struct arena_block *b)
+{
+	LIST_REMOVE(b, next);
+	if (a->file != NULL)
+		LIST_REMOVE(b, of_chunk);
+	LIST_INSERT_HEAD(&a->spare, b, next);
 }
 
 /* One block would keep a chunk from serving other sizes, of which the rest of it may be. */
@@ -301,13 +313,11 @@ is_better_left(struct arena *a, const struct arena_block *b)
 static uint8_t *
 block_pop(struct arena *a, unsigned int class)
 {
-	struct arena_block *b = a->free[class];
+	struct arena_block *b = LIST_FIRST(&a->free[class]);
 
 	if (b == NULL || is_better_left(a, b))
 		return NULL;
-	a->free[class] = b->next;
-	b->next = a->spare;
-	a->spare = b;
+	block_drop(a, b);
 	return b->p;
 }
 
@@ -468,25 +478,16 @@ chunk_fresh(struct arena *a, size_t rounded)
 
 /* --- near the limit: what is free in other sizes --- */
 
-/* Nobody knows of blocks of @c any more, all of which are free. */
+/* Nobody knows of blocks of @c any more, all of which are free.  No other blocks are looked at: of
+ * these the program may keep as many as it likes, and have one chunk taken back again and again. */
 static void
-forget_blocks(struct arena *a, const struct arena_chunk *c)
+forget_blocks(struct arena *a, struct arena_chunk *c)
 {
-	struct arena_block **at, *b;
-	unsigned int i;
+	struct arena_block *b;
 
-	for (i = 0; i < ARENA_CLASSES; i++) {
-		at = &a->free[i];
-		while ((b = *at) != NULL) {
-			if (b->p < c->map || b->p >= c->map + c->bytes) {
-				at = &b->next;
-				continue;
-			}
-			*at = b->next;
-			b->next = a->spare;
-			a->spare = b;
-			a->nblocks--;
-		}
+	while ((b = LIST_FIRST(&c->free)) != NULL) {
+		block_drop(a, b);
+		a->nblocks--;
 	}
 	if (a->next > c->map && a->next <= c->map + c->bytes)
 		a->next = a->end = NULL;
@@ -614,6 +615,7 @@ eng_arena_alloc(struct arena *a, size_t size)
 void
 eng_arena_free(struct arena *a, void *p, size_t size)
 {
+	struct arena_chunk *c = NULL;
 	unsigned int class;
 	size_t rounded;
 
@@ -621,15 +623,17 @@ eng_arena_free(struct arena *a, void *p, size_t size)
 		return;
 	class = class_of(size, &rounded);
 	a->used -= rounded;
-	if (a->file != NULL)
-		(*chunk_at(a, p))->used -= rounded;
+	if (a->file != NULL) {
+		c = *chunk_at(a, p);
+		c->used -= rounded;
+	}
 	if (is_large(rounded) && a->file == NULL) {
 		chunk_unmap(a, chunk_at(a, p), false);
 		return;
 	}
 	if (is_large(rounded) && !a->seal)
 		block_punch(a, p);
-	block_push(a, class, p);
+	block_push(a, c, class, p);
 }
 
 /* --- memory files --- */

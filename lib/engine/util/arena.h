@@ -27,6 +27,8 @@
 #ifndef ENGINE_ARENA_H
 #define ENGINE_ARENA_H
 
+#include <sys/queue.h>
+
 #include "karst_base.h"
 #include "share.h"
 
@@ -36,6 +38,7 @@
 struct arena_chunk;
 struct arena_block;
 struct arena_slab;
+LIST_HEAD(arena_blocks, arena_block);
 
 struct arena {
 	struct arena_chunk *chunks; /* newest first */
@@ -57,8 +60,8 @@ struct arena {
 	uint64_t nblocks;     /* that were ever cut off and are kept when they are freed */
 	uint64_t nrecords;    /* at least as many */
 	struct arena_slab *slabs;
-	struct arena_block *spare; /* records that describe nothing */
-	struct arena_block *free[ARENA_CLASSES];
+	struct arena_blocks spare; /* records that describe nothing */
+	struct arena_blocks free[ARENA_CLASSES];
 };
 
 /** Of private memory. */

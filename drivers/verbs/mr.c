@@ -106,7 +106,8 @@ kv_rereg_mr(
 	/* what the flags do not name may be anything, and from pyverbs it is */
 	if (ret == 0 && flags & IBV_REREG_MR_CHANGE_PD) {
 		ret = kv_check(KV_PD, pd);
-		in = kv_pd_of(pd)->karst;
+		if (ret == 0)
+			in = kv_pd_of(pd)->karst;
 	}
 	if (ret != 0)
 		return kv_error(ret);

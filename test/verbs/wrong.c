@@ -178,6 +178,10 @@ memory(void)
 	NONE("read-only memory to read", mr, 0);
 	CHECK(ibv_rereg_mr(mr, 1 << 10, NULL, NULL, 0, 0) == IBV_REREG_MR_ERR_INPUT,
 		"ibv_rereg_mr with an unknown flag");
+	ERR("a region into no domain",
+		ibv_rereg_mr(mr, IBV_REREG_MR_CHANGE_PD, NULL, NULL, 0, 0) != 0 ? errno : 0,
+		EINVAL);
+	SAID("an object that the call needs is NULL");
 	ERR("it is still there", ibv_dereg_mr(mr), 0);
 	munmap(gap, 4096);
 	munmap(gap + 2 * 4096, 4096);

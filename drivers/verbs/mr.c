@@ -148,19 +148,25 @@ kv_dereg_mr(struct verbs_mr *vmr)
 
 /* --- advice about regions on demand --- */
 
-/* The region that @sge is in.  The context's lock is held. */
+/* The region that @sge names.  The context's lock is held. */
 static const struct kv_mr *
-find_on_demand(const struct kv_pd *pd, const struct ibv_sge *sge)
+find_on_demand(const struct kv_context *ctx, const struct ibv_sge *sge)
 {
 	const struct kv_mr *mr;
 
-	LIST_FOREACH(mr, &kv_context_of(pd->ibv.context)->on_demand, next)
-		if (mr->karst->lkey == sge->lkey && mr->karst->pd == pd->karst)
+	LIST_FOREACH(mr, &ctx->on_demand, next)
+		if (mr->karst->lkey == sge->lkey)
 			break;
-	if (mr == NULL || sge->addr < mr->karst->iova || sge->length > mr->karst->length ||
-		sge->addr - mr->karst->iova > mr->karst->length - sge->length)
-		return NULL;
 	return mr;
+}
+
+static bool
+is_within(const struct kv_mr *mr, const struct ibv_sge *sge)
+{
+	const struct karst_mr *k = mr->karst;
+
+	return sge->addr >= k->iova && sge->length <= k->length &&
+		sge->addr - k->iova <= k->length - sge->length;
 }
 
 /* The system call itself: what watches madvise() may register memory in turn. */
@@ -190,11 +196,15 @@ static int
 mr_advise(const struct kv_pd *pd, enum ibv_advise_mr_advice advice, const struct ibv_sge *sge)
 {
 	bool write = advice == IBV_ADVISE_MR_ADVICE_PREFETCH_WRITE;
-	const struct kv_mr *mr = find_on_demand(pd, sge);
+	const struct kv_mr *mr = find_on_demand(kv_context_of(pd->ibv.context), sge);
 
 	if (mr == NULL)
-		return kv_refuse(-EINVAL,
-			"advise_mr: an SGE is not within an on-demand region of this protection domain");
+		return kv_refuse(-ENOENT, "advise_mr: no on-demand region has the lkey of an SGE");
+	if (mr->karst->pd != pd->karst)
+		return kv_refuse(
+			-EPERM, "advise_mr: an SGE is of a region in another protection domain");
+	if (!is_within(mr, sge))
+		return kv_refuse(-EFAULT, "advise_mr: an SGE is not within its region");
 	if (write && !(mr->vmr.access & IBV_ACCESS_LOCAL_WRITE))
 		return kv_refuse(
 			-EPERM, "advise_mr: PREFETCH_WRITE to a region without local write access");

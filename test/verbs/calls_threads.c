@@ -129,7 +129,7 @@ no_advice_about_what_goes(void)
 	EQ(ibv_advise_mr(r.pd, IBV_ADVISE_MR_ADVICE_PREFETCH_NO_FAULT, 0, &sge, 1), 0);
 	alarm(PATIENCE_S);
 	task_begin_held(&t, deregister);
-	EQ(ibv_advise_mr(r.pd, IBV_ADVISE_MR_ADVICE_PREFETCH_NO_FAULT, 0, &sge, 1), EINVAL);
+	EQ(ibv_advise_mr(r.pd, IBV_ADVISE_MR_ADVICE_PREFETCH_NO_FAULT, 0, &sge, 1), ENOENT);
 	task_end(&t);
 	alarm(0);
 	rig_down(&r);

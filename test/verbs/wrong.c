@@ -203,24 +203,31 @@ advice(void)
 {
 	const enum ibv_advise_mr_advice prefetch = IBV_ADVISE_MR_ADVICE_PREFETCH;
 	const uint32_t flush = IBV_ADVISE_MR_FLAG_FLUSH;
+	struct ibv_pd *other = ibv_alloc_pd(r->ctx);
 	struct ibv_mr *mr, *read_only;
+	struct ibv_sge sge;
 	uint8_t *gap;
 
 	gap = mmap(NULL, 2 * 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	MUST(gap != MAP_FAILED);
 	mr = ibv_reg_mr(r->pd, gap, 2 * 4096, IBV_ACCESS_ON_DEMAND | IBV_ACCESS_LOCAL_WRITE);
 	read_only = ibv_reg_mr(r->pd, gap, 2 * 4096, IBV_ACCESS_ON_DEMAND);
-	MUST(mr != NULL && read_only != NULL);
+	MUST(other != NULL && mr != NULL && read_only != NULL);
+	sge = (struct ibv_sge){(uintptr_t)gap, 4096, mr->lkey};
 	munmap(gap + 4096, 4096);
 	ERR("advice", advise(mr, prefetch, flush, 0), 0);
 	ERR("unknown flags", advise(mr, prefetch, 1u << 7, 0), EINVAL);
 	SAID("flags: only IBV_ADVISE_MR_FLAG_FLUSH");
 	ERR("unknown advice", advise(mr, (enum ibv_advise_mr_advice)77, flush, 0), EOPNOTSUPP);
 	SAID("only the PREFETCH advices");
-	ERR("beyond the region", advise(mr, prefetch, flush, 2 * 4096), EINVAL);
-	SAID("not within an on-demand region");
-	ERR("not on demand", advise(r->mr, prefetch, flush, 0), EINVAL);
-	SAID("not within an on-demand region");
+	ERR("beyond the region", advise(mr, prefetch, flush, 2 * 4096), EFAULT);
+	SAID("not within its region");
+	ERR("partly beyond the region", advise(mr, prefetch, flush, 4097), EFAULT);
+	ERR("before the region", advise(mr, prefetch, flush, (size_t)-4096), EFAULT);
+	ERR("not on demand", advise(r->mr, prefetch, flush, 0), ENOENT);
+	SAID("no on-demand region");
+	ERR("of another domain", ibv_advise_mr(other, prefetch, flush, &sge, 1), EPERM);
+	SAID("in another protection domain");
 	ERR("to write what is read-only",
 		advise(read_only, IBV_ADVISE_MR_ADVICE_PREFETCH_WRITE, flush, 0), EPERM);
 	SAID("without local write access");
@@ -228,6 +235,7 @@ advice(void)
 	SAID("nothing is mapped at the address");
 	ERR("the region", ibv_dereg_mr(mr), 0);
 	ERR("the other", ibv_dereg_mr(read_only), 0);
+	ERR("the other domain", ibv_dealloc_pd(other), 0);
 	munmap(gap, 4096);
 }
 

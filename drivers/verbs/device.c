@@ -301,6 +301,8 @@ kv_query_port(struct ibv_context *ibv, uint8_t port, struct ibv_port_attr *attr)
 	attr->max_vl_num = 1;
 	attr->phys_state = from.state == KARST_PORT_ACTIVE ? 5 : 3; /* LinkUp, Disabled */
 	attr->link_layer = IBV_LINK_LAYER_ETHERNET;
+	/* addresses are GIDs: kv_ah_attr() takes none without */
+	attr->flags = IBV_QPF_GRH_REQUIRED;
 	fill_rate(attr, from.mbps);
 	return 0;
 }

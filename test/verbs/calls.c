@@ -258,6 +258,20 @@ attributes_come_back(void)
 	rig_down(&r);
 }
 
+/* What a program asks that looks how to address its peers; no other test's does. */
+static void
+ports_need_grhs(void)
+{
+	struct ibv_port_attr port;
+	struct rig r;
+
+	rig_up(&r);
+	EQ(ibv_query_port(r.ctx, 1, &port), 0);
+	EQ(port.flags, IBV_QPF_GRH_REQUIRED);
+	EQ(port.link_layer, IBV_LINK_LAYER_ETHERNET);
+	rig_down(&r);
+}
+
 /* By how much processors of a virtual machine may disagree about the time. */
 #define SKEW_NS 20000u
 /* A completion may come between two looks of one poll. */
@@ -554,6 +568,7 @@ main(int argc, char **argv)
 	run_case("children move nothing", children_move_nothing);
 	run_case("children close channels", children_close_channels);
 	run_case("asynchronous events", asynchronous_events);
+	run_case("ports say that addresses need a GRH", ports_need_grhs);
 	run_case("attributes come back", attributes_come_back);
 	run_case("rates are kept", rates_are_kept);
 	run_case("times are in order", times_are_in_order);

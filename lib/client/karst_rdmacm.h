@@ -155,8 +155,8 @@ int karst_rdmacm_reject(struct karst_context *ctx, uint32_t id, const void *priv
 	uint8_t private_data_len, uint8_t reason);
 /** Asks the peer to disconnect, or answers that it has. */
 int karst_rdmacm_disconnect(struct karst_context *ctx, uint32_t id);
-/** The queue pair of @id had @event: KARST_EVENT_COMM_EST (of which ESTABLISHED follows if it has
- *  not come yet) and nothing else. */
+/** The queue pair of @id had @event: KARST_EVENT_COMM_EST and nothing else; ESTABLISHED follows.
+ *  -EISCONN: the connection is established, and ESTABLISHED has come or is under way. */
 int karst_rdmacm_notify(struct karst_context *ctx, uint32_t id, enum karst_async_event_code event);
 
 /**

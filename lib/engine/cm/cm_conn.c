@@ -288,7 +288,9 @@ eng_cm_established(struct eng_cm *cm, char *why, struct cm_id *id)
 	ret = karst_cm_id_established(cm->cm, id->cm_id);
 	if (ret == 0)
 		eng_cm_event(cm, id, KARST_RDMACM_ESTABLISHED, 0);
-	return ret == 0 || ret == -EALREADY ? 0 : cm_fault(why, ret, "notify");
+	if (ret == -EALREADY)
+		return karst_ctl_reason(why, -EISCONN, "notify: the connection is established");
+	return ret == 0 ? 0 : cm_fault(why, ret, "notify");
 }
 
 /* --- what lib/cm tells --- */

@@ -424,7 +424,9 @@ Test(client_rdmacm, c1_established_by_traffic)
 	finish_end(&c, 2, s.qp->qp_num);
 	exchange(&c, &s);
 	expect_silence(server);
-	cr_assert_eq(karst_rdmacm_notify(server->b.ctx, s.id, KARST_EVENT_COMM_EST), 0);
+	/* as rdma_notify(3) has it of one that is established */
+	cr_assert_eq(karst_rdmacm_notify(server->b.ctx, s.id, KARST_EVENT_COMM_EST), -EISCONN);
+	cr_assert_eq(karst_rdmacm_notify(client->b.ctx, c.id, KARST_EVENT_COMM_EST), -EISCONN);
 	expect_silence(server);
 	cr_assert_eq(karst_destroy_qp(s.qp), 0);
 	cr_assert_eq(karst_destroy_qp(c.qp), 0);

@@ -89,7 +89,8 @@ struct karst_rdmacm_event {
 	 * the peer has not answered */
 	int status;
 	/* CONNECT_REQUEST, CONNECT_RESPONSE: what the peer offers, with the resources as one's own
-	 * parameters may take them over; ESTABLISHED, REJECTED: its private data */
+	 * parameters may take them over; REJECTED, ESTABLISHED of UDP's active side: its private
+	 * data */
 	struct karst_rdmacm_conn_param conn;
 	/* ESTABLISHED of UDP's active side, MULTICAST_JOIN */
 	struct karst_rdmacm_ud_param ud;

@@ -524,12 +524,13 @@ on_event(void *user, const struct karst_cm_ev *ev)
 		on_sidr_rep(cm, id, ev);
 		break;
 	case KARST_CM_EV_RTU:
+		eng_cm_answered(id);
+		/* its private data are nobody's: a peer's program gives its with the request */
+		eng_cm_event(cm, id, KARST_RDMACM_ESTABLISHED, 0);
+		break;
 	case KARST_CM_EV_REJ:
 		eng_cm_answered(id);
-		out = eng_cm_event(cm, id,
-			ev->code == KARST_CM_EV_RTU ? KARST_RDMACM_ESTABLISHED
-						    : KARST_RDMACM_REJECTED,
-			ev->code == KARST_CM_EV_RTU ? 0 : ev->reason);
+		out = eng_cm_event(cm, id, KARST_RDMACM_REJECTED, ev->reason);
 		if (out != NULL)
 			put_private(out, ev->remote.private_data, ev->remote.private_data_len);
 		break;

@@ -132,6 +132,8 @@ Test(ucma, a_connection)
 	got = expect_event(e.server, RDMA_CM_EVENT_ESTABLISHED);
 	cr_expect_eq(got.uid, 11, "as accept said");
 	cr_expect_eq(got.id, e.passive);
+	cr_expect_eq(
+		got.param.conn.private_data_len, 0, "what the peer said came with its request");
 	cr_assert_eq(COMMAND(e.client, DISCONNECT, end), 0);
 	expect_event(e.server, RDMA_CM_EVENT_DISCONNECTED);
 	end.id = e.passive;

@@ -244,9 +244,10 @@ take_identity(const struct karst_core *core, struct karst_core_qp *qp,
 		qp->dest_qpn = a->dest_qpn;
 	if (mask & (KARST_QP_AV | KARST_QP_DEST_QPN | KARST_QP_PKEY_INDEX))
 		karst_qp_renew_template(core, qp);
-	if (mask & KARST_QP_EN_SQD_ASYNC_NOTIFY) {
+	/* asked of one drain: who drains the queue again, asks again */
+	if ((mask & KARST_QP_STATE) && a->qp_state == KARST_QPS_SQD && qp->state != KARST_QPS_SQD) {
 		qp->flags &= (uint8_t)~KARST_QPF_SQD_NOTIFY;
-		if (a->en_sqd_async_notify)
+		if ((mask & KARST_QP_EN_SQD_ASYNC_NOTIFY) && a->en_sqd_async_notify)
 			qp->flags |= KARST_QPF_SQD_NOTIFY;
 	}
 }

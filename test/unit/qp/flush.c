@@ -171,6 +171,23 @@ Test(flush, drain_silently)
 	bed_close(b);
 }
 
+/* Who asked once is not told of a drain that was asked for without. */
+Test(flush, drain_again_silently)
+{
+	struct karst_core_qp_attr attr = {.qp_state = KARST_QPS_SQD, .en_sqd_async_notify = 1};
+	struct bed *b = bed_rc();
+
+	cr_assert_eq(bed_modify(b, &attr, KARST_QP_STATE | KARST_QP_EN_SQD_ASYNC_NOTIFY), 0);
+	expect_event(b, SQ_DRAINED);
+	cr_assert_eq(bed_to_state(b, KARST_QPS_RTS), 0);
+	cr_assert_eq(bed_to_state(b, KARST_QPS_SQD), 0);
+	expect_no_event(b);
+	cr_assert_eq(bed_to_state(b, KARST_QPS_RTS), 0);
+	cr_assert_eq(bed_modify(b, &attr, KARST_QP_STATE | KARST_QP_EN_SQD_ASYNC_NOTIFY), 0);
+	expect_event(b, SQ_DRAINED);
+	bed_close(b);
+}
+
 /* A UC message that is half sent drains when its last packet has gone out. */
 Test(flush, drain_uc)
 {

@@ -9,8 +9,6 @@
 #include "smc_priv.h"
 
 #include <errno.h>
-#include <stdarg.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
@@ -27,10 +25,7 @@
 #define MAX_ROUND  16u    /* through the list of connections, until others are heard */
 #define GOODBYE_NS 500000000ull
 #define PAUSE_NS   10000000ull /* until it is looked whether who waits can be heard */
-#define LOG_LINES  16u         /* in LOG_NS */
-#define LOG_NS     60000000000ull
-#define LOG_BYTES  512u
-#define STOCK_MS   1 /* without a word, until the stock is filled */
+#define STOCK_MS   1           /* without a word, until the stock is filled */
 
 /*
  * A link that does not carry a message ends within SVC_LINK_LIFE_MS, so whoever waits for an answer
@@ -51,32 +46,6 @@ svc_now(void)
 
 	clock_gettime(CLOCK_MONOTONIC, &ts);
 	return (uint64_t)ts.tv_sec * 1000000000ull + (uint64_t)ts.tv_nsec;
-}
-
-/* How many were left out is said with the next line, of which there may be none for long. */
-void
-svc_log(struct kd_smc *s, enum karst_log_level level, const char *fmt, ...)
-{
-	uint64_t now = svc_now();
-	char text[LOG_BYTES];
-	va_list ap;
-
-	if (now >= s->log.until_ns) {
-		if (s->log.left_out != 0)
-			karst_log(KARST_LOG_NOTICE, "smc: %u lines like these were left out",
-				s->log.left_out);
-		s->log.until_ns = now + LOG_NS;
-		s->log.nlines = s->log.left_out = 0;
-	}
-	if (s->log.nlines == LOG_LINES) {
-		s->log.left_out++;
-		return;
-	}
-	s->log.nlines++;
-	va_start(ap, fmt);
-	vsnprintf(text, sizeof(text), fmt, ap);
-	va_end(ap);
-	karst_log(level, "%s", text);
 }
 
 int

@@ -250,7 +250,7 @@ leave_behind(struct kd_smc *s, struct svc_askers *a, uid_t uid)
 	a->at = NULL;
 	a->nbehind++;
 	s->faults++;
-	svc_log(s, KARST_LOG_NOTICE,
+	karst_log_some(&s->log, svc_now(), KARST_LOG_NOTICE,
 		"smc: a program of user %u holds the lock of a socket: nothing "
 		"is asked of his connections until he lets go of it, and for some time after",
 		(unsigned int)uid);
@@ -288,7 +288,7 @@ count_sleep(struct kd_smc *s, struct svc_askers *a, uid_t uid, uint64_t slept_ns
 		return;
 	l->until_ns = svc_now() + AGAIN_NS;
 	s->faults++;
-	svc_log(s, KARST_LOG_NOTICE,
+	karst_log_some(&s->log, svc_now(), KARST_LOG_NOTICE,
 		"smc: programs of user %u hold locks of sockets again and again: nothing is asked "
 		"of his connections for some time",
 		(unsigned int)uid);

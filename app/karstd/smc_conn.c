@@ -70,8 +70,8 @@ static void
 end_pair(struct svc_conn *c)
 {
 	c->smc->faults++;
-	svc_log(c->smc, KARST_LOG_NOTICE, "smc: process %d sends descriptors by a pair",
-		(int)c->pid);
+	karst_log_some(&c->smc->log, svc_now(), KARST_LOG_NOTICE,
+		"smc: process %d sends descriptors by a pair", (int)c->pid);
 	shutdown(c->pair, SHUT_RDWR);
 	c->gone = c->shut = c->hung_up = true;
 	svc_conn_queue(c);
@@ -262,8 +262,8 @@ static void
 conn_hostile(struct svc_conn *c, const char *what)
 {
 	c->smc->faults++;
-	svc_log(c->smc, KARST_LOG_NOTICE, "smc: process %d: impossible %s in a control page",
-		(int)c->pid, what);
+	karst_log_some(&c->smc->log, svc_now(), KARST_LOG_NOTICE,
+		"smc: process %d: impossible %s in a control page", (int)c->pid, what);
 	conn_abort(c, ECONNABORTED);
 }
 

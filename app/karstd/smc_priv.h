@@ -300,19 +300,12 @@ struct kd_smc {
 	bool rights_come;  /* descriptors can be sent to a program by its pair */
 	bool rights_wait;  /* and to the service by who has not been accepted yet */
 	uint64_t opened, joined, faults, turned_away, short_on_tcp;
-	struct {
-		uint64_t until_ns;
-		uint32_t nlines, left_out;
-	} log; /* svc_log() */
+	struct karst_log_some log; /* of what programs and peers can cause */
 };
 
 #define svc_of(ptr, type, member) ((type *)((char *)(ptr)-offsetof(type, member)))
 
 uint64_t svc_now(void);
-/** As karst_log(), what programs and peers can cause as often as they like: of many such lines in a
- *  short time the first ones, and how many more there were. */
-void svc_log(struct kd_smc *s, enum karst_log_level level, const char *fmt, ...)
-	__attribute__((format(printf, 3, 4)));
 int svc_watch(struct kd_smc *s, int fd, uint32_t events, struct svc_source *source);
 /** Of what others may have duplicates, of which epoll would go on telling. */
 void svc_unwatch(struct kd_smc *s, int fd);

@@ -157,6 +157,7 @@ eng_cm_init(struct karst_engine *e)
 		return -ENOMEM;
 	e->cm = cm;
 	cm->e = e;
+	eng_cm_number_init(cm);
 	eng_cm_path_init(cm);
 	pthread_mutex_init(&cm->lock, NULL);
 	ret = make_cm(cm);

@@ -293,8 +293,9 @@ int eng_cm_choose_port(const struct karst_engine *e, const struct karst_ctl_cm_a
 /* Identifiers that share a number: who looks for those of one that fit goes through them, with the
  * lock that everybody waits for. */
 #define CM_NUMBER_SHARED 256u
+void eng_cm_number_init(struct eng_cm *cm);
 /* Gives @id the port number in id->src, or a free one for 0.  -EADDRINUSE; -EUSERS: it is shared by
- * CM_NUMBER_SHARED */
+ * CM_NUMBER_SHARED; -EDQUOT: it is one that others may be given, and more than the user's share */
 int eng_cm_number(struct eng_cm *cm, struct cm_id *id);
 void eng_cm_unnumber(struct eng_cm *cm, struct cm_id *id);
 /* -EADDRINUSE: another one has the number, whatever both say of reuse; -ENOSPC, -ENOMEM. */

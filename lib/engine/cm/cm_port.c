@@ -5,7 +5,8 @@
  * Addresses and port numbers of identifiers.
  *
  * A number may be shared by identifiers with different addresses, and by all that say so as long as
- * none of them listens, up to CM_NUMBER_SHARED.  Those that listen on one number, each with its
+ * none of them listens, up to CM_NUMBER_SHARED.  The numbers that are given to who asks for any are
+ * shared out by users, whoever has chosen them.  Those that listen on one number, each with its
  * address or a wildcard, share a listener of lib/cm, which knows of service ids alone; a request
  * goes to the one whose address it is for, else to a wildcard.
  *
@@ -19,6 +20,10 @@
 
 #define EPHEMERAL_FIRST 32768u
 #define EPHEMERAL_LAST  60999u
+#define EPHEMERALS      (EPHEMERAL_LAST - EPHEMERAL_FIRST + 1)
+/* Numbers that are drawn before one after the other is tried: who has taken many next to each other
+ * shall not make everybody walk past them, with the lock. */
+#define DRAWS 64u
 
 static const uint8_t any4[16] = {[10] = 0xff, [11] = 0xff};
 static const uint8_t any6[16];
@@ -260,36 +265,67 @@ is_crowded(struct eng_cm *cm, uint16_t port_space, uint16_t number)
 	return n >= CM_NUMBER_SHARED;
 }
 
+static bool
+is_ephemeral(uint32_t number)
+{
+	return number >= EPHEMERAL_FIRST && number <= EPHEMERAL_LAST;
+}
+
+void
+eng_cm_number_init(struct eng_cm *cm)
+{
+	/* of both port spaces together */
+	eng_shares_set_total(&cm->e->shares, ENG_SHARE_CM_NUMBERS, EPHEMERALS);
+}
+
+/* One that nobody has who would be in the way; 0: there is none. */
+static uint16_t
+free_number(struct eng_cm *cm, struct cm_id *id)
+{
+	bool reuse = id->reuse_addr, taken = true;
+	uint32_t i, at = 0;
+
+	/* what is free is nobody's */
+	id->reuse_addr = false;
+	for (i = 0; i < DRAWS + EPHEMERALS && taken; i++) {
+		at = (i < DRAWS ? eng_cm_random(cm) : at + 1) % EPHEMERALS;
+		taken = is_taken(cm, id, (uint16_t)(EPHEMERAL_FIRST + at), false);
+	}
+	id->reuse_addr = reuse;
+	return taken ? 0 : (uint16_t)(EPHEMERAL_FIRST + at);
+}
+
+static int
+choose_number(struct eng_cm *cm, struct cm_id *id, uint16_t *number)
+{
+	uint16_t wanted = id->src.port_number;
+
+	if (wanted != 0 && is_taken(cm, id, wanted, false))
+		return -EADDRINUSE;
+	if (wanted != 0 && is_crowded(cm, id->port_space, wanted))
+		return -EUSERS;
+	*number = wanted != 0 ? wanted : free_number(cm, id);
+	return *number != 0 ? 0 : -EADDRINUSE;
+}
+
 int
 eng_cm_number(struct eng_cm *cm, struct cm_id *id)
 {
-	uint32_t number = id->src.port_number, i, n = EPHEMERAL_LAST - EPHEMERAL_FIRST + 1, at;
-	struct cm_number_bucket *bucket;
+	bool ephemeral = id->src.port_number == 0 || is_ephemeral(id->src.port_number);
+	struct eng_share *share = id->client->ids.share;
+	uint16_t number;
+	int ret;
 
-	if (number != 0) {
-		if (is_taken(cm, id, (uint16_t)number, false))
-			return -EADDRINUSE;
-		if (is_crowded(cm, id->port_space, (uint16_t)number))
-			return -EUSERS;
-	} else {
-		at = eng_cm_random(cm) % n;
-		for (i = 0; i < n; i++, at = at + 1 < n ? at + 1 : 0) {
-			bool reuse = id->reuse_addr, taken;
-
-			/* what is free is nobody's */
-			id->reuse_addr = false;
-			taken = is_taken(cm, id, (uint16_t)(EPHEMERAL_FIRST + at), false);
-			id->reuse_addr = reuse;
-			if (!taken)
-				break;
-		}
-		if (i == n)
-			return -EADDRINUSE;
-		number = EPHEMERAL_FIRST + at;
+	if (ephemeral && !eng_share_take(share, ENG_SHARE_CM_NUMBERS, 1))
+		return -EDQUOT;
+	ret = choose_number(cm, id, &number);
+	if (ret != 0) {
+		if (ephemeral)
+			eng_share_give(share, ENG_SHARE_CM_NUMBERS, 1);
+		return ret;
 	}
-	id->src.port_number = (uint16_t)number;
-	bucket = number_bucket_of(cm, id->port_space, (uint16_t)number);
-	LIST_INSERT_HEAD(bucket, id, port_next);
+	id->src.port_number = number;
+	LIST_INSERT_HEAD(number_bucket_of(cm, id->port_space, number), id, port_next);
 	id->numbered = true;
 	return 0;
 }
@@ -299,6 +335,8 @@ eng_cm_unnumber(struct eng_cm *cm, struct cm_id *id)
 {
 	if (!id->numbered)
 		return;
+	if (is_ephemeral(id->src.port_number))
+		eng_share_give(id->client->ids.share, ENG_SHARE_CM_NUMBERS, 1);
 	LIST_REMOVE(id, port_next);
 	id->numbered = false;
 }

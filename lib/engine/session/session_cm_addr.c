@@ -37,8 +37,13 @@ id_tidy(const struct karst_ctl_cm_addr *a)
 }
 
 static int
-number_fault(struct session_call *c, int ret, const struct karst_ctl_cm_addr *a)
+number_fault(
+	struct session_call *c, int ret, const struct cm_id *id, const struct karst_ctl_cm_addr *a)
 {
+	if (ret == -EDQUOT)
+		return eng_session_reason_share(
+			karst_container_of(id->client, struct karst_session, cm), c,
+			ENG_SHARE_CM_NUMBERS);
 	if (a->port_number == 0)
 		return reason(c, ret, "no port number is free");
 	if (ret == -EUSERS)
@@ -72,7 +77,7 @@ bind_to(struct eng_cm *cm, struct session_call *c, struct cm_id *id,
 	ret = eng_cm_number(cm, id);
 	if (ret != 0) {
 		memset(&id->src, 0, sizeof(id->src));
-		return number_fault(c, ret, addr);
+		return number_fault(c, ret, id, addr);
 	}
 	id->has_port = !any;
 	id->port = port;
@@ -258,7 +263,7 @@ listen_id(struct eng_cm *cm, struct session_call *c, struct cm_id *id)
 	ret = eng_cm_service_join(cm, id);
 	if (ret != 0) {
 		if (ret == -EADDRINUSE)
-			number_fault(c, ret, &id->src);
+			number_fault(c, ret, id, &id->src);
 		else
 			reason(c, ret,
 				"listen: the engine's limit of connections (max_cm_ids) is "

@@ -7,6 +7,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -270,7 +271,9 @@ struct program {
 	struct client_cq cq;
 	struct client_qp ud;
 	uint32_t pd;
-	uint32_t n; /* of one more */
+	uint32_t channel; /* of connection management; 0: not yet */
+	uint32_t id;      /* the last one */
+	uint32_t n;       /* of one more */
 };
 
 static int
@@ -332,6 +335,31 @@ one_channel(struct program *p)
 	return ret;
 }
 
+/* An identifier of the program with port number @number of no address in particular; 0: any. */
+static int
+bind_number(struct program *p, uint16_t number)
+{
+	struct karst_ctl_cm_addr any = {
+		.family = AF_INET, .port_number = number, .ip = {[10] = 0xff, 0xff}};
+
+	if (p->channel == 0) {
+		cr_assert_eq(CALL(p->c, CM_CREATE_CHANNEL, cm_create_channel, .reserved = 0), 0);
+		p->channel = RSP(p->c, cm_create_channel)->channel;
+		karst_ctl_close_fds(p->c->fds, p->c->nfds);
+	}
+	cr_assert_eq(CALL(p->c, CM_CREATE_ID, cm_create_id, .channel = p->channel,
+			     .port_space = KARST_RDMACM_PS_TCP, .qp_type = KARST_QPT_RC),
+		0, "%s", p->c->why);
+	p->id = RSP(p->c, cm_create_id)->id;
+	return CALL(p->c, CM_BIND, cm_bind, .id = p->id, .addr = any);
+}
+
+static int
+one_number(struct program *p)
+{
+	return bind_number(p, 0);
+}
+
 static const struct {
 	enum eng_share_kind kind;
 	int (*one)(struct program *p);
@@ -343,6 +371,7 @@ static const struct {
 	{ENG_SHARE_MCASTS, one_group},
 	{ENG_SHARE_XRCDS, one_xrcd},
 	{ENG_SHARE_DESCRIPTORS, one_channel},
+	{ENG_SHARE_CM_NUMBERS, one_number},
 };
 
 static void
@@ -417,6 +446,35 @@ Test(share, sessions_of_two_users, .timeout = 1500)
 		client_close(other.c);
 		cr_assert_eq(bed.e->shares.used[kind], 0);
 	}
+	engine_bed_down(&bed);
+}
+
+/* The numbers that are given to who asks for any are shared out also if they are asked for by name;
+ * others are not. */
+Test(share, numbers_by_name, .timeout = 1500)
+{
+	struct engine_bed_config cfg = {.engine = {.max_owners = 16}};
+	struct engine_bed bed;
+	struct program p;
+	uint16_t i;
+
+	engine_bed_up(&bed, &cfg);
+	eng_shares_set_total(&bed.e->shares, ENG_SHARE_CM_NUMBERS, 16);
+	program_start(&p, bed.e, 1000);
+	for (i = 0; i < 12; i++)
+		cr_assert_eq(bind_number(&p, 60999 - i), 0, "%s", p.c->why);
+	cr_assert_eq(bind_number(&p, 0), -ENOSPC);
+	cr_assert_eq(bind_number(&p, 60999 - i), -ENOSPC);
+	cr_assert_eq(bind_number(&p, 32768), -ENOSPC);
+	cr_assert_eq(bind_number(&p, 32767), 0, "%s", p.c->why);
+	cr_assert_eq(bind_number(&p, 61000), 0, "%s", p.c->why);
+	cr_assert_eq(used(&p, ENG_SHARE_CM_NUMBERS), 12);
+	/* what is refused for another reason takes none */
+	eng_shares_set_total(&bed.e->shares, ENG_SHARE_CM_NUMBERS, 20);
+	cr_assert_eq(bind_number(&p, 60999), -EADDRINUSE, "%s", p.c->why);
+	cr_assert_eq(used(&p, ENG_SHARE_CM_NUMBERS), 12);
+	client_close(p.c);
+	cr_assert_eq(bed.e->shares.used[ENG_SHARE_CM_NUMBERS], 0);
 	engine_bed_down(&bed);
 }
 

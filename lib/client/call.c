@@ -107,6 +107,9 @@ call_once(struct karst_client *c, enum karst_ctl_op op, struct karst_ctl_hdr *re
 		.nfds = nfds,
 	};
 	ret = c->conn.call(c->conn.user, req, len, fds, nfds, c->reply, &got, got_fds, &got_nfds);
+	if (ret == -EBADF || ret == -ETOOMANYREFS)
+		return cli_fail(
+			ret, "a descriptor could not be sent to the engine: %s", strerror(-ret));
 	if (ret != 0 && ret != -EMFILE) {
 		if (ret == -EIO)
 			cli_set_dead(c);

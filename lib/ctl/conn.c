@@ -15,6 +15,7 @@
 #include "karst_ctl_sock.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <sys/socket.h>
@@ -29,6 +30,14 @@ struct socket_conn {
 	bool broken;
 };
 
+/* Nothing was sent, for a reason that lies in the descriptors that were to go along. */
+static bool
+fds_refused(const struct socket_conn *d, int ret, unsigned int nfds)
+{
+	/* or it is the socket that the program has closed */
+	return nfds > 0 && (ret == -ETOOMANYREFS || (ret == -EBADF && fcntl(d->fd, F_GETFD) >= 0));
+}
+
 static int
 conn_call(void *user, const void *req, size_t len, const int *fds, unsigned int nfds, void *rsp,
 	size_t *rsp_len, int *rsp_fds, unsigned int *nrsp_fds)
@@ -37,6 +46,8 @@ conn_call(void *user, const void *req, size_t len, const int *fds, unsigned int 
 	int ret = d->broken ? -EIO : karst_ctl_send(d->fd, req, len, fds, nfds);
 
 	*nrsp_fds = 0;
+	if (fds_refused(d, ret, nfds))
+		return ret;
 	if (ret == 0)
 		ret = karst_ctl_recv(d->fd, rsp, rsp_len, rsp_fds, nrsp_fds);
 	if (ret == -EMFILE && *rsp_len >= sizeof(struct karst_ctl_hdr))

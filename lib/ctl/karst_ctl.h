@@ -664,6 +664,8 @@ struct karst_ctl_conn {
 	 * request; after a reply that does not fit its request, the connection is broken.
 	 * -EMFILE: there is one, too, but this process had no room for the descriptors beside it;
 	 * the reply says that there were none.
+	 * -EBADF, -ETOOMANYREFS: nothing was sent, since one of @fds is not open, or the kernel
+	 * carries too many already.
 	 * -EIO: the engine is gone, or the connection is broken.  -ETIMEDOUT: no reply within the
 	 * socket's receive timeout; the connection is broken.
 	 */

@@ -13,6 +13,8 @@
  */
 #include "calls_bed.h"
 
+#include <fcntl.h>
+#include <limits.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -610,6 +612,12 @@ domains(void)
 	NONE("an XRC domain with a mask", ibv_open_xrcd(r->ctx, &xrcd), EOPNOTSUPP);
 	xrcd.comp_mask = IBV_XRCD_INIT_ATTR_FD;
 	NONE("half an XRC domain", ibv_open_xrcd(r->ctx, &xrcd), EINVAL);
+	xrcd = (struct ibv_xrcd_init_attr){
+		.comp_mask = IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS,
+		.fd = INT_MAX,
+		.oflags = O_CREAT,
+	};
+	NONE("an XRC domain of no file", ibv_open_xrcd(r->ctx, &xrcd), EBADF);
 	NONE("half a queue pair to open", ibv_open_qp(r->ctx, &open), EINVAL);
 }
 

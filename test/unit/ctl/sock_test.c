@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <limits.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -409,6 +410,25 @@ Test(conn, broken)
 	cr_assert_eq(call(&conn, KARST_CTL_ALLOC_PD, 8, NULL, 0), -EIO);
 	pthread_join(s.thread, NULL);
 	cr_assert_eq(s.ret, -EIO);
+	conn.close(conn.user);
+}
+
+/* A descriptor that is not open concerns the request alone; the socket's own, the connection. */
+Test(conn, descriptors_that_are_not_open)
+{
+	const int none[2] = {0, INT_MAX};
+	struct karst_ctl_conn conn;
+	struct server s;
+
+	start(&s, &conn);
+	cr_assert_eq(call(&conn, KARST_CTL_REG_MR, 40, none, 2), -EBADF);
+	cr_assert_eq(nfds, 0);
+	cr_assert_eq(call(&conn, KARST_CTL_ALLOC_PD, 8, NULL, 0), 0);
+	cr_assert_eq(message_hdr(&got)->status, 0);
+	close(conn.hup_fd);
+	pthread_join(s.thread, NULL);
+	cr_assert_eq(call(&conn, KARST_CTL_REG_MR, 40, none, 1), -EIO);
+	cr_assert_eq(s.handled, 1);
 	conn.close(conn.user);
 }
 

@@ -126,7 +126,7 @@ kv_create_cq_ex(struct ibv_context *ibv, struct ibv_cq_init_attr_ex *init)
 		w.single = init->flags != 0;
 	}
 	if (init->comp_mask & IBV_CQ_INIT_ATTR_MASK_PD) {
-		int ret = kv_check(KV_PD, init->parent_domain);
+		int ret = kv_check_in(KV_PD, ibv, init->parent_domain);
 
 		if (ret == 0 && kv_pd_of(init->parent_domain)->contained == NULL)
 			ret = kv_refuse(-EINVAL, "parent_domain is not a parent domain");

@@ -99,11 +99,12 @@ kv_live_end(const struct ibv_context *ctx)
 	unlock_live();
 }
 
-int
-kv_check(enum kv_kind kind, const void *ibv)
+/* @ctx: NULL: whose it is. */
+static int
+check(enum kv_kind kind, const struct ibv_context *ctx, const void *ibv)
 {
 	const struct kv_live *l;
-	bool known;
+	bool known, is_here;
 
 	if (ibv == NULL)
 		return kv_refuse(-EINVAL, "an object that the call needs is NULL");
@@ -112,15 +113,30 @@ kv_check(enum kv_kind kind, const void *ibv)
 		if (l->ibv == ibv && l->kind == kind)
 			break;
 	known = l != NULL && (l->at == NULL || *l->at == l->handle);
+	is_here = known && (ctx == NULL || l->ctx == ctx);
 	unlock_live();
 	if (!known)
 		return kv_refuse(
 			-ENOENT, "no such object: it was destroyed, or its handle was changed");
+	if (!is_here)
+		return kv_refuse(-EINVAL, "an object belongs to another context");
 	return 0;
 }
 
 int
-kv_check_if(enum kv_kind kind, const void *ibv)
+kv_check(enum kv_kind kind, const void *ibv)
 {
-	return ibv != NULL ? kv_check(kind, ibv) : 0;
+	return check(kind, NULL, ibv);
+}
+
+int
+kv_check_in(enum kv_kind kind, const struct ibv_context *ctx, const void *ibv)
+{
+	return check(kind, ctx, ibv);
+}
+
+int
+kv_check_in_if(enum kv_kind kind, const struct ibv_context *ctx, const void *ibv)
+{
+	return ibv != NULL ? check(kind, ctx, ibv) : 0;
 }

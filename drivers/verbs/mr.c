@@ -105,7 +105,7 @@ kv_rereg_mr(
 		ret = check_access(access, &to);
 	/* what the flags do not name may be anything, and from pyverbs it is */
 	if (ret == 0 && flags & IBV_REREG_MR_CHANGE_PD) {
-		ret = kv_check(KV_PD, pd);
+		ret = kv_check_in(KV_PD, vmr->ibv_mr.context, pd);
 		if (ret == 0)
 			in = kv_pd_of(pd)->karst;
 	}

@@ -104,16 +104,16 @@ kv_alloc_parent_domain(struct ibv_context *ibv, struct ibv_parent_domain_init_at
 
 	if (init->comp_mask & ~(uint32_t)KNOWN_PARENT)
 		return kv_fail(kv_refuse(-EOPNOTSUPP, "comp_mask has unknown bits"));
-	ret = kv_check(KV_PD, init->pd);
+	ret = kv_check_in(KV_PD, ibv, init->pd);
 	if (ret == 0)
-		ret = kv_check_if(KV_TD, init->td);
+		ret = kv_check_in_if(KV_TD, ibv, init->td);
 	if (ret != 0)
 		return kv_fail(ret);
 	contained = kv_pd_of(init->pd);
-	if (contained->contained != NULL || init->pd->context != ibv ||
+	if (contained->contained != NULL ||
 		(has_allocators && (init->alloc == NULL || init->free == NULL)))
 		return kv_fail(kv_refuse(-EINVAL,
-			"pd must be a protection domain of this context, and alloc and free both be set or neither"));
+			"pd must not be a parent domain, and alloc and free both be set or neither"));
 	pd = calloc(1, sizeof(*pd));
 	if (pd == NULL)
 		return kv_fail(kv_refuse(-ENOMEM, "no memory"));

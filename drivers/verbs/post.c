@@ -41,9 +41,9 @@ wr_set_bind(struct karst_wr *k, const struct ibv_send_wr *wr)
 }
 
 static int
-wr_set_ud(struct karst_wr *k, const struct ibv_send_wr *wr)
+wr_set_ud(const struct kv_qp *qp, struct karst_wr *k, const struct ibv_send_wr *wr)
 {
-	if (karst_unlikely(wr->wr.ud.ah == NULL))
+	if (karst_unlikely(!kv_wr_ah_ok(qp, wr->wr.ud.ah)))
 		return EINVAL;
 	k->ud.ah = wr->wr.ud.ah->handle;
 	k->ud.remote_qpn = wr->wr.ud.remote_qpn;
@@ -79,7 +79,7 @@ wr_encode(const struct kv_qp *qp, struct karst_send_wqe *w, const struct ibv_sen
 		k.rdma.rkey = wr->wr.rdma.rkey;
 		return kv_wr_errno(karst_wr_encode_body(w, &limits, &k, KARST_WR_SHAPE_RDMA));
 	case KARST_WR_SHAPE_SEND:
-		if (qp_type == KARST_QPT_UD && wr_set_ud(&k, wr) != 0)
+		if (qp_type == KARST_QPT_UD && wr_set_ud(qp, &k, wr) != 0)
 			return EINVAL;
 		return kv_wr_errno(karst_wr_encode_body(w, &limits, &k, KARST_WR_SHAPE_SEND));
 	case KARST_WR_SHAPE_ATOMIC:

@@ -27,4 +27,11 @@ kv_wr_errno(enum karst_wr_error error)
 	return error == KARST_WR_INLINE_BYTES ? ENOMEM : EINVAL;
 }
 
+/** The number of another context's handle is here that of some other peer's. */
+static inline bool
+kv_wr_ah_ok(const struct kv_qp *qp, const struct ibv_ah *ah)
+{
+	return ah != NULL && ah->context == qp->vqp.qp.context;
+}
+
 #endif /* KARST_VERBS_POST_H */

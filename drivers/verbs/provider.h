@@ -278,8 +278,11 @@ void kv_live_end(const struct ibv_context *ctx);
 /** Is this such an object, with the handle that it was given?  @ibv may be any address.
  *  @return 0; -EINVAL: NULL; -ENOENT: no.  For kv_error() and kv_fail(). */
 int kv_check(enum kv_kind kind, const void *ibv);
+/** The same of one that another is to stand on, so that it must be of @ctx: each attachment has
+ *  numbers of its own.  -EINVAL also: it is not. */
+int kv_check_in(enum kv_kind kind, const struct ibv_context *ctx, const void *ibv);
 /** The same of one that may also be NULL. */
-int kv_check_if(enum kv_kind kind, const void *ibv);
+int kv_check_in_if(enum kv_kind kind, const struct ibv_context *ctx, const void *ibv);
 
 /* --- operations, by file --- */
 

@@ -16,19 +16,19 @@
 
 /* All that it shall stand on. */
 static int
-qp_check_objects(const struct ibv_qp_init_attr_ex *init)
+qp_check_objects(const struct ibv_context *ibv, const struct ibv_qp_init_attr_ex *init)
 {
 	int ret = 0;
 
 	if (init->comp_mask & IBV_QP_INIT_ATTR_PD)
-		ret = kv_check_if(KV_PD, init->pd);
+		ret = kv_check_in_if(KV_PD, ibv, init->pd);
 	if (ret == 0 && init->comp_mask & IBV_QP_INIT_ATTR_XRCD)
-		ret = kv_check_if(KV_XRCD, init->xrcd);
+		ret = kv_check_in_if(KV_XRCD, ibv, init->xrcd);
 	if (ret == 0)
-		ret = kv_check_if(KV_CQ, init->send_cq);
+		ret = kv_check_in_if(KV_CQ, ibv, init->send_cq);
 	if (ret == 0)
-		ret = kv_check_if(KV_CQ, init->recv_cq);
-	return ret != 0 ? ret : kv_check_if(KV_SRQ, init->srq);
+		ret = kv_check_in_if(KV_CQ, ibv, init->recv_cq);
+	return ret != 0 ? ret : kv_check_in_if(KV_SRQ, ibv, init->srq);
 }
 
 static int
@@ -141,7 +141,7 @@ kv_create_qp_ex(struct ibv_context *ibv, struct ibv_qp_init_attr_ex *init)
 	int ret = qp_init_check(init);
 
 	if (ret == 0)
-		ret = qp_check_objects(init);
+		ret = qp_check_objects(ibv, init);
 	if (ret != 0)
 		return kv_fail(ret);
 	qp = kv_object_new(pd, sizeof(*qp), KV_RESOURCE_QP, &memory);
@@ -206,7 +206,7 @@ kv_open_qp(struct ibv_context *ibv, struct ibv_qp_open_attr *attr)
 		attr->xrcd == NULL || attr->qp_type != IBV_QPT_XRC_RECV)
 		return kv_fail(
 			kv_refuse(-EINVAL, "open_qp needs qp_num, xrcd, and qp_type XRC_RECV"));
-	ret = kv_check(KV_XRCD, attr->xrcd);
+	ret = kv_check_in(KV_XRCD, ibv, attr->xrcd);
 	if (ret != 0)
 		return kv_fail(ret);
 	qp = kv_object_new(NULL, sizeof(*qp), KV_RESOURCE_QP, &memory);

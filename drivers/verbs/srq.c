@@ -43,7 +43,7 @@ kv_create_srq(struct ibv_pd *pd, struct ibv_srq_init_attr *init)
 }
 
 static int
-srq_init_check(const struct ibv_srq_init_attr_ex *init)
+srq_init_check(const struct ibv_context *ibv, const struct ibv_srq_init_attr_ex *init)
 {
 	const uint32_t known = IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD |
 		IBV_SRQ_INIT_ATTR_XRCD | IBV_SRQ_INIT_ATTR_CQ;
@@ -54,14 +54,17 @@ srq_init_check(const struct ibv_srq_init_attr_ex *init)
 		return kv_refuse(-EOPNOTSUPP, "tag matching (IBV_SRQT_TM) is not supported");
 	if (!(init->comp_mask & IBV_SRQ_INIT_ATTR_PD) || init->pd == NULL)
 		return kv_refuse(-EINVAL, "comp_mask has no IBV_SRQ_INIT_ATTR_PD");
+	ret = kv_check_in(KV_PD, ibv, init->pd);
+	if (ret != 0)
+		return ret;
 	if (!(init->comp_mask & IBV_SRQ_INIT_ATTR_TYPE) || init->srq_type == IBV_SRQT_BASIC)
 		return 0;
 	if (init->srq_type != IBV_SRQT_XRC)
 		return kv_refuse(-EOPNOTSUPP, "srq_type is not BASIC or XRC");
 	if ((init->comp_mask & xrc) != xrc || init->xrcd == NULL || init->cq == NULL)
 		return kv_refuse(-EINVAL, "srq_type XRC needs xrcd and cq");
-	ret = kv_check(KV_XRCD, init->xrcd);
-	return ret != 0 ? ret : kv_check(KV_CQ, init->cq);
+	ret = kv_check_in(KV_XRCD, ibv, init->xrcd);
+	return ret != 0 ? ret : kv_check_in(KV_CQ, ibv, init->cq);
 }
 
 struct ibv_srq *
@@ -70,7 +73,7 @@ kv_create_srq_ex(struct ibv_context *ibv, struct ibv_srq_init_attr_ex *init)
 	struct karst_srq_init_attr to = {.srq_type = KARST_SRQT_BASIC};
 	struct ibv_srq *s;
 	struct kv_srq *srq;
-	int ret = srq_init_check(init);
+	int ret = srq_init_check(ibv, init);
 
 	if (ret != 0)
 		return kv_fail(ret);

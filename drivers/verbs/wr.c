@@ -190,11 +190,13 @@ wr_bind_mw(
 static void
 wr_set_ud_addr(struct ibv_qp_ex *ex, struct ibv_ah *ah, uint32_t remote_qpn, uint32_t remote_qkey)
 {
-	if (karst_unlikely(ah == NULL)) {
-		wr_fail(qp_of(ex), EINVAL);
+	struct kv_qp *qp = qp_of(ex);
+
+	if (karst_unlikely(!kv_wr_ah_ok(qp, ah))) {
+		wr_fail(qp, EINVAL);
 		return;
 	}
-	karst_wr_put_ud(qp_of(ex)->wqe, ah->handle, remote_qpn, remote_qkey);
+	karst_wr_put_ud(qp->wqe, ah->handle, remote_qpn, remote_qkey);
 }
 
 static void

@@ -652,6 +652,66 @@ not_there(void)
 	ERR("the queue pair", ibv_destroy_qp(qp), 0);
 }
 
+/* Numbers are those of an attachment: objects of another one must not be taken for what has their
+ * numbers here. */
+static void
+another_context(void)
+{
+	struct ibv_xrcd_init_attr xrcd_init = {
+		.comp_mask = IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS,
+		.fd = -1,
+		.oflags = O_CREAT,
+	};
+	struct ibv_td_init_attr td_init = {0};
+	struct ibv_parent_domain_init_attr parent_init = {.pd = r->pd};
+	struct ibv_qp_init_attr_ex target = {
+		.qp_type = IBV_QPT_XRC_RECV, .comp_mask = IBV_QP_INIT_ATTR_XRCD};
+	struct ibv_qp_open_attr open = {
+		.comp_mask = IBV_QP_OPEN_ATTR_NUM | IBV_QP_OPEN_ATTR_XRCD | IBV_QP_OPEN_ATTR_TYPE,
+		.qp_type = IBV_QPT_XRC_RECV};
+	struct ibv_srq_init_attr_ex srq = {
+		.attr = {.max_wr = 4, .max_sge = 1},
+		.srq_type = IBV_SRQT_XRC,
+		.comp_mask = IBV_SRQ_INIT_ATTR_PD | IBV_SRQ_INIT_ATTR_TYPE |
+			IBV_SRQ_INIT_ATTR_XRCD | IBV_SRQ_INIT_ATTR_CQ,
+	};
+	struct ibv_cq_init_attr_ex cq = {.cqe = 4, .comp_mask = IBV_CQ_INIT_ATTR_MASK_PD};
+	struct ibv_ah_attr to = {.is_global = 1, .port_num = 1, .grh.dgid = own_gid()};
+	struct ibv_sge sge = {(uintptr_t)r->buf, 8, r->mr->lkey};
+	struct ibv_send_wr wr = {.sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_SEND};
+	struct ibv_qp *ud = make_qp(r, IBV_QPT_UD, NULL);
+	struct rig other;
+
+	rig_up(&other);
+	ERR("a region into its domain",
+		ibv_rereg_mr(r->mr, IBV_REREG_MR_CHANGE_PD, other.pd, NULL, 0, 0) != 0 ? errno : 0,
+		EINVAL);
+	SAID("another context");
+	MUST((target.xrcd = ibv_open_xrcd(other.ctx, &xrcd_init)) != NULL);
+	NONE("a target in its XRC domain", ibv_create_qp_ex(r->ctx, &target), EINVAL);
+	open.xrcd = target.xrcd;
+	NONE("one to open in it", ibv_open_qp(r->ctx, &open), EINVAL);
+	srq.pd = other.pd;
+	srq.xrcd = target.xrcd;
+	srq.cq = other.cq;
+	NONE("an SRQ of all that", ibv_create_srq_ex(r->ctx, &srq), EINVAL);
+	ERR("its XRC domain", ibv_close_xrcd(target.xrcd), 0);
+	MUST((parent_init.td = ibv_alloc_td(other.ctx, &td_init)) != NULL);
+	NONE("a parent domain with its thread domain",
+		ibv_alloc_parent_domain(r->ctx, &parent_init), EINVAL);
+	parent_init.pd = other.pd;
+	MUST((cq.parent_domain = ibv_alloc_parent_domain(other.ctx, &parent_init)) != NULL);
+	NONE("a CQ in its parent domain", ibv_create_cq_ex(r->ctx, &cq), EINVAL);
+	ERR("its parent domain", ibv_dealloc_pd(cq.parent_domain), 0);
+	ERR("its thread domain", ibv_dealloc_td(parent_init.td), 0);
+	MUST((wr.wr.ud.ah = ibv_create_ah(other.pd, &to)) != NULL);
+	MUST(to_init(ud) == 0 && to_rtr(ud, 0) == 0 && to_rts(ud) == 0);
+	SILENT("a datagram by its address", post(ud, &wr, true), EINVAL);
+	ERR("its address", ibv_destroy_ah(wr.wr.ud.ah), 0);
+	ERR("the queue pair", ibv_destroy_qp(ud), 0);
+	rig_down(&other);
+}
+
 /* Requests by calls: the first mistake of a list is what its end says. */
 static void
 calls(void)
@@ -724,6 +784,7 @@ main(void)
 	run_case("the wrong order", order);
 	run_case("domains of other kinds", domains);
 	run_case("what is not there", not_there);
+	run_case("objects of another context", another_context);
 	run_case("requests by calls", calls);
 	run_case("all of it still works, and can be destroyed", end);
 	return cases_end();

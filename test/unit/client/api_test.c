@@ -305,8 +305,9 @@ Test(client_api, e6_rate_limit)
 Test(client_api, reregister)
 {
 	static uint8_t mem[8192];
+	struct karst_context *ctx;
+	struct karst_pd *pd, *others;
 	struct karst_mr *mr;
-	struct karst_pd *pd;
 	uint32_t key;
 	struct client_bed b;
 
@@ -321,6 +322,13 @@ Test(client_api, reregister)
 	cr_assert_eq(mr->lkey, key);
 	cr_assert_eq(karst_alloc_pd(b.ctx, &pd), 0);
 	cr_assert_eq(karst_rereg_mr(mr, KARST_REREG_PD, NULL, NULL, 0, 0), -EINVAL);
+	/* whose number is that of one in this context */
+	ctx = client_bed_open(&b);
+	cr_assert_eq(karst_alloc_pd(ctx, &others), 0);
+	cr_assert_eq(karst_rereg_mr(mr, KARST_REREG_PD, others, NULL, 0, 0), -EINVAL);
+	says("another context");
+	cr_assert_eq(karst_dealloc_pd(others), 0);
+	cr_assert_eq(karst_close(ctx), 0);
 	cr_assert_eq(karst_rereg_mr(mr, KARST_REREG_PD | KARST_REREG_ACCESS, pd, NULL, 0, 0), 0,
 		"%s", karst_why());
 	cr_assert_eq(mr->pd, pd);

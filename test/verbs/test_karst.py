@@ -175,11 +175,11 @@ class Memory(KarstTest):
         reader, plain = MR(pd, 8192, on_demand), MR(pd, 8192, e.IBV_ACCESS_LOCAL_WRITE)
         sge = SGE(mr.buf, 8192, mr.lkey)
         self.assertEqual(pd.advise_mr(write, flush, [sge]), 0)
-        self.refused(errno.EINVAL, other.advise_mr, read, flush, [sge])
-        self.refused(errno.EINVAL, pd.advise_mr, read, flush, [SGE(mr.buf + 1, 8192, mr.lkey)])
-        self.refused(errno.EINVAL, pd.advise_mr, read, flush, [SGE(mr.buf - 1, 16, mr.lkey)])
-        self.refused(errno.EINVAL, pd.advise_mr, read, flush, [sge, SGE(mr.buf, 8, mr.lkey ^ 1)])
-        self.refused(errno.EINVAL, pd.advise_mr, read, flush,
+        self.refused(errno.EPERM, other.advise_mr, read, flush, [sge])
+        self.refused(errno.EFAULT, pd.advise_mr, read, flush, [SGE(mr.buf + 1, 8192, mr.lkey)])
+        self.refused(errno.EFAULT, pd.advise_mr, read, flush, [SGE(mr.buf - 1, 16, mr.lkey)])
+        self.refused(errno.ENOENT, pd.advise_mr, read, flush, [sge, SGE(mr.buf, 8, mr.lkey ^ 1)])
+        self.refused(errno.ENOENT, pd.advise_mr, read, flush,
                      [SGE(plain.buf, 8192, plain.lkey)])
         self.refused(errno.EINVAL, pd.advise_mr, read, 1 << 20, [sge])
         self.refused(errno.EOPNOTSUPP, pd.advise_mr, 1 << 20, flush, [sge])

@@ -35,8 +35,8 @@ Rules
 - The engine listens at a UNIX socket of type ``SOCK_SEQPACKET``.  One packet is one message: a
   header, a body that belongs to the operation, and descriptors beside it (``SCM_RIGHTS``).
 - The program sends a request and gets one reply, with the same ``seq`` and ``op``.  Requests of
-  one connection are answered in order.  The engine sends nothing else.  While a dozen replies have not
-  been read it answers no more.
+  one connection are answered in order.  The engine sends nothing else.  Who leaves a dozen replies
+  unread is disconnected.
 - The first request is HELLO.  A connection is over when either side closes it; everything that
   the program had is destroyed then.
 - Everything is little-endian and naturally aligned.  There are no pointers.

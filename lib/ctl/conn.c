@@ -10,7 +10,9 @@
  *
  * Descriptors beside replies that nobody has read yet count as the engine's, of which the kernel
  * lets all its connections together have no more than RLIMIT_NOFILE.  So a connection has room for
- * few replies, and the engine's end waits until some have been read.
+ * few replies, and who leaves so many unread is disconnected.  Waiting for him could have no end:
+ * he may be dead, and have sent his own end of the connection, which is then kept by what the
+ * engine has not read yet.
  */
 #include "karst_ctl_sock.h"
 
@@ -120,12 +122,12 @@ wait_for_message(int fd, const struct karst_ctl_server *srv)
 static int
 send_reply(int fd, struct exchange *x, size_t req_len, size_t rsp_len, unsigned int nrsp_fds)
 {
-	int ret = karst_ctl_send(fd, x->rsp, rsp_len, x->rsp_fds, nrsp_fds);
+	int ret = karst_ctl_send_now(fd, x->rsp, rsp_len, x->rsp_fds, nrsp_fds);
 
 	if (ret == -ETOOMANYREFS) {
 		rsp_len = karst_ctl_refuse(x->req, req_len, -EMFILE,
 			"the kernel carries too many descriptors already", x->rsp);
-		ret = karst_ctl_send(fd, x->rsp, rsp_len, NULL, 0);
+		ret = karst_ctl_send_now(fd, x->rsp, rsp_len, NULL, 0);
 	}
 	return ret;
 }

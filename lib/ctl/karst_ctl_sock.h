@@ -18,6 +18,8 @@
 /** Sends one message; waits for room.  -EPIPE, -ECONNRESET: the other end is gone; -EMSGSIZE;
  *  -ETOOMANYREFS: the kernel carries too many descriptors already. */
 int karst_ctl_send(int fd, const void *msg, size_t len, const int *fds, unsigned int nfds);
+/** The same without waiting.  -EAGAIN: so much has not been read yet that there is no room. */
+int karst_ctl_send_now(int fd, const void *msg, size_t len, const int *fds, unsigned int nfds);
 
 /**
  * Waits for one message.  @buf: KARST_CTL_MAX bytes; @fds: KARST_CTL_MAX_FDS.
@@ -63,10 +65,10 @@ struct karst_ctl_server {
 };
 
 /**
- * Answers messages one by one until the other end is gone, or shutdown() is called for @fd by
- * another thread.  Waits while the other end leaves replies unread, of which there is room for a
- * dozen.  While a handler waits for something, it can ask karst_ctl_hung_up().
- * @return 0: gone; or what ended it.
+ * Answers messages one by one until the other end is gone, shutdown() is called for @fd by another
+ * thread, or the other end leaves more than a dozen replies unread.  While a handler waits for
+ * something, it can ask karst_ctl_hung_up().
+ * @return 0: gone; or what ended it; -EAGAIN: replies that are not read.
  */
 int karst_ctl_serve(int fd, const struct karst_ctl_server *server);
 

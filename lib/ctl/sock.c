@@ -29,8 +29,8 @@ karst_ctl_close_fds(const int *fds, unsigned int n)
 		close(fds[--n]);
 }
 
-int
-karst_ctl_send(int fd, const void *msg, size_t len, const int *fds, unsigned int nfds)
+static int
+sock_send(int fd, const void *msg, size_t len, const int *fds, unsigned int nfds, int flags)
 {
 	struct iovec iov = {.iov_base = (void *)(uintptr_t)msg, .iov_len = len};
 	struct msghdr mh = {.msg_iov = &iov, .msg_iovlen = 1};
@@ -49,9 +49,21 @@ karst_ctl_send(int fd, const void *msg, size_t len, const int *fds, unsigned int
 		memcpy(CMSG_DATA(&anc.hdr), fds, nfds * sizeof(int));
 	}
 	do {
-		n = sendmsg(fd, &mh, MSG_NOSIGNAL);
+		n = sendmsg(fd, &mh, MSG_NOSIGNAL | flags);
 	} while (n < 0 && errno == EINTR);
 	return n < 0 ? -errno : 0;
+}
+
+int
+karst_ctl_send(int fd, const void *msg, size_t len, const int *fds, unsigned int nfds)
+{
+	return sock_send(fd, msg, len, fds, nfds, 0);
+}
+
+int
+karst_ctl_send_now(int fd, const void *msg, size_t len, const int *fds, unsigned int nfds)
+{
+	return sock_send(fd, msg, len, fds, nfds, MSG_DONTWAIT);
 }
 
 /* The descriptors in @mh; those for which there is no room are closed. */

@@ -27,6 +27,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "clock.h"
 #include "karst_log.h"
 
 #define BIT(cap)     (UINT64_C(1) << (cap))
@@ -223,10 +224,7 @@ interrupt_all(char *last, size_t len)
 static time_t
 caps_seconds(void)
 {
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return ts.tv_sec;
+	return (time_t)(kd_clock_ns() / 1000000000);
 }
 
 /* Twice in a row nobody has more: one who was made while the first list was read, by one who had,

@@ -19,12 +19,12 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/signalfd.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <rte_eal.h>
 
 #include "caps.h"
+#include "clock.h"
 #include "confine.h"
 #include "eal.h"
 #include "follow.h"
@@ -296,10 +296,7 @@ daemon_start(struct daemon *d)
 static uint64_t
 now_ms(void)
 {
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (uint64_t)ts.tv_sec * 1000 + (uint64_t)ts.tv_nsec / 1000000;
+	return kd_clock_ns() / 1000000;
 }
 
 static void

@@ -22,6 +22,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "clock.h"
 #include "karst_ctl_msg.h"
 #include "karst_ctl_sock.h"
 #include "karst_log.h"
@@ -63,15 +64,6 @@ struct kd_server {
 	uint32_t nunheard;
 	int waiting_fd; /* of who accepts: accepted, but there was no thread for it; -1: none */
 };
-
-static uint64_t
-server_now(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (uint64_t)ts.tv_sec * 1000000000 + (uint64_t)ts.tv_nsec;
-}
 
 /* --- who may attach --- */
 
@@ -280,7 +272,7 @@ server_serve(struct client *c)
 	}
 	if (rc != 0) {
 		dismiss(c);
-		karst_log_some(&c->server->refused_log, server_now(), KARST_LOG_NOTICE,
+		karst_log_some(&c->server->refused_log, kd_clock_ns(), KARST_LOG_NOTICE,
 			"process %d of user %u is refused: %s", (int)c->peer.pid, c->peer.uid, why);
 		refuse(c, rc, why);
 		return;
@@ -337,7 +329,7 @@ client_hear(struct client *c)
 	if (rc == 0)
 		server_serve(c);
 	else
-		karst_log_some(&c->server->refused_log, server_now(), KARST_LOG_NOTICE,
+		karst_log_some(&c->server->refused_log, kd_clock_ns(), KARST_LOG_NOTICE,
 			"a connection whose process cannot be identified: %s", strerror(-rc));
 }
 

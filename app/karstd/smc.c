@@ -13,7 +13,6 @@
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/random.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "karst_log.h"
@@ -38,15 +37,6 @@
 #define CLC_WAIT_S 60u
 static_assert(LLC_WAIT_S * 1000 > SVC_LINK_LIFE_MS, "a link is patient");
 static_assert(CLC_WAIT_S > 2 * LLC_WAIT_S, "one answer each way");
-
-uint64_t
-svc_now(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (uint64_t)ts.tv_sec * 1000000000ull + (uint64_t)ts.tv_nsec;
-}
 
 int
 svc_watch(struct kd_smc *s, int fd, uint32_t events, struct svc_source *source)
@@ -118,7 +108,7 @@ turn(struct kd_smc *s)
 	bool any, came;
 	unsigned int i;
 
-	s->core->now_ns = svc_now();
+	s->core->now_ns = kd_clock_ns();
 	any = came = svc_rdma_poll(s);
 	any |= karst_smc_expire(s->core, TIMERS) != 0;
 	svc_connect_expire(s);
@@ -142,7 +132,7 @@ turn(struct kd_smc *s)
 static int
 wait_ms(struct kd_smc *s)
 {
-	uint64_t next = karst_smc_next_ns(s->core), now = svc_now();
+	uint64_t next = karst_smc_next_ns(s->core), now = kd_clock_ns();
 	uint32_t i;
 
 	next = karst_min_u64(next, svc_connect_next_ns(s));
@@ -175,7 +165,7 @@ wait_and_hear(struct kd_smc *s, int ms)
 	pthread_mutex_unlock(&s->lock);
 	n = epoll_wait(s->epoll, e, EVENTS, ms);
 	pthread_mutex_lock(&s->lock);
-	s->core->now_ns = svc_now();
+	s->core->now_ns = kd_clock_ns();
 	for (i = 0; i < n; i++) {
 		struct svc_source *src = e[i].data.ptr;
 
@@ -226,7 +216,7 @@ svc_main(void *arg)
 	while (!atomic_load(&s->stop)) {
 		if (turn(s))
 			busy_at = s->core->now_ns;
-		if (spin_ns != 0 && svc_now() - busy_at < spin_ns) {
+		if (spin_ns != 0 && kd_clock_ns() - busy_at < spin_ns) {
 			wait_and_hear(s, 0);
 		} else if (look_again(s)) {
 			busy_at = s->core->now_ns;
@@ -292,7 +282,7 @@ make_core(struct kd_smc *s)
 	s->core_mem = bytes != 0 ? aligned_alloc(64, (bytes + 63) & ~(size_t)63) : NULL;
 	if (s->core_mem == NULL)
 		return -ENOMEM;
-	return karst_smc_init(s->core_mem, &cfg, svc_now(), &s->core);
+	return karst_smc_init(s->core_mem, &cfg, kd_clock_ns(), &s->core);
 }
 
 /* The networks from which the option is sent. */
@@ -390,12 +380,12 @@ kd_smc_start(struct kd_smc *s)
 static void
 say_goodbye(struct kd_smc *s)
 {
-	const uint64_t until = svc_now() + GOODBYE_NS;
+	const uint64_t until = kd_clock_ns() + GOODBYE_NS;
 	uint32_t i;
 
 	for (i = 0; i < SMC_GROUPS; i++)
 		(void)karst_smc_group_end(s->core, i);
-	while (s->core->ngroups != 0 && svc_now() < until)
+	while (s->core->ngroups != 0 && kd_clock_ns() < until)
 		if (!turn(s))
 			usleep(1000);
 }

@@ -89,12 +89,12 @@ own_sleeps(void)
 static void
 answer(struct question *q)
 {
-	uint64_t began = svc_now();
+	uint64_t began = kd_clock_ns();
 	long sleeps = own_sleeps();
 
 	q->rc = q->fn(q->fd, q->arg);
 	if (own_sleeps() != sleeps)
-		q->slept_ns = svc_now() - began;
+		q->slept_ns = kd_clock_ns() - began;
 }
 
 static void *
@@ -126,7 +126,7 @@ asker_main(void *arg)
 	}
 	if (me->behind) {
 		me->behind = false;
-		me->until_ns = svc_now() + AGAIN_NS;
+		me->until_ns = kd_clock_ns() + AGAIN_NS;
 		a->nbehind--;
 	} else {
 		a->at = NULL;
@@ -190,7 +190,7 @@ asker_start(struct svc_askers *a)
 static bool
 is_held(const struct svc_askers *a, uid_t uid)
 {
-	uint64_t now = svc_now();
+	uint64_t now = kd_clock_ns();
 	uint32_t i;
 
 	for (i = 0; i < ASKERS; i++)
@@ -231,7 +231,7 @@ await(struct svc_askers *a)
 	uint64_t ns;
 
 	while (a->answer == NULL && looks < ASLEEP_LOOKS) {
-		ns = svc_now() + LOOK_NS;
+		ns = kd_clock_ns() + LOOK_NS;
 		until.tv_sec = (time_t)(ns / 1000000000);
 		until.tv_nsec = (long)(ns % 1000000000);
 		if (pthread_cond_timedwait(&a->answered, &a->lock, &until) != ETIMEDOUT)
@@ -250,7 +250,7 @@ leave_behind(struct kd_smc *s, struct svc_askers *a, uid_t uid)
 	a->at = NULL;
 	a->nbehind++;
 	s->faults++;
-	karst_log_some(&s->log, svc_now(), KARST_LOG_NOTICE,
+	karst_log_some(&s->log, kd_clock_ns(), KARST_LOG_NOTICE,
 		"smc: a program of user %u holds the lock of a socket: nothing "
 		"is asked of his connections until he lets go of it, and for some time after",
 		(unsigned int)uid);
@@ -261,7 +261,7 @@ static struct svc_sleeper *
 sleeper_of(struct svc_askers *a, uid_t uid)
 {
 	struct svc_sleeper *l, *oldest = &a->sleepers[0];
-	uint64_t now = svc_now();
+	uint64_t now = kd_clock_ns();
 
 	for (l = a->sleepers; l < &a->sleepers[ASKERS]; l++) {
 		if (l->uid == uid && l->slept_ns != 0 && now - l->since_ns < AGAIN_NS)
@@ -286,9 +286,9 @@ count_sleep(struct kd_smc *s, struct svc_askers *a, uid_t uid, uint64_t slept_ns
 	l->slept_ns += slept_ns;
 	if (l->slept_ns < ASLEEP_NS)
 		return;
-	l->until_ns = svc_now() + AGAIN_NS;
+	l->until_ns = kd_clock_ns() + AGAIN_NS;
 	s->faults++;
-	karst_log_some(&s->log, svc_now(), KARST_LOG_NOTICE,
+	karst_log_some(&s->log, kd_clock_ns(), KARST_LOG_NOTICE,
 		"smc: programs of user %u hold locks of sockets again and again: nothing is asked "
 		"of his connections for some time",
 		(unsigned int)uid);

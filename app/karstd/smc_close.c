@@ -437,7 +437,7 @@ void
 svc_close_expire(struct kd_smc *s)
 {
 	struct svc_closers *a = s->closers;
-	uint64_t now = svc_now();
+	uint64_t now = kd_clock_ns();
 
 	if (a == NULL || now - a->nudged_ns < NUDGE_MS * 1000000ull)
 		return;
@@ -474,7 +474,7 @@ svc_close_next_ns(const struct kd_smc *s)
 	pthread_mutex_lock(&a->lock);
 	waits = a->nwaiting != 0 || atomic_load(&a->nbusy) != 0;
 	pthread_mutex_unlock(&a->lock);
-	return waits ? svc_now() + NUDGE_MS * 1000000ull : UINT64_MAX;
+	return waits ? kd_clock_ns() + NUDGE_MS * 1000000ull : UINT64_MAX;
 }
 
 /* Lock held.  Those that a thread has are its own. */

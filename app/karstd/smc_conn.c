@@ -70,7 +70,7 @@ static void
 end_pair(struct svc_conn *c)
 {
 	c->smc->faults++;
-	karst_log_some(&c->smc->log, svc_now(), KARST_LOG_NOTICE,
+	karst_log_some(&c->smc->log, kd_clock_ns(), KARST_LOG_NOTICE,
 		"smc: process %d sends descriptors by a pair", (int)c->pid);
 	shutdown(c->pair, SHUT_RDWR);
 	c->gone = c->shut = c->hung_up = true;
@@ -262,7 +262,7 @@ static void
 conn_hostile(struct svc_conn *c, const char *what)
 {
 	c->smc->faults++;
-	karst_log_some(&c->smc->log, svc_now(), KARST_LOG_NOTICE,
+	karst_log_some(&c->smc->log, kd_clock_ns(), KARST_LOG_NOTICE,
 		"smc: process %d: impossible %s in a control page", (int)c->pid, what);
 	conn_abort(c, ECONNABORTED);
 }

@@ -54,43 +54,13 @@ cookie_hash(const struct kd_smc *s, uint64_t cookie)
 	return (uint32_t)karst_prf(s->hash_key, cookie, 0) % SMC_HASH;
 }
 
-static void
-cookie_in(struct svc_conn *c, struct svc_conn **at)
-{
-	c->cookie_next = *at;
-	c->cookie_pprev = at;
-	if (c->cookie_next != NULL)
-		c->cookie_next->cookie_pprev = &c->cookie_next;
-	*at = c;
-}
-
-static void
-cookie_out(struct svc_conn *c)
-{
-	if (c->cookie_next != NULL)
-		c->cookie_next->cookie_pprev = c->cookie_pprev;
-	*c->cookie_pprev = c->cookie_next;
-}
-
-static void
-names_in(struct svc_conn *c, struct svc_conn **at)
-{
-	c->names_next = *at;
-	c->names_pprev = at;
-	if (c->names_next != NULL)
-		c->names_next->names_pprev = &c->names_next;
-	*at = c;
-}
-
 void
 svc_conn_unname(struct svc_conn *c)
 {
-	if (c->names_pprev == NULL)
+	if (!c->named)
 		return;
-	if (c->names_next != NULL)
-		c->names_next->names_pprev = c->names_pprev;
-	*c->names_pprev = c->names_next;
-	c->names_pprev = NULL;
+	LIST_REMOVE(c, by_names);
+	c->named = false;
 }
 
 static void
@@ -98,8 +68,9 @@ list_in(struct svc_conn *c)
 {
 	struct kd_smc *s = c->smc;
 
-	cookie_in(c, &s->by_cookie[cookie_hash(s, c->cookie)]);
-	names_in(c, &s->by_names[svc_names_hash(c, c->server)]);
+	LIST_INSERT_HEAD(&s->by_cookie[cookie_hash(s, c->cookie)], c, by_cookie);
+	LIST_INSERT_HEAD(&s->by_names[svc_names_hash(c, c->server)], c, by_names);
+	c->named = true;
 	c->next = s->conns;
 	c->pprev = &s->conns;
 	if (c->next != NULL)
@@ -113,7 +84,7 @@ list_in(struct svc_conn *c)
 static void
 list_out(struct svc_conn *c)
 {
-	cookie_out(c);
+	LIST_REMOVE(c, by_cookie);
 	svc_conn_unname(c);
 	if (c->next != NULL)
 		c->next->pprev = c->pprev;
@@ -623,10 +594,10 @@ svc_conn_find(struct kd_smc *s, int fd)
 	/* not the inode: its number has 32 bits, and is given out again */
 	if (getsockopt(fd, SOL_SOCKET, SO_COOKIE, &cookie, &len) != 0)
 		return NULL;
-	for (c = s->by_cookie[cookie_hash(s, cookie)]; c != NULL; c = c->cookie_next)
+	LIST_FOREACH(c, &s->by_cookie[cookie_hash(s, cookie)], by_cookie)
 		if (c->cookie == cookie && c->pair >= 0)
-			return c;
-	return NULL;
+			break;
+	return c;
 }
 
 void

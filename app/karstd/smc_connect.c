@@ -74,7 +74,7 @@ connect_qp(struct kd_smc *s, const struct svc_link *l, const struct karst_gid_en
 			KARST_QP_STATE | KARST_QP_SQ_PSN | KARST_QP_TIMEOUT | KARST_QP_RETRY_CNT |
 				KARST_QP_RNR_RETRY | KARST_QP_MAX_QP_RD_ATOMIC);
 	if (rc != 0)
-		karst_log_some(&s->log, svc_now(), KARST_LOG_WARNING,
+		karst_log_some(&s->log, kd_clock_ns(), KARST_LOG_WARNING,
 			"smc: connecting a queue pair: %s", karst_why());
 	return rc;
 }

@@ -106,14 +106,14 @@ svc_direct_find(const struct svc_conn *c)
 
 	if (c->smc->conf->smc.direct == KD_NO || c->netns == 0)
 		return NULL;
-	for (o = c->smc->by_names[svc_names_hash(c, !c->server)]; o != NULL && asked < MAX_SAME;
-		o = o->names_next) {
+	LIST_FOREACH(o, &c->smc->by_names[svc_names_hash(c, !c->server)], by_names) {
 		if (o->server == c->server || o->netns != c->netns ||
 			!is_address(&o->local, &c->peer) || !is_address(&o->peer, &c->local))
 			continue;
-		asked++;
 		if (waits(o) && are_ends(c, o))
 			return o;
+		if (++asked == MAX_SAME)
+			break;
 	}
 	return NULL;
 }

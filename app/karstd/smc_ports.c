@@ -173,13 +173,13 @@ svc_ports_event(struct kd_smc *s, const struct karst_smc_ev *ev)
 	struct karst_smc_group_info info;
 
 	if (ev->what & KARST_SMC_EV_LINK_DOWN)
-		karst_log_some(&s->log, svc_now(), KARST_LOG_NOTICE,
+		karst_log_some(&s->log, kd_clock_ns(), KARST_LOG_NOTICE,
 			"smc: group %u: one of two links is lost", ev->id);
 	/* of several at once what has become of the group counts */
 	if ((ev->what & KARST_SMC_EV_LINK_UP) &&
 		karst_smc_group_info(s->core, ev->id, &info) == 0 && info.nlinks == 2)
-		karst_log_some(&s->log, svc_now(), KARST_LOG_NOTICE, "smc: group %u has two links",
-			ev->id);
+		karst_log_some(&s->log, kd_clock_ns(), KARST_LOG_NOTICE,
+			"smc: group %u has two links", ev->id);
 	add_later(s, ev->id, AGAIN_S * turns(s, ev->id));
 }
 

@@ -14,8 +14,10 @@
 
 #include <pthread.h>
 #include <sys/epoll.h>
+#include <sys/queue.h>
 #include <sys/types.h>
 
+#include "clock.h"
 #include "conf.h"
 #include "karst_embed.h"
 #include "karst_log.h"
@@ -130,13 +132,14 @@ struct svc_user {
 	uint32_t conns[2]; /* of which SMC-R is to become, and that are declined for want of room */
 };
 
+LIST_HEAD(svc_conns, svc_conn);
 struct svc_conn {
 	struct kd_smc *smc;
-	struct svc_conn *next, **pprev;               /* of all */
-	struct svc_conn *cookie_next, **cookie_pprev; /* of the same hash */
-	struct svc_conn *names_next, **names_pprev;   /* NULL: its other end does not look for it */
-	struct svc_conn *run_next;                    /* of those that are to be looked at */
-	struct svc_conn *held_next, **held_pprev;     /* of those that do not begin with CLC yet */
+	struct svc_conn *next, **pprev;           /* of all */
+	LIST_ENTRY(svc_conn) by_cookie, by_names; /* of the same hash */
+	bool named;                               /* its other end looks for it by its names */
+	struct svc_conn *run_next;                /* of those that are to be looked at */
+	struct svc_conn *held_next, **held_pprev; /* of those that do not begin with CLC yet */
 	struct svc_source pair_source, tcp_source;
 	enum svc_what what;
 	uint64_t number; /* for telemetry */
@@ -272,8 +275,8 @@ struct kd_smc {
 	/* */
 	struct svc_conn *conns, *run, **run_tail, *dead;
 	struct svc_conn *held, **held_tail; /* by the time until when */
-	struct svc_conn *by_cookie[SMC_HASH];
-	struct svc_conn *by_names[SMC_HASH]; /* those that their other end may come to */
+	struct svc_conns by_cookie[SMC_HASH];
+	struct svc_conns by_names[SMC_HASH]; /* those that their other end may come to */
 	uint64_t hash_key[2];                /* of places in both */
 	uint32_t nconns, ndeclined;          /* of which there was no room for so many */
 	struct svc_user *users;
@@ -305,7 +308,6 @@ struct kd_smc {
 
 #define svc_of(ptr, type, member) ((type *)((char *)(ptr)-offsetof(type, member)))
 
-uint64_t svc_now(void);
 int svc_watch(struct kd_smc *s, int fd, uint32_t events, struct svc_source *source);
 /** Of what others may have duplicates, of which epoll would go on telling. */
 void svc_unwatch(struct kd_smc *s, int fd);

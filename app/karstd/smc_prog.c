@@ -458,7 +458,7 @@ svc_prog_resume(struct kd_smc *s)
 		if (svc_watch(s, p->fd, EPOLLIN, &p->source) != 0)
 			prog_leave(p);
 	}
-	if (s->paused && !svc_is_full(s) && svc_now() >= s->paused_until_ns)
+	if (s->paused && !svc_is_full(s) && kd_clock_ns() >= s->paused_until_ns)
 		s->paused = svc_watch(s, s->socket.fd, EPOLLIN, &s->listen_source) != 0;
 }
 
@@ -500,7 +500,7 @@ listen_ready(struct svc_source *src, uint32_t events)
 		/* no descriptor, or no memory: who has come stays, and would be told of for ever */
 		if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
 			listen_pause(s);
-			s->paused_until_ns = svc_now() + FULL_NS;
+			s->paused_until_ns = kd_clock_ns() + FULL_NS;
 		}
 		return;
 	}

@@ -144,7 +144,7 @@ op_link_open(void *user, const struct karst_smc_link_ask *ask, struct karst_smc_
 		return -ENOMEM;
 	rc = link_make(s, l, g->port_num);
 	if (rc != 0) {
-		karst_log_some(&s->log, svc_now(), KARST_LOG_WARNING, "smc: a queue pair: %s",
+		karst_log_some(&s->log, kd_clock_ns(), KARST_LOG_WARNING, "smc: a queue pair: %s",
 			karst_why());
 		link_free(l);
 		return -ENOMEM;
@@ -272,7 +272,7 @@ op_rmb_key(
 		KARST_ACCESS_LOCAL_WRITE | KARST_ACCESS_REMOTE_WRITE, &r->mr);
 	if (rc != 0) {
 		karst_log_some(
-			&s->log, svc_now(), KARST_LOG_WARNING, "smc: a key: %s", karst_why());
+			&s->log, kd_clock_ns(), KARST_LOG_WARNING, "smc: a key: %s", karst_why());
 		return -ENOMEM;
 	}
 	svc_spare_leave(c->rings);

@@ -117,7 +117,7 @@ refuse_peer(struct svc_conn *c)
 	if (r->nobody)
 		r->uid = c->uid;
 	r->nobody = false;
-	r->until_ns = svc_now() + s->conf->smc.retry_s * 1000000000ull;
+	r->until_ns = kd_clock_ns() + s->conf->smc.retry_s * 1000000000ull;
 	if (!r->by_all && (svc_is_trusted(c->uid) || r->uid != c->uid)) {
 		r->by_all = true;
 		kd_smc_option_refuse(&s->option, ip, true);

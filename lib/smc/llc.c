@@ -122,6 +122,18 @@ rx_confirm_link(struct smc_core *c, struct smc_link *link, const struct karst_sm
 
 /* --- ADD_LINK (S10) --- */
 
+/* Which link, and one of its ends. */
+static void
+put_end(struct karst_smc_llc *m, const struct smc_link *link, const struct karst_smc_end *end)
+{
+	memcpy(m->mac, end->mac, 6);
+	memcpy(m->gid, end->gid, 16);
+	m->qpn = end->qpn;
+	m->psn = end->psn;
+	m->link = link->number;
+	m->mtu = end->mtu;
+}
+
 static void
 fill_add_link(
 	struct smc_core *c, struct karst_smc_llc *m, struct smc_link *on, struct smc_link *added)
@@ -129,12 +141,7 @@ fill_add_link(
 	struct smc_group *g = on->group;
 	uint32_t i;
 
-	memcpy(m->mac, added->local.mac, 6);
-	memcpy(m->gid, added->local.gid, 16);
-	m->qpn = added->local.qpn;
-	m->psn = added->local.psn;
-	m->link = added->number;
-	m->mtu = added->local.mtu;
+	put_end(m, added, &added->local);
 	m->direct = g->direct;
 	memcpy(m->target, added->local.gid, 16);
 	for (i = 0; i < c->cfg.max_rmbs && m->nrtokens < KARST_SMC_RKEYS_MAX; i++) {
@@ -306,12 +313,7 @@ reject_link(struct smc_core *c, struct smc_link *on, const struct smc_link *adde
 	struct karst_smc_llc *r = smc_llc_new(
 		c, on, KARST_SMC_LLC_ADD_LINK, KARST_SMC_LLC_RESPONSE | KARST_SMC_LLC_REJECTED);
 
-	memcpy(r->mac, added->remote.mac, 6);
-	memcpy(r->gid, added->remote.gid, 16);
-	r->qpn = added->remote.qpn;
-	r->psn = added->remote.psn;
-	r->link = added->number;
-	r->mtu = added->remote.mtu;
+	put_end(r, added, &added->remote);
 	smc_llc_send(c, on);
 }
 

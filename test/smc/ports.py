@@ -42,9 +42,9 @@ def links(suite, daemon):
 def talk(suite, netns, daemons, server='server_back', client='client_streams', n=0):
     """@return server, client that streams, problems"""
     port = bed.free_port()
-    s = Program(suite, daemons[0], server, PAIRS[0] + '1', port, n)
+    s = Program(suite, daemons[0], server, PAIRS[0] + '1', port, n, script='prog_ports.py')
     s.line()
-    c = Program(suite, daemons[1], client, PAIRS[0] + '1', port, n, netns=netns)
+    c = Program(suite, daemons[1], client, PAIRS[0] + '1', port, n, netns=netns, script='prog_ports.py')
     return s, c, [line for line in [c.line()] if line != 'connected']
 
 

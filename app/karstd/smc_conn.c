@@ -413,6 +413,7 @@ read_clc(struct svc_conn *c)
 			return;
 		if (rc != 0 || b.n == 0) {
 			/* it has gone before it said all that was to be said */
+			c->tcp_reset = rc == -ECONNRESET;
 			(void)karst_smc_conn_abort(c->smc->core, c->id);
 			return;
 		}
@@ -537,7 +538,7 @@ on_failed(struct svc_conn *c)
 	if (c->what == SMC_DIRECT)
 		return; /* lib/smc is not needed any more */
 	svc_conn_close_tcp(c, true);
-	svc_conn_fail(c, info.error);
+	svc_conn_fail(c, c->tcp_reset ? ECONNRESET : info.error);
 }
 
 static void

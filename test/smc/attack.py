@@ -165,11 +165,12 @@ def before_rings(suite, one):
         said = said.removeprefix('accepted').strip()
         suite.tap.point(name, problems + more + ([] if said in [w.strip() for w in wanted] else [said]))
         c.process.kill()
-    s, c = pair(suite, one, 'server_never_accepts', 'client_is_reset')
-    problems = [line for line in [c.line()] if line != 'connected'] + s.ends()[1]
-    said, more = c.ends()
-    suite.tap.point('who was connected to a program that has ended before it accepted hears of that',
-                    problems + more + ([] if said == 'reset' else [said]))
+    for late, when in enumerate(('at once', 'after CLC has begun')):
+        s, c = pair(suite, one, 'server_never_accepts', 'client_is_reset', late)
+        problems = [line for line in [c.line()] if line != 'connected'] + s.ends()[1]
+        said, more = c.ends()
+        suite.tap.point(f'who was connected to a program that ends {when} and has not accepted hears of that',
+                        problems + more + ([] if said == 'reset' else [said]))
     s, c = pair(suite, one, 'server_resets', 'client_looks')
     problems = [line for line in (c.line(), s.line()) if line not in ('connected', 'reset')]
     problems += s.ends()[1]

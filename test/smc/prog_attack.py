@@ -36,6 +36,7 @@ SOCK_ABI, SOCK_OPEN = 14, 2
 KEPT = 12       # connections: the memory of some of them is used again at once
 SYS_WRITE, SYS_CLOSE, SYS_POLL, SYS_RECVFROM = 1, 3, 7, 45
 PR_SET_PDEATHSIG = 1
+LATER_S = 0.5     # than CLC begins, for which the service waits for 0.1 s
 OTHERS = 65533  # a user
 
 
@@ -196,10 +197,12 @@ def server_leaves(address, port, _):
         conn.close()
 
 
-def server_never_accepts(address, port, _):
-    """Ends as soon as somebody waits for it."""
+def server_never_accepts(address, port, late):
+    """Ends as soon as somebody waits for it, or @late, when what he has to say of SMC-R was said."""
     sock = listener(address, port)
     select.select([sock], [], [])
+    if late:
+        time.sleep(LATER_S)
 
 
 def client_is_reset(address, port, _):

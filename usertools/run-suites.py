@@ -58,8 +58,7 @@ STEPS = {
     'examples': (['packages', 'build-test'], True),
     'install': (['packages', 'build-test'], True),
     'sanitize': (['packages'], False),
-    'build-fuzz': ([], False),
-    'fuzz': (['build-fuzz'], False),
+    'fuzz': (['packages'], False),
     'model': (['packages', 'configure-test'], False),
     'sim': (['build-test'], False),
     'unit': (['build-test'], False),
@@ -71,6 +70,9 @@ STEPS = {
     'tools': (['packages', 'configure-test'], True),
     'cross': (['packages'], False),
 }
+
+# Of two that build in one folder the second waits for the first, if both are asked for.
+AFTER = {'fuzz': 'sanitize'}
 
 
 class Step:
@@ -190,8 +192,9 @@ class Runner:
         """The first step of a kind that can be begun, or None."""
         if sum(STEPS[s.name][1] == waits for s in self.running) >= self.room[waits]:
             return None
+        to_end = {*self.todo, *(step.name for step in self.running)}
         return next((name for name in self.todo if STEPS[name][1] == waits and
-                     all(need in self.done for need in STEPS[name][0])), None)
+                     not to_end & {*STEPS[name][0], AFTER.get(name)}), None)
 
     def begin(self):
         for waits in (True, False):

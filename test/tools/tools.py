@@ -26,6 +26,7 @@ import sys
 import tempfile
 import threading
 import time
+import types
 import unittest
 import unittest.mock
 
@@ -405,6 +406,14 @@ class Steps(unittest.TestCase):
         for name in ('build-test', 'unit', 'verbs'):
             self.assertIn(f'word of {name}', text)
 
+    def test_two_suites_of_one_folder_are_not_side_by_side(self):
+        runner = load('run-suites.py').Runner(self.program, self.folder, ['fuzz'])
+        runner.room[False] = 2
+        runner.todo = ['fuzz']
+        self.assertEqual(runner.next(False), 'fuzz')
+        runner.running = [types.SimpleNamespace(name='sanitize')]
+        self.assertIsNone(runner.next(False))
+
     def test_what_waits_is_beside_what_computes(self):
         script = '''
             [ $2 = configure-test ] && exit
@@ -435,7 +444,7 @@ class Steps(unittest.TestCase):
         steps = load('run-suites.py').STEPS
         with open(os.path.join(ROOT, 'usertools', 'karst-setup'), encoding='utf-8') as f:
             suites = re.search('^all_suites="(.*)"$', f.read(), re.M).group(1).split()
-        others = {'packages', 'configure-test', 'build-test', 'build-fuzz'}
+        others = {'packages', 'configure-test', 'build-test'}
         self.assertEqual(sorted(set(steps) - others), sorted(suites))
 
 

@@ -152,6 +152,16 @@ turns(const struct kd_smc *s, uint32_t group)
 		: 1;
 }
 
+/* The peer asks once: when it may be done again, unless that is so anyhow. */
+static void
+add_soon(struct kd_smc *s, uint32_t group)
+{
+	const struct svc_again *a = &s->again[group];
+
+	if (a->at_ns == 0 || a->at_ns > s->core->now_ns + LINK_SETTLE_S * SEC_NS)
+		add_later(s, group, LINK_SETTLE_S);
+}
+
 static int
 add_or_ask(struct kd_smc *s, uint32_t group)
 {
@@ -180,7 +190,10 @@ svc_ports_event(struct kd_smc *s, const struct karst_smc_ev *ev)
 		karst_smc_group_info(s->core, ev->id, &info) == 0 && info.nlinks == 2)
 		karst_log_some(&s->log, kd_clock_ns(), KARST_LOG_NOTICE,
 			"smc: group %u has two links", ev->id);
-	add_later(s, ev->id, AGAIN_S * turns(s, ev->id));
+	if (ev->what == KARST_SMC_EV_LINK_ASKED)
+		add_soon(s, ev->id);
+	else
+		add_later(s, ev->id, AGAIN_S * turns(s, ev->id));
 }
 
 void

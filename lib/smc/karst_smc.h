@@ -359,6 +359,9 @@ int karst_smc_group_info(
 #define KARST_SMC_EV_LINK_UP    0x2000u /* a second one */
 #define KARST_SMC_EV_LINK_DOWN  0x4000u /* one of two */
 #define KARST_SMC_EV_GROUP_DOWN 0x8000u /* its id is free */
+/* The client asks for a second link, too soon after another one was made, or tried.  It does not
+ * ask again: karst_smc_group_add_link(), after a second. */
+#define KARST_SMC_EV_LINK_ASKED 0x10000u
 
 struct karst_smc_ev {
 	uint32_t what; /* of KARST_SMC_EV_ */

@@ -389,6 +389,13 @@ rx_add_link(struct smc_core *c, struct smc_link *link, struct karst_smc_llc *m)
 		rx_add_link_request(c, link, m);
 }
 
+static void
+rx_link_wanted(struct smc_core *c, struct smc_group *g)
+{
+	if (!may_add(c, g) || karst_smc_group_add_link(&c->pub, group_index(c, g)) == -EBUSY)
+		smc_group_event(c, g, KARST_SMC_EV_LINK_ASKED);
+}
+
 /* --- DELETE_LINK (S18) --- */
 
 void
@@ -496,8 +503,8 @@ llc_dispatch(struct smc_core *c, struct smc_link *link, struct karst_smc_llc *m)
 	case KARST_SMC_LLC_REQ_ADD_LINK:
 		/* the answer to ours is the ADD_LINK, or there is none to be had */
 		if (!(m->flags & KARST_SMC_LLC_RESPONSE) && link_usable(link) &&
-			link->group->state == GROUP_ACTIVE && may_add(c, link->group))
-			karst_smc_group_add_link(&c->pub, group_index(c, link->group));
+			link->group->state == GROUP_ACTIVE)
+			rx_link_wanted(c, link->group);
 		break;
 	case KARST_SMC_LLC_CONFIRM_RKEY:
 		rx_confirm_rkey(c, link, m);

@@ -261,6 +261,27 @@ Test(smc_link, s10_a_client_that_asks_without_end)
 	}
 }
 
+/* It asks once, when it has a second port: who cannot offer a link then has to do it later. */
+Test(smc_link, s10_a_client_that_asks_too_soon)
+{
+	struct bed *b = bed_of_one_link(true);
+	struct karst_smc_llc ask = {.type = KARST_SMC_LLC_REQ_ADD_LINK, .v2 = true};
+	struct karst_smc_ev ev;
+	bool asked = false;
+
+	llc(b, 1, &ask);
+	cr_assert_eq(nlinks(b, 1), 1);
+	while (karst_smc_next_event(b->s[1].smc, &ev))
+		asked |= (ev.what & KARST_SMC_EV_LINK_ASKED) != 0;
+	cr_assert(asked);
+	b->hold = false;
+	bed_wait(b, SEC);
+	cr_assert_eq(karst_smc_group_add_link(b->s[1].smc, 0), 0);
+	bed_pump(b);
+	cr_assert_eq(nlinks(b, 1), 2);
+	bed_free(b);
+}
+
 /* And a server that offers one, and deletes it. */
 Test(smc_link, s10_a_server_that_offers_without_end)
 {

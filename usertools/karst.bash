@@ -118,7 +118,7 @@ _karst_setup() {
 		;;
 	*)
 		case $command in
-		deps) _karst_words 'build test' "$2" ;;
+		deps) _karst_words 'build test soak' "$2" ;;
 		*)
 			_karst_words "$("$1" "$command" --help 2>/dev/null |
 				sed -n 's/^  \([a-z]*\) .*/\1/p')" "$2"

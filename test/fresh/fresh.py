@@ -165,9 +165,9 @@ def demo_problems(status, text):
 
 
 def test_packages(source):
-    """Packages that only tests need."""
+    """Packages that only tests need, and soaks."""
     with open(os.path.join(source, 'usertools', 'packages-debian.txt'), encoding='utf-8') as f:
-        return [line.split()[1] for line in f if line.startswith(('compile ', 'test '))]
+        return [line.split()[1] for line in f if line.startswith(('compile ', 'test ', 'soak '))]
 
 
 def installed_karst(root):

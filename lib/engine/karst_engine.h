@@ -264,7 +264,7 @@ struct karst_engine_port_info {
 	uint8_t mld_version;
 	struct karst_engine_addr gateway4;
 	struct karst_engine_addr gateway6;
-	uint32_t num_addrs;
+	uint32_t num_addrs; /* places in the following; those that are :: are empty */
 	struct karst_engine_addr addrs[KARST_ENGINE_MAX_ADDRS];
 };
 
@@ -325,9 +325,10 @@ int karst_engine_port_set_wake_fds(
 	struct karst_engine *e, uint8_t port, const int *fds, uint32_t n);
 
 /**
- * Changes the addresses of a port.  Identifiers of connection management that stand at one that
- * has gone hear KARST_RDMACM_ADDR_CHANGE, and then all owners KARST_EVENT_GID_CHANGE.  Queue pairs
- * whose path begins at an address that has gone do not receive any more.  -EINVAL
+ * Changes the addresses of a port.  Those that stay keep their places, which are the indices of
+ * GIDs; new ones take places that are empty.  Identifiers of connection management that stand at
+ * one that goes hear KARST_RDMACM_ADDR_CHANGE, and then all owners KARST_EVENT_GID_CHANGE.  Queue
+ * pairs whose path begins at an address that has gone do not receive any more.  -EINVAL
  */
 int karst_engine_port_set_addrs(struct karst_engine *e, uint8_t port, uint32_t num_addrs,
 	const struct karst_engine_addr *addrs);

@@ -37,6 +37,15 @@ karst_engine_ip_is_ip4(const uint8_t ip[16])
 	return memcmp(ip, prefix, sizeof(prefix)) == 0;
 }
 
+/** No address: :: is nobody's. */
+static inline bool
+karst_engine_ip_is_none(const uint8_t ip[16])
+{
+	static const uint8_t none[16];
+
+	return memcmp(ip, none, sizeof(none)) == 0;
+}
+
 static inline bool
 karst_engine_addr_is_ip4(const struct karst_engine_addr *a)
 {

@@ -137,7 +137,8 @@ listener_fitness(const struct karst_engine_port_info *info, const struct karst_e
 	const uint8_t *gateway = karst_engine_ip_is_ip4(ip) ? info->gateway4.ip : info->gateway6.ip;
 	unsigned int bits;
 
-	if (karst_engine_ip_is_ip4(own->ip) != karst_engine_ip_is_ip4(ip))
+	if (karst_engine_ip_is_none(own->ip) ||
+		karst_engine_ip_is_ip4(own->ip) != karst_engine_ip_is_ip4(ip))
 		return 0;
 	if (eng_ip_is_link_local6(own->ip) != eng_ip_is_link_local6(ip) && !eng_ip_is_group(ip))
 		return 0;
@@ -163,7 +164,8 @@ choose_self(const struct karst_engine *e, uint16_t family, uint8_t *port, uint8_
 		if (karst_engine_port_info(e, (uint8_t)i, &info) != 0)
 			continue;
 		for (k = 0; k < info.num_addrs; k++)
-			if (karst_engine_ip_is_ip4(info.addrs[k].ip) == (family == AF_INET)) {
+			if (!karst_engine_ip_is_none(info.addrs[k].ip) &&
+				karst_engine_ip_is_ip4(info.addrs[k].ip) == (family == AF_INET)) {
 				*port = (uint8_t)i;
 				*index = (uint8_t)k;
 				memcpy(src_ip, info.addrs[k].ip, 16);

@@ -468,6 +468,8 @@ eng_neigh_announce_on_lcore(struct eng_lcore *lc, void *arg)
 	for (i = 0; i < a->n; i++) {
 		const uint8_t *ip = a->addr[i].ip;
 
+		if (karst_engine_ip_is_none(ip))
+			continue;
 		if (karst_engine_ip_is_ip4(ip))
 			send_arp(lc, call->port, RTE_ARP_OP_REQUEST, broadcast_mac,
 				karst_get_be32(ip + 12), NULL, karst_get_be32(ip + 12));

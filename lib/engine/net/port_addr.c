@@ -9,6 +9,9 @@
  * lowest bit says which one is valid.  A change fills the other, counts, and waits until every
  * lcore has ended its turn; so an lcore reads a table that stands still, and whoever is no lcore
  * and does not hold ctl_lock either reads again if the count has moved (port_copy_addrs()).
+ *
+ * To programs the place of an address is the index of a GID, which they keep.  So an address has
+ * its place until it goes, and its place is empty (::) until a new one takes it.
  */
 #include "port_kind.h"
 
@@ -21,10 +24,13 @@ eng_port_addrs_fault(uint32_t n, const struct karst_engine_addr *addrs)
 
 	if (n < 1 || n > KARST_ENGINE_MAX_ADDRS || addrs == NULL)
 		return "a port has 1 to 16 IP addresses";
-	for (i = 0; i < n; i++)
+	for (i = 0; i < n; i++) {
+		if (karst_engine_ip_is_none(addrs[i].ip))
+			return "no port can have the address ::";
 		if (addrs[i].prefix > (karst_engine_ip_is_ip4(addrs[i].ip) ? 32 : 128))
 			return "the prefix of an address has at most 32 bits for IPv4, 128 for "
 			       "IPv6";
+	}
 	return NULL;
 }
 
@@ -93,7 +99,7 @@ karst_engine_path_init(const struct karst_engine *e, uint8_t port, uint32_t addr
 	uint32_t i;
 
 	if (port >= ENG_TXQS || karst_engine_port_info(e, eng_port_base(port), &info) != 0 ||
-		addr >= info.num_addrs)
+		addr >= info.num_addrs || karst_engine_ip_is_none(info.addrs[addr].ip))
 		return -EINVAL;
 	own = info.addrs[addr].ip;
 	if (karst_engine_ip_is_ip4(dst_ip) != karst_engine_ip_is_ip4(own))
@@ -151,13 +157,54 @@ port_announce(struct karst_engine *e, uint8_t port)
 		p->ops->announce(e, port);
 }
 
+static const struct karst_engine_addr *
+addr_in(const struct karst_engine_addr *list, uint32_t n, const uint8_t ip[16])
+{
+	uint32_t i;
+
+	for (i = 0; i < n; i++)
+		if (memcmp(list[i].ip, ip, sizeof(list[i].ip)) == 0)
+			return &list[i];
+	return NULL;
+}
+
+/* Fills @to with the places of these addresses.  @return how many places. */
+static uint32_t
+place_addrs(const struct eng_addrs *is, uint32_t n, const struct karst_engine_addr *addrs,
+	struct karst_engine_addr to[KARST_ENGINE_MAX_ADDRS])
+{
+	const struct karst_engine_addr *stays;
+	uint32_t i, at, places = 0;
+
+	memset(to, 0, KARST_ENGINE_MAX_ADDRS * sizeof(to[0]));
+	for (i = 0; i < is->n; i++) {
+		stays = addr_in(addrs, n, is->addr[i].ip);
+		if (stays == NULL)
+			continue;
+		to[i] = *stays;
+		places = i + 1;
+	}
+	for (i = 0; i < n; i++) {
+		if (addr_in(to, places, addrs[i].ip) != NULL)
+			continue;
+		for (at = 0; !karst_engine_ip_is_none(to[at].ip); at++)
+			;
+		to[at] = addrs[i];
+		places = at + 1 > places ? at + 1 : places;
+	}
+	return places;
+}
+
 void
 eng_port_set_addrs(
 	struct karst_engine *e, uint8_t port, uint32_t n, const struct karst_engine_addr *addrs)
 {
+	struct karst_engine_addr placed[KARST_ENGINE_MAX_ADDRS];
 	struct eng_port *p = &e->port[port];
+	const struct eng_addrs *is = eng_port_addrs(p);
 
-	eng_port_store_addrs(p, eng_port_addrs(p)->mac, n, addrs);
+	n = place_addrs(is, n, addrs, placed);
+	eng_port_store_addrs(p, is->mac, n, placed);
 	eng_ctl_quiesce(e);
 	port_announce(e, port);
 }

@@ -24,6 +24,8 @@ fill_addresses(const struct karst_engine_port_info *info, struct tel_row *row)
 	uint32_t i;
 
 	for (i = 0; i < info->num_addrs; i++) {
+		if (karst_engine_ip_is_none(info->addrs[i].ip))
+			continue;
 		snprintf(name, sizeof(name), "address_%u", i);
 		tel_row_str(row, name, eng_ip_text(info->addrs[i].ip, text));
 	}

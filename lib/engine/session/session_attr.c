@@ -94,6 +94,9 @@ check_ah(const struct karst_session *s, struct session_call *c,
 	if (attr->sgid_index >= info->num_addrs)
 		return reason(c, -EINVAL, "sgid_index %u: port %u has %u GIDs, numbered from 0",
 			attr->sgid_index, attr->port_num, info->num_addrs);
+	if (karst_engine_ip_is_none(info->addrs[attr->sgid_index].ip))
+		return reason(c, -EINVAL, "sgid_index %u: port %u has no GID there",
+			attr->sgid_index, attr->port_num);
 	if (attr->flow_label > FLOW_LABEL_MAX)
 		return reason(c, -EINVAL, "flow_label 0x%x exceeds 0x%x", attr->flow_label,
 			FLOW_LABEL_MAX);

@@ -131,7 +131,7 @@ eng_session_query_gids(struct karst_session *s, struct session_call *c)
 		memcpy(rsp->gid[rsp->n].gid, info.addrs[i].ip, sizeof(rsp->gid[0].gid));
 		rsp->gid[rsp->n].vlan = info.vlan;
 		rsp->gid[rsp->n].type = GID_ROCE2;
-		rsp->gid[rsp->n].valid = 1;
+		rsp->gid[rsp->n].valid = !karst_engine_ip_is_none(info.addrs[i].ip);
 		rsp->gid[rsp->n].ifindex = ifindex;
 	}
 	return 0;

@@ -69,6 +69,74 @@ Test(port_life, addresses)
 	engine_bed_down(&bed);
 }
 
+/* The first port's addresses are those of net 10 with these last bytes; 0: none is there. */
+static void
+expect_places(const struct engine_bed *bed, const uint8_t *last, uint32_t n)
+{
+	struct karst_engine_port_info info;
+	uint32_t i;
+
+	cr_assert_eq(karst_engine_port_info(bed->e, bed->port[0], &info), 0);
+	cr_assert_eq(info.num_addrs, n, "%u places", info.num_addrs);
+	for (i = 0; i < n; i++)
+		cr_assert_eq(
+			info.addrs[i].ip[15], last[i], "place %u: %u", i, info.addrs[i].ip[15]);
+}
+
+static void
+set_places(const struct engine_bed *bed, const uint8_t *last, uint32_t n)
+{
+	struct karst_engine_addr addrs[KARST_ENGINE_MAX_ADDRS];
+	uint32_t i;
+
+	for (i = 0; i < n; i++)
+		addrs[i] = karst_engine_addr_ip4(0x0a000000u + last[i]);
+	cr_assert_eq(karst_engine_port_set_addrs(bed->e, bed->port[0], n, addrs), 0);
+}
+
+/* A program names an address by its place. */
+Test(port_life, addresses_keep_their_places)
+{
+	static const struct karst_engine_addr none;
+	const uint8_t mac[6] = {2, 7, 7, 7, 7, 7};
+	uint8_t many[KARST_ENGINE_MAX_ADDRS];
+	struct engine_bed bed;
+	struct karst_path path;
+	uint8_t i;
+
+	engine_bed_up(&bed, &(struct engine_bed_config){0});
+	set_places(&bed, (const uint8_t[]){21, 22, 23}, 3);
+	expect_places(&bed, (const uint8_t[]){21, 22, 23}, 3);
+	/* in another order */
+	set_places(&bed, (const uint8_t[]){23, 21, 22}, 3);
+	expect_places(&bed, (const uint8_t[]){21, 22, 23}, 3);
+	/* one goes, and nothing can be done with its place */
+	set_places(&bed, (const uint8_t[]){22, 23}, 2);
+	expect_places(&bed, (const uint8_t[]){0, 22, 23}, 3);
+	cr_assert_eq(karst_engine_path_init(bed.e, bed.port[0], 0, mac, none.ip, &path), -EINVAL);
+	cr_assert_eq(karst_engine_path_init(bed.e, bed.port[0], 1, mac,
+			     karst_engine_addr_ip4(0x0a000002).ip, &path),
+		0);
+	/* it is so with another MAC address, too */
+	cr_assert_eq(karst_engine_port_set_mac(bed.e, bed.port[0], mac), 0);
+	expect_places(&bed, (const uint8_t[]){0, 22, 23}, 3);
+	/* one comes, another one goes from the end */
+	set_places(&bed, (const uint8_t[]){22, 24}, 2);
+	expect_places(&bed, (const uint8_t[]){24, 22}, 2);
+	for (i = 0; i < KARST_ENGINE_MAX_ADDRS; i++)
+		many[i] = (uint8_t)(20 + i);
+	set_places(&bed, many, KARST_ENGINE_MAX_ADDRS);
+	many[0] = 24;
+	many[1] = 22;
+	many[2] = 20;
+	many[3] = 21;
+	many[4] = 23;
+	expect_places(&bed, many, KARST_ENGINE_MAX_ADDRS);
+	/* :: is what an empty place has */
+	cr_assert_eq(karst_engine_port_set_addrs(bed.e, bed.port[0], 1, &none), -EINVAL);
+	engine_bed_down(&bed);
+}
+
 /* Paths begin at the new MAC address, and the path MTU is what the new MTU carries. */
 Test(port_life, another_device)
 {

@@ -138,7 +138,7 @@ struct cm_id {
 	bool passive;    /* made by a request */
 	bool told;       /* passive: its request was got, so that the program knows of it */
 	bool named;      /* passive: it was accepted, so that @uid is known */
-	bool has_port;   /* @port, @sgid_index and src are those of a port */
+	bool has_port;   /* @port and src are those of a port, or were */
 	bool numbered;   /* its port number is its own (cm_port.c) */
 	bool reuse_addr; /* options */
 	bool af_only;
@@ -147,7 +147,6 @@ struct cm_id {
 	uint8_t tos;
 	uint8_t timeout;
 	uint8_t port; /* of the engine, from 0 */
-	uint8_t sgid_index;
 	struct karst_ctl_cm_addr src, dst;
 	LIST_ENTRY(cm_id) port_next; /* in the bucket of port numbers */
 	struct cm_service *service;  /* LISTEN */
@@ -280,16 +279,18 @@ int eng_cm_check_addr(char *why, const struct karst_ctl_cm_addr *a);
  * -EADDRNOTAVAIL */
 int eng_cm_find_port(
 	const struct karst_engine *e, const uint8_t ip[16], uint8_t *port, uint8_t *index);
-/* The same of an address that may name its port.  -EADDRNOTAVAIL; -ENODEV: not that port */
-int eng_cm_find_own(const struct karst_engine *e, const struct karst_ctl_cm_addr *a, uint8_t *port,
-	uint8_t *index);
+/* The port of an address that may name it.  -EADDRNOTAVAIL; -ENODEV: not that port */
+int eng_cm_find_own(const struct karst_engine *e, const struct karst_ctl_cm_addr *a, uint8_t *port);
+/* Where the address of @id stands among those of its port, which may change at any time.
+ * -EADDRNOTAVAIL: it has gone */
+int eng_cm_index(const struct karst_engine *e, const struct cm_id *id, uint8_t *index);
 /* A scope means something: the address is one of each link. */
 bool eng_cm_is_scoped(const struct karst_ctl_cm_addr *a);
 /* The port that a link-local address belongs to; others remain as they are. */
 void eng_cm_set_scope(struct karst_ctl_cm_addr *a, uint8_t port);
 /* The port and address that packets to @dst leave by.  -ENETUNREACH */
 int eng_cm_choose_port(const struct karst_engine *e, const struct karst_ctl_cm_addr *dst,
-	uint8_t *port, uint8_t *index, uint8_t src_ip[16]);
+	uint8_t *port, uint8_t src_ip[16]);
 /* Identifiers that share a number: who looks for those of one that fit goes through them, with the
  * lock that everybody waits for. */
 #define CM_NUMBER_SHARED 256u
@@ -331,8 +332,10 @@ void eng_cm_id_resolved(struct eng_cm *cm, struct cm_id *id, int status);
 
 extern const struct karst_cm_ops eng_cm_ops;
 
-/* How packets of @id get to @dst_ip. */
-void eng_cm_ah(const struct cm_id *id, const uint8_t dst_ip[16], struct karst_ctl_ah_attr *ah);
+/* How packets of @id get to @dst_ip.  -EADDRNOTAVAIL: its own address has gone, and sgid_index is
+ * that of no address */
+int eng_cm_ah(const struct karst_engine *e, const struct cm_id *id, const uint8_t dst_ip[16],
+	struct karst_ctl_ah_attr *ah);
 
 /* What a program asks for.  Each writes why it refuses. */
 int eng_cm_connect(struct eng_cm *cm, char *why, struct cm_id *id,

@@ -331,18 +331,23 @@ conn_learn(struct cm_id *id, const struct karst_cm_param *p)
 	id->has_remote = true;
 }
 
-void
-eng_cm_ah(const struct cm_id *id, const uint8_t dst_ip[16], struct karst_ctl_ah_attr *ah)
+int
+eng_cm_ah(const struct karst_engine *e, const struct cm_id *id, const uint8_t dst_ip[16],
+	struct karst_ctl_ah_attr *ah)
 {
+	uint8_t index = KARST_ENGINE_MAX_ADDRS;
+	int ret = eng_cm_index(e, id, &index);
+
 	*ah = (struct karst_ctl_ah_attr){
 		.flow_label = id->path.flow_label,
 		.port_num = (uint8_t)(id->port + 1),
-		.sgid_index = id->sgid_index,
+		.sgid_index = index,
 		.hop_limit = id->path.hop_limit,
 		.traffic_class = id->path.tclass,
 		.sl = id->path.sl,
 	};
 	memcpy(ah->dgid, dst_ip, sizeof(ah->dgid));
+	return ret;
 }
 
 /* --- requests --- */
@@ -410,6 +415,7 @@ make_conn(struct eng_cm *cm, const struct karst_cm_ev *ev, const struct karst_cm
 	struct cm_id *l)
 {
 	struct cm_id *id;
+	uint8_t index;
 
 	if (eng_cm_id_new(cm, l->client, l->channel, &id) != 0) {
 		cm->stats.limit_reached++;
@@ -431,7 +437,7 @@ make_conn(struct eng_cm *cm, const struct karst_cm_ev *ev, const struct karst_cm
 	if (id->tos_set)
 		id->path.tclass = id->tos;
 	id->port = ev->path->port;
-	id->has_port = eng_cm_find_port(cm->e, ip->dst_ip, &id->port, &id->sgid_index) == 0;
+	id->has_port = eng_cm_find_port(cm->e, ip->dst_ip, &id->port, &index) == 0;
 	conn_learn(id, &ev->remote);
 	id->retry_count = ev->remote.retry_count;
 	return id;
@@ -501,7 +507,8 @@ on_sidr_rep(struct eng_cm *cm, struct cm_id *id, const struct karst_cm_ev *ev)
 		return;
 	out->rsp.ud_qpn = ev->remote.qpn;
 	out->rsp.ud_qkey = ev->remote.qkey;
-	eng_cm_ah(id, id->dst.ip, &out->rsp.ah);
+	/* if our address has gone meanwhile, the program hears so when it uses this */
+	(void)eng_cm_ah(cm->e, id, id->dst.ip, &out->rsp.ah);
 }
 
 static void

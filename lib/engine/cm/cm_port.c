@@ -95,8 +95,19 @@ eng_cm_find_port(const struct karst_engine *e, const uint8_t ip[16], uint8_t *po
 }
 
 int
-eng_cm_find_own(const struct karst_engine *e, const struct karst_ctl_cm_addr *a, uint8_t *port,
-	uint8_t *index)
+eng_cm_index(const struct karst_engine *e, const struct cm_id *id, uint8_t *index)
+{
+	uint8_t port = id->port, at = 0;
+	int ret = eng_cm_find_port(e, id->src.ip, &port, &at);
+
+	if (ret != 0 || port != id->port)
+		return -EADDRNOTAVAIL;
+	*index = at;
+	return 0;
+}
+
+int
+eng_cm_find_own(const struct karst_engine *e, const struct karst_ctl_cm_addr *a, uint8_t *port)
 {
 	uint8_t at = 0, k = 0;
 	int ret;
@@ -106,10 +117,8 @@ eng_cm_find_own(const struct karst_engine *e, const struct karst_ctl_cm_addr *a,
 	ret = eng_cm_find_port(e, a->ip, &at, &k);
 	if (eng_cm_is_scoped(a) && a->scope_id != 0 && (ret != 0 || at != a->scope_id - 1))
 		return -ENODEV;
-	if (ret == 0) {
+	if (ret == 0)
 		*port = at;
-		*index = k;
-	}
 	return ret;
 }
 
@@ -154,8 +163,7 @@ listener_fitness(const struct karst_engine_port_info *info, const struct karst_e
 
 /* A wildcard means this engine: its first address of the family. */
 static int
-choose_self(const struct karst_engine *e, uint16_t family, uint8_t *port, uint8_t *index,
-	uint8_t src_ip[16])
+choose_self(const struct karst_engine *e, uint16_t family, uint8_t *port, uint8_t src_ip[16])
 {
 	struct karst_engine_port_info info;
 	uint32_t i, k;
@@ -167,7 +175,6 @@ choose_self(const struct karst_engine *e, uint16_t family, uint8_t *port, uint8_
 			if (!karst_engine_ip_is_none(info.addrs[k].ip) &&
 				karst_engine_ip_is_ip4(info.addrs[k].ip) == (family == AF_INET)) {
 				*port = (uint8_t)i;
-				*index = (uint8_t)k;
 				memcpy(src_ip, info.addrs[k].ip, 16);
 				return 0;
 			}
@@ -177,16 +184,16 @@ choose_self(const struct karst_engine *e, uint16_t family, uint8_t *port, uint8_
 
 int
 eng_cm_choose_port(const struct karst_engine *e, const struct karst_ctl_cm_addr *dst, uint8_t *port,
-	uint8_t *index, uint8_t src_ip[16])
+	uint8_t src_ip[16])
 {
 	struct karst_engine_port_info info;
 	unsigned int best = 0;
 	uint32_t i, k;
 
 	if (eng_cm_is_any(dst))
-		return choose_self(e, dst->family, port, index, src_ip);
+		return choose_self(e, dst->family, port, src_ip);
 	/* to one of our own: from there */
-	if (eng_cm_find_own(e, dst, port, index) == 0) {
+	if (eng_cm_find_own(e, dst, port) == 0) {
 		memcpy(src_ip, dst->ip, 16);
 		return 0;
 	}
@@ -202,7 +209,6 @@ eng_cm_choose_port(const struct karst_engine *e, const struct karst_ctl_cm_addr 
 				continue;
 			best = fit;
 			*port = (uint8_t)i;
-			*index = (uint8_t)k;
 			memcpy(src_ip, info.addrs[k].ip, 16);
 		}
 	}

@@ -300,7 +300,7 @@ join_mcast(struct eng_cm *cm, struct session_call *c, struct cm_id *id)
 	ev->group = g;
 	ev->rsp.ud_qpn = 0xffffff;
 	ev->rsp.ud_qkey = CM_UDP_QKEY;
-	eng_cm_ah(id, g->ip, &ev->rsp.ah);
+	(void)eng_cm_ah(cm->e, id, g->ip, &ev->rsp.ah);
 	if (ev->rsp.ah.hop_limit == 0)
 		ev->rsp.ah.hop_limit = 1;
 	rsp->group = g->handle;

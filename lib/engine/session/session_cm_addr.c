@@ -60,14 +60,14 @@ bind_to(struct eng_cm *cm, struct session_call *c, struct cm_id *id,
 {
 	struct karst_ctl_cm_addr src = id_tidy(addr);
 	char text[ENG_IP_TEXT];
-	uint8_t port = 0, index = 0;
+	uint8_t port = 0;
 	bool any = eng_cm_is_any(&src);
 	int ret;
 
 	if (src.port_number != 0 && src.port_number < PRIVILEGED_END && id->client->uid != 0)
 		return reason(c, -EACCES, "port number %u: numbers below %u are reserved for root",
 			src.port_number, PRIVILEGED_END);
-	ret = any ? 0 : eng_cm_find_own(cm->e, &src, &port, &index);
+	ret = any ? 0 : eng_cm_find_own(cm->e, &src, &port);
 	if (ret != 0)
 		return reason(c, ret,
 			ret == -ENODEV ? "that port does not have the address %s"
@@ -81,7 +81,6 @@ bind_to(struct eng_cm *cm, struct session_call *c, struct cm_id *id,
 	}
 	id->has_port = !any;
 	id->port = port;
-	id->sgid_index = index;
 	id->state = CM_ID_BOUND;
 	return 0;
 }
@@ -122,13 +121,13 @@ set_out(struct eng_cm *cm, struct session_call *c, struct cm_id *id, uint32_t ti
 	const struct karst_ctl_cm_addr *to)
 {
 	struct karst_ctl_cm_addr dst = id_tidy(to), src = id->src;
-	uint8_t port = id->port, index = id->sgid_index;
+	uint8_t port = id->port;
 	enum cm_id_state before = id->state;
 	char text[ENG_IP_TEXT];
 	int ret;
 
 	if (!id->has_port) {
-		ret = eng_cm_choose_port(cm->e, &dst, &port, &index, src.ip);
+		ret = eng_cm_choose_port(cm->e, &dst, &port, src.ip);
 		if (ret != 0)
 			return reason(c, ret, "no port of the engine has a route to %s",
 				eng_ip_text(dst.ip, text));
@@ -145,7 +144,6 @@ set_out(struct eng_cm *cm, struct session_call *c, struct cm_id *id, uint32_t ti
 	id->src = src;
 	id->dst = dst;
 	id->port = port;
-	id->sgid_index = index;
 	id->has_port = true;
 	id->until_ns = cm->cm->now_ns + UINT64_C(1000000) * (timeout_ms != 0 ? timeout_ms : 1);
 	/* the path may be known, and its event be there at once */
@@ -299,7 +297,8 @@ query_id(struct eng_cm *cm, struct session_call *c, struct cm_id *id)
 	rsp->port = id->port + 1u;
 	memcpy(rsp->sgid, id->src.ip, sizeof(rsp->sgid));
 	memcpy(rsp->dgid, id->dst.ip, sizeof(rsp->dgid));
-	rsp->sgid_index = id->sgid_index;
+	rsp->sgid_index = KARST_ENGINE_MAX_ADDRS; /* that of none */
+	(void)eng_cm_index(cm->e, id, &rsp->sgid_index);
 	rsp->pkey = PKEY_DEFAULT;
 	if (id->state != CM_ID_ROUTE_RESOLVED && id->state != CM_ID_CONNECT)
 		return 0;

@@ -7,6 +7,7 @@
  */
 #include <errno.h>
 
+#include "port.h"
 #include "session_cm.h"
 
 /* --- connections --- */
@@ -123,20 +124,28 @@ attr_init(const struct cm_id *id, struct karst_ctl_cm_init_qp_attr_rsp *rsp)
 		rsp->attr.access_flags = KARST_ACCESS_REMOTE;
 }
 
-static void
-attr_rtr(const struct cm_id *id, struct karst_ctl_cm_init_qp_attr_rsp *rsp)
+/* -EADDRNOTAVAIL */
+static int
+attr_rtr(const struct karst_engine *e, struct session_call *c, const struct cm_id *id)
 {
+	struct karst_ctl_cm_init_qp_attr_rsp *rsp = c->rsp;
+	char text[ENG_IP_TEXT];
+
+	if (eng_cm_ah(e, id, id->path.remote_ip, &rsp->attr.ah) != 0)
+		return reason(c, -EADDRNOTAVAIL,
+			"init_qp_attr: port %u does not have the identifier's address %s any more",
+			id->port + 1u, eng_ip_text(id->src.ip, text));
 	rsp->mask = KARST_QP_STATE | KARST_QP_AV | KARST_QP_PATH_MTU | KARST_QP_DEST_QPN |
 		KARST_QP_RQ_PSN;
 	rsp->attr.qp_state = KARST_QPS_RTR;
-	eng_cm_ah(id, id->path.remote_ip, &rsp->attr.ah);
 	rsp->attr.path_mtu = id->path.mtu;
 	rsp->attr.dest_qpn = id->remote_qpn;
 	rsp->attr.rq_psn = id->psn;
 	if (id->qp_type != KARST_QPT_RC && id->qp_type != KARST_QPT_XRC_RECV)
-		return;
+		return 0;
 	rsp->mask |= KARST_QP_MAX_DEST_RD_ATOMIC | KARST_QP_MIN_RNR_TIMER;
 	rsp->attr.max_dest_rd_atomic = id->responder_resources;
+	return 0;
 }
 
 static void
@@ -178,9 +187,8 @@ init_qp_attr(struct eng_cm *cm, struct session_call *c, struct cm_id *id)
 		return eng_cm_state_fault(
 			c, id, "init_qp_attr", "told of the peer's queue pair yet");
 	if (req->state == KARST_QPS_RTR)
-		attr_rtr(id, rsp);
-	else
-		attr_rts(id, rsp);
+		return attr_rtr(cm->e, c, id);
+	attr_rts(id, rsp);
 	return 0;
 }
 

@@ -295,6 +295,50 @@ Test(client_rdmacm, address_change)
 	client_bed_down(&bed);
 }
 
+/* A connection in the making begins at its address, wherever that stands among those of its port,
+ * and never at another one that has taken its place. */
+Test(client_rdmacm, address_among_others)
+{
+	const struct karst_engine_addr ip[] = {karst_engine_addr_ip4(0x0a000001),
+		karst_engine_addr_ip4(0x0a00000b), karst_engine_addr_ip4(0x0a00000c)};
+	const struct karst_engine_addr turned[] = {ip[1], ip[0]};
+	struct end server = {0}, client = {0};
+	struct karst_qp_attr attr;
+	unsigned int mask = 0;
+	struct client_bed bed;
+
+	client_bed_up(&bed, &(struct client_bed_config){.lcores = 2});
+	server.p = program_up(&bed);
+	client.p = program_up(&bed);
+	listen_on(server.p, "0.0.0.0", SERVICE, 1);
+	cr_assert_eq(karst_engine_port_set_addrs(bed.e, 0, 2, ip), 0);
+	connect_end(&client, "10.0.0.11", "10.0.0.2", 2, "hello");
+	/* it goes, and comes back in another place */
+	cr_assert_eq(karst_engine_port_set_addrs(bed.e, 0, 1, &ip[2]), 0);
+	expect(client.p, KARST_RDMACM_ADDR_CHANGE, 2);
+	cr_assert_eq(
+		karst_rdmacm_init_qp_attr(client.p->b.ctx, client.id, KARST_QPS_INIT, &attr, &mask),
+		0);
+	cr_assert_eq(karst_engine_port_set_addrs(bed.e, 0, 2, turned), 0);
+	accept_end(&server, 1, 3, "hello");
+	finish_end(&client, 2, server.qp->qp_num);
+	expect(server.p, KARST_RDMACM_ESTABLISHED, 3);
+	exchange(&client, &server);
+	/* another one is where it was */
+	cr_assert_eq(karst_engine_port_set_addrs(bed.e, 0, 1, &ip[2]), 0);
+	expect(client.p, KARST_RDMACM_ADDR_CHANGE, 2);
+	cr_assert_eq(
+		karst_rdmacm_init_qp_attr(client.p->b.ctx, client.id, KARST_QPS_RTR, &attr, &mask),
+		-EADDRNOTAVAIL);
+	expect_silence(client.p);
+	expect_silence(server.p);
+	cr_assert_eq(karst_destroy_qp(client.qp), 0);
+	cr_assert_eq(karst_destroy_qp(server.qp), 0);
+	karst_abandon(client.p->b.ctx);
+	karst_abandon(server.p->b.ctx);
+	client_bed_down(&bed);
+}
+
 /* --- refusals --- */
 
 Test(client_rdmacm, c1_nobody_listens)

@@ -5,7 +5,7 @@
  * What programs hear of changes of a port, besides its link (port_life.c).
  *
  * Other addresses, another MAC address: identifiers of connection management that stand at an
- * address that has gone, or at the port, hear ADDR_CHANGE, and all programs GID_CHANGE.  Queue
+ * address that goes, or at the port, hear ADDR_CHANGE, and all programs GID_CHANGE.  Queue
  * pairs are left alone: they go on if what is between them and their peers lets them, and the
  * program knows by now that it may want others.
  *
@@ -94,12 +94,13 @@ fail_queue_pairs(struct karst_engine *e, uint8_t port)
 	}
 }
 
-/* What identifiers at a port are told; unless they stand at one of the addresses @but. */
+/* What identifiers at a port are told. */
 struct news {
 	enum karst_rdmacm_event_type event;
 	uint8_t port;
+	bool some; /* those that stand at one of these addresses, of which empty places are none */
 	uint32_t n;
-	const struct karst_engine_addr *but;
+	struct karst_engine_addr gone[KARST_ENGINE_MAX_ADDRS];
 };
 
 static bool
@@ -110,9 +111,9 @@ concerns(const struct news *news, const struct cm_id *id)
 	if (!id->has_port || id->port != news->port)
 		return false;
 	for (i = 0; i < news->n; i++)
-		if (memcmp(news->but[i].ip, id->src.ip, sizeof(id->src.ip)) == 0)
-			return false;
-	return true;
+		if (memcmp(news->gone[i].ip, id->src.ip, sizeof(id->src.ip)) == 0)
+			return true;
+	return !news->some;
 }
 
 static void
@@ -175,18 +176,38 @@ refused(struct karst_engine *e, uint8_t port, const char *what, const char *faul
 	return -EINVAL;
 }
 
+/* Those of the port that are not among @addrs. */
+static void
+news_of_addrs(const struct karst_engine *e, uint8_t port, uint32_t n,
+	const struct karst_engine_addr *addrs, struct news *news)
+{
+	struct karst_engine_port_info is;
+	uint32_t i, k;
+
+	*news = (struct news){.event = KARST_RDMACM_ADDR_CHANGE, .port = port, .some = true};
+	if (karst_engine_port_info(e, port, &is) != 0)
+		return;
+	for (i = 0; i < is.num_addrs; i++) {
+		for (k = 0; k < n; k++)
+			if (memcmp(addrs[k].ip, is.addrs[i].ip, sizeof(addrs[k].ip)) == 0)
+				break;
+		if (k == n)
+			news->gone[news->n++] = is.addrs[i];
+	}
+}
+
 int
 karst_engine_port_set_addrs(struct karst_engine *e, uint8_t port, uint32_t num_addrs,
 	const struct karst_engine_addr *addrs)
 {
-	const struct news news = {
-		.event = KARST_RDMACM_ADDR_CHANGE, .port = port, .n = num_addrs, .but = addrs};
+	struct news news;
 	int ret = eng_ctl_enter(e);
 
 	if (ret != 0)
 		return ret;
 	ret = refused(e, port, "addresses", eng_port_addrs_fault(num_addrs, addrs));
 	if (ret == 0) {
+		news_of_addrs(e, port, num_addrs, addrs, &news);
 		eng_port_set_addrs(e, port, num_addrs, addrs);
 		tell_all_identifiers(e, &news);
 		eng_port_event(e, port, KARST_EVENT_GID_CHANGE);

@@ -132,7 +132,7 @@ make_cm(struct eng_cm *cm)
 		return -errno;
 	if (getrandom(cm->random_key, sizeof(cm->random_key), 0) != (ssize_t)sizeof(cm->random_key))
 		return -errno;
-	if (getrandom(cm->asked_key, sizeof(cm->asked_key), 0) != (ssize_t)sizeof(cm->asked_key))
+	if (getrandom(cm->place_key, sizeof(cm->place_key), 0) != (ssize_t)sizeof(cm->place_key))
 		return -errno;
 	if (getrandom(&cfg.guid, sizeof(cfg.guid), 0) != (ssize_t)sizeof(cfg.guid))
 		return -errno;

@@ -217,7 +217,7 @@ struct eng_cm {
 	struct cm_mads out; /* whose paths are known */
 	LIST_HEAD(cm_number_bucket, cm_id) number[CM_PORT_BUCKETS];
 	LIST_HEAD(cm_asked_bucket, cm_asked) asked[CM_ASKED_BUCKETS];
-	uint64_t asked_key[2];  /* of places in it */
+	uint64_t place_key[2];  /* of places in @paths and @asked */
 	uint64_t random_key[2]; /* of eng_cm_random() */
 	uint64_t randoms;       /* that it has given */
 	struct cm_stats stats;

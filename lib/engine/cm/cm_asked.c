@@ -36,7 +36,7 @@ asked_bucket_of(struct eng_cm *cm, const uint8_t ip[16])
 	uint64_t half[2];
 
 	memcpy(half, ip, sizeof(half));
-	return &cm->asked[karst_prf(cm->asked_key, half[0], half[1]) % KARST_DIM(cm->asked)];
+	return &cm->asked[karst_prf(cm->place_key, half[0], half[1]) % KARST_DIM(cm->asked)];
 }
 
 static void

@@ -21,6 +21,7 @@
 #include <errno.h>
 
 #include "cm.h"
+#include "karst_prf.h"
 #include "neigh.h"
 #include "port.h"
 
@@ -58,19 +59,23 @@ mads_take(struct cm_mads *m)
 
 /* --- the table --- */
 
+static uint64_t
+hash_ip(const struct eng_cm *cm, const uint8_t ip[16])
+{
+	uint64_t half[2];
+
+	memcpy(half, ip, sizeof(half));
+	return karst_prf(cm->place_key, half[0], half[1]);
+}
+
+/* Keyed: peers choose addresses. */
 static struct cm_path_bucket *
 path_bucket_of(struct eng_cm *cm, uint8_t port, const uint8_t src[16], const uint8_t dst[16])
 {
-	uint64_t words[4], h = port;
-	unsigned int i;
+	uint64_t ends = karst_prf(cm->place_key, hash_ip(cm, src), hash_ip(cm, dst));
 
-	memcpy(words, src, 16);
-	memcpy(words + 2, dst, 16);
-	for (i = 0; i < 4; i++)
-		h = (h ^ words[i]) * 0x9e3779b97f4a7c15ull;
-	return &cm->paths[h >> 56];
+	return &cm->paths[karst_prf(cm->place_key, ends, port) % CM_PATH_BUCKETS];
 }
-static_assert(CM_PATH_BUCKETS == 256, "the upper 8 bits of a hash");
 
 static bool
 path_is_wanted(const struct cm_path *w)

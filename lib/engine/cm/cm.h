@@ -32,6 +32,7 @@
 #include "gsi.h"
 #include "karst_cm.h"
 #include "karst_ctl_msg.h"
+#include "karst_wheel.h"
 #include "stream.h"
 
 #define CM_UDP_QKEY      0x01234567u /* of the port space UDP, where nobody says another one */
@@ -59,7 +60,7 @@ struct cm_path {
 	uint8_t port;
 	uint8_t src_ip[16], dst_ip[16];
 	struct karst_path path; /* READY */
-	uint64_t until_ns;      /* ASKING: MADs do not wait longer; else forgotten */
+	uint64_t until_ns;      /* ASKING: MADs do not wait longer; else: forgotten */
 	uint64_t look_ns;       /* ASKING: next look */
 	uint64_t nap_ns;
 	struct cm_mads mads; /* that wait */
@@ -157,7 +158,8 @@ struct cm_id {
 	/* ADDR_QUERY */
 	struct cm_wait *waits_for;
 	LIST_ENTRY(cm_id) path_next;
-	uint64_t until_ns;
+	struct karst_timer patience;
+	uint64_t until_ns; /* it does not wait longer */
 	/* the connection */
 	uint32_t cm_id;         /* of lib/cm; 0: none */
 	struct cm_asked *asked; /* asked for, and not complete (cm_asked.c) */
@@ -207,6 +209,7 @@ struct eng_cm {
 	struct cm_path *looking; /* the thread, without the lock: it stays */
 	struct cm_path *after;   /* of "asking": the thread's next one */
 	uint32_t npaths;
+	struct karst_wheel patience; /* of identifiers that wait */
 	uint32_t nwaits;     /* users' identifiers that wait, of each user one for each path */
 	uint32_t nmad_paths; /* that MADs wait for */
 	uint32_t nlisteners;
@@ -269,6 +272,8 @@ void eng_cm_wait_init(struct eng_cm *cm);
 int eng_cm_wait(struct eng_cm *cm, char *why, struct cm_id *id, struct cm_path *path);
 /* No more.  @return which one it was */
 struct cm_path *eng_cm_wait_end(struct eng_cm *cm, struct cm_id *id);
+/* The next one that does not want to wait longer; NULL: none now. */
+struct cm_id *eng_cm_wait_over(struct eng_cm *cm);
 
 /* --- cm_port.c --- */
 

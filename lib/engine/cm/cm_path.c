@@ -19,6 +19,7 @@
  * addresses makes us search all the time; only an identifier begins anew.
  */
 #include <errno.h>
+#include <time.h>
 
 #include "cm.h"
 #include "karst_prf.h"
@@ -37,6 +38,11 @@
 #define PATH_NAP_MOST_NS  UINT64_C(10000000)
 #define PATHS_A_NAP       64u /* for each so many the longest nap is longer by itself */
 #define LOOKS_AT_ONCE     16u /* then messages have their turn */
+#define GIVE_UPS_AT_ONCE  64u
+/* Identifiers of one path that hear of it before others may have the lock, and for how long they
+ * may: who only gives it away has it again before others are awake. */
+#define TELLS_AT_ONCE 256u
+#define TELL_NAP_NS   50000
 
 void
 eng_cm_path_init(struct eng_cm *cm)
@@ -306,12 +312,31 @@ id_end(struct eng_cm *cm, struct cm_id *id, int status)
 
 /* --- on the thread --- */
 
+/* Those that wait for @w hear how it has ended.  It stays meanwhile, as it is looked for. */
+static void
+tell_waiting(struct eng_cm *cm, struct cm_path *w, int ret)
+{
+	const struct timespec nap = {.tv_nsec = TELL_NAP_NS};
+	struct cm_wait *wait;
+	unsigned int n = 0;
+
+	while ((wait = LIST_FIRST(&w->waits)) != NULL) {
+		if (++n % TELLS_AT_ONCE != 0) {
+			id_end(cm, LIST_FIRST(&wait->ids), ret);
+			continue;
+		}
+		pthread_mutex_unlock(&cm->lock);
+		nanosleep(&nap, NULL);
+		pthread_mutex_lock(&cm->lock);
+		cm->cm->now_ns = engine_now(cm->e);
+	}
+}
+
 /* The search is over. */
 static void
 path_found(struct eng_cm *cm, struct cm_path *w, int ret, const struct karst_path *path)
 {
-	struct cm_wait *wait;
-
+	tell_waiting(cm, w, ret);
 	if (ret == 0) {
 		w->path = *path;
 		path_settle(cm, w, CM_PATH_READY, KEEP_NS);
@@ -320,50 +345,37 @@ path_found(struct eng_cm *cm, struct cm_path *w, int ret, const struct karst_pat
 		path_settle(cm, w, CM_PATH_FAILED, FAILED_NS);
 	}
 	mads_end(cm, w, ret == 0 ? path : NULL);
-	while ((wait = LIST_FIRST(&w->waits)) != NULL)
-		id_end(cm, LIST_FIRST(&wait->ids), ret);
 }
 
-/* Identifiers of a user that do not want to wait longer.  @return when the next one will not. */
+/* Identifiers that do not want to wait longer, of whatever path.  How long a program has waited
+ * says nothing to peers.  @return when there is something to do again. */
 static uint64_t
-wait_give_up(struct eng_cm *cm, struct cm_wait *wait)
+ids_give_up(struct eng_cm *cm)
 {
-	uint64_t next = UINT64_MAX;
-	struct cm_id *id, *after;
+	const struct cm_path *w;
+	struct cm_id *id;
+	unsigned int n;
 
-	for (id = LIST_FIRST(&wait->ids); id != NULL; id = after) {
-		after = LIST_NEXT(id, path_next);
-		if (cm->cm->now_ns < id->until_ns)
-			next = karst_min_u64(next, id->until_ns);
-		else
-			id_end(cm, id, -ETIMEDOUT); /* the last one ends @wait, too */
+	for (n = 0; n < GIVE_UPS_AT_ONCE && (id = eng_cm_wait_over(cm)) != NULL; n++) {
+		w = id->waits_for->path;
+		id_end(cm, id, -ETIMEDOUT);
+		cm->stats.paths_failed += w->state != CM_PATH_ASKING;
 	}
-	return next;
+	return karst_wheel_next_ns(&cm->patience);
 }
 
-/* The same of all who wait for @w, which is settled if nobody is left. */
-static uint64_t
-path_give_up(struct eng_cm *cm, struct cm_path *w)
+/* The same of MADs of @w, which is settled if nobody is left. */
+static void
+mads_give_up(struct eng_cm *cm, struct cm_path *w)
 {
-	bool mads_over = w->nmads != 0 && cm->cm->now_ns >= w->until_ns;
-	bool wanted = path_is_wanted(w);
-	uint64_t next = UINT64_MAX;
-	struct cm_wait *wait, *after;
+	bool over = w->nmads != 0 && cm->cm->now_ns >= w->until_ns;
 
-	for (wait = LIST_FIRST(&w->waits); wait != NULL; wait = after) {
-		after = LIST_NEXT(wait, next);
-		next = karst_min_u64(next, wait_give_up(cm, wait));
-	}
-	if (mads_over)
+	if (over)
 		mads_end(cm, w, NULL);
-	else if (w->nmads != 0)
-		next = karst_min_u64(next, w->until_ns);
 	if (path_is_wanted(w))
-		return next;
-	cm->stats.paths_failed += wanted;
-	/* how long a program has waited says nothing to peers */
-	path_settle(cm, w, CM_PATH_FAILED, mads_over ? FAILED_NS : 0);
-	return UINT64_MAX;
+		return;
+	cm->stats.paths_failed += over;
+	path_settle(cm, w, CM_PATH_FAILED, over ? FAILED_NS : 0);
 }
 
 /* One look for a path that is due.  @return when to look again. */
@@ -372,7 +384,6 @@ path_look(struct eng_cm *cm, struct cm_path *w)
 {
 	uint64_t longest = PATH_NAP_MOST_NS * (1 + (cm->nwaits + cm->nmad_paths) / PATHS_A_NAP);
 	struct karst_path path;
-	uint64_t next;
 	int ret;
 
 	cm->looking = w;
@@ -380,16 +391,16 @@ path_look(struct eng_cm *cm, struct cm_path *w)
 	ret = eng_resolve_try(cm->e, w->port, w->src_ip, w->dst_ip, &path);
 	pthread_mutex_lock(&cm->lock);
 	cm->cm->now_ns = engine_now(cm->e);
-	if (ret != -EAGAIN) {
+	if (ret != -EAGAIN)
 		path_found(cm, w, ret, &path);
-		next = UINT64_MAX;
-	} else {
-		next = path_give_up(cm, w);
-	}
+	else
+		mads_give_up(cm, w);
 	cm->looking = NULL;
 	if (w->state != CM_PATH_ASKING)
 		return UINT64_MAX;
-	w->look_ns = karst_min_u64(cm->cm->now_ns + w->nap_ns, next);
+	w->look_ns = cm->cm->now_ns + w->nap_ns;
+	if (w->nmads != 0)
+		w->look_ns = karst_min_u64(w->look_ns, w->until_ns);
 	w->nap_ns = karst_min_u64(2 * w->nap_ns, longest);
 	return w->look_ns;
 }
@@ -447,6 +458,7 @@ eng_cm_path_work(struct eng_cm *cm)
 	uint64_t next = look_all(cm);
 
 	send_all(cm);
+	next = karst_min_u64(next, ids_give_up(cm));
 	if (cm->npaths > 0 && cm->cm->now_ns >= cm->sweep_ns)
 		path_sweep(cm);
 	if (cm->npaths > 0)

@@ -7,6 +7,9 @@
  * A path is looked for as long as a program wants to wait, so there is an end to how many are, and
  * each user has his share (share.h): a path counts once for each user of whom identifiers wait for
  * it, and no longer than they do.
+ *
+ * How long each wants to wait is on a wheel: a user may have thousands at one path, which is looked
+ * for a hundred times a second.
  */
 #include <errno.h>
 
@@ -21,6 +24,7 @@ static_assert(MAX_WAITS <= KARST_ENGINE_NEIGH_MAX / 2, "some of them are for pee
 void
 eng_cm_wait_init(struct eng_cm *cm)
 {
+	karst_wheel_init(&cm->patience, engine_now(cm->e));
 	eng_shares_set_total(&cm->e->shares, ENG_SHARE_CM_PATHS, MAX_WAITS);
 }
 
@@ -56,6 +60,15 @@ wait_new(struct eng_cm *cm, char *why, const struct cm_client *client, struct cm
 	return 0;
 }
 
+static void
+wait_arm(struct eng_cm *cm, struct cm_id *id)
+{
+	/* an empty wheel has stood still, maybe for longer than it reaches */
+	if (cm->patience.count == 0)
+		karst_wheel_advance(&cm->patience, cm->cm->now_ns, NULL, 0);
+	karst_wheel_add(&cm->patience, &id->patience, id->until_ns);
+}
+
 int
 eng_cm_wait(struct eng_cm *cm, char *why, struct cm_id *id, struct cm_path *path)
 {
@@ -72,6 +85,7 @@ eng_cm_wait(struct eng_cm *cm, char *why, struct cm_id *id, struct cm_path *path
 	}
 	id->waits_for = w;
 	LIST_INSERT_HEAD(&w->ids, id, path_next);
+	wait_arm(cm, id);
 	return 0;
 }
 
@@ -81,6 +95,7 @@ eng_cm_wait_end(struct eng_cm *cm, struct cm_id *id)
 	struct cm_wait *w = id->waits_for;
 	struct cm_path *path = w->path;
 
+	karst_wheel_del(&cm->patience, &id->patience);
 	LIST_REMOVE(id, path_next);
 	id->waits_for = NULL;
 	if (LIST_EMPTY(&w->ids)) {
@@ -90,4 +105,19 @@ eng_cm_wait_end(struct eng_cm *cm, struct cm_id *id)
 		free(w);
 	}
 	return path;
+}
+
+struct cm_id *
+eng_cm_wait_over(struct eng_cm *cm)
+{
+	struct karst_timer *t;
+	struct cm_id *id;
+
+	while (karst_wheel_advance(&cm->patience, cm->cm->now_ns, &t, 1) == 1) {
+		id = karst_container_of(t, struct cm_id, patience);
+		if (cm->cm->now_ns >= id->until_ns)
+			return id;
+		wait_arm(cm, id); /* further away than a wheel reaches */
+	}
+	return NULL;
 }

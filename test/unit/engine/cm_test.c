@@ -2,11 +2,12 @@
  * Copyright (c) 2026 The karst authors
  */
 /* Tables of connection management that peers and programs can fill. */
-#include <criterion/criterion.h>
+#include <sys/socket.h>
+#include <time.h>
 
 #include "cm.h"
-#include "engine_bed.h"
 #include "lcore.h"
+#include "share_bed.h"
 
 /* --- paths --- */
 
@@ -57,5 +58,116 @@ Test(engine_cm, places_cannot_be_told)
 	cr_assert_eq(cm->npaths, PATHS);
 	eng_cm_leave(cm);
 	cr_assert_lt(longest, PATHS / 10, "%u", longest);
+	engine_bed_down(&bed);
+}
+
+/* --- identifiers that wait for one --- */
+
+#define MANY_IDS 2048u
+#define TIMES    40u /* on a busy machine all of one time may have heard of it unseen */
+
+/* Another program of user 1000, whose @n identifiers look for the same address, which nobody has,
+ * so long each. */
+static struct client *
+program_that_looks(const struct engine_bed *bed, uint32_t n, uint32_t ms)
+{
+	struct karst_ctl_cm_addr src = {.family = AF_INET}, dst = {.family = AF_INET};
+	struct client *c = user(bed->e, 1000, 75);
+	uint32_t i, channel = cm_channel(c), id;
+
+	memcpy(src.ip, karst_engine_addr_ip4(0x0a000001).ip, 16);
+	memcpy(dst.ip, karst_engine_addr_ip4(0x0a00004d).ip, 16);
+	for (i = 0; i < n; i++) {
+		cr_assert_eq(CALL(c, CM_CREATE_ID, cm_create_id, .channel = channel,
+				     .port_space = KARST_RDMACM_PS_TCP, .qp_type = KARST_QPT_RC),
+			0, "%s", c->why);
+		id = RSP(c, cm_create_id)->id;
+		cr_assert_eq(CALL(c, CM_RESOLVE_ADDR, cm_resolve_addr, .id = id, .timeout_ms = ms,
+				     .src = src, .dst = dst),
+			0, "%s", c->why);
+	}
+	return c;
+}
+
+static uint32_t
+waiting(const struct client *c)
+{
+	const struct cm_id *id;
+	uint32_t at = 0, n = 0;
+
+	while ((id = eng_handles_next(&c->s->cm.ids, &at)) != NULL)
+		n += id->waits_for != NULL;
+	return n;
+}
+
+/* Their path is over, as the address that it begins at has gone.  @return how often the lock of
+ * connection management was had when some had heard so and some had not. */
+static uint32_t
+looks_between(const struct engine_bed *bed)
+{
+	const struct karst_engine_addr addrs[] = {
+		karst_engine_addr_ip4(0x0a000001), karst_engine_addr_ip4(0x0a000065)};
+	struct client *c = program_that_looks(bed, MANY_IDS, 3600000);
+	uint32_t between = 0, left = MANY_IDS;
+	struct eng_cm *cm;
+
+	cr_assert_eq(karst_engine_port_set_addrs(bed->e, bed->port[0], 1, &addrs[1]), 0);
+	while (left > 0) {
+		cm = eng_cm_enter(bed->e);
+		left = waiting(c);
+		eng_cm_leave(cm);
+		between += left > 0 && left < MANY_IDS;
+	}
+	client_close(c);
+	cr_assert_eq(karst_engine_port_set_addrs(bed->e, bed->port[0], 2, addrs), 0);
+	return between;
+}
+
+/* Thousands of a user's identifiers wait for one path: others have the lock before all of them have
+ * heard what has become of it. */
+Test(engine_cm, others_while_identifiers_hear)
+{
+	struct engine_bed_config cfg = {.engine = {.max_owners = 16, .max_cm_ids = 2 * MANY_IDS}};
+	struct engine_bed bed;
+	uint32_t i, between;
+
+	engine_bed_up(&bed, &cfg);
+	for (i = between = 0; i < TIMES && between == 0; i++)
+		between = looks_between(&bed);
+	cr_assert_gt(between, 0);
+	engine_bed_down(&bed);
+}
+
+/* Each waits as long as it wants to, and not as long as others do that wait for the same; beyond
+ * what the wheel of their patience reaches, too. */
+Test(engine_cm, each_waits_as_it_wants)
+{
+	struct engine_bed_config cfg = {.engine = {.max_owners = 16, .max_cm_ids = 256}};
+	struct client *often, *once, *ever;
+	const struct timespec nap = {.tv_nsec = 1000000};
+	struct engine_bed bed;
+	struct eng_cm *cm;
+	uint32_t left;
+
+	engine_bed_up(&bed, &cfg);
+	ever = program_that_looks(&bed, 3, UINT32_MAX);
+	often = program_that_looks(&bed, 50, 1);
+	once = program_that_looks(&bed, 1, 3600000);
+	do {
+		nanosleep(&nap, NULL);
+		cm = eng_cm_enter(bed.e);
+		left = waiting(often);
+		cr_assert_eq(waiting(once), 1);
+		cr_assert_eq(waiting(ever), 3);
+		cr_assert_eq(cm->nwaits, 1);
+		eng_cm_leave(cm);
+	} while (left > 0);
+	client_close(once);
+	client_close(ever);
+	cm = eng_cm_enter(bed.e);
+	cr_assert_eq(cm->nwaits, 0);
+	cr_assert(TAILQ_EMPTY(&cm->asking));
+	eng_cm_leave(cm);
+	client_close(often);
 	engine_bed_down(&bed);
 }

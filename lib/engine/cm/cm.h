@@ -38,7 +38,7 @@
 #define CM_UDP_QKEY      0x01234567u /* of the port space UDP, where nobody says another one */
 #define CM_PATH_BUCKETS  256u
 #define CM_PORT_BUCKETS  65536u /* numbers of one space are each in one of their own */
-#define CM_ASKED_BUCKETS 256u
+#define CM_ASKED_BUCKETS 4096u
 
 /* --- the path cache (cm_path.c) --- */
 
@@ -220,6 +220,9 @@ struct eng_cm {
 	struct cm_mads out; /* whose paths are known */
 	LIST_HEAD(cm_number_bucket, cm_id) number[CM_PORT_BUCKETS];
 	LIST_HEAD(cm_asked_bucket, cm_asked) asked[CM_ASKED_BUCKETS];
+	LIST_HEAD(, cm_asker) askers; /* users who have something there */
+	uint32_t nasked;
+	uint32_t asked_sweep;   /* the bucket that is looked through next */
 	uint64_t place_key[2];  /* of places in @paths and @asked */
 	uint64_t random_key[2]; /* of eng_cm_random() */
 	uint64_t randoms;       /* that it has given */
@@ -354,8 +357,10 @@ int eng_cm_established(struct eng_cm *cm, char *why, struct cm_id *id);
 
 /* --- cm_asked.c --- */
 
+/* Peers and users that are remembered, of all users. */
+#define CM_ASKED_MAX 16384u
 /* @id is about to ask the peer of its path, for the first time or again.  @return false: not now,
- * as its user has his share of what the peer keeps for us. */
+ * as its user has his share of what the peer keeps for us, or of what is remembered here. */
 bool eng_cm_ask(struct eng_cm *cm, struct cm_id *id);
 /* The peer keeps it no longer as something that is not complete, or was not asked after all. */
 void eng_cm_answered(struct cm_id *id);

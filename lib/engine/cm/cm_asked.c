@@ -13,6 +13,11 @@
  * A connection counts from its REQ until it is established, refused or given up, and the peer hears
  * of each of these.  Nothing tells a peer that a SIDR REQ is not waited for any more: what nobody
  * has answered counts for as long as the peer may keep it, and up to twice that.
+ *
+ * So a user who asks one address after the other and waits for no answer leaves one record behind
+ * for each.  Records are shared out by the same rule, and what is beyond a share does not leave
+ * either.  A record goes when it has nothing to say any more and somebody looks there; with each
+ * new one another bucket is looked through, so that it does not take long until somebody does.
  */
 #include "cm.h"
 #include "karst_prf.h"
@@ -20,10 +25,17 @@
 /* lib/cm keeps a SIDR REQ so long that nobody answers; see sidr.c there. */
 #define KEPT_NS (UINT64_C(4096) << 24)
 
+/* A user who has records. */
+struct cm_asker {
+	LIST_ENTRY(cm_asker) next;
+	uid_t uid;
+	uint32_t n; /* records */
+};
+
 struct cm_asked {
 	LIST_ENTRY(cm_asked) next; /* in its bucket */
 	uint8_t ip[16];
-	uid_t uid;
+	struct cm_asker *asker;
 	uint32_t n; /* identifiers */
 	/* SIDR REQs that nobody waits for any more, of this period and of the last one */
 	uint32_t left[2];
@@ -57,29 +69,101 @@ asked_places(const struct cm_asked *a)
 	return a->n + a->left[0] + a->left[1];
 }
 
-/* That of @uid and @ip or NULL, and the places of all users at @ip; those that are over go. */
+/* --- records --- */
+
+/* NULL: he has none. */
+static struct cm_asker *
+asker_of(const struct eng_cm *cm, uid_t uid)
+{
+	struct cm_asker *u;
+
+	LIST_FOREACH(u, &cm->askers, next)
+		if (u->uid == uid)
+			return u;
+	return NULL;
+}
+
+static void
+asked_free(struct eng_cm *cm, struct cm_asked *a)
+{
+	LIST_REMOVE(a, next);
+	cm->nasked--;
+	if (--a->asker->n == 0) {
+		LIST_REMOVE(a->asker, next);
+		free(a->asker);
+	}
+	free(a);
+}
+
+/* Those of the bucket that are over go. */
+static void
+bucket_sweep(struct eng_cm *cm, const struct cm_asked_bucket *bucket)
+{
+	struct cm_asked *a, *next;
+
+	for (a = LIST_FIRST(bucket); a != NULL; a = next) {
+		next = LIST_NEXT(a, next);
+		asked_age(cm, a);
+		if (asked_places(a) == 0)
+			asked_free(cm, a);
+	}
+}
+
+/* That of @uid and @ip or NULL, and the places of all users at @ip. */
 static struct cm_asked *
 asked_find(struct eng_cm *cm, const uint8_t ip[16], uid_t uid, uint64_t *all)
 {
-	struct cm_asked *a, *next, *found = NULL;
+	const struct cm_asked_bucket *bucket = asked_bucket_of(cm, ip);
+	struct cm_asked *a, *found = NULL;
 
 	*all = 0;
-	for (a = LIST_FIRST(asked_bucket_of(cm, ip)); a != NULL; a = next) {
-		next = LIST_NEXT(a, next);
-		asked_age(cm, a);
-		if (asked_places(a) == 0) {
-			LIST_REMOVE(a, next);
-			free(a);
-			continue;
-		}
+	bucket_sweep(cm, bucket);
+	LIST_FOREACH(a, bucket, next) {
 		if (memcmp(a->ip, ip, sizeof(a->ip)) != 0)
 			continue;
 		*all += asked_places(a);
-		if (a->uid == uid)
+		if (a->asker->uid == uid)
 			found = a;
 	}
 	return found;
 }
+
+/* NULL: there are too many, of this user or of all, or no memory. */
+static struct cm_asked *
+asked_new(struct eng_cm *cm, const uint8_t ip[16], const struct cm_client *client)
+{
+	struct cm_asker *u;
+	struct cm_asked *a;
+
+	bucket_sweep(cm, &cm->asked[cm->asked_sweep++ % CM_ASKED_BUCKETS]);
+	u = asker_of(cm, client->uid);
+	if (!eng_share_admits_one(
+		    client->ids.share, CM_ASKED_MAX, cm->nasked, u != NULL ? u->n : 0)) {
+		cm->stats.ask_share++;
+		return NULL;
+	}
+	a = calloc(1, sizeof(*a));
+	if (a == NULL)
+		return NULL;
+	if (u == NULL) {
+		u = calloc(1, sizeof(*u));
+		if (u == NULL) {
+			free(a);
+			return NULL;
+		}
+		u->uid = client->uid;
+		LIST_INSERT_HEAD(&cm->askers, u, next);
+	}
+	u->n++;
+	cm->nasked++;
+	memcpy(a->ip, ip, sizeof(a->ip));
+	a->asker = u;
+	a->period = cm->cm->now_ns / KEPT_NS;
+	LIST_INSERT_HEAD(asked_bucket_of(cm, ip), a, next);
+	return a;
+}
+
+/* --- what is asked --- */
 
 bool
 eng_cm_ask(struct eng_cm *cm, struct cm_id *id)
@@ -98,15 +182,10 @@ eng_cm_ask(struct eng_cm *cm, struct cm_id *id)
 		cm->stats.ask_share++;
 		return false;
 	}
-	if (a == NULL) {
-		a = calloc(1, sizeof(*a));
-		if (a == NULL)
-			return false;
-		memcpy(a->ip, id->path.remote_ip, sizeof(a->ip));
-		a->uid = client->uid;
-		a->period = cm->cm->now_ns / KEPT_NS;
-		LIST_INSERT_HEAD(asked_bucket_of(cm, a->ip), a, next);
-	}
+	if (a == NULL)
+		a = asked_new(cm, id->path.remote_ip, client);
+	if (a == NULL)
+		return false;
 	a->n++;
 	id->asked = a;
 	return true;
@@ -138,8 +217,6 @@ eng_cm_asked_fini(struct eng_cm *cm)
 	unsigned int i;
 
 	for (i = 0; i < KARST_DIM(cm->asked); i++)
-		while ((a = LIST_FIRST(&cm->asked[i])) != NULL) {
-			LIST_REMOVE(a, next);
-			free(a);
-		}
+		while ((a = LIST_FIRST(&cm->asked[i])) != NULL)
+			asked_free(cm, a);
 }

@@ -171,3 +171,57 @@ Test(engine_cm, each_waits_as_it_wants)
 	client_close(often);
 	engine_bed_down(&bed);
 }
+
+/* --- what was asked --- */
+
+/* A user's identifier that asks for the queue pair of datagrams at the @i-th address, and is gone.
+ * @return whether it asked. */
+static bool
+ask_and_leave(struct eng_cm *cm, struct cm_client *client, uint32_t i)
+{
+	struct cm_id id = {.client = client, .qp_type = KARST_QPT_UD};
+	bool asked;
+
+	memcpy(id.path.remote_ip, karst_engine_addr_ip4(0x0b000000 + i).ip, 16);
+	asked = eng_cm_ask(cm, &id);
+	eng_cm_unanswered(cm, &id);
+	return asked;
+}
+
+/* A user asks one address after the other for datagrams, and leaves before it can answer: what is
+ * remembered of that is bounded, he does not have all of it, and it is forgotten with the time. */
+Test(engine_cm, asked_of_many)
+{
+	const uint64_t kept_ns = UINT64_C(4096) << 24;
+	struct cm_client his = {.uid = 1000}, other = {.uid = 1001}, root = {.uid = 0};
+	struct engine_bed bed;
+	struct eng_cm *cm;
+	uint32_t n, i;
+
+	engine_bed_up(&bed, &(struct engine_bed_config){0});
+	his.ids.share = join(&bed.e->shares, 1000, &fair);
+	other.ids.share = join(&bed.e->shares, 1001, &fair);
+	cm = eng_cm_enter(bed.e);
+	for (n = 0; n < CM_ASKED_MAX && ask_and_leave(cm, &his, n); n++)
+		;
+	cr_assert_eq(n, CM_ASKED_MAX / 4 * 3, "%u", n);
+	cr_assert_eq(cm->nasked, n);
+	cr_assert_eq(cm->stats.ask_share, 1);
+	/* one that was asked before he may ask again */
+	cr_assert(ask_and_leave(cm, &his, 0));
+	cr_assert(ask_and_leave(cm, &other, n));
+	/* who has no account has what is left */
+	for (i = 0; i < CM_ASKED_MAX && ask_and_leave(cm, &root, n + 1 + i); i++)
+		;
+	cr_assert_eq(cm->nasked, CM_ASKED_MAX);
+	/* it is not long until all that is over is gone, though nobody asks the same again */
+	cm->cm->now_ns += 2 * kept_ns;
+	for (i = 0; i < CM_ASKED_BUCKETS; i++)
+		ask_and_leave(cm, &his, 2 * CM_ASKED_MAX + i);
+	cr_assert_leq(cm->nasked, CM_ASKED_BUCKETS, "%u", cm->nasked);
+	cr_assert(ask_and_leave(cm, &his, 0));
+	eng_cm_leave(cm);
+	eng_share_leave(his.ids.share);
+	eng_share_leave(other.ids.share);
+	engine_bed_down(&bed);
+}

@@ -11,6 +11,7 @@
 #include <sys/socket.h>
 
 #include "cm.h"
+#include "port.h"
 
 /* What addresses the RDMA CM puts in front of a program's private data leaves of them. */
 #define REQ_PRIVATE      (KARST_CM_REQ_PRIVATE - KARST_CM_IP_LEN)
@@ -146,6 +147,21 @@ check_qpn(struct eng_cm *cm, char *why, const struct cm_id *id, uint32_t qpn)
 	return ret;
 }
 
+/* What is said from an address that has gone does not leave, and nobody would hear of it before all
+ * retries are over. */
+static int
+check_own(const struct eng_cm *cm, char *why, const struct cm_id *id, const char *what)
+{
+	char text[ENG_IP_TEXT];
+	uint8_t index;
+
+	if (eng_cm_index(cm->e, id, &index) == 0)
+		return 0;
+	return karst_ctl_reason(why, -EADDRNOTAVAIL,
+		"%s: port %u does not have the identifier's address %s any more", what,
+		id->port + 1u, eng_ip_text(id->src.ip, text));
+}
+
 int
 eng_cm_connect(struct eng_cm *cm, char *why, struct cm_id *id, const struct karst_ctl_cm_param *p,
 	const struct karst_ctl_ece *ece)
@@ -163,6 +179,8 @@ eng_cm_connect(struct eng_cm *cm, char *why, struct cm_id *id, const struct kars
 	if (id->state != CM_ID_ROUTE_RESOLVED)
 		return reason_state(why, id, "connect");
 	ret = check_private(why, p, is_ud(id) ? SIDR_REQ_PRIVATE : REQ_PRIVATE);
+	if (ret == 0)
+		ret = check_own(cm, why, id, "connect");
 	if (ret != 0)
 		return ret;
 	memcpy(ip.src_ip, id->src.ip, sizeof(ip.src_ip));
@@ -201,6 +219,8 @@ accept_request(struct eng_cm *cm, char *why, struct cm_id *id, const struct kars
 	int ret =
 		check_private(why, p, is_ud(id) ? KARST_CM_SIDR_REP_PRIVATE : KARST_CM_REP_PRIVATE);
 
+	if (ret == 0)
+		ret = check_own(cm, why, id, "accept");
 	if (ret != 0)
 		return ret;
 	param_of(id, p, &param);

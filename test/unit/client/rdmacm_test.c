@@ -266,6 +266,44 @@ Test(client_rdmacm, device_removal)
 	client_bed_down(&bed);
 }
 
+/* In the midst of a connection: who has not asked, or answered, cannot do so any more, and is told
+ * at once. */
+Test(client_rdmacm, device_removal_between)
+{
+	struct end asks = {0}, asked = {0}, answers = {0};
+	struct karst_rdmacm_conn_param param;
+	struct karst_rdmacm_event ev;
+	struct client_bed bed;
+
+	client_bed_up(&bed, &(struct client_bed_config){.lcores = 2});
+	asks.p = asked.p = program_up(&bed);
+	answers.p = program_up(&bed);
+	listen_on(answers.p, "10.0.0.2", SERVICE, 1);
+	ready_end(&asks, "10.0.0.2", "10.0.0.1", 2);
+	connect_end(&asked, "10.0.0.1", "10.0.0.2", 3, "hello");
+	ev = expect(answers.p, KARST_RDMACM_CONNECT_REQUEST, 1);
+	answers.id = ev.id;
+	answers.qp = client_bed_qp(&answers.p->b, KARST_QPT_RC);
+	to_state(&answers, KARST_QPS_INIT);
+	cr_assert_eq(karst_engine_port_lose(bed.e, 1), 0);
+	expect(asks.p, KARST_RDMACM_DEVICE_REMOVAL, 2);
+	param = param_of(&asks, "hello");
+	cr_assert_eq(karst_rdmacm_connect(asks.p->b.ctx, asks.id, &param), -EADDRNOTAVAIL);
+	says("10.0.0.2");
+	/* the listener; the program has not said which identifier the other one is */
+	expect(answers.p, KARST_RDMACM_DEVICE_REMOVAL, 1);
+	expect_silence(answers.p);
+	param = param_of(&answers, "welcome");
+	cr_assert_eq(karst_rdmacm_accept(answers.p->b.ctx, answers.id, 4, &param), -EADDRNOTAVAIL);
+	says("10.0.0.2");
+	cr_assert_eq(karst_destroy_qp(asks.qp), 0);
+	cr_assert_eq(karst_destroy_qp(asked.qp), 0);
+	cr_assert_eq(karst_destroy_qp(answers.qp), 0);
+	karst_abandon(asks.p->b.ctx);
+	karst_abandon(answers.p->b.ctx);
+	client_bed_down(&bed);
+}
+
 /* Who stands at an address that goes hears of it, and so does all of a port whose MAC address is
  * another; others do not. */
 Test(client_rdmacm, address_change)

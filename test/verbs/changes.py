@@ -121,6 +121,31 @@ def link(tap, bed, heard):
               problems + heard.event('PORT_ACTIVE') + bed.traffic())
 
 
+def gids(bed):
+    """Addresses by the index of their GIDs."""
+    run = bed.here.program(['ibv_devinfo', '-v', '-d', 'karst0'])
+    problems = run.wait()
+    return problems or {int(n): ip for n, ip in
+                        re.findall(r'GID\[ *(\d+)\]:\s+::ffff:([\d.]+)', run.text())}
+
+
+def indices(bed, heard):
+    """@return problems: an address has another index when others come and go."""
+    problems = []
+    last = ADDRESS[0]
+    for words, want in (('add 192.0.2.21', {0: last, 1: '192.0.2.21'}),
+                        ('add 198.51.100.1', {0: last, 1: '192.0.2.21', 2: '198.51.100.1'}),
+                        ('del 192.0.2.21', {0: last, 2: '198.51.100.1'}),
+                        ('add 203.0.113.1', {0: last, 1: '203.0.113.1', 2: '198.51.100.1'}),
+                        ('del 198.51.100.1', {0: last, 1: '203.0.113.1'}),
+                        ('del 203.0.113.1', {0: last})):
+        bed.ip(f'addr {words}/24 dev {DEV}')
+        problems += heard.event('GID_CHANGE')
+        found = gids(bed)
+        problems += [f'{words}: {found}, not {want}'] if found != want else []
+    return problems
+
+
 def addresses(tap, bed, heard):
     bed.ip(f'addr add {ANOTHER}/24 dev {DEV}')
     tap.point('an address comes: GID_CHANGE', heard.event('GID_CHANGE'))
@@ -131,6 +156,7 @@ def addresses(tap, bed, heard):
     tap.point('who listens on another address does not', [
         heard.server.text()] if 'ADDR_CHANGE' in heard.server.text() else [])
     other.close()
+    tap.point('an address keeps the index of its GID', indices(bed, heard))
     since = bed.said()
     bed.ip(f'addr flush dev {DEV}')
     problems = bed.says('has no IP address any more', since)

@@ -14,6 +14,11 @@
  * known do not count with those that wait, for a peer that has gone perhaps.  Beside both there is
  * always room for paths that nobody waits for, the oldest of which makes room for new ones.
  *
+ * The longer nobody has answered, the more rarely a path is looked for: what programs wait for at
+ * least a hundred times a second unless there are many of these, what only MADs wait for ever more
+ * rarely, so that an answer is seen after twice the time that it took.  Else who sends requests
+ * with made-up addresses would have us look for hundreds all the time.
+ *
  * A path that was found is used for some seconds, and then looked for again, which costs one look.
  * One that was not found stays as such for a second, lest somebody who sends requests with made-up
  * addresses makes us search all the time; only an identifier begins anew.
@@ -99,6 +104,20 @@ path_ask(struct eng_cm *cm, struct cm_path *w)
 	w->state = CM_PATH_ASKING;
 	w->look_ns = cm->cm->now_ns;
 	w->nap_ns = PATH_NAP_FIRST_NS;
+	TAILQ_INSERT_HEAD(&cm->asking, w, listed);
+}
+
+/* It is ASKING for MADs, and somebody joins them who does not want to wait as they do. */
+static void
+path_hurry(struct eng_cm *cm, struct cm_path *w)
+{
+	w->nap_ns = PATH_NAP_FIRST_NS;
+	if (w == cm->looking)
+		return;
+	w->look_ns = cm->cm->now_ns;
+	if (cm->after == w)
+		cm->after = TAILQ_NEXT(w, listed);
+	TAILQ_REMOVE(&cm->asking, w, listed);
 	TAILQ_INSERT_HEAD(&cm->asking, w, listed);
 }
 
@@ -277,6 +296,7 @@ int
 eng_cm_path_find(struct eng_cm *cm, char *why, struct cm_id *id)
 {
 	struct cm_path *w = path_of(cm, id->port, id->src.ip, id->dst.ip);
+	bool first;
 	int ret;
 
 	if (w == NULL)
@@ -285,10 +305,15 @@ eng_cm_path_find(struct eng_cm *cm, char *why, struct cm_id *id)
 		eng_cm_id_resolved(cm, id, 0);
 		return 0;
 	}
+	first = LIST_EMPTY(&w->waits);
 	ret = eng_cm_wait(cm, why, id, w);
-	if (ret == 0)
+	if (ret != 0)
+		return ret;
+	if (w->state != CM_PATH_ASKING)
 		path_ask(cm, w);
-	return ret;
+	else if (first)
+		path_hurry(cm, w);
+	return 0;
 }
 
 void
@@ -385,6 +410,9 @@ path_look(struct eng_cm *cm, struct cm_path *w)
 	uint64_t longest = PATH_NAP_MOST_NS * (1 + (cm->nwaits + cm->nmad_paths) / PATHS_A_NAP);
 	struct karst_path path;
 	int ret;
+
+	if (LIST_EMPTY(&w->waits))
+		longest = PATH_ASK_NS;
 
 	cm->looking = w;
 	pthread_mutex_unlock(&cm->lock);

@@ -172,6 +172,43 @@ Test(engine_cm, each_waits_as_it_wants)
 	engine_bed_down(&bed);
 }
 
+/* What only MADs wait for is looked for ever more rarely, until a program waits for it, too. */
+Test(engine_cm, mads_are_patient)
+{
+	struct engine_bed_config cfg = {.engine = {.max_owners = 16}};
+	static const uint8_t mad[ENG_GSI_MAD_BYTES];
+	const uint64_t most_ns = 10000000; /* for who waits alone */
+	const struct timespec nap = {.tv_nsec = 1000000};
+	struct karst_cm_path path = {.port = 0};
+	const struct cm_path *w;
+	struct engine_bed bed;
+	struct client *c;
+	struct eng_cm *cm;
+	uint64_t naps;
+
+	memcpy(path.local_ip, karst_engine_addr_ip4(0x0a000001).ip, 16);
+	memcpy(path.remote_ip, karst_engine_addr_ip4(0x0a00004d).ip, 16);
+	engine_bed_up(&bed, &cfg);
+	do {
+		cm = eng_cm_enter(bed.e);
+		/* what has waited for too long makes the next one wait from the beginning */
+		if (cm->nmads_waiting == 0)
+			eng_cm_path_send(cm, &path, mad);
+		w = TAILQ_FIRST(&cm->asking);
+		naps = w != NULL ? w->nap_ns : 0;
+		eng_cm_leave(cm);
+		nanosleep(&nap, NULL);
+	} while (naps <= 8 * most_ns);
+	c = program_that_looks(&bed, 1, 3600000);
+	cm = eng_cm_enter(bed.e);
+	w = TAILQ_FIRST(&cm->asking);
+	cr_assert_leq(w->nap_ns, most_ns);
+	cr_assert_leq(w->look_ns, cm->cm->now_ns + most_ns);
+	eng_cm_leave(cm);
+	client_close(c);
+	engine_bed_down(&bed);
+}
+
 /* --- what was asked --- */
 
 /* A user's identifier that asks for the queue pair of datagrams at the @i-th address, and is gone.

@@ -79,26 +79,39 @@ eng_unmapped_map(struct karst_core *core, const uint8_t *host, uint32_t *n)
 
 /* --- pages that were taken away --- */
 
+static const void *
+bare_address(const void *host)
+{
+	return (const void *)((uintptr_t)host & ~(uintptr_t)KARST_MEM_UNMAPPED);
+}
+
+/* Of an address that a key names yet. */
 static bool
 is_failed(const void *host)
 {
-	const struct eng_window *w =
-		eng_window_of((const void *)((uintptr_t)host & ~(uintptr_t)KARST_MEM_UNMAPPED));
+	const struct eng_window *w = eng_window_of(bare_address(host));
 
 	return w != NULL && karst_space_failed(w->owner);
 }
 
-/* What byte @off of the rooms was copied from. */
+static void
+note_failed(struct karst_space *owner, void *arg)
+{
+	*(bool *)arg |= karst_space_failed(owner);
+}
+
+/* What byte @off of the rooms was copied from.  Some of it may be of a key that has gone since, and
+ * its window be gone, or be another program's: it stays as long as eng_window_tell() looks. */
 static bool
 is_of_failed(const struct eng_copies *cs, uint64_t off)
 {
 	const struct karst_copy *c = &cs->copy[off / KARST_COPY_ROOM].pub;
+	bool failed = false;
 	uint32_t i;
 
-	for (i = 0; i < c->nsegs; i++)
-		if (is_failed(c->seg[i].host))
-			return true;
-	return false;
+	for (i = 0; i < c->nsegs && !failed; i++)
+		eng_window_tell(bare_address(c->seg[i].host), note_failed, &failed);
+	return failed;
 }
 
 /* Some of the table in each turn, since it may be long. */

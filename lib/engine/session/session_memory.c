@@ -370,6 +370,10 @@ move_mr(struct karst_session *s, struct session_call *c, struct session_mr *mr,
 				      : "key 0x%x: the region was invalidated",
 			mr->key);
 	}
+	/* Copies that are under way go on: they name the bytes by the program's addresses
+	 * (copies.c), where those stay, and not by the window that goes here.  To wait for them
+	 * could be to wait for ever, as the thread whose page faults they wait for may be the one
+	 * that waits for this reply. */
 	mr_unmap(s, old, old_maps);
 	count_bytes(s, mr, -1);
 	take_mapping(s, mr, &m, &r, mr->writable);

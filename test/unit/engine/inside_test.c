@@ -3,7 +3,7 @@
  */
 /*
  * Copies that wait for this process, and not for the program: the program is not late, however long
- * that takes.  And those that wait behind one whose program is.
+ * that takes.  And those that wait behind one whose program is, or while their region moves.
  */
 #include <fcntl.h>
 #include <linux/userfaultfd.h>
@@ -17,6 +17,7 @@
 #include <criterion/criterion.h>
 
 #include "engine_priv.h"
+#include "karst_ctl_sock.h"
 #include "space_bed.h"
 #include "workers.h"
 
@@ -166,5 +167,74 @@ Test(inside, a_lock_that_is_held_by_the_program)
 	}
 	cr_assert(karst_space_failed(rig.space));
 	program_kill(&rig.prog);
+	rig_down(&rig);
+}
+
+/* --- a region that moves --- */
+
+#define COPIES 8u /* more than copiers make of one program at a time: some have not begun */
+
+/* Copies that wait for the program go on when its region comes to stand at other addresses of the
+ * engine, as after KARST_CTL_REREG_PIECES, which does not wait for them: who holds them up may be
+ * who waits for that.  What has the old addresses now is not written to. */
+Test(inside, copies_go_on_when_their_region_moves)
+{
+	const unsigned int rights =
+		KARST_ACCESS_LOCAL_WRITE | KARST_ACCESS_REMOTE_WRITE | KARST_ACCESS_REMOTE_READ;
+	static struct program_pieces p;
+	struct karst_space_region *again;
+	struct karst_engine_qp *qp[2];
+	struct region r, other;
+	struct karst_cqe cqe;
+	uint64_t addr, len;
+	struct rig rig;
+	uint32_t key, i;
+	void *was;
+
+	if (!can_migrate())
+		cr_skip("needs userfaultfd");
+	rig_up(&rig);
+	cr_assert_eq(program_make(&rig.prog, KIND_ANONYMOUS, &addr, &len), 0);
+	cr_assert_geq(len, 32 * 4096);
+	program_fill(&rig.prog, 1);
+	cr_assert_eq(region_make(&rig, addr, 16 * 4096, true, UINT64_MAX, &r), 0);
+	was = karst_space_host(r.r);
+	/* a key without the right to atomics, which would keep it where it is */
+	cr_assert_eq(karst_engine_mr_reg(rig.bed.e, rig.bed.pd, was, addr, r.len, rights, &key), 0);
+	rig.key[rig.nkeys++] = key;
+	fill_local(&rig, r.len, 2);
+	cr_assert_eq(program_hold_writers(&rig.prog, addr, r.len), 0);
+	for (i = 0; i < COPIES; i++) {
+		qp[0] = engine_bed_qp(&rig.bed, KARST_QPT_RC, 0);
+		qp[1] = engine_bed_qp(&rig.bed, KARST_QPT_RC, 0);
+		engine_bed_connect(&rig.bed, qp[0], qp[1]);
+		engine_bed_post(qp[0], KARST_WR_RDMA_WRITE, 1, rig.local + i * 4096, 4096,
+			rig.local_key, (void *)(uintptr_t)(addr + i * 4096), key);
+	}
+	while (copies(&rig) < COPIES)
+		karst_engine_poll(rig.bed.e, 0);
+	/* as a session does it */
+	cr_assert_eq(program_register(&rig.prog, addr, r.len, true, UINT64_MAX, &p), 0);
+	cr_assert_eq(karst_space_map(rig.space, addr, r.len, true, p.piece, p.n, p.fds, p.nfds,
+			     &again, p.why),
+		0, "%s", p.why);
+	karst_ctl_close_fds(p.fds, p.nfds);
+	cr_assert_eq(karst_engine_mr_remap(rig.bed.e, key, karst_space_host(again)), 0);
+	region_drop(&rig, &r);
+	cr_assert_eq(region_make(&rig, addr + 16 * 4096, 16 * 4096, true, UINT64_MAX, &other), 0);
+	cr_assert_eq(karst_space_host(other.r), was);
+	cr_assert_gt(copies(&rig), 0, "they wait yet");
+	cr_assert_eq(program_release_writers(&rig.prog, addr, r.len), 0);
+	for (i = 0; i < COPIES; i++) {
+		cr_assert(engine_bed_wait(&rig.bed, &cqe));
+		cr_assert_eq(cqe.status, KARST_WC_SUCCESS);
+	}
+	memset(rig.local, 0, r.len);
+	cr_assert_eq(remote_op(&rig, 0, KARST_WR_RDMA_READ, 0, addr, COPIES * 4096, key),
+		KARST_WC_SUCCESS);
+	expect_local(&rig, 0, COPIES * 4096, 2, "where it was meant to go");
+	cr_assert(program_shows(&rig.prog, COPIES * 4096, len - COPIES * 4096, 1, COPIES * 4096),
+		"and nowhere else");
+	program_end(&rig.prog);
 	rig_down(&rig);
 }

@@ -79,6 +79,9 @@ eng_cm_find_port(const struct karst_engine *e, const uint8_t ip[16], uint8_t *po
 	struct karst_engine_port_info info;
 	uint32_t i, k, first = *port;
 
+	/* as places are that are empty */
+	if (karst_engine_ip_is_none(ip))
+		return -EADDRNOTAVAIL;
 	for (i = 0; i < KARST_ENGINE_MAX_PORTS; i++) {
 		uint8_t at = (uint8_t)((first + i) % KARST_ENGINE_MAX_PORTS);
 

@@ -98,6 +98,7 @@ set_places(const struct engine_bed *bed, const uint8_t *last, uint32_t n)
 Test(port_life, addresses_keep_their_places)
 {
 	static const struct karst_engine_addr none;
+	const struct karst_engine_addr ip6 = {.ip = {0xfe, 0x80, [15] = 7}, .prefix = 64};
 	const uint8_t mac[6] = {2, 7, 7, 7, 7, 7};
 	uint8_t many[KARST_ENGINE_MAX_ADDRS];
 	struct engine_bed bed;
@@ -132,8 +133,11 @@ Test(port_life, addresses_keep_their_places)
 	many[3] = 21;
 	many[4] = 23;
 	expect_places(&bed, many, KARST_ENGINE_MAX_ADDRS);
-	/* :: is what an empty place has */
+	/* :: is what an empty place has, and neither an address of a port nor of a peer */
 	cr_assert_eq(karst_engine_port_set_addrs(bed.e, bed.port[0], 1, &none), -EINVAL);
+	cr_assert_eq(karst_engine_port_set_addrs(bed.e, bed.port[0], 1, &ip6), 0);
+	cr_assert_eq(karst_engine_path_init(bed.e, bed.port[0], 0, mac, ip6.ip, &path), 0);
+	cr_assert_eq(karst_engine_path_init(bed.e, bed.port[0], 0, mac, none.ip, &path), -EINVAL);
 	engine_bed_down(&bed);
 }
 

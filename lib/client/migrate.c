@@ -9,6 +9,8 @@
  *	write-protect	userfaultfd; from here on whoever writes to the range waits, whether a
  *			thread or the kernel on a thread's behalf.  Reading goes on.  (The engine,
  *			which writes by /proc/PID/mem, is refused and tries again: reach.c there.)
+ *	wait		for writes by /proc/PID/mem that have found their page and have not
+ *			written yet: they hold the lock of the mappings
  *	copy		old pages to new ones
  *	mremap		the new mapping takes the place of the old one, atomically, with the page
  *			tables that it has
@@ -135,6 +137,8 @@ range_exchange(int uffd, uint64_t start, uint64_t len, void *fresh)
 
 	if (range_protect(uffd, start, len, true) != 0)
 		return -1;
+	/* it changes nothing, but takes the lock that nobody else may hold meanwhile */
+	sys_mprotect(fresh, len, PROT_READ | PROT_WRITE);
 	memcpy(fresh, (const void *)(uintptr_t)start, len);
 	if (sys_mremap(fresh, len, (void *)(uintptr_t)start) != 0) {
 		range_protect(uffd, start, len, false); /* wakes, too */

@@ -36,6 +36,12 @@ sys_madvise(void *at, size_t len, int advice)
 	return (int)syscall(SYS_madvise, at, len, advice);
 }
 
+static inline int
+sys_mprotect(void *at, size_t len, int prot)
+{
+	return (int)syscall(SYS_mprotect, at, len, prot);
+}
+
 /** Moves a mapping to @to, over what is there. */
 static inline int
 sys_mremap(void *from, size_t len, void *to)

@@ -190,7 +190,8 @@ svc_conn_eof(struct svc_conn *c)
 		return;
 	c->eof = true;
 	atomic_fetch_or(&c->page->flags, KARST_SOCK_EOF);
-	shutdown(c->pair, SHUT_WR);
+	if (c->pair >= 0)
+		shutdown(c->pair, SHUT_WR);
 }
 
 void
@@ -400,14 +401,16 @@ ask_clc(struct svc_conn *c, struct clc_bytes *b, int n, int flags)
 	return svc_ask(c->smc, c->uid, c->tcp, recv_clc, b, sizeof(*b));
 }
 
-/* Bytes of CLC on TCP; what is none stays there. */
+/* Bytes of CLC on TCP; what is none stays there.  What comes behind all that was seen is an event
+ * of its own; so is the end, unless that had come by then. */
 static void
 read_clc(struct svc_conn *c)
 {
 	struct clc_bytes b;
-	int used = 1, rc;
+	bool more = true;
+	int used, seen, rc;
 
-	while (used > 0 && c->what == SMC_AGREEING && c->id != SMC_NO_ID && !c->tcp_over) {
+	while (more && c->what == SMC_AGREEING && c->id != SMC_NO_ID && !c->tcp_over) {
 		rc = ask_clc(c, &b, CLC_BYTES, MSG_PEEK);
 		if (rc == -EAGAIN || (rc == 0 && b.n == 0 && clc_is_over(c)))
 			return;
@@ -420,9 +423,11 @@ read_clc(struct svc_conn *c)
 		/* the peer gives its buffer to this connection as soon as the last message of
 		 * another one is here, which must not be found behind what it says of this one */
 		svc_rdma_poll_all(c->smc);
+		seen = b.n;
 		used = karst_smc_clc_rx(c->smc->core, c->id, b.buf, b.n);
-		if (used > 0)
-			used = ask_clc(c, &b, used, 0) == 0 ? b.n : 0;
+		if (used <= 0 || ask_clc(c, &b, used, 0) != 0)
+			return;
+		more = used < seen || seen == CLC_BYTES || c->tcp_ends;
 	}
 }
 

@@ -171,6 +171,7 @@ tcp_ready(struct svc_source *src, uint32_t events)
 
 	if (c->tcp_over)
 		return;
+	c->tcp_ends |= (events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0;
 	svc_conn_queue(c);
 }
 

@@ -434,7 +434,8 @@ channel_ready(struct svc_source *src, uint32_t events)
 	void *unused;
 
 	s->armed = false;
-	while (karst_get_cq_event(s->channel, &cq, &unused) == 0)
+	/* there is one queue, which was asked for one event; of more epoll would tell again */
+	if (karst_get_cq_event(s->channel, &cq, &unused) == 0)
 		karst_ack_cq_events(cq, 1);
 }
 

@@ -247,6 +247,17 @@ def nobodies(suite):
     suite.tap.point('it ends', one.stop())
 
 
+def early_ends(suite):
+    os.chmod(suite.folder, 0o755)
+    one, problems = suite.daemon('early', OPEN + 'direct = no\n')
+    suite.tap.point('a daemon without direct connections', problems)
+    said, problems = Program(suite, None, 'ends_behind_proposal', one.socket + '.smc', 0,
+                             script=SCRIPT).ends()
+    suite.tap.point('a client ends right behind its Proposal: the server hears that it was aborted',
+                    problems + ([] if said == 'ECONNABORTED' else [said]))
+    suite.tap.point('it ends', one.stop())
+
+
 def greed(suite):
     os.chmod(suite.folder, 0o755)
     small, problems = suite.daemon('small', SMALL)
@@ -365,6 +376,7 @@ def test(suite):
     marks(suite)
     log_lines(suite)
     nobodies(suite)
+    early_ends(suite)
     greed(suite)
     listeners(suite)
     handed(suite)

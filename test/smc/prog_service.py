@@ -24,6 +24,7 @@ from prog_attack import (BLOCKED, LINE, Memory, OTHERS, PAGE, SOCK_ABI, SOCK_OPE
 from prog_attack import server_late  # noqa: F401, by its name
 
 SOCK_HELLO = 1
+SOCK_SERVER = 1 # a flag
 MESSAGE = 300   # struct karst_sock_msg
 SYS_SENDTO, SYS_SENDMSG, SYS_SETSOCKOPT, SYS_BPF = 44, 46, 54, 321
 SYS_USERFAULTFD, UFFDIO_API, UFFDIO_REGISTER, UFFDIO_ZEROPAGE = 323, 0xc018aa3f, 0xc020aa00, 0xc020aa04
@@ -41,9 +42,9 @@ HANDS_TAKES, HANDS_DIES, HANDS_DROPS, HANDS_STRANGER = range(4)
 
 # --- sockets that are not what is said of them ---
 
-def ask_service(service, op, fds=()):
+def ask_service(service, op, fds=(), flags=0):
     """@return status of the answer, and what came with it"""
-    head = struct.pack('<3I', SOCK_ABI, op, 0)
+    head = struct.pack('<5I', SOCK_ABI, op, 0, 0, flags)
     service.sendmsg([head + bytes(MESSAGE - len(head))], rights(fds) if fds else [])
     answer, came, _, _ = socket.recv_fds(service, MESSAGE, 4)
     return struct.unpack_from('<i', answer, 12)[0], came
@@ -595,6 +596,33 @@ def names_nobody(path, _, n):
         if os.fork() == 0:
             name_nobody(path, NEAR, f'{NEAR_NET}{100 + i}')
     signal.pause()
+
+
+def open_agreed(path, address, flags=0, before=b''):
+    """A connection that the service has, and whose peer speaks CLC by hand: (its peer's end, the program's
+    end, its page).  The peer has said @before, and then nothing more, when the service gets it."""
+    service, (options, *_) = greeted(path)
+    sock, peer = agreed_pair(options, address)
+    if before:
+        peer.sendall(before)
+        peer.shutdown(socket.SHUT_WR)
+    status, came = ask_service(service, SOCK_OPEN, [sock.fileno()], flags)
+    assert status == 0
+    sock.close()
+    end = socket.socket(fileno=came[0])
+    end.setblocking(True)
+    return peer, end, mmap.mmap(came[1], 0)
+
+
+def ends_behind_proposal(path, _, __):
+    """A client that says its first message of CLC, and ends.  What the server's program hears of."""
+    peer, *_ = open_agreed(path, '127.0.0.1')
+    proposal = peer.recv(PAGE)
+    peer, end, page = open_agreed(path, '127.0.0.1', SOCK_SERVER, proposal)
+    answer = peer.recv(PAGE)
+    assert answer[:5] == CLC_MARK + bytes([CLC_ACCEPT]), answer
+    assert end.recv(1) == b''
+    say(errno.errorcode[struct.unpack_from('<i', page, 8)[0]]) # struct karst_sock_page
 
 
 # --- those who listen again and again ---

@@ -446,6 +446,16 @@ drop_if_over(struct svc_conn *c)
 		svc_conn_drop_program(c);
 }
 
+/* Pairs with the program, which writes, and then looks whether we want to know.  Not before it is
+ * known what becomes of the connection: what has been written until then is taken over then. */
+static void
+want_more(struct svc_conn *c)
+{
+	atomic_store(&c->txd->wanted, 1);
+	if (atomic_load(&c->txd->head) != c->tx_head && c->what != SMC_OVER)
+		svc_conn_queue(c);
+}
+
 void
 svc_conn_work(struct svc_conn *c)
 {
@@ -486,10 +496,8 @@ svc_conn_work(struct svc_conn *c)
 	if (c->pair < 0)
 		return;
 	svc_conn_show(c);
-	/* pairs with the program, which writes, and then looks whether we want to know */
-	atomic_store(&c->txd->wanted, 1);
-	if (atomic_load(&c->txd->head) != c->tx_head && c->what != SMC_OVER)
-		svc_conn_queue(c);
+	if (needs_rings(c) || c->what == SMC_OVER)
+		want_more(c);
 	/* pairs with the program, which reads, and then looks at the flag */
 	if ((atomic_load(&c->page->flags) & KARST_SOCK_PEER_BLOCKED) &&
 		atomic_load(&c->rxd->tail) != c->rx_tail)

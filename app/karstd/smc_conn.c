@@ -20,8 +20,6 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define CLC_BYTES 2048
-
 /* --- to the program --- */
 
 static void
@@ -363,74 +361,6 @@ tell_end(struct svc_conn *c)
 	}
 }
 
-/*
- * The peer has said all that it has to say on TCP, unless it declines; the rest is the link's.  A
- * peer that is connected may end its direction, and with it TCP's, before we know that we are.
- */
-static bool
-clc_is_over(struct svc_conn *c)
-{
-	struct karst_smc_conn_info info;
-
-	return karst_smc_conn_info(c->smc->core, c->id, &info) == 0 &&
-		(info.state == KARST_SMC_WAIT_CONFIRM_LINK ||
-			info.state == KARST_SMC_WAIT_ADD_LINK || info.state >= KARST_SMC_ACTIVE);
-}
-
-struct clc_bytes {
-	uint16_t n; /* at most; and so many have come */
-	int flags;
-	uint8_t buf[CLC_BYTES];
-};
-
-static int
-recv_clc(int fd, void *arg)
-{
-	struct clc_bytes *b = arg;
-	ssize_t n = recv(fd, b->buf, b->n, b->flags | MSG_DONTWAIT);
-
-	b->n = n < 0 ? 0 : (uint16_t)n;
-	return n < 0 ? -errno : 0;
-}
-
-static int
-ask_clc(struct svc_conn *c, struct clc_bytes *b, int n, int flags)
-{
-	b->n = (uint16_t)n;
-	b->flags = flags;
-	return svc_ask(c->smc, c->uid, c->tcp, recv_clc, b, sizeof(*b));
-}
-
-/* Bytes of CLC on TCP; what is none stays there.  What comes behind all that was seen is an event
- * of its own; so is the end, unless that had come by then. */
-static void
-read_clc(struct svc_conn *c)
-{
-	struct clc_bytes b;
-	bool more = true;
-	int used, seen, rc;
-
-	while (more && c->what == SMC_AGREEING && c->id != SMC_NO_ID && !c->tcp_over) {
-		rc = ask_clc(c, &b, CLC_BYTES, MSG_PEEK);
-		if (rc == -EAGAIN || (rc == 0 && b.n == 0 && clc_is_over(c)))
-			return;
-		if (rc != 0 || b.n == 0) {
-			/* it has gone before it said all that was to be said */
-			c->tcp_reset = rc == -ECONNRESET;
-			(void)karst_smc_conn_abort(c->smc->core, c->id);
-			return;
-		}
-		/* the peer gives its buffer to this connection as soon as the last message of
-		 * another one is here, which must not be found behind what it says of this one */
-		svc_rdma_poll_all(c->smc);
-		seen = b.n;
-		used = karst_smc_clc_rx(c->smc->core, c->id, b.buf, b.n);
-		if (used <= 0 || ask_clc(c, &b, used, 0) != 0)
-			return;
-		more = used < seen || seen == CLC_BYTES || c->tcp_ends;
-	}
-}
-
 /* Who rings may wait for room.  Else they are of no interest before it is known what becomes of the
  * connection: what has been written until then is there. */
 static bool
@@ -474,7 +404,7 @@ svc_conn_work(struct svc_conn *c)
 	if (c->what != SMC_AGREEING)
 		svc_direct_alone(c);
 	else if (!begins) /* what has come by then epoll tells of */
-		read_clc(c);
+		svc_clc_read(c);
 	if (needs_rings(c) && !svc_conn_map(c))
 		conn_abort(c, ENOMEM);
 	if (c->txd == NULL) {

@@ -135,7 +135,8 @@ struct svc_user {
 LIST_HEAD(svc_conns, svc_conn);
 struct svc_conn {
 	struct kd_smc *smc;
-	struct svc_conn *next, **pprev;           /* of all */
+	struct svc_clc_answer *clc;     /* what its peer has said is being read: what is answered */
+	struct svc_conn *next, **pprev; /* of all */
 	LIST_ENTRY(svc_conn) by_cookie, by_names; /* of the same hash */
 	bool named;                               /* its other end looks for it by its names */
 	struct svc_conn *run_next;                /* of those that are to be looked at */
@@ -510,6 +511,13 @@ void svc_rings_leave(struct svc_prog *p);
  *  that is nothing, @reader wants a token for what comes, unless it is NULL.  The caller says in
  *  the page when the program may use them (KARST_SOCK_EARLY_READY).  False: there is no memory. */
 bool svc_rings_take_early(struct svc_conn *c, struct svc_conn *reader);
+
+/* --- smc_clc.c --- */
+
+/** What lib/smc says to the peer on TCP. */
+void svc_clc_send(struct svc_conn *c, const void *msg, size_t len);
+/** What the peer has said there. */
+void svc_clc_read(struct svc_conn *c);
 
 /* --- smc_spare.c --- */
 

@@ -347,30 +347,10 @@ svc_rdma_tx_unkey(struct svc_rings *r)
 	r->tx_mr = NULL;
 }
 
-struct clc_message {
-	uint16_t len;
-	uint8_t bytes[KARST_SMC_CLC_BUILD_MAX];
-};
-
-static int
-send_clc(int fd, void *arg)
-{
-	const struct clc_message *m = arg;
-
-	return send(fd, m->bytes, m->len, MSG_DONTWAIT | MSG_NOSIGNAL) == m->len ? 0 : -EIO;
-}
-
-/* CLC messages are the first bytes of a connection, so a socket has room for them. */
 static void
 op_clc(void *user, uint32_t conn, void *conn_user, const void *msg, size_t len)
 {
-	struct svc_conn *c = conn_user;
-
-	struct clc_message m = {.len = (uint16_t)len};
-
-	memcpy(m.bytes, msg, len);
-	if (svc_ask(c->smc, c->uid, c->tcp, send_clc, &m, sizeof(m)) != 0)
-		svc_conn_queue(c); /* it ends when it is tried to read */
+	svc_clc_send(conn_user, msg, len);
 }
 
 const struct karst_smc_ops svc_rdma_ops = {op_clc, op_link_open, op_link_connect, op_link_close,

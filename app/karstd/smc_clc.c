@@ -57,8 +57,10 @@ ask_to_answer(struct svc_conn *c, struct svc_clc_answer *a)
 {
 	bool done = svc_ask(c->smc, c->uid, c->tcp, answer_clc, a, sizeof(*a)) == 0;
 
-	if (!done)
-		svc_conn_queue(c); /* it ends when it is tried to read */
+	if (!done) {
+		c->tcp_news = true; /* it ends when it is tried to read */
+		svc_conn_queue(c);
+	}
 	return done;
 }
 
@@ -117,6 +119,7 @@ svc_clc_read(struct svc_conn *c)
 	uint16_t taken;
 	int rc;
 
+	c->tcp_news = false;
 	while (c->what == SMC_AGREEING && c->id != SMC_NO_ID && !c->tcp_over) {
 		rc = svc_ask(c->smc, c->uid, c->tcp, look_at_clc, &seen, sizeof(seen));
 		if (rc == -EAGAIN || (rc == 0 && seen.n == 0 && clc_is_over(c)))

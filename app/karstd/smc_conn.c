@@ -389,9 +389,7 @@ want_more(struct svc_conn *c)
 void
 svc_conn_work(struct svc_conn *c)
 {
-	bool begins = !c->begun;
-
-	if (begins)
+	if (!c->begun)
 		svc_conn_begin(c);
 	/* before all else is looked at: what rings from here on is an event of its own */
 	if (c->pair >= 0 && c->rang &&
@@ -403,7 +401,7 @@ svc_conn_work(struct svc_conn *c)
 	}
 	if (c->what != SMC_AGREEING)
 		svc_direct_alone(c);
-	else if (!begins) /* what has come by then epoll tells of */
+	else if (c->tcp_news)
 		svc_clc_read(c);
 	if (needs_rings(c) && !svc_conn_map(c))
 		conn_abort(c, ENOMEM);

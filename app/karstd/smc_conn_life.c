@@ -171,6 +171,7 @@ tcp_ready(struct svc_source *src, uint32_t events)
 
 	if (c->tcp_over)
 		return;
+	c->tcp_news = true;
 	c->tcp_ends |= (events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0;
 	svc_conn_queue(c);
 }
@@ -578,6 +579,9 @@ svc_conn_open(struct kd_smc *s, struct svc_prog *prog, int tcp, uint32_t flags, 
 	c->number = ++s->opened;
 	if (other != NULL)
 		svc_direct_join(other, c, (flags & KARST_SOCK_POLLS) != 0);
+	/* its peer, elsewhere, is at work while the program takes the answer */
+	if (other == NULL && !c->server && !c->decline && !svc_direct_is_near(c))
+		svc_conn_begin(c);
 	svc_conn_queue(c);
 	*conn = c;
 	return 0;

@@ -169,7 +169,8 @@ struct svc_conn {
 	bool rang;      /* bytes came by the pair */
 	bool tcp_over;  /* the TCP connection has been closed or reset */
 	bool tcp_heard; /* epoll tells of it */
-	bool tcp_ends;  /* and has told that its peer sends nothing more */
+	bool tcp_news;  /* and has told that there is something to be read */
+	bool tcp_ends;  /* or that its peer sends nothing more */
 	bool tcp_reset; /* that by its peer, while CLC was going on */
 	bool eof;       /* the program was told that nothing comes any more */
 	/* memory */

@@ -42,12 +42,12 @@ static int
 answer_clc(int fd, void *arg)
 {
 	const struct svc_clc_answer *a = arg;
-	int rc = 0;
+	ssize_t n = a->len != 0 ? send(fd, a->bytes, a->len, MSG_DONTWAIT | MSG_NOSIGNAL) : 0;
+	int rc = n < 0 ? -errno : n < a->len ? -EIO : 0;
 
-	if (a->len != 0 && send(fd, a->bytes, a->len, MSG_DONTWAIT | MSG_NOSIGNAL) != a->len)
-		rc = -EIO;
 	/* of TCP such bytes go nowhere */
-	if (a->taken != 0 && recv(fd, NULL, a->taken, MSG_TRUNC | MSG_DONTWAIT) != a->taken)
+	if (a->taken != 0 && recv(fd, NULL, a->taken, MSG_TRUNC | MSG_DONTWAIT) != a->taken &&
+		rc == 0)
 		rc = -EIO;
 	return rc;
 }
@@ -55,13 +55,14 @@ answer_clc(int fd, void *arg)
 static bool
 ask_to_answer(struct svc_conn *c, struct svc_clc_answer *a)
 {
-	bool done = svc_ask(c->smc, c->uid, c->tcp, answer_clc, a, sizeof(*a)) == 0;
+	int rc = svc_ask(c->smc, c->uid, c->tcp, answer_clc, a, sizeof(*a));
 
-	if (!done) {
-		c->tcp_news = true; /* it ends when it is tried to read */
+	if (rc != 0) {
+		c->tcp_reset |= rc == -ECONNRESET; /* the kernel tells of that but once */
+		c->tcp_news = true;                /* it ends when it is tried to read */
 		svc_conn_queue(c);
 	}
-	return done;
+	return rc == 0;
 }
 
 void
@@ -126,7 +127,7 @@ svc_clc_read(struct svc_conn *c)
 			return;
 		if (rc != 0 || seen.n == 0) {
 			/* it has gone before it said all that was to be said */
-			c->tcp_reset = rc == -ECONNRESET;
+			c->tcp_reset |= rc == -ECONNRESET;
 			(void)karst_smc_conn_abort(c->smc->core, c->id);
 			return;
 		}

@@ -350,8 +350,8 @@ def held(suite, one):
     suite.tap.point('and not for long', problems + (
         [] if said == "met early b''" and suite.count(one, 'direct') == before + 1 else [said]))
     said, problems = alone(suite, one, 'meets_nobody')
-    suite.tap.point('nobody will accept it: it is told', problems + (
-        [] if said == "got b'' ConnectionAbortedError" else [said]))
+    suite.tap.point('nobody will accept it: it is told, as by TCP', problems + (
+        [] if said == "got b'' ConnectionResetError" else [said]))
 
 
 def torn(suite, one):

@@ -290,6 +290,9 @@ ks_end(int fd, struct ks_sock *s)
 	ks_meet_peer(fd, s);
 	ks_lock_tx(s);
 	atomic_fetch_or(&s->page->shut, KARST_SOCK_SHUT_WR);
+	/* who waits for room, another thread, say, is to hear of it; who comes later sees it */
+	if (atomic_load(&s->txd->blocked) != 0)
+		ask_wake(fd, KARST_SOCK_EMPTY_SELF);
 	if (is_direct(s)) {
 		int waker = atomic_load(&s->waker);
 
@@ -516,7 +519,8 @@ ks_mark_full(int fd, struct ks_sock *s)
 	(void)real(send)(fd, bytes, sizeof(bytes), MSG_DONTWAIT | MSG_NOSIGNAL);
 	/* it was emptied before it was full, or nobody will empty it */
 	if (atomic_load(&s->txd->blocked) == 0 ||
-		(atomic_load(&s->page->flags) & KARST_SOCK_NO_SEND) != 0)
+		(atomic_load(&s->page->flags) & KARST_SOCK_NO_SEND) != 0 ||
+		(atomic_load(&s->page->shut) & KARST_SOCK_SHUT_WR) != 0)
 		ask_wake(fd, KARST_SOCK_EMPTY_SELF);
 	errno = err;
 }

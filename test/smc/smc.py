@@ -22,6 +22,7 @@ import idle  # noqa: E402
 import kept  # noqa: E402
 import looks  # noqa: E402
 import ports  # noqa: E402
+import same  # noqa: E402
 import short  # noqa: E402
 import urgent  # noqa: E402
 import uring  # noqa: E402
@@ -695,6 +696,7 @@ def test(suite, netns):
     last, problems = suite.daemon('last', CONF)
     suite.tap.point('another one', problems)
     talk_on(suite, last)
+    same.same(suite)
     uring.rings(suite)
     looks.looks(suite)
     short.shorts(suite)

@@ -118,6 +118,7 @@ class Suite:
         self.interrupted = os.path.join(build, 'test/smc/smc-interrupted')
         self.forks = os.path.join(build, 'test/smc/smc-forks')
         self.calls = os.path.join(build, 'test/smc/smc-calls')
+        self.same = os.path.join(build, 'test/smc/smc-same')
         self.late = {'LD_PRELOAD': os.path.join(build, 'test/smc/smc-late.so')}
         self.looked = {'LD_PRELOAD': os.path.join(build, 'test/smc/smc-looked.so')}
         self.clock = os.path.join(build, 'test/smc/smc-clock.so')

@@ -1,0 +1,276 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/*
+ * What the manual pages say of sockets, and the kernel's TCP does.  It is run over TCP and over
+ * SMC-R, and has to say the same (same.py):
+ *
+ *   smc-same ADDRESS
+ *
+ * Each case is a process of its own, with both ends of a connection.  A thread that is to wait is
+ * seen to sleep in its call before the case goes on, or to have come back.
+ */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define HANG_S 60
+#define MUCH   (8u << 20) /* more than there is room for on the way */
+
+static struct sockaddr_in address;
+static int listener, near, far;
+static char data[MUCH];
+static volatile sig_atomic_t came; /* signals */
+
+static void __attribute__((noreturn)) fail(const char *what)
+{
+	printf(" %s: %s\n", what, strerror(errno));
+	exit(1);
+}
+
+/* What a call has returned. */
+static void
+tell(long rc)
+{
+	if (rc >= 0)
+		printf(" %ld", rc);
+	else
+		printf(" %s", strerrorname_np(errno));
+}
+
+static void
+note(int sig)
+{
+	(void)sig;
+	came++;
+}
+
+static void
+handle(int sig, int flags)
+{
+	const struct sigaction act = {.sa_handler = note, .sa_flags = flags};
+
+	if (sigaction(sig, &act, NULL) != 0)
+		fail("sigaction");
+}
+
+/* A byte has gone each way: what is agreed on at the beginning is. */
+static void
+greet(void)
+{
+	char byte;
+
+	if (send(near, "x", 1, 0) != 1 || recv(far, &byte, 1, 0) != 1 ||
+		send(far, "y", 1, 0) != 1 || recv(near, &byte, 1, 0) != 1)
+		fail("a byte each way");
+}
+
+static void
+open_both(void)
+{
+	near = socket(AF_INET, SOCK_STREAM, 0);
+	if (connect(near, (void *)&address, sizeof(address)) != 0)
+		fail("connect");
+	far = accept(listener, NULL, NULL);
+	if (far < 0)
+		fail("accept");
+	greet();
+}
+
+/* Until there is no room, also when what is on its way has come. */
+static void
+fill(void)
+{
+	struct pollfd p = {.fd = near, .events = POLLOUT};
+
+	do
+		while (send(near, data, sizeof(data), MSG_DONTWAIT) > 0)
+			continue;
+	while (poll(&p, 1, 100) > 0);
+}
+
+/* --- a thread that waits in a call --- */
+
+struct call {
+	long (*fn)(struct call *c);
+	int fd, flags;
+	size_t len;
+	long rc;
+	int err;
+	_Atomic pid_t id;
+	_Atomic bool done;
+	pthread_t thread;
+};
+
+static void *
+make_call(void *arg)
+{
+	struct call *c = arg;
+
+	atomic_store(&c->id, (pid_t)syscall(SYS_gettid));
+	c->rc = c->fn(c);
+	c->err = errno;
+	atomic_store(&c->done, true);
+	return NULL;
+}
+
+/* In one of those in which who has a connection sleeps. */
+static bool
+sleeps(pid_t id)
+{
+	char path[64];
+	long number = -1;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/self/task/%d/syscall", (int)id);
+	f = fopen(path, "re");
+	if (f == NULL || fscanf(f, "%ld", &number) != 1)
+		number = -1;
+	if (f != NULL)
+		fclose(f);
+	return number == SYS_recvfrom || number == SYS_sendto || number == SYS_poll;
+}
+
+static void
+begin(struct call *c, long (*fn)(struct call *c), int fd, size_t len, int flags)
+{
+	*c = (struct call){.fn = fn, .fd = fd, .len = len, .flags = flags};
+	if (pthread_create(&c->thread, NULL, make_call, c) != 0)
+		fail("a thread");
+	while (!atomic_load(&c->done) && (atomic_load(&c->id) == 0 || !sleeps(atomic_load(&c->id))))
+		usleep(1000);
+}
+
+static void
+end(struct call *c)
+{
+	pthread_join(c->thread, NULL);
+	errno = c->err;
+	tell(c->rc);
+}
+
+/* Until it cannot: where TCP has no room for much it may have some for a little. */
+static long
+call_send(struct call *c)
+{
+	ssize_t n;
+
+	do
+		n = send(c->fd, data, c->len, c->flags);
+	while (n > 0);
+	return n;
+}
+
+static long
+call_poll(struct call *c)
+{
+	struct pollfd p = {.fd = c->fd, .events = (short)c->flags};
+
+	return poll(&p, 1, -1) > 0 ? p.revents : -1;
+}
+
+/* --- the end of a direction, while a thread waits --- */
+
+static void
+shut_while_sending(int how)
+{
+	struct call c;
+
+	handle(SIGPIPE, SA_RESTART);
+	open_both();
+	fill();
+	begin(&c, call_send, near, 1, 0);
+	tell(shutdown(near, how));
+	end(&c);
+	printf(" %d", (int)came);
+}
+
+static void
+shutdown_write_while_sending(void)
+{
+	shut_while_sending(SHUT_WR);
+}
+
+static void
+shutdown_both_while_sending(void)
+{
+	shut_while_sending(SHUT_RDWR);
+}
+
+static void
+shutdown_while_polling(void)
+{
+	struct call c;
+
+	open_both();
+	fill();
+	begin(&c, call_poll, near, 0, POLLOUT);
+	tell(shutdown(near, SHUT_WR));
+	end(&c);
+}
+
+/* --- all of it --- */
+
+static const struct {
+	const char *name;
+	void (*fn)(void);
+} cases[] = {
+	{"shutdown, writing, while a thread sends", shutdown_write_while_sending},
+	{"shutdown, both, while a thread sends", shutdown_both_while_sending},
+	{"shutdown, writing, while a thread polls", shutdown_while_polling},
+};
+
+static void
+run(size_t i)
+{
+	socklen_t len = sizeof(address);
+
+	alarm(HANG_S);
+	listener = socket(AF_INET, SOCK_STREAM, 0);
+	if (bind(listener, (void *)&address, sizeof(address)) != 0 || listen(listener, 8) != 0 ||
+		getsockname(listener, (void *)&address, &len) != 0)
+		fail("a listener");
+	cases[i].fn();
+	exit(0);
+}
+
+int
+main(int argc, char **argv)
+{
+	size_t i;
+	int status;
+
+	address.sin_family = AF_INET;
+	if (argc != 2 || inet_pton(AF_INET, argv[1], &address.sin_addr) != 1) {
+		fprintf(stderr, "usage: smc-same ADDRESS\n");
+		return 2;
+	}
+	for (i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		pid_t child;
+
+		printf("%s:", cases[i].name);
+		fflush(stdout);
+		child = fork();
+		if (child == 0)
+			run(i);
+		if (child < 0 || waitpid(child, &status, 0) != child)
+			fail("a child");
+		if (status != 0)
+			printf(" status %d", status);
+		printf("\n");
+	}
+	return 0;
+}

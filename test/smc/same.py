@@ -1,0 +1,30 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# Copyright (c) 2026 The karst authors
+"""What the kernel's TCP does, SMC-R does, too (same.c)."""
+import subprocess
+
+from smcbed import CONF, bed
+
+
+def said(suite, command=()):
+    """@return what smc-same says, by case, and its exit status"""
+    p = subprocess.Popen([*command, suite.same, '127.0.0.1'], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                         stderr=subprocess.STDOUT, text=True)
+    suite.programs.append(p)
+    text, ended = bed.rest(p)
+    return dict(line.split(':', 1) for line in text.splitlines() if ':' in line), p.returncode if ended else None
+
+
+def same(suite):
+    wanted, status = said(suite)
+    suite.tap.point('what TCP does', [] if status == 0 and wanted else [wanted, status])
+    ended = [f'{case}:{what}' for case, what in wanted.items() if 'status' in what]
+    suite.tap.point('every case of it comes to its end', ended)
+    for name, conf, mode in ('same', '', 'directly'), ('same-rdma', 'direct = no\n', 'by RDMA'):
+        one, problems = suite.daemon(name, CONF + conf)
+        suite.tap.point(f'a daemon, whose connections go {mode}', problems)
+        found, status = said(suite, [suite.run, '--smc', '--require', '--socket', one.socket])
+        for case, what in wanted.items():
+            suite.tap.point(f'{case}: as with TCP', [] if found.get(case) == what
+                            else [f'TCP:{what}, SMC-R:{found.get(case)}', status])
+        suite.tap.point('it ends', one.stop())

@@ -41,6 +41,7 @@ to_pipe(struct ks_sock *s, int from, int to, size_t n, unsigned int flags)
 		rc = ks_recv(from, s, &one, 1, wait | MSG_PEEK);
 		if (rc <= 0)
 			return rc;
+		from = ks_still(from, s);
 		rc = ks_pour(from, s, to, n);
 		if (rc != 0)
 			return rc;

@@ -253,6 +253,7 @@ ks_recv(int fd, struct ks_sock *s, const struct iovec *iov, int n, int flags)
 		else if (some == 0 && ks_is_late(fd, flags, SO_RCVTIMEO, since))
 			return got > 0 ? (ssize_t)got : -1;
 		rc = ks_wait_bytes(fd, s, flags, handlers);
+		fd = ks_still(fd, s);
 		if (rc < 0)
 			return got > 0 ? (ssize_t)got : -1;
 		if (rc == 0 && !ks_has_ended(s) && !is_there(fd, s))
@@ -403,5 +404,6 @@ ks_send(int fd, struct ks_sock *s, const struct iovec *iov, int n, int flags)
 				return send_ended(fd, s, done, want, flags);
 			return done > 0 ? (ssize_t)done : -1;
 		}
+		fd = ks_still(fd, s);
 	}
 }

@@ -140,6 +140,9 @@ enum ks_kind ks_kind(int fd);
 /** A reference to what @fd is connected by; NULL: it is no connection of ours. */
 struct ks_sock *ks_get(int fd);
 void ks_put(struct ks_sock *s);
+/** Behind a wait: @fd if it is @s's still, or -1: another thread has closed it, and what has the
+ *  number now is not to be touched. */
+int ks_still(int fd, const struct ks_sock *s);
 /** @fd gets a high number that the program does not see, for ks_sock's wakers. */
 int ks_hide_own(int fd);
 /** From now on @fd is this; a reference of the caller's goes to the table. */

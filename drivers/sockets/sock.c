@@ -150,7 +150,7 @@ ks_attach(int fd, struct ks_sock *s)
 		map = ask_rings(fd, s, &number);
 	if (map != NULL) {
 		use_rings(s, map, number);
-	} else {
+	} else if (fd >= 0) { /* ks_still() */
 		atomic_store(&s->no_rings, true);
 		atomic_store(&s->page->error, ECONNABORTED);
 		atomic_fetch_or(&s->page->flags, KARST_SOCK_NO_SEND | KARST_SOCK_EOF);

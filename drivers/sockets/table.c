@@ -181,6 +181,14 @@ ks_get(int fd)
 }
 
 int
+ks_still(int fd, const struct ks_sock *s)
+{
+	struct entry *e = entry_of(fd);
+
+	return e != NULL && atomic_load(&e->sock) == s ? fd : -1;
+}
+
+int
 ks_hide_own(int fd)
 {
 	fd = ks_hide(fd);

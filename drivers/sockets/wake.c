@@ -549,7 +549,7 @@ ks_is_late(int fd, int flags, int name, uint64_t since_ns)
 		late = ks_now() - since_ns >=
 			(uint64_t)tv.tv_sec * 1000000000ull + (uint64_t)tv.tv_usec * 1000ull;
 	if (late)
-		errno = EAGAIN;
+		errno = fd < 0 ? EBADF : EAGAIN; /* ks_still() */
 	return late;
 }
 
@@ -647,6 +647,7 @@ sleep_for_bytes(int fd, struct ks_sock *s, int flags, uint32_t ended)
 	if (ks_held.ended != ended)
 		now = MSG_DONTWAIT;
 	n = real(recv)(fd, &byte, 1, MSG_PEEK | now);
+	fd = ks_still(fd, s);
 	if (n < 0 && errno == EAGAIN && now != 0)
 		ks_interrupted(fd, flags, SO_RCVTIMEO);
 	ks_enter_rx(fd, s);

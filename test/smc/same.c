@@ -222,6 +222,58 @@ shutdown_while_polling(void)
 	end(&c);
 }
 
+/* --- a descriptor is closed, or becomes another one, while a thread waits --- */
+
+static long
+call_recv(struct call *c)
+{
+	return recv(c->fd, data, c->len, c->flags);
+}
+
+/* What came, and the next of what has the number now: nobody else has read it, or written there. */
+static void
+number_taken(struct call *c, int other)
+{
+	char word[8] = "";
+
+	if (send(near, "abc", 3, 0) != 3)
+		fail("send");
+	end(c);
+	printf(" %.3s", data);
+	tell(recv(c->fd, word, sizeof(word) - 1, MSG_DONTWAIT));
+	printf(" %s", word);
+	tell(recv(other, word, sizeof(word), MSG_DONTWAIT));
+}
+
+static void
+close_while_receiving(void)
+{
+	struct call c;
+	int ends[2];
+
+	open_both();
+	begin(&c, call_recv, far, 10, 0);
+	close(far);
+	if (socketpair(AF_UNIX, SOCK_STREAM, 0, ends) != 0 || send(ends[1], "hello", 5, 0) != 5)
+		fail("a pair");
+	printf(" %d", ends[0] == far);
+	number_taken(&c, ends[1]);
+}
+
+static void
+dup2_while_receiving(void)
+{
+	struct call c;
+	int ends[2];
+
+	open_both();
+	if (socketpair(AF_UNIX, SOCK_STREAM, 0, ends) != 0 || send(ends[1], "hello", 5, 0) != 5)
+		fail("a pair");
+	begin(&c, call_recv, far, 10, 0);
+	tell(dup2(ends[0], far) - far);
+	number_taken(&c, ends[1]);
+}
+
 /* --- all of it --- */
 
 static const struct {
@@ -231,6 +283,8 @@ static const struct {
 	{"shutdown, writing, while a thread sends", shutdown_write_while_sending},
 	{"shutdown, both, while a thread sends", shutdown_both_while_sending},
 	{"shutdown, writing, while a thread polls", shutdown_while_polling},
+	{"close, while a thread receives", close_while_receiving},
+	{"dup2, while a thread receives", dup2_while_receiving},
 };
 
 static void

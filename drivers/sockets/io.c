@@ -14,6 +14,8 @@
 #include <signal.h>
 #include <sys/ioctl.h>
 
+#define PEEK_MS 1
+
 /* An error that the service has noted is told once. */
 static int
 take_error(struct ks_sock *s)
@@ -206,6 +208,15 @@ at_end(struct ks_sock *s, bool service)
 	return -1;
 }
 
+/* For more than was peeked at already.  That stays, and with it what the pair says of it, so it is
+ * looked now and then.  False: not, or not any longer. */
+static bool
+wait_for_more(int fd, struct ks_sock *s, int flags, uint64_t since)
+{
+	return ks_written(fd, s) - atomic_load(&s->page->rx_tail) < s->buffer &&
+		!ks_is_late(fd, flags, SO_RCVTIMEO, since) && real(poll)(NULL, 0, PEEK_MS) == 0;
+}
+
 static bool
 is_there(int fd, const struct ks_sock *s)
 {
@@ -218,9 +229,9 @@ ssize_t
 ks_recv(int fd, struct ks_sock *s, const struct iovec *iov, int n, int flags)
 {
 	size_t want = sum(iov, n), got = 0, some;
-	uint32_t handlers = ks_held.ended;
+	uint32_t handlers = ks_held.ended, all = ks_held.handled;
 	uint64_t since = 0; /* when it began to wait */
-	bool stop, fresh;
+	bool peek = (flags & MSG_PEEK) != 0, stop, fresh;
 	int rc;
 
 	ks_meet_peer(fd, s);
@@ -235,16 +246,17 @@ ks_recv(int fd, struct ks_sock *s, const struct iovec *iov, int n, int flags)
 	for (;;) {
 		bool ended = ks_has_ended(s); /* and what came in front of that is there */
 
+		if (peek)
+			got = 0; /* from the beginning, each time */
 		some = take_some(fd, s, iov, got, want - got, flags, &stop, &fresh);
 		got += some;
-		if (got == want || (got > 0 && stop) ||
-			(got > 0 && (flags & (MSG_WAITALL | MSG_PEEK)) != MSG_WAITALL))
+		if (got == want || (got > 0 && (stop || (flags & MSG_WAITALL) == 0)))
 			return (ssize_t)got;
 		if (fresh && ks_held.ended != handlers) { /* SIGURG's has run */
 			ks_interrupted(fd, flags, SO_RCVTIMEO);
 			return -1;
 		}
-		if (fresh || (ended && some > 0))
+		if (fresh || (ended && some > 0 && !peek))
 			continue;
 		if (ended)
 			return got > 0 ? (ssize_t)got : at_end(s, false);
@@ -252,6 +264,12 @@ ks_recv(int fd, struct ks_sock *s, const struct iovec *iov, int n, int flags)
 			since = ks_now();
 		else if (some == 0 && ks_is_late(fd, flags, SO_RCVTIMEO, since))
 			return got > 0 ? (ssize_t)got : -1;
+		if (peek && got > 0) {
+			if (ks_held.handled != all || !wait_for_more(fd, s, flags, since))
+				return (ssize_t)got;
+			fd = ks_still(fd, s);
+			continue;
+		}
 		rc = ks_wait_bytes(fd, s, flags, handlers);
 		fd = ks_still(fd, s);
 		if (rc < 0)

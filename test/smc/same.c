@@ -24,6 +24,7 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
+#include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -274,6 +275,68 @@ dup2_while_receiving(void)
 	number_taken(&c, ends[1]);
 }
 
+/* --- peeking for more than there is --- */
+
+static void
+begin_peek(struct call *c)
+{
+	open_both();
+	if (send(near, "abc", 3, 0) != 3)
+		fail("send");
+	begin(c, call_recv, far, 10, MSG_PEEK | MSG_WAITALL);
+}
+
+static void
+peek_for_all(void)
+{
+	struct call c;
+
+	begin_peek(&c);
+	if (send(near, "defghij", 7, 0) != 7)
+		fail("send");
+	end(&c);
+	printf(" %.10s", data);
+	tell(recv(far, data, sizeof(data), 0));
+}
+
+static void
+peek_until_end(void)
+{
+	struct call c;
+
+	begin_peek(&c);
+	close(near);
+	end(&c);
+	tell(recv(far, data, sizeof(data), MSG_PEEK | MSG_WAITALL));
+	tell(recv(far, data, sizeof(data), 0));
+	tell(recv(far, data, sizeof(data), MSG_PEEK | MSG_WAITALL));
+}
+
+static void
+peek_until_signal(void)
+{
+	struct call c;
+
+	handle(SIGUSR1, SA_RESTART);
+	begin_peek(&c);
+	pthread_kill(c.thread, SIGUSR1);
+	end(&c);
+}
+
+static void
+peek_without_waiting(void)
+{
+	const struct timeval limit = {.tv_usec = 10000};
+
+	open_both();
+	if (send(near, "abc", 3, 0) != 3)
+		fail("send");
+	tell(recv(far, data, 1, MSG_PEEK)); /* it is there */
+	tell(recv(far, data, 10, MSG_PEEK | MSG_WAITALL | MSG_DONTWAIT));
+	setsockopt(far, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
+	tell(recv(far, data, 10, MSG_PEEK | MSG_WAITALL));
+}
+
 /* --- all of it --- */
 
 static const struct {
@@ -285,6 +348,10 @@ static const struct {
 	{"shutdown, writing, while a thread polls", shutdown_while_polling},
 	{"close, while a thread receives", close_while_receiving},
 	{"dup2, while a thread receives", dup2_while_receiving},
+	{"MSG_PEEK and MSG_WAITALL", peek_for_all},
+	{"MSG_PEEK and MSG_WAITALL, and an end", peek_until_end},
+	{"MSG_PEEK and MSG_WAITALL, and a signal", peek_until_signal},
+	{"MSG_PEEK and MSG_WAITALL, without waiting", peek_without_waiting},
 };
 
 static void

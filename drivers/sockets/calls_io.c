@@ -8,6 +8,7 @@
 #include "ks.h"
 
 #include <fcntl.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <sys/sendfile.h>
 #include <unistd.h>
@@ -49,20 +50,81 @@ send_one(int fd, struct ks_sock *s, const void *buf, size_t len, int flags)
 	return send_iov(fd, s, &iov, 1, flags);
 }
 
+/* What the kernel refuses before it looks at anything else.  @many: errno of too many parts
+ * @return 0, or an errno */
+static int
+refuse_iov(const struct iovec *iov, size_t n, int many)
+{
+	if (n > IOV_MAX)
+		return many;
+	for (size_t i = 0; i < n; i++)
+		if (iov[i].iov_len > SSIZE_MAX)
+			return EINVAL;
+	return 0;
+}
+
+/* Gives back the reference, too. */
+static ssize_t
+refused_with(struct ks_sock *s, int err)
+{
+	ks_put(s);
+	errno = err;
+	return -1;
+}
+
+static bool
+is_empty(const struct iovec *iov, int n)
+{
+	int i = 0;
+
+	while (i < n && iov[i].iov_len == 0)
+		i++;
+	return i == n;
+}
+
+/* To read no bytes is nothing, unlike to receive none. */
+static ssize_t
+read_iov(int fd, struct ks_sock *s, const struct iovec *iov, int n, int flags)
+{
+	int err = refuse_iov(iov, (size_t)n, EINVAL);
+
+	if (err != 0)
+		return refused_with(s, err);
+	if (is_empty(iov, n)) {
+		ks_put(s);
+		return 0;
+	}
+	return recv_iov(fd, s, iov, n, flags);
+}
+
+static ssize_t
+write_iov(int fd, struct ks_sock *s, const struct iovec *iov, int n, int flags)
+{
+	int err = refuse_iov(iov, (size_t)n, EINVAL);
+
+	return err != 0 ? refused_with(s, err) : send_iov(fd, s, iov, n, flags);
+}
+
 KS_API ssize_t
 read(int fd, void *buf, size_t len)
 {
 	struct ks_sock *s = ks_enter(fd);
+	const struct iovec iov = {.iov_base = buf, .iov_len = len};
 
-	return s != NULL ? recv_one(fd, s, buf, len, 0) : real(read)(fd, buf, len);
+	if (s != NULL && len > SSIZE_MAX)
+		return refused_with(s, EFAULT); /* so much memory there is nowhere */
+	return s != NULL ? read_iov(fd, s, &iov, 1, 0) : real(read)(fd, buf, len);
 }
 
 KS_API ssize_t
 write(int fd, const void *buf, size_t len)
 {
 	struct ks_sock *s = ks_enter(fd);
+	const struct iovec iov = {.iov_base = (void *)(uintptr_t)buf, .iov_len = len};
 
-	return s != NULL ? send_one(fd, s, buf, len, 0) : real(write)(fd, buf, len);
+	if (s != NULL && len > SSIZE_MAX)
+		return refused_with(s, EFAULT);
+	return s != NULL ? write_iov(fd, s, &iov, 1, 0) : real(write)(fd, buf, len);
 }
 
 KS_API ssize_t
@@ -70,7 +132,7 @@ readv(int fd, const struct iovec *iov, int n)
 {
 	struct ks_sock *s = ks_enter(fd);
 
-	return s != NULL ? recv_iov(fd, s, iov, n, 0) : real(readv)(fd, iov, n);
+	return s != NULL ? read_iov(fd, s, iov, n, 0) : real(readv)(fd, iov, n);
 }
 
 KS_API ssize_t
@@ -78,7 +140,52 @@ writev(int fd, const struct iovec *iov, int n)
 {
 	struct ks_sock *s = ks_enter(fd);
 
-	return s != NULL ? send_iov(fd, s, iov, n, 0) : real(writev)(fd, iov, n);
+	return s != NULL ? write_iov(fd, s, iov, n, 0) : real(writev)(fd, iov, n);
+}
+
+/* A connection has no places: only the one that is none can be named.  Of the flags of one call one
+ * is about connections.  @return 0, or an errno */
+static int
+refuse_place(off64_t at, int rwf, int *flags)
+{
+	*flags = (rwf & RWF_NOWAIT) != 0 ? MSG_DONTWAIT : 0;
+	if (at != -1)
+		return at < 0 ? EINVAL : ESPIPE;
+	return (rwf & ~(RWF_NOWAIT | RWF_HIPRI | RWF_SYNC | RWF_DSYNC)) != 0 ? EOPNOTSUPP : 0;
+}
+
+KS_API ssize_t
+preadv64v2(int fd, const struct iovec *iov, int n, off64_t at, int rwf)
+{
+	struct ks_sock *s = ks_enter(fd);
+	int flags, err = refuse_place(at, rwf, &flags);
+
+	if (s == NULL)
+		return real(preadv64v2)(fd, iov, n, at, rwf);
+	return err != 0 ? refused_with(s, err) : read_iov(fd, s, iov, n, flags);
+}
+
+KS_API ssize_t
+preadv2(int fd, const struct iovec *iov, int n, off_t at, int rwf)
+{
+	return preadv64v2(fd, iov, n, at, rwf);
+}
+
+KS_API ssize_t
+pwritev64v2(int fd, const struct iovec *iov, int n, off64_t at, int rwf)
+{
+	struct ks_sock *s = ks_enter(fd);
+	int flags, err = refuse_place(at, rwf, &flags);
+
+	if (s == NULL)
+		return real(pwritev64v2)(fd, iov, n, at, rwf);
+	return err != 0 ? refused_with(s, err) : write_iov(fd, s, iov, n, flags);
+}
+
+KS_API ssize_t
+pwritev2(int fd, const struct iovec *iov, int n, off_t at, int rwf)
+{
+	return pwritev64v2(fd, iov, n, at, rwf);
 }
 
 KS_API ssize_t
@@ -141,10 +248,26 @@ look_at_rights(struct msghdr *m)
 }
 
 static ssize_t
+sendmsg_here(int fd, struct ks_sock *s, const struct msghdr *m, int flags)
+{
+	int err = refuse_iov(m->msg_iov, m->msg_iovlen, EMSGSIZE);
+
+	if (err == 0)
+		return ks_send(fd, s, m->msg_iov, (int)m->msg_iovlen, flags);
+	errno = err;
+	return -1;
+}
+
+static ssize_t
 recvmsg_here(int fd, struct ks_sock *s, struct msghdr *m, int flags)
 {
-	ssize_t n = ks_recv(fd, s, m->msg_iov, (int)m->msg_iovlen, flags);
+	int err = refuse_iov(m->msg_iov, m->msg_iovlen, EMSGSIZE);
+	ssize_t n = -1;
 
+	if (err == 0)
+		n = ks_recv(fd, s, m->msg_iov, (int)m->msg_iovlen, flags);
+	else
+		errno = err;
 	if (n >= 0) {
 		m->msg_namelen = 0;
 		m->msg_controllen = 0;
@@ -174,9 +297,13 @@ KS_API ssize_t
 sendmsg(int fd, const struct msghdr *m, int flags)
 {
 	struct ks_sock *s = ks_enter(fd);
+	ssize_t n;
 
-	return s != NULL ? send_iov(fd, s, m->msg_iov, (int)m->msg_iovlen, flags)
-			 : real(sendmsg)(fd, m, flags);
+	if (s == NULL)
+		return real(sendmsg)(fd, m, flags);
+	n = sendmsg_here(fd, s, m, flags);
+	ks_put(s);
+	return n;
 }
 
 static int
@@ -225,8 +352,7 @@ sendmmsg(int fd, struct mmsghdr *m, unsigned int n, int flags)
 	if (s == NULL)
 		return real(sendmmsg)(fd, m, n, flags);
 	for (i = 0; i < n; i++) {
-		const struct msghdr *h = &m[i].msg_hdr;
-		ssize_t len = ks_send(fd, s, h->msg_iov, (int)h->msg_iovlen, flags);
+		ssize_t len = sendmsg_here(fd, s, &m[i].msg_hdr, flags);
 
 		if (len < 0)
 			break;

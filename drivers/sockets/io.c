@@ -15,6 +15,7 @@
 #include <sys/ioctl.h>
 
 #define PEEK_MS 1
+#define MOST    0x7ffff000u /* bytes of one call, as with the kernel */
 
 /* An error that the service has noted is told once. */
 static int
@@ -28,9 +29,9 @@ sum(const struct iovec *iov, int n)
 {
 	size_t total = 0;
 
-	for (int i = 0; i < n; i++)
-		total += iov[i].iov_len;
-	return total;
+	for (int i = 0; i < n && total < MOST; i++)
+		total += iov[i].iov_len < MOST ? iov[i].iov_len : MOST;
+	return total < MOST ? total : MOST;
 }
 
 /* Copies @n bytes between the program's @iov, from @skip bytes on, and position @pos of the buffer
@@ -250,7 +251,9 @@ ks_recv(int fd, struct ks_sock *s, const struct iovec *iov, int n, int flags)
 			got = 0; /* from the beginning, each time */
 		some = take_some(fd, s, iov, got, want - got, flags, &stop, &fresh);
 		got += some;
-		if (got == want || (got > 0 && (stop || (flags & MSG_WAITALL) == 0)))
+		/* no bytes are waited for, too, as with TCP */
+		if ((got == want && (want > 0 || ks_has_bytes(fd, s))) ||
+			(got > 0 && (stop || (flags & MSG_WAITALL) == 0)))
 			return (ssize_t)got;
 		if (fresh && ks_held.ended != handlers) { /* SIGURG's has run */
 			ks_interrupted(fd, flags, SO_RCVTIMEO);

@@ -13,18 +13,21 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <netinet/in.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/time.h>
+#include <sys/uio.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -337,6 +340,77 @@ peek_without_waiting(void)
 	tell(recv(far, data, 10, MSG_PEEK | MSG_WAITALL));
 }
 
+/* --- no bytes, too many of them, and calls with a place --- */
+
+static void
+receive_none(void)
+{
+	struct call c;
+	char byte;
+
+	open_both();
+	tell(recv(far, &byte, 0, MSG_DONTWAIT));
+	tell(read(far, &byte, 0));
+	begin(&c, call_recv, far, 0, 0);
+	if (send(near, "a", 1, 0) != 1)
+		fail("send");
+	end(&c);
+	tell(send(near, &byte, 0, 0));
+	tell(recv(far, &byte, 1, 0));
+	close(near);
+	tell(recv(far, &byte, 0, 0));
+}
+
+/* Of what the compiler would warn. */
+static volatile int negative = -1;
+static volatile size_t huge = SIZE_MAX;
+
+static void
+vectors(void)
+{
+	static struct iovec many[IOV_MAX + 1];
+	struct iovec one = {data, 4}, large[2] = {{data, 4}, {data, SIZE_MAX}};
+	struct msghdr m = {.msg_iov = many, .msg_iovlen = IOV_MAX + 1};
+
+	open_both();
+	if (send(near, "abc", 3, 0) != 3)
+		fail("send");
+	tell(readv(far, &one, negative));
+	tell(readv(far, &one, 0));
+	tell(readv(far, many, IOV_MAX + 1));
+	tell(readv(far, many, IOV_MAX));
+	tell(readv(far, large, 2));
+	tell(writev(far, &one, negative));
+	tell(writev(far, many, IOV_MAX + 1));
+	tell(writev(far, large, 2));
+	tell(recvmsg(far, &m, 0));
+	tell(sendmsg(far, &m, 0));
+	m = (struct msghdr){.msg_iov = large, .msg_iovlen = 2};
+	tell(recvmsg(far, &m, 0));
+	tell(sendmsg(far, &m, 0));
+	tell(read(far, data, huge));
+	tell(write(far, data, huge));
+	tell(readv(far, &one, 1));
+}
+
+static void
+places(void)
+{
+	struct iovec one = {data, 4};
+
+	open_both();
+	tell(preadv2(far, &one, 1, -1, RWF_NOWAIT));
+	one.iov_len = 3;
+	tell(pwritev2(near, &one, 1, -1, 0));
+	tell(pwritev2(near, &one, 1, 0, 0));
+	tell(pwritev2(near, &one, 1, -2, 0));
+	one.iov_len = 4;
+	tell(preadv2(far, &one, 1, 0, 0));
+	tell(preadv2(far, &one, negative, -1, 0));
+	tell(preadv2(far, &one, 1, -1, 0));
+	tell(preadv2(far, &one, 1, -1, RWF_NOWAIT));
+}
+
 /* --- all of it --- */
 
 static const struct {
@@ -352,6 +426,9 @@ static const struct {
 	{"MSG_PEEK and MSG_WAITALL, and an end", peek_until_end},
 	{"MSG_PEEK and MSG_WAITALL, and a signal", peek_until_signal},
 	{"MSG_PEEK and MSG_WAITALL, without waiting", peek_without_waiting},
+	{"no bytes", receive_none},
+	{"vectors that are too long", vectors},
+	{"preadv2 and pwritev2", places},
 };
 
 static void

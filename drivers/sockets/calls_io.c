@@ -11,6 +11,7 @@
 #include <limits.h>
 #include <stdlib.h>
 #include <sys/sendfile.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define CHUNK 65536u /* of a file that is sent */
@@ -364,11 +365,27 @@ sendmmsg(int fd, struct mmsghdr *m, unsigned int n, int flags)
 
 /* --- files --- */
 
+/* Of what the kernel cannot send as a file. */
+static bool
+is_no_file(int from)
+{
+	struct stat st;
+
+	return fstat(from, &st) == 0 &&
+		(S_ISSOCK(st.st_mode) || S_ISFIFO(st.st_mode) || S_ISDIR(st.st_mode));
+}
+
 static ssize_t
 send_file(int to, struct ks_sock *s, int from, off64_t *at, size_t n)
 {
 	size_t done = 0;
-	char *buf = malloc(CHUNK);
+	char *buf;
+
+	if (is_no_file(from)) {
+		errno = EINVAL;
+		return -1;
+	}
+	buf = malloc(CHUNK);
 
 	while (buf != NULL && done < n) {
 		size_t want = n - done < CHUNK ? n - done : CHUNK;
@@ -376,7 +393,7 @@ send_file(int to, struct ks_sock *s, int from, off64_t *at, size_t n)
 			put;
 		const struct iovec iov = {.iov_base = buf, .iov_len = got > 0 ? (size_t)got : 0};
 
-		put = got > 0 ? ks_send(to, s, &iov, 1, MSG_NOSIGNAL) : got;
+		put = got > 0 ? ks_send(to, s, &iov, 1, 0) : got;
 		if (put > 0 && at != NULL)
 			*at += put;
 		/* what was read and not taken is read again */

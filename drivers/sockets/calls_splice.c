@@ -94,18 +94,33 @@ from_pipe(struct ks_sock *s, int from, int to, size_t n, unsigned int flags)
 	return got > 0 ? send_all(s, to, buf, (size_t)got) : got;
 }
 
+/* The other side of a connection, at which @flag is of no use; @return 0, or an errno. */
+static int
+refuse_pipe(int fd, int flag)
+{
+	int is = real(fcntl64)(fd, F_GETFL);
+
+	if (is < 0 || (is & O_ACCMODE) == flag)
+		return EBADF;
+	return real(fcntl64)(fd, F_GETPIPE_SZ) < 0 ? EINVAL : 0;
+}
+
 KS_API ssize_t
 splice(int from, off64_t *from_at, int to, off64_t *to_at, size_t n, unsigned int flags)
 {
 	struct ks_sock *in = ks_enter(from), *out = in == NULL ? ks_enter(to) : NULL;
 	ssize_t rc;
+	int err;
 
 	if (in == NULL && out == NULL)
 		return real(splice)(from, from_at, to, to_at, n, flags);
-	if (from_at != NULL || to_at != NULL)
+	err = in != NULL ? refuse_pipe(to, O_RDONLY) : refuse_pipe(from, O_WRONLY);
+	if (n == 0)
+		rc = 0;
+	else if (from_at != NULL || to_at != NULL)
 		rc = refused(ESPIPE);
-	else if (ks_kind(in != NULL ? to : from) != KS_PLAIN)
-		rc = refused(EINVAL); /* one of the two is a pipe */
+	else if (err != 0)
+		rc = refused(err);
 	else if (in != NULL)
 		rc = to_pipe(in, from, to, n, flags);
 	else

@@ -24,6 +24,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/sendfile.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/time.h>
@@ -411,6 +412,58 @@ places(void)
 	tell(preadv2(far, &one, 1, -1, RWF_NOWAIT));
 }
 
+/* --- sendfile and splice --- */
+
+static void
+send_what_is_no_file(void)
+{
+	int ends[2], folder = open("/", O_RDONLY), none = open("/dev/null", O_WRONLY);
+
+	open_both();
+	if (pipe(ends) != 0 || write(ends[1], "abc", 3) != 3 || send(near, "abc", 3, 0) != 3)
+		fail("a pipe");
+	tell(sendfile(near, far, NULL, 3));
+	tell(sendfile(near, ends[0], NULL, 3));
+	tell(sendfile(near, folder, NULL, 3));
+	tell(sendfile(near, none, NULL, 3));
+	tell(sendfile(near, -1, NULL, 3));
+	tell(sendfile(near, listener, NULL, 3));
+}
+
+static void
+send_file_behind_end(void)
+{
+	int file = open("/proc/self/exe", O_RDONLY);
+	off_t at = 0;
+
+	handle(SIGPIPE, SA_RESTART);
+	open_both();
+	shutdown(near, SHUT_WR);
+	tell(sendfile(near, file, &at, 10));
+	printf(" %d", (int)came);
+	tell(at);
+}
+
+static void
+splice_what_cannot(void)
+{
+	int ends[2], file = open("/dev/null", O_RDWR);
+
+	open_both();
+	if (pipe(ends) != 0 || send(near, "abc", 3, 0) != 3)
+		fail("a pipe");
+	tell(splice(far, NULL, ends[1], NULL, 0, 0));
+	tell(splice(ends[0], NULL, far, NULL, 0, 0));
+	tell(splice(far, NULL, file, NULL, 3, 0));
+	tell(splice(file, NULL, far, NULL, 3, 0));
+	tell(splice(far, NULL, ends[0], NULL, 3, 0));
+	tell(splice(ends[1], NULL, far, NULL, 3, 0));
+	tell(splice(far, NULL, -1, NULL, 3, 0));
+	tell(splice(-1, NULL, far, NULL, 3, 0));
+	tell(splice(far, NULL, near, NULL, 3, 0));
+	tell(splice(far, NULL, ends[1], NULL, 3, 0));
+}
+
 /* --- all of it --- */
 
 static const struct {
@@ -429,6 +482,9 @@ static const struct {
 	{"no bytes", receive_none},
 	{"vectors that are too long", vectors},
 	{"preadv2 and pwritev2", places},
+	{"sendfile of what is no file", send_what_is_no_file},
+	{"sendfile behind the end", send_file_behind_end},
+	{"splice of what cannot be spliced", splice_what_cannot},
 };
 
 static void

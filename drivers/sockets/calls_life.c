@@ -62,14 +62,26 @@ offer(int fd, const struct sockaddr *to, socklen_t len)
 	return -1;
 }
 
+/* Of a connection. */
+static int
+connect_again(struct ks_sock *s)
+{
+	bool untold = atomic_exchange(&s->untold, false);
+
+	ks_put(s);
+	if (untold)
+		return 0;
+	errno = EISCONN;
+	return -1;
+}
+
 KS_API int
 connect(int fd, const struct sockaddr *to, socklen_t len)
 {
-	ks_settle_early(fd);
-	if (ks_kind(fd) == KS_SMC) {
-		errno = EISCONN;
-		return -1;
-	}
+	struct ks_sock *s = ks_enter(fd);
+
+	if (s != NULL)
+		return connect_again(s);
 	if (may_try(fd, to))
 		return offer(fd, to, len);
 	if (is_internet(to) && is_refused(fd)) {

@@ -119,6 +119,8 @@ struct ks_sock {
 	_Atomic bool no_waker;
 	bool small;  /* under tx_lock: the pair has KARST_SOCK_SNDBUF */
 	bool client; /* this process has connected it */
+	/* without waiting, and has not called connect() again to hear how that ended */
+	_Atomic bool untold;
 	uint32_t buffer;
 	struct karst_sock_page *page;
 	uint32_t number, generation; /* the page's */

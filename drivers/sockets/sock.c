@@ -518,9 +518,22 @@ become_or_end(int fd)
 	return rc;
 }
 
+/* As with TCP, where connect() tells once of a success that it did not wait for. */
+static void
+note_untold(int fd)
+{
+	struct ks_sock *s = ks_get(fd);
+
+	if (s == NULL)
+		return;
+	atomic_store(&s->untold, true);
+	ks_put(s);
+}
+
 static void
 settle(int fd)
 {
+	bool tries = ks_kind(fd) == KS_TRIES;
 	struct tcp_info info;
 	socklen_t len = sizeof(info);
 
@@ -530,8 +543,8 @@ settle(int fd)
 		return;
 	if (info.tcpi_state != TCP_ESTABLISHED && info.tcpi_state != TCP_CLOSE_WAIT)
 		ks_forget(fd); /* refused, say: the kernel tells */
-	else
-		(void)become_or_end(fd);
+	else if (become_or_end(fd) == 0 && tries)
+		note_untold(fd);
 }
 
 /* One of the threads that see that it has connected. */

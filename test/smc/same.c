@@ -464,6 +464,47 @@ splice_what_cannot(void)
 	tell(splice(far, NULL, ends[1], NULL, 3, 0));
 }
 
+/* --- connect() that does not wait --- */
+
+static void
+connect_again(bool polls)
+{
+	struct pollfd p;
+	int error = -1;
+	socklen_t len = sizeof(error);
+
+	near = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
+	tell(connect(near, (void *)&address, sizeof(address)));
+	far = accept(listener, NULL, NULL); /* so it has connected */
+	p = (struct pollfd){.fd = near, .events = POLLOUT};
+	if (polls)
+		tell(poll(&p, 1, -1));
+	tell(connect(near, (void *)&address, sizeof(address)));
+	tell(connect(near, (void *)&address, sizeof(address)));
+	tell(getsockopt(near, SOL_SOCKET, SO_ERROR, &error, &len));
+	printf(" %d", error);
+}
+
+static void
+connect_twice(void)
+{
+	connect_again(false);
+}
+
+static void
+connect_and_poll(void)
+{
+	connect_again(true);
+}
+
+static void
+connect_connected(void)
+{
+	open_both();
+	tell(connect(near, (void *)&address, sizeof(address)));
+	tell(connect(far, (void *)&address, sizeof(address)));
+}
+
 /* --- all of it --- */
 
 static const struct {
@@ -485,6 +526,9 @@ static const struct {
 	{"sendfile of what is no file", send_what_is_no_file},
 	{"sendfile behind the end", send_file_behind_end},
 	{"splice of what cannot be spliced", splice_what_cannot},
+	{"connect without waiting, and again", connect_twice},
+	{"connect without waiting, poll, and connect again", connect_and_poll},
+	{"connect of what is connected", connect_connected},
 };
 
 static void

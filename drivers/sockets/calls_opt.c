@@ -213,6 +213,20 @@ bytes_in(const struct ks_sock *s, uint64_t head, uint64_t tail)
 	return (int)karst_min_u64(n, s->buffer);
 }
 
+/* As fcntl() does by F_SETFL and F_SETOWN. */
+static int
+set_signals(int fd, unsigned long request, void *arg)
+{
+	int rc;
+
+	if (request != FIOASYNC)
+		ks_note_set(KS_SET_OWNER);
+	rc = real(ioctl)(fd, request, arg);
+	if (rc == 0)
+		ks_watch(fd);
+	return rc;
+}
+
 KS_API int
 ioctl(int fd, unsigned long request, ...)
 {
@@ -224,10 +238,10 @@ ioctl(int fd, unsigned long request, ...)
 	va_start(ap, request);
 	arg = va_arg(ap, void *);
 	va_end(ap);
-	if (request == FIOSETOWN || request == SIOCSPGRP)
-		ks_note_set(KS_SET_OWNER);
 	if (request == FIONBIO)
 		ks_note_nonblock(fd, arg != NULL && *(const int *)arg != 0);
+	if (request == FIOASYNC || request == FIOSETOWN || request == SIOCSPGRP)
+		return set_signals(fd, request, arg);
 	if (request != FIONREAD && request != SIOCOUTQ && request != SIOCOUTQNSD &&
 		request != SIOCATMARK)
 		return real(ioctl)(fd, request, arg);

@@ -312,7 +312,7 @@ take_number(int fd, int end, struct ks_sock *s, const struct settings *is)
 		return -errno;
 	}
 	ks_set(fd, KS_SMC, s);
-	if (ks_uring_waits())
+	if (ks_uring_waits() || (is->flags & O_ASYNC) != 0)
 		ks_watch(fd);
 	return 0;
 }

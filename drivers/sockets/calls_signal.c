@@ -218,3 +218,16 @@ sigset(int sig, ks_handler handler)
 {
 	return set_by(real(sigset), sig, handler);
 }
+
+/* The C library changes the flags of what the kernel has, which is ours. */
+KS_API int
+siginterrupt(int sig, int interrupts)
+{
+	int rc = real(siginterrupt)(sig, interrupts);
+
+	if (rc == 0 && interrupts)
+		atomic_fetch_and(&actions[sig].flags, ~SA_RESTART);
+	else if (rc == 0)
+		atomic_fetch_or(&actions[sig].flags, SA_RESTART);
+	return rc;
+}

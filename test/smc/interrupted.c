@@ -111,6 +111,9 @@ handle(void (*handler)(int), int flags)
 	(void)sigaction(SIGUSR1, &act, NULL);
 }
 
+/* The C library's header warns of it: it is old, and still called. */
+int interrupt_calls(int sig, int interrupts) __asm__("siginterrupt");
+
 static void
 tell(const char *what, long rc)
 {
@@ -131,6 +134,10 @@ wait_in_each(void)
 	handle(note, 0);
 	arm();
 	tell("recv", recv(near, &byte, 1, 0));
+	handle(note, SA_RESTART);
+	(void)interrupt_calls(SIGUSR1, 1);
+	arm();
+	tell("recv after siginterrupt", recv(near, &byte, 1, 0));
 	arm();
 	tell("recv at once", recv(near, &byte, 1, MSG_DONTWAIT));
 	arm();

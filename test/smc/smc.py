@@ -34,8 +34,8 @@ OFTEN = 100  # connections
 SLOW_MS = 300  # longer than the service waits for the other end
 SYS_RECVMSG = 47  # of x86_64
 # what interrupted.c says: what each call returned, and how many signals came
-INTERRUPTED = ('recv EINTR 1\nrecv at once EAGAIN 1\npoll EINTR 1\nselect EINTR 1\nsend EINTR 1\n'
-               'recv again returned 1\n')
+INTERRUPTED = ('recv EINTR 1\nrecv after siginterrupt EINTR 1\nrecv at once EAGAIN 1\n'
+               'poll EINTR 1\nselect EINTR 1\nsend EINTR 1\nrecv again returned 1\n')
 STALL_S = 2  # more than the retries of an ACK timeout of 14 last ...
 PATIENT_S = 6  # ... and less than those of the service's, with what it takes until the first one goes
 NEAR, FAR = '10.91.0.1', '10.91.0.2'

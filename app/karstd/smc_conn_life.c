@@ -288,7 +288,7 @@ make_rings(struct svc_conn *c, struct svc_prog *prog, const struct svc_conn *oth
 		if (c->rings != NULL)
 			svc_rings_enter(c);
 	} else if (other->rings == NULL) {
-		c->rings = svc_rings_get(c->smc, other->page_of->prog, prog);
+		c->rings = svc_rings_get(c->smc, other->page_of->prog, prog, c->server);
 		if (c->rings != NULL)
 			svc_rings_enter(c);
 	} else {

@@ -8,7 +8,8 @@
  *
  * A page is free when both have done with it: the connection is freed here, and its program has
  * said that it does not touch it any more, with one of its next requests.  One that other processes
- * may have mapped (KARST_SOCK_ADOPT) is not used again.
+ * may have mapped (KARST_SOCK_ADOPT) is not used again, and a user has a share of those that are
+ * free, as of connections.
  */
 #include "smc_priv.h"
 
@@ -26,6 +27,14 @@ page_destroy(struct svc_page *g)
 	free(g);
 }
 
+/* One free page more or less of @p's. */
+static void
+free_count(struct svc_prog *p, int more)
+{
+	p->smc->nfree_pages += (uint32_t)more;
+	p->user->kept[SVC_KEPT_PAGES] += (uint32_t)more;
+}
+
 /* Whether it is in use or not has changed. */
 static void
 page_settle(struct svc_page *g)
@@ -38,8 +47,9 @@ page_settle(struct svc_page *g)
 	g->rings = NULL;
 	if (p == NULL) {
 		page_destroy(g);
-	} else if (!g->adopted && p->smc->nfree_pages < MAX_FREE) {
-		p->smc->nfree_pages++;
+	} else if (!g->adopted &&
+		svc_user_may_keep(p->user, SVC_KEPT_PAGES, p->smc->nfree_pages, MAX_FREE)) {
+		free_count(p, 1);
 		g->next = p->free_pages;
 		p->free_pages = g;
 	} else {
@@ -69,7 +79,7 @@ svc_page_get(struct svc_prog *p, struct svc_page **page)
 
 	if (g != NULL) {
 		p->free_pages = g->next;
-		p->smc->nfree_pages--;
+		free_count(p, -1);
 		/* what is early is read as far as it was written */
 		memset(g->mem, 0, offsetof(struct karst_sock_page, early_bytes));
 		g->kept = g->used = g->mapped = true;
@@ -144,7 +154,7 @@ svc_page_leave(struct svc_prog *p)
 		if (g == NULL)
 			continue;
 		if (!g->used && !g->mapped)
-			p->smc->nfree_pages--;
+			free_count(p, -1);
 		p->pages[i] = NULL;
 		g->prog = NULL;
 		page_settle(g);

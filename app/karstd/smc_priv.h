@@ -68,13 +68,15 @@ struct svc_rings {
 	uint32_t refs; /* connections, and pages that their programs may still use with it */
 	int fd;
 	uint32_t buffer;
-	void *map;              /* NULL: the service does not need it */
-	uint32_t nmapped;       /* connections that have pointers into it */
-	bool used_again;        /* it stays mapped */
-	bool kept;              /* for another connection, unless somebody else may have it: */
-	bool shared;            /* then it is not, */
-	bool grown;             /* nor if more of it was touched than short streams do */
-	struct svc_rings *next; /* free, or spare */
+	void *map;               /* NULL: the service does not need it */
+	uint32_t nmapped;        /* connections that have pointers into it */
+	bool used_again;         /* it stays mapped */
+	bool kept;               /* for another connection, unless somebody else may have it: */
+	bool shared;             /* then it is not, */
+	bool grown;              /* nor if more of it was touched than short streams do */
+	unsigned int client;     /* side[] that connected */
+	struct svc_user *keeper; /* free, or spare: in whose account */
+	struct svc_rings *next;  /* free, or spare */
 	struct svc_rings_side {
 		struct svc_prog *prog; /* NULL: it is gone */
 		uint32_t number;
@@ -124,12 +126,21 @@ struct svc_file {
 #define SVC_TCP_CLC   (EPOLLIN | EPOLLRDHUP | EPOLLET)
 #define SVC_TCP_RELAY (SVC_TCP_CLC | EPOLLOUT)
 
-/* Who has programs or connections here, and how many. */
+/* What programs keep for their next connections. */
+enum svc_kept {
+	SVC_KEPT_PAGES,
+	SVC_KEPT_RINGS, /* between two programs: of whose connected */
+	SVC_KEPT_SPARES,
+	SVC_KEPT_KINDS,
+};
+
+/* Who has programs or connections here, and how many; and how much of what they keep is free. */
 struct svc_user {
 	struct svc_user *next;
 	uid_t uid;
 	uint32_t progs;
 	uint32_t conns[2]; /* of which SMC-R is to become, and that are declined for want of room */
+	uint32_t kept[SVC_KEPT_KINDS];
 };
 
 LIST_HEAD(svc_conns, svc_conn);
@@ -492,8 +503,9 @@ struct svc_rings *svc_rings_make(struct kd_smc *s);
 struct svc_rings *svc_rings_remote(struct svc_conn *c, struct svc_prog *p);
 /** A key of them has gone. */
 void svc_rings_unkeyed(struct svc_rings *r);
-/** For one between these two, of which NULL is not known any more. */
-struct svc_rings *svc_rings_get(struct kd_smc *s, struct svc_prog *first, struct svc_prog *second);
+/** For one between these two, of which NULL is not known any more.  @server: the second one is. */
+struct svc_rings *svc_rings_get(
+	struct kd_smc *s, struct svc_prog *first, struct svc_prog *second, bool server);
 /** False: there is no memory. */
 bool svc_rings_map(struct svc_rings *r);
 /** One connection less has pointers into them. */
@@ -588,6 +600,8 @@ void svc_prog_reap(struct kd_smc *s);
 void svc_prog_resume(struct kd_smc *s);
 /** One connection more or less of the user's, who is freed with the last of what he has. */
 void svc_user_count(struct kd_smc *s, struct svc_user *u, bool decline, int more);
+/** As with connections: may he keep one more of these, of which @all are there, and @max may be? */
+bool svc_user_may_keep(const struct svc_user *u, enum svc_kept what, uint32_t all, uint32_t max);
 
 /* --- smc_rdma.c --- */
 

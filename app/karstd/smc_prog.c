@@ -60,6 +60,12 @@ may_come(const struct kd_smc *s, const struct svc_user *u)
 	return user_may_have(u->uid, u->progs, s->nprogs, SMC_PROGS + s->conf->smc.max_connections);
 }
 
+bool
+svc_user_may_keep(const struct svc_user *u, enum svc_kept what, uint32_t all, uint32_t max)
+{
+	return user_may_have(u->uid, u->kept[what], all, max);
+}
+
 /* NULL: no memory.  A new one has nothing yet, and goes with user_leave(). */
 static struct svc_user *
 user_of(struct kd_smc *s, uid_t uid)

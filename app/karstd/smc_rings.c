@@ -122,6 +122,14 @@ svc_rings_note(const struct svc_conn *c)
 		c->rings->grown = true;
 }
 
+/* In the account of who connected: whom others connect to has no part in how many there are. */
+static bool
+may_keep_free(const struct svc_rings *r)
+{
+	return svc_user_may_keep(
+		r->side[r->client].prog->user, SVC_KEPT_RINGS, r->smc->nfree_rings, MAX_FREE_RINGS);
+}
+
 void
 svc_rings_put(struct svc_rings *r)
 {
@@ -134,8 +142,7 @@ svc_rings_put(struct svc_rings *r)
 		return;
 	}
 	if (!r->kept || r->shared || r->grown || r->side[0].prog == NULL ||
-		r->side[1].prog == NULL || r->smc->nfree_rings >= MAX_FREE_RINGS ||
-		!svc_rings_map(r)) {
+		r->side[1].prog == NULL || !may_keep_free(r) || !svc_rings_map(r)) {
 		rings_destroy(r);
 		return;
 	}
@@ -143,6 +150,8 @@ svc_rings_put(struct svc_rings *r)
 	r->next = *at;
 	*at = r;
 	r->smc->nfree_rings++;
+	r->keeper = r->side[r->client].prog->user;
+	r->keeper->kept[SVC_KEPT_RINGS]++;
 }
 
 /* From the list of those that are free. */
@@ -153,6 +162,8 @@ rings_take(struct kd_smc *s, struct svc_rings **at)
 
 	*at = r->next;
 	s->nfree_rings--;
+	r->keeper->kept[SVC_KEPT_RINGS]--;
+	r->keeper = NULL;
 	return r;
 }
 
@@ -172,8 +183,15 @@ give_number(struct svc_rings *r, unsigned int i, struct svc_prog *p)
 	return false;
 }
 
+/* The same for @server's end of it, whichever side was whose before. */
+static void
+note_client(struct svc_rings *r, const struct svc_prog *server)
+{
+	r->client = r->side[0].prog == server;
+}
+
 struct svc_rings *
-svc_rings_get(struct kd_smc *s, struct svc_prog *first, struct svc_prog *second)
+svc_rings_get(struct kd_smc *s, struct svc_prog *first, struct svc_prog *second, bool server)
 {
 	struct svc_rings **at = &s->free_rings[free_hash(first, second)], *r;
 
@@ -184,6 +202,7 @@ svc_rings_get(struct kd_smc *s, struct svc_prog *first, struct svc_prog *second)
 				r->refs = 1;
 				r->nmapped = 0;
 				r->used_again = true;
+				note_client(r, server ? second : first);
 				return r;
 			}
 	r = svc_rings_make(s);
@@ -191,6 +210,7 @@ svc_rings_get(struct kd_smc *s, struct svc_prog *first, struct svc_prog *second)
 		return NULL;
 	r->kept = first != NULL && second != NULL && give_number(r, 0, first) &&
 		give_number(r, 1, second);
+	note_client(r, server ? second : first);
 	return r;
 }
 

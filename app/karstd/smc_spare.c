@@ -13,7 +13,8 @@
  * so what is left in them are bytes that it has sent to, or got from, this peer.  If it goes on
  * writing there it hurts but its own connections.
  *
- * There are so many at most of all programs, and of one of them: of these the oldest makes room.
+ * There are so many at most of all programs, and of one of them: of these the oldest makes room.  A
+ * user has a share, as of connections, and beyond that the oldest of his own does.
  * One that nobody wants for a while goes, too, and all of a program's go with it, and of a group.
  */
 #include "smc_priv.h"
@@ -43,6 +44,8 @@ svc_spare_leave(struct svc_rings *r)
 	if (*at == NULL)
 		r->smc->spares_tail = at;
 	r->spare = false;
+	r->keeper->kept[SVC_KEPT_SPARES]--;
+	r->keeper = NULL;
 	if (r->side[0].prog != NULL)
 		r->side[0].prog->nspares--;
 }
@@ -58,16 +61,38 @@ spare_drop(struct svc_rings *r)
 	(void)karst_smc_rmb_drop(s->core, rmb);
 }
 
-/* The oldest of @p's, or of all if that is NULL. */
+/* The oldest of @p's; or of @u's; or of all, if both are NULL. */
 static void
-drop_oldest(struct kd_smc *s, const struct svc_prog *p)
+drop_oldest(struct kd_smc *s, const struct svc_prog *p, const struct svc_user *u)
 {
 	struct svc_rings *r = s->spares;
 
-	while (r != NULL && p != NULL && r->side[0].prog != p)
+	while (r != NULL && ((p != NULL && r->side[0].prog != p) || (u != NULL && r->keeper != u)))
 		r = r->next;
 	if (r != NULL)
 		spare_drop(r);
+}
+
+static bool
+may_keep_spare(const struct kd_smc *s, const struct svc_prog *p)
+{
+	return p->nspares < karst_sock_spares((uint32_t)s->conf->smc.buffer) &&
+		svc_user_may_keep(p->user, SVC_KEPT_SPARES, s->nspares, spares_max(s));
+}
+
+/* Who has some gives up one of his own, so that nobody takes what others keep; who has none, and
+ * those whom nobody is protected from, get the oldest one's place. */
+static void
+make_spare_room(struct kd_smc *s, const struct svc_prog *p)
+{
+	const struct svc_user *u = p->user;
+
+	if (p->nspares >= karst_sock_spares((uint32_t)s->conf->smc.buffer))
+		drop_oldest(s, p, NULL);
+	else if (u->kept[SVC_KEPT_SPARES] == 0 || svc_is_trusted(u->uid))
+		drop_oldest(s, NULL, NULL);
+	else
+		drop_oldest(s, NULL, u);
 }
 
 static bool
@@ -88,15 +113,14 @@ svc_spare_keep(struct svc_conn *c)
 	if (r == NULL || !may_be_kept(r))
 		return;
 	p = r->side[0].prog;
-	if (p->nspares >= karst_sock_spares(r->buffer))
-		drop_oldest(s, p);
-	else if (s->nspares >= spares_max(s))
-		drop_oldest(s, NULL);
+	if (!may_keep_spare(s, p))
+		make_spare_room(s, p);
 	/* whose key may be there until the peer has answered */
-	if (p->nspares >= karst_sock_spares(r->buffer) || s->nspares >= spares_max(s) ||
-		karst_smc_conn_keep(s->core, c->id, &rmb) != 0)
+	if (!may_keep_spare(s, p) || karst_smc_conn_keep(s->core, c->id, &rmb) != 0)
 		return;
 	r->spare = true;
+	r->keeper = p->user;
+	r->keeper->kept[SVC_KEPT_SPARES]++;
 	r->until_ns = s->core->now_ns + s->conf->smc.group_idle_s * 1000000000ull;
 	r->next = NULL;
 	*s->spares_tail = r;

@@ -62,6 +62,8 @@ on_smc(const char *cmd, const char *params, struct rte_tel_data *d)
 	rte_tel_data_add_dict_u64(d, "groups", s->core->ngroups);
 	rte_tel_data_add_dict_u64(d, "buffers", s->core->nrmbs);
 	rte_tel_data_add_dict_u64(d, "buffers_kept", s->nspares);
+	rte_tel_data_add_dict_u64(d, "pages_kept", s->nfree_pages);
+	rte_tel_data_add_dict_u64(d, "rings_kept", s->nfree_rings);
 	rte_tel_data_add_dict_u64(d, "opened", s->opened);
 	rte_tel_data_add_dict_u64(d, "direct", s->joined);
 	rte_tel_data_add_dict_u64(d, "faults", s->faults);

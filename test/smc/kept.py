@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Copyright (c) 2026 The karst authors
 """Buffers of connections by RDMA that programs keep for their next ones (app/karstd/smc_spare.c)."""
+import os
 import signal
 import time
 
@@ -8,19 +9,22 @@ from smcbed import CONF, Program, bed
 
 ROUNDS = 5
 MANY, EACH = 40, 32  # connections at once, and of how many of them a program keeps the buffers
+SPARES, FREE = 128, 1024  # buffers, and pages, that all programs keep
+PAGES, FEW = 200, 8  # of connections at once, which have a page at both ends
+SETTLE_S = 30
 
 
 class Kept:
     """A daemon, a server, and the port at which it answers."""
 
-    def __init__(self, suite, name, conf=''):
+    def __init__(self, suite, name, conf='direct = no\n'):
         self.suite = suite
-        self.daemon, self.problems = suite.daemon(name, CONF + 'direct = no\n' + conf)
+        self.daemon, self.problems = suite.daemon(name, CONF + conf)
         self.port = bed.free_port()
         self.server = self.program('server_keeps')
 
-    def program(self, what, n=0, line=True):
-        p = Program(self.suite, self.daemon, what, '127.0.0.1', self.port, n, script='prog_kept.py',
+    def program(self, what, n=0, line=True, port=0):
+        p = Program(self.suite, self.daemon, what, '127.0.0.1', port or self.port, n, script='prog_kept.py',
                     require=True)
         if line:
             p.said = p.line()
@@ -110,7 +114,7 @@ def kept(suite):
 
 
 def kept_for_a_while(suite):
-    k = Kept(suite, 'while', 'group_idle_s = 1\n')
+    k = Kept(suite, 'while', 'direct = no\ngroup_idle_s = 1\n')
     suite.tap.point('a daemon that keeps nothing for long', k.problems)
     c = k.program('client_keeps', 2)
     k.point('what nobody wants goes after a while', c, 'ended found', k.quiet(2, 0), {'buffers_kept': 0})
@@ -120,3 +124,34 @@ def kept_for_a_while(suite):
     k.end(c)
     k.server.process.kill()
     suite.tap.point('it ends', k.daemon.stop())
+
+
+def share(suite, name, conf, programs, each, key, most):
+    """A user whose programs keep as much as they may leaves room for others."""
+    os.chmod(suite.folder, 0o755)
+    k = Kept(suite, name, conf + '[socket]\nmode = 0666\n')
+    suite.tap.point('a daemon for all users', k.problems)
+    port = bed.free_port()
+    others = [k.program('server_of_others', port=port)]
+    others += [k.program('client_of_others', each, port=port) for _ in range(programs)]
+    problems = [p.said for p in others[1:] if p.said != 'closed']
+    n = k.quiet(2 + programs)
+    began = time.monotonic()
+    while n[key] > most and time.monotonic() - began < SETTLE_S: # keys that are being deleted count, too
+        time.sleep(0.01)
+        n = suite.ask(k.daemon, '/karst/smc')
+    suite.tap.point(f'{key}: a user has three quarters at most',
+                    problems + ([] if most // 2 < n[key] <= most else [n]))
+    c = k.program('client_tells', FEW)
+    more = k.quiet(3 + programs)
+    suite.tap.point('and another one keeps some as well', ([] if c.said == 'closed' else [c.said]) + (
+        [] if more[key] >= n[key] + FEW // 2 else [n, more]))
+    for p in others + [c, k.server]:
+        p.process.kill()
+    suite.tap.point('all of them are gone', k.hangs(0, 0))
+    suite.tap.point('it ends', k.daemon.stop())
+
+
+def shares(suite):
+    share(suite, 'spares', 'direct = no\n', 7, EACH, 'buffers_kept', SPARES * 3 // 4)
+    share(suite, 'pages', 'max_connections = 4096\n', 3, PAGES, 'pages_kept', FREE * 3 // 4)

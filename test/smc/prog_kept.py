@@ -13,7 +13,9 @@ import sys
 import threading
 
 from prog import CHUNK, listener, receive, say
+from prog_attack import OTHERS, as_user
 
+TELLS = 16  # connections, to tell of 1,000 pages
 SECRET = b'of the program that was here before ' * 20
 
 
@@ -35,6 +37,11 @@ def server_keeps(address, port, _):
         except OSError:
             continue
         threading.Thread(target=quietly, args=(conn,), daemon=True).start()
+
+
+def server_of_others(address, port, n):
+    as_user(OTHERS)
+    server_keeps(address, port, n)
 
 
 def quietly(conn):
@@ -130,6 +137,21 @@ def client_many(address, port, n):
         sock.close()
     say('closed')
     go_on()
+
+
+def client_tells(address, port, n):
+    """N connections at once; with the next requests the service hears what is not used any more."""
+    for sock in [talk(address, port, SECRET) for _ in range(n)]:
+        sock.close()
+    for _ in range(TELLS):
+        talk(address, port, SECRET).close()
+    say('closed')
+    go_on()
+
+
+def client_of_others(address, port, n):
+    as_user(OTHERS)
+    client_tells(address, port, n)
 
 
 if __name__ == '__main__':

@@ -703,6 +703,7 @@ def test(suite, netns):
     begins.begins(suite)
     kept.kept(suite)
     kept.kept_for_a_while(suite)
+    kept.shares(suite)
     no_room(suite)
     idle.nobody_wakes(suite, IDLE, False)
     idle.nobody_wakes(suite, IDLE, False, older=True)

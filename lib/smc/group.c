@@ -70,6 +70,7 @@ smc_group_new(struct smc_core *c, struct smc_conn *conn)
 		.ev_next = old.ev_next,
 		.ev_listed = old.ev_listed,
 	};
+	TAILQ_INIT(&g->rmbs);
 	for (i = 0; i < KARST_SMC_LINKS; i++) {
 		g->links[i].group = g;
 		g->links[i].generation = generations[i];

@@ -135,23 +135,19 @@ put_end(struct karst_smc_llc *m, const struct smc_link *link, const struct karst
 }
 
 static void
-fill_add_link(
-	struct smc_core *c, struct karst_smc_llc *m, struct smc_link *on, struct smc_link *added)
+fill_add_link(struct karst_smc_llc *m, const struct smc_link *on, const struct smc_link *added)
 {
-	struct smc_group *g = on->group;
-	uint32_t i;
+	const struct smc_group *g = on->group;
+	const struct smc_rmb *rmb;
 
 	put_end(m, added, &added->local);
 	m->direct = g->direct;
 	memcpy(m->target, added->local.gid, 16);
-	for (i = 0; i < c->cfg.max_rmbs && m->nrtokens < KARST_SMC_RKEYS_MAX; i++) {
-		const struct smc_rmb *rmb = &c->rmbs[i];
-
-		if (rmb->state <= RMB_IDLE || rmb->group != g)
-			continue;
-		m->rtokens[m->nrtokens++] = (struct karst_smc_rtoken){rmb->rkey[link_slot(on)],
-			rmb->rkey[link_slot(added)], rmb->vaddr[link_slot(added)]};
-	}
+	TAILQ_FOREACH(rmb, &g->rmbs, of_group)
+		if (m->nrtokens < KARST_SMC_RKEYS_MAX)
+			m->rtokens[m->nrtokens++] =
+				(struct karst_smc_rtoken){rmb->rkey[link_slot(on)],
+					rmb->rkey[link_slot(added)], rmb->vaddr[link_slot(added)]};
 }
 
 void
@@ -161,7 +157,7 @@ smc_llc_add_link(struct smc_core *c, struct smc_group *g, struct smc_link *added
 	struct karst_smc_llc *m = smc_llc_new(c, on, KARST_SMC_LLC_ADD_LINK, 0);
 
 	if (added != NULL) {
-		fill_add_link(c, m, on, added);
+		fill_add_link(m, on, added);
 	} else { /* none to offer: with no MTU it is refused at once, and nobody has to wait */
 		memcpy(m->mac, on->local.mac, 6);
 		memcpy(m->gid, on->local.gid, 16);
@@ -302,7 +298,7 @@ accept_link(struct smc_core *c, struct smc_link *on, struct smc_link *added)
 	struct karst_smc_llc *r =
 		smc_llc_new(c, on, KARST_SMC_LLC_ADD_LINK, KARST_SMC_LLC_RESPONSE);
 
-	fill_add_link(c, r, on, added);
+	fill_add_link(r, on, added);
 	smc_llc_send(c, on);
 }
 

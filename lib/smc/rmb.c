@@ -14,8 +14,9 @@
  * nothing is written any more when both ends have said so, and for as long as the group has the
  * same links: by another one bytes might be written once more that had come.
  *
- * A group asks about one key at a time.  The buffers that wait are a list of the group; its first
- * is the one that is being asked about, if flow_sent.
+ * A group knows its buffers, which are few of those that there may be.  It asks about one key at a
+ * time.  The buffers that wait are a list of the group; its first is the one that is being asked
+ * about, if flow_sent.
  */
 #include "smc_priv.h"
 
@@ -72,8 +73,8 @@ take_idle(struct smc_core *c, uint8_t size, struct smc_rmb **rmb)
 static void
 give_idle(struct smc_core *c, struct smc_rmb *rmb)
 {
-	if (rmb->state > RMB_IDLE)
-		c->cfg.ops->rmb_unkey(c->cfg.user, rmb_index(c, rmb));
+	c->cfg.ops->rmb_unkey(c->cfg.user, rmb_index(c, rmb));
+	TAILQ_REMOVE(&rmb->group->rmbs, rmb, of_group);
 	rmb->state = RMB_IDLE;
 	rmb->group = NULL;
 	rmb->conn = NULL;
@@ -101,8 +102,7 @@ enqueue(struct smc_core *c, struct smc_rmb *rmb)
 static void
 delete_key(struct smc_core *c, struct smc_rmb *rmb)
 {
-	if (rmb->group == NULL || smc_group_link(rmb->group, NULL) == NULL ||
-		smc_mutant(NO_DELETE_RKEY)) {
+	if (smc_group_link(rmb->group, NULL) == NULL || smc_mutant(NO_DELETE_RKEY)) {
 		give_idle(c, rmb);
 	} else {
 		rmb->state = RMB_DELETING;
@@ -123,15 +123,12 @@ static void
 make_key_room(struct smc_core *c, struct smc_group *g)
 {
 	while (g->nspares != 0 && g->nconns + g->nspares > KARST_SMC_CONNS) {
-		struct smc_rmb *oldest = NULL;
+		struct smc_rmb *oldest = NULL, *rmb;
 
-		for (uint32_t i = 0; i < c->cfg.max_rmbs; i++) {
-			struct smc_rmb *rmb = &c->rmbs[i];
-
-			if (rmb->state == RMB_SPARE && rmb->group == g &&
+		TAILQ_FOREACH(rmb, &g->rmbs, of_group)
+			if (rmb->state == RMB_SPARE &&
 				(oldest == NULL || rmb->spare_at < oldest->spare_at))
 				oldest = rmb;
-		}
 		drop_spare(c, oldest);
 	}
 }
@@ -139,10 +136,13 @@ make_key_room(struct smc_core *c, struct smc_group *g)
 void
 smc_rmb_links_changed(struct smc_core *c, struct smc_group *g)
 {
+	struct smc_rmb *rmb, *next;
+
 	g->changes++;
-	for (uint32_t i = 0; g->nspares != 0 && i < c->cfg.max_rmbs; i++) {
-		if (c->rmbs[i].state == RMB_SPARE && c->rmbs[i].group == g)
-			drop_spare(c, &c->rmbs[i]);
+	for (rmb = TAILQ_FIRST(&g->rmbs); rmb != NULL && g->nspares != 0; rmb = next) {
+		next = TAILQ_NEXT(rmb, of_group);
+		if (rmb->state == RMB_SPARE)
+			drop_spare(c, rmb);
 	}
 }
 
@@ -180,6 +180,7 @@ smc_rmb_get(struct smc_core *c, struct smc_conn *conn)
 		return rc;
 	rmb->state = RMB_KEYED;
 	rmb->group = g;
+	TAILQ_INSERT_TAIL(&g->rmbs, rmb, of_group);
 	rmb->conn = conn;
 	rmb->queued = false;
 	rmb->again = false;
@@ -199,12 +200,12 @@ smc_rmb_get(struct smc_core *c, struct smc_conn *conn)
 int
 smc_rmb_add_link(struct smc_core *c, struct smc_group *g, struct smc_link *link)
 {
+	struct smc_rmb *rmb;
 	int rc = 0;
 
-	for (uint32_t i = 0; i < c->cfg.max_rmbs && rc == 0; i++) {
-		if (c->rmbs[i].state > RMB_IDLE && c->rmbs[i].group == g)
-			rc = key_on(c, &c->rmbs[i], link);
-	}
+	TAILQ_FOREACH(rmb, &g->rmbs, of_group)
+		if (rc == 0)
+			rc = key_on(c, rmb, link);
 	return rc;
 }
 
@@ -355,12 +356,12 @@ karst_smc_rmb_drop(struct karst_smc *smc, uint32_t index)
 void
 smc_rmb_group_gone(struct smc_core *c, struct smc_group *g)
 {
-	for (uint32_t i = 0; i < c->cfg.max_rmbs; i++) {
-		if (c->rmbs[i].state > RMB_IDLE && c->rmbs[i].group == g) {
-			if (c->rmbs[i].conn != NULL)
-				c->rmbs[i].conn->rmb = NULL;
-			give_idle(c, &c->rmbs[i]);
-		}
+	struct smc_rmb *rmb;
+
+	while ((rmb = TAILQ_FIRST(&g->rmbs)) != NULL) {
+		if (rmb->conn != NULL)
+			rmb->conn->rmb = NULL;
+		give_idle(c, rmb);
 	}
 	g->nspares = 0;
 	g->flow = g->flow_tail = NIL;

@@ -24,6 +24,7 @@
 #include "karst_smc.h"
 
 #include <errno.h>
+#include <sys/queue.h>
 
 #include "karst_wheel.h"
 #include "smc_mutant.h"
@@ -141,7 +142,8 @@ struct smc_rmb {
 	enum smc_rmb_state state;
 	uint8_t size;
 	struct smc_group *group;
-	struct smc_conn *conn; /* NULL: it has gone */
+	TAILQ_ENTRY(smc_rmb) of_group; /* from when it has one to when that has gone */
+	struct smc_conn *conn;         /* NULL: it has gone */
 	uint32_t rkey[KARST_SMC_LINKS];
 	uint64_t vaddr[KARST_SMC_LINKS];
 	uint32_t next;      /* idle ones of its size, or free ones */
@@ -209,6 +211,7 @@ struct smc_group {
 	uint8_t nconns;
 	struct smc_link links[KARST_SMC_LINKS];
 	struct smc_rtoken rtokens[KARST_SMC_CONNS];
+	TAILQ_HEAD(, smc_rmb) rmbs;
 	struct karst_timer timer; /* of the flow, or the idle time */
 	uint32_t flow, flow_tail; /* buffers whose keys are to be confirmed or deleted */
 	bool flow_sent;           /* the first one's message was sent */

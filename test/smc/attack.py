@@ -69,6 +69,18 @@ def positions(suite, one):
          ['spliced -1 0 0 end'])
 
 
+def taken_away(suite, one, how):
+    """A program's files, of which the service and an engine have pages mapped, too."""
+    s, c = pair(suite, one, 'server_receives', 'client_takes_away')
+    said = c.line()
+    problems = [] if said == 'EPERM removed' else [said]
+    problems += echo(suite, one, one)
+    c.process.kill()
+    s.ends() # however that was for it
+    suite.tap.point(f'who takes pages out of the files of a connection {how} cannot make them shorter, and '
+                    'nobody else notices', problems + echo(suite, one, one))
+
+
 def sleepers(suite, one):
     s, c = pair(suite, one, 'server_sleepers', 'client_answers')
     told(suite, 'nobody sleeps any more after who slept was killed', s, c, ['sleepers 0'])
@@ -243,6 +255,7 @@ def test(suite):
     marks(suite, one)
     kept(suite, one)
     positions(suite, one)
+    taken_away(suite, one, 'between two programs')
     sleepers(suite, one)
     shared(suite, one)
     page_numbers(suite, one)
@@ -251,6 +264,10 @@ def test(suite):
     child_before_rings(suite, one)
     old_names(suite, one)
     suite.tap.point('nobody else has noticed', echo(suite, one, one))
+    rdma, problems = suite.daemon('rdma', CONF + 'direct = no\n')
+    suite.tap.point('a daemon, whose connections go by RDMA', problems)
+    taken_away(suite, rdma, 'by RDMA')
+    suite.tap.point('it ends', rdma.stop())
 
 
 if __name__ == '__main__':

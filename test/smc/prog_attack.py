@@ -6,6 +6,7 @@ what lib/sock/karst_sock.h says; those that are attacked know nothing of SMC-R."
 import codecs
 import ctypes
 import errno
+import fcntl
 import os
 import select
 import signal
@@ -38,6 +39,7 @@ SYS_WRITE, SYS_CLOSE, SYS_POLL, SYS_RECVFROM = 1, 3, 7, 45
 PR_SET_PDEATHSIG = 1
 LATER_S = 0.5     # than CLC begins, for which the service waits for 0.1 s
 OTHERS = 65533  # a user
+MADV_REMOVE, F_ADD_SEALS, F_SEAL_FUTURE_WRITE = 9, 1033, 16
 
 
 def as_user(number):
@@ -64,14 +66,18 @@ def accepted(address, port):
     return sock
 
 
+def smc_maps():
+    """(first address, the one behind the last) of what connections have mapped."""
+    with open('/proc/self/maps', encoding='ascii') as f:
+        return [tuple(int(n, 16) for n in line.split()[0].split('-')) for line in f
+                if 'memfd:karst-smc' in line]
+
+
 class Memory:
     """What a connection has mapped: its page, or its rings."""
 
     def __init__(self, rings):
-        with open('/proc/self/maps', encoding='ascii') as f:
-            maps = [[int(n, 16) for n in line.split()[0].split('-')] for line in f
-                    if 'memfd:karst-smc' in line]
-        self.at, self.bytes = [(start, end - start) for start, end in maps
+        self.at, self.bytes = [(start, end - start) for start, end in smc_maps()
                                if (end - start > PAGE) == rings][0]
         self.buffer = (self.bytes - PAGE) // 2
         if rings: # ring 0 is in front of the positions, ring 1 behind
@@ -338,6 +344,30 @@ def client_shortens(address, port, _):
     memory, ours, _ = lines(1 + PIECE, 1)
     memory.write(ours, 1 + PIECE // 2)
     say('shortened')
+    signal.pause()
+
+
+def client_takes_away(address, port, _):
+    """Makes the files of its connection shorter, longer, or such that nobody may write there; and takes all
+    pages out of them."""
+    sock = connected(address, port)
+    libc = ctypes.CDLL(None, use_errno=True)
+    errors, removed = set(), 0
+    for start, end in smc_maps():
+        fd = os.open(f'/proc/self/map_files/{start:x}-{end:x}', os.O_RDWR)
+        for change in (lambda fd: os.ftruncate(fd, 0), lambda fd: os.ftruncate(fd, 1 << 24),
+                       lambda fd: fcntl.fcntl(fd, F_ADD_SEALS, F_SEAL_FUTURE_WRITE)):
+            try:
+                change(fd)
+                errors.add('done')
+            except OSError as e:
+                errors.add(errno.errorcode[e.errno])
+        removed += libc.madvise(ctypes.c_void_p(start), ctypes.c_size_t(end - start), MADV_REMOVE) == 0
+    say(*sorted(errors), 'removed' if removed > 1 else 'kept')
+    try:
+        sock.sendall(bytes(PIECE))
+    except OSError:
+        pass # it may have noticed
     signal.pause()
 
 

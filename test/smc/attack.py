@@ -149,6 +149,19 @@ def ring_numbers(suite, one):
         p.process.kill()
 
 
+def reset_before_clc(suite, one):
+    """The service stands still meanwhile, so that it hears of the reset when it sends the first message."""
+    s, c = pair(suite, one, 'server_late', 'client_is_reset')
+    problems = [line for line in [c.line()] if line != 'connected']
+    bed.halt(one.process)
+    s.process.kill()
+    s.process.wait()
+    one.send(signal.SIGCONT)
+    said, more = c.ends()
+    suite.tap.point('and who was before the service has said anything', problems + more + (
+        [] if said == 'reset' else [said]))
+
+
 def before_rings(suite, one):
     faults = suite.count(one, 'faults')
     for client, name, wanted in (
@@ -183,6 +196,7 @@ def before_rings(suite, one):
         said, more = c.ends()
         suite.tap.point(f'who was connected to a program that ends {when} and has not accepted hears of that',
                         problems + more + ([] if said == 'reset' else [said]))
+    reset_before_clc(suite, one)
     s, c = pair(suite, one, 'server_resets', 'client_looks')
     problems = [line for line in (c.line(), s.line()) if line not in ('connected', 'reset')]
     problems += s.ends()[1]

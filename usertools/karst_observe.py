@@ -25,7 +25,7 @@ def bases():
     found = ['/var/run/dpdk', DAEMONS + '/dpdk']
     if os.environ.get('XDG_RUNTIME_DIR'):
         found.insert(0, os.path.join(os.environ['XDG_RUNTIME_DIR'], 'dpdk'))
-    return found + ['/tmp/dpdk']
+    return found + [f'/tmp/dpdk-{os.geteuid()}/dpdk', '/tmp/dpdk']
 
 
 def belongs(folder, owners):

@@ -15,6 +15,7 @@
 #include "karst_crc.h"
 #include "play.h"
 #include "prompt.h"
+#include "run_folder.h"
 #include "show.h"
 
 #define EXIT_USAGE 2
@@ -59,8 +60,14 @@ asks_for_help(int argc, char **argv)
 static int
 start_eal(int argc, char **argv)
 {
-	int n = rte_eal_init(argc, argv);
+	char why[256];
+	int n;
 
+	if (run_folder_choose(why, sizeof(why)) != 0) {
+		fprintf(stderr, "karst-fwd: %s\n", why);
+		return -1;
+	}
+	n = rte_eal_init(argc, argv);
 	if (n >= 0)
 		return n;
 	fprintf(stderr,

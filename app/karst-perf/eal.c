@@ -17,6 +17,7 @@
 #include <rte_lcore.h>
 
 #include "few_drivers.h"
+#include "run_folder.h"
 
 #define EAL_MAX_ARGS (PERF_MAX_EAL_ARGS + 16u)
 #define ARG_BYTES    256u
@@ -201,10 +202,15 @@ perf_eal_start(const struct perf_opts *o, uint64_t bytes, struct perf_eal *eal)
 	static const char *const cores[] = {"-l", "-c", "--lcores", "-s", "-S"};
 	static const char *const logs[] = {"--log-level"};
 	struct args a = {.num = 0};
+	char why[256];
 	uint32_t i;
 	int rc;
 
 	memset(eal, 0, sizeof(*eal));
+	if (run_folder_choose(why, sizeof(why)) != 0) {
+		fprintf(stderr, "karst-perf: %s\n", why);
+		return 1;
+	}
 	arg_add(&a, "karst-perf");
 	if (user_has(o, cores, KARST_DIM(cores)))
 		eal->num_cpus = (uint32_t)sysconf(_SC_NPROCESSORS_ONLN);

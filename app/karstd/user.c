@@ -6,8 +6,9 @@
  * it has to remove its socket and to open its log file again when it has given up the
  * capabilities that it starts with (caps.c).
  *
- * DPDK keeps its telemetry socket in /var/run of root, and in /tmp for others.  Under systemd it is
- * in the service's own run-time folder; so it is for a daemon that changes its user, too.
+ * DPDK keeps its telemetry socket in /var/run of root, and in a run-time folder of others
+ * (run_folder.h).  Under systemd it is in the service's own; that of a daemon that changes its user
+ * is beside the socket.
  */
 #include "user.h"
 
@@ -23,6 +24,7 @@
 #include "caps.h"
 #include "karst_log.h"
 #include "opts.h"
+#include "run_folder.h"
 
 #define USER     "karst"
 #define MAKE     "useradd --system --no-create-home --shell /usr/sbin/nologin " USER
@@ -89,19 +91,24 @@ user_change(const struct identity *id)
 }
 
 /* Systemd separates several folders by colons, of which DPDK knows nothing. */
-static void
+static int
 choose_runtime_folder(const struct kd_conf *c, bool changed)
 {
 	const char *env = getenv(FROM_ENV);
-	char folder[KD_TEXT];
+	char folder[KD_TEXT], why[256];
 
 	if (env != NULL && strchr(env, ':') != NULL)
 		snprintf(folder, sizeof(folder), "%.*s", (int)strcspn(env, ":"), env);
 	else if (env == NULL && changed)
 		folder_of(c->socket.path, folder, sizeof(folder));
-	else
-		return;
+	else if (run_folder_choose(why, sizeof(why)) == 0)
+		return KD_EXIT_OK;
+	else {
+		karst_log(KARST_LOG_ERR, "%s", why);
+		return KD_EXIT_FAILED;
+	}
 	setenv(FROM_ENV, folder, 1);
+	return KD_EXIT_OK;
 }
 
 int
@@ -111,27 +118,23 @@ kd_user_become(const struct kd_conf *c)
 	int rc;
 
 	if (geteuid() != 0) {
-		choose_runtime_folder(c, false);
 		if (c->engine.user == UINT32_MAX || c->engine.user == geteuid())
-			return KD_EXIT_OK;
+			return choose_runtime_folder(c, false);
 		karst_log(KARST_LOG_ERR,
 			"[engine] user is number %u, which only a daemon that is started as root "
 			"can become; this is user %u",
 			c->engine.user, geteuid());
 		return KD_EXIT_FAILED;
 	}
-	if (!user_choose(&c->engine, &id)) {
-		choose_runtime_folder(c, false);
-		return KD_EXIT_OK;
-	}
+	if (!user_choose(&c->engine, &id))
+		return choose_runtime_folder(c, false);
 	rc = give_folder(c, &id);
 	if (rc == 0)
 		rc = user_change(&id);
 	if (rc == 0) {
-		choose_runtime_folder(c, true);
 		karst_log(KARST_LOG_INFO, "runs as user %s (%u), group %u",
 			id.name != NULL ? id.name : "without a name", id.uid, id.gid);
-		return KD_EXIT_OK;
+		return choose_runtime_folder(c, true);
 	}
 	karst_log(KARST_LOG_ERR, "becoming user %u: %s", id.uid, strerror(-rc));
 	return KD_EXIT_FAILED;

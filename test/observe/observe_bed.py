@@ -59,7 +59,7 @@ class Bed:
 
     def clean_up(self):
         self.daemon.kill()
-        for base in ('/var/run/dpdk', '/tmp/dpdk'):
+        for base in ('/var/run/dpdk', f'/tmp/dpdk-{os.geteuid()}/dpdk'):
             shutil.rmtree(os.path.join(base, self.name), ignore_errors=True)
 
 

@@ -16,6 +16,7 @@
 #include <inttypes.h>
 #include <stdarg.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <rte_eal.h>
 #include <rte_errno.h>
@@ -132,6 +133,12 @@ free_huge_bytes(void)
 	return sum;
 }
 
+static uint64_t
+machine_bytes(void)
+{
+	return (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
+}
+
 /* What windows and the rings of all ports can hold at once. */
 static uint32_t
 mbufs_wanted(const struct kd_conf *c)
@@ -169,6 +176,14 @@ add_memory(struct args *a, const struct kd_conf *c, struct kd_eal *eal)
 			"huge_pages = yes, but %" PRIu64 " MiB of them are free and %" PRIu64
 			" are needed: raise vm.nr_hugepages, or set huge_pages = auto",
 			free_bytes / MIB, (bytes + MIB - 1) / MIB);
+		return -EIO;
+	}
+	if (!eal->huge && bytes > machine_bytes()) {
+		karst_log(KARST_LOG_ERR,
+			"the engine is to have %" PRIu64
+			" MiB of memory, and the machine has %" PRIu64
+			" MiB: make [engine] memory or mbufs less, or [port] rx_slots and tx_slots",
+			bytes / MIB, machine_bytes() / MIB);
 		return -EIO;
 	}
 	if (eal->huge)

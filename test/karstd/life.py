@@ -177,6 +177,9 @@ def drivers(tap, karstd, folder):
 def memory(tap, karstd, folder):
     d = Daemon(karstd, folder, LOOPBACK + '[engine]\nhuge_pages = yes\nmemory = 1T\n', name='huge')
     tap.point('huge pages that are not there', d.refuses(1, 'huge_pages = yes', 'vm.nr_hugepages'))
+    d = Daemon(karstd, folder, LOOPBACK + '[engine]\nhuge_pages = no\nmemory = 1T\n', name='vast')
+    tap.point('more memory than the machine has', d.refuses(1, '1048576 MiB', 'and the machine has',
+                                                            '[engine] memory'))
     d = Daemon(karstd, folder, LOOPBACK + '[engine]\nhuge_pages = no\n', name='small')
     tap.point('without huge pages', d.start() + d.stop())
     if d.start_s:

@@ -20,6 +20,11 @@ class Failure(Exception):
     """Said to the user as it is."""
 
 
+def words(error):
+    """Of an exception: what the system says, without its number."""
+    return getattr(error, 'strerror', None) or str(error)
+
+
 def bases():
     """Where DPDK keeps the run-time folders of programs, by their --file-prefix."""
     found = ['/var/run/dpdk', DAEMONS + '/dpdk']
@@ -64,7 +69,7 @@ class Telemetry:
             self.hello = json.loads(self.sock.recv(65536))
         except (OSError, ValueError) as e:
             self.sock.close()
-            raise Failure(f'{path}: {e}') from e
+            raise Failure(f'{path}: {words(e)}') from e
 
     def ask(self, command):
         """The answer; None if the command has none."""
@@ -72,7 +77,7 @@ class Telemetry:
             self.sock.send(command.encode())
             text = self.sock.recv(65536)
         except OSError as e:
-            raise Failure(f'{self.path}: {command}: {e}') from e
+            raise Failure(f'{self.path}: {command}: {words(e)}') from e
         if not text:
             raise Failure(f'{self.path}: the engine has gone')
         try:
@@ -161,7 +166,8 @@ def find_engines(path=None, prefix=None, name=None):
     if not found:
         where = path or (f'under --file-prefix {prefix}' if prefix else 'in ' + ', '.join(bases()))
         named = f' named {name}' if name else ''
-        raise Failure(f'no karst engine{named} answers: {where}')
+        others = '' if os.geteuid() == 0 or path else '; those of other users only root sees'
+        raise Failure(f'no karst engine{named} answers: {where}{others}')
     return found
 
 

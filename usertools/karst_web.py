@@ -195,8 +195,11 @@ class Server(http.server.ThreadingHTTPServer):
         self.lock = threading.Lock()
         self.asking = {}  # connections whose request is not there yet, the oldest first
         self.answered = {}  # the others
-        super().__init__((host, port), Handler)
         where = f'[{host}]' if ':' in host else host
+        try:
+            super().__init__((host, port), Handler)
+        except OSError as e:
+            raise OSError(e.errno, e.strerror, f'{where}:{port}') from e
         self.url = f'http://{where}:{self.server_address[1]}/'
 
     def process_request(self, request, client_address):

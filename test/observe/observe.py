@@ -23,7 +23,7 @@ import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'common'))
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from bed import Tap  # noqa: E402
+from bed import Daemon, Tap  # noqa: E402
 from observe_bed import (HANG_S, Background, Bed, Exporter, parse_exposition, queue_pairs, scrape,  # noqa: E402
                          telemetry, total)
 
@@ -370,6 +370,11 @@ def listening(tap, bed):
     if exporter.get(exporter.url.replace('metrics', 'secrets'))[0] != 404:
         problems.append('/secrets')
     tap.point('exporter: over HTTP', problems)
+    where = exporter.url.split('/')[2]
+    run = bed.tool('karst-exporter', '--listen', where)
+    tap.point('exporter: an address that is taken', [] if run.returncode == 1 and
+              run.stderr == f'karst-exporter: {where}: Address already in use\n' else
+              [f'{run.returncode}: {run.stderr}'])
     problems = bed.daemon.stop()
     status, _, text = exporter.get()
     wrong, values = parse_exposition(text)
@@ -405,6 +410,38 @@ def refused(tap, bed):
         run = bed.run(os.path.join(bed.usertools, tool), '--file-prefix', bed.name + '-not', *words)
         tap.point(f'no engine: {tool}', [] if run.returncode == 1 and
                   'no karst engine' in run.stderr else [f'{run.returncode}: {run.stderr}'])
+
+
+def one_ends(tap, bed):
+    """karst-top over two engines, of which one ends."""
+    folder = os.path.join(bed.daemon.folder, 'two')
+    os.mkdir(folder)
+    two = []
+    for name in ('stays', 'leaves'):
+        two.append(Daemon(bed.daemon.command[0], folder, '[port loop]\ndevice = loopback\n', name=name))
+        two[-1].command[:0] = ['env', f'RUNTIME_DIRECTORY={folder}']
+    problems = two[0].start() + two[1].start()
+    shown = subprocess.Popen([os.path.join(bed.usertools, 'karst-top'), '-b', '-d', '0.2'],
+                             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                             env=dict(os.environ, XDG_RUNTIME_DIR=folder))
+    try:
+        problems += reads_until(shown, f'{two[1].name}  pid ') + two[1].stop()
+        problems += reads_until(shown, f'{two[1].name} has ended')
+        problems += reads_until(shown, f'{two[0].name}  pid ')
+    finally:
+        shown.kill()
+        shown.communicate()
+        for d in two:
+            d.kill()
+    tap.point('top: an engine that ends is told of, and the others go on', problems)
+
+
+def reads_until(process, text):
+    """Problems: it ends before it has said that."""
+    for line in process.stdout:
+        if line.startswith(text):
+            return []
+    return [f'"{text}" is not said: {process.stderr.read()}']
 
 
 def congestion(tap, bed):
@@ -449,6 +486,7 @@ def main(argv):
                 while_running(tap, bed)
                 textfile(tap, bed)
                 refused(tap, bed)
+                one_ends(tap, bed)
                 congestion(tap, bed)
                 strangers(tap, bed)
                 listening(tap, bed)

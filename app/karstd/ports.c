@@ -8,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include <rte_build_config.h>
 #include <rte_dev.h>
 #include <rte_errno.h>
 #include <rte_ethdev.h>
@@ -106,6 +107,11 @@ kd_port_plug(struct kd_port *port, const char *name, const char *args)
 	if (few_drivers_load(name, why, sizeof(why)) != 0)
 		return kd_port_fault(port->conf, "%s", why);
 	rc = rte_eal_hotplug_add("vdev", name, args);
+	if (rc == -EFAULT) /* no driver knows the name; EAL does not say that */
+		return kd_port_fault(port->conf,
+			"DPDK has no driver for a device %s; the drivers of this machine are "
+			"librte_net_*.so in " RTE_EAL_PMD_PATH,
+			name);
 	if (rc == 0)
 		rc = rte_eth_dev_get_port_by_name(name, &port->ethdev);
 	if (rc != 0)

@@ -137,7 +137,8 @@ def missing_devices(tap, karstd, folder):
     for name, device, texts in (
             ('an interface', 'karstnone0', ['port a: there is no interface karstnone0']),
             ('a PCI device', 'ffff:ff:1f.7', ['port a: there is no PCI device ffff:ff:1f.7']),
-            ('a virtual device', 'net_nonsense0', ['port a: DPDK makes no device of net_nonsense0']),
+            ('a virtual device', 'net_nonsense0', ['port a: DPDK has no driver for a device net_nonsense0',
+                                                   'librte_net_*.so']),
             ('an interface that is not Ethernet', 'lo', ['port a'])):
         d = Daemon(karstd, folder, f'[port a]\ndevice = {device}\naddresses = 192.0.2.1/24\n',
                    name='missing')

@@ -56,6 +56,41 @@ asks_for_help(int argc, char **argv)
 	return false;
 }
 
+/* EAL goes on without a device that it could not make, and packets would go around it.  Its options
+ * are the first @n words.  @return 0, or -1: one is missing. */
+static int
+check_vdevs(int n, char **argv)
+{
+	static const char option[] = "--vdev", net[] = "net_";
+	const size_t len = sizeof(option) - 1;
+	int i;
+
+	for (i = 1; i < n; i++) {
+		const char *device;
+		char name[RTE_ETH_NAME_MAX_LEN];
+		uint16_t port;
+
+		if (strncmp(argv[i], option, len) != 0)
+			continue;
+		if (argv[i][len] == '=')
+			device = argv[i] + len + 1;
+		else if (argv[i][len] == '\0' && i + 1 < n)
+			device = argv[++i];
+		else
+			continue;
+		snprintf(name, sizeof(name), "%.*s", (int)strcspn(device, ","), device);
+		if (strncmp(name, net, sizeof(net) - 1) != 0 ||
+			rte_eth_dev_get_port_by_name(name, &port) == 0)
+			continue;
+		fprintf(stderr,
+			"karst-fwd: there is no port %s, which --vdev asks for; what is wrong "
+			"with it stands above\n",
+			name);
+		return -1;
+	}
+	return 0;
+}
+
 /* EAL's own options end at "--"; its mistakes it tells itself. */
 static int
 start_eal(int argc, char **argv)
@@ -68,11 +103,15 @@ start_eal(int argc, char **argv)
 		return -1;
 	}
 	n = rte_eal_init(argc, argv);
-	if (n >= 0)
+	if (n >= 0 && check_vdevs(n, argv) == 0)
 		return n;
+	if (n >= 0) {
+		(void)rte_eal_cleanup();
+		return -1;
+	}
 	fprintf(stderr,
 		"karst-fwd: DPDK does not start: %s; its own words are above.  Its options stand before "
-		"'--', those of karst-fwd behind\n",
+		"'--', those of karst-fwd behind.  Without huge pages there have to be --no-huge and -m\n",
 		rte_strerror(rte_errno));
 	return -1;
 }

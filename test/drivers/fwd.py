@@ -452,6 +452,13 @@ def mistakes(tap, program):
                           timeout=HANG_S)
     tap.point('one lcore', [] if done.returncode == 2 and 'at least one more' in done.stderr
               else [done.stderr])
+    with tempfile.NamedTemporaryFile('w', encoding='utf-8') as rules:
+        rules.write('[rule lost]\naction = lose\n')
+        rules.flush()
+        status, _, errors = run(program, ['net_ring0', f'net_impair0,port=net_ring0,rules={rules.name}'], [])
+    tap.point('a device that is not made is not gone around', [] if status == 2 and
+              'action = "lose"' in errors and 'there is no port net_impair0' in errors else
+              [f'exit status {status}: {errors}'])
     status, _, errors = run(program, [], [])
     tap.point('no port', [] if status == 2 and 'knows no port' in errors else [errors])
 

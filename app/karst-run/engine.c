@@ -41,13 +41,20 @@ int
 kr_engine_look(const struct kr_opts *o, struct kr_engine *e)
 {
 	const char *named = kr_engine_named(o), *why;
+	int rc;
 
 	e->hold = -1;
 	if (o->private_engine)
 		return KR_EXIT_OK;
 	if (named == NULL)
 		return take_default(e);
-	return kr_view_take(named, &e->view, &why) == 0 ? -1 : kr_fail("%s", why);
+	rc = kr_view_take(named, &e->view, &why);
+	if (rc == 0)
+		return -1;
+	return kr_fail("%s%s", why,
+		rc == -ENOENT || rc == -ECONNREFUSED
+			? " --private starts an engine for this program"
+			: "");
 }
 
 int

@@ -342,7 +342,8 @@ def options(tap, program, path):
             ('two things', ['--doctor', '--print'], 'give one of them'),
             ('a program with --doctor', ['--doctor', 'true'], 'no program is run'),
             ('an unknown option', ['--nonsense'], '--help lists'),
-            ('no such engine', ['--socket', '/nowhere/karst.sock', 'true'], '/nowhere/karst.sock'),
+            ('no such engine', ['--socket', '/nowhere/karst.sock', 'true'],
+             '/nowhere/karst.sock: No such file or directory; is karstd running? --private starts'),
             ('a long socket', ['--socket', '/' + 'x' * 200, 'true'], 'up to 107 bytes'),
             ('no such provider', ['--provider', '/nowhere-rdmav34.so', 'true'], '/nowhere'),
             ('no provider', ['--provider', program, 'true'], 'ends with "-rdmav34.so"')):

@@ -82,7 +82,8 @@ def programs(source, build):
     """Of app and usertools: what a user starts."""
     found = [name for name in os.listdir(os.path.join(build, 'app')) if
              os.path.isfile(os.path.join(build, 'app', name, name))]
-    return sorted(found + ['karst-top', 'karst-exporter', 'karst-capture', 'karst-plot', 'karst-compare'])
+    return sorted(found + ['karst-top', 'karst-exporter', 'karst-capture', 'karst-smc',
+                           'karst-plot', 'karst-compare'])
 
 
 def main(argv):

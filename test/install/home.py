@@ -53,7 +53,7 @@ class Home:
         """A program that is the owner's karstd, whoever starts it."""
         path = os.path.join(self.path, 'owners-karstd')
         with open(path, 'w', encoding='utf-8') as f:
-            f.write(f'#!/bin/sh\nexec setpriv --reuid={OWNER} --regid={OWNER} --clear-groups '
+            f.write(f'#!/bin/sh\nRUNTIME_DIRECTORY={self.path} exec setpriv --reuid={OWNER} --regid={OWNER} --clear-groups '
                     f'{self.prefix}/sbin/karstd "$@"\n')
         os.chmod(path, 0o755)
         return path

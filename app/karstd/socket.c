@@ -23,17 +23,49 @@ socket_failed(const char *what, const char *path)
 	return KD_EXIT_FAILED;
 }
 
+/* Most often this is somebody who is not root, and the socket that programs look for by default. */
+static int
+place_failed(const char *what, const char *path)
+{
+	if (errno != EACCES)
+		return socket_failed(what, path);
+	karst_log(KARST_LOG_ERR, "%s %s: %s; --socket, or [socket] path, names another place", what,
+		path, strerror(errno));
+	return KD_EXIT_FAILED;
+}
+
+static void
+socket_folder(const char *path, char *folder, size_t len)
+{
+	snprintf(folder, len, "%.*s", (int)(strrchr(path, '/') - path), path);
+}
+
 /* The last folder of @path, if it is missing. */
 static int
 make_folder(const char *path)
 {
 	char folder[KD_TEXT];
-	const char *slash = strrchr(path, '/');
 
-	snprintf(folder, sizeof(folder), "%.*s", (int)(slash - path), path);
+	socket_folder(path, folder, sizeof(folder));
 	if (folder[0] == '\0' || mkdir(folder, 0755) == 0 || errno == EEXIST)
 		return KD_EXIT_OK;
-	return socket_failed("making the folder", folder);
+	return place_failed("making the folder", folder);
+}
+
+/* Of a daemon that changes its user: the capabilities by which it has made its files there are gone
+ * when it ends.  access() does not count them. */
+static void
+warn_of_folder(const char *path)
+{
+	char folder[KD_TEXT];
+
+	socket_folder(path, folder, sizeof(folder));
+	if (folder[0] == '\0' || access(folder, W_OK | X_OK) == 0)
+		return;
+	karst_log(KARST_LOG_WARNING,
+		"user %u may not write to %s, so socket and lock file stay there when this daemon "
+		"ends: give the folder to that user, or remove it before the start",
+		(unsigned int)getuid(), folder);
 }
 
 /* --- the lock --- */
@@ -85,7 +117,7 @@ kd_socket_lock(struct kd_socket *s, const struct kd_conf_socket *c)
 	while (rc == KD_EXIT_OK && s->lock_fd < 0) {
 		fd = open(s->lock_path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644);
 		if (fd < 0)
-			return socket_failed("the lock file", s->lock_path);
+			return place_failed("the lock file", s->lock_path);
 		if (flock(fd, LOCK_EX | LOCK_NB) != 0) {
 			if (errno == EWOULDBLOCK) {
 				say_busy(s, fd);
@@ -97,6 +129,7 @@ kd_socket_lock(struct kd_socket *s, const struct kd_conf_socket *c)
 		} else if (lock_is_current(fd, s->lock_path)) {
 			s->lock_fd = fd;
 			write_pid(fd);
+			warn_of_folder(s->path);
 		} else {
 			close(fd);
 		}

@@ -174,6 +174,12 @@ def becomes(tap, karstd, shared, folder, watched):
     tap.point('it stops, and nothing is left', d.stop() + [
         f'{p} is there' for p in (path, path + '.lock') if os.path.lexists(p)])
     tap.point('the log of all that has no error', complaints(d))
+    of_root = os.path.join(open_folder(folder, 'of-root'), 'karst.sock')
+    d = Daemon(karstd, folder, OPEN, name='left', path=of_root, args=['--user', str(DAEMON)])
+    problems = d.start()
+    if f'user {DAEMON} may not write to {os.path.dirname(of_root)}' not in d.text():
+        problems.append(f'it does not say so: {d.text()}')
+    tap.point('where it will have to leave its socket behind it says so', problems + d.stop())
     d = Daemon(karstd, folder, OPEN, name='named', args=['--user', 'nobody'])
     problems = d.start()
     tap.point('a user with a name', problems or limited(d, pwd.getpwnam('nobody').pw_uid,
@@ -280,6 +286,16 @@ def own_user(tap, karstd, shared, folder):
     tap.point('it stops', d.stop())
 
 
+def elsewhere(tap, karstd, folder):
+    """An ordinary user, who may not have the socket where it is by default."""
+    for name, path in (('whose folder', f'{open_folder(folder, "of-others")}/new/karst.sock'),
+                       ('whose lock file', f'{folder}/of-others/karst.sock')):
+        d = Daemon(karstd, folder, OPEN, name='user', path=path, args=['--user', str(PROGRAM)])
+        d.command = ['env', f'RUNTIME_DIRECTORY={folder}', *as_user(PROGRAM, *d.command)]
+        tap.point(f'a socket {name} he may not make: he hears of --socket', d.refuses(
+            1, 'Permission denied; --socket, or [socket] path, names another place'))
+
+
 def by_unit(tap, karstd, shared, unit, folder, watched):
     """As systemd would start it, as far as setpriv can."""
     s = unit_settings(unit)
@@ -360,6 +376,7 @@ def main(argv):
         waits_for_part(tap, karstd, shared, folder)
         loses_part(tap, karstd, shared, folder)
         own_user(tap, karstd, shared, folder)
+        elsewhere(tap, karstd, folder)
         by_unit(tap, karstd, shared, unit, folder, watched)
         names(tap, karstd, root, folder)
     return tap.finish()

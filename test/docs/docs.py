@@ -4,7 +4,7 @@
 """Checks the documents: docs.py ROOT (TAP).
 
   every .rst parses without a warning
-  every man page parses without a warning (mandoc)
+  every man page parses without a warning (mandoc), and has no line that does not fit a terminal (man)
   every path of the tree that a document names exists
   every program in app/ has a man page
   every call of libkarst has a man page, with its declaration, and every page is installed
@@ -72,6 +72,20 @@ def check_man(root):
                              check=False)
         if run.returncode:
             found += run.stdout.splitlines()
+    return found
+
+
+def check_man_lines(root):
+    if not shutil.which('man'):
+        return ['man is not installed']
+    found = []
+    for page in man_pages(root):
+        run = subprocess.run(['man', '--warnings=break', '-E', 'UTF-8', '-l', page],
+                             env=dict(os.environ, MANWIDTH='80'), stdout=subprocess.DEVNULL,
+                             stderr=subprocess.PIPE, text=True, check=False)
+        found += [f'{os.path.basename(page)}: {line}' for line in run.stderr.splitlines()]
+        if run.returncode:
+            found.append(f'{os.path.basename(page)}: man: exit status {run.returncode}')
     return found
 
 
@@ -202,6 +216,7 @@ def check_decisions(root):
 CHECKS = {
     'documents parse': check_rst,
     'man pages parse': check_man,
+    'man pages fit a terminal': check_man_lines,
     'paths exist': check_paths,
     'programs have man pages': check_programs,
     'calls have man pages': check_calls,

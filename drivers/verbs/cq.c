@@ -181,7 +181,8 @@ kv_modify_cq(struct ibv_cq *ibv, struct ibv_modify_cq_attr *attr)
  *   afterwards, and raises the event itself.  Both may, and then it is raised once, by who
  *   disarms the queue.
  *
- * - Who polls until there is nothing, arms, and waits (UCX).  Adapters raise an event at once if
+ * - Who polls until there is nothing, arms, and waits (UCX); who takes one completion for each
+ *   event, arms, and waits; and who arms before the first poll.  Adapters raise an event at once if
  *   something has completed that was not polled when they are armed.  So it is done here, but
  *   not for those who had an event, and have not polled since: they poll again.
  *
@@ -194,7 +195,7 @@ kv_modify_cq(struct ibv_cq *ibv, struct ibv_modify_cq_attr *attr)
 static bool
 event_is_due(const struct kv_cq *cq, bool any)
 {
-	bool drained = atomic_load_explicit(&cq->drained, memory_order_relaxed);
+	bool told = atomic_load_explicit(&cq->told, memory_order_relaxed);
 	const struct karst_cq *karst = cq->karst;
 	uint32_t i;
 
@@ -203,7 +204,7 @@ event_is_due(const struct kv_cq *cq, bool any)
 	for (i = 0; i < karst->nlanes; i++) {
 		if (any && karst_cq_lane_came(&karst->lane[i]))
 			return true;
-		if (drained && karst_cq_lane_unread(&karst->lane[i]))
+		if (!told && karst_cq_lane_unread(&karst->lane[i]))
 			return true;
 	}
 	return false;

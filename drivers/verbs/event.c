@@ -250,7 +250,7 @@ read_channel(const struct stream *s, void *buf, size_t len)
 			return event_failed(ret);
 		cq = context;
 		event_count(&u, &cq->events, &cq->events.comp);
-		atomic_store_explicit(&cq->drained, false, memory_order_relaxed);
+		atomic_store_explicit(&cq->told, true, memory_order_relaxed);
 		atomic_store_explicit(&cq->armed_fresh, false, memory_order_relaxed);
 		karst_ack_cq_events(karst, 1);
 	} while (!event_is_out(&u));

@@ -335,6 +335,13 @@ cq_is_fresh(const struct kv_cq *cq)
 	return atomic_load_explicit(&cq->armed_fresh, memory_order_relaxed);
 }
 
+/* Of what the queue has left the program does not know, until it has another event. */
+static inline void
+cq_polled(struct kv_cq *cq)
+{
+	atomic_store_explicit(&cq->told, false, memory_order_relaxed);
+}
+
 static inline int
 poll_ring(struct kv_cq *cq, int n, struct ibv_wc *wc)
 {
@@ -344,8 +351,6 @@ poll_ring(struct kv_cq *cq, int n, struct ibv_wc *wc)
 
 	while (done < n && (got = karst_cq_peek(cq->karst, &cqes)) > 0)
 		done += take_wcs(cq, cqes, got, n - done, wc + done);
-	if (done < n)
-		atomic_store_explicit(&cq->drained, true, memory_order_relaxed);
 	return done != 0 ? done : poll_empty(cq, n, wc);
 }
 
@@ -359,6 +364,8 @@ poll_once(struct kv_cq *cq, int n, struct ibv_wc *wc)
 		done = poll_fresh(cq, n, wc);
 	if (karst_likely(done == 0))
 		done = poll_ring(cq, n, wc);
+	if (karst_likely(n > 0))
+		cq_polled(cq);
 	cq_unlock(cq);
 	return done;
 }
@@ -409,7 +416,7 @@ ex_empty(struct kv_cq *cq)
 {
 	int ret;
 
-	atomic_store_explicit(&cq->drained, true, memory_order_relaxed);
+	cq_polled(cq);
 	ret = look_libkarst(cq, &cq->last);
 	if (ret <= 0)
 		return ret == 0 ? ENOENT : -ret;
@@ -521,6 +528,7 @@ end_poll(struct ibv_cq_ex *ibv)
 	struct kv_cq *cq = karst_container_of(ibv, struct kv_cq, vcq.cq_ex);
 
 	ex_take(cq, cq->at + 1);
+	cq_polled(cq);
 	cq->ends_early = false;
 	cq_unlock(cq);
 }

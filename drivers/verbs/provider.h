@@ -142,9 +142,9 @@ struct kv_cq {
 	_Atomic bool armed_fresh;
 	bool ends_early; /* the extended poll under way is that one, and has shown some of it */
 	struct karst_lock arm_lock; /* of who arms, and who changes the lanes; after lock */
-	/* the last poll left nothing, and no event came since: what is there now the program does
-	 * not know of */
-	_Atomic bool drained;
+	/* an event was read, and no poll has ended since: the program knows that there is
+	 * something */
+	_Atomic bool told;
 	/* of a program that waits for events: see poll.c */
 	_Atomic bool armed;             /* it has asked for one, which may have come since */
 	_Atomic bool soon;              /* the last completion after such a poll came at once */

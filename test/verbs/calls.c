@@ -545,6 +545,8 @@ main(int argc, char **argv)
 	run_case("completions between the last poll and arming", armed_late);
 	run_case("events are for what is left", events_are_for_what_is_left);
 	run_case("one poll for each event", one_poll_for_each_event);
+	run_case("a queue is armed before any poll", armed_before_any_poll);
+	run_case("one completion for each event", one_completion_for_each_event);
 	run_case("a queue is armed in the midst of a poll", armed_while_polled);
 	run_case("unread events go with their object", unread_events_go_along);
 	run_case("queues that are not destroyed keep their events", refused_queues_keep_events);

@@ -102,6 +102,8 @@ void children_are_refused_at_once(void);
 /* calls_wait.c */
 void events_are_for_what_is_left(void);
 void one_poll_for_each_event(void);
+void armed_before_any_poll(void);
+void one_completion_for_each_event(void);
 void armed_while_polled(void);
 
 /* calls_empty.c */

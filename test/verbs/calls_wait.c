@@ -150,8 +150,10 @@ events_are_for_what_is_left(void)
 		message(&w, 9);
 		wait_for_event(&w);
 		EQ(poll_two(&w, wr_id), 2);
-		/* the same where unsolicited ones raise none */
+		/* the same where unsolicited ones raise none; of 10 it knows */
+		EQ(ibv_req_notify_cq(w.cq, 0), 0);
 		message(&w, 10);
+		wait_for_event(&w);
 		EQ(ibv_req_notify_cq(w.cq, 1), 0);
 		message(&w, 11);
 		EQ(poll_two(&w, wr_id), 2);
@@ -220,6 +222,48 @@ one_poll_for_each_event(void)
 		message(&w, 1);
 		wait_for_event(&w);
 		wait_for(w.cq);
+	}
+	waiter_down(&w);
+}
+
+/* What has completed before the first poll of all the program does not know of. */
+void
+armed_before_any_poll(void)
+{
+	uint64_t wr_id[2];
+	struct waiter w;
+
+	waiter_up(&w);
+	message(&w, 1);
+	EQ(ibv_req_notify_cq(w.cq, 0), 0);
+	wait_for_event(&w);
+	EQ(poll_two(&w, wr_id), 1);
+	EQ(ibv_req_notify_cq(w.cq, 0), 0);
+	no_event(w.ch);
+	waiter_down(&w);
+}
+
+/* Event, one completion, arm: while there is another, there is another event. */
+void
+one_completion_for_each_event(void)
+{
+	uint64_t wr_id[1];
+	struct waiter w;
+	unsigned int i, j;
+
+	waiter_up(&w);
+	for (i = 0; i < 2; i++) {
+		w.extended = i;
+		EQ(ibv_req_notify_cq(w.cq, 0), 0);
+		for (j = 0; j < 3; j++)
+			message(&w, j);
+		for (j = 0; j < 3; j++) {
+			wait_for_event(&w);
+			EQ(poll_some(&w, 1, wr_id), 1);
+			EQ(wr_id[0], j);
+			EQ(ibv_req_notify_cq(w.cq, 0), 0);
+		}
+		no_event(w.ch);
 	}
 	waiter_down(&w);
 }

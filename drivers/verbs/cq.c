@@ -36,7 +36,7 @@ cq_try_lock(void *arg)
 {
 	struct kv_cq *cq = arg;
 
-	if (!karst_trylock(&cq->lock))
+	if (!kv_cq_hold(cq, false))
 		return false;
 	karst_lock(&cq->arm_lock);
 	return true;
@@ -49,7 +49,7 @@ cq_unlock_resized(void *arg)
 
 	cq->vcq.cq.cqe = (int)cq->karst->cqe;
 	karst_unlock(&cq->arm_lock);
-	karst_unlock(&cq->lock);
+	kv_cq_release(cq);
 }
 
 static struct kv_cq *

@@ -43,10 +43,10 @@ lane_drop_qp(struct kv_cq *cq, uint32_t qpn)
 {
 	uint32_t i;
 
-	cq_lock(cq);
+	kv_cq_hold(cq, true);
 	for (i = 0; i < cq->karst->nlanes; i++)
 		karst_cq_lane_drop(&cq->karst->lane[i], qpn);
-	cq_unlock(cq);
+	kv_cq_release(cq);
 }
 
 void
@@ -433,9 +433,8 @@ ex_peek(struct kv_cq *cq)
 	cq->at = 0;
 	cq->n = karst_likely(!cq->ends_early) ? karst_cq_peek(cq->karst, &cq->cqes)
 					      : peek_before(cq, &cq->cqes);
-	if (karst_likely(cq->n > 0))
-		cq->stamps = karst_cq_stamps(cq->karst);
-	else
+	cq->stamps = karst_likely(cq->n > 0) ? karst_cq_stamps(cq->karst) : NULL;
+	if (karst_unlikely(cq->n == 0))
 		ret = cq->ends_early ? ENOENT : ex_empty(cq);
 	if (ret == 0)
 		ex_show(cq);
@@ -489,6 +488,67 @@ ex_idle(struct kv_cq *cq)
 	return ret;
 }
 
+/* --- changes while a poll is under way --- */
+
+/* A program may destroy or reset a queue pair, or resize the queue, when a completion tells it to:
+ * between ibv_start_poll() and ibv_end_poll().  It has the lock then. */
+static bool
+poll_is_mine(const struct kv_cq *cq)
+{
+	/* relaxed: nobody else stores the caller's */
+	return atomic_load_explicit(&cq->poller, memory_order_relaxed) == pthread_self();
+}
+
+static void
+poll_begins(struct kv_cq *cq)
+{
+	atomic_store_explicit(&cq->poller, pthread_self(), memory_order_relaxed);
+}
+
+static void
+poll_ends(struct kv_cq *cq)
+{
+	atomic_store_explicit(&cq->poller, 0, memory_order_relaxed);
+}
+
+/* What the program looks at, it may go on looking at; what it has looked at is taken. */
+static void
+ex_keep_shown(struct kv_cq *cq)
+{
+	if (cq->n == 0)
+		return;
+	cq->last = cq->cqes[cq->at];
+	if (cq->stamps != NULL) {
+		cq->last_stamp = cq->stamps[cq->at];
+		cq->stamps = &cq->last_stamp;
+	}
+	ex_take(cq, cq->at + 1);
+	cq->cqes = &cq->last;
+	cq->at = 0;
+}
+
+bool
+kv_cq_hold(struct kv_cq *cq, bool wait)
+{
+	if (poll_is_mine(cq)) {
+		ex_keep_shown(cq);
+		return true;
+	}
+	if (cq->single)
+		return true;
+	if (!wait)
+		return karst_trylock(&cq->lock);
+	karst_lock(&cq->lock);
+	return true;
+}
+
+void
+kv_cq_release(struct kv_cq *cq)
+{
+	if (!poll_is_mine(cq))
+		cq_unlock(cq);
+}
+
 static int
 start_poll(struct ibv_cq_ex *ibv, struct ibv_poll_cq_attr *attr)
 {
@@ -501,11 +561,14 @@ start_poll(struct ibv_cq_ex *ibv, struct ibv_poll_cq_attr *attr)
 	ret = karst_unlikely(cq_is_fresh(cq)) ? ex_peek_fresh(cq) : ex_peek(cq);
 	if (karst_unlikely(ret == ENOENT))
 		ret = ex_idle(cq);
-	if (ret != 0)
+	if (ret != 0) {
 		cq_unlock(cq);
-	else if (karst_unlikely(cq_was_armed(cq)))
+		return ret;
+	}
+	poll_begins(cq);
+	if (karst_unlikely(cq_was_armed(cq)))
 		cq_note_completion(cq);
-	return ret;
+	return 0;
 }
 
 static int
@@ -530,6 +593,7 @@ end_poll(struct ibv_cq_ex *ibv)
 	ex_take(cq, cq->at + 1);
 	cq_polled(cq);
 	cq->ends_early = false;
+	poll_ends(cq);
 	cq_unlock(cq);
 }
 
@@ -611,7 +675,7 @@ read_completion_ts(struct ibv_cq_ex *ibv)
 	const struct kv_cq *cq = karst_container_of(ibv, struct kv_cq, vcq.cq_ex);
 	uint64_t ns = 0;
 
-	if (cq->n > 0)
+	if (cq->stamps != NULL)
 		return cq->stamps[cq->at];
 	/* made up just now */
 	karst_query_clock(cq->karst->context, &ns);

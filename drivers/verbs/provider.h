@@ -133,11 +133,13 @@ struct kv_cq {
 	struct karst_cq *karst;
 	bool single; /* one thread: no lock */
 	struct karst_lock lock karst_cache_aligned;
-	/* an extended poll under way: completion @at of @n that stand at @cqes */
+	/* an extended poll under way: completion @at of @n that stand at @cqes; n is 0 if that is
+	 * not in the ring.  stamps NULL: it has no time */
 	const struct karst_cqe *cqes;
 	const uint64_t *stamps;
 	uint32_t at;
 	uint32_t n;
+	_Atomic pthread_t poller; /* whose poll that is; 0: nobody's */
 	/* the program has armed the queue: what came before is for its next poll, alone (cq.c) */
 	_Atomic bool armed_fresh;
 	bool ends_early; /* the extended poll under way is that one, and has shown some of it */
@@ -150,7 +152,9 @@ struct kv_cq {
 	_Atomic bool soon;              /* the last completion after such a poll came at once */
 	_Atomic uint64_t empty_poll_ns; /* when that poll was; 0: there was none */
 	uint32_t empty;                 /* polls that found nothing in the ring */
-	struct karst_cqe last;          /* one that libkarst made up after the engine's death */
+	/* made up by libkarst after the engine's death, or kept by kv_cq_hold(); and its time */
+	struct karst_cqe last;
+	uint64_t last_stamp;
 	struct kv_live live;
 	struct kv_events events;
 };
@@ -351,6 +355,12 @@ int kv_poll_cq(struct ibv_cq *cq, int n, struct ibv_wc *wc);
 void kv_cq_set_armed(struct kv_cq *cq, bool armed);
 /** Completions of @qp that have not been polled are gone. */
 void kv_drop_completions(const struct kv_qp *qp);
+/** The caller is about to move or remove completions: takes the lock, unless the extended poll
+ *  under way is the caller's own, which then keeps what it shows.  @return false: another thread
+ *  has the lock, and @wait is false. */
+bool kv_cq_hold(struct kv_cq *cq, bool wait);
+/** Gives back what kv_cq_hold() took. */
+void kv_cq_release(struct kv_cq *cq);
 /** Sets the extended operations that @wc_flags need. */
 void kv_set_poll_ops(struct kv_cq *cq, uint64_t wc_flags);
 

@@ -115,6 +115,10 @@ void rates_are_kept(void);
 /* calls_poll.c */
 void polls_look_again(void);
 
+/* calls_within.c */
+void queue_pairs_go_within_a_poll(void);
+void resized_within_a_poll(void);
+
 /* calls_threads.c */
 void polls_go_on_beside_requests(void);
 void requests_in_the_midst_of_a_poll(void);

@@ -1,0 +1,186 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/* What a program does to a completion queue between ibv_start_poll() and ibv_end_poll(): it
+ * destroys or resets a queue pair whose completion tells it to, or resizes the queue. */
+#include "calls_bed.h"
+
+#include <unistd.h>
+
+#define WITHIN_MESSAGES 4u
+
+/* Two queue pairs, each with a peer whose completions are in r.cq, complete receives in @ex. */
+struct within {
+	struct rig r, other;
+	struct ibv_cq_ex *ex;
+	uint64_t stamp;
+};
+
+static void
+connect_pair(struct within *w, struct rig *pair)
+{
+	struct ibv_cq *senders = w->r.cq;
+
+	*pair = w->r;
+	pair->qp[0] = make_qp(pair, IBV_QPT_RC, NULL);
+	pair->cq = ibv_cq_ex_to_cq(w->ex);
+	pair->qp[1] = make_qp(pair, IBV_QPT_RC, NULL);
+	pair->cq = senders;
+	rig_link(pair);
+}
+
+static void
+complete_message(struct rig *r, uint64_t wr_id)
+{
+	EQ(post_recv(r, r->qp[1], wr_id, 0, 64), 0);
+	EQ(post_send(r, r->qp[0], wr_id, 64, 8, 0), 0);
+	/* what is acknowledged has completed over there */
+	EQ(wait_for(r->cq).wr_id, wr_id);
+}
+
+/* Completions 100, 200, 101, 201, and so on: hundreds are queue pairs. */
+static void
+within_up(struct within *w, bool single)
+{
+	struct ibv_cq_init_attr_ex init = {
+		.cqe = 64,
+		.wc_flags = IBV_WC_EX_WITH_QP_NUM | IBV_WC_EX_WITH_COMPLETION_TIMESTAMP,
+		.comp_mask = IBV_CQ_INIT_ATTR_MASK_FLAGS,
+		.flags = single ? IBV_CREATE_CQ_ATTR_SINGLE_THREADED : 0,
+	};
+	unsigned int i;
+
+	rig_up(&w->r);
+	MUST((w->ex = ibv_create_cq_ex(w->r.ctx, &init)) != NULL);
+	connect_pair(w, &w->other);
+	connect_pair(w, &w->r);
+	for (i = 0; i < WITHIN_MESSAGES; i++) {
+		complete_message(&w->other, 100 + i);
+		complete_message(&w->r, 200 + i);
+	}
+	alarm(PATIENCE_S);
+}
+
+static void
+within_down(struct within *w)
+{
+	unsigned int i;
+
+	for (i = 0; i < 2; i++) {
+		if (w->other.qp[i] != NULL)
+			EQ(ibv_destroy_qp(w->other.qp[i]), 0);
+		EQ(ibv_destroy_qp(w->r.qp[i]), 0);
+		w->r.qp[i] = NULL;
+	}
+	EQ(ibv_destroy_cq(ibv_cq_ex_to_cq(w->ex)), 0);
+	alarm(0);
+	rig_down(&w->r);
+}
+
+/* The first three are looked at; the poll stands at 101. */
+static void
+poll_begins(struct within *w)
+{
+	struct ibv_poll_cq_attr attr = {0};
+
+	MUST(ibv_start_poll(w->ex, &attr) == 0);
+	EQ(w->ex->wr_id, 100);
+	EQ(ibv_next_poll(w->ex), 0);
+	EQ(w->ex->wr_id, 200);
+	EQ(ibv_next_poll(w->ex), 0);
+	EQ(w->ex->wr_id, 101);
+	w->stamp = ibv_wc_read_completion_ts(w->ex);
+}
+
+/* 101 is there still. */
+static void
+poll_stands(struct within *w, uint32_t qp_num)
+{
+	EQ(w->ex->wr_id, 101);
+	EQ(ibv_wc_read_opcode(w->ex), IBV_WC_RECV);
+	EQ(ibv_wc_read_qp_num(w->ex), qp_num);
+	EQ(ibv_wc_read_completion_ts(w->ex), w->stamp);
+}
+
+/* The next one is @wr_id, in the poll that stands at 101 or in another one. */
+static void
+poll_goes_on(struct within *w, bool in_another, uint64_t wr_id)
+{
+	struct ibv_poll_cq_attr attr = {0};
+
+	if (in_another) {
+		ibv_end_poll(w->ex);
+		MUST(ibv_start_poll(w->ex, &attr) == 0);
+	} else {
+		MUST(ibv_next_poll(w->ex) == 0);
+	}
+	EQ(w->ex->wr_id, wr_id);
+}
+
+static void
+poll_ends(struct within *w)
+{
+	struct ibv_wc wc;
+
+	EQ(ibv_next_poll(w->ex), ENOENT);
+	ibv_end_poll(w->ex);
+	EQ(ibv_poll_cq(ibv_cq_ex_to_cq(w->ex), 1, &wc), 0);
+	complete_message(&w->r, 300);
+	EQ(wait_for(ibv_cq_ex_to_cq(w->ex)).wr_id, 300);
+}
+
+/* The other queue pair's completions go, but for the one that is being looked at, and no more. */
+static void
+one_qp_goes(bool single, bool reset, bool in_another)
+{
+	struct ibv_qp_attr to_reset = {.qp_state = IBV_QPS_RESET};
+	struct within w;
+	uint32_t qp_num;
+	unsigned int i;
+
+	within_up(&w, single);
+	qp_num = w.other.qp[1]->qp_num;
+	poll_begins(&w);
+	if (reset) {
+		EQ(ibv_modify_qp(w.other.qp[1], &to_reset, IBV_QP_STATE), 0);
+	} else {
+		EQ(ibv_destroy_qp(w.other.qp[1]), 0);
+		w.other.qp[1] = NULL;
+	}
+	poll_stands(&w, qp_num);
+	poll_goes_on(&w, in_another, 201);
+	for (i = 2; i < WITHIN_MESSAGES; i++)
+		poll_goes_on(&w, false, 200 + i);
+	poll_ends(&w);
+	within_down(&w);
+}
+
+void
+queue_pairs_go_within_a_poll(void)
+{
+	unsigned int i;
+
+	for (i = 0; i < 8; i++)
+		one_qp_goes(i & 1, i & 2, i & 4);
+}
+
+void
+resized_within_a_poll(void)
+{
+	unsigned int i, j;
+	struct within w;
+
+	for (i = 0; i < 4; i++) {
+		within_up(&w, i & 1);
+		poll_begins(&w);
+		EQ(ibv_resize_cq(ibv_cq_ex_to_cq(w.ex), 500), 0);
+		poll_stands(&w, w.other.qp[1]->qp_num);
+		poll_goes_on(&w, i & 2, 201);
+		for (j = 2; j < WITHIN_MESSAGES; j++) {
+			poll_goes_on(&w, false, 100 + j);
+			poll_goes_on(&w, false, 200 + j);
+		}
+		poll_ends(&w);
+		within_down(&w);
+	}
+}

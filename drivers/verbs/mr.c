@@ -306,6 +306,8 @@ kv_bind_mw(struct ibv_qp *qp, struct ibv_mw *ibv, struct ibv_mw_bind *bind)
 	/* libkarst's own lock does not keep kv_post_send() out */
 	if (!q->single)
 		karst_lock(&q->send_lock);
+	/* a program whose last bind has failed has put the old key back (ibv_bind_mw(3)) */
+	mw->karst->rkey = ibv->rkey;
 	ret = karst_bind_mw(q->karst, mw->karst, bind->wr_id, bind->send_flags, &info);
 	if (!q->single)
 		karst_unlock(&q->send_lock);

@@ -658,7 +658,8 @@ int karst_post_srq_recv(
 	struct karst_srq *srq, const struct karst_recv_wr *wr, const struct karst_recv_wr **bad);
 
 /** Type 1 windows: posts a bind and sets mw->rkey, which is good once the bind has completed.
- *  (If it fails the window keeps its old key, and is of no use but to be deallocated.) */
+ *  If it fails, the window keeps its old key, which the program stores in mw->rkey again before
+ *  the next bind. */
 struct karst_mw_bind_info {
 	const struct karst_mr *mr;
 	uint64_t addr;

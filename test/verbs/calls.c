@@ -536,6 +536,7 @@ main(int argc, char **argv)
 	}
 	run_case("what is used stays", what_is_used_stays);
 	run_case("regions with windows stay", bound_regions_stay);
+	run_case("binds that fail are undone", failed_binds_are_undone);
 	run_case("closing a device ends all that is in it", closing_ends_all);
 	run_case("keys stay over re-registrations", keys_stay);
 	run_case("regions of no bytes", empty_regions);

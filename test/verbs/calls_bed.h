@@ -115,6 +115,9 @@ void rates_are_kept(void);
 /* calls_poll.c */
 void polls_look_again(void);
 
+/* calls_windows.c */
+void failed_binds_are_undone(void);
+
 /* calls_within.c */
 void queue_pairs_go_within_a_poll(void);
 void resized_within_a_poll(void);

@@ -222,9 +222,11 @@ karst_core_doorbell(struct karst_core *core, uint32_t qpn)
 {
 	struct karst_core_qp *qp = karst_core_lookup(core, qpn);
 
-	if (qp == NULL || qp->state == KARST_QPS_RESET)
+	if (qp == NULL)
 		return;
+	/* in RESET, too: the program will not ring again, so RTS must look at the queue */
 	qp->req.flags &= (uint8_t)~KARST_REQ_IDLE;
 	karst_wqe_busy(&qp->sq);
-	karst_core_activate(core, qp);
+	if (qp->state != KARST_QPS_RESET)
+		karst_core_activate(core, qp);
 }

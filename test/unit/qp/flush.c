@@ -110,6 +110,24 @@ Test(flush, reset_and_again)
 	bed_close(b);
 }
 
+/* A thread that posts may be overtaken by one that resets.  Who has rung once does not ring again
+ * until the queue was looked at: it is when the QP is ready. */
+Test(flush, rung_in_reset)
+{
+	struct setup s = setup_of(KARST_QPT_RC);
+	struct bed *b = bed_open(&s);
+
+	cr_assert_eq(bed_to_state(b, KARST_QPS_RESET), 0);
+	post(b, RDMA_WRITE, 1, .len = 1);
+	expect_none(b);
+	bed_bring_up(b, &s, KARST_QPS_RTS);
+	expect_pkt(b, RC_WRITE_ONLY, S(0));
+	post(b, RDMA_WRITE, 2, .len = 1);
+	expect_pkt(b, RC_WRITE_ONLY, S(1));
+	bed_forget(b);
+	bed_close(b);
+}
+
 /* SQD: what was started is finished, nothing is begun, the event tells when; then on. */
 Test(flush, drain)
 {

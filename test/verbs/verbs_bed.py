@@ -32,8 +32,8 @@ ATTEMPTS, STILL_S = 3, 0.1
 # perftest gives up if it was kept from a processor while it looked at two clocks, one after the other.
 MEASURED_IN_VAIN = r'Correlation coefficient r\^2'
 # With -R perftest connects twice, and does not wait until its server listens the second time: who is
-# kept from a processor there refuses.
-CONNECTED_TOO_EARLY = r'RDMA_CM_EVENT_REJECTED; error: 8\.'
+# kept from a processor there refuses; of datagrams the service is unknown.
+CONNECTED_TOO_EARLY = r'RDMA_CM_EVENT_(REJECTED; error: 8|UNREACHABLE; error: 1)\.'
 
 
 def quick_clock(words):

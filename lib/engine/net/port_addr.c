@@ -102,8 +102,7 @@ karst_engine_path_init(const struct karst_engine *e, uint8_t port, uint32_t addr
 		addr >= info.num_addrs || karst_engine_ip_is_none(info.addrs[addr].ip))
 		return -EINVAL;
 	own = info.addrs[addr].ip;
-	if (karst_engine_ip_is_none(dst_ip) ||
-		karst_engine_ip_is_ip4(dst_ip) != karst_engine_ip_is_ip4(own))
+	if (karst_engine_ip_is_ip4(dst_ip) != karst_engine_ip_is_ip4(own))
 		return -EINVAL;
 	memset(path, 0, sizeof(*path));
 	memcpy(path->src_mac, info.mac, sizeof(path->src_mac));
@@ -115,7 +114,8 @@ karst_engine_path_init(const struct karst_engine *e, uint8_t port, uint32_t addr
 	path->vlan_tci = info.vlan;
 	path->port = port;
 	for (i = 0; i < info.num_addrs; i++)
-		if (memcmp(info.addrs[i].ip, dst_ip, sizeof(info.addrs[i].ip)) == 0)
+		if (!karst_engine_ip_is_none(dst_ip) &&
+			memcmp(info.addrs[i].ip, dst_ip, sizeof(info.addrs[i].ip)) == 0)
 			path->port = karst_engine_port_loop(e, port);
 	return 0;
 }

@@ -52,6 +52,20 @@ karst_engine_addr_is_ip4(const struct karst_engine_addr *a)
 	return karst_engine_ip_is_ip4(a->ip);
 }
 
+/** Which of @n addresses of @list is @ip; NULL: none.  :: is none, though empty places of a port's are ::. */
+static inline const struct karst_engine_addr *
+karst_engine_addr_in(const struct karst_engine_addr *list, uint32_t n, const uint8_t ip[16])
+{
+	uint32_t i;
+
+	if (karst_engine_ip_is_none(ip))
+		return NULL;
+	for (i = 0; i < n; i++)
+		if (memcmp(list[i].ip, ip, sizeof(list[i].ip)) == 0)
+			return &list[i];
+	return NULL;
+}
+
 /** Does the network of the first @a->prefix bits have @ip?  Never that of another family. */
 static inline bool
 karst_engine_addr_covers(const struct karst_engine_addr *a, const uint8_t ip[16])

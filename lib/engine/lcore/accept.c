@@ -20,15 +20,8 @@ bool
 eng_port_has_addr(const struct eng_port *p, const uint8_t ip[16])
 {
 	const struct eng_addrs *a = eng_port_addrs(p);
-	uint32_t i;
 
-	/* as places are that are empty */
-	if (karst_engine_ip_is_none(ip))
-		return false;
-	for (i = 0; i < a->n; i++)
-		if (memcmp(a->addr[i].ip, ip, sizeof(a->addr[i].ip)) == 0)
-			return true;
-	return false;
+	return karst_engine_addr_in(a->addr, a->n, ip) != NULL;
 }
 
 static karst_noinline bool

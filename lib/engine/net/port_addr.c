@@ -96,7 +96,6 @@ karst_engine_path_init(const struct karst_engine *e, uint8_t port, uint32_t addr
 {
 	struct karst_engine_port_info info;
 	const uint8_t *own;
-	uint32_t i;
 
 	if (port >= ENG_TXQS || karst_engine_port_info(e, eng_port_base(port), &info) != 0 ||
 		addr >= info.num_addrs || karst_engine_ip_is_none(info.addrs[addr].ip))
@@ -113,10 +112,8 @@ karst_engine_path_init(const struct karst_engine *e, uint8_t port, uint32_t addr
 	path->has_vlan = info.vlan != 0;
 	path->vlan_tci = info.vlan;
 	path->port = port;
-	for (i = 0; i < info.num_addrs; i++)
-		if (!karst_engine_ip_is_none(dst_ip) &&
-			memcmp(info.addrs[i].ip, dst_ip, sizeof(info.addrs[i].ip)) == 0)
-			path->port = karst_engine_port_loop(e, port);
+	if (karst_engine_addr_in(info.addrs, info.num_addrs, dst_ip) != NULL)
+		path->port = karst_engine_port_loop(e, port);
 	return 0;
 }
 
@@ -158,17 +155,6 @@ port_announce(struct karst_engine *e, uint8_t port)
 		p->ops->announce(e, port);
 }
 
-static const struct karst_engine_addr *
-addr_in(const struct karst_engine_addr *list, uint32_t n, const uint8_t ip[16])
-{
-	uint32_t i;
-
-	for (i = 0; i < n; i++)
-		if (memcmp(list[i].ip, ip, sizeof(list[i].ip)) == 0)
-			return &list[i];
-	return NULL;
-}
-
 /* Fills @to with the places of these addresses.  @return how many places. */
 static uint32_t
 place_addrs(const struct eng_addrs *is, uint32_t n, const struct karst_engine_addr *addrs,
@@ -179,14 +165,14 @@ place_addrs(const struct eng_addrs *is, uint32_t n, const struct karst_engine_ad
 
 	memset(to, 0, KARST_ENGINE_MAX_ADDRS * sizeof(to[0]));
 	for (i = 0; i < is->n; i++) {
-		stays = addr_in(addrs, n, is->addr[i].ip);
+		stays = karst_engine_addr_in(addrs, n, is->addr[i].ip);
 		if (stays == NULL)
 			continue;
 		to[i] = *stays;
 		places = i + 1;
 	}
 	for (i = 0; i < n; i++) {
-		if (addr_in(to, places, addrs[i].ip) != NULL)
+		if (karst_engine_addr_in(to, places, addrs[i].ip) != NULL)
 			continue;
 		for (at = 0; !karst_engine_ip_is_none(to[at].ip); at++)
 			;

@@ -182,18 +182,15 @@ news_of_addrs(const struct karst_engine *e, uint8_t port, uint32_t n,
 	const struct karst_engine_addr *addrs, struct news *news)
 {
 	struct karst_engine_port_info is;
-	uint32_t i, k;
+	uint32_t i;
 
 	*news = (struct news){.event = KARST_RDMACM_ADDR_CHANGE, .port = port, .some = true};
 	if (karst_engine_port_info(e, port, &is) != 0)
 		return;
-	for (i = 0; i < is.num_addrs; i++) {
-		for (k = 0; k < n; k++)
-			if (memcmp(addrs[k].ip, is.addrs[i].ip, sizeof(addrs[k].ip)) == 0)
-				break;
-		if (k == n)
+	for (i = 0; i < is.num_addrs; i++)
+		if (!karst_engine_ip_is_none(is.addrs[i].ip) &&
+			karst_engine_addr_in(addrs, n, is.addrs[i].ip) == NULL)
 			news->gone[news->n++] = is.addrs[i];
-	}
 }
 
 int

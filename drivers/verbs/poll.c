@@ -339,7 +339,9 @@ cq_is_fresh(const struct kv_cq *cq)
 static inline void
 cq_polled(struct kv_cq *cq)
 {
-	atomic_store_explicit(&cq->told, false, memory_order_relaxed);
+	/* a load alone, mostly: who polls shares the line with who arms */
+	if (atomic_load_explicit(&cq->told, memory_order_relaxed))
+		atomic_store_explicit(&cq->told, false, memory_order_relaxed);
 }
 
 static inline int

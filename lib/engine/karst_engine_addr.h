@@ -52,7 +52,8 @@ karst_engine_addr_is_ip4(const struct karst_engine_addr *a)
 	return karst_engine_ip_is_ip4(a->ip);
 }
 
-/** Which of @n addresses of @list is @ip; NULL: none.  :: is none, though empty places of a port's are ::. */
+/** Which of the @n addresses of @list is @ip; NULL: none.  Empty places of a port are ::, and :: is
+ * never found. */
 static inline const struct karst_engine_addr *
 karst_engine_addr_in(const struct karst_engine_addr *list, uint32_t n, const uint8_t ip[16])
 {

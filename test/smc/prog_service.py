@@ -342,18 +342,22 @@ def never():
 
 
 def holds(call, fd, at):
-    """A thread that is in @call, of bytes at @at, from here on."""
+    """A thread that is in @call, of bytes at @at, from here on.
+    @return False: the call has returned, because the connection has ended"""
     libc, thread = ctypes.CDLL(None), []
 
     def enter():
         thread.append(threading.get_native_id())
         libc.syscall(call, fd, ctypes.c_void_p(at), PAGE, socket.MSG_DONTWAIT, None, None)
-        say('left')
     libc.prctl(PR_SET_DUMPABLE, 1) # as another user it may not look otherwise
     threading.Thread(target=enter, daemon=True).start()
     while not thread:
         time.sleep(0.001)
-    in_call(thread[0], [call])
+    try:
+        in_call(thread[0], [call])
+    except (FileNotFoundError, ProcessLookupError): # the thread has ended
+        return False
+    return True
 
 
 def holds_briefly(address, port, n):
@@ -380,7 +384,8 @@ def holds_often(address, port, n, hold_s=SHORT_S):
     kept = socket.socket(fileno=os.dup(sock.fileno()))
     sock.connect((address, port))
     for _ in range(n):
-        holds(SYS_SENDTO, kept.fileno(), at)
+        if not holds(SYS_SENDTO, kept.fileno(), at):
+            break # the service has ended the connection
         os.write(soon, b'!')
         try:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1) # which the service does
@@ -399,7 +404,7 @@ def client_holds(address, port, _):
     sock = socket.socket()
     kept = socket.socket(fileno=os.dup(sock.fileno()))
     sock.connect((address, port))
-    holds(SYS_SENDTO, kept.fileno(), at)
+    assert holds(SYS_SENDTO, kept.fileno(), at)
     say('holds')
     signal.pause()
 
@@ -452,7 +457,7 @@ def client_holds_far(address, port, _):
     say('connected')
     signal.sigwait([signal.SIGUSR1]) # there is something to read
     far, = far_ends()
-    holds(SYS_RECVFROM, far.fileno(), at)
+    assert holds(SYS_RECVFROM, far.fileno(), at)
     sock.close()
     say('holds')
     signal.pause()

@@ -199,7 +199,8 @@ send_one(const struct kp_txq *q, const struct msghdr *msg)
 	return q->port->tap ? kp_tap_send(q->fd, &one, 1) : (int)sendmsg(q->fd, msg, MSG_DONTWAIT);
 }
 
-/* Cuts a program's train where the kernel does not: each datagram by a call of its own. */
+/* Cuts a program's train where the kernel does not: each datagram by a call of its own.
+ * @return -EAGAIN: there was no room for the first one, and nothing was sent. */
 static int
 send_pieces(struct kp_txq *q, const struct rte_mbuf *m, const struct kp_hdrs *h)
 {
@@ -208,6 +209,7 @@ send_pieces(struct kp_txq *q, const struct rte_mbuf *m, const struct kp_hdrs *h)
 	size_t payload = m->pkt_len - h->bytes, at;
 	struct virtio_net_hdr v = {0};
 	unsigned int i = 0;
+	int rc = 0;
 
 	for (at = 0; at < payload; at += m->tso_segsz, i++) {
 		size_t part = RTE_MIN(payload - at, (size_t)m->tso_segsz);
@@ -217,14 +219,17 @@ send_pieces(struct kp_txq *q, const struct rte_mbuf *m, const struct kp_hdrs *h)
 
 		kp_hdrs_of_one(frame, first, h, i, part);
 		copy_out(m, h->bytes + at, part, frame + h->bytes);
-		/* What has gone has gone: the rest of a train for which there is no room is lost.
-		 * */
-		if (send_one(q, &msg) < 0)
-			return i == 0 && (errno == EAGAIN || errno == ENOBUFS) ? -EAGAIN : -errno;
+		if (send_one(q, &msg) < 0) {
+			rc = errno == EAGAIN || errno == ENOBUFS ? -EAGAIN : -errno;
+			break;
+		}
 	}
+	if (i == 0)
+		return rc;
 	kp_add(&q->stats.frames, i);
-	kp_add(&q->stats.bytes, m->pkt_len);
-	return 0;
+	kp_add(&q->stats.bytes, h->bytes + RTE_MIN(at, payload));
+	/* The caller must not send these pieces again, so the rest of the train is lost. */
+	return rc == -EAGAIN ? -ENOBUFS : rc;
 }
 
 /* Adds one frame.  @return false: it cannot be sent as it is. */

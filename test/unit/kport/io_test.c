@@ -596,3 +596,22 @@ Test(io, a_full_socket_pushes_back)
 		read_back += expect_message((uint16_t)read_back, 4112);
 	cr_assert_eq(read_back, total);
 }
+
+/* The socket has no room for all pieces of a train.  Those that were sent are not sent again: the
+ * peer would get them twice. */
+Test(io, a_socket_that_is_full_in_the_middle_of_a_train)
+{
+	struct rte_mbuf *buf = make_chain(500, 1040, 60 * 1040);
+	unsigned int read_back = 0;
+	int small = 16 << 10;
+
+	cr_assert_eq(setsockopt(t.tx->fd, SOL_SOCKET, SO_SNDBUF, &small, sizeof(small)), 0);
+	t.port->tx_trains = false;
+	cr_assert_eq(kp_tx_burst(t.tx, &buf, 1), 1);
+	while (recv(t.peer, message, sizeof(message), MSG_PEEK | MSG_DONTWAIT) > 0)
+		read_back += expect_message((uint16_t)(500 + read_back), 1040);
+	cr_assert(read_back > 0 && read_back < 60, "%u datagrams arrived", read_back);
+	cr_assert_eq(t.tx->stats.frames, read_back);
+	cr_assert_eq(t.tx->stats.errors, 1);
+	cr_assert_eq(t.tx->stats.full, 0);
+}

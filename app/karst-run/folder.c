@@ -45,8 +45,10 @@ kr_folder_make(const char *path)
 	struct stat st;
 
 	if (mkdir(path, 0700) != 0 && errno != EEXIST) {
-		kr_fail("making the folder %s: %s", path, strerror(errno));
-		return -errno;
+		int rc = -errno;
+
+		kr_fail("making the folder %s: %s", path, strerror(-rc));
+		return rc;
 	}
 	if (lstat(path, &st) != 0)
 		return -EAGAIN; /* removed by another one that has ended */

@@ -108,7 +108,8 @@ karst_create_cq_ex(
 		return ret;
 	if (init->channel != NULL && init->channel->context != ctx)
 		return cli_fail_const(-EINVAL, "channel belongs to another context");
-	q = aligned_alloc(KARST_CACHE_LINE, (bytes + KARST_CACHE_LINE - 1) & ~(size_t)63);
+	q = aligned_alloc(
+		KARST_CACHE_LINE, (bytes + KARST_CACHE_LINE - 1) & ~((size_t)KARST_CACHE_LINE - 1));
 	if (q == NULL)
 		return cli_fail_const(-ENOMEM, "no memory");
 	memset(q, 0, bytes);

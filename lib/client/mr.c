@@ -217,7 +217,7 @@ mr_rereg(struct karst_client *c, struct karst_mr *mr, unsigned int what, struct 
 	int ret;
 
 	if ((what & KARST_REREG_PD) && pd == NULL)
-		return cli_fail_const(-EINVAL, "KARST_REREG_CHANGE_PD: pd is NULL");
+		return cli_fail_const(-EINVAL, "KARST_REREG_PD: pd is NULL");
 	if ((what & KARST_REREG_PD) && pd->context != mr->context)
 		return cli_fail_const(-EINVAL, "pd belongs to another context than mr");
 	if (!(what & KARST_REREG_PD))

@@ -437,7 +437,7 @@ open_all(struct kp_port *p)
 int
 kp_sockets_open(struct kp_port *p)
 {
-	unsigned int flags, ifindex;
+	unsigned int flags, ifindex = 0;
 	uint16_t i;
 	int rc = kp_iface_read(p, &ifindex, &flags);
 

@@ -2,7 +2,7 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Life of an engine: configuration, tables, lcores; start and stop.
+ * Life cycle of an engine: configuration, tables, lcores; start and stop.
  */
 #include "karst_engine.h"
 
@@ -26,11 +26,11 @@
 #include "port.h"
 #include "telemetry.h"
 
-#define DEFAULT_MBUFS_EACH 2048u /* and once more for the ports */
+#define DEFAULT_MBUFS_EACH 2048u /* for each lcore, and as many for the ports */
 #define DEFAULT_HELD       1024u
 #define FRAME_ROOM         (ENG_ROOM - RTE_PKTMBUF_HEADROOM)
 #define FRAME_ROOM_LEAST   512u
-#define MAX_XRCDS          16384u /* that programs have open */
+#define MAX_XRCDS          16384u /* domains that programs have open */
 
 /* --- configuration --- */
 
@@ -69,7 +69,7 @@ fill_defaults(struct karst_engine_config *c)
 	default_u32(&c->sleep_max_us, 50);
 }
 
-/* What is wrong with a configuration whose defaults are filled in, or NULL. */
+/* What is wrong with a configuration whose defaults are filled in; NULL if nothing is. */
 static const char *
 config_fault(const struct karst_engine_config *c)
 {
@@ -166,7 +166,7 @@ init_ah_table(struct karst_engine *e)
 	return ret;
 }
 
-/* A number in a file of /proc; @otherwise if it cannot be read. */
+/* Reads a number from a file of /proc; returns @otherwise if that fails. */
 static uint64_t
 read_number(const char *path, uint64_t otherwise)
 {
@@ -181,7 +181,7 @@ read_number(const char *path, uint64_t otherwise)
 	return n;
 }
 
-/* What there is to be shared out; of what the kernel gives, a part is kept for the engine. */
+/* Sets the totals that users share.  The engine keeps a part of what the kernel limits. */
 static void
 init_shares(struct karst_engine *e)
 {
@@ -424,8 +424,8 @@ karst_engine_stop(struct karst_engine *e)
 	if (eng_ctl_enter(e) != 0)
 		return;
 	e->started = false;
-	/* from now on it may be polled; what cannot be had is logged, and asked for with the next
-	 * memory that is registered */
+	/* From now on a program may poll the lcores itself, so worker threads make the copies.  A
+	 * failure is logged; the engine tries again with the next memory that is registered. */
 	if (e->copies)
 		e->copies = eng_workers_start(e) == 0;
 	eng_ctl_leave(e);
@@ -475,7 +475,7 @@ set_loss_on_lcore(struct eng_lcore *lc, void *arg)
 	const struct loss_call *call = arg;
 
 	lc->loss = call->threshold;
-	/* Another sequence for each lcore; xorshift may not begin with 0. */
+	/* Each lcore has its own sequence; the state of xorshift must not be 0. */
 	lc->loss_state = (call->seed + lc->index) * 0x9e3779b97f4a7c15ull | 1;
 	return 0;
 }

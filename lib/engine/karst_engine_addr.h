@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* Addresses and networks, as an engine's contracts have them.  Pure functions, of any thread. */
+/* Addresses and networks, as the engine's interfaces use them.  Pure functions, for any thread. */
 #ifndef KARST_ENGINE_ADDR_H
 #define KARST_ENGINE_ADDR_H
 
@@ -12,8 +12,8 @@
 /** An IP address in wire order; IPv4 as ::ffff:a.b.c.d. */
 struct karst_engine_addr {
 	uint8_t ip[16];
-	uint8_t prefix; /* of a port's address: bits that all on its link share, of 32 (IPv4) or
-			 * 128; 0: every address of the family is on the link */
+	uint8_t prefix; /* of a port's address: leading bits that all addresses on its link share,
+			 * of 32 (IPv4) or 128; 0: every address of the family is on the link */
 };
 
 /** The IPv4 address a.b.c.d as 0xAABBCCDD. */
@@ -37,7 +37,7 @@ karst_engine_ip_is_ip4(const uint8_t ip[16])
 	return memcmp(ip, prefix, sizeof(prefix)) == 0;
 }
 
-/** No address: :: is nobody's. */
+/** Whether @ip is ::, which stands for no address. */
 static inline bool
 karst_engine_ip_is_none(const uint8_t ip[16])
 {
@@ -52,8 +52,8 @@ karst_engine_addr_is_ip4(const struct karst_engine_addr *a)
 	return karst_engine_ip_is_ip4(a->ip);
 }
 
-/** Which of the @n addresses of @list is @ip; NULL: none.  Empty places of a port are ::, and :: is
- * never found. */
+/** The element of @list, of @n addresses, that is @ip; NULL: none.  Empty places of a port are ::,
+ *  which is never found. */
 static inline const struct karst_engine_addr *
 karst_engine_addr_in(const struct karst_engine_addr *list, uint32_t n, const uint8_t ip[16])
 {
@@ -67,7 +67,8 @@ karst_engine_addr_in(const struct karst_engine_addr *list, uint32_t n, const uin
 	return NULL;
 }
 
-/** Does the network of the first @a->prefix bits have @ip?  Never that of another family. */
+/** Whether @ip is in the network of the first @a->prefix bits of @a.  Never true for an @ip of the
+ *  other address family. */
 static inline bool
 karst_engine_addr_covers(const struct karst_engine_addr *a, const uint8_t ip[16])
 {

@@ -2,8 +2,8 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Whether a frame is for a port: addresses and VLANs, as the receive path asks for them.  How they
- * change is in port_addr.c.
+ * Whether a frame is for a port: checks addresses and VLANs for the receive path.  port_addr.c
+ * changes the addresses.
  */
 #include "karst_hdr.h"
 #include "lcore.h"
@@ -11,7 +11,7 @@
 bool
 eng_port_present(const struct karst_engine *e, unsigned int port)
 {
-	/* acquire, pairs with the release of who adds the port: all of it is there */
+	/* acquire, pairs with the release of the thread that adds the port: the port is complete */
 	return port < KARST_ENGINE_MAX_PORTS &&
 		atomic_load_explicit(&e->port[port].present, memory_order_acquire);
 }
@@ -32,7 +32,7 @@ accepts_slowly(const struct eng_port *port, const struct karst_pkt *pkt, enum ka
 
 	if (pkt->flags & KARST_PKT_VLAN)
 		vlan = karst_get_be16(pkt->data + KARST_ETH_LEN) & 0xfff;
-	/* A tag with VLAN id 0 carries a priority and nothing else. */
+	/* A tag with VLAN id 0 carries only a priority. */
 	if (vlan != port->info.vlan) {
 		*why = KARST_DROP_VLAN;
 		return false;
@@ -50,7 +50,7 @@ eng_port_accepts(const struct eng_port *port, const struct karst_pkt *pkt, enum 
 {
 	uint32_t dst;
 
-	/* Almost all: IPv4 without a tag, to the first address. */
+	/* The common case: IPv4 without a tag, to the first address. */
 	memcpy(&dst, karst_ip4_dst(pkt->data + KARST_ETH_LEN), sizeof(dst));
 	if (karst_likely((pkt->flags & (KARST_PKT_IP6 | KARST_PKT_VLAN)) == 0 &&
 		    dst == atomic_load_explicit(&port->ip4, memory_order_relaxed)))

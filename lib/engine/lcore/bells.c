@@ -2,21 +2,21 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Doorbells that an lcore listens to.
+ * The doorbells of an lcore.
  *
- * Each owner has one doorbell ring and one eventfd for each lcore.  An lcore keeps an
- * array of the bells, which only it touches: adding and removing one are calls through the mailbox.
- * In a turn it looks at ENG_BELL_LOOKS of them, and goes on with the next ones in the next turn, so
- * that hundreds of owners that do nothing cost as much as a few.  If there are more bells, users
- * (karst_sched.h) take turns, and in a user's turn one of his is looked at: however many he has,
- * those of others are not looked at more rarely.
+ * Each owner has one doorbell ring and one eventfd for each lcore.  An lcore keeps an array of the
+ * bells, which only the lcore accesses: bells are added and removed by calls through the mailbox.
+ * In each turn it checks ENG_BELL_LOOKS of them and continues with the next ones in the next turn,
+ * so that hundreds of idle owners cost as much as a few.  If there are more bells, users
+ * (karst_sched.h) take turns, and in a user's turn one bell of that user is checked: the number of
+ * bells of one user does not delay those of other users.
  *
- * A bell counts only for queue pairs of its owner: else one program could keep an lcore busy with
- * the idle queues of another.
+ * A bell counts only for queue pairs of its owner: otherwise a program could keep an lcore busy
+ * with the idle queues of another program.
  */
 #include "lcore.h"
 
-/* The QP that bell @b rings for, if it may. */
+/* Whether bell @b may ring for QP @qpn. */
 static inline bool
 may_ring(const struct eng_lcore *lc, const struct eng_bell *b, uint32_t qpn)
 {
@@ -34,7 +34,7 @@ bell_poll(struct eng_lcore *lc, struct eng_bell *b)
 
 	if (n == 0)
 		return 0;
-	/* first their places in the table, then they themselves, and only then it rings */
+	/* prefetch the table entries, then the QPs, and then process the doorbells */
 	for (i = 0; i < n && n > 1; i++) {
 		uint32_t slot = qpns[i] >> core->lcore_bits;
 
@@ -84,9 +84,9 @@ eng_bells_poll(struct eng_lcore *lc)
 	return n;
 }
 
-/* --- coming and going: all are gone through --- */
+/* --- adding and removing: these go through all bells --- */
 
-/* The place of a user in ringer_bell; nringers: he has no bells. */
+/* Index of the owner's user in ringer_bell; nringers: the user has no bells. */
 static uint32_t
 ringer_find(const struct eng_lcore *lc, const struct karst_engine_owner *o)
 {
@@ -129,7 +129,7 @@ eng_bell_add_on_lcore(struct eng_lcore *lc, void *arg)
 	return 0;
 }
 
-/* Bell @i is out of the circle of its user. */
+/* Removes bell @i from the ring of its user. */
 static void
 bell_unlink(struct eng_lcore *lc, uint32_t i)
 {
@@ -159,7 +159,7 @@ eng_bell_del_on_lcore(struct eng_lcore *lc, void *arg)
 	last = --lc->nbells;
 	if (i == last)
 		return 0;
-	/* the last one comes to its place */
+	/* move the last bell to the free place */
 	lc->bells[bell_before(lc, last)].next = i;
 	r = ringer_find(lc, lc->bells[last].owner);
 	if (lc->ringer_bell[r] == last)

@@ -4,8 +4,9 @@
 /*
  * The lcore's side of a capture.
  *
- * The ring is single producer (the lcore), single consumer (the writer, capture.c).  Each index has
- * one writer; a slot is the consumer's from the release of tail until the release of head.
+ * The ring has a single producer (the lcore) and a single consumer (the writer, capture.c).  Each
+ * index has one writer; a slot belongs to the consumer from the release of tail until the release
+ * of head.
  */
 #include "capture_ring.h"
 
@@ -16,7 +17,7 @@ capture_take(struct eng_capture_ring *c, const struct karst_pkt *pkt, bool out)
 
 	if (c->left == 0)
 		return;
-	/* acquire, pairs with the release in drain(): the slot has been read */
+	/* acquire, pairs with the release in capture_drain(): the slot has been read */
 	if (c->tail - atomic_load_explicit(&c->shared_head, memory_order_acquire) ==
 		ENG_CAPTURE_SLOTS) {
 		stat_add(&c->dropped, 1);
@@ -30,7 +31,7 @@ capture_take(struct eng_capture_ring *c, const struct karst_pkt *pkt, bool out)
 	s->out = out;
 	memcpy(s->data, pkt->data, s->have);
 	c->tail++;
-	/* release, pairs with the acquire in drain(): the slot is filled */
+	/* release, pairs with the acquire in capture_drain(): the slot is filled */
 	atomic_store_explicit(&c->shared_tail, c->tail, memory_order_release);
 }
 

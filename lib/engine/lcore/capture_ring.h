@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* A capture as the lcore sees it that takes frames for it; capture.h says what it is all about. */
+/* The lcore's side of a packet capture: the ring that it writes frames to.  capture.h describes
+ * captures. */
 #ifndef ENGINE_CAPTURE_RING_H
 #define ENGINE_CAPTURE_RING_H
 
@@ -25,12 +26,12 @@ struct eng_capture_ring {
 	uint32_t snaplen;
 	uint32_t stride;
 	uint32_t tail;
-	uint64_t left;  /* frames that may still be taken */
-	uint64_t built; /* of the burst under construction: bit set of those of the QP */
+	uint64_t left;  /* frames that may still be captured */
+	uint64_t built; /* frames of the QP in the burst under construction, a bit set */
 	uint64_t dropped;
 	uint8_t *slots;
 
-	/* between the two */
+	/* shared by the lcore and the writer */
 	_Atomic uint32_t shared_tail karst_cache_aligned;
 	_Atomic uint32_t shared_head karst_cache_aligned;
 };
@@ -44,12 +45,12 @@ eng_capture_slot_at(const struct eng_capture_ring *c, uint32_t i)
 
 /* --- on the lcore, while lc->capture is set --- */
 
-/* The packets of a burst, before they are delivered. */
+/* Captures packets of a burst, before they are delivered. */
 void eng_capture_rx(struct eng_lcore *lc, struct karst_pkt *const *pkts, unsigned int n);
-/* Frames [from, to) of the burst under construction are of @qp. */
+/* Notes that frames [from, to) of the burst under construction belong to @qp. */
 void eng_capture_built(
 	struct eng_lcore *lc, const struct karst_core_qp *qp, unsigned int from, unsigned int to);
-/* The burst is sealed; @lost: bit set of frames that will not leave. */
+/* Captures the frames of a sealed burst; @lost: bit set of frames that will not be sent. */
 void eng_capture_tx(struct eng_lcore *lc, unsigned int n, uint64_t lost);
 
 #endif /* ENGINE_CAPTURE_RING_H */

@@ -5,21 +5,22 @@
  * Copies of an lcore: the driver's side of karst_copy.h.
  *
  * What lib/qp submits is done at the next safe point of the lcore's turn (lcore.c), after frames
- * were received or after they were sent: no entry point of the core is being called there, and all
- * that the lcore knows is in its structure.  Nearly all of it is done on the spot, since a copy
- * takes about as long as the packet that it belongs to; what would make the turn long waits for the
- * safe points of the next ones.  Of an lcore that a program polls all of it is done by copiers,
- * since nobody could take that lcore from a thread that waits.
+ * were received or after they were sent: there, no entry point of the core is active, and all state
+ * of the lcore is in its structure.  Nearly all copies are made there inline, since a copy takes
+ * about as long as the packet that it belongs to; copies that would make the turn long wait for the
+ * safe points of later turns.  If a program polls the lcore, copiers make all copies, since the
+ * lcore cannot be taken from a thread of the program that waits.
  *
- * A copy knows its bytes by the program's addresses and no longer by windows of this process, so
- * regions can go while it is under way; it stops at the first byte that is not there.
+ * A copy refers to its bytes by the program's addresses and not by windows of this process, so a
+ * region can be removed during the copy; the copy stops at the first byte that does not exist any
+ * more.
  *
- * Order (R14): the last bytes of a message are a list entry of their own, behind the rest.
+ * Order (R14): the last bytes of a message are a list entry of their own, after the others.
  *
- * Atomics on bytes that are copied are a read and a write under a lock of the program: atomic among
- * all lcores, but not towards the program's own instructions, nor towards another program that
- * shares the page, nor towards an engine that has mapped it.  doc/memory.rst says so to programs.
- * The lock is one for each program, because who holds it may have to wait for that program.
+ * Atomics on copied bytes are a read and a write under a lock of the program: they are atomic among
+ * all lcores, but not with respect to the program's own instructions, to another program that
+ * shares the page, or to an engine that has mapped it.  doc/memory.rst documents this for programs.
+ * Each program has its own lock, because its holder may have to wait for that program.
  */
 #include "copies.h"
 
@@ -30,15 +31,15 @@
 
 #define TAIL_BYTES 8u
 #define PAGE       4096u
-/* Rooms whose pages stay with the lcore; those that it needs only when very many programs' memory
- * is copied go back to the system with each copy. */
+/* Rooms whose pages stay with the lcore.  Further rooms are needed only when the memory of very
+ * many programs is copied; their pages return to the system after each copy. */
 #define ROOMS_KEPT 16
 #define IOVS       (KARST_COPY_PARTS + 1)
-/* For so long a safe point begins copies; the others are for the next one. */
+/* A safe point begins no further copies after this time; the rest wait for the next safe point. */
 #define COPY_NS 500000u
 
-/* Packets that an lcore keeps waiting: part of the buffers that rings and windows are counted
- * on. */
+/* Most packets that an lcore keeps waiting.  They occupy buffers that are meant for rings and
+ * windows. */
 #define KEPT_MAX 1024u
 
 static struct eng_copies *
@@ -49,8 +50,8 @@ copies_of(struct karst_core *core)
 
 /* --- moving bytes --- */
 
-/* Parts from @i up to @end that are in one space, as lists for the kernel.  @return the first
- * behind them; *bytes: how many they are. */
+/* Builds the kernel's lists for the parts from @i up to @end that are in one space.  @return the
+ * first part after them; *bytes: their length. */
 static uint32_t
 collect(const struct eng_copy *c, uint32_t i, uint32_t end, struct iovec *local,
 	struct iovec *remote, unsigned int *niov, size_t *bytes)
@@ -98,16 +99,16 @@ compute(const struct karst_copy *a, uint64_t old)
 	}
 }
 
-/* A thread that waits for another one of this process, which may have no processor, or for the
- * kernel to be done with this process's memory, does not wait for the program (watch.c). */
+/* A thread does not wait for the program while it waits for another thread of this process, which
+ * may have no processor, or for the kernel to finish with this process's memory (watch.c). */
 static void
 set_inside(struct eng_copy *c, bool inside)
 {
-	/* relaxed: the watch looks again and again */
+	/* relaxed: the watchdog checks repeatedly */
 	atomic_store_explicit(&c->inside, inside, memory_order_relaxed);
 }
 
-/* From now on it is the program that is waited for. */
+/* From now on the thread waits for the program. */
 static void
 go_outside(struct eng_copy *c, const struct karst_space *s, _Atomic uint64_t *beat)
 {
@@ -116,8 +117,8 @@ go_outside(struct eng_copy *c, const struct karst_space *s, _Atomic uint64_t *be
 	set_inside(c, false);
 }
 
-/* Pages to copy to come when they are touched first, and not in the call that may wait for the
- * program. */
+/* Touches the destination pages, so that their page faults happen here and not in the call that may
+ * wait for the program. */
 static void
 touch_pages(const struct eng_copy *c)
 {
@@ -195,7 +196,7 @@ eng_copy_execute(struct eng_copy *c, uint64_t now_ns, _Atomic uint64_t *beat)
 		touch_pages(c);
 	go_outside(c, c->where[0].space, beat);
 	moved = move(c, now_ns, beat);
-	/* to hand it in takes a lock */
+	/* handing the copy in takes a lock */
 	set_inside(c, true);
 	return moved;
 }
@@ -226,7 +227,7 @@ submit(struct karst_core *core, struct karst_copy *pub)
 {
 	struct eng_lcore *lc = core->user;
 	struct eng_copy *c = karst_container_of(pub, struct eng_copy, pub);
-	/* acquire, pairs with the release of who has made it */
+	/* acquire, pairs with the release in the thread that created it */
 	struct eng_workers *workers = atomic_load_explicit(&lc->workers, memory_order_acquire);
 	uint32_t i;
 
@@ -241,7 +242,7 @@ submit(struct karst_core *core, struct karst_copy *pub)
 	return true;
 }
 
-/* The buffer whose private area a packet is. */
+/* The buffer whose private area is @pkt. */
 static struct rte_mbuf *
 mbuf_of(struct karst_pkt *pkt)
 {
@@ -257,7 +258,7 @@ release(struct karst_core *core, struct karst_pkt *pkt)
 	buffer_free(lc, mbuf_of(pkt));
 }
 
-/* Nobody needs it any more but, until the next safe point, frames that are made of it. */
+/* Frees a copy; until the next safe point, frames may still refer to its room. */
 static void
 spend(struct eng_lcore *lc, struct eng_copy *c)
 {
@@ -273,14 +274,14 @@ give_back(struct karst_core *core, struct karst_copy *pub)
 {
 	struct eng_copy *c = karst_container_of(pub, struct eng_copy, pub);
 
-	/* relaxed: what other threads make of it, the driver learns under a lock */
+	/* relaxed: the driver learns the results of other threads under a lock */
 	if (atomic_load_explicit(&c->phase, memory_order_relaxed) == ENG_COPY_CORE)
 		spend(core->user, c);
 	else
 		c->dropped = true;
 }
 
-/* A packet of the same content in a buffer of its own. */
+/* Copies a packet into a buffer of its own. */
 static struct karst_pkt *
 copy_of(struct eng_lcore *lc, const struct karst_pkt *pkt)
 {
@@ -307,7 +308,8 @@ keep(struct karst_core *core, struct karst_copy *pub, struct karst_pkt *pkt)
 
 	if (lc->copies->nkept == KEPT_MAX)
 		return NULL;
-	/* a long backlog grows while more is left than it has, so that a few cannot have all */
+	/* a long backlog grows only while more places are free than it has, so that a few QPs
+	 * cannot take all places */
 	if (pub->nbacklog >= KARST_COPY_BACKLOG && pub->nbacklog >= KEPT_MAX - lc->copies->nkept)
 		return NULL;
 	if (lc->copies->fleeting)
@@ -325,8 +327,8 @@ const struct karst_copy_ops eng_unmapped_ops = {
 	.release = release,
 };
 
-/* Packets that lib/qp holds until their turn (X4), in the buffers that they have come in: the pool
- * has as many more. */
+/* Keeps packets that lib/qp holds until their turn (X4), in the buffers in which they arrived: the
+ * pool has so many additional buffers. */
 static struct karst_pkt *
 hold(struct karst_core *core, struct karst_pkt *pkt)
 {
@@ -353,15 +355,15 @@ eng_copy_finish(struct eng_lcore *lc, struct eng_copy *c, bool back)
 	c->pub.moved = back ? c->result : 0;
 	if (back)
 		atomic_store_explicit(&c->phase, ENG_COPY_CORE, memory_order_relaxed);
-	/* one that is not back is given back later, by who wanted it, and once more by its
-	 * thread */
+	/* if a thread still works on it (not @back), lib/qp drops it later, and this function is
+	 * called once more when the thread returns */
 	if (!c->dropped)
 		karst_copy_done(lc->core, &c->pub);
 	else if (back)
 		spend(lc, c);
 }
 
-/* @return false: the lcore is another thread's now. */
+/* @return false: another thread has the lcore now. */
 static bool
 copy_now(struct eng_lcore *lc, struct eng_workers *workers, struct eng_copy *c)
 {
@@ -381,16 +383,16 @@ copy_now(struct eng_lcore *lc, struct eng_workers *workers, struct eng_copy *c)
 		return true;
 	if (asks)
 		eng_copy_cost(&after);
-	/* who has slept has waited for the program, for all that is known; else it may have been
-	 * for the processor */
+	/* if the thread has slept, it is assumed to have waited for the program; otherwise it may
+	 * have waited for the processor, and its CPU time counts */
 	if (asks && after.sleeps == before.sleeps)
 		ns = after.cpu_ns - before.cpu_ns;
 	eng_copy_took(c, now, asks ? ns : 0);
 	return true;
 }
 
-/* What was begun in this turn and is for a later one is known to who waits for the program's
- * copies, as its keys may go meanwhile. */
+/* Keeps references for copies that were begun in this turn and are left for a later one: a thread
+ * that waits for the program's copies must count them, since keys may be removed meanwhile. */
 static void
 hold_rest(struct eng_copies *cs)
 {
@@ -418,7 +420,7 @@ eng_copies_run(struct eng_lcore *lc)
 	}
 	if (workers != NULL)
 		eng_deferred_exchange(workers, false);
-	/* one at least, however slow the thread is: else nothing would ever move */
+	/* at least one, however slow the thread is, so that there is always progress */
 	for (first = true;
 		(first || engine_now(lc->e) < until) && (c = eng_copy_first(&cs->todo)) != NULL;
 		first = false) {
@@ -458,7 +460,7 @@ eng_copies_wait(const struct eng_lcore *lc)
 int
 eng_copies_init(struct eng_lcore *lc)
 {
-	/* exists when it is used, which most lcores never do */
+	/* pages are allocated on first use; most lcores never use it */
 	void *p = mmap(NULL, sizeof(struct eng_copies), PROT_READ | PROT_WRITE,
 		MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 

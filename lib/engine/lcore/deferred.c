@@ -2,19 +2,19 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Programs whose memory is slow to come, and the queue of their copies.
+ * Slow programs, and the queue of their copies.
  *
- * A program is slow whose memory has let the driver of an lcore sleep: once for a millisecond, as
- * the watch saw, which then has given the lcore to another thread (workers.c); or often for less,
- * as the driver itself found out; or whose memory keeps the driver busy for long, because pages
- * have to be made, or found in a long list.  How long a copy took is not enough to tell, since the
- * thread may have had to wait for the processor; it is asked whether it slept, and if not, how long
- * it ran.  To be asked costs system calls, so the first slow copy of a program is only the reason
- * to ask at the next ones.
+ * A program is slow if its memory has made the driver of an lcore sleep: once for a millisecond, in
+ * which case the watchdog has given the lcore to another thread (workers.c), or often for less, as
+ * the driver itself measures.  It is also slow if its memory keeps the driver busy for long,
+ * because pages must be created, or found in a long list.  The duration of a copy is not enough to
+ * tell, since the thread may have waited for the processor: the driver asks whether the thread
+ * slept and, if not, how long it ran.  Asking costs system calls, so the first slow copy of a
+ * program only makes the driver ask at the next ones.
  *
- * For a while after that, and longer each time, no driver touches that program's memory: copiers
- * do, each of them one copy at a time, and no two the same program's, so programs that are slow
- * wait for themselves.  A copy that takes too long is the watch's business (watch.c).
+ * After that, for a while that grows each time, no driver accesses that program's memory.  Copiers
+ * do, each with one copy at a time, and no two for the same program, so slow programs delay only
+ * themselves.  The watchdog handles a copy that takes too long (watch.c).
  */
 #include "workers.h"
 
@@ -22,17 +22,17 @@
 #include <time.h>
 
 #define MS 1000000u
-/* How long a program that was slow is asked about. */
+/* How long the driver measures the copies of a program after a slow one. */
 #define SLOW_ASK_NS (1000u * MS)
-/* What it may cost a driver in a window before it is slow: so much of the time at most. */
+/* A program becomes slow if it costs a driver more than BLAME_NS within WINDOW_NS. */
 #define WINDOW_NS (100u * MS)
 #define BLAME_NS  (2u * MS)
-/* How long it is slow, the first time; each time twice as long, up to 2^SLOW_SHIFT times. */
+/* How long it is slow the first time; this doubles each time, up to 2^SLOW_SHIFT. */
 #define SLOW_NS      (1000u * MS)
 #define SLOW_SHIFT   6u
 #define DEFERRED_MAX 64u /* copies of one program in an lcore's queue */
 
-/* --- who is slow --- */
+/* --- which programs are slow --- */
 
 bool
 eng_copy_is_slow(const struct eng_copy *c, uint64_t now_ns)
@@ -62,7 +62,7 @@ eng_deferred_tell(const struct eng_copy *c)
 {
 	struct karst_space *s = c->where[0].space;
 
-	/* a copier of a polled lcore copies for all */
+	/* copiers of a polled lcore also copy for programs that are not slow */
 	if (atomic_load_explicit(&s->slow.times, memory_order_relaxed) > 0 &&
 		!atomic_exchange_explicit(&s->slow.told, true, memory_order_relaxed))
 		karst_log_some(&s->e->faults_log, engine_now(s->e), KARST_LOG_NOTICE,
@@ -104,7 +104,7 @@ eng_copy_took(struct eng_copy *c, uint64_t now_ns, uint64_t ns)
 		eng_deferred_call(s, now_ns);
 }
 
-/* --- programs that copies are under way for --- */
+/* --- references to the programs of copies --- */
 
 void
 eng_copy_hold(struct eng_copy *c)
@@ -152,7 +152,7 @@ eng_copies_settle(struct karst_space *s)
 	const struct timespec nap = {.tv_nsec = MS};
 	uint32_t i;
 
-	/* who waits here may be the one who polls */
+	/* the thread that waits here may be the one that polls */
 	for (i = 0; i < s->e->nlcores &&
 		atomic_load_explicit(&s->slow.copies, memory_order_relaxed) > 0;
 		i++)
@@ -164,7 +164,7 @@ eng_copies_settle(struct karst_space *s)
 
 /* --- the queue of an lcore --- */
 
-/* Lock held: to the driver, whether or not the thread is back. */
+/* Lock held: passes the copy to the driver, whether or not its thread has returned. */
 void
 eng_deferred_hand_in(struct eng_workers *workers, struct eng_copy *c)
 {
@@ -174,7 +174,7 @@ eng_deferred_hand_in(struct eng_workers *workers, struct eng_copy *c)
 	}
 	if (workers->end)
 		return;
-	/* release, pairs with the driver's look; the lock orders the rest */
+	/* release, pairs with the driver's load; the lock orders the rest */
 	atomic_store_explicit(&workers->over_any, true, memory_order_release);
 	eng_lcore_wake(workers->lc);
 }
@@ -184,7 +184,7 @@ eng_deferred_submit(struct eng_lcore *lc, struct eng_copy *c)
 {
 	struct karst_space *s = c->where[0].space;
 
-	/* relaxed: a limit, and lcores may exceed it by one each */
+	/* relaxed: it is a limit, and each lcore may exceed it by one */
 	if (atomic_load_explicit(&s->slow.queued, memory_order_relaxed) >= DEFERRED_MAX)
 		return false;
 	atomic_fetch_add_explicit(&s->slow.queued, 1, memory_order_relaxed);
@@ -220,7 +220,7 @@ remove_late(struct eng_workers *workers, struct eng_copy *c)
 		workers->deferred.tail = before;
 }
 
-/* Does a copier of this pool copy for @s? */
+/* Whether a copier of this pool copies for @s. */
 static bool
 served(const struct eng_workers *workers, const struct karst_space *s)
 {
@@ -232,7 +232,8 @@ served(const struct eng_workers *workers, const struct karst_space *s)
 	return false;
 }
 
-/* Do copiers of this pool copy for enough programs of @uid?  Others are to find one, too. */
+/* Whether copiers of this pool copy for enough programs of @uid, so that others find a copier,
+ * too. */
 static bool
 has_its_part(const struct eng_workers *workers, uid_t uid)
 {
@@ -244,7 +245,8 @@ has_its_part(const struct eng_workers *workers, uid_t uid)
 	return n >= ENG_WORKERS_MAX / 2;
 }
 
-/* Lock held.  Of those whom nobody copies for, who was served the longest ago. */
+/* Lock held.  Of the programs that no copier copies for, chooses the one that was served the
+ * longest ago. */
 struct eng_copy *
 eng_deferred_first(const struct eng_workers *workers)
 {
@@ -265,7 +267,7 @@ eng_deferred_take(struct eng_workers *workers, struct eng_worker *w)
 {
 	struct eng_copy *best;
 
-	/* somebody must be left, or can be hired, who takes the lcore over */
+	/* a worker that can take the lcore over must remain, or it must be possible to add one */
 	if (workers->end ||
 		(workers->nidle == 0 && workers->nworkers - workers->nstuck >= ENG_WORKERS_MAX))
 		return NULL;
@@ -298,8 +300,8 @@ eng_deferred_over(struct eng_workers *workers, struct eng_worker *w)
 	eng_deferred_hand_in(workers, c);
 }
 
-/* Lock held: what copiers have for the driver.  Once the lock is free, a copy that is not back may
- * be handed in again, so none may be in a list of the driver's. */
+/* Lock held: takes the finished copies for the driver.  When the lock is free, a copy whose thread
+ * has not returned may be handed in again, so it must not be in a list of the driver. */
 static uint32_t
 take_over_list(struct eng_workers *workers, struct eng_copy **copy, bool *back)
 {
@@ -315,7 +317,7 @@ take_over_list(struct eng_workers *workers, struct eng_copy **copy, bool *back)
 	return n;
 }
 
-/* Does a copy of the program wait already? */
+/* Whether a copy of the program is already in the queue. */
 static bool
 is_queued(const struct eng_workers *workers, const struct karst_space *s)
 {
@@ -327,8 +329,9 @@ is_queued(const struct eng_workers *workers, const struct karst_space *s)
 	return false;
 }
 
-/* Lock held.  One worker for each program: whoever has done a copy looks for the next.  Those that
- * are called and find nothing would stay for it.  @return whether there was anything. */
+/* Lock held.  Calls one worker for each program: a worker that has made a copy looks for the next
+ * one.  Further workers would find nothing but would stay idle for it.  @return whether there was
+ * anything. */
 static bool
 send_late(struct eng_workers *workers)
 {
@@ -389,7 +392,7 @@ eng_deferred_exchange(struct eng_workers *workers, bool wait)
 		eng_copy_finish(workers->lc, copy[i], back[i]);
 }
 
-/* Lock held: copies that nobody has begun are not made. */
+/* Lock held: cancels copies that no thread has begun. */
 void
 eng_deferred_cancel(struct eng_workers *workers, const struct karst_space *s)
 {

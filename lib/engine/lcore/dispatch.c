@@ -2,9 +2,9 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Parsed packets to their queue pairs, in four passes over a chunk that fits the cache, each of
- * which starts loading what the next one needs: the entry in the table of QPs, the QP, the
- * frame (verified: from here on it is in L1 or L2), and then the delivery, which copies.
+ * Delivers parsed packets to their queue pairs, in four passes over a chunk that fits the cache.
+ * Each pass prefetches what the next one needs: the entry in the table of QPs, the QP, the frame
+ * (verified: from here on it is in L1 or L2); the last pass delivers, which copies.
  */
 #include "capture_ring.h"
 #include "group.h"
@@ -12,7 +12,7 @@
 #include "karst_hdr.h"
 #include "karst_opcode.h"
 
-/* Packets between the one delivered and the one whose send ring is being loaded. */
+/* Distance in packets between the delivery and the prefetch of send rings. */
 #define RESPONSE_AHEAD 2u
 
 static inline void
@@ -36,7 +36,7 @@ no_such_qp(struct eng_lcore *lc, const struct karst_pkt *pkt)
 static inline bool
 dispatch_deliver(struct eng_lcore *lc, struct karst_pkt *pkt)
 {
-	/* for the watch */
+	/* for the watchdog */
 	atomic_store_explicit(&lc->at, pkt->dqpn, memory_order_relaxed);
 	return karst_qp_rx(lc->core, pkt);
 }
@@ -74,7 +74,7 @@ eng_dispatch(struct eng_lcore *lc, struct rte_mbuf **mbufs, struct karst_pkt **p
 		else if (karst_unlikely(pkt->qp == NULL))
 			no_such_qp(lc, pkt);
 		else if (karst_unlikely(dispatch_deliver(lc, pkt)))
-			continue; /* it waits for memory that has to be copied */
+			continue; /* the packet waits for memory that has to be copied */
 		buffer_free(lc, mbufs[i]);
 	}
 	atomic_store_explicit(&lc->at, ENG_AT_NONE, memory_order_relaxed);

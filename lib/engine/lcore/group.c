@@ -4,13 +4,13 @@
 /*
  * Packets to multicast groups.
  *
- * A packet to a group arrives on any lcore.  That lcore gives a copy to each other one that has
- * members, over the hand-off rings, and there it is handled as any packet, up to dispatch, which
- * delivers it to each member in turn.  Members know nothing of each other: what one of them drops,
- * for want of a receive request or for its Q_Key, the others get.
+ * A packet to a group arrives on any lcore.  That lcore gives a copy to each other lcore that has
+ * members, over the hand-off rings.  There it is processed like any packet, up to dispatch, which
+ * delivers it to each member in turn.  Members are independent: if one drops the packet, because it
+ * has no receive request or another Q_Key, the others still get it.
  *
- * What a QP of ours sends to a group leaves by the device, and a copy comes back in by the port's
- * loopback twin.  A port without a device is a twin itself.
+ * A packet that a QP of this engine sends to a group leaves by the device, and the engine receives
+ * a copy on the port's loopback port.  A port without a device is its own loopback port.
  */
 #include "group.h"
 
@@ -21,7 +21,7 @@
 const struct eng_group_table *
 eng_group_table_of(const struct karst_engine *e)
 {
-	/* acquire, pairs with the release in publish(): the table is written */
+	/* acquire, pairs with the release in mcast_publish(): the table is written */
 	uint32_t seq = atomic_load_explicit(&e->mcast_seq, memory_order_acquire);
 
 	return seq != 0 ? &e->group_table[seq & 1] : NULL;
@@ -53,14 +53,14 @@ group_of(const struct karst_engine *e, const struct eng_group_table *t, const st
 {
 	const struct karst_engine_addr dst = eng_pkt_dst(pkt);
 
-	/* QP 0xffffff at an address of one host is no multicast */
+	/* QP 0xffffff at a unicast address is not multicast */
 	*why = eng_ip_is_group(dst.ip) ? KARST_DROP_NO_GROUP : KARST_DROP_NO_QP;
 	return group_find(t, eng_port_base(pkt->port), dst.ip);
 }
 
 /* --- coming in --- */
 
-/* A copy of a parsed frame, with what was found out about it; NULL: no buffer. */
+/* Copies a parsed frame with the parser's results; NULL: no buffer. */
 static struct rte_mbuf *
 group_copy_of(struct eng_lcore *lc, const struct rte_mbuf *m)
 {
@@ -113,7 +113,7 @@ eng_group_spread(struct eng_lcore *lc, struct rte_mbuf *m)
 	for (to = g->lcores & ~(1ull << lc->index); to != 0; to &= to - 1) {
 		uint32_t lcore = (uint32_t)__builtin_ctzll(to);
 
-		/* the last one may have the frame itself */
+		/* the last one may get the frame itself */
 		if (!mine && (to & (to - 1)) == 0)
 			eng_handoff_give(lc, lcore, m);
 		else
@@ -138,7 +138,7 @@ eng_group_deliver(struct eng_lcore *lc, const struct karst_pkt *pkt)
 	for (i = g->first; i < g->first + g->n; i++) {
 		struct karst_pkt own = *pkt, *p = &own;
 
-		/* NULL: another lcore's */
+		/* NULL: on another lcore */
 		own.qp = karst_core_lookup(lc->core, t->qpn[i]);
 		if (own.qp == NULL)
 			continue;
@@ -156,7 +156,7 @@ struct rte_mbuf *
 eng_group_echo(struct eng_lcore *lc, const struct rte_mbuf *m, uint8_t port)
 {
 	const uint8_t *frame = rte_pktmbuf_mtod(m, const uint8_t *);
-	/* the engine has built it: one tag at most, no options */
+	/* the engine has built the frame: one tag at most, no options */
 	bool vlan = karst_get_be16(frame + KARST_ETH_LEN - 2) == 0x8100;
 	const uint8_t *l3 = frame + KARST_ETH_LEN + (vlan ? KARST_VLAN_LEN : 0);
 	bool ip6 = l3[0] >> 4 == 6;

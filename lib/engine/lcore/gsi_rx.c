@@ -2,9 +2,9 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * MADs in: an lcore copies each into a slot, so that no buffer of the pool is held while it waits;
- * slots go around between two rings, the free ones and the full ones.  No free slot: the MAD is
- * dropped and counted, and its sender asks again.
+ * Received MADs: an lcore copies each into a slot, so that no buffer of the pool is held while it
+ * waits.  Slots circulate between two rings, free and full.  If no slot is free, the MAD is dropped
+ * and counted, and its sender retries.
  */
 #include "gsi_rx.h"
 
@@ -78,11 +78,11 @@ eng_gsi_wake(struct karst_engine *e)
 {
 	struct eng_gsi *g = e->gsi;
 
-	/* Dekker with eng_gsi_wait(): what was put there before the asleep word */
+	/* Dekker with eng_gsi_wait(): the MAD is queued before the asleep word is read */
 	atomic_thread_fence(memory_order_seq_cst);
 	if (atomic_load_explicit(&g->asleep, memory_order_relaxed) == 0)
 		return;
-	/* relaxed: the eventfd orders.  Of many, one makes the system call. */
+	/* relaxed: the eventfd orders.  Of many callers, one makes the system call. */
 	if (atomic_exchange_explicit(&g->asleep, 0, memory_order_relaxed) != 0)
 		karst_engine_wake(g->wake_fd);
 }
@@ -98,8 +98,8 @@ eng_gsi_wait(struct karst_engine *e, uint64_t ns)
 
 	if (rte_ring_empty(g->full) && ppoll(&p, 1, ns == UINT64_MAX ? NULL : &ts, NULL) > 0)
 		(void)!read(g->wake_fd, &count, sizeof(count));
-	/* From here on whoever has something writes the eventfd again.  What comes before the
-	 * caller looks it sees; what comes after ends the next wait. */
+	/* From here on, a thread with work writes the eventfd again.  The caller sees work that is
+	 * queued before its next check; work that is queued later ends the next wait. */
 	atomic_store_explicit(&g->asleep, 1, memory_order_relaxed);
 	/* Dekker with eng_gsi_wake() */
 	atomic_thread_fence(memory_order_seq_cst);
@@ -159,7 +159,7 @@ eng_gsi_rx(struct eng_lcore *lc, const struct karst_pkt *pkt)
 	m->pkey = pkt->pkey;
 	m->port = eng_port_base(pkt->port);
 	memcpy(m->bytes, pkt->data + pkt->pay_off, sizeof(m->bytes));
-	/* there are as many places as slots */
+	/* the ring has as many places as there are slots */
 	rte_ring_mp_enqueue(g->full, m);
 	karst_count(&lc->core->counters, KARST_CTR_RX_MADS);
 	eng_gsi_wake(lc->e);

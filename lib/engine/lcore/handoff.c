@@ -4,9 +4,9 @@
 /*
  * Packets that arrived on another lcore than the one that owns their queue pair.
  *
- * Each lcore has a ring of mbufs into which all others put; the parsed packet travels in the
- * mbuf's private area.  The ICRC is verified by the owner, so that the payload is read by one
- * processor alone, the one that will copy it.
+ * Each lcore has a ring of mbufs into which all others put; the parsed packet is in the mbuf's
+ * private area.  The owner verifies the ICRC, so that only one processor reads the payload, the one
+ * that will copy it.
  */
 #include "lcore.h"
 

@@ -2,12 +2,12 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * One turn of the wheel, and what an lcore of karst_engine_start() does between two of them.
+ * One turn of an lcore, and what an lcore of karst_engine_start() does between turns.
  *
- * The clock is read once a turn.  Every step has a budget, so a turn takes microseconds and
- * nobody starves.  Completions are published before the sending step, which takes longest; those
- * that sending itself makes (UD, UC) follow at the end.  The end of a turn is the lcore's
- * quiescent point: it holds no pointer into the memory tables then.
+ * The clock is read once a turn.  Every step has a budget, so a turn takes microseconds and every
+ * queue pair makes progress.  Completions are published before the sending step, which takes
+ * longest; completions that sending itself creates (UD, UC) follow at the end.  The end of a turn
+ * is the lcore's quiescent point: it then holds no pointer into the memory tables.
  */
 #include "lcore.h"
 
@@ -20,30 +20,32 @@
 #include "unmapped.h"
 
 #define CPU_LOOK_NS 500000u
-/* A turn that takes so long is counted: neighbours notice it. */
+/* A turn of this length is counted: it delays other queue pairs noticeably. */
 #define LONG_TURN_NS 5000000u
-/* Of one turn for messages: who makes one control call after the other has a turn as others have,
- * and whatever they ask for, it is not for long. */
+/* Time for messages in one turn: a caller that makes one control call after another cannot delay
+ * the turn for long, whatever it asks for. */
 #define MESSAGES_NS 200000u
-/* So many at most are little to do. */
+/* A turn with at most so many frames has little to do. */
 #define FEW_FRAMES 4u
-/* A thread that had no processor for so long, or slept, has let timers become due. */
+/* If a thread had no processor or slept for so long, timers may have expired late. */
 #define AWAY_NS 1000000u
-/* For so many turns they wait then for frames that have come meanwhile: what a port's queue and the
- * ring of the loopback hold.  A turn that finds fewer than LATE_FRAMES has found all. */
+/* Expired timers then wait for up to so many turns for the frames that have arrived meanwhile: what
+ * a port's queue and the loopback ring hold.  A turn with fewer than LATE_FRAMES has processed
+ * all. */
 #define LATE_TURNS  64u
 #define LATE_FRAMES 8u
 
 void
 eng_lcore_away(struct eng_lcore *lc, uint64_t ns)
 {
-	/* who is away again while they wait does not make them wait for ever */
+	/* another absence while timers wait does not make them wait longer */
 	if (ns >= AWAY_NS && lc->late == 0)
 		lc->late = LATE_TURNS;
 }
 
-/* How much of the last turn, which took @spent, its thread ran: never more than it ran since it was
- * looked at last.  A turn that the system interrupted for others is not long for that. */
+/* Finds how much CPU time the thread used in the last turn, which took @spent: at most what it used
+ * since the last check.  A turn that the system interrupted for other threads does not count as
+ * long. */
 static karst_noinline void
 look_at_cpu(struct eng_lcore *lc, uint64_t tsc, uint64_t spent)
 {
@@ -63,7 +65,7 @@ look_at_cpu(struct eng_lcore *lc, uint64_t tsc, uint64_t spent)
 	lc->look_tsc = tsc + rte_get_tsc_hz() / (1000000000u / CPU_LOOK_NS);
 }
 
-/* The one look at the clock in a turn, which also ends the account of the turn before. */
+/* Reads the clock, once a turn, and ends the accounting of the turn before. */
 static inline void
 begin_turn(struct eng_lcore *lc)
 {
@@ -79,9 +81,10 @@ begin_turn(struct eng_lcore *lc)
 		look_at_cpu(lc, tsc, spent);
 }
 
-/* Times of completions are on the kernel's clock, which programs can read, too; the TSC as the
- * engine counts it drifts away from that.  Processors of a virtual machine may disagree about it by
- * less than a microsecond: for who has been moved to another, time stands still instead. */
+/* Timestamps of completions use the kernel's clock, which programs can read, too; the TSC as the
+ * engine scales it drifts away from that clock.  Processors of a virtual machine may differ by less
+ * than a microsecond: after a thread was moved to another processor, the timestamp does not go
+ * back. */
 static karst_noinline void
 read_stamp(struct karst_core *core)
 {
@@ -97,7 +100,7 @@ eng_flush(struct eng_lcore *lc)
 {
 	struct karst_core *core = lc->core;
 
-	/* relaxed: a queue is made before any QP that completes into it */
+	/* relaxed: a queue is created before any QP that completes into it */
 	if (karst_unlikely(atomic_load_explicit(&lc->e->nstamped, memory_order_relaxed) != 0) &&
 		core->dirty != NULL)
 		read_stamp(core);
@@ -110,7 +113,7 @@ nothing_to_send(const struct eng_lcore *lc)
 	return !karst_core_has_active(lc->core) && lc->blocked == 0;
 }
 
-/* Nobody spends a retry for want of an answer that waits here (Q6). */
+/* Does not expire timers while the answers that they wait for may still be unread here (Q6). */
 static inline unsigned int
 expire(struct eng_lcore *lc)
 {
@@ -149,9 +152,10 @@ receive(struct eng_lcore *lc)
 }
 
 /*
- * A program that was given a message is often about to answer it, and often on the processor of
- * its lcore.  An lcore that shares its processor and has little to do offers it to such a program
- * before it acknowledges the message: the answer leaves with the acknowledgement and not after it.
+ * A program that got a message often answers it at once, and often on the processor of its lcore.
+ * An lcore that shares its processor and has little to do offers the processor to such a program
+ * before it acknowledges the message: the answer is then sent with the acknowledgement and not
+ * after it.
  */
 static void
 let_answer(struct eng_lcore *lc)
@@ -185,17 +189,17 @@ end_turn(struct eng_lcore *lc)
 		stat_add(&lc->stats.idle_turns, 1);
 }
 
-/* A safe point (copies.c).  @return false: another thread goes on from here. */
+/* A safe point (copies.c).  @return false: another thread continues from here. */
 static inline bool
 copy(struct eng_lcore *lc)
 {
 	return karst_likely(!eng_copies_wait(lc)) || eng_copies_run(lc);
 }
 
-/* From where the thread before, if it has lost the lcore in its turn, has left it. */
+/* Where a turn continues if the thread before lost the lcore in the turn. */
 enum step { STEP_RECEIVE, STEP_RECEIVED, STEP_SENT };
 
-/* @polite: between two of its turns the thread does what cfg.idle says.
+/* @polite: between turns the thread acts according to cfg.idle.
  * @return false: another thread has the lcore now. */
 static bool
 turn(struct eng_lcore *lc, bool polite)
@@ -226,7 +230,7 @@ karst_engine_poll(struct karst_engine *e, uint32_t lcore)
 
 	assert(lcore < e->nlcores);
 	lc = &e->lcore[lcore];
-	/* relaxed: only this thread itself stores its own name */
+	/* relaxed: only this thread itself stores its own id */
 	if (karst_unlikely(
 		    atomic_load_explicit(&lc->owner, memory_order_relaxed) != this_thread())) {
 		if (eng_lcore_attach(lc) != 0) {
@@ -263,7 +267,7 @@ karst_engine_idle_ns(const struct karst_engine *e, uint32_t lcore)
 {
 	const struct eng_lcore *lc = &e->lcore[lcore];
 
-	/* nobody tells the caller that copies are back, which wakes an lcore that sleeps */
+	/* copiers wake an lcore that sleeps, but nothing tells this caller that copies are done */
 	return lc->copies->nawaited > 0 ? 0 : eng_lcore_idle_ns(lc);
 }
 
@@ -274,8 +278,7 @@ eng_lcore_loop(struct eng_lcore *lc)
 	enum karst_idle idle = e->cfg.idle;
 	bool polite = idle == KARST_IDLE_YIELD || idle == KARST_IDLE_SLEEP;
 
-	/* relaxed: nothing is ordered by it, it only has to be seen.  A turn is ended in any
-	 * case. */
+	/* relaxed: it orders nothing, it only has to be seen.  A turn is always completed. */
 	while (lc->step != STEP_RECEIVE ||
 		atomic_load_explicit(&e->running, memory_order_relaxed)) {
 		if (!turn(lc, polite))

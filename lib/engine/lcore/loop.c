@@ -4,18 +4,18 @@
 /*
  * Loopback: frames from one queue pair of this engine to another.
  *
- * Each port has a twin, numbered KARST_ENGINE_MAX_PORTS more, with the same addresses and lcores;
- * a port without a device is a twin itself.  To the scheduler a twin is a port like any other; but
- * what its queue gives away goes into a ring, one for each lcore, and from there through parser,
- * addresses, ICRC and dispatch like a frame that a device has received.  Nothing is cut short, so
- * two programs on one host see what they would see on two.
+ * Each port has a loopback port, with a number that is KARST_ENGINE_MAX_PORTS higher and the same
+ * addresses and lcores; a port without a device is its own loopback port.  The scheduler treats a
+ * loopback port like any other.  The frames of its queue go into a ring, one for each lcore, and
+ * from there through parser, address check, ICRC and dispatch like a received frame.  No step is
+ * omitted, so two programs on one host see what they would see on two hosts.
  *
- * A device would spread frames by a hash over its queues, and lcores hand them on; a frame here
- * goes at once to the lcore that its queue pair's number names, since that costs nothing more.
+ * A device would spread frames over its queues by a hash, and lcores would hand them on; here a
+ * frame goes directly to the lcore of its destination queue pair, since that costs nothing more.
  *
- * Order: a queue pair's frames go into one ring, in their order.  A ring that is full takes no
- * more: what is left waits in the twin's queue, and its queue pairs wait with it, as at a port.
- * Nobody waits for ever, because an lcore empties its ring whether or not it can send.
+ * Order: a queue pair's frames go into one ring, in their order.  If a ring is full, the remaining
+ * frames wait in the queue of the loopback port, and its queue pairs wait as with any port.  The
+ * wait always ends, because an lcore empties its ring whether or not it can send.
  */
 #include "lcore.h"
 #include "karst_hdr.h"
@@ -29,7 +29,7 @@ lcore_of(const struct eng_lcore *lc, const struct rte_mbuf *m)
 
 	if (lc->e->nlcores == 1)
 		return lc->index;
-	/* the engine has built it: one tag at most, no options */
+	/* the engine has built the frame: one tag at most, no options */
 	if (karst_get_be16(l3 - 2) == 0x8100)
 		l3 += KARST_VLAN_LEN;
 	l3 += (l3[0] >> 4 == 6 ? KARST_IP6_LEN : KARST_IP4_LEN) + KARST_UDP_LEN;

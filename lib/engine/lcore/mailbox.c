@@ -4,32 +4,32 @@
 /*
  * Control calls across threads.
  *
- * State of an lcore belongs to the thread that it is attached to; while it is attached to none,
- * to whoever holds its attach_lock.  So a call about an lcore runs at once on the thread that has
- * it, or under the lock if nobody has; else it goes into the mailbox, which the owner reads once
- * a turn, and the caller waits.
+ * State of an lcore belongs to the thread that it is attached to; while it is attached to none, it
+ * belongs to the holder of its attach_lock.  So a call about an lcore runs at once on the thread
+ * that has the lcore, or under the lock if no thread has it.  Otherwise the call goes into the
+ * mailbox, which the owner reads once a turn, and the caller waits.
  *
- * Nobody deadlocks, because
+ * There is no deadlock, because
  *   - what runs on an lcore (an eng_fn) never waits and takes no lock;
- *   - who waits, for a message, for ctl_lock or for quiescence, meanwhile does the messages of
- *     the lcores attached to itself, if there are any, and reports them quiescent: they are between
- *     two turns, since callbacks, which are inside of one, are refused;
- *   - a message to an lcore whose thread leaves is done by that thread as it leaves, or by its
- *     sender, who looks again whether anybody is there.
+ *   - a thread that waits, for a message, for ctl_lock or for quiescence, meanwhile handles the
+ *     messages of the lcores that are attached to itself, and reports them quiescent: they are
+ *     between two turns, since calls from callbacks, which are inside a turn, are refused;
+ *   - a message to an lcore that is being detached is handled by the detaching thread, or by its
+ *     sender, who checks again whether a thread is attached.
  */
 #include "lcore.h"
 
 #include <sched.h>
 #include <time.h>
 
-/* Of the user for whom this thread makes control calls (share.h).  A user may have hundreds of
- * programs whose calls take long, and who waits for ctl_lock waits for those that stand there. */
+/* Lock of the user for whom this thread makes control calls (share.h).  A user may have hundreds of
+ * programs whose calls take long; with this lock, only one of them at a time waits for ctl_lock. */
 static _Thread_local pthread_mutex_t *ctl_turn;
 
-/* As long as they are few, no system call is worth it. */
+/* During the first so many waits no system call is worth it. */
 #define PAUSES 64u
 
-/* The machine may have fewer processors than we have threads, or other work. */
+/* The machine may have fewer processors than threads, or other work. */
 void
 eng_back_off(struct karst_engine *e, unsigned int *times)
 {
@@ -43,7 +43,7 @@ eng_back_off(struct karst_engine *e, unsigned int *times)
 		nanosleep(&nap, NULL);
 }
 
-/* Runs @fn as the lcore's thread, or in its place. */
+/* Runs @fn as the lcore's thread, or in place of it. */
 static int
 mailbox_run(struct eng_lcore *lc, eng_fn fn, void *arg)
 {
@@ -67,7 +67,8 @@ eng_mailbox_serve(struct eng_lcore *lc, uint64_t ns)
 
 		msg->ret = mailbox_run(lc, msg->fn, msg->arg);
 		n++;
-		/* release, pairs with the acquire in eng_mailbox_call(); msg is gone after it */
+		/* release, pairs with the acquire in eng_mailbox_call(); msg may not be accessed
+		 * afterwards */
 		atomic_store_explicit(&msg->done, true, memory_order_release);
 		if (engine_now(lc->e) >= until)
 			break;
@@ -80,11 +81,11 @@ eng_mailbox_serve(struct eng_lcore *lc, uint64_t ns)
 static bool
 is_mine(const struct eng_lcore *lc, uintptr_t me)
 {
-	/* relaxed: only this thread itself stores its own name */
+	/* relaxed: only this thread itself stores its own id */
 	return atomic_load_explicit(&lc->owner, memory_order_relaxed) == me;
 }
 
-/* Is an lcore attached to this thread? */
+/* Whether an lcore is attached to this thread. */
 static bool
 have_lcore(const struct karst_engine *e)
 {
@@ -97,7 +98,7 @@ have_lcore(const struct karst_engine *e)
 	return false;
 }
 
-/* What a waiting thread does for the lcores that are attached to it. */
+/* Serves the lcores that are attached to this thread, while it waits. */
 static void
 serve_mine(struct karst_engine *e)
 {
@@ -172,7 +173,7 @@ eng_mailbox_call(struct eng_lcore *lc, eng_fn fn, void *arg)
 	return msg.ret;
 }
 
-/* The one that this thread is bound to; -1: none in particular. */
+/* The processor that this thread is bound to; -1: not bound to one. */
 static int32_t
 own_cpu(void)
 {
@@ -229,9 +230,9 @@ in_callback(const struct karst_engine *e)
 	return false;
 }
 
-/* Who polls an lcore looks again and again, for others may need it meanwhile.  Nobody needs another
- * thread, and there may be one for each program, so it sleeps: many that look again and again leave
- * no processor to who has the lock, nor to lcores. */
+/* A thread that polls an lcore must not sleep here, since others may need that lcore meanwhile.
+ * Other threads sleep: there may be one for each program, and many that spin would leave no
+ * processor for the lock's holder or for lcores. */
 static void
 ctl_lock(struct karst_engine *e, pthread_mutex_t *lock)
 {

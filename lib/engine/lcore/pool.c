@@ -4,11 +4,11 @@
 /*
  * The pool of frame buffers, shared by all lcores and ports of an engine.
  *
- * net_af_xdp gives the kernel the memory of a pool as so many objects end to end, by number and
- * size.  Without huge pages, objects do not cross pages, so there are gaps between them, and much
- * of the memory lies behind the end that the kernel was told: buffers from there are refused, on
- * their way in and out, and never come back.  So engines with such ports have buffers that take a
- * page each, in memory that begins with one.
+ * net_af_xdp tells the kernel that the memory of a pool is so many contiguous objects of one size.
+ * Without huge pages, objects do not cross pages, so there are gaps between them, and much of the
+ * memory lies beyond the end that the kernel was told: the kernel refuses buffers from there, in
+ * both directions, and they are lost.  So engines with such ports have buffers of one page each, in
+ * memory that begins at a page boundary.
  */
 #include "lcore.h"
 
@@ -21,7 +21,7 @@
 #define POOL_OPS        "stack"
 #define POOL_PAGE_BYTES 4096u
 
-/* Of what takes a page, the part in front of the mbuf. */
+/* Bytes in front of the mbuf, of what occupies a page. */
 static uint32_t
 page_header_bytes(void)
 {
@@ -38,7 +38,7 @@ eng_pool_page_room(void)
 		(uint32_t)sizeof(struct karst_pkt) - RTE_PKTMBUF_HEADROOM;
 }
 
-/* Whether this process has a mempool handler of that name (they are plug-ins). */
+/* Whether this process has a mempool handler with that name (they are plug-ins). */
 static bool
 have_pool_ops(const char *name)
 {
@@ -59,9 +59,9 @@ free_memory(struct rte_mempool_memhdr *chunk, void *opaque)
 	rte_memzone_free(mz);
 }
 
-/* Without huge pages from EAL, asks the kernel for its own, and for all pages at once: one by one,
- * as objects are made and the first frames come, they take several times as long.  Both may
- * fail. */
+/* If EAL has no huge pages, asks the kernel for transparent huge pages, and to populate all pages
+ * at once: one by one, when objects are created and the first frames arrive, they take several
+ * times as long.  Both may fail. */
 static void
 back_memory(const struct rte_memzone *mz)
 {
@@ -99,13 +99,13 @@ populate(struct rte_mempool *mp, const struct karst_engine *e)
 			mp, mz->addr, mz->iova, (size_t)len, free_memory, (void *)(uintptr_t)mz);
 	if (ret == (int)e->cfg.mbufs)
 		return 0;
-	/* with objects in it, the memory goes with the pool */
+	/* if the pool contains objects, the memory is freed with the pool */
 	if (ret <= 0)
 		rte_memzone_free(mz);
 	return ret < 0 ? ret : -ENOBUFS;
 }
 
-/* As rte_pktmbuf_pool_create_by_ops(), in memory of our choice. */
+/* As rte_pktmbuf_pool_create_by_ops(), in memory of the engine's choice. */
 static struct rte_mempool *
 make_pool(const struct karst_engine *e, uint16_t room)
 {
@@ -149,7 +149,7 @@ eng_pool_create(struct karst_engine *e)
 			"no cache when they are used again",
 			e->name, POOL_OPS, e->cfg.pool_ops);
 	}
-	/* in huge pages DPDK finds its memory by pieces, if need be */
+	/* in huge pages DPDK may use several pieces of memory */
 	if (e->cfg.page_buffers || !rte_eal_has_hugepages())
 		e->pool = make_pool(e, room);
 	else

@@ -2,21 +2,21 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Frames from a port's queue.
+ * Receives frames from a port's queue.
  *
- * A burst is worked off in chunks of about rx_bytes: parsed, sorted (drop, another lcore's, ours)
- * and delivered, before the next chunk is looked at, so that a large packet is still in the
- * cache when it is copied after its ICRC was verified.
+ * A burst is processed in chunks of about rx_bytes: each is parsed, sorted (drop, another lcore's,
+ * this lcore's) and delivered before the next chunk, so that a large packet is still in the cache
+ * when it is copied after its ICRC was verified.
  *
- * struct karst_pkt lives in the mbuf's private area.  With net_ring, an mbuf reaches the peer by
- * pointer, and so its private area is the peer's to overwrite from then on.
+ * struct karst_pkt is in the mbuf's private area.  With net_ring, the peer gets an mbuf by pointer
+ * and may overwrite its private area from then on.
  */
 #include "group.h"
 #include "gsi_rx.h"
 #include "karst_hdr.h"
 #include "karst_parse.h"
 
-/* xorshift64*: good enough to lose packets. */
+/* xorshift64*: sufficient for dropping packets at random. */
 static uint64_t
 loss_draw(struct eng_lcore *lc)
 {
@@ -40,8 +40,9 @@ inject_loss(struct eng_lcore *lc, struct karst_pkt **pkts, unsigned int n)
 }
 
 /*
- * A frame in several segments: some adapters fill a buffer only up to a full KiB, and what a frame
- * of the largest path MTU has beyond that comes in a second one.  The first has room for it.
+ * Makes one segment of a frame in several: some adapters fill a buffer only up to a full KiB, so
+ * the rest of a frame of the largest path MTU comes in a second one.  The first buffer has room for
+ * it.
  * @return whether the frame is in one buffer now.
  */
 static karst_noinline bool
@@ -50,7 +51,7 @@ join_segments(struct rte_mbuf *m)
 	return RTE_MBUF_DIRECT(m) && rte_mbuf_refcnt_read(m) == 1 && rte_pktmbuf_linearize(m) == 0;
 }
 
-/* Makes packets of mbufs; those that are of no use are gone afterwards.  @return how many. */
+/* Makes packets of mbufs; frees those that are not used.  @return how many packets. */
 static unsigned int
 rx_describe(struct eng_lcore *lc, struct rte_mbuf **mbufs, struct karst_pkt **pkts, unsigned int n,
 	unsigned int port)
@@ -131,8 +132,8 @@ eng_rx_burst(struct eng_lcore *lc, struct rte_mbuf **mbufs, unsigned int n, unsi
 	uint32_t bytes = 0;
 
 	for (i = 0; i < n; i++) {
-		/* The frame begins behind the headroom, whoever wrote it: no need to wait for
-		 * the mbuf to know its address. */
+		/* The frame begins after the headroom, whoever wrote it, so its address is known
+		 * without reading the mbuf. */
 		uint8_t *p = (uint8_t *)rte_mbuf_to_priv(mbufs[i]);
 
 		rte_prefetch0(mbufs[i]);

@@ -4,12 +4,13 @@
 /*
  * What an lcore of karst_engine_start() does when there is nothing to do, with KARST_IDLE_SLEEP.
  *
- * For SLEEP_AFTER_NS it goes on looking, since most pauses are short, and offers its processor to
- * others between two looks.  Where one takes it, looking is the wrong thing: whoever looks gets the
- * processor back when the other's slice of milliseconds is over, whoever sleeps when he is woken.
- * So for WANTED_NS after an offer was taken up for long (TAKEN_NS: a program that looks for
- * completions gives the processor back in a few microseconds) it looks for no longer than sleeping
- * and waking would take.  Asleep, it waits in an epoll for whoever can have work for it:
+ * For SLEEP_AFTER_NS the lcore continues to poll, since most pauses are short, and offers its
+ * processor to other threads between two polls (sched_yield()).  If another thread uses the
+ * processor, polling is wrong: a polling thread gets the processor back when the other's slice of
+ * milliseconds is over, a sleeping thread when it is woken.  So for WANTED_NS after an offer that
+ * took long (TAKEN_NS: a program that polls for completions returns the processor within a few
+ * microseconds) the lcore polls for no longer than sleeping and waking would take.  Then it sleeps
+ * in an epoll and can be woken by:
  *
  *   another lcore, a control call, a tap       its own eventfd, lc->wake_fd
  *   a thread that has made a copy for it       the same
@@ -19,27 +20,27 @@
  *   a port                                     the descriptor that the port was added with
  *   a timer                                    the timeout
  *
- * An lcore that works offers its processor as well, with either of the polite modes: before it
- * acknowledges what a program is likely to answer (let_answer()), and now and then when it is busy
- * without a pause (eng_sleep_busy()).  The scheduler makes a program that offers the processor in
- * vain, while it waits, stand back by a whole slice behind an lcore that never does.
+ * A busy lcore also offers its processor, in both polite modes: before it acknowledges what a
+ * program is likely to answer (let_answer()), and from time to time when it is busy without a pause
+ * (eng_sleep_busy()).  If the lcore never did so, the scheduler would delay a program that yields
+ * the processor while it waits by a whole slice.
  *
- * Nobody makes a system call for an lcore that is awake.  It says that it goes to sleep in
- * lc->asleep and in the asleep word of each doorbell ring, passes a full fence, and looks once more
- * at everything that those words stand for.  Whoever has put something there passes a fence, too,
- * and then looks at the word: one of both sees the other.  Ports need no word, their descriptors
- * are readable as long as frames wait.
+ * No thread makes a system call for an lcore that is awake.  An lcore that is about to sleep sets
+ * lc->asleep and the asleep word of each doorbell ring, executes a full fence, and checks once more
+ * everything that those words stand for.  A thread that has queued work executes a fence, too, and
+ * then reads the word: at least one of both sees the other.  Ports need no word, since their
+ * descriptors are readable as long as frames wait.
  *
  * The eventfds are watched edge-triggered and never read: a program shares them, and could make a
- * read block.  A wake-up in vain costs it a turn of the wheel and is possible whenever somebody has
- * taken the word just as the lcore woke up by itself.
+ * read block.  A needless wake-up costs the lcore one turn; it is possible when a thread has
+ * cleared the word just as the lcore woke up by itself.
  *
- * Asleep, the lcore is offline for RCU: it holds no pointer, and nobody waits for it.
+ * While it sleeps, the lcore is offline for RCU: it holds no pointer, and no thread waits for it.
  *
- * A port without a descriptor cannot wake anybody, and a queue that is full does not tell when it
- * has drained; then the lcore takes naps, longer and longer up to sleep_max_us.  Where only frames
- * of such a port would come unnoticed, it takes the longer ones in the epoll: whoever else has work
- * for it ends them.
+ * A port without a descriptor cannot wake the lcore, and a full queue does not signal when it has
+ * drained; in both cases the lcore takes naps, which grow up to sleep_max_us.  If only frames of
+ * such a port would go unnoticed, it takes the longer naps in the epoll, so that other work ends
+ * them.
  */
 #include "copies.h"
 
@@ -52,29 +53,30 @@
 #include <unistd.h>
 
 #define SLEEP_AFTER_NS 50000u
-/* An offer of the processor that took so long was taken up by somebody who computes; for how long
- * that is remembered. */
+/* If an offer of the processor took TAKEN_NS, another thread used it to compute; this is remembered
+ * for WANTED_NS. */
 #define TAKEN_NS  50000u
 #define WANTED_NS 2000000u
-/* Who works without a pause offers it as often, lest programs that it works for wait for a
- * slice. */
+/* An lcore that is busy without a pause offers the processor at this interval, so that the programs
+ * that it serves do not wait for a whole slice. */
 #define LCORE_BUSY_NS 100000u
-/* Whoever has found so often in a row that an offer of his, with nothing to do, brought no work
- * goes on looking for a while first: what he waits for comes from elsewhere. */
+/* After so many consecutive offers while idle that brought no work, the lcore first polls for a
+ * while without offers: its work comes from elsewhere. */
 #define VAIN_OFFERS   4u
 #define LOOK_ALONE_NS 15000u
-/* In that time it looks only for as long as sleeping and waking would take. */
+/* While other threads want the processor, it polls only for as long as sleeping and waking take. */
 #define LOOK_WANTED_NS 5000u
-/* Idle turns before the first nap, and how long that is. */
+/* Idle turns before the first nap, and the length of that nap. */
 #define NAP_AFTER          64u
 #define LCORE_NAP_FIRST_NS 2000u
-/* Naps as short as this are over before a wake-up would be: nobody is asked for one. */
+/* Naps as short as this end before a wake-up would take effect: no thread needs to wake the
+ * lcore. */
 #define LCORE_NAP_SHORT_NS 16000u
 #define NS                 1000000000u
 /* How late timers of this thread may be. */
 #define SLACK_NS 1000u
 
-/* --- who can wake it --- */
+/* --- what can wake it --- */
 
 int
 eng_sleep_watch(struct eng_lcore *lc, int fd, bool edge)
@@ -121,7 +123,8 @@ karst_engine_wake(int wake_fd)
 	const uint64_t one = 1;
 	ssize_t ret;
 
-	/* What can fail is a counter that is full: then the lcore has been told often enough. */
+	/* The write fails only if the counter is full: then the lcore has been woken often
+	 * enough. */
 	ret = write(wake_fd, &one, sizeof(one));
 	(void)ret;
 }
@@ -131,11 +134,11 @@ eng_lcore_wake(struct eng_lcore *lc)
 {
 	if (lc->wake_fd < 0)
 		return;
-	/* Dekker with doze_off(): what was put there before the asleep word */
+	/* Dekker with doze_off(): the work is queued before the asleep word is read */
 	atomic_thread_fence(memory_order_seq_cst);
 	if (karst_likely(atomic_load_explicit(&lc->asleep, memory_order_relaxed) == 0))
 		return;
-	/* relaxed: the eventfd orders.  Of many, one makes the system call. */
+	/* relaxed: the eventfd orders.  Of many callers, one makes the system call. */
 	if (atomic_exchange_explicit(&lc->asleep, 0, memory_order_relaxed) != 0)
 		karst_engine_wake(lc->wake_fd);
 }
@@ -147,7 +150,7 @@ wake_up(struct eng_lcore *lc)
 {
 	uint32_t i;
 
-	/* relaxed: whoever sees the old value wakes in vain, no more */
+	/* relaxed: a thread that sees the old value only makes a needless wake-up */
 	atomic_store_explicit(&lc->asleep, 0, memory_order_relaxed);
 	for (i = 0; i < lc->nbells; i++) {
 		eng_bell_touch(lc, &lc->bells[i]);
@@ -170,7 +173,7 @@ bells_are_empty(struct eng_lcore *lc)
 	return empty;
 }
 
-/* Says that it sleeps.  @return false: there is something to do after all. */
+/* Announces that the lcore sleeps.  @return false: there is work after all. */
 static bool
 doze_off(struct eng_lcore *lc)
 {
@@ -201,7 +204,7 @@ pause_for(uint64_t ns)
 	nanosleep(&ts, NULL);
 }
 
-/* Until somebody wakes it, or the next timer, or for @most_ns. */
+/* Sleeps until the lcore is woken, until its next timer, or for @most_ns. */
 static void
 wait_for_work(struct eng_lcore *lc, uint64_t most_ns)
 {
@@ -213,7 +216,8 @@ wait_for_work(struct eng_lcore *lc, uint64_t most_ns)
 	if (epoll_pwait2(lc->epoll_fd, events, (int)KARST_DIM(events),
 		    ns == UINT64_MAX ? NULL : &ts, NULL) < 0 &&
 		errno != EINTR)
-		pause_for((uint64_t)lc->e->cfg.sleep_max_us * 1000); /* a kernel without it */
+		pause_for((uint64_t)lc->e->cfg.sleep_max_us * 1000); /* the kernel has no
+								      * epoll_pwait2() */
 	rte_rcu_qsbr_thread_online(lc->e->rcu, lc->index);
 	stat_add(&lc->stats.sleeps, 1);
 }
@@ -226,14 +230,14 @@ lcore_sleep(struct eng_lcore *lc, uint64_t most_ns)
 	wake_up(lc);
 }
 
-/* Will somebody tell it of everything that may come, but of frames of ports without descriptors? */
+/* Whether the lcore is woken for all work except frames of ports without descriptors. */
 static bool
 can_be_woken(const struct eng_lcore *lc)
 {
 	return lc->blocked == 0 && !karst_core_has_active(lc->core) && lc->core->nlinger == 0;
 }
 
-/* Longer and longer, but not past the next timer. */
+/* Naps for a time that grows, but not past the next timer. */
 static void
 lcore_nap(struct eng_lcore *lc)
 {
@@ -254,7 +258,7 @@ lcore_nap(struct eng_lcore *lc)
 	stat_add(&lc->stats.sleeps, 1);
 }
 
-/* Offers the processor to others, and finds out whether there are any. */
+/* Offers the processor to other threads, and measures whether one used it. */
 static void
 offer(struct eng_lcore *lc)
 {
@@ -268,7 +272,7 @@ offer(struct eng_lcore *lc)
 	eng_lcore_away(lc, spent_ns);
 	if (spent_ns >= TAKEN_NS)
 		lc->wanted_until = lc->core->now_ns + WANTED_NS;
-	/* the time was others', and no part of the turn */
+	/* that time was used by others and is not part of the turn */
 	lc->turn_tsc += spent;
 	stat_add(&lc->stats.cycles, spent);
 }
@@ -282,7 +286,7 @@ eng_sleep_offer(struct eng_lcore *lc)
 	return true;
 }
 
-/* Did the offer before this turn let a program run that had work for the lcore? */
+/* Evaluates whether the offer before this turn let a program run that had work for the lcore. */
 static void
 judge_offer(struct eng_lcore *lc)
 {
@@ -306,7 +310,8 @@ eng_sleep_idle_offer(struct eng_lcore *lc)
 	lc->offered_idle = true;
 }
 
-/* Send queues that ran dry a moment ago are looked at for the last time: their programs ring. */
+/* Polls the send queues that have just become empty for the last time: from now on their programs
+ * ring. */
 static void
 end_linger(struct eng_lcore *lc)
 {
@@ -327,7 +332,7 @@ eng_sleep_busy(struct eng_lcore *lc, bool polite)
 {
 	judge_offer(lc);
 	eng_sleep_reset(lc);
-	/* an offer in this turn is later than its beginning */
+	/* an offer in this turn is later than the beginning of the turn */
 	if (polite && lc->turn_tsc > lc->offered_tsc &&
 		engine_ns_at(lc->e, lc->e->tsc_base + lc->turn_tsc - lc->offered_tsc) >=
 			LCORE_BUSY_NS)

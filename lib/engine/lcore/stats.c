@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* What lcores have counted, the engine's clock, and keys that are made of its secret. */
+/* Counters of lcores, the engine's clock, and keys that are derived from its secret. */
 #include "karst_prf.h"
 #include "lcore.h"
 

@@ -4,26 +4,27 @@
 /*
  * Sending: buffers, one burst a turn, and the ports' queues.
  *
- * Empty buffers wait in tx_mbuf[], each described by the tx_pkt of the same index, so a turn
- * that builds two frames prepares two buffers anew and no more.  Between the lcore and the
- * mempool stands a small stack: a buffer that was received and freed is the next one to be sent
- * from, while it is still in the cache.
+ * Empty buffers wait in tx_mbuf[], each described by the tx_pkt of the same index, so a turn that
+ * builds two frames prepares only two new buffers.  A small stack is between the lcore and the
+ * mempool: a buffer that was received and freed is the next one to be sent, while it is still in
+ * the cache.
  *
- * Back-pressure: what a port's queue does not take stays in its pend[], and as long as anything
- * is there the scheduler parks the QPs of that port (sched.c), so nothing is built that could not
- * leave.  That holds for UD, too, whose queue pairs stand at the port of their next packet.
+ * Back-pressure: frames that a port's queue does not take stay in its pend[].  As long as pend[] is
+ * not empty, the scheduler parks the QPs of that port (sched.c), so no frame is built that could
+ * not leave.  This holds for UD, too: a UD QP is parked at the port of its next packet.
  */
 #include "capture_ring.h"
 #include "group.h"
 #include "karst_opcode.h"
 #include "unmapped.h"
 
-/* Of a burst, in which it is worth while to look at each. */
+/* In a burst of at most so many frames, each is checked. */
 #define FEW_BUILT 8u
-/* Queue pairs that come back in a turn to a port that takes frames again. */
+/* Queue pairs that resume in one turn at a port that takes frames again. */
 #define COME_BACK 64u
 
-/* The hottest buffers go back, for the lcore that runs out of them to take. */
+/* Returns the most recently used buffers to the pool, where an lcore that has none left takes
+ * them. */
 void
 eng_stash_spill(struct eng_lcore *lc)
 {
@@ -33,8 +34,9 @@ eng_stash_spill(struct eng_lcore *lc)
 }
 
 /*
- * Has a port that copies frames, such as a kernel interface's, put what was sent last into the pool
- * again?  The pool hands out first what came last, so these are still in this processor's cache.
+ * Whether a port that copies frames, such as a kernel interface's, has already returned to the pool
+ * what was sent last.  The pool is last in, first out, so these buffers are still in this
+ * processor's cache.
  */
 static bool
 came_back(const struct eng_lcore *lc, unsigned int n)
@@ -65,7 +67,8 @@ stash_fill(struct eng_lcore *lc)
 	return true;
 }
 
-/* Where a frame begins in a fresh buffer; all are of one make, so the mbuf need not be read. */
+/* Where a frame begins in a fresh buffer; the layout is the same for all, so the mbuf is not
+ * read. */
 static inline uint8_t *
 frame_of(struct rte_mbuf *m)
 {
@@ -74,8 +77,8 @@ frame_of(struct rte_mbuf *m)
 
 /*
  * A buffer from the pool was freed by another lcore, whose cache still has its lines, unless a port
- * has given it back at once: they are asked for early, those of the mbuf some buffers ahead, those
- * of the headers now, those of the payload as the frame before is sealed.
+ * has returned it at once.  The lines are prefetched: those of the mbuf some buffers ahead, those
+ * of the headers now, those of the payload while the frame before is sealed.
  */
 static inline bool
 take_cold(struct eng_lcore *lc, struct rte_mbuf *m)
@@ -110,7 +113,7 @@ fresh(struct eng_lcore *lc, unsigned int i)
 	return true;
 }
 
-/* The first @used buffers are gone: replaces them. */
+/* Replaces the first @used buffers, which were used. */
 static void
 refill(struct eng_lcore *lc, unsigned int used)
 {
@@ -118,7 +121,7 @@ refill(struct eng_lcore *lc, unsigned int used)
 
 	for (i = 0; i < used && fresh(lc, i); i++)
 		;
-	/* No more of them: the gap is closed from the end. */
+	/* No more buffers: entries from the end fill the gap. */
 	for (; karst_unlikely(i < used && ready > used); i++) {
 		ready--;
 		lc->tx_mbuf[i] = lc->tx_mbuf[ready];
@@ -126,12 +129,13 @@ refill(struct eng_lcore *lc, unsigned int used)
 		lc->tx_pkt[i].data = lc->tx_pkt[ready].data;
 	}
 	lc->tx_ready = i < used ? i : ready;
-	/* from now on, who has it is not known */
+	/* from now on it is not known who has it */
 	lc->tx_last = NULL;
 }
 
-/* The port takes frames again.  Those that have waited for it may be all queue pairs of a user, who
- * is not alone: so few come back in a turn, and all of them before who has to wait again. */
+/* The port takes frames again.  All QPs that have waited may belong to one user, and other users
+ * must not be delayed: so only a few QPs resume in a turn, and all of them resume before any that
+ * has to wait again. */
 static karst_noinline void
 come_back(struct eng_lcore *lc, unsigned int port)
 {
@@ -143,7 +147,7 @@ come_back(struct eng_lcore *lc, unsigned int port)
 		lc->blocked &= ~(1ull << port);
 }
 
-/* Gives to the port what its queue takes. */
+/* Passes frames to the port until its queue is full. */
 static void
 flush_port(struct eng_lcore *lc, unsigned int port)
 {
@@ -174,7 +178,7 @@ flush_port(struct eng_lcore *lc, unsigned int port)
 	stat_add(&lc->stats.tx_full, 1);
 }
 
-/* A frame that is on its way to a multicast group: those who are in it here get it, too.
+/* A frame that is sent to a multicast group: makes a copy for the members in this engine.
  * @return bit set of the ports touched. */
 static karst_noinline uint64_t
 echo(struct eng_lcore *lc, const struct rte_mbuf *m, unsigned int port)
@@ -183,7 +187,7 @@ echo(struct eng_lcore *lc, const struct rte_mbuf *m, unsigned int port)
 	struct eng_txq *q = &lc->tx[twin % ENG_TXQS];
 	struct rte_mbuf *copy;
 
-	/* what never leaves comes back as it is */
+	/* a loopback frame reaches the members anyway */
 	if (lc->tx[port].loop)
 		return 0;
 	copy = eng_group_echo(lc, m, (uint8_t)port);
@@ -198,7 +202,7 @@ echo(struct eng_lcore *lc, const struct rte_mbuf *m, unsigned int port)
 	return 1ull << twin;
 }
 
-/* Queues frame @i of those that were built for its port.  @return bit set of the ports touched. */
+/* Queues frame @i of the burst for its port.  @return bit set of the ports touched. */
 static inline uint64_t
 queue_frame(struct eng_lcore *lc, unsigned int i, bool groups)
 {
@@ -225,8 +229,9 @@ is_ack(const struct karst_pkt *pkt)
 	return (pkt->opcode & KARST_OPERATION_MASK) == KARST_OPERATION_ACK;
 }
 
-/* Few frames: what somebody waits for goes before acknowledgements, since on some ports each frame
- * costs a while.  Nothing is built behind an acknowledgement that it must not overtake. */
+/* With few frames, sends data that a peer waits for before acknowledgements, since on some ports
+ * each frame takes a while.  No frame is built behind an acknowledgement that it must not
+ * overtake. */
 static uint64_t
 acks_last(struct eng_lcore *lc, unsigned int n, bool groups)
 {
@@ -242,7 +247,7 @@ acks_last(struct eng_lcore *lc, unsigned int n, bool groups)
 	return touched;
 }
 
-/* Queues the @n frames that were built for their ports.  @return bit set of the ports. */
+/* Queues the @n frames of the burst for their ports.  @return bit set of the ports. */
 static uint64_t
 sort_by_port(struct eng_lcore *lc, unsigned int n)
 {
@@ -266,7 +271,8 @@ flush_ports(struct eng_lcore *lc, uint64_t ports)
 	}
 }
 
-/* Frees the frames of the set @lost.  @return how many are left, in their order, at the front. */
+/* Frees the frames of the set @lost.  @return how many are left, moved to the front in their
+ * order. */
 static karst_noinline unsigned int
 drop_lost(struct eng_lcore *lc, unsigned int n, uint64_t lost)
 {
@@ -301,7 +307,7 @@ eng_tx_frame(struct eng_lcore *lc, unsigned int port, struct rte_mbuf *m)
 		flush_port(lc, port);
 }
 
-/* Room for another frame, however many pieces its payload is in. */
+/* Whether there is room for another frame, with any number of payload segments. */
 static inline bool
 room(const struct karst_tx_burst *b, uint32_t max_bytes)
 {
@@ -313,7 +319,7 @@ room(const struct karst_tx_burst *b, uint32_t max_bytes)
 static inline void
 build(struct eng_lcore *lc, struct karst_tx_burst *b, uint32_t max_bytes)
 {
-	/* QPs may have work that makes no frames, but not without end. */
+	/* QPs may have work that makes no frames; this bounds it. */
 	unsigned int visits = 2 * ENG_MAX_BURST;
 
 	while (room(b, max_bytes) && visits-- > 0) {

@@ -2,13 +2,13 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Where addresses of unmapped memory lead (karst_unmapped.h): into a mapped piece of a window,
- * which is followed like any other memory, or into one that has none, which is copied (copies.c).
+ * Translates addresses of unmapped memory (karst_unmapped.h): to a mapped piece of a window, which
+ * is used like any other memory, or to a piece without a mapping, which is copied (copies.c).
  *
- * If a program took pages away that are mapped (window.c), frames may have been built from the
- * zeros that took their place.  Those are not sent.  The keys of that program become unusable, so
- * that requests fail, in this turn and the next ones, since a table of keys may be long; until all
- * lcores are through with it, frames are looked at.
+ * If a program took mapped pages away (window.c), frames may have been built from the zeros that
+ * replaced them.  Those frames are not sent.  The keys of that program become unusable, so that
+ * requests fail; this takes several turns, since a table of keys may be long.  Frames are checked
+ * until all lcores have finished.
  */
 #include "unmapped.h"
 
@@ -17,7 +17,7 @@
 #include "copies.h"
 
 #define LIVES_NS 1000000u
-/* Keys looked at in one turn: some tens of microseconds. */
+/* Keys checked in one turn: some tens of microseconds. */
 #define REVOKE_SLOTS 4096u
 
 /* --- the process --- */
@@ -25,7 +25,7 @@
 bool
 eng_space_alive(struct karst_space *s, uint64_t now_ns)
 {
-	/* relaxed: any lcore's recent answer will do */
+	/* relaxed: any lcore's recent answer is good enough */
 	uint64_t then = atomic_load_explicit(&s->alive_ns, memory_order_relaxed);
 	struct pollfd p = {.fd = s->pidfd, .events = POLLIN};
 
@@ -41,7 +41,7 @@ eng_space_alive(struct karst_space *s, uint64_t now_ns)
 	return true;
 }
 
-/* --- where an address leads --- */
+/* --- address translation --- */
 
 struct eng_place
 eng_place_of(const uint8_t *host, uint32_t n)
@@ -65,7 +65,7 @@ eng_unmapped_map(struct karst_core *core, const uint8_t *host, uint32_t *n)
 	struct eng_place at = eng_place_of(host, *n);
 	uint32_t len = at.n;
 
-	/* a window's mappings follow each other as its pieces do */
+	/* mappings of a window are contiguous where its pieces are */
 	while (at.mapped != NULL && len < *n) {
 		struct eng_place next = eng_place_of(host + len, *n - len);
 
@@ -85,7 +85,7 @@ bare_address(const void *host)
 	return (const void *)((uintptr_t)host & ~(uintptr_t)KARST_MEM_UNMAPPED);
 }
 
-/* Of an address that a key names yet. */
+/* Whether @host, an address that a key still refers to, belongs to a program that has failed. */
 static bool
 is_failed(const void *host)
 {
@@ -100,8 +100,9 @@ note_failed(struct karst_space *owner, void *arg)
 	*(bool *)arg |= karst_space_failed(owner);
 }
 
-/* What byte @off of the rooms was copied from.  Some of it may be of a key that has gone since, and
- * its window be gone, or be another program's: it stays as long as eng_window_tell() looks. */
+/* Whether byte @off of the rooms was copied from a program that has failed.  A key for it may have
+ * been removed since, and its window may be gone or belong to another program; a window that
+ * eng_window_tell() finds stays valid during that call. */
 static bool
 is_of_failed(const struct eng_copies *cs, uint64_t off)
 {
@@ -114,13 +115,13 @@ is_of_failed(const struct eng_copies *cs, uint64_t off)
 	return failed;
 }
 
-/* Some of the table in each turn, since it may be long. */
+/* Checks a part of the table in each turn, since it may be long. */
 void
 eng_unmapped_revoke(struct eng_lcore *lc)
 {
 	struct karst_mem_walk *w = &lc->revoking;
 
-	/* what breaks while this goes on is looked after the next time */
+	/* pages that are taken away during this walk are handled by the next one */
 	if (w->at == 0 && !w->regions)
 		lc->breaks_seen = eng_window_breaks();
 	if (karst_mem_revoke(lc->e->mem, is_failed, w, REVOKE_SLOTS) && w->left == 0)

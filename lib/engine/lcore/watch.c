@@ -2,19 +2,20 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * The watch: one thread of the engine, which sees to it that no program's memory holds an lcore.
+ * The watchdog: one thread of the engine, which ensures that no program's memory blocks an lcore.
  *
- * While there is copying it looks every millisecond.  A driver that sleeps in one copy, or is busy
- * in it for that long, loses its lcore to another thread (workers.c).  A copy of which a part, some
- * pages, takes more than COPY_DEADLINE_NS is given up: its program has failed, its queue pairs go
- * into Error, and the thread that is in it is written off until it comes back.  Time is not the
- * program's in which the thread waits for this process, or the machine stands still.  That is
- * bounded: a user whose programs hold STUCK_UID threads, or anybody but root when STUCK_ALL are
- * held, has no more memory copied.
+ * While copies are made, it checks every millisecond.  A driver that sleeps in one copy, or is busy
+ * in it, for that long loses its lcore to another thread (workers.c).  If a part of a copy, some
+ * pages, takes more than COPY_DEADLINE_NS, the copy is given up: its program has failed, its queue
+ * pairs go to the Error state, and the thread that is in the copy is written off until it returns.
+ * Time in which the thread waits for this process, or in which the machine stands still, does not
+ * count.  The number of such threads is bounded: if a user's programs hold STUCK_UID threads, that
+ * user has no more memory copied; if STUCK_ALL threads are held, that applies to every user but
+ * root.
  *
- * Else it sleeps until the first copy, but for a look at the turns of all lcores now and then: of
- * an lcore that sleeps and does not end its turn the log tells, and the program whose queue pair it
- * is at fails.
+ * Otherwise the watchdog sleeps until the first copy, and only checks the turns of all lcores from
+ * time to time: if an lcore sleeps and does not end its turn, the watchdog logs it, and the program
+ * whose queue pair the lcore is serving fails.
  */
 #include "workers.h"
 
@@ -28,25 +29,27 @@
 #include <unistd.h>
 
 #define MS 1000000u
-/* How soon the watch looks again, and what it takes for a driver that does not come back. */
+/* Interval of the watchdog's checks, after which a driver that has not returned is examined. */
 #define WATCH_LOOK_NS MS
-/* Or for one that does not come back because it is busy: the last who copied from a process that
- * has ended takes its memory down, all of it, within that system call. */
+/* CPU time after which a driver that is busy in a copy is replaced.  For example, the last thread
+ * that copies from a process that has ended frees all memory of that process within its system
+ * call. */
 #define BUSY_COPY_NS (WATCH_LOOK_NS * 3 / 4)
-/* After the last copy it looks so long. */
+/* It keeps this interval for so long after the last copy. */
 #define WATCH_BUSY_NS (100u * MS)
-/* Between two looks at turns. */
+/* Interval of its checks of turns. */
 #define TURN_NS (100u * MS)
-/* So long a copy may take.  Pages of programs that mean no harm come after a second, too: from a
- * disk that is busy, or in a virtual machine whose host has put them aside. */
+/* Longest time that a copy may take.  Pages of well-behaved programs may also take a second: from a
+ * busy disk, or in a virtual machine whose host has swapped them out. */
 #define COPY_DEADLINE_NS (5000ull * MS)
-/* So long a program stays slow after a copy that was slow was seen. */
+/* A program stays slow for so long after a slow copy was seen. */
 #define STAY_NS (1000u * MS)
-/* So long an lcore sleeps in a turn, while the machine runs, before somebody fails for it. */
+/* An lcore may sleep in a turn for so long, while the machine runs, before a program fails for
+ * it. */
 #define TURN_DEADLINE_NS (1000u * MS)
-/* The watch looks more often than this, or the machine stood still. */
+/* If the watchdog's interval was longer than this, the machine stood still. */
 #define STANDSTILL_NS (3 * TURN_NS)
-/* A copier that takes longer no longer counts as one that is free soon. */
+/* A copier that takes longer does not count as free soon. */
 #define SOON_NS   (5u * MS)
 #define STUCK_UID 2u
 #define STUCK_ALL ENG_BARRED
@@ -80,7 +83,8 @@ read_task(pid_t tid, const char *file, char *text, size_t room)
 	return n > 0;
 }
 
-/* Does the thread sleep?  Else it runs, or waits for a processor, and comes back by itself. */
+/* Whether the thread sleeps.  Otherwise it runs, or waits for a processor, and returns by
+ * itself. */
 static bool
 is_asleep(pid_t tid)
 {
@@ -92,8 +96,8 @@ is_asleep(pid_t tid)
 	return end == NULL || end[1] == '\0' || end[2] != 'R';
 }
 
-/* The same, and how often it has begun to: who sleeps and has not begun anew has slept all the
- * time. */
+/* The same, and the number of times that it has slept: a thread that sleeps and has the same number
+ * as before has slept all the time. */
 static bool
 has_slept(pid_t tid, uint64_t *times)
 {
@@ -111,7 +115,7 @@ has_slept(pid_t tid, uint64_t *times)
 	return state[8] != 'R';
 }
 
-/* What the driver has run.  Lock held. */
+/* CPU time of the driver.  Lock held. */
 static uint64_t
 driver_ran(const struct eng_workers *workers)
 {
@@ -125,7 +129,8 @@ driver_ran(const struct eng_workers *workers)
 	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
-/* Lock held.  The driver has been in one copy since the last look. */
+/* Lock held.  The driver has been in one copy since the last check: replaces it if it is
+ * blocked. */
 static void
 take_over(struct eng_workers *workers, uint64_t word, uint64_t now_ns)
 {
@@ -135,11 +140,11 @@ take_over(struct eng_workers *workers, uint64_t word, uint64_t now_ns)
 
 	if (w == NULL || (ran < BUSY_COPY_NS && !is_asleep(w->tid)))
 		return;
-	/* acquire: all that the driver did to the lcore; the lock gives it to the next one */
+	/* acquire: all that the driver did to the lcore; the lock passes it to the next driver */
 	if (!atomic_compare_exchange_strong_explicit(
 		    &workers->drive, &word, word + 1, memory_order_acq_rel, memory_order_relaxed))
 		return;
-	/* the lcore has not ended its turn, so the copy's programs are still here */
+	/* the lcore has not ended its turn, so the copy's programs still exist */
 	eng_copy_hold(c);
 	c->handed = false;
 	atomic_store_explicit(&c->phase, ENG_COPY_RUNNING, memory_order_relaxed);
@@ -153,7 +158,7 @@ take_over(struct eng_workers *workers, uint64_t word, uint64_t now_ns)
 	eng_workers_call(workers);
 }
 
-/* Lock held: the program of @c has had its time. */
+/* Lock held: the program of @c has exceeded its time. */
 static void
 give_up(struct eng_watch *watch, struct eng_workers *workers, struct eng_copy *c)
 {
@@ -171,7 +176,7 @@ give_up(struct eng_watch *watch, struct eng_workers *workers, struct eng_copy *c
 	eng_deferred_cancel(workers, s);
 }
 
-/* Lock held: the worker is written off until it comes back. */
+/* Lock held: writes the worker off until it returns. */
 static void
 write_off(struct eng_workers *workers, struct eng_worker *w)
 {
@@ -182,18 +187,19 @@ write_off(struct eng_workers *workers, struct eng_worker *w)
 			&w->copy->where[0].space->atomics->stuck, 1, memory_order_relaxed);
 }
 
-/* Lock held.  Does the thread wait for another one of this process, or for this process's memory?
- * But behind one that is written off it waits for the program. */
+/* Lock held.  Whether the thread waits for another thread of this process, or for this process's
+ * memory.  If that other thread is written off, this one waits for the program. */
 static bool
 waits_inside(const struct eng_copy *c)
 {
-	/* relaxed: there is a next look */
+	/* relaxed: there is another check later */
 	return atomic_load_explicit(&c->inside, memory_order_relaxed) &&
 		atomic_load_explicit(&c->where[0].space->atomics->stuck, memory_order_relaxed) == 0;
 }
 
-/* Lock held.  Does its copy wait for the program, for too long?  A thread that gets no processor
- * does not; one that sleeps, and has slept for a while, does. */
+/* Lock held.  Whether its copy has waited for the program for too long.  A thread that gets no
+ * processor does not wait for the program; a thread that sleeps, and has slept for a while,
+ * does. */
 static bool
 is_overdue(const struct eng_watch *watch, struct eng_worker *w, uint64_t now_ns)
 {
@@ -202,7 +208,7 @@ is_overdue(const struct eng_watch *watch, struct eng_worker *w, uint64_t now_ns)
 	if (now_ns - eng_relaxed(&w->since_ns) <= COPY_DEADLINE_NS)
 		return false;
 	if (watch->stood || waits_inside(w->copy)) {
-		/* from now on, all of it */
+		/* the whole time counts anew */
 		eng_relaxed_set(&w->since_ns, now_ns);
 		return false;
 	}
@@ -215,7 +221,8 @@ is_overdue(const struct eng_watch *watch, struct eng_worker *w, uint64_t now_ns)
 	return false;
 }
 
-/* A program holds one thread, not one more each time when it is no longer slow. */
+/* Keeps the program slow, so that it holds only one thread and not another one each time it stops
+ * being slow. */
 static void
 stay_slow(struct karst_space *s, uint64_t now_ns)
 {
@@ -245,10 +252,11 @@ look_at_deferred(struct eng_watch *watch, struct eng_workers *workers, uint64_t 
 			continue;
 		give_up(watch, workers, w->copy);
 		write_off(workers, w);
-		/* whoever waits for it need not wait any longer; the thread has it still */
+		/* nothing needs to wait for the copy any more; the thread still has it */
 		eng_deferred_hand_in(workers, w->copy);
 	}
-	/* one who can drive, and one for who waits behind copiers that take their time */
+	/* one worker that can drive, and one for programs that wait behind copiers that take
+	 * long */
 	if (workers->nidle == 0 && !workers->end &&
 		workers->nworkers - workers->nstuck < ENG_WORKERS_MAX &&
 		(slow > 0 || workers->must_drive))
@@ -257,7 +265,7 @@ look_at_deferred(struct eng_watch *watch, struct eng_workers *workers, uint64_t 
 		eng_workers_call(workers);
 }
 
-/* Who may have made an lcore sleep. */
+/* Programs that may have made an lcore sleep. */
 struct suspects {
 	struct karst_space *space; /* the first */
 	uint32_t n;
@@ -285,7 +293,7 @@ accuse(struct eng_watch *watch, struct eng_lcore *lc, uint32_t at, struct karst_
 		"%s: lcore %u has slept for %u ms at %s of process %d of uid %u: it has failed",
 		watch->e->name, lc->index, TURN_DEADLINE_NS / MS, where, (int)s->pid,
 		(unsigned int)s->uid);
-	/* also who has failed before: his doorbells are still looked at */
+	/* also of a program that has failed before: its doorbells are still polled */
 	if (at == ENG_AT_NONE)
 		eng_space_silence(s);
 	if (karst_space_failed(s))
@@ -303,8 +311,8 @@ accuse_alone(struct karst_space *s, void *arg)
 	accuse(lc->e->watch, lc, 0, s);
 }
 
-/* Frames of several queue pairs are sealed at once.  If all their unmapped bytes are of one
- * program, it is that one. */
+/* Frames of several queue pairs are being sealed.  If all their unmapped bytes belong to one
+ * program, that program is responsible. */
 static void
 accuse_sealed(struct eng_lcore *lc)
 {
@@ -319,12 +327,12 @@ accuse_sealed(struct eng_lcore *lc)
 	karst_log(KARST_LOG_WARNING,
 		"%s: lcore %u has slept for %u ms as it read the memory of %u programs",
 		lc->e->name, lc->index, TURN_DEADLINE_NS / MS, who.n);
-	/* asked again, as it may have gone */
+	/* found again, as it may have gone */
 	if (who.n == 1)
 		eng_window_tell(p, accuse_alone, lc);
 }
 
-/* The lcore sleeps, so what it is at stays; should it wake up now, the names are still good. */
+/* The lcore sleeps, so what it is serving stays; if it wakes up now, the names are still valid. */
 static void
 accuse_somebody(struct eng_watch *watch, struct eng_lcore *lc)
 {
@@ -338,7 +346,7 @@ accuse_somebody(struct eng_watch *watch, struct eng_lcore *lc)
 		return;
 	}
 	pthread_mutex_lock(&lc->e->names_lock);
-	/* an owner whose bell an lcore has touched goes under this lock (owner.c) */
+	/* the owner of a bell that an lcore is accessing is freed only under this lock (owner.c) */
 	ringer = atomic_load_explicit(&lc->at_bell, memory_order_relaxed);
 	if (ringer != NULL)
 		s = atomic_load_explicit(&ringer->space, memory_order_relaxed);
@@ -353,7 +361,8 @@ accuse_somebody(struct eng_watch *watch, struct eng_lcore *lc)
 	pthread_mutex_unlock(&lc->e->names_lock);
 }
 
-/* Nothing to do, so it sleeps, or soon will; but it says so in the doorbell rings first. */
+/* Whether the lcore sleeps because there is nothing to do, or is about to; it does not count while
+ * it accesses the doorbell rings to announce this. */
 static bool
 is_dozing(const struct eng_lcore *lc)
 {
@@ -362,10 +371,11 @@ is_dozing(const struct eng_lcore *lc)
 }
 
 /*
- * Lock held.  An lcore that does not end its turn, and whose driver sleeps all the while, but not
- * in a copy, nor because there is nothing to do: it waits for a page of mapped memory, or the like.
- * There is no going on without it; but the program that it is at shall not do that again.  Who only
- * waits for a processor sleeps now and then, too, but not once and for so long.
+ * Lock held.  Handles an lcore that does not end its turn and whose driver sleeps all the time, but
+ * neither in a copy nor because there is nothing to do: it waits for a page of mapped memory, or
+ * the like.  The lcore cannot continue without that page, but the program that it is serving shall
+ * not cause this again.  A driver that only waits for a processor also sleeps now and then, but
+ * never once for so long.
  */
 static void
 look_at_turn(struct eng_watch *watch, struct eng_workers *workers, uint64_t word, uint64_t now_ns)
@@ -394,7 +404,7 @@ look_at_turn(struct eng_watch *watch, struct eng_workers *workers, uint64_t word
 	}
 }
 
-/* Whose programs hold threads, one entry for each.  @return how many */
+/* Lists the uids of the programs that hold threads, one entry for each thread.  @return how many */
 static uint32_t
 who_holds(struct karst_engine *e, uid_t *uid, uint32_t max)
 {
@@ -416,7 +426,7 @@ who_holds(struct karst_engine *e, uid_t *uid, uint32_t max)
 	return n;
 }
 
-/* For drivers, who ask without a lock. */
+/* Stores the numbers for drivers, which read them without a lock. */
 static void
 note_stuck(struct eng_watch *watch)
 {
@@ -439,7 +449,7 @@ eng_copy_allowed(struct karst_engine *e, const struct eng_copy *c)
 	uid_t uid = c->where[0].space->uid;
 	uint32_t i, n;
 
-	/* relaxed, all of it: soon is enough */
+	/* relaxed, all of it: a slightly old value is good enough */
 	n = e->watch != NULL ? atomic_load_explicit(&e->watch->nstuck, memory_order_relaxed) : 0;
 	if (karst_likely(n == 0))
 		return true;
@@ -452,7 +462,7 @@ eng_copy_allowed(struct karst_engine *e, const struct eng_copy *c)
 	return true;
 }
 
-/* @return true: it copies, or has. */
+/* @return true: copies are being made, or were made recently. */
 static bool
 look_at(struct eng_watch *watch, struct eng_workers *workers, uint64_t now_ns)
 {
@@ -490,7 +500,7 @@ look_round(struct eng_watch *watch, uint64_t now_ns)
 	watch->stood = now_ns - watch->looked_ns > STANDSTILL_NS;
 	watch->looked_ns = now_ns;
 	for (i = 0; i < e->nlcores; i++) {
-		/* stays while the watch's lock is held */
+		/* the pool stays while the watchdog's lock is held */
 		struct eng_workers *workers =
 			atomic_load_explicit(&e->lcore[i].workers, memory_order_acquire);
 
@@ -507,7 +517,8 @@ futex(_Atomic uint32_t *word, int op, uint32_t val, const struct timespec *withi
 	syscall(SYS_futex, word, op | FUTEX_PRIVATE_FLAG, val, within, NULL, 0);
 }
 
-/* Lock held, but not meanwhile.  @rings: before the last look. */
+/* Sleeps; the lock is held by the caller but not during the sleep.  @rings: value before the last
+ * check. */
 static void
 watch_nap(struct eng_watch *watch, uint32_t rings, uint64_t ns)
 {
@@ -519,10 +530,10 @@ watch_nap(struct eng_watch *watch, uint32_t rings, uint64_t ns)
 }
 
 /*
- * The watch must run when all processors are wanted, or it sees late what holds an lcore.  It
- * sleeps nearly always, so real-time priority takes nothing from others.  That is for it alone: the
- * threads that it makes drive lcores, and would leave a processor to nobody.  Not everybody may
- * have it, and the ordinary priority will do.
+ * The watchdog must run when all processors are busy; otherwise it detects a blocked lcore late.
+ * It sleeps nearly always, so real-time priority takes nothing from others.  The priority is for
+ * this thread only: the threads that it creates drive lcores, and would keep a processor for
+ * themselves.  Not every user may set it, and the ordinary priority is good enough.
  */
 static void
 raise_priority(void)
@@ -559,11 +570,11 @@ watch_all(void *arg)
 	return NULL;
 }
 
-/* Who calls may drive an lcore, and does not wait for a lock. */
+/* The caller may drive an lcore, so this does not wait for a lock. */
 void
 eng_watch_wake(struct karst_engine *e)
 {
-	/* release: what there is to be looked at */
+	/* release: what is to be checked */
 	atomic_fetch_add_explicit(&e->watch->rings, 1, memory_order_release);
 	futex(&e->watch->rings, FUTEX_WAKE, 1, NULL);
 }
@@ -591,7 +602,7 @@ eng_watch_start(struct karst_engine *e)
 	sem_init(&watch->ready, 0, 0);
 	e->watch = watch;
 	rc = pthread_create(&watch->thread, NULL, watch_all, watch);
-	/* who calls may have no right to that priority any more when this has returned */
+	/* when this function has returned, the caller may drop the privilege for that priority */
 	while (rc == 0 && sem_wait(&watch->ready) != 0)
 		;
 	if (rc != 0) {

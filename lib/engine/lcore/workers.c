@@ -2,31 +2,32 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * The worker pool of an lcore: the threads of which one at a time drives it.
+ * The worker pool of an lcore: threads, of which one at a time drives the lcore.
  *
  * A copy to or from a program's memory is a system call that the program can make as slow as it
- * likes: its page may have to come from a file system that it serves itself, and no signal ends
- * that wait but one that ends the process.  So no thread that must go on makes such a call without
- * another one that can go on in its place:
+ * likes: the page may have to come from a file system that the program itself serves, and only a
+ * signal that ends the process ends that wait.  So a thread that drives an lcore makes such a call
+ * only if another thread can continue in its place:
  *
  *	driver    runs the lcore's turns, and copies at their safe points (copies.c)
- *	copiers   do the copies of programs that are known to be slow (deferred.c)
- *	idle      one at least, whom the watch makes the driver if the driver does not come back
+ *	copiers   make the copies of programs that are known to be slow (deferred.c)
+ *	idle      at least one; the watchdog makes it the driver if the driver does not return
  *
- * The driver says in workers->drive that it is in a copy.  The watch, which sees it asleep in the
- * same one for a millisecond, or busy in it for as long, takes the lcore from it by changing that
- * word, and calls an idle worker.  Everything that the lcore knows stands in its structure, and
- * where in its turn it is (lc->step), so the new driver goes on where the old one left.  That one
- * finds the word changed when it comes back, hands its copy in like a copier, and is idle.
+ * The driver sets a bit in workers->drive while it is in a copy.  If the watchdog finds it asleep
+ * in the same copy for a millisecond, or busy in it for as long, it takes the lcore from the driver
+ * by changing that word, and wakes an idle worker.  All state of the lcore is in its structure,
+ * including the position in its turn (lc->step), so the new driver continues where the old one
+ * left.  The old one finds the word changed when it returns, hands its copy in like a copier, and
+ * becomes idle.
  *
- * Workers are alike: the same processors, and, as they drive, the same number for DPDK, whose
- * per-lcore caches of buffers thus have one user at a time.  EAL's own worker only waits for
- * these, so stopping never waits for a program: who has not come back by then is left behind, with
- * the memory that it may still touch.
+ * All workers are alike: they have the same processors and, while they drive, the same DPDK lcore
+ * number, so DPDK's per-lcore caches of buffers have one user at a time.  EAL's own worker only
+ * waits for these threads, so stopping never waits for a program: threads that have not returned by
+ * then are left behind, with the memory that they may still access.
  *
- * An lcore that a program polls cannot be taken from that thread.  So none of its copies are made
- * there: from when there is memory to be copied, such lcores have pools without a driver, of
- * copiers alone.  A copy costs two switches of threads then.
+ * An lcore that a program polls cannot be taken from that thread, so none of its copies are made
+ * there: from the time when there is memory to be copied, such lcores have pools of copiers without
+ * a driver.  Each copy then costs two context switches.
  */
 #include "workers.h"
 
@@ -40,9 +41,9 @@
 #include <rte_lcore.h>
 
 #define STACK_BYTES (256u << 10)
-/* A second idle worker waits so long for work. */
+/* A second idle worker waits for work for so long. */
 #define IDLE_S 1
-/* Who has not come back so long after the end is left behind. */
+/* Threads that have not returned so long after the end are left behind. */
 #define LEAVE_S 2
 
 /* --- driving --- */
@@ -55,17 +56,18 @@ eng_workers_copy(struct eng_workers *workers, struct eng_copy *c)
 
 	/* relaxed: the word orders it */
 	atomic_store_explicit(&workers->at, c, memory_order_relaxed);
-	/* Dekker with the watch, which says that it dozes and looks at the word once more */
+	/* Dekker with the watchdog, which sets dozing and then reads the word once more */
 	atomic_exchange_explicit(&workers->drive, word, memory_order_seq_cst);
 	if (karst_unlikely(atomic_load_explicit(&e->watch->dozing, memory_order_seq_cst)))
 		eng_watch_wake(e);
 	c->result = eng_copy_execute(c, engine_now(e), NULL);
-	/* release: what this thread did to the lcore, for who takes it; acquire: not needed */
+	/* release: what this thread did to the lcore, for the thread that takes it; acquire: not
+	 * needed */
 	return atomic_compare_exchange_strong_explicit(
 		&workers->drive, &word, word + 1, memory_order_acq_rel, memory_order_acquire);
 }
 
-/* The loop of an lcore.  @return false: another one has it now, and this thread may not touch
+/* The loop of an lcore.  @return false: another thread has the lcore, and this one must not access
  * it. */
 static bool
 drive(struct eng_workers *workers, uint64_t carry_ns)
@@ -78,7 +80,7 @@ drive(struct eng_workers *workers, uint64_t carry_ns)
 	lc->cpu_ns = cost.cpu_ns - carry_ns;
 
 	RTE_PER_LCORE(_lcore_id) = lc->eal_lcore;
-	/* nobody waits for it: an lcore that was taken over is attached all the time */
+	/* no thread waits for it: an lcore that was taken over stays attached */
 	atomic_store_explicit(&lc->owner, this_thread(), memory_order_relaxed);
 	slack = eng_sleep_begin(lc);
 	if (!eng_lcore_loop(lc)) {
@@ -92,7 +94,7 @@ drive(struct eng_workers *workers, uint64_t carry_ns)
 	return true;
 }
 
-/* Lock held, but not while it drives. */
+/* Drives; the lock is held by the caller but not while it drives. */
 static void
 be_driver(struct eng_workers *workers, struct eng_worker *w)
 {
@@ -116,7 +118,7 @@ be_driver(struct eng_workers *workers, struct eng_worker *w)
 
 /* --- workers --- */
 
-/* Lock held.  Is @w idle still?  If so, and @take, it is so no longer. */
+/* Lock held.  Whether @w is still idle; if so, and @take, removes it from the idle workers. */
 static bool
 is_idle(struct eng_workers *workers, struct eng_worker *w, bool take)
 {
@@ -142,8 +144,9 @@ eng_workers_call(struct eng_workers *workers)
 	pthread_cond_signal(&w->call);
 }
 
-/* Lock held.  Who was idle last is called first, so that those whom nobody needs notice it.
- * @return false: there are enough without it. */
+/* Lock held.  The worker that became idle last is called first, so that superfluous workers time
+ * out.
+ * @return false: there are enough workers without it. */
 static bool
 wait_for_call(struct eng_workers *workers, struct eng_worker *w)
 {
@@ -271,7 +274,7 @@ pool_alloc(struct eng_lcore *lc)
 	return workers;
 }
 
-/* Everybody goes home.  @return false: some do not come. */
+/* Ends all workers.  @return false: some have not returned. */
 static bool
 workers_end(struct eng_workers *workers)
 {
@@ -296,11 +299,11 @@ workers_end(struct eng_workers *workers)
 	return all;
 }
 
-/* What waits for copies that nobody makes any more hears so. */
+/* Completes the copies that no worker will make any more. */
 static void
 end_copies(struct eng_workers *workers)
 {
-	/* as whoever makes a call while nobody is attached */
+	/* as any call while no thread is attached */
 	pthread_mutex_lock(&workers->lc->attach_lock);
 	eng_deferred_exchange(workers, true);
 	pthread_mutex_lock(&workers->lock);
@@ -310,7 +313,7 @@ end_copies(struct eng_workers *workers)
 	pthread_mutex_unlock(&workers->lc->attach_lock);
 }
 
-/* Nobody drives any more. */
+/* Call it when no thread drives any more. */
 static void
 pool_free(struct eng_lcore *lc, struct eng_workers *workers)
 {
@@ -329,7 +332,7 @@ pool_free(struct eng_lcore *lc, struct eng_workers *workers)
 
 /* --- of lcores that are polled --- */
 
-/* What the thread that drove the lcore has left, if one did. */
+/* Takes what the thread that drove the lcore has left, if there was one. */
 static void
 take_rest(struct eng_lcore *lc)
 {
@@ -364,7 +367,7 @@ pool_new(struct eng_lcore *lc)
 		return ret;
 	}
 	take_rest(lc);
-	/* release: who polls finds it whole */
+	/* release: the polling thread finds the pool complete */
 	atomic_store_explicit(&lc->workers, workers, memory_order_release);
 	return 0;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* The threads of an lcore, and who watches them; workers.c, deferred.c and watch.c say how. */
+/* The threads of an lcore, and the watchdog; see workers.c, deferred.c and watch.c. */
 #ifndef ENGINE_WORKERS_H
 #define ENGINE_WORKERS_H
 
@@ -11,108 +11,114 @@
 
 struct eng_workers;
 
-/* A thread: it drives the lcore, makes deferred copies as a copier, or waits to be needed. */
+/* A thread that drives the lcore, makes deferred copies as a copier, or is idle. */
 struct eng_worker {
 	struct eng_workers *workers;
 	struct eng_worker *next;
 	pthread_t thread;
 	pid_t tid;
-	pthread_cond_t call;       /* it waits for it while it is idle */
-	struct eng_worker *below;  /* idle for longer */
-	struct eng_copy *copy;     /* copier, or taken over from: what it is doing; else NULL */
-	_Atomic uint64_t since_ns; /* of that, or of its part */
-	uint64_t slept;            /* the watch's, as in struct eng_workers */
+	pthread_cond_t call;       /* it waits here while it is idle */
+	struct eng_worker *below;  /* next in the stack of idle workers; it has been idle for
+				    * longer */
+	struct eng_copy *copy;     /* the copy that it makes, as a copier or after it lost the
+				    * lcore; else NULL */
+	_Atomic uint64_t since_ns; /* start of that copy, or of its current part */
+	uint64_t slept;            /* used by the watchdog, as in struct eng_workers */
 	uint64_t slept_ns;
-	bool written_off; /* the copy's program has failed, and it has not come back */
+	bool written_off; /* the copy's program has failed, and this thread has not returned from
+			   * the copy */
 };
 
 struct eng_workers {
 	struct eng_lcore *lc;
-	/* The driver's: (copies << 1 | it is in one).  Who changes the word from "in a copy" has the
-	 * lcore: the driver as it comes back, or the watch, which gives it to another thread. */
+	/* The driver's word: (number of copies << 1 | it is in a copy).  The thread that changes
+	 * the word from "in a copy" has the lcore: the driver when it returns, or the watchdog,
+	 * which gives the lcore to another thread. */
 	_Atomic uint64_t drive;
 	struct eng_copy *_Atomic at; /* that copy */
 	_Atomic bool over_any;       /* over is not empty */
 
-	pthread_mutex_t lock; /* everything below */
-	pthread_cond_t gone;  /* something has ended */
+	pthread_mutex_t lock; /* protects everything below */
+	pthread_cond_t gone;  /* signalled when a thread has ended */
 	struct eng_worker *first;
-	struct eng_worker *idle; /* who has been so for the shortest time */
+	struct eng_worker *idle; /* stack of idle workers, the most recent first */
 	struct eng_worker *driver;
 	uint32_t nworkers, nidle, nstuck;
-	bool polled;     /* a program polls the lcore: all of the pool are copiers */
-	bool must_drive; /* nobody does */
-	bool driven;     /* karst_engine_start()'s loop is not over */
+	bool polled;     /* a program polls the lcore: all workers are copiers */
+	bool must_drive; /* no thread drives the lcore */
+	bool driven;     /* the loop of karst_engine_start() has not ended */
 	bool end;
 	struct eng_copy_list deferred; /* for copiers */
-	struct eng_copy_list over;     /* done by them, or not to be waited for */
-	cpu_set_t cpus;                /* of the lcore */
+	struct eng_copy_list over;     /* finished by copiers, or given up */
+	cpu_set_t cpus;                /* processors of the lcore */
 
-	/* the watch's */
+	/* used by the watchdog */
 	uint64_t seen_drive;
-	uint64_t seen_ns;  /* when that was new */
-	uint64_t seen_ran; /* driver_ran() then, if it was in a copy */
-	uint64_t carry_ns; /* that the turn had taken when its driver was replaced */
+	uint64_t seen_ns;  /* when seen_drive changed */
+	uint64_t seen_ran; /* driver_ran() at that time, if it was in a copy */
+	uint64_t carry_ns; /* time that the turn had taken when its driver was replaced */
 	uint64_t seen_turns;
-	uint64_t turned_ns; /* when that was new, or was looked into last */
-	uint64_t slept;     /* has_slept() then; UINT64_MAX: it did not sleep */
-	uint64_t slept_ns;  /* when that was new */
+	uint64_t turned_ns; /* when seen_turns changed, or was last examined */
+	uint64_t slept;     /* has_slept() at that time; UINT64_MAX: it did not sleep */
+	uint64_t slept_ns;  /* when slept changed */
 };
 
 /* --- workers.c --- */
 
-/* On the lcore's EAL worker: its pool drives it until the engine stops. */
+/* On the lcore's EAL worker: runs the pool that drives the lcore, until the engine stops. */
 int eng_workers_run(struct eng_lcore *lc);
-/* With ctl_lock held, before there is anything to copy: lcores that programs poll have copiers, so
- * that who polls waits for no memory.  Once is enough, until they are dismissed. */
+/* With ctl_lock held, before there is memory to copy: gives copiers to the lcores that programs
+ * poll, so that the polling thread waits for no memory.  Further calls have no effect until
+ * eng_workers_stop(). */
 int eng_workers_start(struct karst_engine *e);
-/* While nobody polls. */
+/* Call it while no thread polls. */
 void eng_workers_stop(struct karst_engine *e);
-/* One more worker.  With the pool's lock held. */
+/* Adds a worker.  With the pool's lock held. */
 int eng_worker_add(struct eng_workers *workers);
-/* Lock held: an idle worker, if there is one, looks what there is to do. */
+/* Lock held: wakes an idle worker, if there is one, to look for work. */
 void eng_workers_call(struct eng_workers *workers);
-/* The thread that calls is a worker, and drives: does @c, in which it may lose the lcore.
- * @return false: it has. */
+/* Called by the worker that drives: makes @c; the worker may lose the lcore meanwhile.
+ * @return false: it has lost it. */
 bool eng_workers_copy(struct eng_workers *workers, struct eng_copy *c);
 
 /* --- deferred.c --- */
 
-/* Driver: a copy for a copier.  @return false: its program has too many. */
+/* Driver: submits a copy for a copier.  @return false: its program has too many. */
 bool eng_deferred_submit(struct eng_lcore *lc, struct eng_copy *c);
-/* Driver, not at a safe point: copiers get what was submitted. */
+/* Driver, not at a safe point: sends submitted copies to the copiers. */
 void eng_deferred_send(struct eng_workers *workers);
-/* Driver: copiers get what was submitted, and what they have done is over.  It waits for the lock,
- * which threads that wait for a processor may have, only if @wait; else there is a next time. */
+/* Driver: sends submitted copies to the copiers, and completes the copies that they have finished.
+ * The lock may be held by a thread that waits for a processor: the driver waits for it only if
+ * @wait; else it tries again at the next call. */
 void eng_deferred_exchange(struct eng_workers *workers, bool wait);
-/* Lock held: nobody will do those that wait, of @s or (NULL) of anybody. */
+/* Lock held: cancels the copies that wait, those of @s or (NULL) all. */
 void eng_deferred_cancel(struct eng_workers *workers, const struct karst_space *s);
-/* Is one of its programs slow? */
+/* Whether one of its programs is slow. */
 bool eng_copy_is_slow(const struct eng_copy *c, uint64_t now_ns);
-/* Slower than any copy that only moves bytes: page faults, or a switch of the processor. */
+/* Longer than any copy that only moves bytes: there were page faults, or a context switch. */
 #define ENG_COPY_SLOW_NS 50000u
-/* Shall the driver find out what it costs? */
+/* Whether the driver shall measure the cost of this copy. */
 bool eng_copy_asks(const struct eng_copy *c, uint64_t now_ns);
-/* What this thread has run, and how often it has slept. */
+/* CPU time of this thread, and how often it has slept. */
 struct eng_cost {
 	uint64_t cpu_ns;
 	long sleeps;
 };
 void eng_copy_cost(struct eng_cost *cost);
-/* Driver: an inline copy was slow, and has cost @ns, if that is known, else 0. */
+/* Driver: notes that an inline copy was slow and has cost @ns; 0: not known. */
 void eng_copy_took(struct eng_copy *c, uint64_t now_ns, uint64_t ns);
-/* Worker, lock held: a deferred copy that it may do now; NULL: none. */
+/* Worker, lock held: takes a deferred copy that it may make now; NULL: none. */
 struct eng_copy *eng_deferred_take(struct eng_workers *workers, struct eng_worker *w);
-/* Worker: says once that the program is slow.  Who drives an lcore does not log. */
+/* Worker: logs once that the program is slow.  A thread that drives an lcore does not log. */
 void eng_deferred_tell(const struct eng_copy *c);
-/* Worker, lock held: it has come back from its copy. */
+/* Worker, lock held: the worker has returned from its copy. */
 void eng_deferred_over(struct eng_workers *workers, struct eng_worker *w);
-/* Its programs stay until eng_copy_unhold(); once is enough. */
+/* Keeps references to its programs until eng_copy_unhold(); a second call has no effect. */
 void eng_copy_hold(struct eng_copy *c);
 void eng_copy_unhold(struct eng_copy *c);
 
-/* After a key has gone: waits until no copy moves bytes by it; a program that is slow waits for
- * itself, and not for longer than its copies may take. */
+/* After a key was removed: waits until no copy uses it.  Only callers of a slow program wait long,
+ * and not for longer than its copies may take. */
 void eng_copies_settle(struct karst_space *s);
 
 /* --- for watch.c --- */
@@ -129,41 +135,41 @@ eng_relaxed_set(_Atomic uint64_t *p, uint64_t v)
 	atomic_store_explicit(p, v, memory_order_relaxed);
 }
 
-/* The program is slow from now on, for a while. */
+/* Marks the program as slow from now on, for a while. */
 void eng_deferred_call(struct karst_space *s, uint64_t now_ns);
-/* Lock held: the copy that a copier may do next; it stays in the queue. */
+/* Lock held: the copy that a copier may make next; it stays in the queue. */
 struct eng_copy *eng_deferred_first(const struct eng_workers *workers);
-/* Lock held: to the driver, whether or not the thread is back. */
+/* Lock held: passes the copy to the driver, whether or not its thread has returned. */
 void eng_deferred_hand_in(struct eng_workers *workers, struct eng_copy *c);
-/* Of one lcore. */
+/* Most workers of an lcore. */
 #define ENG_WORKERS_MAX 16u
 
 /* --- watch.c --- */
 
-/* false: its user's programs hold too many threads. */
+/* @return false: programs of its user hold too many threads. */
 bool eng_copy_allowed(struct karst_engine *e, const struct eng_copy *c);
 /* Starts and ends the thread that watches all lcores of the engine. */
 int eng_watch_start(struct karst_engine *e);
 void eng_watch_stop(struct karst_engine *e);
-/* The pool is about to go: the watch does not look at it any more. */
+/* The pool is about to be freed: the watchdog does not access it any more. */
 void eng_watch_leave(struct eng_lcore *lc, struct eng_workers *workers);
-/* Driver, in a copy: the watch may be asleep. */
+/* Driver, in a copy: wakes the watchdog, which may sleep. */
 void eng_watch_wake(struct karst_engine *e);
 
-/* As many threads as all users together may hold. */
+/* Users that can be barred: as many as the threads that all users together may hold. */
 #define ENG_BARRED 32u
 
 struct eng_watch {
 	struct karst_engine *e;
 	pthread_t thread;
-	sem_t ready;            /* it has the priority that it may have */
+	sem_t ready;            /* the watchdog has set its priority */
 	pthread_mutex_t lock;   /* no driver ever waits for it */
 	_Atomic uint32_t rings; /* eng_watch_wake(): a futex */
 	_Atomic bool dozing;
-	bool stood;               /* the machine did, since the last look: */
-	uint64_t looked_ns;       /* when that was */
+	bool stood;               /* the machine stood still since the last look */
+	uint64_t looked_ns;       /* time of the last look */
 	_Atomic uint32_t nstuck;  /* threads that are written off */
-	_Atomic uint32_t nbarred; /* users who hold too many of them: */
+	_Atomic uint32_t nbarred; /* users who hold too many threads: their uids follow */
 	_Atomic uint32_t barred[ENG_BARRED];
 	bool end;
 };

@@ -2,17 +2,17 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Frames that are not for a queue pair.  The first of these that wants one has it:
+ * Frames that no queue pair gets.  The first of these that accepts a frame takes it over:
  *
- *   1. the engine itself: ARP and neighbour discovery about the port's addresses (neigh.c), and
+ *   1. the engine itself: ARP and neighbour discovery for the port's addresses (neigh.c), and
  *      queries about its multicast groups (member_port.c), on the port's home lcore
- *   2. the kernel, if the port has an exception tap (tap.c); RoCE to addresses and VLANs that are
- *      not the port's is the kernel's then, too
+ *   2. the kernel, if the port has an exception tap (tap.c); this includes RoCE to addresses and
+ *      VLANs that are not the port's
  *   3. the program: the exception callback
  *
- * So with a tap the engine answers for its own addresses and the kernel for all others that it has
- * there; and answers of neighbours reach both, as either may have asked.  What nobody wants is
- * dropped, under the name that the parser gave it.
+ * So with a tap the engine answers for its own addresses, and the kernel for all other addresses
+ * that it has there.  Answers of neighbours reach both, as either may have asked.  A frame that
+ * none of them accepts is dropped and counted under the parser's drop reason.
  */
 #include "exception.h"
 
@@ -26,7 +26,7 @@ exception_drop(struct eng_lcore *lc, struct rte_mbuf *m, enum karst_drop why)
 	buffer_free(lc, m);
 }
 
-/* Something that another protocol might understand. */
+/* Whether another protocol might process the frame. */
 static bool
 is_other_protocol(enum karst_drop why)
 {
@@ -34,7 +34,7 @@ is_other_protocol(enum karst_drop why)
 		why == KARST_DROP_NOT_ROCE || why == KARST_DROP_IP_FRAGMENT;
 }
 
-/* What a kernel that had this port would look at. */
+/* Whether a kernel that had this port would process the frame. */
 static bool
 is_kernels(enum karst_drop why)
 {
@@ -42,7 +42,7 @@ is_kernels(enum karst_drop why)
 		why == KARST_DROP_DEST_ADDRESS || why == KARST_DROP_VLAN;
 }
 
-/* The kernel gets it, if it can. */
+/* Passes the frame to the kernel, if possible. */
 static void
 give_kernel(struct eng_lcore *lc, struct eng_tap *tap, struct rte_mbuf *m)
 {
@@ -54,7 +54,7 @@ give_kernel(struct eng_lcore *lc, struct eng_tap *tap, struct rte_mbuf *m)
 	buffer_free(lc, m);
 }
 
-/* @return true: the program has it. */
+/* @return true: the program has taken the frame over. */
 static bool
 exception_offer(struct eng_lcore *lc, uint8_t port, struct rte_mbuf *m, enum karst_drop why)
 {
@@ -70,7 +70,7 @@ exception_offer(struct eng_lcore *lc, uint8_t port, struct rte_mbuf *m, enum kar
 	return taken;
 }
 
-/* Is it the engine's own business?  Then on the home lcore. */
+/* Whether the engine itself processes the frame, on the home lcore. */
 static bool
 is_own(const struct eng_port *p, const struct rte_mbuf *m, enum karst_drop why, bool *query)
 {
@@ -78,7 +78,7 @@ is_own(const struct eng_port *p, const struct rte_mbuf *m, enum karst_drop why, 
 	if (p->neigh != NULL && (why == KARST_DROP_ETHERTYPE || why == KARST_DROP_NOT_UDP) &&
 		eng_neigh_wants(m))
 		return true;
-	/* those of IGMP have an IP option */
+	/* IGMP queries have an IP option */
 	*query = p->members != NULL && (why == KARST_DROP_IP_HEADER || why == KARST_DROP_NOT_UDP) &&
 		eng_member_wants(m);
 	return *query;

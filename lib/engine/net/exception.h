@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* Frames that are not for a queue pair. */
+/* Frames that no queue pair gets. */
 #ifndef ENGINE_EXCEPTION_H
 #define ENGINE_EXCEPTION_H
 

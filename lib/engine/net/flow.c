@@ -2,14 +2,15 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * How frames find the lcores that serve a port, best first:
+ * How frames reach the lcores that serve a port, best first:
  *
- *   flow rules   the device spreads RoCE, and RoCE alone, over the queues
+ *   flow rules   the device spreads RoCE, and only RoCE, over the queues
  *   RSS          the device spreads everything
  *   software     all frames come by one queue
  *
- * Whichever it is, no device knows which lcore has a queue pair: a frame that comes to another one
- * is handed on (handoff.c).  What a device can is not looked up but tried, by rte_flow_validate().
+ * In each case the device does not know which lcore has a queue pair: a frame that another lcore
+ * receives is handed off (handoff.c).  The capabilities of the device are not read but tried, by
+ * rte_flow_validate().
  */
 #include "flow.h"
 
@@ -36,7 +37,7 @@ eng_flow_isolate(struct eng_port *p)
 	return ret;
 }
 
-/* Makes the rule for one version of IP. */
+/* Creates the rule for one version of IP. */
 static int
 add_rule(struct eng_port *p, bool ip6, struct rte_flow **flow, struct rte_flow_error *err)
 {

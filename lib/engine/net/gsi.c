@@ -2,8 +2,8 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * MADs out: frames are built here, by the slow and complete builder, on the caller's thread, and
- * the home lcore of their port puts them into its queue.
+ * Sends MADs: the caller's thread builds the frames, with the slow and general builder, and the
+ * home lcore of the port puts them into its queue.
  */
 #include "gsi.h"
 
@@ -14,13 +14,13 @@
 #include "karst_opcode.h"
 #include "port.h"
 
-/* W1 without a flow label, of QP 1 and QP 1 */
+/* W1 without a flow label, for QP 1 to QP 1 */
 #define GSI_UDP_SPORT 0xc001u
 
 /* Frames for the ports of one home lcore, or of all. */
 struct burst {
 	unsigned int n;
-	uint8_t port[ENG_GSI_BURST]; /* or its twin */
+	uint8_t port[ENG_GSI_BURST]; /* or its loopback port */
 	struct rte_mbuf *m[ENG_GSI_BURST];
 };
 
@@ -43,7 +43,7 @@ mad_describe(struct eng_gsi *g, const struct eng_gsi_out *out, struct karst_fram
 		.sport = GSI_UDP_SPORT,
 		.dport = KARST_ROCE_UDP_PORT,
 		.ib = {.opcode = KARST_UD_SEND_ONLY,
-			/* L1: MADs ask for what nobody sends */
+			/* L1: AckReq is set in MADs, although nothing acknowledges them */
 			.ackreq = true,
 			.pkey = ENG_GSI_PKEY,
 			.dqpn = ENG_GSI_QPN,
@@ -59,7 +59,7 @@ mad_describe(struct eng_gsi *g, const struct eng_gsi_out *out, struct karst_fram
 	memcpy(f->daddr, path->dst_ip + skip, 16 - skip);
 }
 
-/* A buffer with the frame of a MAD; NULL: there is none. */
+/* Builds the frame of a MAD in a new buffer; NULL: there is none. */
 static struct rte_mbuf *
 mad_frame_of(struct karst_engine *e, const struct eng_gsi_out *out)
 {
@@ -114,7 +114,7 @@ eng_gsi_send(struct karst_engine *e, const struct eng_gsi_out *out, unsigned int
 	for (i = 0; i < n; i++) {
 		uint8_t base = eng_port_base(out[i].path.port);
 
-		/* it may have been removed meanwhile */
+		/* the port may have been removed meanwhile */
 		if (out[i].path.port >= ENG_TXQS || !eng_port_present(e, base))
 			continue;
 		b.m[b.n] = mad_frame_of(e, &out[i]);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* The calls by which lcores come here: they know nothing of this folder. */
+/* The functions of this folder that lcores call; lcore/ does not depend on this folder. */
 #include "exception.h"
 #include "member_port.h"
 #include "port.h"

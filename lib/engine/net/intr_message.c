@@ -2,23 +2,24 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * What the peer of a net_memif port says, before the driver hears it.
+ * Checks the messages of the peer of a net_memif port before the driver gets them.
  *
- * The driver of DPDK 22.11 believes it.  A descriptor that comes with a message that wants none
- * stays open for good, as does that of a ring which is added a second time; and a ring that is
- * added twice counts as two, of which the driver then uses one that it has not got.  A ring may lie
- * behind the end of its region, a region be longer than its file, and both be changed while lcores
- * use them.  Of a peer that goes before it has connected the descriptors of regions stay open.
+ * The driver of DPDK 22.11 trusts its peer.  If a descriptor comes with a message that needs none,
+ * the driver never closes it; the same holds for the descriptor of a ring that is added twice.  A
+ * ring that is added twice also counts as two, of which the driver then uses one that does not
+ * exist.  A ring may lie beyond the end of its region, a region may be longer than its file, and a
+ * peer can change both while lcores use them.  If a peer disconnects before it has connected, the
+ * descriptors of its regions stay open.
  *
- * If there are fewer rings than the device has queues, the driver uses for the others what the last
- * connection has left in them, or takes the first ring, which then two lcores use.  And it copies
- * names up to the zero at their end, which may be none.
+ * If there are fewer rings than the device has queues, the driver uses for the other queues what
+ * the last connection has left in them, or the first ring, which two lcores then use.  And it
+ * copies names up to a terminating zero, which may be missing.
  *
- * So messages pass that a peer has to say, each once and in their order, with the descriptor that
- * belongs to them, and as many rings as there are queues.  Rings and regions are numbered from 0
- * on, as DPDK and VPP do.
+ * So this file accepts only the messages that a peer must send, each once and in their order, with
+ * the descriptor that belongs to them, and only if there are as many rings as queues.  Rings and
+ * regions must be numbered from 0, as DPDK and VPP do.
  *
- * What is in the shared memory afterwards, this does not see.
+ * It does not check what the shared memory contains afterwards.
  */
 #include "intr_message.h"
 
@@ -42,7 +43,7 @@ enum memif_type {
 	MEMIF_DISCONNECT,
 };
 
-/* Behind the type, in the order of the processor. */
+/* After the type, in host byte order. */
 struct memif_region_msg {
 	uint16_t index;
 	uint64_t bytes;
@@ -65,13 +66,14 @@ struct memif_hello_msg {
 	uint8_t max_log2_size;
 } __attribute__((packed));
 
-#define MEMIF_C2S       1u /* of the flags of a ring */
+#define MEMIF_C2S       1u /* flag of a ring */
 #define MEMIF_LOG2_MAX  14u
 #define MEMIF_RING_HEAD 128u
 #define MEMIF_DESC      16u
 
-/* As the driver will; else it would leave some regions open.  Nobody uses this one, so it goes
- * without munmap(), which waits for lcores (intr_unmap.c). */
+/* Tries the mapping that the driver will make: if that failed, the driver would leave some regions
+ * open.  This mapping is not used, so it is removed without munmap(), which waits for lcores
+ * (intr_unmap.c). */
 static bool
 can_be_mapped(int fd, uint64_t bytes)
 {
@@ -121,7 +123,7 @@ connects(struct eng_memif_talk *t, const struct eng_memif_limits *limits)
 {
 	if (t->connected)
 		return false;
-	/* of a device that has none they are wanted as well */
+	/* a device without queues needs a ring, too */
 	t->few = t->server &&
 		(t->nrings[0] < RTE_MAX(limits->least[0], 1u) ||
 			t->nrings[1] < RTE_MAX(limits->least[1], 1u));
@@ -129,14 +131,14 @@ connects(struct eng_memif_talk *t, const struct eng_memif_limits *limits)
 	return t->connected;
 }
 
-/* The client then makes as many rings as the server allows. */
+/* A HELLO: the client then creates as many rings as the server allows. */
 static bool
 greets(struct eng_memif_talk *t, const struct eng_memif_limits *limits, const uint8_t *body)
 {
 	struct memif_hello_msg m;
 
 	memcpy(&m, body, sizeof(m));
-	/* what is from us goes to the server */
+	/* the engine's transmit direction is to the server */
 	t->few = m.max_ring[0] + 1u < limits->least[1] || m.max_ring[1] + 1u < limits->least[0];
 	return !t->few;
 }
@@ -150,7 +152,8 @@ begins(struct eng_memif_talk *t, const struct eng_memif_limits *limits, const ui
 	return first && (t->server || greets(t, limits, body));
 }
 
-/* Text goes to the end of a message at most: so is there a zero between its start and that end? */
+/* Whether there is a zero between the start of the message's text and the end of the message, where
+ * the text must end. */
 static bool
 text_ends(uint16_t type, const uint8_t *msg)
 {

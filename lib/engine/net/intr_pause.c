@@ -2,23 +2,24 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * EAL's interrupt thread stands still while devices are stopped and closed.
+ * Pauses EAL's interrupt thread while devices are stopped and closed.
  *
- * net_memif (DPDK 22.11) connects and disconnects in that thread, as its peer comes and goes, and
- * does the same as it is stopped, in the thread that asks for it; nothing keeps one from the other.
- * A device that is stopped in the moment in which its peer goes is disconnected twice: descriptors
- * and memory that may be somebody else's by then are closed and unmapped.  And a peer may come to a
- * device that is stopped, but not yet closed, whose connection then outlives the device.
+ * net_memif (DPDK 22.11) connects and disconnects in that thread, when its peer comes and goes, and
+ * disconnects in the calling thread when it is stopped; the two are not serialized.  A device that
+ * is stopped at the moment when its peer goes is disconnected twice: descriptors and memory are
+ * closed and unmapped that may have another use by then.  And a peer may connect to a device that
+ * is stopped but not yet closed; its connection then outlives the device.
  *
- * So the interrupt thread is called by an eventfd, and waits in its callback until the device has
- * gone.  No other callback can be running then, so drivers take theirs back at once.
+ * So an eventfd calls the interrupt thread, which waits in its callback until the device is closed.
+ * No other callback can be running then, so drivers can unregister theirs at once.
  *
- * Only for drivers of which that is known: those of adapters may wait in their stop for an
- * interrupt, which would not come.  Others that use the thread exclude it themselves.
+ * This is done only for drivers that are known to need it: drivers of adapters may wait in their
+ * stop function for an interrupt, which would not come.  Other drivers that use the thread
+ * serialize this themselves.
  *
- * Whoever waits here serves its own lcores, since the interrupt thread may be waiting for them
- * (intr_unmap.c).  Whoever has the thread paused waits for nothing but devices: it has no control
- * call to make.
+ * A thread that waits here serves its own lcores, since the interrupt thread may be waiting for
+ * them (intr_unmap.c).  A thread that has paused the interrupt thread waits for nothing but
+ * devices, and must not make control calls.
  */
 #include "intr_pause.h"
 
@@ -37,14 +38,15 @@
 
 enum pause_state { PAUSE_NONE, PAUSE_WANTED, PAUSE_HELD };
 
-static pthread_mutex_t pause_turn = PTHREAD_MUTEX_INITIALIZER; /* who pauses it */
-static pthread_mutex_t pause_lock = PTHREAD_MUTEX_INITIALIZER; /* what follows */
+static pthread_mutex_t pause_turn = PTHREAD_MUTEX_INITIALIZER; /* held by the thread that pauses
+								* it */
+static pthread_mutex_t pause_lock = PTHREAD_MUTEX_INITIALIZER; /* for the following */
 static pthread_cond_t pause_end = PTHREAD_COND_INITIALIZER;
 static enum pause_state pause_state;
 static struct rte_intr_handle *pause_handle;
 static _Thread_local unsigned int pause_depth;
 
-/* net_impair stops what is below it. */
+/* net_impair stops the device below it. */
 static const char *const pause_drivers[] = {"net_memif", "net_impair"};
 
 static void
@@ -52,7 +54,7 @@ pause_callback(void *arg)
 {
 	uint64_t n;
 
-	/* there may be nothing in it */
+	/* the eventfd may be empty */
 	if (read(rte_intr_fd_get(pause_handle), &n, sizeof(n)) < 0)
 		return;
 	pthread_mutex_lock(&pause_lock);
@@ -155,7 +157,7 @@ karst_engine_intr_pause(uint16_t ethdev)
 	while (pthread_mutex_trylock(&pause_turn) != 0)
 		pause_nap();
 	pause_set(PAUSE_WANTED);
-	/* the counter is far from its end: the callback reads it each time */
+	/* the counter cannot overflow: the callback reads it each time */
 	(void)!write(rte_intr_fd_get(pause_handle), &one, sizeof(one));
 	while (!is_held())
 		pause_nap();

@@ -2,39 +2,41 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * The sockets of net_memif: that at which a port of role server waits for its peer goes with the
- * port, and a peer that does not read what it is sent is disconnected, as is one that says what is
- * not to be said (intr_message.c).
+ * The sockets of net_memif.  The socket at which a port of role server waits for its peer is closed
+ * with the port.  A peer that does not read what it is sent is disconnected, as is a peer that
+ * sends an invalid message (intr_message.c).
  *
- * The driver of DPDK 22.11 frees what it knows of the socket with the last device that is at it,
- * but leaves the socket open and its callback with EAL's interrupt thread: whoever connects then
- * makes that thread read freed memory, and go round for ever.  The same holds for who has connected
- * before, and says only then what device he wants.
+ * The driver of DPDK 22.11 frees its data of the socket with the last device that uses the socket,
+ * but leaves the socket open and its callback registered with EAL's interrupt thread.  A peer that
+ * connects then makes that thread read freed memory, and loop for ever.  The same holds for a peer
+ * that connected before, but only then sends the name of its device.
  *
- * Functions are ours, as in intr_unmap.c: those by which the driver registers callbacks and takes
- * them back, connect(), recvmsg(), sendmsg(), and rte_free().  When the memory is freed that the
- * callback of a listening socket would be called with, that callback is taken back, and the socket
- * closed; connections that came by it are shut down, of which the driver hears, and forgets them.
+ * This file defines, as intr_unmap.c does, the functions by which the driver registers and
+ * unregisters callbacks, connect(), recvmsg(), sendmsg(), and rte_free().  When the driver frees
+ * the memory that is the argument of a listening socket's callback, that callback is unregistered
+ * and the socket closed; connections that it accepted are shut down, which the driver notices, and
+ * frees them.
  *
- * Nor does the driver take back the callback of a connection whose peer has gone before it was
- * greeted: the next connection is given the same descriptor, and then both callbacks are called,
- * one of them with freed memory; or EAL ends the process, for it cannot wait for a descriptor that
- * is not open.  So while a connection is accepted, the callback goes with the memory here, too.
+ * The driver also does not unregister the callback of a connection whose peer has gone before the
+ * driver could send HELLO.  The next connection then gets the same descriptor, and both callbacks
+ * are called, one of them with freed memory; or EAL ends the process, because it cannot wait for a
+ * descriptor that is not open.  So while a connection is accepted, the callback is unregistered
+ * with the memory here, too.
  *
  * The driver answers its peer in EAL's interrupt thread, by calls that wait for room in the socket.
- * A peer leaves some, unless it means to keep that thread; so the wait has an end, after which the
- * driver gives the connection up.  If the peer has gone, there is no SIGPIPE.
+ * There is room, unless the peer means to block that thread; so the wait has a timeout, after which
+ * the driver gives the connection up.  If the peer has gone, there is no SIGPIPE.
  *
- * The same holds for connecting, while the server does not take connections.
+ * The same timeout applies to connecting, while the server does not accept connections.
  *
- * Who connects, and does not say what device he wants, has a descriptor of this process; of such
- * there are only so many, and the oldest goes for another one.
+ * A peer that connects, and does not send the name of its device, holds a descriptor of this
+ * process.  The number of such connections is limited; the oldest is shut down for a new one.
  *
- * EAL calls by descriptors' numbers: it takes several events at once, and looks for the source that
- * has the number as each one's turn comes.  While an earlier callback keeps the thread
- * (intr_pause.c), a connection may be closed, and its number go to another one, which is then
- * called though nothing has come; and the driver's callbacks wait for what has come.  So ours is
- * called, which looks, and what takes callbacks back is ours, too.
+ * EAL calls callbacks by descriptor number: it takes several events at once, and looks up the
+ * source that has the number when it processes the event.  While an earlier callback delays the
+ * thread (intr_pause.c), a connection may be closed and its number reused by another one, which is
+ * then called although it has no input; and the driver's callbacks wait for input.  So this file
+ * registers its own callbacks, which check for input first, and unregisters them itself.
  */
 #include "intr_socket.h"
 
@@ -60,26 +62,26 @@
 #include "intr_message.h"
 #include "karst_log.h"
 
-#define MAX_SILENT 16u   /* connections */
-#define REFUSED_S  10u   /* between two lines of the log of what was refused */
-#define CONNECT_US 50000 /* a server's patience is not needed: it is asked again */
+#define MAX_SILENT 16u   /* connections that have sent no device name */
+#define REFUSED_S  10u   /* seconds between two log lines about refused messages */
+#define CONNECT_US 50000 /* timeout of connect(); the driver tries again */
 
-/* What the driver has registered: a listening socket, or a connection. */
+/* A callback that the driver has registered: of a listening socket, or of a connection. */
 struct listener_source {
 	LIST_ENTRY(listener_source) next;
 	rte_intr_callback_fn fn;
 	void *arg;
-	rte_intr_unregister_callback_fn gone; /* to be called when it was taken back; NULL */
+	rte_intr_unregister_callback_fn gone; /* to be called when it was unregistered; NULL */
 	int fd;
-	struct rte_intr_handle *handle; /* of @fd, our own */
+	struct rte_intr_handle *handle; /* for @fd, created here */
 	bool listens;
-	struct eng_memif_talk talk; /* if not */
+	struct eng_memif_talk talk; /* of a connection */
 };
 
 static pthread_mutex_t listener_lock = PTHREAD_MUTEX_INITIALIZER;
 static LIST_HEAD(, listener_source) listener_sources = LIST_HEAD_INITIALIZER(listener_sources);
 static atomic_uint listener_nsources;
-static _Thread_local bool listener_accepts; /* the interrupt thread does */
+static _Thread_local bool listener_accepts; /* the interrupt thread is in an accept callback */
 
 bool
 eng_intr_is_memif(const void *code)
@@ -107,7 +109,7 @@ limit_sending(int fd)
 	setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &least, sizeof(least));
 }
 
-/* A socket that was accepted has a name, and one that has connected has not. */
+/* Whether the socket has a name: an accepted socket has one, a connecting socket has none. */
 static bool
 has_name(int fd)
 {
@@ -118,7 +120,7 @@ has_name(int fd)
 		len > offsetof(struct sockaddr_un, sun_path);
 }
 
-/* Lock held.  The driver hears that the oldest of too many has gone. */
+/* Lock held.  Shuts down the oldest connection if there are too many; the driver notices. */
 static void
 limit_silent(void)
 {
@@ -136,7 +138,7 @@ limit_silent(void)
 	shutdown(oldest->fd, SHUT_RDWR);
 }
 
-/* @return NULL: there was no memory for it, and the driver's fault stays. */
+/* @return NULL: out of memory; the driver's fault remains. */
 static struct listener_source *
 remember(int fd, rte_intr_callback_fn fn, void *arg)
 {
@@ -158,13 +160,13 @@ remember(int fd, rte_intr_callback_fn fn, void *arg)
 	pthread_mutex_lock(&listener_lock);
 	LIST_INSERT_HEAD(&listener_sources, s, next);
 	limit_silent();
-	/* relaxed: who frees @arg has it from who registered it */
+	/* relaxed: the thread that frees @arg got it from the one that registered it */
 	atomic_fetch_add_explicit(&listener_nsources, 1, memory_order_relaxed);
 	pthread_mutex_unlock(&listener_lock);
 	return s;
 }
 
-/* @return NULL: nothing known would be called with @arg. */
+/* @return NULL: no known callback has the argument @arg. */
 static struct listener_source *
 take(const void *arg)
 {
@@ -193,7 +195,7 @@ drop(struct listener_source *s)
 	free(s);
 }
 
-/* A socket that was accepted has the name of the one that accepted it. */
+/* An accepted socket has the name of the listening socket. */
 static bool
 same_name(int fd, const struct sockaddr_un *name, socklen_t len)
 {
@@ -204,7 +206,7 @@ same_name(int fd, const struct sockaddr_un *name, socklen_t len)
 		memcmp(&is, name, len) == 0;
 }
 
-/* Ends the connections that came by the listening socket @fd. */
+/* Shuts down the connections that the listening socket @fd accepted. */
 static void
 hang_up(int fd)
 {
@@ -212,7 +214,7 @@ hang_up(int fd)
 	socklen_t len = sizeof(name);
 	const struct listener_source *s;
 
-	/* a name of no length is any client's */
+	/* all clients have names of length 0 */
 	if (getsockname(fd, (struct sockaddr *)&name, &len) != 0 || len > sizeof(name) ||
 		len <= offsetof(struct sockaddr_un, sun_path))
 		return;
@@ -223,7 +225,7 @@ hang_up(int fd)
 	pthread_mutex_unlock(&listener_lock);
 }
 
-/* Has something come, or the end? */
+/* Whether there is input, or the end of the connection. */
 static bool
 is_ready(int fd)
 {
@@ -245,7 +247,7 @@ listener_callback(void *arg)
 	listener_accepts = false;
 }
 
-/* That of a connection, with which @arg may go. */
+/* The callback of a connection; it may free @arg. */
 static void
 connection_callback(void *arg)
 {
@@ -263,7 +265,7 @@ connection_gone(struct rte_intr_handle *handle, void *arg)
 	s->gone(handle, s->arg);
 }
 
-/* @return the connection whose callback the driver calls by these names; NULL: there is none. */
+/* @return the connection with the driver's callback @fn and argument @arg; NULL: there is none. */
 static struct listener_source *
 find_connection(rte_intr_callback_fn fn, const void *arg)
 {
@@ -288,13 +290,13 @@ take_back(const struct listener_source *s)
 			    s->handle, listener_callback, (void *)(uintptr_t)s) > 0)
 			close(s->fd);
 	} else if (listener_accepts) {
-		/* the driver has closed it */
+		/* the driver has closed the descriptor */
 		(void)rte_intr_callback_unregister(
 			s->handle, connection_callback, (void *)(uintptr_t)s);
 	}
 }
 
-/* --- what a peer says --- */
+/* --- messages of a peer --- */
 
 static void
 note_rights(const struct msghdr *mh, bool keep, int *first, unsigned int *n)
@@ -331,8 +333,8 @@ limits_add(struct eng_memif_limits *l, const struct rte_eth_dev_info *info)
 	}
 }
 
-/* Of all devices of the driver, those of net_impair's among them: which one it is that the peer
- * wants, only the driver knows.  Those that are not configured it does not give to anybody. */
+/* The limits over all devices of the driver, including those below net_impair: only the driver
+ * knows which device the peer names.  It does not offer devices that are not configured. */
 static struct eng_memif_limits
 limits_of_all(void)
 {
@@ -347,7 +349,7 @@ limits_of_all(void)
 	return limits;
 }
 
-/* @return why not; NULL */
+/* @return why the message is refused; NULL: it is accepted. */
 static const char *
 may_not_say(int fd, const struct msghdr *mh, size_t len)
 {
@@ -372,7 +374,7 @@ may_not_say(int fd, const struct msghdr *mh, size_t len)
 
 static atomic_ullong listener_refused;
 
-/* In the interrupt thread.  A peer may be refused as often as it comes. */
+/* In the interrupt thread.  Limits the log, since a peer may be refused as often as it likes. */
 static void
 say_refused(const char *why)
 {
@@ -400,11 +402,11 @@ say_refused(const char *why)
 uint64_t
 karst_engine_memif_refused(void)
 {
-	/* relaxed: nothing is ordered by it */
+	/* relaxed: it orders nothing */
 	return atomic_load_explicit(&listener_refused, memory_order_relaxed);
 }
 
-/* By the names that drivers look for. */
+/* Defined under the names that drivers call. */
 __attribute__((weak, visibility("default"))) ssize_t eng_recvmsg(
 	int fd, struct msghdr *mh, int flags) __asm__("recvmsg");
 __attribute__((weak, visibility("default"))) int eng_connect(
@@ -431,7 +433,7 @@ eng_callback_register(const struct rte_intr_handle *handle, rte_intr_callback_fn
 	int ret;
 
 	*(void **)&of_eal = dlsym(RTLD_NEXT, "rte_intr_callback_register");
-	/* first, for the interrupt thread may free @arg at once */
+	/* before the registration, since the interrupt thread may free @arg at once */
 	if (memif)
 		s = remember(rte_intr_fd_get(handle), fn, arg);
 	if (s != NULL)
@@ -485,7 +487,7 @@ int
 eng_connect(int fd, const struct sockaddr *to, socklen_t len)
 {
 	static _Atomic(uintptr_t) found;
-	/* relaxed: whoever does not see it looks himself */
+	/* relaxed: a thread that does not see it looks it up itself */
 	uintptr_t of_libc = atomic_load_explicit(&found, memory_order_relaxed);
 	const struct timeval most = {.tv_usec = CONNECT_US};
 
@@ -505,7 +507,7 @@ ssize_t
 eng_recvmsg(int fd, struct msghdr *mh, int flags)
 {
 	static _Atomic(uintptr_t) found;
-	/* relaxed: whoever does not see it looks himself */
+	/* relaxed: a thread that does not see it looks it up itself */
 	uintptr_t of_libc = atomic_load_explicit(&found, memory_order_relaxed);
 	const char *why;
 	unsigned int n;
@@ -523,24 +525,25 @@ eng_recvmsg(int fd, struct msghdr *mh, int flags)
 	if (why == NULL)
 		return len;
 	note_rights(mh, false, &first, &n);
-	/* of no length is its end, or a message that has but descriptors */
+	/* length 0 is the end of the stream, or a message with only descriptors */
 	if (len > 0)
 		say_refused(why);
-	return 0; /* as if it had gone */
+	return 0; /* as if the peer had disconnected */
 }
 
 ssize_t
 eng_sendmsg(int fd, const struct msghdr *mh, int flags)
 {
 	static _Atomic(uintptr_t) found;
-	/* relaxed: whoever does not see it looks himself */
+	/* relaxed: a thread that does not see it looks it up itself */
 	uintptr_t of_libc = atomic_load_explicit(&found, memory_order_relaxed);
 
 	if (of_libc == 0) {
 		of_libc = (uintptr_t)dlsym(RTLD_NEXT, "sendmsg");
 		atomic_store_explicit(&found, of_libc, memory_order_relaxed);
 	}
-	/* all threads in which the driver sends; others pay for no look at who calls */
+	/* for all threads in which the driver sends; other callers pass flags and skip the address
+	 * check */
 	if ((flags & (MSG_NOSIGNAL | MSG_DONTWAIT)) == 0 &&
 		eng_intr_is_memif(__builtin_return_address(0)))
 		flags |= MSG_NOSIGNAL;
@@ -551,7 +554,7 @@ void
 eng_rte_free(void *mem)
 {
 	static _Atomic(uintptr_t) found;
-	/* relaxed: whoever does not see it looks himself */
+	/* relaxed: a thread that does not see it looks it up itself */
 	uintptr_t of_eal = atomic_load_explicit(&found, memory_order_relaxed);
 	struct listener_source *s = take(mem);
 

@@ -7,7 +7,7 @@
 
 #include <stdbool.h>
 
-/* Is it net_memif whose code this is? */
+/* Whether @code is an address in net_memif's code. */
 bool eng_intr_is_memif(const void *code);
 
 #endif /* ENG_INTR_SOCKET_H */

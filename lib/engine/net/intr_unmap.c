@@ -2,31 +2,32 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Memory that a driver maps and unmaps in EAL's interrupt thread, while lcores may be using it.
+ * Protects memory that a driver maps and unmaps in EAL's interrupt thread while lcores may use it.
  *
  * Burst functions of net_memif (DPDK 22.11) load the address of the memory that both ends share,
- * look at a flag that says whether the port is connected, and read the memory; and nothing makes
- * the interrupt thread wait for who is in between.  So an lcore that loses its processor there ends
- * the process:
+ * check a flag that says whether the port is connected, and read the memory; nothing makes the
+ * interrupt thread wait for a thread between these steps.  So an lcore that loses its processor
+ * there crashes the process:
  *
- *   - when the other end goes, the flag is cleared, and the memory unmapped;
- *   - when another one comes, the memory is mapped, and the flag set: the lcore may have an address
- *     from before, of what was unmapped, or of nothing.
+ *   - when the peer goes, the flag is cleared and the memory unmapped;
+ *   - when another peer comes, the memory is mapped and the flag set: the lcore may still have an
+ *     old address, of unmapped memory, or NULL.
  *
  * A driver that waits by itself makes this file superfluous.
  *
- * Two functions are ours, which in the interrupt thread wait until each lcore of each engine has
- * ended the turn that it was in: munmap(), and rte_eal_process_type(), which the driver calls when
- * all is mapped and before it sets the flag.  Whoever calls a burst function after that has seen
- * the flag, or the address.  All else is as in libc, whose function makes the same system call, and
- * in EAL.  Drivers are libraries of their own, and find the definitions of the executable before
- * those; they are weak, for programs that have some themselves, and with EAL as an archive its own
- * is taken.  What is in libkarst-engine.so is of its version, and drivers do not find it: programs
- * that embed the engine by that library and not by the archive have the fault of the driver.
+ * This file defines two functions, which in the interrupt thread wait until each lcore of each
+ * engine has ended its current turn: munmap(), and rte_eal_process_type(), which the driver calls
+ * when everything is mapped and before it sets the flag.  Burst functions that are called after
+ * that see the flag, or the address.  In all other respects they act as in libc, whose function
+ * makes the same system call, and as in EAL.  Drivers are shared libraries and find the definitions
+ * of the executable before those of libc and EAL.  The definitions are weak, for programs that have
+ * their own; if EAL is linked as an archive, EAL's own definition is used.  Drivers do not find the
+ * definitions in libkarst-engine.so, since its symbols are versioned: programs that embed the
+ * engine by that shared library and not by the archive have the fault of the driver.
  *
- * It costs nothing where frames are received and sent.  A program that polls lcores itself and
- * stops to without karst_engine_release() makes the interrupt thread wait as it makes control
- * calls wait.
+ * Receiving and sending frames costs nothing more.  A program that polls lcores itself and stops
+ * polling without karst_engine_release() makes the interrupt thread wait, as it makes control calls
+ * wait.
  */
 #include "intr_unmap.h"
 
@@ -51,7 +52,7 @@ eng_intr_serve_mine(void)
 	pthread_rwlock_unlock(&unmap_lock);
 }
 
-/* The interrupt thread reads the list while it waits for lcores. */
+/* Locks the list for a change.  The interrupt thread reads the list while it waits for lcores. */
 static void
 lock_for_change(struct karst_engine *e)
 {
@@ -90,7 +91,7 @@ wait_for_lcores(void)
 	pthread_rwlock_unlock(&unmap_lock);
 }
 
-/* By the names that drivers look for. */
+/* Defined under the names that drivers call. */
 __attribute__((weak, visibility("default"))) int eng_munmap(void *addr, size_t len) __asm__(
 	"munmap");
 
@@ -110,7 +111,8 @@ eng_process_type(void)
 {
 	enum rte_proc_type_t (*of_eal)(void);
 
-	/* EAL asks the same with locks of its memory held, for which an lcore's program may wait */
+	/* EAL calls the same function while it holds locks of its memory, for which an lcore's
+	 * program may wait */
 	if (rte_thread_is_intr() != 0 && eng_intr_is_memif(__builtin_return_address(0)))
 		wait_for_lcores();
 	*(void **)&of_eal = dlsym(RTLD_NEXT, "rte_eal_process_type");

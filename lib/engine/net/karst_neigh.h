@@ -4,17 +4,17 @@
 /*
  * Neighbours and routes: from an IP address to a struct karst_path.
  *
- * Whom a frame is for on the wire is found like this:
+ * The destination of a frame on the wire depends on the IP address:
  *
- *   an address of the port      its loopback twin: the frame never leaves; likewise an address of
- *                               another port of the engine that the link does not lead to
+ *   an address of the port      its loopback port: the frame does not leave; the same for an
+ *                               address of another port of the engine that is not on the link
  *   a multicast group           the group's MAC address (U4)
- *   on the link                 the destination, asked for by ARP or neighbour discovery
- *   anywhere else               the port's gateway, asked for likewise
+ *   on the link                 the destination, resolved by ARP or neighbour discovery
+ *   anywhere else               the port's gateway, resolved in the same way
  *
- * A port that is the engine's own asks and answers by itself, and remembers up to
- * KARST_ENGINE_NEIGH_MAX neighbours.  A port that is a view of a kernel interface
- * (karst_engine_port_config.netdev) leaves asking, answering and routes to the kernel.
+ * A port that is the engine's own sends and answers these requests itself, and keeps up to
+ * KARST_ENGINE_NEIGH_MAX neighbours.  For a port that is a view of a kernel interface
+ * (karst_engine_port_config.netdev), the kernel resolves neighbours, answers, and knows the routes.
  */
 #ifndef KARST_NEIGH_H
 #define KARST_NEIGH_H
@@ -25,20 +25,21 @@
 
 struct karst_engine_resolve_opts {
 	uint32_t timeout_ms; /* 0: 3000 */
-	/* Asked now and then while it waits: false ends it.  May be NULL. */
+	/* Called from time to time during the wait: false ends it.  May be NULL. */
 	bool (*alive)(void *user);
 	void *user;
-	bool quiet;   /* what fails is not logged */
-	bool no_wait; /* -EAGAIN: whoever knows has been asked; to be looked for again */
+	bool quiet;   /* failures are not logged */
+	bool no_wait; /* -EAGAIN: a request was sent; call again later */
 };
 
 /**
  * Fills a path from address number @addr of @port to @dst_ip (wire order, IPv4 as ::ffff:a.b.c.d).
- * Waits for an answer from the link, so it is for control threads: somebody else polls the lcores
- * that serve the port; lcores that are attached to the calling thread, it polls itself.
+ * Waits for an answer from the link, so it is for control threads: other threads must poll the
+ * lcores that serve the port; the function itself polls lcores that are attached to the calling
+ * thread.
  * @opts: NULL for the defaults.
  * -EINVAL: no such port or address, or the families differ; -EHOSTUNREACH: no route, or no answer
- * in time; -EAGAIN: no_wait; -ECANCELED: @alive said so; -EDEADLK: from a callback.
+ * in time; -EAGAIN: no_wait; -ECANCELED: @alive returned false; -EDEADLK: from a callback.
  */
 int karst_engine_resolve(struct karst_engine *e, uint8_t port, uint32_t addr,
 	const uint8_t dst_ip[16], const struct karst_engine_resolve_opts *opts,
@@ -47,7 +48,7 @@ int karst_engine_resolve(struct karst_engine *e, uint8_t port, uint32_t addr,
 enum karst_neigh_state {
 	KARST_NEIGH_ASKED, /* no answer yet */
 	KARST_NEIGH_KNOWN,
-	KARST_NEIGH_DOUBTED, /* used, and asked again at the next use */
+	KARST_NEIGH_DOUBTED, /* in use, and queried again at the next use */
 };
 
 struct karst_engine_neigh {
@@ -55,12 +56,12 @@ struct karst_engine_neigh {
 	uint8_t mac[6];
 	uint8_t port;
 	uint8_t state;   /* enum karst_neigh_state */
-	uint64_t age_ns; /* since it was confirmed, or asked for the first time */
+	uint64_t age_ns; /* since it was confirmed, or first queried */
 };
 
 /**
- * The neighbours of a port, up to @max; those that the kernel keeps for it if it is a view of an
- * interface.  @return how many there are, or a negative errno.
+ * Lists the neighbours of a port, up to @max; for a view of a kernel interface, those that the
+ * kernel has for it.  @return how many there are, or a negative errno.
  */
 int karst_engine_neigh_list(
 	struct karst_engine *e, uint8_t port, struct karst_engine_neigh *list, unsigned int max);

@@ -2,18 +2,18 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Membership of multicast groups; how frames get to the members is in group.c.
+ * Membership of multicast groups; group.c delivers frames to the members.
  *
- * The list of members, a QP and a group each, belongs to ctl_lock.  From it each change makes a
- * table for the lcores: groups of each port in order, with the members' QP numbers and the set of
- * lcores that they are on.  As with the addresses of ports there are two such tables and a count of
- * changes whose lowest bit says which one is valid; a change fills the other, counts, and waits
- * until every lcore has ended its turn.  Nothing is allocated but by the first attachment, so
- * leaving cannot fail.
+ * The list of members, each a QP and a group, is protected by ctl_lock.  Each change makes a table
+ * for the lcores from it: the groups of each port in order, with the members' QP numbers and the
+ * set of lcores that they are on.  As with the addresses of ports there are two such tables, and a
+ * count of changes whose lowest bit says which one is valid.  A change fills the other table,
+ * increments the count, and waits until every lcore has ended its turn.  Only the first attachment
+ * allocates memory, so leaving cannot fail.
  *
- * Devices take all groups, if they can, from the start.  Of the others, those that filter by a list
- * are told of the groups, and the rest are made promiscuous as long as there are any.  Routers and
- * switches are told by IGMP and MLD (member_port.h).
+ * Devices receive all groups from the start, if they can.  Of the others, those that filter by a
+ * list get the list of groups, and the rest are promiscuous as long as there are any groups.
+ * Routers and switches learn about groups by IGMP and MLD (member_port.h).
  */
 #include "mcast.h"
 
@@ -25,25 +25,25 @@
 #include "member_port.h"
 #include "port_kind.h"
 
-/* A list longer than any device's. */
+/* More addresses than any device can filter. */
 #define MACS_MAX 128u
 #define NO_PORT  UINT8_MAX
 
 struct member {
-	uint8_t port; /* NO_PORT: its QP has none yet, or none that could be */
+	uint8_t port; /* NO_PORT: its QP has no port yet, or no valid one */
 	uint8_t ip[16];
 	struct eng_qp *q;
 };
 
 struct eng_mcast {
 	uint32_t n;
-	struct member *member; /* [max_mcasts], in the same order */
-	struct member *moving; /* [max_mcasts], while a QP gets another port */
+	struct member *member; /* [max_mcasts], in the order of groups and members */
+	struct member *moving; /* [max_mcasts], used when a QP gets another port */
 };
 
 /* --- devices --- */
 
-/* The Ethernet addresses of a port's groups.  @return how many there are, of which @max are
+/* Lists the Ethernet addresses of a port's groups.  @return how many there are; at most @max are
  * written. */
 static uint32_t
 macs_of(const struct eng_group_table *t, uint8_t port, struct rte_ether_addr *macs, uint32_t max)
@@ -64,7 +64,7 @@ macs_of(const struct eng_group_table *t, uint8_t port, struct rte_ether_addr *ma
 	return n;
 }
 
-/* Routers and switches learn of it. */
+/* Reports the groups to routers and switches. */
 static void
 mcast_announce(struct karst_engine *e, uint8_t port, const struct eng_group_table *t, uint32_t n)
 {
@@ -155,7 +155,7 @@ mcast_fill(const struct eng_mcast *mc, struct eng_group_table *t)
 	uint32_t i;
 
 	t->ngroups = 0;
-	/* those without a port come last */
+	/* members without a port come last */
 	for (i = 0; i < mc->n && mc->member[i].port != NO_PORT; i++) {
 		const struct member *m = &mc->member[i];
 
@@ -170,7 +170,7 @@ mcast_fill(const struct eng_mcast *mc, struct eng_group_table *t)
 	}
 }
 
-/* The lcores and the devices learn of a change. */
+/* Publishes a change to the lcores and the devices. */
 static void
 mcast_publish(struct karst_engine *e)
 {
@@ -178,7 +178,7 @@ mcast_publish(struct karst_engine *e)
 	struct eng_group_table *t;
 	uint8_t i;
 
-	/* 0 is for engines that have never had any */
+	/* 0 is for engines that have never had any groups */
 	seq += seq == 0 ? 2 : 0;
 	t = &e->group_table[seq & 1];
 	mcast_fill(e->mcast, t);
@@ -190,7 +190,7 @@ mcast_publish(struct karst_engine *e)
 			mcast_filter(e, i, t);
 }
 
-/* Members of one group are in the order of their addresses. */
+/* Order of members; those of one group are in the order of their QPs' memory addresses. */
 static int
 member_compare(const struct member *a, const struct member *b)
 {
@@ -200,7 +200,7 @@ member_compare(const struct member *a, const struct member *b)
 		      : ((uintptr_t)a->q > (uintptr_t)b->q) - ((uintptr_t)a->q < (uintptr_t)b->q);
 }
 
-/* Where a member stands, or would. */
+/* Index of a member, or where it would be inserted. */
 static uint32_t
 place_of(const struct eng_mcast *mc, const struct member *m, bool *there)
 {
@@ -234,7 +234,7 @@ member_insert(struct eng_mcast *mc, const struct member *m)
 	mc->n++;
 }
 
-/* Takes the member at @i away. */
+/* Removes the member at @i. */
 static void
 member_remove(struct eng_mcast *mc, uint32_t i)
 {
@@ -242,7 +242,7 @@ member_remove(struct eng_mcast *mc, uint32_t i)
 	memmove(&mc->member[i], &mc->member[i + 1], (mc->n - i) * sizeof(mc->member[0]));
 }
 
-/* QPs name ports from 1 on; 0: none yet. */
+/* Converts the port number of a QP, from 1; 0: none yet. */
 static uint8_t
 port_of(uint8_t port_num)
 {
@@ -259,7 +259,7 @@ member_of(struct eng_qp *q, const uint8_t ip[16])
 	return m;
 }
 
-/* Whether a group has room for one more member of a user's, whatever the ports of its members are
+/* Whether a group has room for one more member of this user, whatever the ports of its members are
  * or will be. */
 static bool
 has_room(const struct eng_mcast *mc, const uint8_t ip[16], struct eng_share *user)
@@ -354,8 +354,8 @@ karst_engine_qp_detach_mcast(
 	return ret;
 }
 
-/* All that @q is in are of port @is now.  They may be as many as there are of all, and ctl_lock is
- * held: they are taken out together, and put in again together. */
+/* Moves all memberships of @q to port @is.  They may be as many as max_mcasts, and ctl_lock is
+ * held: so they are removed in one pass and inserted in another. */
 static void
 members_move(struct eng_mcast *mc, const struct eng_qp *q, uint8_t is)
 {
@@ -369,7 +369,7 @@ members_move(struct eng_mcast *mc, const struct eng_qp *q, uint8_t is)
 			mc->member[kept++] = mc->member[i];
 		}
 	}
-	/* both are in order; from the end, where there is room */
+	/* merge two sorted lists, from the end, where there is room */
 	for (i = mc->n; moving > 0; i--)
 		mc->member[i - 1] = kept > 0 &&
 				member_compare(&mc->member[kept - 1], &mc->moving[moving - 1]) > 0

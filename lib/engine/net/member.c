@@ -2,20 +2,21 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * The host's side of IGMP and MLD, which differ in nothing but their messages.
+ * The host's side of IGMP and MLD, which differ only in their messages.
  *
- * A change is said at once, and again a few times at random moments within a second (ten seconds
- * among old versions), since nobody acknowledges it.  A query is answered after a random time, so
- * that not all hosts answer at once; for a query about all groups there is one time for all.  Who
- * has left stays in the table until that has been said often enough.
+ * A change is reported at once, and again a few times at random moments within a second (ten
+ * seconds with old versions), since nothing acknowledges it.  A query is answered after a random
+ * time, so that not all hosts answer at once; for a query about all groups there is one time for
+ * all.  A group that was left stays in the table until that has been reported often enough.
  *
- * Anybody on the link can send queries, as many as he likes, that want an answer at once.  So what
- * was just answered is not answered again for a while: a second for all groups, of which queriers
- * ask every two minutes; a tenth of one for a single group, for which they may wait as little.
+ * Any host on the link can send queries at any rate that request an answer at once.  So after an
+ * answer, the same answer is not sent again for a while: a second for all groups, which queriers
+ * ask for every two minutes; a tenth of a second for a single group, for which queriers may wait so
+ * little.
  *
- * A querier of an older version makes all of the link speak that version until none has been heard
- * for a while.  Reports of other hosts do not silence us, which old versions ask for: switches that
- * look into reports keep them from us anyhow, and need ours.
+ * A querier of an older version makes the whole link use that version until no such querier has
+ * been heard for a while.  Reports of other hosts do not suppress ours, as old versions prescribe:
+ * switches that snoop reports keep them from this host anyhow, and need ours.
  */
 #include "member.h"
 
@@ -28,7 +29,7 @@
 #define OLD_REPEAT_NS  (10 * SECOND)
 #define QUIET_NS       SECOND
 #define GROUP_QUIET_NS (SECOND / 10)
-/* Older Version Querier Present Timeout: twice the query interval, and the time for answers. */
+/* Older Version Querier Present Timeout: twice the query interval, plus the response time. */
 #define OLD_QUERIER_NS (260 * SECOND)
 
 static const uint8_t ip4_head[12] = {[10] = 0xff, [11] = 0xff};
@@ -48,7 +49,7 @@ member_newest(enum eng_member_proto proto)
 size_t
 eng_members_bytes(uint32_t max_groups)
 {
-	/* as many may be leaving */
+	/* as many groups may be leaving */
 	return sizeof(struct eng_members) + 2 * (size_t)max_groups * sizeof(struct eng_member);
 }
 
@@ -67,7 +68,7 @@ eng_members_init(struct eng_members *m, uint32_t max_groups, uint64_t seed)
 			.answer_ns = ENG_MEMBERS_NEVER};
 }
 
-/* A moment within @span from now. */
+/* A random time within @span_ns from now. */
 static uint64_t
 member_moment(struct eng_members *m, uint64_t now_ns, uint64_t span_ns)
 {
@@ -93,7 +94,7 @@ members_settle_due(struct eng_members *m)
 
 /* --- changes --- */
 
-/* The group of all hosts is never reported, nor are groups that do not leave a host. */
+/* The all-hosts groups are never reported, nor are groups that do not leave a host. */
 static bool
 is_reported(const uint8_t ip[16])
 {
@@ -123,7 +124,7 @@ take_out(struct eng_members *m, uint32_t i)
 	memmove(&m->group[i], &m->group[i + 1], (m->n - i) * sizeof(m->group[0]));
 }
 
-/* Up to @n of those that are leaving go unsaid: the querier will find out. */
+/* Forgets up to @n leaving groups without a report: the querier will notice. */
 static void
 forget_leaving(struct eng_members *m, uint32_t n)
 {
@@ -138,7 +139,7 @@ forget_leaving(struct eng_members *m, uint32_t n)
 	m->n = kept;
 }
 
-/* Which version the link speaks now.  A change of it ends all that was about to be said. */
+/* Determines the version in use on the link.  A change of version cancels all pending reports. */
 static void
 settle_version(struct eng_members *m, enum eng_member_proto proto, uint64_t now_ns)
 {
@@ -168,7 +169,7 @@ settle_version(struct eng_members *m, enum eng_member_proto proto, uint64_t now_
 	}
 }
 
-/* What stands there stays or goes.  @return how many of @ips are new. */
+/* Marks existing groups as joined or leaving.  @return how many of @ips are new. */
 static uint32_t
 settle_joined(struct eng_members *m, const uint8_t (*ips)[16], uint32_t n, uint64_t now_ns)
 {
@@ -190,8 +191,8 @@ settle_joined(struct eng_members *m, const uint8_t (*ips)[16], uint32_t n, uint6
 	return fresh;
 }
 
-/* Puts in the @fresh ones of @ips that are not there, for which there is room: from the end, so
- * that each of the others is moved once, however many they are. */
+/* Inserts the @fresh groups of @ips that are not in the table; there is room.  It works from the
+ * end, so that each other group is moved once, however many there are. */
 static void
 put_in(struct eng_members *m, const uint8_t (*ips)[16], uint32_t n, uint32_t fresh, uint64_t now_ns)
 {
@@ -251,7 +252,7 @@ eng_members_query(struct eng_members *m, const uint8_t *l3, size_t len, uint64_t
 	answer_ns = member_moment(m, now_ns, q.wait_ns);
 	if (q.general)
 		f->answer_ns = karst_min_u64(f->answer_ns, karst_max_u64(answer_ns, f->quiet_ns));
-	/* an earlier answer to all is an answer to this, too */
+	/* an earlier answer for all groups also answers this query */
 	for (i = 0; !q.general && answer_ns < f->answer_ns && i < m->n; i++) {
 		struct eng_member *g = &m->group[i];
 
@@ -263,9 +264,9 @@ eng_members_query(struct eng_members *m, const uint8_t *l3, size_t len, uint64_t
 	return true;
 }
 
-/* --- saying it --- */
+/* --- reports --- */
 
-/* An answer about all groups becomes one about each. */
+/* Turns a due answer about all groups into an answer for each group. */
 static void
 spread_answer(struct eng_members *m, enum eng_member_proto proto, uint64_t now_ns)
 {
@@ -286,7 +287,8 @@ is_due(const struct eng_member *g, uint64_t now_ns)
 	return (g->changes != 0 && g->change_ns <= now_ns) || g->answer_ns <= now_ns;
 }
 
-/* What is due of a group is being said.  @return whether that was the last of it. */
+/* Notes that what is due for a group is in the message.  @return whether that was its last
+ * report. */
 static bool
 member_said(struct eng_members *m, struct eng_member *g, uint64_t repeat_ns, uint64_t now_ns)
 {
@@ -294,7 +296,7 @@ member_said(struct eng_members *m, struct eng_member *g, uint64_t repeat_ns, uin
 		g->changes--;
 		g->change_ns = member_moment(m, now_ns, repeat_ns);
 	}
-	/* a change says all that an answer would */
+	/* a report of a change includes the answer */
 	if (g->answer_ns <= now_ns)
 		g->answer_ns = ENG_MEMBERS_NEVER;
 	g->quiet_ns = now_ns + GROUP_QUIET_NS;
@@ -309,7 +311,7 @@ record_of(const struct eng_member *g, uint64_t now_ns)
 	return g->joined ? ENG_MEMBER_JOINS : ENG_MEMBER_LEAVES;
 }
 
-/* All that is due, up to what a message holds. */
+/* Builds a report with all that is due, up to what a message holds. */
 static size_t
 next_new(struct eng_members *m, enum eng_member_proto proto, const struct eng_member_src *src,
 	uint64_t now_ns, struct eng_member_msg *msg)
@@ -340,7 +342,7 @@ next_new(struct eng_members *m, enum eng_member_proto proto, const struct eng_me
 	return msg->len;
 }
 
-/* One group a message. */
+/* Builds a message of an old version, about one group. */
 static size_t
 next_old(struct eng_members *m, enum eng_member_proto proto, const struct eng_member_src *src,
 	uint64_t now_ns, struct eng_member_msg *msg)
@@ -360,7 +362,7 @@ next_old(struct eng_members *m, enum eng_member_proto proto, const struct eng_me
 			eng_member_old_build(msg, proto, version, !g->joined, g->ip, src);
 			len = msg->len;
 		}
-		/* leaving is said once */
+		/* leaving is reported once */
 		if (!g->joined)
 			g->changes = 1;
 		if (member_said(m, g, OLD_REPEAT_NS, now_ns))

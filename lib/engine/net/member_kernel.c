@@ -4,9 +4,10 @@
 /*
  * Multicast groups of ports that are views of a kernel interface: the kernel joins them.
  *
- * There the kernel speaks IGMP and MLD already, for its own programs, and queries may come to it
- * alone (AF_XDP).  So a group is joined as any program would, by a socket that nobody reads from;
- * closing it leaves the group.  The kernel sees to reports, and to filters of the device.
+ * On such an interface the kernel already speaks IGMP and MLD, for its own programs, and queries
+ * may reach only the kernel (AF_XDP).  So the engine joins a group as any program does, by a socket
+ * that it never reads; closing the socket leaves the group.  The kernel handles reports and the
+ * device's filters.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -21,7 +22,7 @@
 
 struct kernel_member {
 	uint8_t ip[16];
-	int fd; /* -1: the kernel would not */
+	int fd; /* -1: the kernel refused */
 };
 
 struct eng_member_kernel {
@@ -29,7 +30,7 @@ struct eng_member_kernel {
 	struct kernel_member member[];
 };
 
-/* @return descriptor, or -errno. */
+/* @return a descriptor, or -errno. */
 static int
 kernel_join(unsigned int ifindex, const uint8_t ip[16])
 {

@@ -3,8 +3,9 @@
  */
 /*
  * IGMP over IPv4 and MLD over IPv6.  All messages carry the Router Alert option and a TTL or hop
- * limit of 1, so that routers look at them and none passes them on.  Reports of the newest version
- * go to all routers that speak it, old ones to the group that they are about.
+ * limit of 1, so that routers process them and do not forward them.  Reports of the newest version
+ * are sent to the address of all routers that support it, old reports to the group that they are
+ * about.
  */
 #include "member_msg.h"
 
@@ -24,8 +25,8 @@
 #define REPORT_HEAD   8u
 #define IGMP_LEN      8u
 #define MLD_LEN       24u
-#define QUERY3_LEN    12u /* least of IGMP version 3 */
-#define QUERY2_LEN    28u /* least of MLD version 2 */
+#define QUERY3_LEN    12u /* minimum of IGMP version 3 */
+#define QUERY2_LEN    28u /* minimum of MLD version 2 */
 #define MILLISECOND   UINT64_C(1000000)
 
 enum {
@@ -67,7 +68,7 @@ checksum_fold(uint32_t sum)
 	return (uint16_t)~sum;
 }
 
-/* Of an ICMPv6 message of @len bytes behind the IPv6 header @ip. */
+/* Checksum of an ICMPv6 message of @len bytes after the IPv6 header @ip. */
 static uint16_t
 icmp6_sum(const uint8_t *ip, const uint8_t *icmp, size_t len)
 {
@@ -84,7 +85,7 @@ report_open4(struct eng_member_msg *msg, const struct eng_member_src *src, const
 	memset(p, 0, IP4_LEN);
 	p[0] = 4 << 4 | IP4_LEN / 4;
 	p[1] = TOS_CONTROL;
-	karst_put_be16(p + 6, 0x4000); /* one piece */
+	karst_put_be16(p + 6, 0x4000); /* don't fragment */
 	p[8] = 1;
 	p[9] = PROTO_IGMP;
 	memcpy(p + 12, src->ip4, 4);
@@ -202,7 +203,7 @@ eng_member_old_build(struct eng_member_msg *msg, enum eng_member_proto proto, un
 
 /* --- queries --- */
 
-/* Where the ICMPv6 message begins; 0: there is none, or not with a hop-by-hop header before it. */
+/* Offset of the ICMPv6 message; 0: there is none, or no hop-by-hop header before it. */
 static size_t
 icmp6_offset(const uint8_t *l3, size_t len)
 {
@@ -244,7 +245,7 @@ eng_member_is_query(const uint8_t *l3, size_t len)
 	return off != 0 && l3[off] == MLD_QUERY;
 }
 
-/* Does the hop-by-hop header have a Router Alert? */
+/* Whether the hop-by-hop header has a Router Alert option. */
 static bool
 has_alert6(const uint8_t *opt, size_t len)
 {
@@ -264,14 +265,14 @@ has_alert6(const uint8_t *opt, size_t len)
 	return false;
 }
 
-/* RFC 3376, 4.1.1: a number of 7 bits, or 4 bits with an exponent. */
+/* RFC 3376, 4.1.1: a 7-bit number, or a 4-bit mantissa with an exponent. */
 static uint32_t
 query_code8(uint8_t code)
 {
 	return code < 0x80 ? code : ((code & 15u) | 16u) << ((code >> 4 & 7u) + 3u);
 }
 
-/* RFC 3810, 5.1.3: the same with 15 and 12 bits. */
+/* RFC 3810, 5.1.3: the same with 15 bits, or a 12-bit mantissa. */
 static uint32_t
 query_code16(uint16_t code)
 {
@@ -312,7 +313,7 @@ query_parse6(const uint8_t *l3, size_t len, struct eng_member_query *q)
 	size_t off = icmp6_offset(l3, len), total = KARST_IP6_LEN + karst_get_be16(l3 + 4);
 	const uint8_t *p = l3 + off;
 
-	/* of this link: from a link-local address, and no router has passed it on */
+	/* from this link: from a link-local address, and not forwarded by a router */
 	if (total > len || total < off + MLD_LEN || l3[7] != 1 || l3[8] != 0xfe ||
 		(l3[9] & 0xc0) != 0x80 || !has_alert6(l3 + 42, off - 42))
 		return false;

@@ -2,10 +2,11 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * IGMP and MLD of ports that are the engine's own: queries in, reports out, on the home lcore.
+ * IGMP and MLD for ports that are the engine's own: the home lcore receives queries and sends
+ * reports.
  *
- * The home lcore looks at one time in each of its turns (lc->member_ns), the earliest at which one
- * of its ports has something to say.
+ * In each of its turns the home lcore compares the clock with lc->member_ns, the earliest time at
+ * which one of its ports has a message to send.
  */
 #include "member_port.h"
 
@@ -71,7 +72,7 @@ show_counts(struct eng_port *p)
 {
 	const struct eng_members *m = p->members;
 
-	/* relaxed: telemetry */
+	/* relaxed: only for telemetry */
 	__atomic_store_n(&p->info.mcast_queries, m->queries, __ATOMIC_RELAXED);
 	__atomic_store_n(&p->info.mcast_bad_queries, m->bad_queries, __ATOMIC_RELAXED);
 	__atomic_store_n(&p->info.mcast_reports, m->reports, __ATOMIC_RELAXED);
@@ -88,13 +89,13 @@ eng_member_rx(struct eng_lcore *lc, uint8_t port, const struct rte_mbuf *m)
 
 	if (p->members == NULL || !eng_l3_find(m, &l3) || l3.vlan != p->info.vlan)
 		return ENG_NEIGH_OTHER;
-	/* other hosts' reports are none of our business, but nothing to complain of */
+	/* other hosts' reports are ignored, and are not an error */
 	if (!eng_member_is_query(l3.p, l3.len))
 		return ENG_NEIGH_SHARE;
 	good = eng_members_query(p->members, l3.p, l3.len, lc->core->now_ns);
 	show_counts(p);
 	member_settle_due(lc);
-	/* a kernel behind the tap has groups of its own */
+	/* the kernel behind a tap has groups of its own */
 	return good ? ENG_NEIGH_SHARE : ENG_NEIGH_OTHER;
 }
 
@@ -135,7 +136,7 @@ member_transmit(struct eng_lcore *lc, uint8_t port, const struct eng_member_msg 
 	eng_tx_frame(lc, port, m);
 }
 
-/* One message a port and a turn. */
+/* Sends at most one message for each port in a turn. */
 karst_noinline void
 eng_member_expire(struct eng_lcore *lc)
 {
@@ -176,8 +177,9 @@ members_set_on_lcore(struct eng_lcore *lc, void *arg)
 		return 0;
 	eng_members_set(p->members, call->ips, call->n, lc->core->now_ns);
 	member_settle_due(lc);
-	/* at once: an engine that ends has no more turns.  But not all of thousands: for these the
-	 * lcore has its turns, and of an engine that ends routers will find out. */
+	/* Send at once, since an engine that ends has no more turns.  But there may be thousands of
+	 * groups: the lcore sends the rest in its turns, and if the engine ends, routers will
+	 * notice. */
 	for (i = 0; i < EXPIRE_AT_ONCE && lc->member_ns <= lc->core->now_ns; i++)
 		eng_member_expire(lc);
 	return 0;

@@ -2,17 +2,17 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * ARP (RFC 826, 5227) and the part of neighbour discovery (RFC 4861) that a host needs on a link
- * that it did not configure itself: solicitations and advertisements.  No router discovery, no
- * duplicate address detection: addresses and gateways come from the configuration.
+ * ARP (RFC 826, 5227) and the part of neighbour discovery (RFC 4861) that a host with a configured
+ * address needs: solicitations and advertisements.  No router discovery, no duplicate address
+ * detection: addresses and gateways come from the configuration.
  *
  * What is trusted:
  *
- *	an answer to a question of ours            the neighbour is known
- *	anything else that names its sender        if it contradicts what we know, we ask
+ *	an answer to a request of ours             the neighbour is known
+ *	anything else that names its sender        if it contradicts an entry, we query again
  *
- * Questions about our addresses are answered, up to some rate.  A frame is read where it lies and
- * never changed; what is sent is built in a buffer of the lcore.
+ * Requests for our addresses are answered, up to a limit of the rate.  A received frame is read in
+ * place and never changed; frames to send are built in a buffer of the lcore.
  */
 #include "neigh.h"
 
@@ -28,11 +28,12 @@
 
 #define FRAME_MIN     60u /* without its FCS */
 #define PROTO_ICMP6   58u
-#define ND_HOP_LIMIT  255u /* so nobody beyond the link has sent it */
+#define ND_HOP_LIMIT  255u /* proves that the sender is on the link */
 #define ANSWERS_BURST 256u
-#define ANSWERS_NS    UINT64_C(100000) /* one more each */
+#define ANSWERS_NS    UINT64_C(100000) /* interval after which one more may be sent */
 
-/* A neighbour discovery message as we send it: either kind, and one option with our MAC. */
+/* A neighbour discovery message as we send it: solicitation or advertisement, and one option with
+ * our MAC address. */
 struct nd_msg {
 	struct icmp6_hdr icmp;
 	uint8_t target[16];
@@ -67,7 +68,7 @@ eng_neigh_destroy(struct eng_neigh *nb)
 	free(nb);
 }
 
-/* --- what a frame is --- */
+/* --- parsing --- */
 
 bool
 eng_l3_find(const struct rte_mbuf *m, struct eng_l3 *l3)
@@ -118,7 +119,7 @@ mac_ok(const uint8_t mac[6])
 	return (mac[0] & 1) == 0 && memcmp(mac, zero, 6) != 0;
 }
 
-/* Can an IPv4 host have it? */
+/* Whether an IPv4 host can have this address. */
 static bool
 ip4_ok(uint32_t ip4)
 {
@@ -192,7 +193,7 @@ send_arp(struct eng_lcore *lc, uint8_t port, uint16_t op, const uint8_t dst[6], 
 	neigh_emit(lc, port, m);
 }
 
-/* @flags: of an advertisement. */
+/* @flags: flags of an advertisement. */
 static void
 send_nd(struct eng_lcore *lc, uint8_t port, uint8_t type, const uint8_t dst_mac[6],
 	const uint8_t src[16], const uint8_t dst[16], const uint8_t target[16], uint32_t flags)
@@ -225,7 +226,7 @@ send_nd(struct eng_lcore *lc, uint8_t port, uint8_t type, const uint8_t dst_mac[
 	neigh_emit(lc, port, m);
 }
 
-/* The group in which the owner of @ip listens for questions, and the group's MAC address. */
+/* The solicited-node group of @ip, and the group's MAC address. */
 static void
 solicited_node(const uint8_t ip[16], uint8_t group[16], uint8_t mac[6])
 {
@@ -268,8 +269,8 @@ may_answer(struct eng_neigh *nb, uint64_t now_ns)
 
 /* --- receiving --- */
 
-/* An answer that the engine has not asked for: the kernel may have, which can have the same address
- * on the port's tap; it judges for itself, and the engine learns nothing from it. */
+/* An unsolicited answer: the kernel may have asked, as it can have the same address on the port's
+ * tap.  The kernel judges for itself; the engine learns nothing from it. */
 static enum eng_neigh_fate
 neigh_unasked(const struct eng_port *p)
 {
@@ -301,7 +302,7 @@ rx_arp(struct eng_lcore *lc, uint8_t port, const struct eng_l3 *l3)
 	sender = karst_engine_addr_ip4(sip);
 	target = karst_engine_addr_ip4(tip);
 	if (is_ours(p, sender.ip))
-		return ENG_NEIGH_BAD; /* somebody claims to be us */
+		return ENG_NEIGH_BAD; /* another host claims our address */
 	if (op == RTE_ARP_OP_REPLY && is_ours(p, target.ip)) {
 		if (memcmp(&arp->arp_data.arp_tha, p->info.mac, 6) != 0)
 			return ENG_NEIGH_BAD;
@@ -319,8 +320,9 @@ rx_arp(struct eng_lcore *lc, uint8_t port, const struct eng_l3 *l3)
 	return ENG_NEIGH_SHARE;
 }
 
-/* The link-layer address among the options of a message; @mac stays as it is if there is none.
- * False: an option is malformed. */
+/* Finds the link-layer address among the options of a message; @mac does not change if there is
+ * none.
+ * @return false: an option is malformed. */
 static bool
 nd_option(const uint8_t *p, uint32_t len, uint8_t type, uint8_t mac[6])
 {
@@ -351,7 +353,7 @@ checksum_ok(const struct rte_ipv6_hdr *ip, const struct nd_msg *msg, uint32_t le
 	return (sum & 0xffff) + (sum >> 16) == 0xffff;
 }
 
-/* What RFC 4861, 7.1 asks of any message. */
+/* Checks what RFC 4861, 7.1 requires of any message. */
 static bool
 nd_valid(const struct eng_l3 *l3, const struct rte_mbuf *m, struct nd_seen *nd)
 {
@@ -393,7 +395,7 @@ rx_solicitation(struct eng_lcore *lc, uint8_t port, const struct nd_seen *nd)
 		!may_answer(nb, now))
 		return ENG_NEIGH_BAD;
 	if (probe) {
-		/* Somebody would like to have our address: everybody hears that it is ours. */
+		/* Another host probes for our address: announce to all nodes that it is ours. */
 		static const uint8_t mac_all[6] = {0x33, 0x33, 0, 0, 0, 1};
 
 		send_nd(lc, port, ND_NEIGHBOR_ADVERT, mac_all, nd->msg->target, all_nodes,
@@ -413,7 +415,7 @@ rx_advertisement(struct eng_lcore *lc, uint8_t port, const struct nd_seen *nd)
 	struct eng_neigh *nb = p->neigh;
 
 	if (is_ours(p, nd->msg->target))
-		return ENG_NEIGH_BAD; /* somebody claims to be us */
+		return ENG_NEIGH_BAD; /* another host claims our address */
 	if (is_ours(p, nd->ip->dst_addr) &&
 		(nd->msg->icmp.icmp6_dataun.icmp6_un_data32[0] & ND_NA_FLAG_SOLICITED) != 0)
 		return eng_neigh_answer(&nb->table, nd->msg->target, nd->mac, lc->core->now_ns)

@@ -2,8 +2,9 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * ARP and neighbour discovery of the ports that are the engine's own (neigh.c), and frames that it
- * sends of its own accord.  All of it runs on the port's home lcore, the first one that serves it.
+ * ARP and neighbour discovery for ports that are the engine's own (neigh.c), and helpers for frames
+ * that the engine builds itself.  All of it runs on the port's home lcore, the first one that
+ * serves it.
  */
 #ifndef ENG_NEIGH_H
 #define ENG_NEIGH_H
@@ -13,7 +14,7 @@
 
 struct eng_neigh {
 	struct eng_neigh_table table;
-	/* Answers that may still be given: a flood of questions is not worth a flood of answers. */
+	/* Answers that may be sent now: limits the answers to a flood of requests. */
 	uint32_t tokens;
 	uint64_t refilled_ns;
 };
@@ -22,50 +23,52 @@ struct eng_neigh {
 int eng_neigh_create(struct karst_engine *e, struct eng_neigh **nb);
 void eng_neigh_destroy(struct eng_neigh *nb);
 
-/* What became of a frame. */
+/* Result of processing a frame. */
 enum eng_neigh_fate {
-	ENG_NEIGH_OTHER, /* not of this link */
-	ENG_NEIGH_DONE,  /* dealt with; the frame is still the caller's */
-	ENG_NEIGH_SHARE, /* understood; others may want to see it, too */
-	ENG_NEIGH_BAD,   /* malformed, forged, unasked for or too many */
+	ENG_NEIGH_OTHER, /* not for this protocol */
+	ENG_NEIGH_DONE,  /* processed; the frame is still the caller's */
+	ENG_NEIGH_SHARE, /* processed; the kernel or the program may need it, too */
+	ENG_NEIGH_BAD,   /* malformed, forged, unsolicited or too many */
 };
 
-/* On any lcore: might eng_neigh_rx() care?  Then the frame goes to the port's home lcore. */
+/* On any lcore: whether eng_neigh_rx() may need the frame.  If so, pass it to the port's home
+ * lcore. */
 bool eng_neigh_wants(const struct rte_mbuf *m);
 
-/* On the home lcore of @port: a frame that eng_neigh_wants(). */
+/* On the home lcore of @port: processes a frame that eng_neigh_wants(). */
 enum eng_neigh_fate eng_neigh_rx(struct eng_lcore *lc, uint8_t port, const struct rte_mbuf *m);
 
-/* What a frame carries. */
+/* Payload of an Ethernet frame. */
 struct eng_l3 {
-	const uint8_t *p; /* behind the Ethernet header and the tag */
+	const uint8_t *p; /* after the Ethernet header and the tag */
 	uint32_t len;
 	uint16_t type;
-	uint16_t vlan; /* 0: no tag, or a priority alone */
+	uint16_t vlan; /* 0: no tag, or only a priority */
 };
-/* False: too short. */
+/* @return false: the frame is too short. */
 bool eng_l3_find(const struct rte_mbuf *m, struct eng_l3 *l3);
 
-/* A buffer with an Ethernet header, tagged as the port is, and room for @len bytes behind it, all
- * zero.  NULL: no buffer. */
+/* Allocates a buffer with an Ethernet header, tagged as the port is, and @len zero bytes of payload
+ * after it.  NULL: no buffer. */
 struct rte_mbuf *eng_frame_new(struct eng_lcore *lc, const struct eng_port *p, const uint8_t dst[6],
 	uint16_t type, uint32_t len, uint8_t **payload);
 
-/* Questions and announcements that a control thread wants from the home lcore. */
+/* A request of a control thread to the home lcore. */
 struct eng_neigh_call {
 	uint8_t port;
-	uint8_t src[16]; /* own address that asks */
-	uint8_t ip[16];  /* who is looked for */
+	uint8_t src[16]; /* own address, the source of the request */
+	uint8_t ip[16];  /* address to resolve */
 	uint8_t mac[6];  /* out */
 	struct karst_engine_neigh *list;
 	unsigned int max;
 };
 
-/* eng_fn.  Looks for a neighbour.  0; -EAGAIN: it was asked, or has been. */
+/* eng_fn.  Looks a neighbour up.  @return 0; -EAGAIN: not known yet, a request was sent now or
+ * before. */
 int eng_neigh_use_on_lcore(struct eng_lcore *lc, void *call);
-/* eng_fn.  Tells the link all addresses of the port. */
+/* eng_fn.  Announces all addresses of the port on the link. */
 int eng_neigh_announce_on_lcore(struct eng_lcore *lc, void *call);
-/* eng_fn.  @return how many there are. */
+/* eng_fn.  Lists the neighbours.  @return how many there are. */
 int eng_neigh_list_on_lcore(struct eng_lcore *lc, void *call);
 
 #endif /* ENG_NEIGH_H */

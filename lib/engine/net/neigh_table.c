@@ -9,12 +9,12 @@
 static_assert((SETS & (SETS - 1)) == 0, "a hash is masked");
 
 #define MS_NS         UINT64_C(1000000)
-#define FRESH_NS      (60000 * MS_NS)  /* then it is doubted */
-#define KEPT_NS       (300000 * MS_NS) /* then it must answer before it is used again */
-#define ASK_FIRST_NS  (100 * MS_NS)    /* between the first two questions; then the double, ... */
+#define FRESH_NS      (60000 * MS_NS)  /* after this, an entry is doubted */
+#define KEPT_NS       (300000 * MS_NS) /* after this, it must be confirmed before use */
+#define ASK_FIRST_NS  (100 * MS_NS)    /* between the first two requests; then doubled, ... */
 #define ASK_MOST_NS   (1000 * MS_NS)   /* ... up to this */
-#define ASK_AGAIN_NS  (5000 * MS_NS)   /* after so long without a question, as at first */
-#define ASKS_IN_DOUBT 4u               /* unanswered: it has gone */
+#define ASK_AGAIN_NS  (5000 * MS_NS)   /* after so long without a request, as at first */
+#define ASKS_IN_DOUBT 4u               /* unanswered requests after which the neighbour has gone */
 
 void
 eng_neigh_table_init(struct eng_neigh_table *t, const uint64_t key[2])
@@ -28,7 +28,7 @@ set_of(struct eng_neigh_table *t, const uint8_t ip[16])
 {
 	uint64_t half[2];
 
-	memcpy(half, ip, sizeof(half)); /* an address may lie anywhere */
+	memcpy(half, ip, sizeof(half)); /* an address may be unaligned */
 	return &t->entry[(karst_prf(t->key, half[0], half[1]) & (SETS - 1)) * ENG_NEIGH_WAYS];
 }
 
@@ -44,7 +44,7 @@ neigh_find(struct eng_neigh_table *t, const uint8_t ip[16])
 	return NULL;
 }
 
-/* A place for @ip, which has none. */
+/* Finds a place for @ip, which has none. */
 static struct eng_neigh_entry *
 neigh_place(struct eng_neigh_table *t, const uint8_t ip[16], uint64_t now_ns)
 {
@@ -60,7 +60,7 @@ neigh_place(struct eng_neigh_table *t, const uint8_t ip[16], uint64_t now_ns)
 	return best;
 }
 
-/* Whether it is time for another question; counts it. */
+/* Whether a further request is due; if so, counts it. */
 static bool
 may_ask(struct eng_neigh_entry *n, uint64_t now_ns)
 {

@@ -2,8 +2,8 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * The neighbours of one port: which MAC address an IP address has.  No I/O, no clock: the caller
- * passes the time, and sends the questions that these functions ask for.
+ * The neighbours of one port: the MAC address of each IP address.  No I/O, no clock: the caller
+ * passes the time, and sends the requests that these functions ask for.
  *
  *	            use            answer           age, a claim
  *	  (absent) -----> ASKED ----------> KNOWN ---------------> DOUBTED
@@ -11,14 +11,14 @@
  *	                    |                 +-----------------------+
  *	                    +--- too many questions without answer ---+
  *
- * A doubted neighbour is used as it was, while it is asked again.  Nothing is learnt from an
- * answer to which there was no question, nor from those who ask us: a path is used as long as its
- * queue pair lives, so it is worth a round trip to have it from who was asked.  What a stranger
- * claims casts doubt at most, so that we ask.
+ * A doubted neighbour stays in use while it is queried again.  The table learns nothing from
+ * answers without a request, or from requests of others: a path is used as long as its queue pair
+ * lives, so it is worth a round trip to get it from the owner of the address.  An unsolicited claim
+ * can only cast doubt on an entry, so that it is queried again.
  *
- * The table is set-associative: an address has ENG_NEIGH_WAYS places, found by a secret hash.
- * When they are taken, the one unused for longest makes room.  Only our own questions make entries;
- * a flood costs a few comparisons a frame, and displaces nobody.
+ * The table is set-associative: an address has ENG_NEIGH_WAYS places, found by a secret hash.  If
+ * all are taken, the least recently used entry is replaced.  Only the engine's own requests create
+ * entries; a flood of frames costs a few comparisons for each and displaces no entry.
  */
 #ifndef NEIGH_TABLE_H
 #define NEIGH_TABLE_H
@@ -32,32 +32,32 @@ struct eng_neigh_entry {
 	uint8_t mac[6];
 	bool taken;
 	uint8_t state;     /* enum karst_neigh_state */
-	uint8_t asks;      /* questions since the last answer */
-	uint64_t since_ns; /* confirmed; ASKED: the first question */
-	uint64_t asked_ns; /* last question */
+	uint8_t asks;      /* requests since the last answer */
+	uint64_t since_ns; /* when confirmed; ASKED: first request */
+	uint64_t asked_ns; /* last request */
 	uint64_t used_ns;
 };
 
 struct eng_neigh_table {
-	uint64_t key[2]; /* of the hash */
+	uint64_t key[2]; /* key of the hash */
 	struct eng_neigh_entry entry[KARST_ENGINE_NEIGH_MAX];
 };
 
-/** @key: secret, or else who knows it makes others make room for him. */
+/** @key must be secret: with it, an attacker could choose addresses that displace others. */
 void eng_neigh_table_init(struct eng_neigh_table *t, const uint64_t key[2]);
 
 /**
- * Looks for @ip.  *ask: send a question now.
- * @return true: @mac is its address; false: not yet known.
+ * Looks up @ip.  *ask: send a request now.
+ * @return true: @mac is its address; false: not known yet.
  */
 bool eng_neigh_use(struct eng_neigh_table *t, const uint8_t ip[16], uint64_t now_ns, uint8_t mac[6],
 	bool *ask);
 
-/** An answer: @ip has @mac.  @return false: nobody had asked. */
+/** Processes an answer: @ip has @mac.  @return false: there was no request. */
 bool eng_neigh_answer(
 	struct eng_neigh_table *t, const uint8_t ip[16], const uint8_t mac[6], uint64_t now_ns);
 
-/** Somebody says unasked that @ip has @mac. */
+/** Processes an unsolicited claim that @ip has @mac. */
 void eng_neigh_claim(struct eng_neigh_table *t, const uint8_t ip[16], const uint8_t mac[6]);
 
 /** @return how many entries there are; up to @max are written, without their port. */

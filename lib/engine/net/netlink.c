@@ -2,11 +2,11 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Two questions to the kernel, by rtnetlink: RTM_GETROUTE, "through whom does it get there", and
- * RTM_GETNEIGH, "where is that".  If the kernel does not know, a datagram to the next hop's discard
- * port makes it ask the link, and RTM_NEWNEIGH says when the answer has come.
+ * Two queries to the kernel, by rtnetlink: RTM_GETROUTE for the next hop, and RTM_GETNEIGH for its
+ * MAC address.  If the kernel does not know the neighbour, a datagram to the next hop's discard
+ * port makes the kernel resolve it, and RTM_NEWNEIGH reports the result.
  *
- * Every call has sockets of its own: calls are rare, and threads have nothing to share then.
+ * Every call has sockets of its own: calls are rare, and threads then share nothing.
  */
 #include "netlink.h"
 
@@ -23,8 +23,8 @@
 #include "port.h"
 
 #define MSG_BYTES    8192u
-#define LOOK_MS      50  /* between two looks if no news comes */
-#define LOOKS_A_PUSH 20u /* looks between two datagrams */
+#define LOOK_MS      50  /* between two checks without a notification */
+#define LOOKS_A_PUSH 20u /* checks between two datagrams */
 #define DISCARD_PORT 9u
 
 struct hop {
@@ -98,7 +98,7 @@ kernel_open(struct kernel *k, const char *netdev, bool news)
 	return 0;
 }
 
-/* Sends a request and gives each reply to @fn.  0 or a negative errno, the kernel's too. */
+/* Sends a request and passes each reply to @fn.  0 or a negative errno, including the kernel's. */
 static int
 netlink_transact(struct kernel *k, struct nlmsghdr *req, mnl_cb_t fn, void *arg)
 {
@@ -155,7 +155,7 @@ on_route(const struct nlmsghdr *nlh, void *arg)
 			if (len == addr_bytes(r->hop->family))
 				memcpy(r->hop->ip, p, len);
 			break;
-		case RTA_VIA: /* IPv4 by way of an IPv6 neighbour: family, address */
+		case RTA_VIA: /* IPv4 through an IPv6 neighbour: family, address */
 			if (len == 2 + sizeof(struct in6_addr) && p[0] == AF_INET6) {
 				r->hop->family = AF_INET6;
 				memcpy(r->hop->ip, p + 2, sizeof(struct in6_addr));
@@ -165,7 +165,7 @@ on_route(const struct nlmsghdr *nlh, void *arg)
 	return MNL_CB_STOP;
 }
 
-/* @out: must it leave by our interface? */
+/* @out: the route must use our interface. */
 static int
 route_query(struct kernel *k, const struct hop *to, bool out, struct route_reply *reply)
 {
@@ -185,10 +185,10 @@ route_query(struct kernel *k, const struct hop *to, bool out, struct route_reply
 }
 
 /*
- * From a destination to the next hop.  The kernel is asked for its own choice first: only that
- * tells of routes that forbid a destination, and told which interface to use it would rather assume
- * that everybody is on that link than say that there is no route.  If it would take another
- * interface, it is asked again for this one.
+ * Finds the next hop for a destination.  The kernel is asked for its own choice first: only that
+ * reports routes that forbid a destination, and if the kernel is told which interface to use, it
+ * assumes that every address is on that link rather than report that there is no route.  If it
+ * would use another interface, it is asked again for this one.
  */
 static int
 netlink_route(struct kernel *k, struct hop *hop)
@@ -289,7 +289,7 @@ netlink_neighbour(struct kernel *k, const struct hop *hop, struct neigh_reply *r
 	return netlink_transact(k, nlh, on_neigh, reply);
 }
 
-/* Sends a datagram that nobody reads, so that the kernel looks for who would. */
+/* Sends a datagram that no program reads, so that the kernel resolves its destination. */
 static void
 netlink_push(const struct kernel *k, const struct hop *hop)
 {
@@ -301,7 +301,7 @@ netlink_push(const struct kernel *k, const struct hop *hop)
 
 	if (fd < 0)
 		return;
-	/* Whatever fails here shows as an answer that does not come. */
+	/* Any failure here shows as a missing answer. */
 	(void)setsockopt(
 		fd, SOL_SOCKET, SO_BINDTODEVICE, k->netdev, (socklen_t)strlen(k->netdev) + 1);
 	memcpy(&to4.sin_addr, hop->ip, sizeof(to4.sin_addr));
@@ -313,7 +313,7 @@ netlink_push(const struct kernel *k, const struct hop *hop)
 	close(fd);
 }
 
-/* Until there is news about some neighbour, or for a little while. */
+/* Waits for a notification about a neighbour, or for a short time. */
 static void
 wait_news(const struct kernel *k)
 {
@@ -339,7 +339,7 @@ netlink_find(struct kernel *k, const struct hop *hop, const struct eng_patience 
 		if (ret != 0 && ret != -ENOENT)
 			return ret;
 		if (ret == 0 && reply.n.state != KARST_NEIGH_ASKED) {
-			/* One more datagram, for the kernel to see whether it is still there. */
+			/* One more datagram makes the kernel check whether it is still there. */
 			if (reply.nud & NUD_STALE)
 				netlink_push(k, hop);
 			memcpy(mac, reply.n.mac, sizeof(reply.n.mac));

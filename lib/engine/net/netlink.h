@@ -2,24 +2,25 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * The kernel's neighbours and routes, for ports that are a view of one of its interfaces.
- * Needs no privilege.
+ * The kernel's neighbours and routes, for ports that are a view of a kernel interface.  Needs no
+ * privilege.
  */
 #ifndef ENG_NETLINK_H
 #define ENG_NETLINK_H
 
 #include "karst_neigh.h"
 
-/* Who waits, and how long.  0: go on; else a negative errno that ends it. */
+/* Limit of a wait.  go_on returns 0 to continue, or a negative errno that ends the wait. */
 struct eng_patience {
 	int (*go_on)(void *user);
 	void *user;
 };
 
 /**
- * The MAC address of the next hop from interface @netdev to @dst, as the kernel sees it; makes the
- * kernel ask for it if it does not know.  Logs why not, unless @quiet.
- * -EHOSTUNREACH: no route out of that interface; -ENODEV: no interface; or what ended the wait.
+ * Finds the MAC address of the next hop from interface @netdev to @dst, according to the kernel;
+ * makes the kernel resolve it if necessary.  Logs failures unless @quiet.
+ * -EHOSTUNREACH: no route through that interface; -ENODEV: no interface; or the error that ended
+ * the wait.
  */
 int eng_netlink_resolve(const char *netdev, const uint8_t dst[16], bool quiet,
 	const struct eng_patience *patience, uint8_t mac[6]);

@@ -2,7 +2,7 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * What all kinds of ports have in common as they are added: configuration, number, addresses.
+ * What adding a port of any kind has in common: configuration, number, addresses.
  */
 #include "port.h"
 
@@ -17,7 +17,7 @@
 #define MTU_LEAST    (256 + ENG_IP_OVERHEAD)
 #define ETH_OVERHEAD (KARST_ETH_LEN + KARST_VLAN_LEN + RTE_ETHER_CRC_LEN)
 
-/* The first that matches counts: a port is the engine's own if it is nothing else. */
+/* The first kind that matches is used; a port that is nothing else is the engine's own. */
 static const struct eng_port_ops *const eng_port_kinds[] = {
 	&eng_port_loopback_ops,
 	&eng_port_netdev_ops,
@@ -48,7 +48,7 @@ eng_mac_is_zero(const uint8_t mac[6])
 	return memcmp(mac, zero, sizeof(zero)) == 0;
 }
 
-/* Largest path MTU (1..5, as in karst_core_qp_attr) that an IP MTU carries; 0: none. */
+/* Largest path MTU (1..5, as in karst_core_qp_attr) that fits an IP MTU; 0: none. */
 static uint8_t
 path_mtu_of(uint32_t mtu)
 {
@@ -89,7 +89,7 @@ port_queues_of(const struct karst_engine *e, const struct karst_engine_port_conf
 	return (uint16_t)__builtin_popcountll(port_mask_of(e, cfg));
 }
 
-/* What is wrong with a configuration, or NULL. */
+/* What is wrong with a configuration; NULL if nothing is. */
 static const char *
 port_config_fault(const struct karst_engine *e, const struct eng_port_ops *ops,
 	const struct karst_engine_port_config *cfg)
@@ -146,7 +146,7 @@ port_fill_info(
 			cfg->nwake_fds == 0 ? -1 : cfg->wake_fds[cfg->nwake_fds == 1 ? 0 : i];
 }
 
-/* *number: what the port will have. */
+/* *number: the number that the port will get. */
 static int
 port_choose_number(
 	const struct karst_engine *e, const struct karst_engine_port_config *cfg, uint8_t *number)
@@ -201,7 +201,7 @@ port_add(struct karst_engine *e, const struct karst_engine_port_config *cfg, uin
 		e->nports = number + 1u;
 	eng_mcast_port_added(e, number);
 	*port = number;
-	/* who was told that it had gone hears that it is back */
+	/* owners that were told that the port had gone are told that it is back */
 	if (again)
 		eng_port_event(e, number, KARST_EVENT_GID_CHANGE);
 	if (again && p->info.link_up)
@@ -215,9 +215,9 @@ eng_port_follow_mtu(const struct karst_engine *e, struct eng_port *p, uint16_t m
 	const struct karst_engine_port_config cfg = {.mtu = mtu};
 
 	mtu = eng_port_mtu_wanted(e, &cfg);
-	/* relaxed: an lcore compares one of them with a number, nothing follows from both */
+	/* relaxed: an lcore compares each of them with a number; they need not be consistent */
 	__atomic_store_n(&p->info.mtu, mtu, __ATOMIC_RELAXED);
-	/* what does not fit is lost on its way, as with any network */
+	/* packets that do not fit are lost on their way, as in any network */
 	__atomic_store_n(&p->info.path_mtu, RTE_MAX(path_mtu_of(mtu), 1), __ATOMIC_RELAXED);
 }
 

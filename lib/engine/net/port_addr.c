@@ -2,16 +2,17 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Addresses of ports: who frames are for, and the ends of paths.  With the IP addresses goes the
- * MAC address that paths begin at.
+ * Addresses of ports: the destinations that a port accepts, and the ends of paths.  The MAC address
+ * at which paths begin is kept with the IP addresses.
  *
- * They may change while lcores look at them, so there are two tables, and a count of changes whose
- * lowest bit says which one is valid.  A change fills the other, counts, and waits until every
- * lcore has ended its turn; so an lcore reads a table that stands still, and whoever is no lcore
- * and does not hold ctl_lock either reads again if the count has moved (port_copy_addrs()).
+ * Addresses may change while lcores read them, so there are two tables, and a count of changes
+ * whose lowest bit says which one is valid.  A change fills the other table, increments the count,
+ * and waits until every lcore has ended its turn; so an lcore reads a table that does not change.
+ * A thread that is no lcore and does not hold ctl_lock reads again if the count has changed
+ * (copy_addrs()).
  *
- * To programs the place of an address is the index of a GID, which they keep.  So an address has
- * its place until it goes, and its place is empty (::) until a new one takes it.
+ * For programs the place of an address is the index of a GID, which they keep.  So an address keeps
+ * its place until it is removed, and its place is empty (::) until a new address takes it.
  */
 #include "port_kind.h"
 
@@ -54,7 +55,8 @@ eng_port_store_addrs(
 	}
 	/* release, pairs with the acquire in eng_port_addrs(): the table is written */
 	atomic_store_explicit(&p->addr_seq, seq, memory_order_release);
-	/* relaxed: a frame that meets the old one arrived a moment earlier */
+	/* relaxed: a frame that is compared with the old one might as well have arrived a moment
+	 * earlier */
 	atomic_store_explicit(&p->ip4, first, memory_order_relaxed);
 }
 
@@ -72,7 +74,7 @@ copy_addrs(const struct eng_port *p, struct karst_engine_port_info *info)
 		info->num_addrs = a->n;
 		memcpy(info->addrs, a->addr, sizeof(info->addrs));
 		memcpy(info->mac, a->mac, sizeof(info->mac));
-		/* The copy is complete before the count is looked at again. */
+		/* The copy is complete before the count is read again. */
 		atomic_thread_fence(memory_order_acquire);
 	} while (atomic_load_explicit(&p->addr_seq, memory_order_relaxed) != seq);
 }
@@ -155,7 +157,7 @@ port_announce(struct karst_engine *e, uint8_t port)
 		p->ops->announce(e, port);
 }
 
-/* Fills @to with the places of these addresses.  @return how many places. */
+/* Fills @to with these addresses, each at its place.  @return how many places. */
 static uint32_t
 place_addrs(const struct eng_addrs *is, uint32_t n, const struct karst_engine_addr *addrs,
 	struct karst_engine_addr to[KARST_ENGINE_MAX_ADDRS])

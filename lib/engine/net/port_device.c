@@ -2,12 +2,12 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * The DPDK port of a port: any ethdev.  Each engine lcore that serves it has one receive and one
- * transmit queue of it, in the order of the lcores.
+ * Ports with a DPDK port: any ethdev.  Each engine lcore that serves the port has one receive and
+ * one transmit queue of it, in the order of the lcores.
  *
- * An MTU is asked for twice, since drivers differ: in the configuration as far as the device's
- * limits allow, and then by rte_eth_dev_set_mtu().  What a device refuses is no error unless the
- * program asked for exactly that: the port then carries smaller path MTUs.
+ * The MTU is requested twice, since drivers differ: in the configuration, as far as the device's
+ * limits allow, and then by rte_eth_dev_set_mtu().  It is no error if a device refuses, unless the
+ * program requested exactly that MTU: the port then has a smaller path MTU.
  */
 #include "port_kind.h"
 
@@ -17,7 +17,7 @@
 
 #define DEFAULT_SLOTS 1024u
 
-/* The MTU to put into the device's configuration: what its limits allow of @want. */
+/* The MTU for the device's configuration: as much of @want as its limits allow. */
 static uint32_t
 mtu_allowed(const struct rte_eth_dev_info *info, uint32_t want)
 {
@@ -45,7 +45,7 @@ configure_device(const struct karst_engine *e, struct eng_port *p,
 		conf.rx_adv_conf.rss_conf.rss_hf =
 			info->flow_type_rss_offloads & (RTE_ETH_RSS_IP | RTE_ETH_RSS_UDP);
 	}
-	/* All buffers that a queue sends come from one pool, and nobody else holds them. */
+	/* All buffers that a queue sends come from one pool and have one reference. */
 	conf.txmode.offloads = info->tx_offload_capa & RTE_ETH_TX_OFFLOAD_MBUF_FAST_FREE;
 	ret = rte_eth_dev_configure(cfg->ethdev, p->nq, p->nq, &conf);
 	if (ret != 0)
@@ -76,7 +76,7 @@ setup_queues(struct karst_engine *e, struct eng_port *p, const struct karst_engi
 	return ret;
 }
 
-/* Settles the MTU, after the queues are there and before the start. */
+/* Sets the MTU, after the queues are set up and before the start. */
 static int
 settle_mtu(const struct karst_engine *e, struct eng_port *p,
 	const struct karst_engine_port_config *cfg, const struct rte_eth_dev_info *info)
@@ -86,7 +86,8 @@ settle_mtu(const struct karst_engine *e, struct eng_port *p,
 
 	ret = rte_eth_dev_get_mtu(cfg->ethdev, &mtu);
 	if (ret == 0 && mtu < want && mtu_allowed(info, want) == want) {
-		/* Some drivers take it only here; -ENOTSUP from others means "any". */
+		/* Some drivers accept it only here; -ENOTSUP from others means that any MTU
+		 * works. */
 		ret = rte_eth_dev_set_mtu(cfg->ethdev, want);
 		mtu = ret == 0 || ret == -ENOTSUP ? want : mtu;
 		ret = 0;
@@ -109,7 +110,7 @@ settle_mtu(const struct karst_engine *e, struct eng_port *p,
 	return 0;
 }
 
-/* Gives the port its address, or makes it take frames that are not for the device's own. */
+/* Sets the port's MAC address, or makes the device receive frames to other addresses. */
 static int
 settle_mac(struct eng_port *p, const struct karst_engine_port_config *cfg)
 {
@@ -122,7 +123,7 @@ settle_mac(struct eng_port *p, const struct karst_engine_port_config *cfg)
 			rte_strerror(-ret));
 		return ret;
 	}
-	/* net_ring has none; a neighbour needs one to answer to. */
+	/* net_ring has no MAC address; neighbours need one to answer to. */
 	if (eng_mac_is_zero(own.addr_bytes))
 		rte_eth_random_addr(own.addr_bytes);
 	memcpy(p->info.mac, own.addr_bytes, sizeof(p->info.mac));
@@ -138,7 +139,7 @@ settle_mac(struct eng_port *p, const struct karst_engine_port_config *cfg)
 	return 0;
 }
 
-/* Nobody comes to the device before the program has closed it, if it does. */
+/* Between the stop and the program's close, no peer can connect to the device. */
 static void
 stop_device(struct eng_port *p)
 {
@@ -177,7 +178,7 @@ eng_port_device_bring_up(
 		ret = settle_mac(p, cfg);
 	if (ret != 0)
 		return ret;
-	/* For neighbour discovery and groups of UD. */
+	/* For neighbour discovery and multicast groups of UD QPs. */
 	p->all_groups = cfg->all_groups || rte_eth_allmulticast_enable(cfg->ethdev) == 0;
 	ret = rte_eth_dev_start(cfg->ethdev);
 	if (ret != 0)
@@ -202,7 +203,7 @@ eng_port_device_link(const struct eng_port *p, uint32_t *mbps)
 {
 	struct rte_eth_link link = {0};
 
-	/* A device that cannot tell is taken to be up. */
+	/* A device that does not report its link counts as up. */
 	if (rte_eth_link_get_nowait(p->info.ethdev, &link) != 0)
 		return true;
 	*mbps = link.link_speed == RTE_ETH_SPEED_NUM_UNKNOWN ? 0 : link.link_speed;

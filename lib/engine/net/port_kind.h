@@ -2,18 +2,18 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Kinds of ports: what differs between them is a table of operations, and a kind is a row of
- * eng_port_kinds (port.c) and a file.
+ * Kinds of ports.  Each kind is a table of operations, an element of eng_port_kinds (port.c), and a
+ * file of its own.
  *
- *	port_own.c       a DPDK port whose link is the engine's business: neighbours, multicast
- *	                 groups, a tap for what is not RoCE
- *	port_netdev.c    a DPDK port that is a view of a kernel interface: the kernel does all that
- *	port_loopback.c  no DPDK port: what leaves it comes back in
+ *	port_own.c       a DPDK port whose link the engine manages: neighbours, multicast groups, a
+ *	                 tap for what is not RoCE
+ *	port_netdev.c    a DPDK port that is a view of a kernel interface: the kernel manages it
+ *	port_loopback.c  no DPDK port: the engine receives what it sends
  *
- * port_device.c is what the first two have in common.  Lcores know nothing of kinds: a port is
- * queues in their tables (port_life.c).
+ * port_device.c has what the first two have in common.  Lcores do not know kinds: for them a port
+ * is the queues in their tables (port_life.c).
  *
- * All are called by control threads, with ctl_lock held unless something else is said.
+ * All operations are called by control threads, with ctl_lock held unless stated otherwise.
  */
 #ifndef ENG_PORT_KIND_H
 #define ENG_PORT_KIND_H
@@ -25,50 +25,52 @@
 #include "netlink.h"
 #include "port.h"
 
-/* Where a path leads, as far as the configuration knows. */
+/* Where a path leads, as far as the configuration determines it. */
 struct eng_lookup {
 	const struct eng_port_ops *ops; /* of the port */
 	struct karst_path *path;
 	struct eng_neigh_call call; /* .ip: the next hop */
-	bool done;                  /* nobody needs to be asked */
-	bool quiet;                 /* who gave the address could fill the log: nothing for it */
+	bool done;                  /* nothing has to be resolved */
+	bool quiet;                 /* do not log failures: the source of the address could fill the
+				     * log */
 	char netdev[IF_NAMESIZE];
 };
 
-/* IPv6, UDP, BTH, the longest extended headers that have payload (RETH, ImmDt), ICRC. */
+/* IPv6, UDP, BTH, the longest extended headers of packets with payload (RETH, ImmDt), ICRC. */
 #define ENG_IP_OVERHEAD                                                                   \
 	(KARST_IP6_LEN + KARST_UDP_LEN + KARST_BTH_LEN + KARST_RETH_LEN + KARST_IMM_LEN + \
 		KARST_ICRC_LEN)
 
 struct eng_port_ops {
-	/* Is it this kind that a configuration asks for? */
+	/* Whether a configuration is for this kind. */
 	bool (*matches)(const struct karst_engine_port_config *cfg);
-	/* What is wrong with the configuration of such a port, or NULL. */
+	/* What is wrong with the configuration of such a port; NULL if nothing is. */
 	const char *(*fault)(const struct karst_engine_port_config *cfg);
-	/* Sets name, MTUs, MAC address and all_groups, and starts what is to be started.  On
-	 * failure, which is logged, it is left stopped. */
+	/* Sets name, MTUs, MAC address and all_groups, and starts the device.  After a failure,
+	 * which is logged, the device is stopped. */
 	int (*bring_up)(struct karst_engine *e, struct eng_port *p,
 		const struct karst_engine_port_config *cfg);
 	/* NULL: nothing to stop. */
 	void (*stop)(struct eng_port *p);
-	/* Is the link up, and how fast (0: not known)?  NULL: always up. */
+	/* Whether the link is up, and its speed (0: not known).  NULL: always up. */
 	bool (*link)(const struct eng_port *p, uint32_t *mbps);
-	/* Makes what has to be there before lcores serve the port; port_life.c destroys it, also
-	 * after a failure.  NULL: nothing. */
+	/* Creates what must exist before lcores serve the port; port_life.c destroys it, also after
+	 * a failure.  NULL: nothing. */
 	int (*make_link)(struct karst_engine *e, uint8_t port);
-	/* Tells the link all addresses of the port.  NULL: nobody there. */
+	/* Announces all addresses of the port on the link.  NULL: nothing to do. */
 	void (*announce)(struct karst_engine *e, uint8_t port);
-	/* The port's multicast groups are these now, in ascending order.  NULL: nobody to tell. */
+	/* Sets the port's multicast groups, in ascending order.  NULL: nothing to do. */
 	void (*set_groups)(
 		struct karst_engine *e, uint8_t port, const uint8_t (*ips)[16], uint32_t n);
 
-	/* Paths to other hosts.  All NULL: the port leads to none. */
+	/* Paths to other hosts.  All NULL: the port leads to no other host. */
 
-	/* Fills in whom to ask for @ip from own address @own.  NULL, or why there is no path. */
+	/* Fills in the next hop to resolve for @ip from own address @own.  @return NULL, or why
+	 * there is no path. */
 	const char *(*next_hop)(const struct eng_port *p, const struct karst_engine_addr *own,
 		const uint8_t ip[16], struct eng_lookup *l);
-	/* Finds out path->dst_mac; without ctl_lock.  0, -EHOSTUNREACH, -EINVAL if the port has
-	 * gone meanwhile, or what ended the wait. */
+	/* Resolves path->dst_mac; without ctl_lock.  0; -EHOSTUNREACH; -EINVAL: the port was
+	 * removed meanwhile; or the error that ended the wait. */
 	int (*resolve)(
 		struct karst_engine *e, struct eng_lookup *l, const struct eng_patience *patience);
 	/* As karst_engine_neigh_list(), without ctl_lock. */
@@ -84,7 +86,7 @@ extern const struct eng_port_ops eng_port_loopback_ops; /* port_loopback.c */
 
 /* Length of an optional name. */
 size_t eng_name_len(const char *name);
-/* The IP MTU to ask for: at most what path MTU 4096 needs, and buffers hold. */
+/* The IP MTU to request: at most what path MTU 4096 needs and buffers hold. */
 uint16_t eng_port_mtu_wanted(
 	const struct karst_engine *e, const struct karst_engine_port_config *cfg);
 /* Sets the IP MTU of the port, and the path MTU that fits into it. */
@@ -100,7 +102,7 @@ bool eng_port_device_link(const struct eng_port *p, uint32_t *mbps);
 
 /* --- resolve.c --- */
 
-/* Is @ip on the link of own address @own? */
+/* Whether @ip is on the link of own address @own. */
 bool eng_on_link(const struct karst_engine_addr *own, const uint8_t ip[16]);
 
 #endif /* ENG_PORT_KIND_H */

@@ -2,19 +2,20 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Ports that come, go, and lose their link, while lcores run.
+ * Ports that are added, removed, or change their link state, while lcores run.
  *
- * A device is configured and started by the thread that adds it, before any lcore knows of it, and
- * stopped after the last one has forgotten it.  In between each lcore that serves it has it in its
- * own tables, which it changes itself, asked by mailbox.  Its home lcore, the first of them, hears
- * last that it goes: frames on their way to it find everything in place until then.
+ * A device is configured and started by the thread that adds it, before any lcore knows it, and
+ * stopped after the last lcore has removed it from its tables.  In between each lcore that serves
+ * it has it in its own tables, which the lcore changes itself, on request by mailbox.  The home
+ * lcore, the first of them, removes it last: until then, frames on their way to the home lcore find
+ * everything in place.
  */
 #include "port_kind.h"
 
 #include "member_port.h"
 #include "tap.h"
 
-/* --- coming and going --- */
+/* --- adding and removing --- */
 
 struct serve_call {
 	uint8_t port;
@@ -72,7 +73,7 @@ serve_on_lcore(struct eng_lcore *lc, void *arg)
 	return 0;
 }
 
-/* Frames that wait are lost. */
+/* Frames that wait in the queue are lost. */
 static void
 close_txq(struct eng_lcore *lc, unsigned int port)
 {
@@ -85,7 +86,7 @@ close_txq(struct eng_lcore *lc, unsigned int port)
 	tx->n = 0;
 	tx->served = false;
 	lc->blocked &= ~(1ull << port);
-	/* What they build from now on is dropped. */
+	/* What these QPs build from now on is dropped. */
 	karst_core_unpark(lc->core, &tx->back, UINT32_MAX);
 	karst_core_unpark(lc->core, &tx->parked, UINT32_MAX);
 }
@@ -116,7 +117,7 @@ leave_on_lcore(struct eng_lcore *lc, void *arg)
 	return 0;
 }
 
-/* Calls @fn on each lcore that serves the port, the home lcore first or last. */
+/* Calls @fn on each lcore that serves the port; the home lcore is first or last. */
 static void
 port_on_lcores(struct karst_engine *e, uint8_t port, eng_fn fn, bool home_last)
 {
@@ -139,7 +140,7 @@ port_on_lcores(struct karst_engine *e, uint8_t port, eng_fn fn, bool home_last)
 		eng_mailbox_call(&e->lcore[p->home], fn, &call);
 }
 
-/* What make_link() has made. */
+/* Frees what make_link() has created. */
 static void
 free_link(struct eng_members *members, struct eng_neigh *nb, struct eng_tap *tap)
 {
@@ -286,7 +287,7 @@ eng_port_event(struct karst_engine *e, uint8_t port, enum karst_async_event_code
 	eng_mailbox_call(&e->lcore[e->port[port].home], event_on_lcore, &call);
 }
 
-/* @return whether the link has come or gone. */
+/* Checks the link of a port.  @return whether the link has gone up or down. */
 static bool
 link_look(struct eng_port *p)
 {
@@ -317,8 +318,8 @@ line_on_lcore(struct eng_lcore *lc, void *arg)
 	return 0;
 }
 
-/* What CNPs slow down begins at the rate of the link (E2): after a cable was plugged in that may be
- * another one. */
+/* Rates that CNPs reduce begin at the rate of the link (E2), which may be another one after a cable
+ * was plugged in. */
 static bool
 link_follow(struct karst_engine *e, uint8_t port)
 {

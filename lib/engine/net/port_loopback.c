@@ -2,8 +2,8 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Ports without a device: what leaves them comes back in (loop.c of lcore), and nobody else is
- * there.
+ * Ports without a device: the engine receives what it sends on them (loop.c of lcore), and there
+ * are no other hosts.
  */
 #include "port_kind.h"
 

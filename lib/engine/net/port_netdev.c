@@ -2,8 +2,8 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Ports that are a view of a kernel interface: ARP, neighbour discovery, routes and reports of
- * multicast groups are the kernel's (netlink.c, member_kernel.c).
+ * Ports that are a view of a kernel interface: the kernel handles ARP, neighbour discovery, routes
+ * and reports of multicast groups (netlink.c, member_kernel.c).
  */
 #include "port_kind.h"
 
@@ -40,7 +40,7 @@ netdev_bring_up(
 	return eng_port_device_bring_up(e, p, cfg);
 }
 
-/* Of an interface of which nothing can be learned it is not said that it has no link. */
+/* Whether the interface has a link; true if that cannot be determined. */
 static bool
 interface_runs(const char *name)
 {
@@ -57,7 +57,7 @@ interface_runs(const char *name)
 	return runs;
 }
 
-/* net_af_packet and net_af_xdp have a link as long as they are started. */
+/* net_af_packet and net_af_xdp report a link as long as they are started. */
 static bool
 netdev_link(const struct eng_port *p, uint32_t *mbps)
 {

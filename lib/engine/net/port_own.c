@@ -2,9 +2,9 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Ports whose link is the engine's own business: it looks for neighbours and answers them
- * (neigh.c), knows one gateway of each family, reports multicast groups (member_port.c), and hands
- * what is not RoCE to the kernel if that is wanted (tap.c).
+ * Ports whose link the engine manages: it resolves neighbours and answers them (neigh.c), has one
+ * gateway for each address family, reports multicast groups (member_port.c), and passes frames that
+ * are not RoCE to the kernel if configured (tap.c).
  */
 #include "port_kind.h"
 
@@ -106,7 +106,7 @@ ask_home(struct karst_engine *e, eng_fn fn, struct eng_neigh_call *call)
 	return ret;
 }
 
-/* Lets own lcores work, or sleeps a little. */
+/* Polls the thread's own lcores, or sleeps for a short time. */
 static void
 own_nap(struct karst_engine *e, uint32_t *nap_ns)
 {
@@ -118,8 +118,8 @@ own_nap(struct karst_engine *e, uint32_t *nap_ns)
 	*nap_ns = karst_min_u32(2 * *nap_ns, OWN_NAP_MOST_NS);
 }
 
-/* Each question to the home lcore is a control call of its own, so that nobody else has to wait
- * while an answer is on its way: between two of them the lock is free. */
+/* Each query to the home lcore is a control call of its own, so that no other call has to wait
+ * during the round trip: between two queries the lock is free. */
 static int
 own_resolve(struct karst_engine *e, struct eng_lookup *l, const struct eng_patience *patience)
 {

@@ -2,15 +2,15 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * From an address to a path, on control threads.  Own addresses and groups need nobody's answer;
- * else the kind of the port knows whom to ask (port_kind.h), while no lock is held.
+ * Resolves an address to a path, on control threads.  Own addresses and groups need no request; for
+ * others the kind of the port resolves the next hop (port_kind.h), while no lock is held.
  */
 #include "port_kind.h"
 
 #include <arpa/inet.h>
 
 #define TIMEOUT_MS    3000u
-#define ALIVE_EACH_NS 10000000u /* between two questions whether it is still wanted */
+#define ALIVE_EACH_NS 10000000u /* interval of the calls of alive() */
 
 const char *
 eng_ip_text(const uint8_t ip[16], char text[ENG_IP_TEXT])
@@ -22,7 +22,7 @@ eng_ip_text(const uint8_t ip[16], char text[ENG_IP_TEXT])
 
 /* --- what kind of address --- */
 
-/* One that another host on the link, or beyond, can have. */
+/* Whether another host, on the link or beyond, can have this address. */
 static bool
 is_host(const uint8_t ip[16])
 {
@@ -45,10 +45,10 @@ struct waiter {
 	struct karst_engine *e;
 	const struct karst_engine_resolve_opts *opts;
 	uint64_t until_ns;
-	uint64_t asked_ns; /* alive() */
+	uint64_t asked_ns; /* last call of alive() */
 };
 
-/* -ETIMEDOUT, -EAGAIN or -ECANCELED: it is over. */
+/* @return 0, or the reason to end: -ETIMEDOUT, -EAGAIN or -ECANCELED. */
 static int
 waiter_check(void *arg)
 {
@@ -80,7 +80,7 @@ no_route(const struct karst_engine *e, uint8_t port, const uint8_t ip[16],
 	return -EHOSTUNREACH;
 }
 
-/* An own address: frames come back in by the port's twin. */
+/* An own address: frames go to the loopback port. */
 static int
 resolve_loop(const struct karst_engine *e, uint8_t port, struct karst_path *path)
 {
@@ -89,7 +89,7 @@ resolve_loop(const struct karst_engine *e, uint8_t port, struct karst_path *path
 	return 0;
 }
 
-/* Is @ip an address of any port? */
+/* Whether @ip is an address of any port. */
 static bool
 is_elsewhere(const struct karst_engine *e, const uint8_t ip[16])
 {
@@ -128,7 +128,7 @@ resolve_plan(struct karst_engine *e, uint8_t port, uint32_t addr, const uint8_t 
 	}
 	if (!is_host(ip))
 		return no_route(e, port, ip, l, "no host can have this address");
-	/* An address of another port, which this one's link would not lead to. */
+	/* An address of another port, which is not on this port's link. */
 	if ((p->ops->next_hop == NULL || !eng_on_link(own, ip)) && is_elsewhere(e, ip))
 		return resolve_loop(e, port, l->path);
 	if (p->ops->next_hop == NULL)

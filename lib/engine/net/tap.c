@@ -2,24 +2,24 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * The exception path: what is not RoCE goes to the kernel by a tap interface with the port's MAC
- * address, tags and all, and what the kernel sends there leaves by the port.
+ * The exception path: frames that are not RoCE go to the kernel by a tap interface with the port's
+ * MAC address, including their tags; frames that the kernel sends there leave by the port.
  *
  *	lcore --- to_kernel[lcore] ---+
  *	lcore --- to_kernel[lcore] ---+--> thread --- write() --> tap
  *	home lcore <-- from_kernel ------- thread <-- read() ---- tap
  *
  * Reading and writing a tap are system calls, and writing runs the kernel's receive path; so a
- * thread of its own does them, and frames cross by rings of one producer and one consumer.  They
- * are copied into the ring: buffers of the pool stay with the lcores, and no lcore ever waits for
- * a thread that the kernel may have put aside in the middle of something.  A full ring loses
- * frames, which are counted; the thread stops reading the tap when from_kernel is full, and the
- * kernel's own queue fills.
+ * separate thread does both, and frames are passed through single-producer, single-consumer rings.
+ * They are copied into the ring: buffers of the pool stay with the lcores, and no lcore ever waits
+ * for a thread that the kernel may have preempted.  If a ring to the kernel is full, frames are
+ * lost and counted; if from_kernel is full, the thread stops reading the tap, and the kernel's own
+ * queue fills.
  *
  * The thread sleeps when there is nothing to do.  An lcore that puts a frame into a ring afterwards
- * wakes it by an eventfd: the thread sets "asleep" and looks at the ring again; the lcore publishes
- * the frame and looks at "asleep".  Between the two steps of each is a full fence, so one of them
- * sees the other.
+ * wakes it by an eventfd: the thread sets "asleep" and checks the rings again; the lcore publishes
+ * the frame and reads "asleep".  Each has a full fence between its two steps, so at least one of
+ * them sees the other.
  */
 #include "tap.h"
 
@@ -43,20 +43,20 @@
 
 #define SLOTS     256u /* of each ring */
 #define BURST     32u
-#define FULL_MS   1 /* looks again, when from_kernel is full */
+#define FULL_MS   1 /* interval of checks while from_kernel is full */
 #define MTU_USUAL 1500u
 
 struct slot {
 	uint32_t len;
-	uint8_t frame[]; /* frame_max, and one byte more, which tells a longer frame */
+	uint8_t frame[]; /* frame_max bytes, and one more, by which a longer frame is detected */
 };
 
-/* One producer, one consumer; tail and head count and are masked at use. */
+/* One producer, one consumer; tail and head are counters and are masked when used. */
 struct frame_ring {
 	_Atomic uint32_t tail karst_cache_aligned; /* the producer's */
 	_Atomic uint32_t head karst_cache_aligned; /* the consumer's */
 	uint32_t slot_bytes karst_cache_aligned;
-	size_t bytes; /* of all this */
+	size_t bytes; /* size of this structure */
 	uint8_t slots[] karst_cache_aligned;
 };
 
@@ -147,14 +147,14 @@ tap_wake(struct eng_tap *t)
 {
 	const uint64_t one = 1;
 
-	/* The frame is published before we look; pairs with the fence in tap_doze(). */
+	/* The frame is published before "asleep" is read; pairs with the fence in tap_doze(). */
 	atomic_thread_fence(memory_order_seq_cst);
 	if (!atomic_load_explicit(&t->asleep, memory_order_relaxed))
 		return;
-	/* relaxed: only one of the lcores has to write, and two may */
+	/* relaxed: one of the lcores has to write, and it is harmless if two do */
 	atomic_store_explicit(&t->asleep, false, memory_order_relaxed);
 	if (write(t->wake_fd, &one, sizeof(one)) < 0)
-		return; /* it is full of wake-ups already */
+		return; /* the counter is full: the thread has been woken often enough */
 }
 
 bool
@@ -178,7 +178,8 @@ send_frames(struct eng_lcore *lc, struct eng_tap *t)
 	const struct eng_txq *q = &lc->tx[t->port];
 	unsigned int n = 0;
 
-	/* What the queue does not take waits here, and not in the way of queue pairs. */
+	/* Frames that the queue does not take stay in from_kernel, so that they do not block queue
+	 * pairs. */
 	while (n < BURST && q->n < ENG_PENDING / 2) {
 		const struct slot *s = ring_first(t->from_kernel);
 		struct rte_mbuf *m;
@@ -229,7 +230,7 @@ tap_lose(struct eng_tap *t)
 	atomic_fetch_add_explicit(&t->lost, 1, memory_order_relaxed);
 }
 
-/* @return how many frames the kernel got. */
+/* @return how many frames were written to the tap. */
 static unsigned int
 write_frames(struct eng_tap *t)
 {
@@ -296,7 +297,7 @@ tap_doze(struct eng_tap *t)
 	uint64_t count;
 
 	atomic_store_explicit(&t->asleep, true, memory_order_relaxed);
-	/* Said before we look again; pairs with the fence in tap_wake(). */
+	/* Set before the rings are checked again; pairs with the fence in tap_wake(). */
 	atomic_thread_fence(memory_order_seq_cst);
 	if (!anything_to_write(t))
 		poll(p, 2, full ? FULL_MS : -1);
@@ -347,7 +348,7 @@ interface_open(struct eng_tap *t)
 	return 0;
 }
 
-/* MAC address, MTU, up. */
+/* Sets the MAC address and the MTU, and sets the interface up. */
 static int
 interface_setup(struct eng_tap *t, const struct karst_engine_port_info *info)
 {
@@ -361,7 +362,7 @@ interface_setup(struct eng_tap *t, const struct karst_engine_port_info *info)
 	memcpy(ifr.ifr_hwaddr.sa_data, info->mac, sizeof(info->mac));
 	if (ioctl(sock, SIOCSIFHWADDR, &ifr) != 0)
 		ret = tap_failed(t, "setting the MAC address");
-	/* Others on the link may not know longer frames than usual. */
+	/* Other hosts on the link may not accept longer frames than usual. */
 	ifr.ifr_mtu = (int)karst_min_u32(info->mtu, MTU_USUAL);
 	if (ret == 0 && ioctl(sock, SIOCSIFMTU, &ifr) != 0)
 		ret = tap_failed(t, "setting the MTU");
@@ -402,7 +403,7 @@ tap_start(struct eng_tap *t)
 	if (t->wake_fd < 0)
 		return tap_failed(t, "eventfd");
 	snprintf(name, sizeof(name), "karst-tap%u", t->port);
-	/* Away from the processors of EAL's lcores. */
+	/* Not on the processors of EAL's lcores. */
 	ret = rte_ctrl_thread_create(&t->thread, name, NULL, tap_main, t);
 	if (ret != 0) {
 		errno = ret < 0 ? -ret : ret;
@@ -452,7 +453,8 @@ eng_tap_destroy(struct eng_tap *t)
 	if (t->running) {
 		atomic_store_explicit(&t->stop, true, memory_order_relaxed);
 		if (write(t->wake_fd, &one, sizeof(one)) < 0)
-			assert(errno == EAGAIN); /* as many wake-ups as it can count: it wakes */
+			assert(errno == EAGAIN); /* the counter is full of wake-ups: the thread
+						  * wakes */
 		pthread_join(t->thread, NULL);
 	}
 	if (t->fd >= 0)
@@ -470,7 +472,7 @@ eng_tap_carrier(struct eng_tap *t, bool up)
 {
 	int carrier = up;
 
-	/* An older kernel cannot; then the interface seems to have a link for ever. */
+	/* Older kernels do not support this; the interface then always seems to have a link. */
 	(void)ioctl(t->fd, TUNSETCARRIER, &carrier);
 }
 

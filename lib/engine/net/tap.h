@@ -2,7 +2,7 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * The exception path: a tap interface beside a port that was taken from the kernel (tap.c).
+ * The exception path: a tap interface for a port that was taken from the kernel (tap.c).
  */
 #ifndef ENG_TAP_H
 #define ENG_TAP_H
@@ -11,24 +11,24 @@
 
 struct eng_tap;
 
-/* Makes the interface @name for port @port, which is configured, and starts its thread.  Logs what
- * failed. */
+/* Creates the interface @name for port @port, which is configured, and starts its thread.  Logs
+ * failures. */
 int eng_tap_create(struct karst_engine *e, uint8_t port, const char *name, struct eng_tap **tap);
-/* The lcores have forgotten it. */
+/* To be called when no lcore uses it any more. */
 void eng_tap_destroy(struct eng_tap *tap);
 
-/* On an lcore that serves the port: a copy of the frame for the kernel.  False: no room. */
+/* On an lcore that serves the port: copies the frame for the kernel.  @return false: no room. */
 bool eng_tap_put(struct eng_tap *tap, uint32_t lcore, const struct rte_mbuf *m);
 
-/* The port's link has come or gone. */
+/* Sets the carrier of the interface to the state of the port's link. */
 void eng_tap_carrier(struct eng_tap *tap, bool up);
 
 /* Frames that the kernel refused.  Any thread. */
 uint64_t eng_tap_lost(const struct eng_tap *tap);
 
-/* Sends what the kernel has sent on taps, of the ports that the lcore is home of. */
+/* Sends what the kernel has sent on the taps of the ports that the lcore is home of. */
 unsigned int eng_tap_poll(struct eng_lcore *lc);
-/* Is there something of that? */
+/* Whether there are such frames. */
 bool eng_tap_waiting(const struct eng_lcore *lc);
 
 #endif /* ENG_TAP_H */

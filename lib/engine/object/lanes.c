@@ -2,16 +2,17 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Completion queues of another size.
+ * Resizes completion queues.
  *
- * New lanes are laid beside the old ones; then each lcore goes over to its new lane in a turn of
- * its own, and meanwhile the others go on in their old ones.  What the program has not read is
- * copied, by the caller's thread, for that may be much; the lcore copies what has come since.  It
- * looks at the program's head once, and nobody does again.
+ * New lanes are allocated beside the old ones; then each lcore switches to its new lane in a turn
+ * of its own, while the others still use their old ones.  The caller's thread copies what the
+ * program has not read, since that may be much; the lcore copies what has been added since.  The
+ * lcore reads the program's head once, and no thread reads it again.
  *
- * If so much has come meanwhile that one lane does not fit, those before it go back.  They fit: the
- * old memory has room for all that a smaller lane can hold.  What is common to the lanes, where the
- * program arms and where its overflow stands, does not move.
+ * If so much is added meanwhile that a lane does not fit, the lanes that have switched are rolled
+ * back.  Their contents fit: the old memory has room for all that a smaller lane can hold.  The
+ * memory that all lanes share, which the program arms and which holds the overflow flag, does not
+ * move.
  */
 #include "object.h"
 
@@ -80,9 +81,9 @@ come_by(struct eng_lcore *lc, void *arg)
 }
 
 /*
- * What all lanes have unread, if it fits.  Messages come first in a turn, so each lcore is called
- * twice: in between it has looked at the doorbells that rang before the program asked, and what
- * was posted and could be sent at once counts.
+ * Finds the unread entries of all lanes, and checks that they fit.  Messages come first in a turn,
+ * so each lcore is called twice: between the two calls it has polled the doorbells that rang before
+ * the program's request, so that completions of what was posted and could be sent at once count.
  */
 static int
 look_at_lanes(struct karst_engine *e, struct eng_cq *c, struct lane_call *call)
@@ -124,8 +125,8 @@ move_lanes(struct karst_engine *e, struct eng_cq *c)
 
 	if (ret != 0)
 		return ret;
-	/* They may be a million.  Nobody but the caller has to do with this queue meanwhile, and
-	 * lcores go on in the old lanes. */
+	/* There may be a million entries.  Only the caller uses this queue meanwhile, and lcores
+	 * continue with the old lanes. */
 	eng_ctl_leave(e);
 	copy_lanes(c, call);
 	ret = eng_ctl_enter(e);
@@ -135,7 +136,7 @@ move_lanes(struct karst_engine *e, struct eng_cq *c)
 		ret = eng_mailbox_call(&e->lcore[i], move_on_lcore, &call[i]);
 	if (ret == 0)
 		return 0;
-	/* the last one has not moved */
+	/* the last one has not switched */
 	for (i--; i-- > 0;) {
 		call[i].to = call[i].lane.sh;
 		call[i].entries = c->pub.entries;
@@ -161,7 +162,7 @@ lanes_lay(struct eng_cq *c, uint32_t entries)
 	return 0;
 }
 
-/* Whatever becomes of it, only the lanes in use are left. */
+/* Switches to the new lanes.  In any case, only the lanes in use remain. */
 static int
 go_over(struct karst_engine *e, struct eng_cq *c)
 {

@@ -2,18 +2,18 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Protection domains, memory regions and windows, address handles: tables common to all lcores.
+ * Protection domains, memory regions and windows, address handles: tables that all lcores share.
  *
- * Changes are made by one control thread at a time (ctl_lock).  What takes something away waits
- * in the middle: the key is made unusable, every lcore ends the turn in which it may still use
- * it, and only then is the slot free (and, at a deregistration, the memory the program's again).
+ * One control thread at a time (ctl_lock) makes changes.  A removal waits in the middle: the key is
+ * made unusable, every lcore ends the turn in which it may still use the key, and only then is the
+ * slot free (and, at a deregistration, the memory returned to the program).
  */
 #include "workers.h"
 #include "karst_unmapped.h"
 #include "object.h"
 #include "port.h"
 
-/* Keys or address handles that go at once. */
+/* Keys or address handles that are removed together. */
 #define TOGETHER 1024u
 
 int
@@ -40,7 +40,8 @@ karst_engine_pd_free(struct karst_engine *e, uint32_t pd)
 	return ret;
 }
 
-/* Memory that is copied has threads for it on every lcore, before it has a key. */
+/* Starts the threads that copy memory on every lcore, if @host has to be copied, before it has a
+ * key. */
 static int
 prepare(struct karst_engine *e, const void *host)
 {
@@ -103,13 +104,13 @@ karst_engine_mr_remap(struct karst_engine *e, uint32_t key, void *host)
 	return ret;
 }
 
-/* What goes in two steps: @begin makes a name unusable, @end frees what it named. */
+/* A removal in two steps: @begin makes a name unusable, @end frees what it named. */
 struct two_steps {
 	int (*begin)(struct karst_engine *e, uint32_t name);
 	void (*end)(struct karst_engine *e, uint32_t name);
 };
 
-/* Removes @n names, @TOGETHER at a time, waiting once for each such group. */
+/* Removes @n names, @TOGETHER at a time, waiting once for each group. */
 static int
 remove_many(struct karst_engine *e, const uint32_t *names, uint32_t n, const struct two_steps *how)
 {

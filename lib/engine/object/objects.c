@@ -2,13 +2,13 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Completion queues and shared receive queues, as the program has them.
+ * Completion queues and shared receive queues, as objects of programs.
  *
- * Memory comes from two arenas: "objects", which only the engine looks at, and the "rings" of the
- * owner, which it shares with the program.
+ * Memory comes from two arenas: "objects", which only the engine uses, and the owner's "rings",
+ * which the engine shares with the program.
  *
- * Everything here holds ctl_lock, which is given away only while rings of an object that nobody
- * knows yet are made ready; what touches an lcore's state runs on that lcore (mailbox.c).
+ * All functions here hold ctl_lock.  It is released only while the rings of an object that is not
+ * visible yet are made ready.  Code that accesses an lcore's state runs on that lcore (mailbox.c).
  */
 #include "object.h"
 
@@ -30,7 +30,7 @@ cq_free(struct karst_engine *e, struct eng_cq *c)
 	eng_arena_free(&e->objects, c, c->self_bytes);
 }
 
-/* What @in asks for, as far as it goes without memory. */
+/* Fills @init from @in, except for memory. */
 static int
 cq_init_from(const struct karst_engine *e, const struct karst_engine_cq_init *in,
 	struct karst_cq_init *init)
@@ -162,7 +162,7 @@ karst_engine_cq_overflown(const struct karst_engine_cq *cq)
 	return karst_cq_overflown(karst_container_of(cq, struct eng_cq, pub)->cq);
 }
 
-/* --- which lcore --- */
+/* --- choice of an lcore --- */
 
 int
 eng_choose_lcore(const struct karst_engine *e, uint32_t wanted, uint32_t *lcore)
@@ -182,7 +182,7 @@ eng_choose_lcore(const struct karst_engine *e, uint32_t wanted, uint32_t *lcore)
 
 /* --- shared receive queues --- */
 
-/* Of as many targets an XRC one is taken away at once. */
+/* XRC targets from which an XRC SRQ is withdrawn in one call to the lcore. */
 #define WITHDRAW_TARGETS 64u
 
 struct srq_call {
@@ -231,7 +231,7 @@ srq_free(struct karst_engine *e, struct eng_srq *s)
 	eng_arena_free(&e->objects, s, sizeof(*s));
 }
 
-/* Where it is to be, and what makes it an XRC one. */
+/* Checks the lcore, and the members of an XRC SRQ. */
 static int
 srq_xrc(const struct karst_engine *e, const struct karst_engine_srq_init *in, uint32_t *lcore,
 	struct karst_srq_init *init)
@@ -339,7 +339,7 @@ karst_engine_srq_withdraw(struct karst_engine *e, struct karst_engine_srq *srq)
 	struct srq_call call = {.s = karst_container_of(srq, struct eng_srq, pub)};
 	int ret;
 
-	/* others have their turns between: of the lock, and of the lcore */
+	/* release the lock and the lcore for others between two steps */
 	do {
 		ret = eng_ctl_enter(e);
 		if (ret != 0)

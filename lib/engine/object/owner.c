@@ -4,10 +4,11 @@
 /*
  * Owners.
  *
- * The program that embeds the engine is an owner, too (karst_engine.self), whose rings are in
- * private memory; so nothing else needs to know that there are two kinds.
+ * The program that embeds the engine is an owner, too (karst_engine.self), with rings in private
+ * memory; so other code does not distinguish two kinds.
  *
- * Each has one doorbell ring and one eventfd for each lcore; how lcores look at them is in bells.c.
+ * Each owner has one doorbell ring and one eventfd for each lcore; bells.c describes how lcores
+ * poll them.
  */
 #include "karst_owner.h"
 
@@ -19,11 +20,12 @@
 
 #include "object.h"
 
-/* From so many bytes on, for which the system makes pages, or which are zeroed, nobody waits but
- * who has asked for them: for the largest queues it is milliseconds. */
+/* If so many bytes have to be zeroed, or their pages created by the system, the lock is released
+ * meanwhile, so that only the requesting caller waits: for the largest queues it takes
+ * milliseconds. */
 #define READY_APART (64u << 10)
 
-/* --- whose turns its queue pairs take --- */
+/* --- users of the scheduler --- */
 
 static void
 sharer_join(struct karst_engine_owner *o)
@@ -31,7 +33,7 @@ sharer_join(struct karst_engine_owner *o)
 	struct eng_sharer *all = o->e->sharers;
 	uint32_t i, at = 0;
 
-	/* as many as there may be owners: one is free */
+	/* there are as many elements as there may be owners: one is free */
 	for (i = 1; o->rings.share != NULL && i <= o->e->cfg.max_owners; i++) {
 		if (all[i].owners != 0 && all[i].share == o->rings.share) {
 			at = i;
@@ -55,7 +57,7 @@ owner_free(struct karst_engine_owner *o)
 	for (i = 0; i < o->e->nlcores && o != o->e->self; i++) {
 		if (o->doorbell[i].wake_fd < 0)
 			continue;
-		/* the program has the file, too, so closing it does not end the watch */
+		/* the program has the file open, too, so closing it here does not end the watch */
 		eng_sleep_unwatch(&o->e->lcore[i], o->doorbell[i].wake_fd);
 		close(o->doorbell[i].wake_fd);
 	}
@@ -80,7 +82,7 @@ owner_alloc(struct karst_engine *e, const struct karst_engine_owner_init *init)
 	o->max_mcasts = init->max_mcasts != 0 ? init->max_mcasts : e->cfg.max_mcasts;
 	if (init->max_qps != 0)
 		max_qps = karst_min_u32(max_qps, init->max_qps);
-	/* A QP may ring once for each of its queues before the lcore has seen it. */
+	/* A QP may ring once for each of its queues before the lcore processes it. */
 	o->bell_cells = karst_pow2_ceil(2 * max_qps);
 	return o;
 }
@@ -124,7 +126,7 @@ owner_listen(struct karst_engine_owner *o)
 		eng_mailbox_call(&o->e->lcore[i], eng_bell_add_on_lcore, o);
 }
 
-/* Nothing can fail from here on. */
+/* Makes the owner visible.  Nothing can fail from here on. */
 static void
 owner_enter(struct karst_engine_owner *o)
 {
@@ -142,12 +144,13 @@ owner_leave(struct karst_engine_owner *o)
 
 	for (i = 0; i < o->e->nlcores; i++)
 		eng_mailbox_call(&o->e->lcore[i], eng_bell_del_on_lcore, o);
-	/* no lcore comes to its bells any more; the watch may be looking at where one was */
+	/* no lcore accesses its bells any more; the watchdog may still be reading which bell an
+	 * lcore was at */
 	pthread_mutex_lock(&o->e->names_lock);
 	LIST_REMOVE(o, next);
 	pthread_mutex_unlock(&o->e->names_lock);
 	o->e->nowners--;
-	/* its queue pairs have gone */
+	/* its queue pairs are already destroyed */
 	o->e->sharers[o->sharer].owners--;
 }
 
@@ -171,7 +174,7 @@ eng_owner_create_self(struct karst_engine *e)
 		owner_free(o);
 		return ret;
 	}
-	/* no hostile program has it, so the lcore's own will do */
+	/* its program is trusted, so the lcore's own eventfd is used */
 	for (i = 0; i < e->nlcores; i++)
 		o->doorbell[i].wake_fd = e->lcore[i].wake_fd;
 	owner_enter(o);
@@ -198,7 +201,7 @@ karst_engine_owner_create(struct karst_engine *e, const struct karst_engine_owne
 
 	if (ret != 0)
 		return ret;
-	/* the program itself is one more */
+	/* the engine's own owner is one more */
 	o = e->nowners <= e->cfg.max_owners ? owner_alloc(e, init) : NULL;
 	if (o == NULL) {
 		ret = e->nowners <= e->cfg.max_owners ? -ENOMEM : -ENOSPC;
@@ -235,7 +238,7 @@ karst_engine_owner_destroy(struct karst_engine_owner *o)
 	else
 		owner_leave(o);
 	eng_ctl_leave(e);
-	/* where the program may still punch holes, it keeps nobody else waiting */
+	/* the program may still be punching holes; this delays no other thread */
 	if (ret == 0)
 		owner_free(o);
 	return ret;
@@ -269,7 +272,8 @@ karst_engine_owner_seal(struct karst_engine_owner *o, uint32_t chunk)
 
 	if (ret != 0)
 		return ret;
-	/* while the kernel is busy with a hole there, this waits; none can come afterwards */
+	/* this waits while the kernel is punching a hole there; afterwards no hole can be
+	 * punched */
 	if (fcntl(fd, F_ADD_SEALS, F_SEAL_FUTURE_WRITE | F_SEAL_SEAL) != 0 &&
 		(fcntl(fd, F_GET_SEALS) & F_SEAL_FUTURE_WRITE) == 0)
 		return -errno;
@@ -312,7 +316,7 @@ eng_owner_rings_alloc(struct karst_engine_owner *o, size_t bytes)
 	return p;
 }
 
-/* --- where its memory is --- */
+/* --- location of its memory --- */
 
 int
 karst_engine_owner_locate(

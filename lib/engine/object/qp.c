@@ -2,20 +2,20 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Queue pairs as objects: created and destroyed.  A QP is one allocation of each arena: its handle
- * with the karst_core_qp behind it, and its send queue with its receive queue behind it.  XRC
- * targets have no queues, and may have further handles (xrc.c), so there the karst_core_qp is by
- * itself.
+ * Queue pairs as objects: creation and destruction.  A QP is one allocation of each arena: its
+ * handle followed by the karst_core_qp, and its send queue followed by its receive queue.  XRC
+ * targets have no queues, and may have further handles (xrc.c), so their karst_core_qp is a
+ * separate allocation.
  *
- * Everything here holds ctl_lock; what touches an lcore's state runs on that lcore (mailbox.c).
- * Calls about a QP that exists are in qp_call.c.
+ * All functions here hold ctl_lock; code that accesses an lcore's state runs on that lcore
+ * (mailbox.c).  Calls about a QP that exists are in qp_call.c.
  */
 #include "mcast.h"
 #include "object.h"
 #include "port.h"
 
-/* QPs destroyed by one message to an lcore, and what it may take: it shall not hold up the others
- * for long. */
+/* QPs that one message to an lcore destroys, and the time that it may take, so that it does not
+ * delay other work for long. */
 #define DESTROY_AT_ONCE 8u
 #define DESTROY_NS      200000u
 
@@ -32,7 +32,7 @@ qp_create_on_lcore(struct eng_lcore *lc, void *arg)
 	return karst_qp_create(lc->core, call->q->core_mem, call->init, &call->q->qp);
 }
 
-/* What UD packets must fit into, whatever port they take. */
+/* Path MTU that UD packets must fit, whatever port they take. */
 static uint8_t
 least_path_mtu(const struct karst_engine *e)
 {
@@ -45,7 +45,7 @@ least_path_mtu(const struct karst_engine *e)
 	return mtu;
 }
 
-/* Are the CQs and the SRQ that a QP is to use its owner's? */
+/* Whether the CQs and the SRQ that a QP is to use belong to its owner. */
 static bool
 all_of(const struct karst_engine_owner *owner, const struct karst_engine_qp_init *in)
 {
@@ -57,7 +57,7 @@ all_of(const struct karst_engine_owner *owner, const struct karst_engine_qp_init
 			karst_container_of(in->srq, struct eng_srq, pub)->owner == owner);
 }
 
-/* Translates the program's wishes; powers of two and at least one where there must be one. */
+/* Translates the program's parameters: powers of two, and at least one where necessary. */
 static int
 qp_init_from(const struct karst_engine *e, const struct karst_engine_qp_init *in,
 	struct karst_qp_init *init)
@@ -97,7 +97,7 @@ qp_init_from(const struct karst_engine *e, const struct karst_engine_qp_init *in
 	return 0;
 }
 
-/* Memory for the rings of a QP. */
+/* Allocates the rings of a QP. */
 static int
 rings_alloc(struct karst_engine_owner *owner, struct karst_qp_init *init, uint8_t **rings,
 	size_t *bytes)
@@ -123,7 +123,7 @@ rings_alloc(struct karst_engine_owner *owner, struct karst_qp_init *init, uint8_
 	return 0;
 }
 
-/* Memory for a QP and its rings.  -EINVAL: @init is out of range. */
+/* Allocates a QP and its rings.  -EINVAL: @init is out of range. */
 static int
 qp_alloc(struct karst_engine *e, struct karst_engine_owner *owner, struct karst_qp_init *init,
 	struct eng_qp **out)
@@ -136,7 +136,7 @@ qp_alloc(struct karst_engine *e, struct karst_engine_owner *owner, struct karst_
 	ret = rings_alloc(owner, init, &rings, &ring_bytes);
 	if (ret != 0)
 		return ret;
-	/* a target is that of several handles, none of which it could have memory from */
+	/* a target belongs to several handles, none of which could provide the memory later */
 	init->pacer =
 		init->type == KARST_QPT_XRC_RECV || e->congestion.mode != KARST_CONGESTION_OFF;
 	qp_bytes = karst_qp_bytes(init);
@@ -191,7 +191,7 @@ eng_qp_set_doorbell(struct eng_qp *q, uint32_t lcore)
 	q->pub.wake_fd = q->owner->doorbell[lcore].wake_fd;
 }
 
-/* The program's side of a QP that has just been created. */
+/* Fills in the program's side of a QP that has just been created. */
 static void
 qp_attach(
 	const struct eng_lcore *lc, struct eng_qp *q, const struct karst_qp_init *init, void *user)
@@ -211,7 +211,8 @@ qp_attach(
 	pub->user = user;
 }
 
-/* The watch knows a queue pair by its number.  @from: only if it is that one's. */
+/* Records the program of a queue pair by its number, for the watchdog.  Does so only if @from is
+ * recorded there now. */
 static void
 name_program(const struct eng_qp *q, const struct karst_space *from, struct karst_space *to)
 {
@@ -295,11 +296,11 @@ karst_engine_qp_create(struct karst_engine *e, const struct karst_engine_qp_init
 	return ret;
 }
 
-/* QPs of one lcore, some of a program's. */
+/* QPs of one lcore to destroy. */
 struct destroy_call {
 	struct karst_engine_qp *const *qps;
 	uint32_t n;
-	uint32_t left;       /* bit set of those that are not destroyed */
+	uint32_t left;       /* bit set of those that are not destroyed yet */
 	unsigned int bursts; /* that they may still send, together */
 	bool last;
 };
@@ -328,19 +329,19 @@ qps_destroy_on_lcore(struct eng_lcore *lc, void *arg)
 	return 0;
 }
 
-/* What is left of a QP when its lcore has forgotten it. */
+/* Frees what remains of a QP after its lcore has removed it. */
 static void
 qp_release(struct karst_engine *e, struct karst_engine_qp *qp)
 {
 	struct eng_qp *q = karst_container_of(qp, struct eng_qp, pub);
 
-	/* before its number is another's, and before its program can go */
+	/* before its number is reused, and before its program can go */
 	name_program(q, program_of(q), NULL);
 	if (q->qp == NULL) {
-		/* other handles are left */
+		/* other handles remain */
 		q->core_mem = q + 1;
 	} else {
-		/* Still under ctl_lock, so nobody has got its number yet. */
+		/* Still under ctl_lock, so its number has not been reused yet. */
 		karst_mw_release_qp(e->mem, qp->num);
 		if (q->xrcd == NULL)
 			karst_pd_unref(e->mem, qp->pd);
@@ -385,7 +386,7 @@ karst_engine_qp_destroy_many(struct karst_engine *e, struct karst_engine_qp *con
 	uint32_t i;
 	int ret;
 
-	/* others have the lock between */
+	/* release the lock for others between two steps */
 	for (i = 0; i < n; i += DESTROY_AT_ONCE) {
 		ret = eng_ctl_enter(e);
 		if (ret != 0)

@@ -2,8 +2,8 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Calls about a queue pair that exists, which its lcore carries out: modify, query, and what such
- * a call sends first.  All hold ctl_lock.
+ * Calls about an existing queue pair that its lcore carries out: modify, query, and the sending of
+ * posted requests before such a call.  All hold ctl_lock.
  */
 #include "mcast.h"
 #include "object.h"
@@ -11,11 +11,11 @@
 
 #include <time.h>
 
-/* How long one control call may send what was posted before it, and how long it waits for memory
- * that these bytes are copied from. */
+/* SEND_FIRST_ON_NS: how long one control call may send what was posted before it.  SEND_FIRST_NS:
+ * how long it waits for memory that is being copied for that. */
 #define SEND_FIRST_ON_NS 500000u
 #define SEND_FIRST_NS    100000000u
-/* Or at least for so many turns of the lcore, however slow it is. */
+/* Minimum of attempts, however slow the lcore is. */
 #define SEND_FIRST_TURNS 64u
 
 struct qp_call {
@@ -24,20 +24,22 @@ struct qp_call {
 	struct karst_core_qp_attr *out;
 	unsigned int mask;
 	unsigned int bursts; /* that it may still send */
-	bool last;           /* do it now, whatever waits */
+	bool last;           /* carry the call out now, whatever is left to send */
 };
 
 /*
- * Sends what a program has posted, and what the responder owes, before a call that stops the QP.
+ * Sends what a program has posted, and what the responder has to send, before a call that stops the
+ * QP.
  *
- * An lcore serves its mailbox before it looks at doorbells, and may have slept for a while.  So a
- * call could overtake a request that was posted well before it, or an answer that only waited for
- * its turn.  With an adapter neither happens, and there are programs that post a last message and
- * leave.  What cannot go now (window, credits, a full port) is lost, as with an adapter; the lcore
- * waits for nothing.  An lcore that nobody has sends nothing either.
+ * An lcore serves its mailbox before it polls doorbells, and may have slept for a while.  So a call
+ * could overtake a request that was posted well before it, or a response that only waited for its
+ * turn.  With an adapter neither happens, and some programs post a last message and exit.  What
+ * cannot be sent now (window, credits, a full port) is lost, as with an adapter; the lcore waits
+ * for nothing.  An lcore that is attached to no thread sends nothing either.
  *
- * What is copied from the program's memory comes at the lcore's next safe point, and an lcore has
- * its time for a call: then the caller asks again, for a while, with nothing locked.
+ * Data that is copied from the program's memory arrives at the lcore's next safe point, and the
+ * time of a call on an lcore is limited: in both cases the caller repeats the call, for a while,
+ * with no lock held.
  *
  * @return true: something waits for that.
  */
@@ -46,7 +48,7 @@ send_until(struct eng_lcore *lc, struct eng_qp *q, unsigned int *bursts, uint64_
 {
 	struct karst_qp_stats before, after;
 
-	/* relaxed: only this thread itself stores its own name */
+	/* relaxed: only this thread itself stores its own id */
 	if (atomic_load_explicit(&lc->owner, memory_order_relaxed) != this_thread())
 		return false;
 	karst_core_doorbell(lc->core, karst_qp_num(q->qp));
@@ -90,7 +92,7 @@ eng_qp_try_again(struct karst_engine *e, struct eng_tries *t)
 	return eng_ctl_enter(e) == 0;
 }
 
-/* A call about call->q that may have to wait for what was posted before it. */
+/* Makes a call about call->q that may have to wait until what was posted before is sent. */
 static int
 call_after_sends(struct karst_engine *e, struct qp_call *call, eng_fn fn)
 {
@@ -121,8 +123,8 @@ check_mtu(const struct eng_lcore *lc, const struct qp_call *call, const struct k
 	return -EINVAL;
 }
 
-/* In SQD a QP may get another path, or an alternate one, but no other path MTU: what it has must
- * fit. */
+/* In SQD a QP may get another path, or an alternate one, but keeps its path MTU, which the new path
+ * must support. */
 static int
 check_moved(const struct eng_lcore *lc, const struct qp_call *call)
 {
@@ -182,7 +184,7 @@ check_path(const struct karst_engine *e, const struct karst_engine_qp *qp,
 	return -EINVAL;
 }
 
-/* What only the engine knows: its ports. */
+/* Checks what only the engine knows: its ports. */
 static int
 check_attr(const struct karst_engine *e, const struct karst_engine_qp *qp,
 	const struct karst_core_qp_attr *attr, unsigned int mask)
@@ -201,7 +203,7 @@ check_attr(const struct karst_engine *e, const struct karst_engine_qp *qp,
 	return ret;
 }
 
-/* Is @ip one of a peer that repeats selectively, by our configuration? */
+/* Whether @ip belongs to a peer that uses selective repeat, according to the configuration. */
 static bool
 peer_repeats(const struct karst_engine *e, const uint8_t ip[16])
 {
@@ -213,7 +215,7 @@ peer_repeats(const struct karst_engine *e, const uint8_t ip[16])
 	return false;
 }
 
-/* X1: was it agreed to, by whichever way? */
+/* X1: whether selective repeat was agreed on, in either way. */
 static bool
 agreed_to_repeat(const struct karst_engine *e, const struct qp_call *call)
 {
@@ -221,8 +223,8 @@ agreed_to_repeat(const struct karst_engine *e, const struct qp_call *call)
 		(e->cfg.nrepeat_peers != 0 && peer_repeats(e, call->attr->path.dst_ip));
 }
 
-/* What a queue pair keeps an alternate path in (G2).  @attr: of the call from now on, if there is
- * one. */
+/* Provides the memory for a queue pair's alternate path (G2).  @attr: replaces the attributes of
+ * the call if there is an alternate path. */
 static int
 bring_alternate(struct karst_engine *e, struct qp_call *call, struct karst_core_qp_attr *attr)
 {
@@ -242,7 +244,7 @@ bring_alternate(struct karst_engine *e, struct qp_call *call, struct karst_core_
 	return 0;
 }
 
-/* What a queue pair needs to repeat selectively, if its peer does. */
+/* Provides what a queue pair needs for selective repeat, if it was agreed on. */
 static int
 agree_to_repeat(struct karst_engine *e, struct qp_call *call, struct karst_core_qp_attr *attr)
 {
@@ -292,7 +294,7 @@ karst_engine_qp_modify(struct karst_engine *e, struct karst_engine_qp *qp,
 	return ret;
 }
 
-/* --- what is posted, of many queue pairs --- */
+/* --- sending for many queue pairs --- */
 
 bool
 eng_qp_has_posted(const struct karst_engine_qp *qp)
@@ -300,7 +302,7 @@ eng_qp_has_posted(const struct karst_engine_qp *qp)
 	const struct eng_qp *q = karst_container_of(qp, const struct eng_qp, pub);
 	const struct karst_wq_shared *sq = (const struct karst_wq_shared *)q->rings;
 
-	/* relaxed: what this program has posted before its call is there, by the call itself */
+	/* relaxed: the call itself orders what this program posted before it */
 	return sq != NULL &&
 		atomic_load_explicit(&sq->tail, memory_order_relaxed) !=
 		atomic_load_explicit(&sq->head, memory_order_relaxed);
@@ -311,10 +313,10 @@ struct sends_call {
 	uint32_t n;
 	uint32_t left;                          /* bit set of those that may have more to send */
 	unsigned int bursts[ENG_SENDS_AT_ONCE]; /* that each may still send */
-	bool last;                              /* do it now, whatever waits */
+	bool last;                              /* return now, whatever is left to send */
 };
 
-/* Nothing goes out in other states, and nothing is waited for. */
+/* In other states the QP sends nothing, and the call does not wait. */
 static bool
 may_send(const struct eng_qp *q)
 {

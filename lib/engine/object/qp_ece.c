@@ -2,22 +2,23 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Enhanced connection establishment of queue pairs (C3, X1): what one may offer, and what was
- * agreed to with its peer.
+ * Enhanced connection establishment of queue pairs (C3, X1): what a queue pair may offer, and what
+ * it has agreed on with its peer.
  *
  *	active side                        passive side
  *	query: an offer
  *	REQ with it               ->       connect request, the offer with it
- *	                                   set: the offer; what holds is the answer
+ *	                                   set: the offer; the result is the answer
  *	                                   RTR
  *	connect response          <-       REP with it
  *	set: the answer
  *	RTR
  *
- * A program carries the words to connection management (cm_ece.c) and from it, for its queue pair
- * and its identifier know nothing of each other; librdmacm does so unasked.  What it carries is
- * checked on both ways, so that a program can but deceive itself: a queue pair that believes in an
- * agreement that there is not repeats selectively, and its peer does not.
+ * The program passes these values between its queue pair and connection management (cm_ece.c),
+ * since the queue pair and the identifier do not know each other; librdmacm does this
+ * automatically.  The values are checked in both directions, so that a program can only harm
+ * itself: a queue pair that assumes an agreement that does not exist uses selective repeat, and its
+ * peer does not.
  */
 #include <errno.h>
 
@@ -39,7 +40,7 @@ qp_state_on_lcore(struct eng_lcore *lc, void *arg)
 	return (int)karst_qp_state(q->qp);
 }
 
-/* With ctl_lock held.  -EINVAL: what was agreed to now would come too late. */
+/* With ctl_lock held.  -EINVAL: it is too late for an agreement. */
 static int
 check_early(struct karst_engine *e, struct eng_qp *q)
 {
@@ -50,7 +51,7 @@ check_early(struct karst_engine *e, struct eng_qp *q)
 	return state == KARST_QPS_RESET || state == KARST_QPS_INIT ? 0 : -EINVAL;
 }
 
-/* What the peer's word makes of it, and the word that says so. */
+/* Computes what is agreed from what the peer has sent, and the value that expresses it. */
 static struct karst_cm_ece
 agree(const struct karst_engine *e, const struct karst_cm_ece *said, uint32_t *agreed)
 {
@@ -58,7 +59,7 @@ agree(const struct karst_engine *e, const struct karst_cm_ece *said, uint32_t *a
 	struct karst_cm_ece answer =
 		karst_cm_ece_answer(said, eng_ece_can(&e->cfg), ENG_REPEAT_WINDOW_SHIFT);
 
-	/* an answer, not an offer: then it is the last word */
+	/* the peer sent an answer, not an offer: it is final */
 	if (!karst_cm_ece_is(&answer) && karst_cm_ece_agreed(&offer, said) != 0)
 		answer = *said;
 	*agreed = karst_cm_ece_agreed(&offer, &answer);

@@ -2,19 +2,19 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * XRC domains, and targets that several programs have.
+ * XRC domains, and targets with handles of several programs.
  *
- * A domain is of one lcore, because a target and the SRQ that a request names must be.  It is kept
- * by those who have opened it and by what is in it, whoever goes first, and ends with the last.
+ * A domain belongs to one lcore, because a target and the SRQ that a request names must be on the
+ * same lcore.  The domain exists as long as it is open or contains objects.
  *
- * A target QP may be opened again.  Each handle is a struct eng_qp with an owner of its own, all of
- * them share the karst_core_qp, and "same" makes a ring of them.  One is what karst_qp_user() says,
- * and stands for all in telemetry and with the scheduler, where the target takes the turns of that
- * one's user; when it goes, another takes its place.
- * Events go to all, so there is an end to how many there may be.  What an alternate path is kept in
- * is the QP's, too: one of the handles has it, and who goes leaves it to the next.
+ * A target QP may be opened again.  Each handle is a struct eng_qp with its own owner; all handles
+ * share the karst_core_qp, and "same" links them in a ring.  One of them is karst_qp_user(): it
+ * represents all in telemetry and for the scheduler, where the target takes turns of that handle's
+ * user.  If it is removed, another handle takes its place.  Events go to all handles, so their
+ * number is limited.  The memory of an alternate path belongs to the QP, too: one of the handles
+ * has it, and passes it to the next when it is removed.
  *
- * Everything here holds ctl_lock.
+ * All functions here hold ctl_lock.
  */
 #include "object.h"
 
@@ -22,7 +22,8 @@
 
 /* --- domains --- */
 
-/* With a key: programs choose files, and which of many domains they keep. */
+/* The hash has a secret key, since programs choose files, and choose which of many domains they
+ * keep. */
 static struct eng_xrcds *
 place_of_file(struct karst_engine *e, uint64_t dev, uint64_t ino)
 {

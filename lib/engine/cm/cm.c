@@ -2,11 +2,11 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * The thread of connection management.  It gives MADs that came to lib/cm, runs its timers, looks
- * for ways and sends; and sleeps unless there is something of that to do.
+ * The thread of connection management.  It passes received MADs to lib/cm, runs the timers of
+ * lib/cm, resolves paths and sends MADs; it sleeps while there is nothing to do.
  *
- * Sessions work on the same tables, on their own threads and under the same lock, and leave what
- * has to wait to this one.
+ * Sessions use the same tables, on their own threads and under the same lock, and leave what has to
+ * wait to this thread.
  */
 #include "cm.h"
 #include "karst_prf.h"
@@ -17,7 +17,7 @@
 
 #include <rte_lcore.h>
 
-/* 1.07 s for an answer, as an exponent; 16 times in all. */
+/* 1.07 s for an answer, as an exponent; 16 attempts in all. */
 #define RESPONSE_TIMEOUT 18u
 #define RX_AT_ONCE       64u
 #define TIMERS_AT_ONCE   64u
@@ -79,7 +79,7 @@ cm_receive(struct eng_cm *cm)
 		};
 		uint8_t index;
 
-		/* a frame that never left may be for an address of another port */
+		/* a loopback frame may be for an address of another port */
 		(void)eng_cm_find_port(cm->e, mad->dst_ip, &seen.port, &index);
 		memcpy(seen.local_ip, mad->dst_ip, sizeof(seen.local_ip));
 		memcpy(seen.remote_ip, mad->src_ip, sizeof(seen.remote_ip));
@@ -96,11 +96,11 @@ cm_main(void *arg)
 	uint64_t next, now;
 	bool more;
 
-	/* relaxed: nothing is ordered by it, it only has to be seen */
+	/* relaxed: it orders nothing, it only has to be seen */
 	while (!atomic_load_explicit(&cm->stop, memory_order_relaxed)) {
 		pthread_mutex_lock(&cm->lock);
 		cm->cm->now_ns = engine_now(cm->e);
-		/* from here on whoever has something to be done wakes it */
+		/* from here on a thread that adds work wakes this one */
 		cm->wake_ns = UINT64_MAX;
 		more = cm_receive(cm);
 		more |= karst_cm_expire(cm->cm, TIMERS_AT_ONCE) == TIMERS_AT_ONCE;
@@ -127,7 +127,8 @@ make_cm(struct eng_cm *cm)
 		.user = cm};
 	size_t bytes;
 
-	/* not of e->secret: no two engines may have one GUID, though tests give them one seed */
+	/* not from e->secret: no two engines may have the same GUID, although tests give them the
+	 * same seed */
 	if (getrandom(cfg.secret, sizeof(cfg.secret), 0) != (ssize_t)sizeof(cfg.secret))
 		return -errno;
 	if (getrandom(cm->random_key, sizeof(cm->random_key), 0) != (ssize_t)sizeof(cm->random_key))
@@ -165,7 +166,7 @@ eng_cm_init(struct karst_engine *e)
 		ret = eng_gsi_init(e);
 	if (ret != 0)
 		return ret;
-	/* signals are the program's business */
+	/* signals are for the program's threads */
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &old);
 	ret = rte_ctrl_thread_create(&cm->thread, "karst-cm", NULL, cm_main, cm);

@@ -2,27 +2,28 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Connections that were asked for and are not complete, by the address of the peer and by user.
+ * Incomplete requests for connections, by the address of the peer and by user.
  *
- * A peer keeps a place for each, and has only so many of them for one address, as it cannot tell
- * users apart.  So they are shared out here, by the rule of all shares (share.h): who asks and
- * never completes has his share of the peer's places, and leaves others theirs.  What is beyond a
- * share does not leave, as if it were lost on its way; when it is sent again it is asked about
- * again.  How many places the peer has is not said; it is taken to be configured as we are.
+ * A peer keeps a place for each incomplete request, and has a limited number of places for one
+ * address, as it cannot distinguish our users.  So the places are shared out here, by the rule of
+ * all shares (share.h): a user who sends requests and never completes them uses up only their own
+ * share of the peer's places.  A request beyond the share is not sent, as if it were lost on its
+ * way; its retry is checked again.  The peer does not tell how many places it has; it is assumed to
+ * have our configuration.
  *
- * A connection counts from its REQ until it is established, refused or given up, and the peer hears
- * of each of these.  Nothing tells a peer that a SIDR REQ is not waited for any more: what nobody
- * has answered counts for as long as the peer may keep it, and up to twice that.
+ * A connection counts from its REQ until it is established, refused or given up, and the peer is
+ * told of each of these.  But a peer is not told that a SIDR REQ is not waited for any more: one
+ * without an answer counts for as long as the peer may keep it, and up to twice that.
  *
- * So a user who asks one address after the other and waits for no answer leaves one record behind
- * for each.  Records are shared out by the same rule, and what is beyond a share does not leave
- * either.  A record goes when it has nothing to say any more and somebody looks there; with each
- * new one another bucket is looked through, so that it does not take long until somebody does.
+ * So a user who sends requests to one address after another and waits for no answer leaves a record
+ * for each.  Records are shared out by the same rule, and a request beyond that share is not sent
+ * either.  A record that is over is freed when its bucket is next visited; each new record makes
+ * one more bucket be swept, so this does not take long.
  */
 #include "cm.h"
 #include "karst_prf.h"
 
-/* lib/cm keeps a SIDR REQ so long that nobody answers; see sidr.c there. */
+/* How long lib/cm keeps a SIDR REQ that is not answered; see sidr.c there. */
 #define KEPT_NS (UINT64_C(4096) << 24)
 
 /* A user who has records. */
@@ -37,9 +38,9 @@ struct cm_asked {
 	uint8_t ip[16];
 	struct cm_asker *asker;
 	uint32_t n; /* identifiers */
-	/* SIDR REQs that nobody waits for any more, of this period and of the last one */
+	/* SIDR REQs that are not waited for any more, of this period and of the previous one */
 	uint32_t left[2];
-	uint64_t period; /* of KEPT_NS */
+	uint64_t period; /* number of the period, in units of KEPT_NS */
 };
 
 static struct cm_asked_bucket *
@@ -71,7 +72,7 @@ asked_places(const struct cm_asked *a)
 
 /* --- records --- */
 
-/* NULL: he has none. */
+/* NULL: the user has no records. */
 static struct cm_asker *
 asker_of(const struct eng_cm *cm, uid_t uid)
 {
@@ -95,7 +96,7 @@ asked_free(struct eng_cm *cm, struct cm_asked *a)
 	free(a);
 }
 
-/* Those of the bucket that are over go. */
+/* Frees the records of the bucket that are over. */
 static void
 bucket_sweep(struct eng_cm *cm, const struct cm_asked_bucket *bucket)
 {
@@ -109,7 +110,7 @@ bucket_sweep(struct eng_cm *cm, const struct cm_asked_bucket *bucket)
 	}
 }
 
-/* That of @uid and @ip or NULL, and the places of all users at @ip. */
+/* The record of @uid and @ip or NULL, and the places of all users at @ip. */
 static struct cm_asked *
 asked_find(struct eng_cm *cm, const uint8_t ip[16], uid_t uid, uint64_t *all)
 {
@@ -128,7 +129,7 @@ asked_find(struct eng_cm *cm, const uint8_t ip[16], uid_t uid, uint64_t *all)
 	return found;
 }
 
-/* NULL: there are too many, of this user or of all, or no memory. */
+/* NULL: too many, of this user or of all, or no memory. */
 static struct cm_asked *
 asked_new(struct eng_cm *cm, const uint8_t ip[16], const struct cm_client *client)
 {
@@ -163,7 +164,7 @@ asked_new(struct eng_cm *cm, const uint8_t ip[16], const struct cm_client *clien
 	return a;
 }
 
-/* --- what is asked --- */
+/* --- requests --- */
 
 bool
 eng_cm_ask(struct eng_cm *cm, struct cm_id *id)
@@ -175,7 +176,7 @@ eng_cm_ask(struct eng_cm *cm, struct cm_id *id)
 	if (id->asked != NULL)
 		return true;
 	a = asked_find(cm, id->path.remote_ip, client->uid, &all);
-	/* who has no account is alone */
+	/* programs without an account are not limited */
 	if (client->ids.share != NULL &&
 		!eng_share_admits_one(client->ids.share, cm->cm->half_open_of_one, all,
 			a != NULL ? asked_places(a) : 0)) {
@@ -196,7 +197,7 @@ eng_cm_answered(struct cm_id *id)
 {
 	if (id->asked == NULL)
 		return;
-	id->asked->n--; /* goes when somebody looks there */
+	id->asked->n--; /* the record is freed when its bucket is swept */
 	id->asked = NULL;
 }
 

@@ -2,25 +2,25 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Events on their way to programs.
+ * Events for programs.
  *
- * Events wait here, not in the stream, because they go with their identifier when it is destroyed
- * or changes its channel.  The stream only tells that there are some: it gets a byte when the first
- * one comes, and the program reads a byte when the reply tells that it took the last one.  So there
- * are as many bytes as channels that are not empty, whatever happens in between, and a program that
- * does not follow this confuses only itself.
+ * Events wait here and not in the stream, because they are freed with their identifier, or follow
+ * it to another channel.  The stream only signals that there are events: a byte is written when the
+ * first one is queued, and the program reads a byte when the reply says that it took the last one.
+ * So there are as many bytes as channels that are not empty, whatever happens in between, and a
+ * program that does not follow this rule confuses only itself.
  *
- * Each is in its identifier's list, too: who destroys one of thousands does not look at the events
- * of all, while everybody waits for the lock.
+ * Each event is in its identifier's list, too, so that destroying one of thousands of identifiers,
+ * with the lock held, does not search the events of all.
  *
- * A program that does not take its events loses those beyond a limit for each identifier.  Requests
- * are limited by the listener's backlog instead.
+ * If a program does not read its events, those beyond a limit for each identifier are lost.
+ * Requests are limited by the listener's backlog instead.
  */
 #include <errno.h>
 
 #include "cm.h"
 
-/* Of one identifier; in its life there are some ten. */
+/* Limit for one identifier, which has some ten events in its life. */
 #define MAX_EVENTS 64u
 
 static void
@@ -91,7 +91,7 @@ eng_cm_event_purge(struct eng_cm *cm, struct cm_id *id, const struct cm_group *g
 		if (group != NULL && ev->group != group)
 			continue;
 		event_remove(ev);
-		/* nobody has heard of it: it is rejected */
+		/* the program does not know the connection: reject it */
 		if (ev->conn != NULL)
 			eng_cm_id_free(cm, ev->conn);
 		free(ev);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* A program, as connection management knows it: a part of its session. */
+/* A program in connection management: a part of its session. */
 #ifndef ENG_CM_CLIENT_H
 #define ENG_CM_CLIENT_H
 
@@ -9,7 +9,7 @@
 
 #include "handles.h"
 
-/* Under the lock of connection management (cm.h). */
+/* Protected by the lock of connection management (cm.h). */
 struct cm_client {
 	struct handles channels, ids, groups;
 	uid_t uid;

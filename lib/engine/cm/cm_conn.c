@@ -2,7 +2,7 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Connections of identifiers: what programs ask of lib/cm, and what it tells them.
+ * Connections of identifiers: requests of programs to lib/cm, and its events.
  *
  * The PSN in a REQ or REP is the one that the receiver of the message must send first: an
  * identifier sends its own rq_psn, and what it receives is its sq_psn.
@@ -13,7 +13,7 @@
 #include "cm.h"
 #include "port.h"
 
-/* What addresses the RDMA CM puts in front of a program's private data leaves of them. */
+/* Room for a program's private data after the addresses that the RDMA CM puts in front of it. */
 #define REQ_PRIVATE      (KARST_CM_REQ_PRIVATE - KARST_CM_IP_LEN)
 #define SIDR_REQ_PRIVATE (KARST_CM_SIDR_REQ_PRIVATE - KARST_CM_IP_LEN)
 
@@ -23,7 +23,7 @@ is_ud(const struct cm_id *id)
 	return id->port_space == KARST_RDMACM_PS_UDP;
 }
 
-/* --- what programs ask --- */
+/* --- requests of programs --- */
 
 static int
 check_private(char *why, const struct karst_ctl_cm_param *p, uint32_t most)
@@ -55,8 +55,8 @@ cm_fault(char *why, int ret, const char *what)
 		what);
 }
 
-/* Programs ask for more retries than the field of three bits can tell, and get as many as it can:
- * rdma_connect(3) of Linux does the same. */
+/* Limits retries to the field of three bits; programs may ask for more.  rdma_connect(3) of Linux
+ * does the same. */
 static uint8_t
 most_retries(uint8_t wanted)
 {
@@ -87,8 +87,8 @@ struct whose_call {
 	uid_t uid;
 };
 
-/* An XRC target has several handles, which may be of different users.  Who has no account is nobody
- * in particular. */
+/* Checks the user of a QP.  An XRC target has several handles, which may belong to different users.
+ * A handle without an account matches any user. */
 static int
 whose_on_lcore(struct eng_lcore *lc, void *arg)
 {
@@ -108,7 +108,7 @@ whose_on_lcore(struct eng_lcore *lc, void *arg)
 	return -EACCES;
 }
 
-/* -EACCES: QP @qpn is another user's; -EDEADLK */
+/* -EACCES: QP @qpn belongs to another user; -EDEADLK */
 static int
 ask_whose(struct karst_engine *e, uint32_t qpn, uid_t uid)
 {
@@ -125,9 +125,9 @@ ask_whose(struct karst_engine *e, uint32_t qpn, uid_t uid)
 }
 
 /*
- * A peer that hears of a queue pair which it has a connection with takes that connection for stale,
- * and ends it.  So nobody says that another user's queue pair is his.  The lcore is asked without
- * the lock; meanwhile @id is its session's, which is here.
+ * If a peer gets a request for a queue pair with which it already has a connection, it treats that
+ * connection as stale and ends it.  So a program may not name another user's queue pair.  The lcore
+ * is asked without the lock; @id cannot go meanwhile, since this is its session's thread.
  */
 static int
 check_qpn(struct eng_cm *cm, char *why, const struct cm_id *id, uint32_t qpn)
@@ -147,8 +147,8 @@ check_qpn(struct eng_cm *cm, char *why, const struct cm_id *id, uint32_t qpn)
 	return ret;
 }
 
-/* What is said from an address that has gone does not leave, and nobody would hear of it before all
- * retries are over. */
+/* Checks that the identifier's own address still exists.  Otherwise nothing would be sent, and the
+ * program would not learn that before all retries are over. */
 static int
 check_own(const struct eng_cm *cm, char *why, const struct cm_id *id, const char *what)
 {
@@ -292,7 +292,7 @@ eng_cm_disconnect(struct eng_cm *cm, char *why, struct cm_id *id)
 {
 	if (id->state != CM_ID_CONNECT || is_ud(id))
 		return reason_state(why, id, "disconnect");
-	/* An identifier that is disconnected already has what its program wants. */
+	/* If it is already disconnected, the request has succeeded. */
 	if (karst_cm_id_disconnect(cm->cm, id->cm_id, NULL, 0) != 0)
 		karst_cm_id_disconnect_reply(cm->cm, id->cm_id, NULL, 0);
 	return 0;
@@ -313,7 +313,7 @@ eng_cm_established(struct eng_cm *cm, char *why, struct cm_id *id)
 	return ret == 0 ? 0 : cm_fault(why, ret, "notify");
 }
 
-/* --- what lib/cm tells --- */
+/* --- events of lib/cm --- */
 
 static void
 put_private(struct cm_event *ev, const void *data, uint32_t len)
@@ -339,7 +339,7 @@ put_param(struct cm_event *ev, const struct karst_cm_param *p)
 	out->qkey = p->qkey;
 }
 
-/* What the peer says of its queue pair. */
+/* Stores the peer's parameters of its queue pair. */
 static void
 conn_learn(struct cm_id *id, const struct karst_cm_param *p)
 {
@@ -372,7 +372,7 @@ eng_cm_ah(const struct karst_engine *e, const struct cm_id *id, const uint8_t ds
 
 /* --- requests --- */
 
-/* No program hears of the request: the peer gets a refusal, and the id is freed. */
+/* Refuses a request without informing a program: the peer gets a rejection, and the id is freed. */
 static void
 conn_refuse(struct eng_cm *cm, const struct karst_cm_ev *ev, uint16_t reason)
 {
@@ -388,7 +388,7 @@ conn_refuse(struct eng_cm *cm, const struct karst_cm_ev *ev, uint16_t reason)
 	karst_cm_id_destroy(cm->cm, ev->id);
 }
 
-/* The type of the queue pair that a request is for. */
+/* Type of the queue pair that a request is for. */
 static uint8_t
 type_of(const struct karst_cm_ev *ev)
 {
@@ -429,7 +429,7 @@ find_listener(struct eng_cm *cm, const struct karst_cm_ev *ev, const struct kars
 	return NULL;
 }
 
-/* The identifier of a request to @l. */
+/* Creates the identifier of a request to @l. */
 static struct cm_id *
 make_conn(struct eng_cm *cm, const struct karst_cm_ev *ev, const struct karst_cm_ip *ip,
 	struct cm_id *l)
@@ -472,7 +472,7 @@ on_request(struct eng_cm *cm, const struct karst_cm_ev *ev)
 	struct karst_cm_ip ip;
 	struct cm_event *out;
 
-	/* An address that is not the packet's would name another listener. */
+	/* An address other than the packet's would select another listener. */
 	if (karst_cm_ip_parse(data, ev->remote.private_data_len, &ip) != 0 ||
 		memcmp(ip.dst_ip, ev->path->local_ip, sizeof(ip.dst_ip)) != 0) {
 		conn_refuse(cm, ev, why);
@@ -527,7 +527,7 @@ on_sidr_rep(struct eng_cm *cm, struct cm_id *id, const struct karst_cm_ev *ev)
 		return;
 	out->rsp.ud_qpn = ev->remote.qpn;
 	out->rsp.ud_qkey = ev->remote.qkey;
-	/* if our address has gone meanwhile, the program hears so when it uses this */
+	/* if our address was removed meanwhile, the program learns that when it uses this */
 	(void)eng_cm_ah(cm->e, id, id->dst.ip, &out->rsp.ah);
 }
 
@@ -552,7 +552,8 @@ on_event(void *user, const struct karst_cm_ev *ev)
 		break;
 	case KARST_CM_EV_RTU:
 		eng_cm_answered(id);
-		/* its private data are nobody's: a peer's program gives its with the request */
+		/* its private data are not passed on: a peer's program sends private data with the
+		 * request */
 		eng_cm_event(cm, id, KARST_RDMACM_ESTABLISHED, 0);
 		break;
 	case KARST_CM_EV_REJ:
@@ -578,13 +579,14 @@ on_event(void *user, const struct karst_cm_ev *ev)
 		eng_cm_event(cm, id, KARST_RDMACM_TIMEWAIT_EXIT, 0);
 		break;
 	case KARST_CM_EV_LAP:
-		/* C4: programs of the RDMA CM cannot be asked, and their queue pairs are theirs */
+		/* C4: programs of the RDMA CM cannot be asked, and the engine does not modify their
+		 * queue pairs */
 		karst_cm_id_apr(cm->cm, ev->id, KARST_CM_APR_UNSUPPORTED, NULL, 0, NULL, 0);
 		break;
 	case KARST_CM_EV_APR:
-	case KARST_CM_EV_LAP_ERROR: /* of a LAP that nobody here sends */
+	case KARST_CM_EV_LAP_ERROR: /* of a LAP, which this engine never sends */
 	case KARST_CM_EV_MRA:
-		/* lib/cm waits longer; that is all */
+		/* lib/cm extends its timeout; nothing else to do */
 		break;
 	}
 }

@@ -2,13 +2,13 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Enhanced connection establishment of identifiers (C3, X1): what REQs and REPs say of it, both
- * ways.
+ * Enhanced connection establishment of identifiers (C3, X1): its values in REQs and REPs, in both
+ * directions.
  *
- * What other vendors say, and what is not an offer or an answer, programs do not get to see: the
- * provider that librdmacm asks has nothing to say to it, and an answer in the name of another
- * vendor would make that vendor's adapter believe in abilities that there are not.  So nothing is
- * sent but what this engine means: an offer, or the answer to one.
+ * Programs do not see values of other vendors, or values that are neither an offer nor an answer:
+ * the provider of librdmacm could not use them, and an answer in the name of another vendor would
+ * make that vendor's adapter assume abilities that do not exist.  So only values of this engine are
+ * sent: an offer, or the answer to one.
  */
 #include <errno.h>
 
@@ -35,7 +35,7 @@ ece_tell(struct cm_event *out, const struct karst_cm_ece *ece)
 	out->rsp.ece = (struct karst_ctl_ece){.vendor = ece->vendor, .options = ece->options};
 }
 
-/* --- the side that asks --- */
+/* --- active side --- */
 
 int
 eng_cm_ece_connect(struct eng_cm *cm, char *why, const struct cm_id *id,
@@ -76,7 +76,7 @@ eng_cm_ece_response(struct eng_cm *cm, const struct cm_id *id, const struct kars
 	}
 }
 
-/* --- the side that is asked --- */
+/* --- passive side --- */
 
 void
 eng_cm_ece_request(

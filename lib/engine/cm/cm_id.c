@@ -2,14 +2,14 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Life of identifiers.
+ * Life cycle of identifiers.
  *
  *	IDLE -> BOUND -> LISTEN
  *	IDLE or BOUND -> ADDR_QUERY -> ADDR_RESOLVED -> ROUTE_RESOLVED -> CONNECT
  *	                            -> BOUND, if there is no path
  *
- * A request makes an identifier in CONNECT, which its program knows of once it has taken the event;
- * until then the event owns it.
+ * A request creates an identifier in CONNECT, which its program knows after it has taken the event;
+ * until then the event owns the identifier.
  */
 #include <errno.h>
 

@@ -2,26 +2,27 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Ways from a port's address to a peer's, for MADs and for identifiers.
+ * Paths from a port's address to a peer's, for MADs and for identifiers.
  *
- * A path is asked for once, whoever wants it; meanwhile they wait with it, and when nobody does any
- * more it is not asked for.  Each look is a control call, made by the thread without the lock; the
- * path that it looks for stays.  Then all MADs go to one list, in their order, from which the
- * thread sends.
+ * A path is resolved once for all that need it; MADs and identifiers wait for it meanwhile, and
+ * when none of them waits any more, the resolution ends.  Each attempt is a control call, which the
+ * thread makes without the lock; the entry of the path stays meanwhile.  Then all MADs are put on
+ * one list, in their order, from which the thread sends.
  *
- * Programs wait as long as they say, for so many paths (cm_wait.c).  MADs wait for some seconds,
- * for as many others, so that peers get answers whatever programs look for; and those whose path is
- * known do not count with those that wait, for a peer that has gone perhaps.  Beside both there is
- * always room for paths that nobody waits for, the oldest of which makes room for new ones.
+ * Programs wait as long as they request, for a limited number of paths (cm_wait.c).  MADs wait for
+ * some seconds, for another limited number of paths, so that peers get answers whatever programs
+ * wait for; MADs whose path is known do not count as waiting, for example for a peer that has gone.
+ * In addition to both there is always room for paths that are not waited for; new paths evict the
+ * oldest of these.
  *
- * The longer nobody has answered, the more rarely a path is looked for: what programs wait for at
- * least a hundred times a second unless there are many of these, what only MADs wait for ever more
- * rarely, so that an answer is seen after twice the time that it took.  Else who sends requests
- * with made-up addresses would have us look for hundreds all the time.
+ * The longer there is no answer, the less often a path is tried: paths that programs wait for at
+ * least a hundred times a second unless there are many of them, paths that only MADs wait for at
+ * growing intervals, so that an answer is seen after twice the time that it took.  Otherwise a
+ * sender of requests with made-up addresses would make us try hundreds of paths all the time.
  *
- * A path that was found is used for some seconds, and then looked for again, which costs one look.
- * One that was not found stays as such for a second, lest somebody who sends requests with made-up
- * addresses makes us search all the time; only an identifier begins anew.
+ * A resolved path is used for some seconds and then resolved again, which takes one attempt.  A
+ * path that was not found is not tried again for a second, so that a sender of requests with
+ * made-up addresses does not make us search all the time; only an identifier starts a new search.
  */
 #include <errno.h>
 #include <time.h>
@@ -41,11 +42,11 @@
 #define SWEEP_NS          UINT64_C(1000000000)
 #define PATH_NAP_FIRST_NS UINT64_C(50000)
 #define PATH_NAP_MOST_NS  UINT64_C(10000000)
-#define PATHS_A_NAP       64u /* for each so many the longest nap is longer by itself */
+#define PATHS_A_NAP       64u /* for each so many, the longest nap grows by its own length */
 #define LOOKS_AT_ONCE     16u /* then messages have their turn */
 #define GIVE_UPS_AT_ONCE  64u
-/* Identifiers of one path that hear of it before others may have the lock, and for how long they
- * may: who only gives it away has it again before others are awake. */
+/* Identifiers of one path that are notified before other threads get the lock, and the sleep that
+ * lets them: a thread that only releases the lock has it again before others wake up. */
 #define TELLS_AT_ONCE 256u
 #define TELL_NAP_NS   50000
 
@@ -79,7 +80,7 @@ hash_ip(const struct eng_cm *cm, const uint8_t ip[16])
 	return karst_prf(cm->place_key, half[0], half[1]);
 }
 
-/* Keyed: peers choose addresses. */
+/* The hash has a secret key: peers choose addresses. */
 static struct cm_path_bucket *
 path_bucket_of(struct eng_cm *cm, uint8_t port, const uint8_t src[16], const uint8_t dst[16])
 {
@@ -94,7 +95,7 @@ path_is_wanted(const struct cm_path *w)
 	return !LIST_EMPTY(&w->waits) || !STAILQ_EMPTY(&w->mads);
 }
 
-/* Somebody waits for it. */
+/* Starts the resolution, since something waits for it. */
 static void
 path_ask(struct eng_cm *cm, struct cm_path *w)
 {
@@ -107,7 +108,8 @@ path_ask(struct eng_cm *cm, struct cm_path *w)
 	TAILQ_INSERT_HEAD(&cm->asking, w, listed);
 }
 
-/* It is ASKING for MADs, and somebody joins them who does not want to wait as they do. */
+/* The path is ASKING for MADs, and an identifier joins, which is not meant to wait as long as they
+ * do. */
 static void
 path_hurry(struct eng_cm *cm, struct cm_path *w)
 {
@@ -121,7 +123,7 @@ path_hurry(struct eng_cm *cm, struct cm_path *w)
 	TAILQ_INSERT_HEAD(&cm->asking, w, listed);
 }
 
-/* It is not ASKING any more, and what it is holds for @ns; 0: it is as if it were new. */
+/* Ends the resolution with a state that is valid for @ns; 0: as if it were new. */
 static void
 path_settle(struct eng_cm *cm, struct cm_path *w, enum cm_path_state state, uint64_t ns)
 {
@@ -136,7 +138,7 @@ path_settle(struct eng_cm *cm, struct cm_path *w, enum cm_path_state state, uint
 		TAILQ_INSERT_TAIL(&cm->idle, w, listed);
 }
 
-/* One that is not ASKING. */
+/* Frees a path that is not ASKING. */
 static void
 path_free(struct eng_cm *cm, struct cm_path *w)
 {
@@ -168,7 +170,7 @@ path_new(struct eng_cm *cm, uint8_t port, const uint8_t src[16], const uint8_t d
 	return w;
 }
 
-/* The path, which may be new.  NULL: no memory. */
+/* Finds or creates the path.  NULL: no memory. */
 static struct cm_path *
 path_of(struct eng_cm *cm, uint8_t port, const uint8_t src[16], const uint8_t dst[16])
 {
@@ -181,14 +183,14 @@ path_of(struct eng_cm *cm, uint8_t port, const uint8_t src[16], const uint8_t ds
 	return path_new(cm, port, src, dst);
 }
 
-/* It is READY, or FAILED, and that was not too long ago. */
+/* Whether it is READY, or FAILED, and has not expired. */
 static bool
 path_is(const struct eng_cm *cm, const struct cm_path *w, enum cm_path_state state)
 {
 	return w->state == state && cm->cm->now_ns < w->until_ns;
 }
 
-/* Forgets what is not valid any more. */
+/* Frees paths that have expired. */
 static void
 path_sweep(struct eng_cm *cm)
 {
@@ -204,7 +206,7 @@ path_sweep(struct eng_cm *cm)
 
 /* --- MADs --- */
 
-/* The path of a MAD: the one resolved, and what the connection says. */
+/* Completes the path of a MAD: the resolved path with the values of the connection. */
 static void
 path_complete(struct cm_mad *mad, const struct karst_path *resolved)
 {
@@ -237,7 +239,7 @@ mad_wait(struct eng_cm *cm, struct cm_mad *mad, struct cm_path *w)
 	path_ask(cm, w);
 }
 
-/* None of them waits any more: they go out, or where there is no path (NULL), are dropped. */
+/* Ends the wait of all MADs: they are sent or, if there is no path (NULL), dropped. */
 static void
 mads_end(struct eng_cm *cm, struct cm_path *w, const struct karst_path *path)
 {
@@ -337,7 +339,8 @@ id_end(struct eng_cm *cm, struct cm_id *id, int status)
 
 /* --- on the thread --- */
 
-/* Those that wait for @w hear how it has ended.  It stays meanwhile, as it is looked for. */
+/* Notifies the identifiers that wait for @w of the result.  The path stays meanwhile, as it is
+ * "looking". */
 static void
 tell_waiting(struct eng_cm *cm, struct cm_path *w, int ret)
 {
@@ -357,7 +360,7 @@ tell_waiting(struct eng_cm *cm, struct cm_path *w, int ret)
 	}
 }
 
-/* The search is over. */
+/* The resolution has ended. */
 static void
 path_found(struct eng_cm *cm, struct cm_path *w, int ret, const struct karst_path *path)
 {
@@ -372,8 +375,8 @@ path_found(struct eng_cm *cm, struct cm_path *w, int ret, const struct karst_pat
 	mads_end(cm, w, ret == 0 ? path : NULL);
 }
 
-/* Identifiers that do not want to wait longer, of whatever path.  How long a program has waited
- * says nothing to peers.  @return when there is something to do again. */
+/* Ends the waits of identifiers that have timed out, for any path.  How long a program has waited
+ * is not visible to peers.  @return when to call again. */
 static uint64_t
 ids_give_up(struct eng_cm *cm)
 {
@@ -389,7 +392,7 @@ ids_give_up(struct eng_cm *cm)
 	return karst_wheel_next_ns(&cm->patience);
 }
 
-/* The same of MADs of @w, which is settled if nobody is left. */
+/* The same for MADs of @w, whose resolution ends if nothing waits for it any more. */
 static void
 mads_give_up(struct eng_cm *cm, struct cm_path *w)
 {
@@ -403,7 +406,7 @@ mads_give_up(struct eng_cm *cm, struct cm_path *w)
 	path_settle(cm, w, CM_PATH_FAILED, over ? FAILED_NS : 0);
 }
 
-/* One look for a path that is due.  @return when to look again. */
+/* Makes one attempt for a path that is due.  @return when to try again. */
 static uint64_t
 path_look(struct eng_cm *cm, struct cm_path *w)
 {
@@ -433,8 +436,8 @@ path_look(struct eng_cm *cm, struct cm_path *w)
 	return w->look_ns;
 }
 
-/* Looks for those that are due, but not for all of many: new ones come to the front of the list,
- * and who was looked for goes to its end.  @return when to look again. */
+/* Tries the paths that are due, but only some of many at once: new paths come to the front of the
+ * list, and those that were tried go to its end.  @return when to call again. */
 static uint64_t
 look_all(struct eng_cm *cm)
 {

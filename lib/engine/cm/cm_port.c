@@ -4,13 +4,13 @@
 /*
  * Addresses and port numbers of identifiers.
  *
- * A number may be shared by identifiers with different addresses, and by all that say so as long as
- * none of them listens, up to CM_NUMBER_SHARED.  The numbers that are given to who asks for any are
- * shared out by users, whoever has chosen them.  Those that listen on one number, each with its
- * address or a wildcard, share a listener of lib/cm, which knows of service ids alone; a request
- * goes to the one whose address it is for, else to a wildcard.
+ * A port number may be shared by identifiers with different addresses, and by identifiers with the
+ * reuse option as long as none of them listens, up to CM_NUMBER_SHARED.  Ephemeral numbers are
+ * shared out by users, even if a program has chosen one explicitly.  Identifiers that listen on one
+ * number, each with its address or a wildcard, share a listener of lib/cm, which knows only service
+ * ids; a request goes to the identifier with its destination address, else to a wildcard.
  *
- * Identifiers made by a request have the number of their listener without holding it.
+ * Identifiers that a request created use the number of their listener without holding it.
  */
 #include <errno.h>
 #include <sys/socket.h>
@@ -21,8 +21,8 @@
 #define EPHEMERAL_FIRST 32768u
 #define EPHEMERAL_LAST  60999u
 #define EPHEMERALS      (EPHEMERAL_LAST - EPHEMERAL_FIRST + 1)
-/* Numbers that are drawn before one after the other is tried: who has taken many next to each other
- * shall not make everybody walk past them, with the lock. */
+/* Random attempts before numbers are tried in sequence: if a program has taken many adjacent
+ * numbers, others shall not have to search past them with the lock held. */
 #define DRAWS 64u
 
 static const uint8_t any4[16] = {[10] = 0xff, [11] = 0xff};
@@ -71,7 +71,7 @@ eng_cm_check_addr(char *why, const struct karst_ctl_cm_addr *a)
 	return 0;
 }
 
-/* --- which port of the engine --- */
+/* --- choice of the engine's port --- */
 
 int
 eng_cm_find_port(const struct karst_engine *e, const uint8_t ip[16], uint8_t *port, uint8_t *index)
@@ -79,7 +79,7 @@ eng_cm_find_port(const struct karst_engine *e, const uint8_t ip[16], uint8_t *po
 	struct karst_engine_port_info info;
 	uint32_t i, k, first = *port;
 
-	/* as places are that are empty */
+	/* empty places have this address */
 	if (karst_engine_ip_is_none(ip))
 		return -EADDRNOTAVAIL;
 	for (i = 0; i < KARST_ENGINE_MAX_PORTS; i++) {
@@ -125,7 +125,7 @@ eng_cm_find_own(const struct karst_engine *e, const struct karst_ctl_cm_addr *a,
 	return ret;
 }
 
-/* Bits that an own address has in common with @ip, if @ip is on its link. */
+/* Length of the common prefix of an own address and @ip, if @ip is on its link. */
 static unsigned int
 link_bits(const struct karst_engine_addr *own, const uint8_t ip[16])
 {
@@ -138,8 +138,9 @@ link_bits(const struct karst_engine_addr *own, const uint8_t ip[16])
 }
 
 /*
- * How good the address is to reach @ip from; 0: not at all.  On its link, the narrower the better;
- * else by a gateway, or as the kernel knows; else one whose link has all addresses (prefix 0).
+ * How well the address suits to reach @ip from; 0: not at all.  Best on its link, the longer the
+ * prefix the better; then by a gateway or the kernel's routes; then an address whose link has all
+ * addresses (prefix 0).
  */
 static unsigned int
 listener_fitness(const struct karst_engine_port_info *info, const struct karst_engine_addr *own,
@@ -164,7 +165,7 @@ listener_fitness(const struct karst_engine_port_info *info, const struct karst_e
 	return own->prefix == 0 || eng_ip_is_group(ip) || eng_ip_is_link_local6(ip) ? 2 : 0;
 }
 
-/* A wildcard means this engine: its first address of the family. */
+/* A wildcard destination is this engine: its first address of the family. */
 static int
 choose_self(const struct karst_engine *e, uint16_t family, uint8_t *port, uint8_t src_ip[16])
 {
@@ -195,7 +196,7 @@ eng_cm_choose_port(const struct karst_engine *e, const struct karst_ctl_cm_addr 
 
 	if (eng_cm_is_any(dst))
 		return choose_self(e, dst->family, port, src_ip);
-	/* to one of our own: from there */
+	/* to one of our own addresses: use that address as source */
 	if (eng_cm_find_own(e, dst, port) == 0) {
 		memcpy(src_ip, dst->ip, 16);
 		return 0;
@@ -226,7 +227,7 @@ number_bucket_of(struct eng_cm *cm, uint16_t port_space, uint16_t number)
 	return &cm->number[(port_space * 31u + number) % CM_PORT_BUCKETS];
 }
 
-/* One may be of another link than the other, if both are link-local. */
+/* Link-local addresses with different scopes are different addresses. */
 static bool
 same_addr(const struct karst_ctl_cm_addr *a, const struct karst_ctl_cm_addr *b)
 {
@@ -234,7 +235,7 @@ same_addr(const struct karst_ctl_cm_addr *a, const struct karst_ctl_cm_addr *b)
 		(a->scope_id == b->scope_id || a->scope_id == 0 || b->scope_id == 0);
 }
 
-/* May a packet be for both of them? */
+/* Whether a packet may be for both of them. */
 static bool
 number_overlap(const struct cm_id *a, const struct cm_id *b)
 {
@@ -242,12 +243,12 @@ number_overlap(const struct cm_id *a, const struct cm_id *b)
 
 	if (a->src.family == b->src.family)
 		return any_a || any_b || same_addr(&a->src, &b->src);
-	/* An IPv6 wildcard takes IPv4, too, unless it says otherwise. */
+	/* An IPv6 wildcard includes IPv4, too, unless its option excludes that. */
 	return (a->src.family == AF_INET6 && any_a && !a->af_only) ||
 		(b->src.family == AF_INET6 && any_b && !b->af_only);
 }
 
-/* Another one that has number @number and leaves no room for @id. */
+/* Whether another identifier has number @number in a way that excludes @id. */
 static bool
 is_taken(struct eng_cm *cm, const struct cm_id *id, uint16_t number, bool to_listen)
 {
@@ -264,7 +265,7 @@ is_taken(struct eng_cm *cm, const struct cm_id *id, uint16_t number, bool to_lis
 	return false;
 }
 
-/* So many have that number that there is no room for one more. */
+/* Whether the number is already shared by the maximum. */
 static bool
 is_crowded(struct eng_cm *cm, uint16_t port_space, uint16_t number)
 {
@@ -285,18 +286,18 @@ is_ephemeral(uint32_t number)
 void
 eng_cm_number_init(struct eng_cm *cm)
 {
-	/* of both port spaces together */
+	/* for both port spaces together */
 	eng_shares_set_total(&cm->e->shares, ENG_SHARE_CM_NUMBERS, EPHEMERALS);
 }
 
-/* One that nobody has who would be in the way; 0: there is none. */
+/* A number without a conflict; 0: there is none. */
 static uint16_t
 free_number(struct eng_cm *cm, struct cm_id *id)
 {
 	bool reuse = id->reuse_addr, taken = true;
 	uint32_t i, at = 0;
 
-	/* what is free is nobody's */
+	/* a number that is chosen here must not be in use */
 	id->reuse_addr = false;
 	for (i = 0; i < DRAWS + EPHEMERALS && taken; i++) {
 		at = (i < DRAWS ? eng_cm_random(cm) : at + 1) % EPHEMERALS;
@@ -352,7 +353,7 @@ eng_cm_unnumber(struct eng_cm *cm, struct cm_id *id)
 	id->numbered = false;
 }
 
-/* --- who listens --- */
+/* --- listening --- */
 
 static struct cm_service *
 service_of(struct eng_cm *cm, uint16_t port_space, uint16_t number)
@@ -423,7 +424,7 @@ eng_cm_listener(struct eng_cm *cm, const struct cm_service *service, const struc
 			return at;
 		if (!eng_cm_is_any(&at->src))
 			continue;
-		/* of two wildcards the one of the request's family */
+		/* of two wildcards, the one of the request's family */
 		if (at->src.family == (ip->ip6 ? AF_INET6 : AF_INET))
 			found = at;
 		else if (at->src.family == AF_INET6 && !at->af_only && found == NULL)

@@ -4,20 +4,20 @@
 /*
  * Identifiers that wait for a path, by user.
  *
- * A path is looked for as long as a program wants to wait, so there is an end to how many are, and
- * each user has his share (share.h): a path counts once for each user of whom identifiers wait for
- * it, and no longer than they do.
+ * A path is tried as long as a program is willing to wait, so the number of such paths is limited,
+ * and each user has a share of it (share.h): a path counts once for each user whose identifiers
+ * wait for it, as long as they do.
  *
- * How long each wants to wait is on a wheel: a user may have thousands at one path, which is looked
- * for a hundred times a second.
+ * The timeouts are on a timer wheel: a user may have thousands of identifiers that wait for one
+ * path, which is tried a hundred times a second.
  */
 #include <errno.h>
 
 #include "cm.h"
 #include "karst_neigh.h"
 
-/* Of all users, and fewer than a port remembers neighbours: those that are asked for would make
- * room for each other before they can answer. */
+/* Limit of all users, and fewer than the neighbours that a port stores: otherwise neighbours that
+ * are being resolved would evict each other before they can answer. */
 #define MAX_WAITS 512u
 static_assert(MAX_WAITS <= KARST_ENGINE_NEIGH_MAX / 2, "some of them are for peers");
 
@@ -28,7 +28,7 @@ eng_cm_wait_init(struct eng_cm *cm)
 	eng_shares_set_total(&cm->e->shares, ENG_SHARE_CM_PATHS, MAX_WAITS);
 }
 
-/* One more of all, and of the user's. */
+/* Counts a new wait, of all and of the user. */
 static int
 wait_new(struct eng_cm *cm, char *why, const struct cm_client *client, struct cm_path *path,
 	struct cm_wait **out)
@@ -36,7 +36,7 @@ wait_new(struct eng_cm *cm, char *why, const struct cm_client *client, struct cm
 	struct eng_share *share = client->ids.share;
 	struct cm_wait *w;
 
-	/* who has no account, or a share of all, is limited by this only */
+	/* only this limits a program without an account, or with a share of all */
 	if (cm->nwaits >= MAX_WAITS)
 		return karst_ctl_reason(why, -ENOSPC,
 			"path: the engine looks for %u addresses, and for no more at a time",
@@ -63,7 +63,7 @@ wait_new(struct eng_cm *cm, char *why, const struct cm_client *client, struct cm
 static void
 wait_arm(struct eng_cm *cm, struct cm_id *id)
 {
-	/* an empty wheel has stood still, maybe for longer than it reaches */
+	/* an empty wheel does not advance; it may be behind by more than its range */
 	if (cm->patience.count == 0)
 		karst_wheel_advance(&cm->patience, cm->cm->now_ns, NULL, 0);
 	karst_wheel_add(&cm->patience, &id->patience, id->until_ns);
@@ -117,7 +117,7 @@ eng_cm_wait_over(struct eng_cm *cm)
 		id = karst_container_of(t, struct cm_id, patience);
 		if (cm->cm->now_ns >= id->until_ns)
 			return id;
-		wait_arm(cm, id); /* further away than a wheel reaches */
+		wait_arm(cm, id); /* further away than the range of the wheel */
 	}
 	return NULL;
 }

@@ -2,29 +2,29 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * What programs hear of changes of a port, besides its link (port_life.c).
+ * Changes of a port, except of its link (port_life.c), and the events that programs get for them.
  *
- * Other addresses, another MAC address: identifiers of connection management that stand at an
- * address that goes, or at the port, hear ADDR_CHANGE, and all programs GID_CHANGE.  Queue
- * pairs are left alone: they go on if what is between them and their peers lets them, and the
- * program knows by now that it may want others.
+ * Other addresses, another MAC address: identifiers of connection management that are bound to a
+ * removed address, or to the port, get ADDR_CHANGE, and all programs GID_CHANGE.  Queue pairs do
+ * not change: they continue as far as the network between them and their peers allows, and the
+ * program knows that it may need other ones.
  *
- * A device that is gone: unplugged, taken by another driver, deleted, or dead.  To a verbs program
- * that port was a device, and the program must not wait until its retries have run out, or for ever
- * where it only receives.  So its queue pairs are taken to the Error state, which completes what
- * was posted; but one that is armed goes over to its alternate path, if that is by another port,
- * and an alternate path by the port that is gone is forgotten (G5).  Identifiers of connection
- * management that stand at the port hear DEVICE_REMOVAL; and each program hears that the port is
- * down and gone, last, so that who has heard of it finds the rest done.  Programs that use other
- * ports lose nothing.
+ * A device that is gone: unplugged, bound to another driver, deleted, or dead.  For a verbs program
+ * that port was a device, and the program must not wait until its retries are exhausted, or for
+ * ever if it only receives.  So its queue pairs are moved to the Error state, which completes what
+ * was posted; but a queue pair that is armed migrates to its alternate path, if that uses another
+ * port, and alternate paths over the port that is gone are deleted (G5).  Identifiers of connection
+ * management that are bound to the port get DEVICE_REMOVAL.  Then each program gets the events that
+ * the port is down and gone; they come last, so that a program that has got them finds the rest
+ * done.  Programs that use other ports lose nothing.
  *
- * An lcore looks at a part of its queue pairs in one call, so that its turns stay short.
+ * An lcore processes a part of its queue pairs in one call, so that its turns stay short.
  */
 #include "cm.h"
 #include "port.h"
 #include "session_priv.h"
 
-/* Of the table of an lcore, in a call. */
+/* Limits of one call: slots of an lcore's table, and queue pairs of the port. */
 #define LOOKS 4096u
 #define FAILS 64u
 
@@ -33,7 +33,7 @@ struct lost_call {
 	uint32_t at;      /* slot of the table */
 };
 
-/* Whoever migrates has another port. */
+/* A queue pair that migrates gets another port. */
 static uint8_t
 port_num_of(const struct karst_core_qp *qp, const struct karst_core_qp_attr *is)
 {
@@ -42,7 +42,7 @@ port_num_of(const struct karst_core_qp *qp, const struct karst_core_qp_attr *is)
 		: is->port_num;
 }
 
-/* @return whether it was a queue pair of that port. */
+/* @return whether the queue pair used that port. */
 static bool
 lose_port(struct karst_core *core, struct karst_core_qp *qp, uint8_t port_num)
 {
@@ -59,12 +59,12 @@ lose_port(struct karst_core *core, struct karst_core_qp *qp, uint8_t port_num)
 	if (is.path_mig_state == KARST_MIG_ARMED &&
 		karst_qp_modify(core, qp, &to, KARST_QP_PATH_MIG_STATE) == 0)
 		return true;
-	/* from any other state there is a transition to Error */
+	/* there is a transition to Error from every other state */
 	karst_qp_modify(core, qp, &to, KARST_QP_STATE);
 	return true;
 }
 
-/* @return 1: there is more to look at. */
+/* @return 1: there are more slots to process. */
 static int
 fail_on_lcore(struct eng_lcore *lc, void *arg)
 {
@@ -94,11 +94,12 @@ fail_queue_pairs(struct karst_engine *e, uint8_t port)
 	}
 }
 
-/* What identifiers at a port are told. */
+/* Event for the identifiers at a port. */
 struct news {
 	enum karst_rdmacm_event_type event;
 	uint8_t port;
-	bool some; /* those that stand at one of these addresses, of which empty places are none */
+	bool some; /* only for those that are bound to one of these addresses; empty places match
+		    * none */
 	uint32_t n;
 	struct karst_engine_addr gone[KARST_ENGINE_MAX_ADDRS];
 };
@@ -127,8 +128,8 @@ tell_identifiers(struct eng_cm *cm, struct karst_session *s, const struct news *
 			eng_cm_event(cm, id, news->event, 0);
 }
 
-/* The lock of sessions before that of connection management; nobody takes them in the other
- * order. */
+/* Takes the lock of sessions before that of connection management; no thread takes them in the
+ * other order. */
 static void
 tell_all_identifiers(struct karst_engine *e, const struct news *news)
 {
@@ -164,7 +165,7 @@ karst_engine_port_lose(struct karst_engine *e, uint8_t port)
 
 /* --- other addresses --- */
 
-/* @fault: what is wrong with the change itself, or NULL; within a control call. */
+/* @fault: what is wrong with the change itself, or NULL.  To be called within a control call. */
 static int
 refused(struct karst_engine *e, uint8_t port, const char *what, const char *fault)
 {
@@ -176,7 +177,7 @@ refused(struct karst_engine *e, uint8_t port, const char *what, const char *faul
 	return -EINVAL;
 }
 
-/* Those of the port that are not among @addrs. */
+/* Finds the addresses of the port that are not among @addrs. */
 static void
 news_of_addrs(const struct karst_engine *e, uint8_t port, uint32_t n,
 	const struct karst_engine_addr *addrs, struct news *news)

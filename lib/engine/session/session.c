@@ -2,13 +2,14 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Life of a session, and the course of a message: form (lib/ctl), order (HELLO first, nothing after
- * a failure), the operation's handler, the reply.
+ * Life cycle of a session, and the processing of a message: form (lib/ctl), order (HELLO first,
+ * nothing after a failure), the operation's handler, the reply.
  *
- * A session fails when its program has taken away memory under the engine (karst_space_failed()):
- * what its queue pairs would send from then on is not what the program meant.  They go into
- * Error, the program hears KARST_EVENT_DEVICE_FATAL, and all that is left for it is to go.  A
- * broken ring is a smaller thing: it fails the queue that it belongs to (doc/ring-abi.rst).
+ * A session fails when its program has taken away memory that the engine uses
+ * (karst_space_failed()): what its queue pairs would send from then on is not what the program
+ * meant.  They are moved to the Error state, the program gets KARST_EVENT_DEVICE_FATAL, and can
+ * only end the session.  A broken ring has a smaller effect: it fails the queue that it belongs to
+ * (doc/ring-abi.rst).
  */
 #include "session_priv.h"
 
@@ -25,12 +26,12 @@
 #define DEFAULT_QUEUES       65536u
 #define DEFAULT_CHANNELS     64u
 #define DEFAULT_XRCDS        1024u
-/* How often a session that is paced looks whether its program is still there. */
+/* How often a paced session checks whether its program is still there. */
 #define PACE_NAP_NS 20000000u
-/* Descriptors of a session without any objects, but for those of its lcores and ring memory:
- * socket, four of the process, attend_fd, both ends of its events. */
+/* Descriptors of a session without objects, except those of its lcores and ring memory: socket,
+ * four of the process, attend_fd, both ends of its events. */
 #define SESSION_FDS 8u
-/* An attachment takes as much as so many control messages. */
+/* An attachment counts as so many control messages. */
 #define SESSION_CALLS 20u
 
 /* --- failure --- */
@@ -55,7 +56,7 @@ look_for_failure(struct karst_session *s)
 {
 	if (s->space == NULL)
 		return;
-	/* first: it would be stuck there again */
+	/* first: an lcore would block there again */
 	if (!s->silenced && karst_space_silenced(s->space)) {
 		s->silenced = true;
 		karst_engine_owner_silence(s->owner);
@@ -70,7 +71,7 @@ karst_session_fd(const struct karst_session *s)
 	return s->attend_fd;
 }
 
-/* Puts what others may know of the session where they may see it. */
+/* Publishes the session's numbers for other threads. */
 static void
 session_publish(struct karst_session *s, unsigned int requests, unsigned int refused)
 {
@@ -117,7 +118,7 @@ typedef int (*operation)(struct karst_session *s, struct session_call *c);
 static const operation operations[] = {KARST_CTL_OPS(X)};
 #undef X
 
-/* Is there a chunk that the program has to map first? */
+/* Whether the program must map a chunk first. */
 static int
 check_seals(const struct karst_session *s, char *why)
 {
@@ -135,7 +136,7 @@ is_of_chunks(uint32_t op)
 	return op == KARST_CTL_HELLO || op == KARST_CTL_GET_CHUNK || op == KARST_CTL_SEAL_CHUNK;
 }
 
-/* May a well-formed message of operation @op come now? */
+/* Whether a well-formed message of operation @op is allowed now. */
 static int
 check_order(struct karst_session *s, uint32_t op, char *why)
 {
@@ -151,7 +152,7 @@ check_order(struct karst_session *s, uint32_t op, char *why)
 	return s->listened_to || is_of_chunks(op) ? 0 : check_seals(s, why);
 }
 
-/* The program waits for its reply a little longer if its user sends more than he may. */
+/* Delays the reply if the program's user sends more messages than allowed. */
 int
 eng_session_pace(const struct karst_session *s, uint32_t n)
 {
@@ -186,7 +187,7 @@ karst_session_handle(struct karst_session *s, const void *req, size_t len, const
 	if (ret == 0) {
 		*rsp_len = karst_ctl_reply(h, rsp);
 		ret = operations[h->op](s, &c);
-		/* for want of a chunk, and there is a new one now */
+		/* it needs a new chunk, which exists now */
 		if (ret == -ENOMEM && check_seals(s, c.why) != 0)
 			ret = -ENOBUFS;
 	}
@@ -206,7 +207,7 @@ karst_session_handle(struct karst_session *s, const void *req, size_t len, const
 
 /* --- HELLO --- */
 
-/* Names that programs give themselves are shown to people, by logs, telemetry and what reads it. */
+/* Names that programs choose are shown to people, in logs and telemetry, so they are cleaned. */
 static void
 put_name(char *to, size_t room, const char *name)
 {
@@ -237,7 +238,7 @@ put_bells(struct karst_session *s, struct session_call *c, struct karst_ctl_hell
 		ret = karst_engine_owner_bell(s->owner, i, &bell, &rsp->bell_cells, &wake_fd);
 		assert(ret == 0);
 		eng_session_place(s, bell, karst_bell_bytes(rsp->bell_cells), &rsp->bell[i]);
-		/* relaxed: for information */
+		/* relaxed: only for information */
 		rsp->cpu[i] = atomic_load_explicit(&s->e->lcore[i].cpu, memory_order_relaxed);
 		ret = eng_session_give_fd(c, wake_fd);
 		if (ret != 0)
@@ -380,7 +381,8 @@ join_share(struct karst_session *s, uid_t uid)
 	if (!eng_share_take(s->share, ENG_SHARE_DESCRIPTORS, SESSION_FDS + s->e->nlcores))
 		return -EUSERS;
 	s->share_fds = SESSION_FDS + s->e->nlcores;
-	/* here, and not with the next message: who comes and goes sends none */
+	/* here, and not with the next message: a program that only attaches and detaches sends
+	 * none */
 	return eng_session_pace(s, SESSION_CALLS);
 }
 
@@ -414,8 +416,8 @@ unlink_session(struct karst_session *s)
 	pthread_mutex_unlock(&s->e->session_lock);
 }
 
-/* Everything but the objects; also of a session that is half made.  The thread makes no more
- * control calls for its user. */
+/* Frees everything except the objects, also of a session that is only partly created.  The thread
+ * makes no more control calls for its user. */
 static void
 free_session(struct karst_session *s)
 {
@@ -427,7 +429,8 @@ free_session(struct karst_session *s)
 	}
 	eng_ctl_for(NULL);
 	if (s->space != NULL)
-		karst_space_destroy(s->space); /* and attend_fd is closed, when nobody uses it */
+		karst_space_destroy(s->space); /* attend_fd is closed when nothing uses the space
+						* any more */
 	else if (s->attend_fd >= 0)
 		close(s->attend_fd);
 	eng_stream_close(&s->async);
@@ -600,7 +603,7 @@ karst_session_conn(struct karst_engine *e, const struct karst_session_limits *li
 
 	if (limits != NULL)
 		init.limits = *limits;
-	/* who has the engine in itself can send what it likes anyhow */
+	/* a program that embeds the engine can send anything in any case */
 	init.limits.controlled_qkeys = true;
 	ret = karst_session_create(e, &init, &s);
 	if (ret != 0)

@@ -2,12 +2,12 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Attributes of queue pairs, and addresses: what a program may ask for, said in words when it may
- * not, and the translation into what lib/qp takes.
+ * Attributes of queue pairs, and addresses: checks what a program may ask for, with a reason for
+ * each refusal, and translates it for lib/qp.
  *
- * lib/qp checks the same again, on its lcore, where the state cannot change any more.  Here it is
- * checked first so that the program learns which member was wrong, and so that nobody waits for a
- * neighbour whose queue pair would not have taken the path.
+ * lib/qp checks the same again, on its lcore, where the state cannot change any more.  The checks
+ * here come first so that the program learns which member was wrong, and so that no neighbour is
+ * resolved for a queue pair that would refuse the path.
  */
 #include "session_priv.h"
 
@@ -21,7 +21,7 @@
 #define NUM_MAX        0xffffffu
 #define QP_ACCESS      (KARST_ACCESS_REMOTE | KARST_ACCESS_LOCAL_WRITE | KARST_ACCESS_MW_BIND)
 #define ALL_BITS       (((unsigned int)KARST_QP_DEST_QPN << 1) - 1)
-#define CONTROLLED     0x80000000u /* U1: a Q_Key that not every program may have */
+#define CONTROLLED     0x80000000u /* U1: a Q_Key that not every program may use */
 
 /* --- names --- */
 
@@ -31,7 +31,7 @@ static const char *const bit_names[] = {"STATE", "CUR_STATE", "EN_SQD_ASYNC_NOTI
 	"PATH_MIG_STATE", "CAP", "DEST_QPN"};
 static_assert(ALL_BITS == (1u << KARST_DIM(bit_names)) - 1, "a name for each bit");
 
-/* The names of the bits in @mask, one after another. */
+/* Lists the names of the bits in @mask. */
 static const char *
 names_of(unsigned int mask, char *buf, size_t size)
 {
@@ -47,7 +47,7 @@ names_of(unsigned int mask, char *buf, size_t size)
 
 /* --- addresses --- */
 
-/* The port that a program calls @number. */
+/* Finds the port with the program's number @number. */
 static int
 attr_check_port(const struct karst_session *s, struct session_call *c, const char *member,
 	uint32_t number, struct karst_engine_port_info *info)
@@ -127,7 +127,7 @@ int
 eng_session_path(struct karst_session *s, struct session_call *c,
 	const struct karst_ctl_ah_attr *attr, struct karst_path *path)
 {
-	/* the program is told why not: in the log it could write as much as it likes */
+	/* the program gets the reason; in the log it could write as much as it likes */
 	const struct karst_engine_resolve_opts opts = {
 		.alive = s->alive, .user = s->user, .quiet = true};
 	struct karst_engine_port_info info;
@@ -192,8 +192,8 @@ next_senders(const struct karst_session *s, uint32_t pd, uint32_t *at, struct ka
 	return n;
 }
 
-/* An lcore that was stuck at its doorbells would be at its rings, and memory that is gone is not
- * sent. */
+/* Whether datagrams may be sent: an lcore that blocked at the program's doorbells would block at
+ * its rings, too, and memory that is gone is not sent. */
 static bool
 may_send_datagrams(const struct karst_session *s)
 {
@@ -201,7 +201,7 @@ may_send_datagrams(const struct karst_session *s)
 		(!karst_space_failed(s->space) && !karst_space_silenced(s->space));
 }
 
-/* Each queue pair once.  @return whether some may have more to send. */
+/* Asks each queue pair once.  @return whether some may have more to send. */
 static bool
 send_round(struct karst_session *s, uint32_t pd, struct eng_tries *tries)
 {
@@ -210,7 +210,7 @@ send_round(struct karst_session *s, uint32_t pd, struct eng_tries *tries)
 	bool more = false;
 
 	while (may_send_datagrams(s) && (n = next_senders(s, pd, &at, qps)) > 0) {
-		/* the first one is the request, which has been paced */
+		/* the first group is part of the request, which has been paced */
 		if (groups++ > 0)
 			(void)eng_session_pace(s, 1);
 		more |= eng_qps_send_posted(s->e, qps, n, tries) == -EAGAIN;
@@ -219,13 +219,13 @@ send_round(struct karst_session *s, uint32_t pd, struct eng_tries *tries)
 }
 
 /*
- * Datagrams that are posted take along what the handle says, as with an adapter, which reads it as
- * they are posted: programs let it go as soon as they have.
+ * Sends the datagrams that refer to an address handle before it is destroyed.  An adapter reads the
+ * handle when a datagram is posted, and programs destroy the handle directly afterwards.
  *
- * It is the program that says which queue pairs have posted something, by its rings, and it may
- * have thousands, so they share what one control call may take to wait for memory, and each group
- * of them is paced like a call.  First all are asked once, so that those with slow memory, after
- * which there may be no time left, hold up none of the others.
+ * The program determines which queue pairs have posted something, by its rings, and may have
+ * thousands.  So they share the time that one control call may wait for memory, and each group of
+ * them is paced like a call.  First all are asked once, so that those with slow memory, after which
+ * there may be no time left, do not delay the others.
  */
 static void
 send_datagrams(struct karst_session *s, uint32_t pd)
@@ -270,7 +270,7 @@ eng_session_drop_ahs(struct karst_session *s)
 
 /* --- attributes: what is allowed --- */
 
-/* Every attribute that is a number with a ceiling. */
+/* Checks every numeric attribute against its maximum. */
 static int
 check_numbers(const struct session_qp *qp, struct session_call *c,
 	const struct karst_ctl_qp_attr *a, unsigned int mask)
@@ -314,7 +314,7 @@ check_numbers(const struct session_qp *qp, struct session_call *c,
 	return 0;
 }
 
-/* Is there such a transition, and does it take these attributes? */
+/* Checks that the transition exists, and that it takes these attributes. */
 static int
 attr_check_transition(const struct session_qp *qp, struct session_call *c, uint32_t from,
 	const struct karst_ctl_qp_attr *a, unsigned int mask)
@@ -341,8 +341,8 @@ attr_check_transition(const struct session_qp *qp, struct session_call *c, uint3
 	return 0;
 }
 
-/* U1.  A datagram that is posted with such a Q_Key goes out with the queue pair's own, so this is
- * the only place where a program could come by one. */
+/* U1.  A datagram that is posted with such a Q_Key is sent with the queue pair's own Q_Key, so this
+ * is the only place where a program could get one. */
 static int
 check_qkey(const struct karst_session *s, struct session_call *c, const struct karst_ctl_qp_attr *a,
 	unsigned int mask)
@@ -367,7 +367,7 @@ check_mask(struct session_call *c, unsigned int mask)
 	return 0;
 }
 
-/* G2: what of path migration is possible now. */
+/* G2: checks which changes of path migration are possible now. */
 static int
 check_migration(struct session_call *c, const struct karst_core_qp_attr *is,
 	const struct karst_ctl_qp_attr *a, unsigned int mask)
@@ -390,7 +390,7 @@ check_migration(struct session_call *c, const struct karst_core_qp_attr *is,
 	return 0;
 }
 
-/* @path_mtu: of the queue pair, or what it is to be by the same call. */
+/* @path_mtu: of the queue pair, or the one that the same call sets. */
 static int
 check_carried(struct session_call *c, uint32_t path_mtu, uint32_t port_num,
 	const struct karst_engine_port_info *info)
@@ -401,7 +401,7 @@ check_carried(struct session_call *c, uint32_t path_mtu, uint32_t port_num,
 			  path_mtu, 128u << path_mtu, info->mtu, port_num, 128u << info->path_mtu);
 }
 
-/* The alternate path, by a port that the queue pair's lcore can reach. */
+/* Checks the alternate path: its port must be one that the queue pair's lcore serves. */
 static int
 check_alternate(const struct karst_session *s, struct session_call *c, const struct session_qp *qp,
 	const struct karst_ctl_qp_attr *a, uint32_t path_mtu)
@@ -428,7 +428,7 @@ check_alternate(const struct karst_session *s, struct session_call *c, const str
 	return 0;
 }
 
-/* Ports and what they carry. */
+/* Checks ports and their path MTUs. */
 static int
 attr_check_ports(const struct karst_session *s, struct session_call *c, const struct session_qp *qp,
 	const struct karst_core_qp_attr *is, const struct karst_ctl_qp_attr *a, unsigned int mask)
@@ -484,7 +484,8 @@ same_path(const struct karst_path *a, const struct karst_path *b)
 		a->hop_limit == b->hop_limit && a->flow_label == b->flow_label;
 }
 
-/* What was set is told again by a query, also of a queue pair that has migrated meanwhile. */
+/* Remembers paths as they were set, for queries, also of a queue pair that has migrated
+ * meanwhile. */
 static void
 remember_paths(struct session_qp *qp, const struct karst_ctl_qp_attr *a,
 	const struct karst_core_qp_attr *was, const struct karst_core_qp_attr *attr,
@@ -541,7 +542,7 @@ eng_session_modify_qp(struct karst_session *s, struct session_call *c)
 	return 0;
 }
 
-/* The address as the engine has it, for a handle by which it was not set. */
+/* The address as the engine has it, for a handle that has not set it itself. */
 static void
 ah_of_path(
 	const struct karst_session *s, const struct karst_path *path, struct karst_ctl_ah_attr *ah)

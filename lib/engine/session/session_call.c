@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* What the handlers of control messages have in common: reasons, handles, descriptors, places. */
+/* Common parts of the handlers of control messages: reasons, handles, descriptors, places. */
 #include "session_priv.h"
 
 #include <errno.h>
@@ -18,7 +18,7 @@ eng_session_give_fd(struct session_call *c, int fd)
 	return 0;
 }
 
-/* One more of @kind is too much for the user of the account. */
+/* Sets the reason that one more of @kind is too much for the user of the account. */
 static int
 reason_share(struct session_call *c, struct eng_share *share, enum eng_share_kind kind)
 {

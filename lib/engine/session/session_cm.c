@@ -2,8 +2,8 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Messages of connection management, all under its lock: identifiers, channels, groups, and what
- * becomes of them in the end.  Others: session_cm_addr.c, session_cm_conn.c.
+ * Messages of connection management, all under its lock: identifiers, channels, groups, and their
+ * destruction.  Other messages: session_cm_addr.c, session_cm_conn.c.
  */
 #include "session_cm.h"
 
@@ -11,7 +11,8 @@
 #include <time.h>
 #include <unistd.h>
 
-/* A program's identifiers that go before others may have the lock, and for how long they may. */
+/* Identifiers of a program that are destroyed before other threads get the lock, and the sleep that
+ * lets them. */
 #define IDS_AT_ONCE 64u
 #define IDS_NAP_NS  50000
 
@@ -22,7 +23,7 @@ find_id(struct karst_session *s, struct session_call *c, uint32_t handle)
 {
 	struct cm_id *id = eng_handles_get(&s->cm.ids, handle);
 
-	/* one that waits with its request is not the program's yet */
+	/* an identifier whose request was not read does not belong to the program yet */
 	if (id != NULL && (!id->passive || id->told))
 		return id;
 	reason(c, -EINVAL, "identifier %u does not exist in this program", handle);
@@ -109,7 +110,7 @@ eng_session_cm_destroy_channel(struct karst_session *s, struct session_call *c)
 	return ret;
 }
 
-/* The program learns of it. */
+/* Reports an event to the program. */
 static void
 cm_tell(struct cm_event *ev, struct karst_ctl_cm_get_event_rsp *rsp)
 {
@@ -337,8 +338,8 @@ eng_session_cm_leave_mcast(struct karst_session *s, struct session_call *c)
 
 /* --- the end --- */
 
-/* Some of the identifiers, from slot *@at on; with a listener go the requests that nobody has
- * taken, which may stand anywhere. */
+/* Destroys some of the identifiers, from slot *@at on.  Destroying a listener also destroys its
+ * requests that were not read, which may be in any slot. */
 static void
 drop_some_ids(struct eng_cm *cm, struct karst_session *s, uint32_t *at)
 {
@@ -363,7 +364,7 @@ eng_session_drop_cm(struct karst_session *s)
 	uint32_t at = 0;
 
 	for (drop_some_ids(cm, s, &at); s->cm.ids.used > 0; drop_some_ids(cm, s, &at)) {
-		/* who only gives the lock away has it again before others are awake */
+		/* a thread that only releases the lock has it again before others wake up */
 		eng_cm_leave(cm);
 		nanosleep(&nap, NULL);
 		cm = eng_cm_enter(s->e);

@@ -3,7 +3,7 @@
  */
 /*
  * Messages of connection management about addresses: from a new identifier to one that listens, or
- * whose path is known; options and queries.
+ * whose path is resolved; options and queries.
  */
 #include <errno.h>
 #include <sys/socket.h>
@@ -13,17 +13,18 @@
 
 #define MAX_BACKLOG     1024u
 #define PRIVILEGED_END  1024u
-#define ACK_TIMEOUT     17u /* 537 ms as with rxe, unless an option says otherwise */
+#define ACK_TIMEOUT     17u /* 537 ms as with rxe, unless an option sets another value */
 #define MAX_ACK_TIMEOUT 31u
 #define HOP_LIMIT       64u
 #define PKEY_DEFAULT    0xffffu
 
-/* As the numbers of rdma_set_option(). */
+/* Numbers as in rdma_set_option(). */
 enum { OPTION_TOS, OPTION_REUSE_ADDR, OPTION_AF_ONLY, OPTION_ACK_TIMEOUT };
 
 /* --- addresses --- */
 
-/* A wildcard of IPv4 as all the others are written; a scope where it means something. */
+/* Normalizes an address: an IPv4 wildcard is written like other IPv4 addresses, and only addresses
+ * that have a scope keep one. */
 static struct karst_ctl_cm_addr
 id_tidy(const struct karst_ctl_cm_addr *a)
 {
@@ -53,7 +54,7 @@ number_fault(
 	return reason(c, ret, "port number %u is in use", a->port_number);
 }
 
-/* Gives @id, which has none yet, the address *@src. */
+/* Binds @id, which has no address yet, to *@addr. */
 static int
 bind_to(struct eng_cm *cm, struct session_call *c, struct cm_id *id,
 	const struct karst_ctl_cm_addr *addr)
@@ -115,7 +116,7 @@ eng_session_cm_bind(struct karst_session *s, struct session_call *c)
 	return eng_cm_with_id(s, c, req->id, bind_id);
 }
 
-/* Chooses where @id leaves the engine, unless that is known; then resolves its path. */
+/* Chooses the port and address from which @id sends, unless it is bound; then resolves its path. */
 static int
 set_out(struct eng_cm *cm, struct session_call *c, struct cm_id *id, uint32_t timeout_ms,
 	const struct karst_ctl_cm_addr *to)
@@ -146,7 +147,7 @@ set_out(struct eng_cm *cm, struct session_call *c, struct cm_id *id, uint32_t ti
 	id->port = port;
 	id->has_port = true;
 	id->until_ns = cm->cm->now_ns + UINT64_C(1000000) * (timeout_ms != 0 ? timeout_ms : 1);
-	/* the path may be known, and its event be there at once */
+	/* the path may be known, and its event may be queued at once */
 	id->state = CM_ID_ADDR_QUERY;
 	ret = eng_cm_path_find(cm, c->why, id);
 	if (ret != 0)
@@ -198,7 +199,8 @@ eng_session_cm_resolve_addr(struct karst_session *s, struct session_call *c)
 	return eng_cm_with_id(s, c, req->id, resolve_addr);
 }
 
-/* What a connection's packets have; the same label for the same pair of port numbers. */
+/* Sets the path attributes of a connection's packets; the flow label is a function of the two port
+ * numbers. */
 static int
 make_path(struct eng_cm *cm, struct session_call *c, struct cm_id *id)
 {
@@ -297,7 +299,7 @@ query_id(struct eng_cm *cm, struct session_call *c, struct cm_id *id)
 	rsp->port = id->port + 1u;
 	memcpy(rsp->sgid, id->src.ip, sizeof(rsp->sgid));
 	memcpy(rsp->dgid, id->dst.ip, sizeof(rsp->dgid));
-	rsp->sgid_index = KARST_ENGINE_MAX_ADDRS; /* that of none */
+	rsp->sgid_index = KARST_ENGINE_MAX_ADDRS; /* no valid index */
 	(void)eng_cm_index(cm->e, id, &rsp->sgid_index);
 	rsp->pkey = PKEY_DEFAULT;
 	if (id->state != CM_ID_ROUTE_RESOLVED && id->state != CM_ID_CONNECT)

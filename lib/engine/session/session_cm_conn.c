@@ -2,8 +2,8 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Messages of connection management about connections: see cm_conn.c, and what queue pairs need for
- * them.
+ * Messages of connection management about connections (see cm_conn.c), and the attributes that
+ * queue pairs need for them.
  */
 #include <errno.h>
 

@@ -2,8 +2,7 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * What the device is, as this program may use it: limits, ports, GIDs; ring memory; protection
- * domains.
+ * Properties of the device for this program: limits, ports, GIDs; ring memory; protection domains.
  */
 #include "session_priv.h"
 
@@ -14,15 +13,14 @@
 #define PORT_ACTIVE 4u
 #define GID_ROCE2   2u
 
-/* Ports that were taken away count: the number is reported to a program once, and they may come
- * back. */
+/* Counts removed ports, too: programs read the number once, and the ports may return. */
 uint32_t
 eng_session_nports(const struct karst_engine *e)
 {
 	return e->nports;
 }
 
-/* One that was taken away is down and has no addresses. */
+/* A port that was removed is reported as down and without addresses. */
 static int
 find_port(const struct karst_session *s, struct session_call *c, uint32_t number,
 	struct karst_engine_port_info *info)
@@ -56,7 +54,7 @@ node_guid(const struct karst_engine *e)
 	return guid;
 }
 
-/* Of @limit what the program's user may have. */
+/* @limit, reduced to what the program's user may have. */
 static uint32_t
 device_most(const struct karst_session *s, enum eng_share_kind kind, uint32_t limit)
 {
@@ -108,7 +106,7 @@ eng_session_query_port(struct karst_session *s, struct session_call *c)
 	memcpy(rsp->mac, info.mac, sizeof(rsp->mac));
 	rsp->vlan = info.vlan;
 	rsp->mtu = info.mtu;
-	rsp->gids = KARST_ENGINE_MAX_ADDRS; /* those that may come, too */
+	rsp->gids = KARST_ENGINE_MAX_ADDRS; /* including those that may be added */
 	rsp->mbps = info.link_mbps;
 	snprintf(rsp->name, sizeof(rsp->name), "%s", info.name);
 	snprintf(rsp->netdev, sizeof(rsp->netdev), "%s", info.netdev);

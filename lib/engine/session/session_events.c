@@ -2,10 +2,11 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * What a program's objects tell it: the engine's callbacks, which write its streams (stream.h).
+ * Events of a program's objects: the engine's callbacks, which write to the program's streams
+ * (stream.h).
  *
- * They run on lcores.  They find the session's object by the engine's "user", which is good until
- * the engine's call that destroys the object has returned; no event comes after it.
+ * They run on lcores.  They find the session's object by the engine's "user" pointer, which is
+ * valid until the engine's call that destroys the object has returned; no event comes after that.
  */
 #include "session_priv.h"
 

@@ -4,12 +4,12 @@
 /*
  * Regions and windows of a session.
  *
- * A region of another process is a window of addresses in this one (karst_space.h), under which
- * it is registered; its key goes before its window.  A region of this process is registered as
- * it is, whatever pieces came.
+ * A region of another process is a window of addresses in this process (karst_space.h), under which
+ * it is registered; its key is removed before its window.  A region of this process is registered
+ * with its own addresses, whatever pieces the message has.
  *
- * lib/mem looks at the upper 24 bits of a key first, so the tables here are by these: a key that
- * another session has, or that is stale, is not found, or is found and differs.
+ * lib/mem looks up a key by its upper 24 bits, so the tables here are indexed by these: a key of
+ * another session, or a stale one, is either not found, or found and different.
  */
 #include "session_priv.h"
 #include "workers.h"
@@ -32,7 +32,8 @@ key_upper(uint32_t key)
 static int
 mr_check_access(struct session_call *c, uint32_t access)
 {
-	/* R15: nobody here knows what lies under a program's addresses, nor could write it back */
+	/* R15: the engine does not know what memory is under a program's addresses, and could not
+	 * make it persistent */
 	if ((access & KARST_ACCESS_FLUSH_PERSISTENT) != 0)
 		return reason(c, -EOPNOTSUPP,
 			"access 0x%x: no memory is persistent to an engine (0x%x)", access,
@@ -57,7 +58,7 @@ mr_check_range(struct session_call *c, const char *what, uint64_t addr, uint64_t
 	return 0;
 }
 
-/* A translation: where in the program, how long, under which addresses. */
+/* A translation: range in the program, and the addresses that requests use. */
 struct range {
 	uint64_t addr;
 	uint64_t len;
@@ -87,7 +88,7 @@ check_translation(const struct karst_session *s, struct session_call *c, const s
 
 /* --- regions --- */
 
-/* What a translation became. */
+/* Result of mapping a translation. */
 struct mapping {
 	struct karst_space_region *region;
 	void *host;
@@ -95,8 +96,8 @@ struct mapping {
 	uint32_t maps;
 };
 
-/* Mappings of the engine that a region takes: its addresses, and each piece that is mapped there.
- * The kernel allows a process only so many. */
+/* Mappings of the engine that a region takes: its address range, and each piece that is mapped
+ * there.  The kernel limits their number for a process. */
 static uint32_t
 maps_of(const struct range *r)
 {
@@ -143,7 +144,7 @@ mr_unmap(const struct karst_session *s, struct karst_space_region *region, uint3
 	eng_share_give(s->share, ENG_SHARE_MAPPINGS, maps);
 }
 
-/* Counts a region's bytes in (@sign 1) or out (-1). */
+/* Adds (@sign 1) or subtracts (-1) a region's bytes. */
 static void
 count_bytes(struct karst_session *s, const struct session_mr *mr, int sign)
 {
@@ -153,7 +154,7 @@ count_bytes(struct karst_session *s, const struct session_mr *mr, int sign)
 	s->copied += (uint64_t)sign * mr->copied;
 }
 
-/* The region now is what @m says. */
+/* Stores the mapping @m in the region. */
 static void
 take_mapping(struct karst_session *s, struct session_mr *mr, const struct mapping *m,
 	const struct range *r, bool write)
@@ -299,7 +300,7 @@ check_rereg(const struct karst_session *s, struct session_call *c, const struct 
 	return 0;
 }
 
-/* Changes the key's meaning; the old mapping, if it is replaced, goes. */
+/* Changes what the key refers to; if the mapping is replaced, frees the old one. */
 static int
 rereg_mr(struct karst_session *s, struct session_call *c, struct session_mr *mr,
 	const struct karst_ctl_rereg_mr_req *req, const struct session_pd *pd, uint32_t access)
@@ -339,7 +340,8 @@ rereg_mr(struct karst_session *s, struct session_call *c, struct session_mr *mr,
 	return 0;
 }
 
-/* The same bytes by other pieces: most often such that need not be copied any more. */
+/* Replaces the pieces of a region, with the same bytes: usually by pieces that do not have to be
+ * copied any more. */
 static int
 move_mr(struct karst_session *s, struct session_call *c, struct session_mr *mr,
 	const struct karst_ctl_rereg_mr_req *req)
@@ -370,10 +372,10 @@ move_mr(struct karst_session *s, struct session_call *c, struct session_mr *mr,
 				      : "key 0x%x: the region was invalidated",
 			mr->key);
 	}
-	/* Copies that are under way go on: they name the bytes by the program's addresses
-	 * (copies.c), where those stay, and not by the window that goes here.  To wait for them
-	 * could be to wait for ever, as the thread whose page faults they wait for may be the one
-	 * that waits for this reply. */
+	/* Pending copies continue: they refer to the bytes by the program's addresses (copies.c),
+	 * which stay, and not by the window that is freed here.  Waiting for them could last for
+	 * ever: they may wait for page faults that are handled by the thread that waits for this
+	 * reply. */
 	mr_unmap(s, old, old_maps);
 	count_bytes(s, mr, -1);
 	take_mapping(s, mr, &m, &r, mr->writable);
@@ -481,7 +483,7 @@ eng_session_free_mw(struct karst_session *s, struct session_call *c)
 
 /* --- the end --- */
 
-/* Before the queue pairs, each of which would look for those that it has bound. */
+/* Before the queue pairs, each of which would search for the windows that it has bound. */
 void
 eng_session_drop_windows(struct karst_session *s)
 {
@@ -511,7 +513,7 @@ eng_session_drop_memory(struct karst_session *s)
 			eng_keys_del(&s->mrs, node);
 		}
 		karst_engine_mr_dereg_many(s->e, key, n);
-		/* no lcore touches their memory any more */
+		/* no lcore accesses their memory any more */
 		for (i = 0; i < n; i++) {
 			mr_unmap(s, mr[i]->region, mr[i]->maps);
 			free(mr[i]);

@@ -2,26 +2,26 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * What the files of a session share.
+ * Structures and functions that the files of a session share.
  *
- *	session.c         life, HELLO, dispatch of messages, the list, the control connection
- *	session_call.c    what handlers of messages have in common: reasons, handles, places
- *	session_events.c  the callbacks that tell programs of events
+ *	session.c         life cycle, HELLO, dispatch of messages, the list, the control connection
+ *	session_call.c    common parts of message handlers: reasons, handles, places
+ *	session_events.c  the callbacks that send events to programs
  *	session_device.c  queries, ring memory, protection domains
  *	session_memory.c  regions, windows
  *	session_queues.c  channels, completion queues, shared receive queues
  *	session_qp.c      queue pairs
- *	session_cm*.c     connection management: what programs ask of cm.h
- *	session_xrc.c     XRC domains, and targets that others have made
- *	session_attr.c    attributes of queue pairs and addresses: what is allowed, translation
+ *	session_cm*.c     connection management: programs' requests to cm.h
+ *	session_xrc.c     XRC domains, and opening of targets
+ *	session_attr.c    attributes of queue pairs and addresses: checks, translation
  *
- * Threads: everything here belongs to the thread that uses the session, but for what the
- * callbacks read, which does not change while the object exists: its cookie, its handle, its
- * channel's stream.  "info" is guarded by the engine's session_lock.
+ * Threads: everything here belongs to the thread that uses the session, except what the callbacks
+ * read, which does not change while the object exists: its cookie, its handle, its channel's
+ * stream. The engine's session_lock protects "info".
  *
  * An operation first looks up and checks everything, then takes a handle or room for a key, then
- * asks the engine; so what can fail last is the engine, and nothing has to be undone but the
- * handle.  It refuses by returning what reason() returns.
+ * calls the engine.  So the engine's call is the last one that can fail, and only the handle has to
+ * be released then.  An operation refuses by returning the result of reason().
  */
 #ifndef SESSION_PRIV_H
 #define SESSION_PRIV_H
@@ -51,7 +51,7 @@ struct session_pd {
 
 struct session_channel {
 	uint32_t handle;
-	uint32_t cqs; /* that use it */
+	uint32_t cqs; /* CQs that use it */
 	struct eng_stream stream;
 };
 
@@ -65,7 +65,7 @@ struct session_cq {
 struct session_xrcd {
 	uint32_t handle;
 	uint32_t users; /* SRQs and QPs of this session */
-	int pin_fd;     /* of the file that names it; -1: none */
+	int pin_fd;     /* of the file that identifies it; -1: none */
 	struct karst_engine_xrcd *xrcd;
 };
 
@@ -77,7 +77,7 @@ struct session_srq {
 	struct karst_engine_srq *srq;
 };
 
-/* An address as a program has set it, and what it was resolved to. */
+/* An address as a program has set it, and the path that it was resolved to. */
 struct session_av {
 	struct karst_ctl_ah_attr ah;
 	struct karst_path path;
@@ -89,20 +89,20 @@ struct session_qp {
 	enum karst_qp_type type;
 	uint32_t max_dest_rd_atomic;
 	struct session_xrcd *xrcd;            /* XRC_RECV */
-	struct session_av primary, alternate; /* as they were set last, by this handle */
+	struct session_av primary, alternate; /* as set last, by this handle */
 	struct karst_engine_qp *qp;
 };
 
-/* Regions and windows are found by the upper 24 bits of their keys. */
+/* Regions and windows are looked up by the upper 24 bits of their keys. */
 struct session_mr {
 	struct key_node node;
 	uint32_t key;
 	uint32_t access;
-	uint64_t addr, len;                /* in the program */
+	uint64_t addr, len;                /* address and length in the program */
 	bool writable;                     /* the engine may write where it is mapped */
 	struct karst_space_region *region; /* NULL: this process's own memory */
 	uint64_t shared, migrated, copied; /* bytes by access method */
-	uint32_t maps;                     /* MAPPINGS that it has been charged */
+	uint32_t maps;                     /* number of MAPPINGS that it is charged with */
 };
 
 struct session_mw {
@@ -110,7 +110,7 @@ struct session_mw {
 	uint32_t key;
 };
 
-/* Its key is the number of the address handle. */
+/* The key of the node is the number of the address handle. */
 struct session_ah {
 	struct key_node node;
 };
@@ -123,22 +123,23 @@ struct karst_session {
 	struct karst_space *space; /* NULL: this process */
 	struct karst_session_limits limits;
 	struct eng_share *share; /* of the program's user; NULL: none */
-	uint32_t share_fds;      /* DESCRIPTORS that it has been charged from the beginning */
+	uint32_t share_fds;      /* DESCRIPTORS that the session is charged with from its
+				  * creation */
 	bool (*alive)(void *user);
 	void *user;
 	bool greeted;
-	bool listened_to;      /* its first chunks have been sealed */
-	bool failed, silenced; /* as its space */
+	bool listened_to;      /* its first chunks are sealed */
+	bool failed, silenced; /* copies of the flags of its space */
 	int attend_fd;
 	int async_reader; /* until HELLO; then -1 */
 	struct eng_stream async;
 	_Atomic uint64_t lost_events;
 	struct handles pds, channels, xrcds, cqs, srqs, qps;
 	struct keys mrs, mws, ahs;
-	struct cm_client cm; /* under the lock of connection management */
+	struct cm_client cm; /* protected by the lock of connection management */
 	uint64_t mr_bytes;
 	uint64_t shared, migrated, copied;
-	/* under session_lock */
+	/* protected by session_lock */
 	struct karst_session_info info;
 	LIST_ENTRY(karst_session) next;
 };
@@ -150,52 +151,52 @@ struct session_call {
 	const int *fds;   /* the caller's */
 	unsigned int nfds;
 	void *rsp;    /* body of the reply, zero */
-	int *rsp_fds; /* become the caller's */
+	int *rsp_fds; /* passed to the caller */
 	unsigned int nrsp_fds;
 	char why[KARST_CTL_WHY];
 };
 
-/* Each returns 0, having written the body of the reply, or a negative errno, having written why. */
+/* Each returns 0, with the body of the reply written, or a negative errno, with why written. */
 #define X(OP, body, number) int eng_session_##body(struct karst_session *s, struct session_call *c);
 KARST_CTL_OPS(X)
 #undef X
 
 #define reason(c, ret, ...) karst_ctl_reason((c)->why, ret, __VA_ARGS__)
 
-/* @n more control calls of the program's user: waits if he makes more than he may (session.c).
- * -ECANCELED: not to the end, as the program has gone. */
+/* Counts @n more control calls of the program's user: waits if the user makes more than allowed
+ * (session.c).  -ECANCELED: the wait was cut short, as the program has gone. */
 int eng_session_pace(const struct karst_session *s, uint32_t n);
 
-/* A copy of @fd for the program.  -EMFILE, said */
+/* Duplicates @fd for the program.  -EMFILE, with the reason set */
 int eng_session_give_fd(struct session_call *c, int fd);
 
-/* Takes a handle for @item.  @what, @limit: their names, for refusals. */
+/* Takes a handle for @item.  @what, @limit: their names, for reasons. */
 int eng_session_handle_add(struct session_call *c, struct handles *h, void *item, const char *what,
 	const char *limit, uint32_t *handle);
-/* The same for room in a table of keys. */
+/* The same, for room in a table of keys. */
 int eng_session_key_reserve(
 	struct session_call *c, struct keys *k, const char *what, const char *limit);
 
-/* Says that one more of @kind is too much for the program's user.  @return -ENOSPC */
+/* Sets the reason that one more of @kind is too much for the program's user.  @return -ENOSPC */
 int eng_session_reason_share(
 	const struct karst_session *s, struct session_call *c, enum eng_share_kind kind);
-/* Whether @n of @kind are too much, said if so. */
+/* Whether @n of @kind are too much; if so, sets the reason. */
 bool eng_session_share_fault(const struct karst_session *s, struct session_call *c,
 	enum eng_share_kind kind, uint64_t n);
-/* Whether it is for this that ring memory could not be had, said if so. */
+/* Whether an allocation of ring memory failed because of this; if so, sets the reason. */
 bool eng_session_ring_fault(const struct karst_session *s, struct session_call *c);
 
-/* What @handle names, or NULL, said. */
+/* The object of @handle, or NULL, with the reason set. */
 void *eng_session_find(
 	struct session_call *c, const struct handles *h, uint32_t handle, const char *what);
 
-/* Where @p, in ring memory, lies. */
+/* Describes the location of @p, which is in ring memory. */
 void eng_session_place(
 	const struct karst_session *s, const void *p, uint64_t len, struct karst_ctl_place *place);
 
 /* --- session_device.c --- */
 
-/* The highest number of a port, from 1 on; 0: there is none. */
+/* The highest port number, from 1; 0: there is no port. */
 uint32_t eng_session_nports(const struct karst_engine *e);
 
 /* --- session_queues.c --- */
@@ -208,13 +209,13 @@ void eng_session_max_queues(
 
 /* --- session_attr.c --- */
 
-/* The path that @attr asks for; waits for neighbours. */
+/* Resolves the path for @attr; waits for neighbours. */
 int eng_session_path(struct karst_session *s, struct session_call *c,
 	const struct karst_ctl_ah_attr *attr, struct karst_path *path);
 
-/* --- the end, in this order; nothing can refuse --- */
+/* --- the end of a session, in this order; nothing can fail --- */
 
-/* So many objects go at once: the engine waits for its lcores once for each batch. */
+/* Objects that are destroyed together: the engine waits for its lcores once for each batch. */
 #define DROP_BATCH 512u
 
 void eng_session_drop_cm(struct karst_session *s);
@@ -226,9 +227,9 @@ void eng_session_drop_windows(struct karst_session *s);
 void eng_session_drop_memory(struct karst_session *s);
 void eng_session_drop_pds(struct karst_session *s);
 
-/* All queue pairs into Error, but for XRC targets that other programs have, too. */
+/* Moves all queue pairs to the Error state, except XRC targets that other programs have open. */
 void eng_session_stop_qps(struct karst_session *s);
-/* No XRC target finds its SRQs any more. */
+/* Withdraws its SRQs from all XRC targets. */
 void eng_session_stop_srqs(struct karst_session *s);
 
 #endif /* SESSION_PRIV_H */

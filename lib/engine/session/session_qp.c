@@ -2,8 +2,7 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Queue pairs of a session: making and unmaking.  What their attributes may be is in
- * session_attr.c.
+ * Queue pairs of a session: creation and destruction.  session_attr.c checks their attributes.
  */
 #include "session_priv.h"
 
@@ -52,14 +51,14 @@ check_type(struct session_call *c, uint32_t type)
 		KARST_QPT_RC, KARST_QPT_UC, KARST_QPT_UD, KARST_QPT_XRC_SEND, KARST_QPT_XRC_RECV);
 }
 
-/* What a type does not have is 0. */
+/* Members that a type does not have must be 0. */
 static int
 check_absent(struct session_call *c, const struct karst_ctl_create_qp_req *req)
 {
 	const struct {
 		const char *name;
 		uint32_t value;
-		bool of_send, of_recv; /* members that XRC_SEND, XRC_RECV and the others have */
+		bool of_send, of_recv; /* whether XRC_SEND, XRC_RECV and the other types have it */
 		bool of_others;
 	} members[] = {
 		{"pd", req->pd, true, false, true},
@@ -151,7 +150,7 @@ fill_created(const struct karst_session *s, const struct session_qp *qp,
 	place_queue(s, &qp->qp->rq, &rsp->max_recv_wr, &rsp->recv_stride, &rsp->rq);
 }
 
-/* The objects that the message names. */
+/* Looks up the objects that the message names. */
 static int
 find_all(struct karst_session *s, struct session_call *c, const struct karst_ctl_create_qp_req *req,
 	struct session_xrcd **xrcd, struct karst_engine_qp_init *init)
@@ -196,7 +195,7 @@ find_all(struct karst_session *s, struct session_call *c, const struct karst_ctl
 	return 0;
 }
 
-/* Everything that the message says; its sizes, at least 1 where there must be one. */
+/* Checks and translates the message; sizes become at least 1 where necessary. */
 static int
 qp_prepare(struct karst_session *s, struct session_call *c,
 	const struct karst_ctl_create_qp_req *req, struct session_xrcd **xrcd,
@@ -367,7 +366,7 @@ eng_session_drop_qps(struct karst_session *s)
 		ret = karst_engine_qp_destroy_many(s->e, gone, n);
 		assert(ret == 0);
 		(void)ret;
-		/* no event names them any more */
+		/* no event refers to them any more */
 		for (i = 0; i < n; i++) {
 			qp_forget(s, qp[i]);
 		}

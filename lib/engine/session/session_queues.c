@@ -6,7 +6,7 @@
  */
 #include "session_priv.h"
 
-/* Of a queue, where it is told how many there may be. */
+/* Size of a queue, for reporting how many queues there may be. */
 #define USUAL_ENTRIES 256u
 
 /* --- channels --- */
@@ -86,8 +86,8 @@ srq_fault(const struct karst_session *s, struct session_call *c, int ret, uint32
 	return cq_fault(s, c, ret, max_wr);
 }
 
-/* Of the ring memory what queues can have, whatever was there before: some is lost by rounding, and
- * between queues of other sizes; more of a little than of much. */
+/* Ring memory that queues can use, whatever was allocated before: some is lost by rounding, and
+ * some between queues of other sizes; the smaller the memory, the larger the lost part. */
 static uint64_t
 room_for_queues(const struct karst_session *s)
 {
@@ -98,8 +98,8 @@ room_for_queues(const struct karst_session *s)
 	return quarter > 4u << 20 ? 2 * quarter : quarter;
 }
 
-/* What each of two queues may have, or one that is made so large: the third part is what is lost
- * where blocks are nearly as large as all that there is. */
+/* What each of two queues may have, or one that is resized to this: the remaining third is lost if
+ * blocks are nearly as large as all the memory. */
 static uint64_t
 room_for_one(const struct karst_session *s)
 {
@@ -117,8 +117,8 @@ eng_session_max_cqe(const struct karst_session *s)
 	return n;
 }
 
-/* How many pairs of blocks of @first and @second bytes the ring memory has room for, if nothing
- * else is in it; at most @most. */
+/* Number of pairs of blocks of @first and @second bytes that the ring memory has room for, if there
+ * is nothing else in it; at most @most. */
 static uint32_t
 ring_fit(const struct karst_session *s, uint32_t most, size_t first, size_t second)
 {
@@ -127,7 +127,7 @@ ring_fit(const struct karst_session *s, uint32_t most, size_t first, size_t seco
 	return n < most ? (uint32_t)n : most;
 }
 
-/* Requests of each queue of a queue pair, and of a shared receive queue. */
+/* Most requests of each queue of a queue pair, and of a shared receive queue. */
 uint32_t
 eng_session_max_wr(const struct karst_session *s)
 {
@@ -140,8 +140,8 @@ eng_session_max_wr(const struct karst_session *s)
 	return n;
 }
 
-/* As many as limits and ring memory allow, of one kind and of usual size; of smaller ones there may
- * be more. */
+/* Numbers of objects that limits and ring memory allow, if all are of one kind and of usual size;
+ * there may be more of smaller ones. */
 void
 eng_session_max_queues(const struct karst_session *s, uint32_t *qps, uint32_t *cqs, uint32_t *srqs)
 {
@@ -179,7 +179,7 @@ check_cq(const struct karst_session *s, struct session_call *c,
 	return check_entries(s, c, req->entries);
 }
 
-/* Where lanes of @entries of @cq lie. */
+/* Describes the location of lanes of @entries of @cq. */
 static void
 place_lanes(const struct karst_session *s, const struct karst_engine_cq *cq, const void *lanes,
 	uint32_t entries, struct karst_ctl_place *place)
@@ -298,7 +298,7 @@ eng_session_raise_cq(struct karst_session *s, struct session_call *c)
 		return -EINVAL;
 	if (cq->channel == NULL)
 		return reason(c, -EINVAL, "cq %u has no channel", req->cq);
-	/* an lcore that is about to raise it disarms it, or we do */
+	/* either an lcore that is about to raise the event disarms it, or this call does */
 	if (karst_cq_disarm(cq->cq->sh))
 		eng_stream_put(&cq->channel->stream, &cq->cookie, sizeof(cq->cookie));
 	return 0;
@@ -371,7 +371,7 @@ fill_srq(const struct karst_session *s, const struct session_srq *q,
 	eng_session_place(s, rq->sh, karst_wq_bytes(rsp->max_wr, rsp->stride), &rsp->place);
 }
 
-/* Domain and CQ of an XRC one. */
+/* Looks up the domain and the CQ of an XRC SRQ. */
 static int
 find_xrc(struct karst_session *s, struct session_call *c,
 	const struct karst_ctl_create_srq_req *req, struct session_xrcd **xrcd,

@@ -4,11 +4,11 @@
 /*
  * XRC domains of a session, and targets that it opens.
  *
- * A shared domain is named by device and inode of a file.  The program proves by the descriptor
- * that it sends that it may read the file.  A descriptor of O_PATH proves nothing: anybody who may
- * search the folder gets one.  The engine holds the inode of an open domain, so that no other file
- * gets its number meanwhile.  It does so by a descriptor of O_PATH, because closing one of another
- * kind may wait for the server of the file.
+ * A shared domain is identified by the device and inode of a file.  The program sends a descriptor
+ * to prove that it may read the file.  A descriptor opened with O_PATH proves nothing: any user
+ * with search permission for the folder can get one.  The engine holds the inode of an open domain,
+ * so that no other file gets its number meanwhile.  It does so by a descriptor opened with O_PATH,
+ * because closing any other descriptor may wait for the server of the file system.
  */
 #include <fcntl.h>
 #include <stdio.h>

@@ -2,13 +2,13 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * What a piece of a program's memory is, and whether it can be mapped here.
+ * Determines what a piece of a program's memory is, and whether it can be mapped here.
  *
  * Nothing that a program sends is trusted: a descriptor is mapped only if it is a file of tmpfs or
- * hugetlbfs (as all memory files are), whose page faults wait for nobody, if it was opened with the
- * rights that are needed, and if it is long enough.
+ * hugetlbfs (as all memory files are), whose page faults wait for no other process, if it was
+ * opened with the necessary rights, and if it is long enough.
  *
- * A shared mapping of the program is reached through /proc/PID/map_files, with the program's own
+ * A shared mapping of the program is opened through /proc/PID/map_files, with the program's own
  * rights (karst_files.h).  A mapping that cannot be opened in this manner is copied instead.
  */
 #include "space_priv.h"
@@ -33,7 +33,7 @@ piece_refuse(char *why, const char *what)
 	return false;
 }
 
-/* Can @fd be mapped from @off on?  *page: of its mappings. */
+/* Whether @fd can be mapped from @off on.  *page: page size of its mappings. */
 static bool
 piece_mappable(int fd, uint64_t off, uint64_t len, uint32_t *page, char *why)
 {
@@ -160,7 +160,7 @@ eng_piece_open(const struct karst_space *s, const struct karst_ctl_piece *ctl, c
 	}
 }
 
-/* The program's own rights there. */
+/* Checks the program's own rights in the range. */
 static int
 check_rights(const struct karst_space *s, uint64_t addr, uint64_t len, bool write, char *why)
 {
@@ -198,7 +198,8 @@ eng_piece_probe(struct karst_space *s, uint64_t addr, uint64_t len, bool write, 
 	ret = check_rights(s, addr, len, write, why);
 	if (ret != 0)
 		return (int)ret;
-	/* a byte of each page; of a very large piece, of some: the rest is found out when used */
+	/* a byte of each page, or of some pages of a very large piece: errors in the rest show when
+	 * it is used */
 	pages = (len + PAGE - 1) / PAGE;
 	step = PAGE * ((pages + MAX_PROBE - 3) / (MAX_PROBE - 2));
 	for (; at < end && n < MAX_PROBE - 1; at += step, n++) {

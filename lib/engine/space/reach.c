@@ -2,29 +2,30 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * How the engine reaches a program's address space: to copy, and to look at its mappings.
+ * Access of the engine to a program's address space: copies, and the list of mappings.
  *
- * Copies go through a descriptor of /proc/PID/mem, which the program opens itself and sends with
- * HELLO.  The kernel asked, when it was opened, whether the program may touch that memory, so
- * through it the engine reaches nothing that the program could not reach; whose the process number
- * is by now, and what that process has executed since, does not matter.  The descriptor belongs to
- * an address space: when the last process that runs in it has executed something else or is gone,
- * it moves nothing any more.  The engine itself needs no right to other processes' memory.
+ * Copies use a descriptor of /proc/PID/mem, which the program opens itself and sends with HELLO.
+ * The kernel checked, when it was opened, whether the program may access that memory, so the engine
+ * reaches nothing through it that the program could not reach; it does not matter whether the
+ * process number is reused by now, or what that process has executed since.  The descriptor belongs
+ * to an address space: when the last process that runs in it has executed another program or is
+ * gone, no copy works any more.  The engine itself needs no right to other processes' memory.
  *
- * All that is to be made sure is that it is such a file and no other, for the engine may write
- * where the program may not.  Names do not tell (a program can mount what it likes over a path), so
- * it is known by what no other file of proc can do: its position may be negative, because it is an
- * address, and it is open for writing.
+ * It must only be made sure that the descriptor is such a file and no other, since the engine may
+ * write where the program may not.  Path names prove nothing (a program can mount anything over a
+ * path), so the file is recognized by a property that no other file of proc has: its position may
+ * be negative, because it is an address, and it is open for writing.
  *
- * Writing through it disregards protection of private pages, and reading that of all, so protection
- * is looked at in the list of mappings: once when memory is registered, and each time when it is
- * registered on demand.  That is a courtesy to the program, whose own memory it is; nobody else is
- * harmed if it changes in between.
+ * Writing through it ignores the protection of private pages, and reading that of all pages, so
+ * protection is checked in the list of mappings: once when memory is registered, and at each access
+ * to memory that is registered on demand.  This only protects the program from itself, as the
+ * memory is its own; it harms no other program if the protection changes in between.
  *
- * That list, and the files of its shared mappings, are looked up under /proc/PID, with the rights
- * of the program's user (lib/ctl, karst_files.h): by this process, or by another one that it asks
- * (karst_space_set_opener()).  Of /proc/PID it must be known that it is the program's: the kernel
- * has said so (SO_PEERPIDFD, Linux 6.5), or the descriptor of its memory was opened there.
+ * That list, and the files of the program's shared mappings, are opened under /proc/PID, with the
+ * rights of the program's user (lib/ctl, karst_files.h): by this process, or by another process on
+ * its behalf (karst_space_set_opener()).  It must be known that /proc/PID is the program's: either
+ * the kernel has told so (SO_PEERPIDFD, Linux 6.5), or the descriptor of its memory was opened
+ * there.
  */
 #include "space_priv.h"
 
@@ -37,9 +38,10 @@
 
 #include "karst_ctl_msg.h"
 
-#define BATCH 256u /* parts of one call */
-/* Between two attempts to write to a page whose writers have to wait, and in all.  It does not take
- * that long with an lcore: who sleeps in a copy for a millisecond loses it (watch.c). */
+#define BATCH 256u /* parts of one system call */
+/* Pause between two attempts to write to a page whose writers have to wait, and the total.  An
+ * lcore does not wait for so long: a thread that sleeps in a copy for a millisecond loses the lcore
+ * (watch.c). */
 #define HELD_MIN_US 20u
 #define HELD_MAX_US 1000u
 #define PATIENCE_US 1000000u
@@ -73,7 +75,7 @@ karst_space_reach(struct karst_space *s, int mem_fd, char *why)
 	if (copy < 0)
 		return karst_ctl_reason(
 			why, -errno, "the engine has no descriptors left (its ulimit -n)");
-	/* a HELLO that failed later comes again */
+	/* a HELLO that failed later is repeated */
 	if (s->memfd >= 0)
 		close(s->memfd);
 	s->memfd = copy;
@@ -114,13 +116,13 @@ eng_space_may(struct karst_vmas *vmas, uint64_t addr, uint64_t len, bool write, 
 
 /* --- copying --- */
 
-/* Where in the local list one is. */
+/* A position in the local list. */
 struct cursor {
 	const struct iovec *iov;
 	size_t off;
 };
 
-/* The next @bytes of it, or as many as BATCH parts have. */
+/* The parts for the next @bytes, or for as many as BATCH parts have. */
 static size_t
 take_local(struct cursor *c, size_t bytes, struct iovec *out, int *n)
 {
@@ -140,7 +142,7 @@ take_local(struct cursor *c, size_t bytes, struct iovec *out, int *n)
 	return got;
 }
 
-/* Bytes of [at, at + len) that the program itself could touch so now. */
+/* Bytes of [at, at + len) that the program itself could access in this way now. */
 static uint64_t
 reach_permitted(struct karst_space *s, uint64_t at, uint64_t len, bool write)
 {
@@ -176,9 +178,9 @@ iov_advance(struct cursor *c, size_t bytes)
 }
 
 /*
- * What could not be written at @at: will it be possible?  While libkarst moves a page
- * (lib/client/migrate.c), its writers wait; but who writes through this descriptor is not made to
- * wait, he is refused.  Such a page can be read, and where nothing is none can.
+ * Whether it is worth waiting until @at can be written.  While libkarst migrates a page
+ * (lib/client/migrate.c), its writers wait; but a write through this descriptor does not wait, it
+ * fails.  Such a page can be read; an address without a page cannot.
  * @waited_us: so far, for this range.
  */
 static bool
@@ -195,7 +197,7 @@ worth_waiting(struct karst_space *s, uint64_t at, uint64_t *waited_us)
 	return true;
 }
 
-/* One range of the program's.  @return bytes moved; fewer if not all are there; -errno */
+/* Moves one range of the program's memory.  @return bytes moved; fewer if not all exist; -errno */
 static ssize_t
 move_range(struct karst_space *s, struct cursor *c, uint64_t at, uint64_t len, bool write)
 {
@@ -209,7 +211,7 @@ move_range(struct karst_space *s, struct cursor *c, uint64_t at, uint64_t len, b
 		ssize_t got = write ? pwritev(s->memfd, part, n, (off_t)(at + done))
 				    : preadv(s->memfd, part, n, (off_t)(at + done));
 
-		/* nobody runs in that address space any more */
+		/* no process runs in that address space any more */
 		if (got == 0 && want > 0)
 			return -ESRCH;
 		if (got > 0)
@@ -235,7 +237,7 @@ move_ranges(struct karst_space *s, const struct iovec *local, const struct iovec
 	for (i = 0; i < n; i = next) {
 		uint64_t at = (uintptr_t)remote[i].iov_base, len = remote[i].iov_len, may;
 
-		/* what adjoins goes in one call */
+		/* adjacent parts are copied in one call */
 		for (next = i + 1; next < n && (uintptr_t)remote[next].iov_base == at + len; next++)
 			len += remote[next].iov_len;
 		may = look ? reach_permitted(s, at, len, write) : len;
@@ -256,8 +258,8 @@ reach_move(struct karst_space *s, const struct iovec *local, const struct iovec 
 {
 	if (s->memfd < 0)
 		return -EPERM;
-	/* acquire, pairs with count_on_demand(); whoever uses such a region has its key, which came
-	 * after this */
+	/* acquire, pairs with count_on_demand(); a user of such a region has its key, which was
+	 * created after this */
 	return move_ranges(s, local, remote, n, write,
 		atomic_load_explicit(&s->on_demand, memory_order_acquire) != 0);
 }

@@ -5,17 +5,17 @@
  * Spaces and their regions: the control side of karst_space.h.
  *
  * A region is a window (window.h).  Its pieces are opened and checked first (piece.c); only when
- * all are found good are addresses taken and files mapped over them.  Pieces that are copied get
- * no pages.  If there is one, the region's host addresses are those of unmapped memory
- * (karst_unmapped.h), and unmapped.c serves every access, piece by piece; if there is none, lib/mem
- * and lib/qp see plain memory.
+ * all are good are addresses allocated and files mapped over them.  Pieces that are copied get no
+ * pages.  If there is one, the region's host addresses are those of unmapped memory
+ * (karst_unmapped.h), and unmapped.c handles every access, piece by piece; otherwise lib/mem and
+ * lib/qp see plain memory.
  *
  * Files whose pages exist are mapped with their page tables filled, so that no lcore ever takes a
- * page fault there.  Pages that do not exist are not made, as they would be the engine's to pay
- * for: libkarst makes them, in the program, and what has holes nevertheless is copied.
+ * page fault there.  Pages that do not exist are not created, as they would be charged to the
+ * engine: libkarst creates them, in the program, and a file that has holes nevertheless is copied.
  *
- * Mappings are a resource of the process.  When they run short, pieces are copied that could have
- * been mapped.
+ * Mappings are a limited resource of the process.  When they run short, pieces are copied that
+ * could have been mapped.
  */
 #include "space_priv.h"
 
@@ -29,15 +29,16 @@
 #include "share.h"
 
 #define HUGE       (2ull << 20)
-#define MAPS_SPARE 8192u /* left to everybody else in the process */
+#define MAPS_SPARE 8192u /* left to all other users in the process */
 #define MAX_LEN    (1ull << 42)
 
-/* Of the process, like the limit that it is held against (vm.max_map_count). */
+/* Global, like the limit that it is compared with (vm.max_map_count). */
 static _Atomic unsigned int maps_used;
 
 /* --- spaces --- */
 
-/* Without one of the program's the number has to do, for all but /proc/PID. */
+/* If the program has sent no pidfd, uses the process number, which is good enough for all but
+ * /proc/PID. */
 static int
 take_pidfd(struct karst_space *s, int pidfd)
 {
@@ -94,7 +95,7 @@ karst_space_destroy(struct karst_space *s)
 {
 	while (!LIST_EMPTY(&s->regions))
 		karst_space_unmap(LIST_FIRST(&s->regions));
-	/* nobody is told any more, and no copy begins */
+	/* nothing is signalled any more, and no copy begins */
 	atomic_store_explicit(&s->failed, true, memory_order_relaxed);
 	eng_space_put(s);
 }
@@ -102,7 +103,7 @@ karst_space_destroy(struct karst_space *s)
 void
 eng_space_get(struct karst_space *s)
 {
-	/* relaxed: whoever asks has one already */
+	/* relaxed: the caller already has a reference */
 	atomic_fetch_add_explicit(&s->refs, 1, memory_order_relaxed);
 }
 
@@ -128,14 +129,14 @@ eng_space_put(struct karst_space *s)
 bool
 karst_space_failed(const struct karst_space *s)
 {
-	/* relaxed: a flag that nothing else depends on */
+	/* relaxed: nothing else depends on this flag */
 	return atomic_load_explicit(&s->failed, memory_order_relaxed);
 }
 
 bool
 karst_space_silenced(const struct karst_space *s)
 {
-	/* relaxed: the descriptor of karst_space_watch() has told of it */
+	/* relaxed: the descriptor of karst_space_watch() has signalled it */
 	return atomic_load_explicit(&s->silenced, memory_order_relaxed);
 }
 
@@ -157,7 +158,8 @@ karst_space_watch(struct karst_space *s, int fd)
 	s->watch_fd = fd;
 }
 
-/* Sets one of its flags.  relaxed: it stands alone; the thread that sets it first tells of it */
+/* Sets one of its flags.  relaxed: nothing else depends on it; the thread that sets it first
+ * signals it */
 static void
 space_tell(const struct karst_space *s, _Atomic bool *flag)
 {
@@ -236,9 +238,9 @@ open_sources(const struct karst_space *s, bool write, const struct karst_ctl_pie
 }
 
 /*
- * What the region needs of each piece.  Pieces are whole pages, so the first may begin before the
- * region and the last end behind it, by less than a page of theirs.  How large the pages of a
- * mapping are is not known to every program, so those may be larger, and are cut.
+ * Computes the part of each piece that the region needs.  Pieces are whole pages, so the first may
+ * begin before the region and the last may end after it, by less than one of their pages.  Not
+ * every program knows the page size of a mapping, so such pieces may be larger, and are cut.
  */
 static int
 fit_source(struct eng_source *s, uint64_t addr, uint64_t end, char *why)
@@ -291,7 +293,8 @@ maps_limit(void)
 	return limit > MAPS_SPARE ? limit - MAPS_SPARE : 0;
 }
 
-/* What is not mapped, for whatever reason, is copied.  Neighbours of a kind become one piece. */
+/* Maps what can be mapped; the rest is copied, for whatever reason.  Adjacent pieces of a kind
+ * become one piece. */
 static void
 map_pieces(struct karst_space_region *r, const struct eng_source *src, unsigned int n, bool write)
 {
@@ -307,7 +310,8 @@ map_pieces(struct karst_space_region *r, const struct eng_source *src, unsigned 
 			.on_demand = (src[i].ctl->flags & KARST_CTL_PIECE_ON_DEMAND) != 0,
 		};
 
-		/* each splits the reserved range in two; counted before, taken back if not used */
+		/* each mapping splits the reserved range in two; counted before, and uncounted if
+		 * not used */
 		if (src[i].fd >= 0 && atomic_fetch_add(&maps_used, 2) < limit &&
 			eng_window_map(r->w.base + off, src[i].len, src[i].page, src[i].fd,
 				src[i].off, write)) {
@@ -325,7 +329,7 @@ map_pieces(struct karst_space_region *r, const struct eng_source *src, unsigned 
 	}
 }
 
-/* Sums up what is in the region proper, and looks whether what is copied is there. */
+/* Sums up the bytes in the region itself, and checks that the bytes to be copied exist. */
 static int
 region_survey(struct karst_space_region *r, char *why)
 {
@@ -356,7 +360,8 @@ region_survey(struct karst_space_region *r, char *why)
 	return 0;
 }
 
-/* Addresses here and there agree in as many low bits as the largest page has. */
+/* Allocates a window whose addresses agree with the program's in as many low bits as the largest
+ * page has. */
 static int
 take_window(struct karst_space_region *r, const struct eng_source *src, unsigned int n)
 {
@@ -391,8 +396,8 @@ to_hold(const struct karst_space_region *r, const struct eng_source *src, unsign
 	return bytes;
 }
 
-/* Pages that are mapped stay, even if the program gives them up: they count.  Before anything is
- * mapped, lest refusing it costs more than asking for it. */
+/* Charges mapped pages, which stay even if the program gives them up.  Before anything is mapped,
+ * so that a refusal costs no more than a request. */
 static int
 region_hold(const struct karst_space_region *r, uint64_t bytes, char *why)
 {
@@ -409,7 +414,7 @@ region_hold(const struct karst_space_region *r, uint64_t bytes, char *why)
 	return -ENOMEM;
 }
 
-/* Of a user who has held up an lcore in memory that was mapped, nothing is mapped any more. */
+/* If a user's mapped memory has blocked an lcore, no memory of that user is mapped any more. */
 static void
 copy_all(struct eng_source *src, unsigned int n)
 {
@@ -463,8 +468,8 @@ make_region(
 	return ret;
 }
 
-/* While there are regions on demand, the list of mappings is looked at with each access.  It stays
- * open: a copy that waits for the program may use it when the last such region has gone. */
+/* While there are regions on demand, each access checks the list of mappings.  It stays open: a
+ * copy that waits for the program may use it after the last such region was removed. */
 static void
 count_on_demand(struct karst_space *s, const struct karst_space_region *r, int by)
 {
@@ -476,7 +481,7 @@ count_on_demand(struct karst_space *s, const struct karst_space_region *r, int b
 		return;
 	if (s->mapsfd < 0 && by > 0)
 		s->mapsfd = eng_space_maps(s);
-	/* release: who finds the count finds the list */
+	/* release: a thread that sees the count sees the list */
 	atomic_fetch_add_explicit(&s->on_demand, (unsigned int)by, memory_order_release);
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* Memory of other processes, as the engine's lcores and sessions use it. */
+/* Memory of other processes: structures and functions for lcores and sessions. */
 #ifndef ENGINE_SPACE_PRIV_H
 #define ENGINE_SPACE_PRIV_H
 
@@ -21,35 +21,37 @@ struct karst_space {
 	struct karst_engine *e;
 	pid_t pid;
 	int pidfd;
-	int procfd;   /* /proc/PID, which goes on meaning one process; -1: cannot be opened */
-	bool certain; /* that process is the program's */
+	int procfd;   /* /proc/PID, which keeps referring to one process; -1: cannot be opened */
+	bool certain; /* that process is known to be the program's */
 	int memfd;    /* its address space; -1: not sent */
 	struct karst_space_opener opener;
 	uid_t uid;
 	gid_t gid;
-	_Atomic unsigned int on_demand; /* such regions */
-	_Atomic int mapsfd; /* since the first: list of mappings; -1: it may not be looked at */
-	pthread_mutex_t maps_lock; /* its position, while one who copies looks */
-	struct eng_share *share;   /* what its regions take is charged to it; NULL: nobody */
+	_Atomic unsigned int on_demand; /* number of regions on demand */
+	_Atomic int mapsfd; /* opened with the first of them: list of mappings; -1: it may not be
+			     * read */
+	pthread_mutex_t maps_lock; /* file position of mapsfd, while a copy reads the list */
+	struct eng_share *share;   /* account that its regions are charged to; NULL: none */
 	LIST_HEAD(, karst_space_region) regions;
-	_Atomic uint64_t alive_ns; /* when the process was last known to live; unmapped.c */
+	_Atomic uint64_t alive_ns; /* when the process was last known to be alive; unmapped.c */
 	_Atomic bool failed;
-	_Atomic bool silenced; /* an lcore was stuck at its doorbells */
-	_Atomic uint32_t refs; /* who made it, and copies that may outlast that */
+	_Atomic bool silenced; /* an lcore has blocked at its doorbells */
+	_Atomic uint32_t refs; /* its creator, and copies that may outlast karst_space_destroy() */
 	struct eng_atomics *atomics;
-	/* deferred.c; any thread, relaxed, but for copies */
+	/* deferred.c; any thread, relaxed, except copies */
 	struct {
-		_Atomic uint64_t until_ns; /* it is slow */
-		_Atomic uint64_t ask_ns;   /* until then drivers ask whether they sleep */
+		_Atomic uint64_t until_ns; /* end of the time in which it is slow */
+		_Atomic uint64_t ask_ns;   /* until then drivers measure its copies */
 		_Atomic uint64_t window_ns;
-		_Atomic uint64_t spent_ns; /* asleep or busy with it, in that window */
+		_Atomic uint64_t spent_ns; /* time in that window that drivers were asleep or busy
+					    * with it */
 		_Atomic uint64_t served_ns;
-		_Atomic uint32_t times;  /* that it was called slow */
-		_Atomic bool told;       /* that it is, in the log */
+		_Atomic uint32_t times;  /* how often it has become slow */
+		_Atomic bool told;       /* logged that it is slow */
 		_Atomic uint32_t queued; /* copies that wait for a copier */
 		_Atomic uint32_t copies; /* parts of copies that outlast their turn */
 	} slow;
-	int watch_fd; /* told of failure; -1: nobody */
+	int watch_fd; /* eventfd that signals a failure; -1: none */
 };
 
 struct karst_space_region {
@@ -61,39 +63,39 @@ struct karst_space_region {
 	bool unmapped; /* some of it is copied */
 	uint64_t shared_bytes;
 	uint64_t migrated_bytes;
-	unsigned int nmaps; /* counted in the process's budget of mappings */
+	unsigned int nmaps; /* mappings counted against the process's limit */
 	struct eng_piece piece[];
 };
 
-/* A piece on its way: what of it was found to be mappable. */
+/* A piece that is being mapped, and what was found out about it. */
 struct eng_source {
 	const struct karst_ctl_piece *ctl;
-	uint64_t addr, len; /* of it, what the region needs */
+	uint64_t addr, len; /* the part that the region needs */
 	int fd;             /* -1: copied */
 	uint64_t off;
 	uint32_t page;
 };
 
 /**
- * Opens what @ctl names and checks that all of it can be mapped, for writing if @write.
- * src->fd stays -1 if the bytes have to be copied.  Errors and @why as karst_space_map().
+ * Opens what @ctl names and checks that all of it can be mapped, for writing if @write. src->fd
+ * stays -1 if the bytes have to be copied.  Errors and @why as karst_space_map().
  */
 int eng_piece_open(const struct karst_space *s, const struct karst_ctl_piece *ctl, const int *fds,
 	unsigned int nfds, bool write, struct eng_source *src, char *why);
 
-/* What is left to be copied is there, and may be written if @write.  -EFAULT, -EPERM */
+/* Checks that the bytes to be copied exist, and may be written if @write.  -EFAULT, -EPERM */
 int eng_piece_probe(struct karst_space *s, uint64_t addr, uint64_t len, bool write, char *why);
 
 /* --- reach.c --- */
 
-/* A new descriptor of something that only the program's user may open; -1: he may not either. */
+/* Opens something that only the program's user may open; -1: that user may not either. */
 int eng_space_open(const struct karst_space *s, const struct karst_files_ask *ask);
 
-/* A new descriptor of the list of the program's mappings; -1: its user may not look at it. */
+/* Opens the list of the program's mappings; -1: its user may not read it. */
 int eng_space_maps(const struct karst_space *s);
 
-/* May the program read (write) all of it?  *reaches: how many bytes, up to the first that it may
- * not. */
+/* Whether the program may read (write) all of the range.  *reaches: bytes up to the first one that
+ * it may not. */
 bool eng_space_may(
 	struct karst_vmas *vmas, uint64_t addr, uint64_t len, bool write, uint64_t *reaches);
 
@@ -107,25 +109,26 @@ ssize_t eng_space_write(struct karst_space *s, const struct iovec *local,
 
 /* --- space.c --- */
 
-/* What the process has registered is not there any more, for this reason or that.  Also from a
- * handler of signals. */
+/* Marks the process's registered memory as not usable any more, for any reason.  May be called by a
+ * signal handler. */
 void eng_space_fail(struct karst_space *s);
-/* No lcore is to look at its program's doorbells any more; told as a failure is. */
+/* No lcore shall poll its program's doorbells any more; signalled as a failure is. */
 void eng_space_silence(struct karst_space *s);
 
-/* It stays, whatever karst_space_destroy() says. */
+/* Hold a reference, independent of karst_space_destroy(). */
 void eng_space_get(struct karst_space *s);
 void eng_space_put(struct karst_space *s);
 
 /* --- atomics.c --- */
 
-/* Of a process, whose atomics are done one after another. */
+/* Serializes the atomics of a process. */
 struct eng_atomics {
 	LIST_ENTRY(eng_atomics) next;
 	pid_t pid;
 	uint32_t users;
 	pthread_mutex_t lock;
-	_Atomic uint32_t stuck; /* threads in an atomic that are written off: one has the lock */
+	_Atomic uint32_t stuck; /* threads in an atomic that are written off: one of them has the
+				 * lock */
 };
 struct eng_atomics *eng_atomics_get(pid_t pid);
 void eng_atomics_put(struct eng_atomics *a);

@@ -3,21 +3,21 @@
  */
 /*
  * The reserved range is a buddy system: blocks of powers of two, each aligned to its size, which
- * are split when a smaller one is wanted and become one again when both halves are free.  Addresses
- * cost little, so what this wastes does not matter; what it saves is that a huge page of the other
- * process can be a huge page here, because both addresses agree in their low bits.
+ * are split when a smaller one is needed and merged when both halves are free.  Addresses are
+ * cheap, so the waste does not matter; in return a huge page of the other process can be a huge
+ * page here, because both addresses agree in their low bits.
  *
- * table[] has one word for each granule of the range: 0, a window's address, or, of the first
+ * table[] has one word for each granule of the range: 0, a window's address, or, for the first
  * granule of a free block, its order and its neighbours in the list of that order (odd).  The
- * table, too, is only reserved, and exists as far as it is used.
+ * table, too, is only reserved, and has pages only where it is used.
  *
- * Pages of a file that do not exist are never made here, where they would be this process's to pay
- * for: mappings are registered with a userfaultfd that raises SIGBUS for them.  So what a program
- * punches out of its files later is found as what it cuts off.
+ * Pages of a file that do not exist are never created here, where they would be charged to this
+ * process: mappings are registered with a userfaultfd that raises SIGBUS for them.  So a hole that
+ * a program punches into its files later is detected like a truncation.
  *
- * Words of free blocks change under a lock.  Those of a window, of which a large one has millions,
- * do not: nobody else has to do with its block.  An lcore looks at one only while a key names the
- * window, and such a key appears after the word and goes before it.
+ * Words of free blocks change under a lock.  Words of a window do not, and a large window has
+ * millions: no other thread uses its block.  An lcore reads such a word only while a key refers to
+ * the window; the key appears after the word is set and is removed before the word is cleared.
  */
 #include "window.h"
 
@@ -37,7 +37,7 @@
 #include "karst_log.h"
 
 #ifdef __SANITIZE_THREAD__
-#define RANGE_MAX (1ull << 37) /* its shadow leaves no room for more */
+#define RANGE_MAX (1ull << 37) /* the shadow memory of ThreadSanitizer leaves no room for more */
 #else
 #define RANGE_MAX (1ull << 43)
 #endif
@@ -47,15 +47,15 @@
 #define TABLE_LARGE (1u << 17) /* words */
 #define MEND_BYTES  (1ull << 24)
 
-/* Of the process, since it is the process that has addresses and one handler for SIGBUS, which is
- * told nothing but an address. */
+/* Global, since the process has one address space and one handler for SIGBUS, which gets only an
+ * address. */
 static struct {
 	uint8_t *base;
 	uint64_t bytes;
 	_Atomic uintptr_t *table;
 	uint32_t free[ORDERS]; /* first free block by log2 of its size: granule + 1; 0: none */
 	int guard;             /* userfaultfd; -1: none, so nothing is mapped */
-	int sink;              /* file of zeros, for when there is no private memory to be had */
+	int sink;              /* file of zeros, used when no private memory is available */
 	_Atomic bool sunk;
 	struct sigaction before;
 	pthread_mutex_t lock;
@@ -100,7 +100,7 @@ eng_window_piece(const struct eng_window *w, uint64_t off)
 
 /* --- pages that are taken away --- */
 
-/* Mappings of @len bytes at @at that hold zeros, in exchange for one mapping. */
+/* Maps zeros over @len bytes at @at, in one mapping. */
 static bool
 put_zeros(uintptr_t at, uint64_t len, int prot)
 {
@@ -108,7 +108,7 @@ put_zeros(uintptr_t at, uint64_t len, int prot)
 		MAP_FIXED | MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 
 	if (p == -1 && range.sink >= 0) {
-		/* what the process may have of its own is limited; this counts as a file */
+		/* private memory of the process is limited; this counts as a file */
 		p = syscall(SYS_mmap, at, len, prot, MAP_FIXED | MAP_SHARED, range.sink,
 			at - (uintptr_t)range.base);
 		if (p != -1)
@@ -120,9 +120,10 @@ put_zeros(uintptr_t at, uint64_t len, int prot)
 }
 
 /*
- * Puts zeros where the piece of @p was, all of it, so that a program costs as many faults as it has
- * pieces, and no mapping is split; of a long one MEND_BYTES, since who takes the fault may be an
- * lcore, and what is still there has to be unmapped.  System calls only.
+ * Replaces the piece of @p by zeros, all of it, so that a program causes at most one fault for each
+ * of its pieces, and no mapping is split; of a long piece only MEND_BYTES, since the thread that
+ * takes the fault may be an lcore, and pages that still exist have to be unmapped.  System calls
+ * only.
  */
 static bool
 window_mend(const void *p)
@@ -136,11 +137,11 @@ window_mend(const void *p)
 	piece = eng_window_piece(w, (uint64_t)((const uint8_t *)p - w->base));
 	if (piece->page == 0)
 		return false;
-	/* First: an lcore that reads the zeros, and then asks, is told. */
+	/* First: an lcore that reads the zeros and then checks sees the failure. */
 	w->broken(w);
 	atomic_fetch_add(&eng_window_broken, 1);
-	/* If the kernel has not even memory for that, the access happens again, and so does this,
-	 * until there is some: who waits is better off than who is dead. */
+	/* If the kernel has no memory even for that, the access happens again, and this is repeated
+	 * until there is memory: waiting is better than ending the process. */
 	part = karst_max_u64(MEND_BYTES, piece->page);
 	from = (uint64_t)((const uint8_t *)p - w->base) - piece->off;
 	from = piece->off + from / part * part;
@@ -160,19 +161,21 @@ on_sigbus(int sig, siginfo_t *info, void *ctx)
 		errno = err;
 		return;
 	}
-	/* somebody else's: as if this handler were not there */
+	/* not a fault of a window: act as if this handler were not installed */
 	if (range.before.sa_flags & SA_SIGINFO) {
 		range.before.sa_sigaction(sig, info, ctx);
 	} else if (range.before.sa_handler != SIG_DFL && range.before.sa_handler != SIG_IGN) {
 		range.before.sa_handler(sig);
 	} else {
-		sigaction(sig, &range.before, NULL); /* the access happens again, and ends it */
+		sigaction(sig, &range.before, NULL); /* the access happens again, and ends the
+						      * process */
 	}
 }
 
 /* --- mapping --- */
 
-/* One that raises SIGBUS in this process where a page does not exist.  Needs no privilege. */
+/* Opens a userfaultfd that raises SIGBUS in this process where a page does not exist.  Needs no
+ * privilege. */
 static int
 open_guard(void)
 {
@@ -191,7 +194,8 @@ open_guard(void)
 	return fd;
 }
 
-/* Fills the page tables, so that no lcore ever takes a fault there.  false: a page is missing. */
+/* Fills the page tables, so that no lcore ever takes a fault there.  @return false: a page is
+ * missing. */
 static bool
 window_populate(void *at, uint64_t len, uint32_t page, int fd, uint64_t off, bool write)
 {
@@ -199,7 +203,7 @@ window_populate(void *at, uint64_t len, uint32_t page, int fd, uint64_t off, boo
 
 	if (madvise(at, len, write ? MADV_POPULATE_WRITE : MADV_POPULATE_READ) == 0)
 		return true;
-	/* before Linux 5.14; huge pages do not tell holes */
+	/* before Linux 5.14; SEEK_HOLE does not work for huge pages */
 	if (errno != EINVAL || page > 4096)
 		return false;
 	hole = lseek(fd, (off_t)off, SEEK_HOLE);
@@ -222,8 +226,8 @@ eng_window_map(void *at, uint64_t len, uint32_t page, int fd, uint64_t off, bool
 	struct uffdio_register reg = {
 		.range = {(uintptr_t)at, len}, .mode = UFFDIO_REGISTER_MODE_MISSING};
 	int prot = PROT_READ | (write ? PROT_WRITE : 0);
-	/* a userfaultfd wants mappings that may be written in principle; what is never written to
-	 * a private one remains the file's */
+	/* a userfaultfd requires mappings that may be written in principle; pages of a private
+	 * mapping that is never written remain the file's */
 	int flags = MAP_FIXED | (write ? MAP_SHARED : MAP_PRIVATE | MAP_NORESERVE);
 
 	if (range.guard < 0 || mmap(at, len, prot, flags, fd, (off_t)off) == MAP_FAILED)
@@ -353,7 +357,7 @@ range_reserve(size_t bytes, int prot)
 	return p;
 }
 
-/* A range of @bytes that begins with a multiple of @bytes, so that blocks are aligned. */
+/* Reserves a range of @bytes at a multiple of @bytes, so that blocks are aligned. */
 static bool
 reserve_range(uint64_t bytes)
 {
@@ -425,12 +429,12 @@ window_fill(const struct eng_window *w, uintptr_t v)
 	uintptr_t from = ((uintptr_t)word + 4095) & ~4095ull;
 	uintptr_t to = (uintptr_t)&word[n] & ~4095ull;
 
-	/* a page at a time by faults takes several times as long */
+	/* faults for single pages would take several times as long */
 	if (v != 0 && n >= TABLE_LARGE)
 		madvise((void *)from, to - from, MADV_POPULATE_WRITE);
 	for (i = 0; i < n; i++)
 		atomic_store_explicit(&word[i], v, memory_order_relaxed);
-	/* a large part of the table that is zero need not exist */
+	/* pages of the table that are zero need not exist */
 	if (v == 0 && n >= TABLE_LARGE)
 		madvise((void *)from, to - from, MADV_DONTNEED);
 }
@@ -468,9 +472,10 @@ eng_window_free(struct eng_window *w)
 		fallocate(range.sink, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)off,
 			(off_t)w->reserved);
 	window_fill(w, 0);
-	/* who has found it before has the lock as long as it looks at it (eng_window_tell()) */
+	/* a thread that has found the window before holds the lock while it uses it
+	 * (eng_window_tell()) */
 	pthread_mutex_lock(&range.lock);
-	/* what could not be unmapped is not given out again */
+	/* addresses that could not be unmapped are not reused */
 	if (unmapped)
 		block_give((unsigned int)__builtin_ctzll(w->reserved), off);
 	pthread_mutex_unlock(&range.lock);

@@ -14,25 +14,26 @@
 #define HUGE_BYTES       (2ul << 20)
 #define CHUNK_MIN_BYTES  (2ul << 20)
 #define CHUNK_MAX_BYTES  (64ul << 20)
-#define SMALL_MAX        4096u /* largest size of the classes by lines */
+#define SMALL_MAX        4096u /* largest size of the classes in steps of a cache line */
 #define SMALL_CLASSES    (SMALL_MAX / KARST_CACHE_LINE)
-#define STEPS            8u /* classes to a doubling above that */
+#define STEPS            8u /* classes for each doubling above that */
 
 struct arena_chunk {
 	struct arena_chunk *next;
 	uint8_t *map;
 	size_t bytes;
-	uint64_t used;            /* of files: bytes that are handed out */
-	struct arena_blocks free; /* of files: its own, of whatever class */
-	size_t small;             /* of files: no huge pages are made any more before this */
+	uint64_t used;            /* of files: bytes that are allocated */
+	struct arena_blocks free; /* of files: its free blocks, of any class */
+	size_t small;             /* of files: no huge pages are created any more below this
+				   * offset */
 	int fd;                   /* -1: private memory */
 	uint32_t number;
-	bool unsealed; /* a file that is to be sealed */
-	bool fresh;    /* of files: nothing has been in it yet */
-	bool stale;    /* of files: something has, and nobody has zeroed it since */
+	bool unsealed; /* a file that has to be sealed */
+	bool fresh;    /* of files: it has never been used */
+	bool stale;    /* of files: it has been used, and was not zeroed since */
 };
 
-/* A piece that is free; or, on the spare list, a record that waits for one. */
+/* A free block; or, on the spare list, an unused record. */
 struct arena_block {
 	LIST_ENTRY(arena_block) next;     /* of its class, or spare */
 	LIST_ENTRY(arena_block) of_chunk; /* in files */
@@ -46,7 +47,7 @@ struct arena_slab {
 	struct arena_block block[SLAB_BLOCKS];
 };
 
-/* The class of @size and, in *@rounded, the bytes that its members have. */
+/* The class of @size and, in *@rounded, the size of its blocks. */
 static unsigned int
 class_of(size_t size, size_t *rounded)
 {
@@ -69,7 +70,7 @@ class_of(size_t size, size_t *rounded)
 
 /* --- chunks --- */
 
-/* Aligned addresses without memory behind them. */
+/* Reserves aligned addresses without memory. */
 static uint8_t *
 arena_reserve(size_t bytes)
 {
@@ -88,7 +89,8 @@ arena_reserve(size_t bytes)
 	return at;
 }
 
-/* Huge pages from the system's pool if it has enough, else memory that may become huge. */
+/* Allocates huge pages from the system's pool if it has enough, else memory that may become
+ * huge. */
 static uint8_t *
 map_private(size_t bytes)
 {
@@ -99,14 +101,14 @@ map_private(size_t bytes)
 		return p;
 	p = arena_reserve(bytes);
 	if (p != NULL)
-		madvise(p, bytes, MADV_HUGEPAGE); /* a wish */
+		madvise(p, bytes, MADV_HUGEPAGE); /* a hint */
 	return p;
 }
 
 /*
- * Not from the pool of huge pages: who has the file may punch a hole into it before it is sealed
- * against that, and if the pool were empty when the engine looked there next, that would be the end
- * of the engine.
+ * Does not use the pool of huge pages: a process that has the file may punch a hole into it before
+ * it is sealed against that, and if the pool were empty at the engine's next access there, the
+ * engine would be killed.
  */
 static int
 make_file(const char *name, size_t bytes, int seals)
@@ -133,8 +135,8 @@ map_file(int fd, size_t bytes)
 		munmap(at, bytes);
 		return NULL;
 	}
-	madvise(at, bytes, MADV_HUGEPAGE); /* a wish */
-	madvise(at, bytes, MADV_DONTDUMP); /* it is the program's as much as ours */
+	madvise(at, bytes, MADV_HUGEPAGE); /* a hint */
+	madvise(at, bytes, MADV_DONTDUMP); /* it belongs to the program as much as to the engine */
 	return at;
 }
 
@@ -144,7 +146,7 @@ is_over_limit(const struct arena *a, size_t bytes)
 	return a->file != NULL && a->max_mapped != 0 && bytes > a->max_mapped - a->mapped;
 }
 
-/* A memory file of @bytes and its descriptor are the user's. */
+/* Charges a memory file of @bytes and its descriptor to the user. */
 static bool
 arena_charge(struct arena *a, size_t bytes)
 {
@@ -166,7 +168,7 @@ arena_discharge(const struct arena *a, size_t bytes)
 	eng_share_give(a->share, ENG_SHARE_DESCRIPTORS, 1);
 }
 
-/* A chunk of @bytes, a multiple of HUGE_BYTES, linked into the arena. */
+/* Creates a chunk of @bytes, a multiple of HUGE_BYTES, and links it into the arena. */
 static struct arena_chunk *
 chunk_map(struct arena *a, size_t bytes)
 {
@@ -203,7 +205,7 @@ chunk_map(struct arena *a, size_t bytes)
 	return c;
 }
 
-/* @kept: the other process may keep the pages, and they stay in its user's account. */
+/* @kept: the other process may keep the pages, so they stay charged to its user. */
 static void
 chunk_unmap(struct arena *a, struct arena_chunk **at, bool kept)
 {
@@ -219,7 +221,7 @@ chunk_unmap(struct arena *a, struct arena_chunk **at, bool kept)
 	free(c);
 }
 
-/* A file that was made earlier and could not be used then, of at least @bytes; NULL: none. */
+/* A file of at least @bytes that was created earlier and could not be used then; NULL: none. */
 static struct arena_chunk *
 take_fresh(struct arena *a, size_t bytes)
 {
@@ -234,7 +236,7 @@ take_fresh(struct arena *a, size_t bytes)
 	return best;
 }
 
-/* A new chunk that can be used.  NULL, also: it has to be sealed first. */
+/* Creates a chunk that can be used.  NULL also if it has to be sealed first. */
 static struct arena_chunk *
 chunk_get(struct arena *a, size_t bytes)
 {
@@ -259,7 +261,7 @@ chunk_at(struct arena *a, const uint8_t *p)
 	return at;
 }
 
-/* --- records: as many as blocks, so freeing needs no memory --- */
+/* --- records: as many as blocks, so that freeing needs no memory --- */
 
 static bool
 records_for_one_more(struct arena *a)
@@ -280,7 +282,7 @@ records_for_one_more(struct arena *a)
 	return true;
 }
 
-/* @c: of files, its chunk. */
+/* @c: its chunk, for files. */
 static void
 block_push(struct arena *a, struct arena_chunk *c, unsigned int class, uint8_t *p)
 {
@@ -293,7 +295,7 @@ block_push(struct arena *a, struct arena_chunk *c, unsigned int class, uint8_t *
 		LIST_INSERT_HEAD(&c->free, b, of_chunk);
 }
 
-/* What @b describes is not free any more. */
+/* The block of @b is not free any more. */
 static void
 block_drop(struct arena *a, struct arena_block *b)
 {
@@ -303,7 +305,7 @@ block_drop(struct arena *a, struct arena_block *b)
 	LIST_INSERT_HEAD(&a->spare, b, next);
 }
 
-/* One block would keep a chunk from serving other sizes, of which the rest of it may be. */
+/* A single block would keep a chunk from serving other sizes, which the rest of it may suit. */
 static bool
 is_better_left(struct arena *a, const struct arena_block *b)
 {
@@ -371,7 +373,7 @@ is_large(size_t rounded)
 	return rounded > CHUNK_MAX_BYTES / 4;
 }
 
-/* A new chunk for blocks of @rounded bytes, or of others. */
+/* Creates a chunk for several blocks, of @rounded bytes or others. */
 static struct arena_chunk *
 chunk_of_many(struct arena *a, size_t rounded)
 {
@@ -380,7 +382,7 @@ chunk_of_many(struct arena *a, size_t rounded)
 
 	while (a->chunk_bytes < rounded)
 		a->chunk_bytes *= 2;
-	/* near the limit a smaller one will do */
+	/* near the limit, a smaller chunk is good enough */
 	while ((is_over_limit(a, a->chunk_bytes) ||
 		       !eng_share_fits(a->share, ENG_SHARE_RING_BYTES, a->chunk_bytes)) &&
 		a->chunk_bytes / 2 >= rounded && a->chunk_bytes > CHUNK_MIN_BYTES)
@@ -412,7 +414,7 @@ block_cut(struct arena *a, size_t rounded)
 	return p;
 }
 
-/* A chunk for one block. */
+/* Creates a chunk for one block. */
 static uint8_t *
 own_chunk(struct arena *a, size_t rounded)
 {
@@ -423,7 +425,7 @@ own_chunk(struct arena *a, size_t rounded)
 	return c == NULL ? NULL : c->map;
 }
 
-/* Zeros a chunk of a file that is not sealed: its pages go back to the system. */
+/* Zeros a chunk of a file that is not sealed: its pages are returned to the system. */
 static void
 chunk_punch(struct arena_chunk *c)
 {
@@ -433,7 +435,7 @@ chunk_punch(struct arena_chunk *c)
 		memset(c->map, 0, c->bytes);
 }
 
-/* A block of a file that is large, which has a chunk for itself. */
+/* Zeros a large block of a file, which has a chunk for itself. */
 static void
 block_punch(struct arena *a, uint8_t *p)
 {
@@ -441,8 +443,8 @@ block_punch(struct arena *a, uint8_t *p)
 }
 
 /*
- * An lcore shall find the pages of a block, in memory and in the tables of this process, instead of
- * making them: a huge one may take it milliseconds.
+ * Creates the pages of a block, in memory and in the page tables of this process, so that an lcore
+ * does not have to: a huge page may take it milliseconds.
  */
 static void
 make_pages(struct arena *a, uint8_t *p, size_t bytes)
@@ -476,10 +478,10 @@ chunk_fresh(struct arena *a, size_t rounded)
 	return p;
 }
 
-/* --- near the limit: what is free in other sizes --- */
+/* --- near the limit: free memory of other sizes --- */
 
-/* Nobody knows of blocks of @c any more, all of which are free.  No other blocks are looked at: of
- * these the program may keep as many as it likes, and have one chunk taken back again and again. */
+/* Forgets the blocks of @c, all of which are free.  It visits no other blocks: the program may keep
+ * as many of those as it likes, and cause one chunk to be cleared again and again. */
 static void
 forget_blocks(struct arena *a, struct arena_chunk *c)
 {
@@ -493,7 +495,7 @@ forget_blocks(struct arena *a, struct arena_chunk *c)
 		a->next = a->end = NULL;
 }
 
-/* Takes back one chunk in which nothing is used, and has room.  The other process knows it. */
+/* Clears one chunk without used blocks that is large enough.  The other process has it mapped. */
 static bool
 clear_one(struct arena *a, size_t rounded)
 {
@@ -505,7 +507,7 @@ clear_one(struct arena *a, size_t rounded)
 		return false;
 	c->fresh = false;
 	forget_blocks(a, c);
-	/* a sealed one keeps its pages: each block is zeroed when it is made ready */
+	/* a sealed chunk keeps its pages: each block is zeroed when it is made ready */
 	if (a->seal)
 		c->stale = true;
 	else
@@ -515,7 +517,7 @@ clear_one(struct arena *a, size_t rounded)
 	return true;
 }
 
-/* Lets all go in which nothing is used. */
+/* Frees all chunks without used blocks. */
 static void
 unmap_unused(struct arena *a)
 {
@@ -527,7 +529,7 @@ unmap_unused(struct arena *a)
 			continue;
 		}
 		forget_blocks(a, *at);
-		/* the other process may keep the file, and the pages, if they cannot be punched */
+		/* the other process may keep the file, and its pages, if they cannot be punched */
 		if (!a->seal)
 			chunk_punch(*at);
 		chunk_unmap(a, at, a->seal);
@@ -547,7 +549,7 @@ from_other_sizes(struct arena *a, size_t rounded)
 	if (!records_for_one_more(a))
 		return NULL;
 	p = a->next;
-	/* a large one has its chunk for itself */
+	/* a large block has its chunk for itself */
 	a->next = is_large(rounded) ? a->end : p + rounded;
 	a->nblocks++;
 	return p;
@@ -571,7 +573,7 @@ eng_arena_take(struct arena *a, size_t size, bool *stale)
 		*stale = p != NULL;
 		if (p == NULL)
 			p = chunk_fresh(a, rounded);
-		/* what there is else, unless it is only to be sealed */
+		/* other free memory, unless a new chunk only has to be sealed */
 		if (p == NULL && a->file != NULL && eng_arena_unsealed(a, NULL) != 0)
 			p = from_other_sizes(a, rounded);
 	}
@@ -684,7 +686,7 @@ eng_arena_unsealed(const struct arena *a, uint32_t *number)
 	return -ENOENT;
 }
 
-/* So many bytes of a chunk, from its begin on, have been handed out at some time. */
+/* Bytes of a chunk, from its start, that have been allocated at some time. */
 static size_t
 handed_out(const struct arena *a, const struct arena_chunk *c)
 {
@@ -703,7 +705,7 @@ eng_arena_sealed(struct arena *a, uint32_t number)
 	if (c == NULL || !c->unsealed)
 		return;
 	c->unsealed = false;
-	/* what was there before the other process had it may have been punched out since */
+	/* pages that existed before the other process had the file may have been punched since */
 	if (c->used != 0)
 		make_pages(a, c->map, handed_out(a, c));
 }

@@ -6,7 +6,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-/* A handle: the generation, from 1 on, above the slot's index. */
+/* A handle: the generation, from 1, above the slot's index. */
 #define INDEX_BITS  22u
 #define INDEX_MASK  ((1u << INDEX_BITS) - 1)
 #define GENERATIONS (1u << (32 - INDEX_BITS))
@@ -132,7 +132,8 @@ eng_handles_next(const struct handles *h, uint32_t *at)
 
 /* --- keys --- */
 
-/* Multiplicative: keys are random in their upper bits, address handles count in their lower. */
+/* Multiplicative hash: keys are random in their upper bits, address handles count in their lower
+ * bits. */
 static uint32_t
 keys_bucket_of(const struct keys *k, uint32_t key)
 {

@@ -2,17 +2,17 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * What a program's numbers stand for.
+ * Tables of a program's handles and keys.
  *
- * Handles are numbers that a session gives out: an index into a table and a generation, so that
- * the handle of something destroyed does not fit what comes after it.  Slots are used again
- * first in, first out, as late as possible.
+ * Handles are numbers that a session assigns: an index into a table and a generation, so that the
+ * handle of a destroyed object does not match its successor.  Slots are reused first in, first out,
+ * as late as possible.
  *
- * Keys are numbers that the engine has given out (L_Keys, address handles); a hash table says
- * which of them are this session's.
+ * Keys are numbers that the engine has assigned (L_Keys, address handles); a hash table has those
+ * that belong to this session.
  *
- * Both grow as they are filled, look up in O(1), and are used by one thread.  What is in them can
- * be charged to a user's account: whatever is in the table is charged, and nothing else.
+ * Both grow as they are filled, look up in O(1), and are used by one thread.  Their contents can be
+ * charged to a user's account: exactly what is in the table is charged.
  */
 #ifndef ENGINE_HANDLES_H
 #define ENGINE_HANDLES_H
@@ -39,27 +39,27 @@ struct handles {
 	enum eng_share_kind kind;
 };
 
-/** @max: as many as there may be, at most HANDLES_MAX. */
+/** @max: maximum of items, at most HANDLES_MAX. */
 void eng_handles_init(struct handles *h, uint32_t max);
 void eng_handles_fini(struct handles *h);
 
-/** Each item that comes counts as one of @kind for @share. */
+/** Each added item counts as one of @kind for @share. */
 void eng_handles_charge(struct handles *h, struct eng_share *share, enum eng_share_kind kind);
 
-/** *handle: a number for @item, never 0.  -ENOSPC: there are @max, or it is more than the user's
- *  share; -ENOMEM */
+/** *handle: a number for @item, never 0.  -ENOSPC: there are @max, or the user's share is used up;
+ *  -ENOMEM */
 int eng_handles_add(struct handles *h, void *item, uint32_t *handle);
 
-/** NULL: the number fits nothing. */
+/** NULL: the number matches nothing. */
 void *eng_handles_get(const struct handles *h, uint32_t handle);
 
-/** @handle is one that fits. */
+/** @handle must be valid. */
 void eng_handles_del(struct handles *h, uint32_t handle);
 
-/** The first item in slot *at or behind it, *at moved on; NULL: none. */
+/** The first item in slot *at or after it; advances *at.  NULL: none. */
 void *eng_handles_next(const struct handles *h, uint32_t *at);
 
-/** Part of what is in a table of keys. */
+/** Member of an item in a table of keys. */
 struct key_node {
 	struct key_node *next;
 	uint32_t key;
@@ -72,25 +72,25 @@ struct keys {
 	uint32_t max;
 	struct eng_share *share;
 	enum eng_share_kind kind;
-	bool ahead; /* one is charged that is not there yet */
+	bool ahead; /* one is charged that was not added yet */
 };
 
 void eng_keys_init(struct keys *k, uint32_t max);
-/** Forgets what is in it. */
+/** Clears the table; does not free the items. */
 void eng_keys_fini(struct keys *k);
 
 void eng_keys_charge(struct keys *k, struct eng_share *share, enum eng_share_kind kind);
 
-/** Room for one more, so that eng_keys_add() cannot fail.  -ENOSPC: there are @max, or it is more
- *  than the user's share; -ENOMEM */
+/** Reserves room for one more, so that eng_keys_add() cannot fail.  -ENOSPC: there are @max, or the
+ *  user's share is used up; -ENOMEM */
 int eng_keys_reserve(struct keys *k);
-/** What was reserved and did not come is not charged any more. */
+/** If a reservation was not used, uncharges it. */
 void eng_keys_settle(struct keys *k);
 void eng_keys_add(struct keys *k, struct key_node *node, uint32_t key);
 /** NULL: the key is not in the table. */
 struct key_node *eng_keys_get(const struct keys *k, uint32_t key);
 void eng_keys_del(struct keys *k, struct key_node *node);
-/** Any of them; NULL: none is left.  *at is 0 at first; for taking out one after another. */
+/** Any item; NULL: none is left.  *at is 0 at first; for removing all items. */
 struct key_node *eng_keys_any(const struct keys *k, uint32_t *at);
 
 #endif /* ENGINE_HANDLES_H */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* karst_log() goes to rte_log, as type "karst" (EAL option --log-level=karst:debug). */
+/* Sends karst_log() to rte_log, as type "karst" (EAL option --log-level=karst:debug). */
 #include "log.h"
 
 #include <stdio.h>

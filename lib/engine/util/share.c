@@ -2,9 +2,10 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Accounts are found by a walk over the list: there are as many as users who have programs, and
- * some more whose last program has gone but who had made calls ahead of their time, lest somebody
- * comes and goes in order not to wait, or of whom a program was ejected.
+ * Accounts are found by a linear search: there are as many as users who have programs, and a few
+ * more.  These are accounts of users whose last program has gone but who had made calls ahead of
+ * their rate (so that detaching and attaching again does not avoid the wait), and of users of whom
+ * a program was ejected.
  */
 #include "share.h"
 
@@ -81,7 +82,7 @@ eng_shares_set_total(struct eng_shares *t, enum eng_share_kind kind, uint64_t to
 
 /* --- accounts; the lock is held --- */
 
-/* Those that nobody needs go. */
+/* Frees accounts that are not needed. */
 static void
 share_forget(struct eng_shares *t, uint64_t now_ns)
 {
@@ -161,7 +162,7 @@ eng_share_leave(struct eng_share *s)
 
 /* --- taking and giving --- */
 
-/* @n more, for who has @mine of the @used out of @total. */
+/* Whether a user with @mine of the @used out of @total may have @n more. */
 static bool
 rule_admits(uint32_t percent, uint64_t total, uint64_t used, uint64_t mine, uint64_t n)
 {

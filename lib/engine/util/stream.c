@@ -4,14 +4,15 @@
 /*
  * Events on their way to a program.
  *
- * A stream is a pair of connected sockets; the program has one end and reads records.  Lcores
- * write the other, and must not wait for anything that a program can hold: a write to a pipe
- * takes the pipe's lock, under which a reader copies to its memory, and that may be memory whose
- * page faults it answers when it likes.  A socket's writer takes only spin locks.  A record is
- * one buffer of the socket, so it goes in whole or not at all, whoever else writes.
+ * A stream is a pair of connected sockets; the program has one end and reads records.  Lcores write
+ * to the other end, and must not wait for anything that a program can hold.  A write to a pipe
+ * takes the pipe's lock, under which a reader copies to its memory; the page faults of that memory
+ * may be served by the program at any time it likes.  The writer of a socket takes only spin locks.
+ * A record is one buffer of the socket, so it is written completely or not at all, whatever other
+ * writers do.
  *
- * What finds no room is counted and lost.  A queue is told of once for each time that it was
- * armed, so this needs a program that arms some thousand times without reading.
+ * A record that finds no room is counted and lost.  A queue sends one event for each time that it
+ * was armed, so this happens only if a program arms some thousand times without reading.
  */
 #include "stream.h"
 
@@ -19,8 +20,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* Records that have not been read may take so much of the kernel's memory; each takes some 800
- * bytes of it. */
+/* Limit of the kernel memory for records that have not been read; each takes some 800 bytes of
+ * it. */
 #define STREAM_BYTES (1 << 20)
 
 int
@@ -31,10 +32,10 @@ eng_stream_open(struct eng_stream *st, _Atomic uint64_t *lost, int *reader)
 
 	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds) != 0)
 		return -errno;
-	/* Beyond the system's limit if we may, else up to it. */
+	/* Beyond the system's limit if permitted, else up to it. */
 	if (setsockopt(fds[0], SOL_SOCKET, SO_SNDBUFFORCE, &bytes, sizeof(bytes)) != 0)
 		setsockopt(fds[0], SOL_SOCKET, SO_SNDBUF, &bytes, sizeof(bytes));
-	/* The program has nothing to say here. */
+	/* The program does not send here. */
 	shutdown(fds[0], SHUT_RD);
 	*st = (struct eng_stream){.fd = fds[0], .lost = lost};
 	*reader = fds[1];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* Streams of events to programs; stream.c says how. */
+/* Streams of events to programs; see stream.c. */
 #ifndef ENGINE_STREAM_H
 #define ENGINE_STREAM_H
 
@@ -11,10 +11,10 @@
 
 struct eng_stream {
 	int fd;
-	_Atomic uint64_t *lost; /* records that found no room */
+	_Atomic uint64_t *lost; /* records for which there was no room */
 };
 
-/* *@reader: the end that the program gets; the caller's. */
+/* *@reader: the program's end; the caller closes it. */
 int eng_stream_open(struct eng_stream *st, _Atomic uint64_t *lost, int *reader);
 void eng_stream_close(struct eng_stream *st);
 /* Any thread; does not wait. */

@@ -2,11 +2,10 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Packet capture: the writer, and its life (capture.h).
+ * Packet capture: the writer, and the life cycle of a capture (capture.h).
  *
- * Who may name files: the commands come by the telemetry socket, which only the engine's user can
- * open, and still can only name files in one directory, that do not exist yet: O_EXCL does not
- * follow links.
+ * Security: the commands come by the telemetry socket, which only the engine's user can open.  Even
+ * so they can only name files in one directory that do not exist yet: O_EXCL does not follow links.
  */
 #include "capture.h"
 #include "object.h"
@@ -23,20 +22,20 @@
 #define NAP_NS      2000000
 
 struct eng_capture {
-	struct eng_capture_ring ring; /* the lcore's, and what is between the two */
+	struct eng_capture_ring ring; /* of the lcore, and the part that both share */
 	_Atomic bool stop;
 	_Atomic bool ended;
 
-	/* the writer's */
+	/* of the writer */
 	struct karst_engine *e;
 	struct eng_lcore *lc;
 	struct eng_capture_config cfg;
 	pthread_t thread;
 	FILE *f;
-	uint64_t frames; /* these two are looked at by others */
+	uint64_t frames; /* these two are read by others */
 	uint64_t bytes;
-	uint64_t start_ns; /* of the engine's clock, and then it was */
-	uint64_t epoch_ns; /* so late since 1970 */
+	uint64_t start_ns; /* on the engine's clock */
+	uint64_t epoch_ns; /* the same moment, since 1970 */
 	uint32_t nports;
 	/* of each port, from 1; 0: not in the file yet */
 	uint8_t interface[KARST_ENGINE_MAX_PORTS];
@@ -53,7 +52,7 @@ capture_time_of(const struct eng_capture *c, uint64_t engine_ns)
 	return c->epoch_ns + (engine_ns - c->start_ns);
 }
 
-/* The interface of @port in the file, made with the first frame of it. */
+/* The interface of @port in the file, created with its first frame. */
 static uint32_t
 interface_of(struct eng_capture *c, uint8_t port)
 {
@@ -63,7 +62,7 @@ interface_of(struct eng_capture *c, uint8_t port)
 	if (c->interface[port] != 0)
 		return c->interface[port] - 1u;
 	if (karst_engine_port_info(c->e, port, &info) != 0)
-		memset(&info, 0, sizeof(info)); /* it has gone meanwhile */
+		memset(&info, 0, sizeof(info)); /* it was removed meanwhile */
 	if (info.name[0] != '\0')
 		snprintf(name, sizeof(name), "%s", info.name);
 	else
@@ -89,18 +88,18 @@ write_slot(struct eng_capture *c, const struct eng_capture_slot *s)
 	c->seen[s->port]++;
 }
 
-/* Writes what is in the ring, up to a budget.  @return how many frames. */
+/* Writes frames from the ring, up to a budget.  @return how many. */
 static uint32_t
 capture_drain(struct eng_capture *c)
 {
 	uint32_t head = atomic_load_explicit(&c->ring.shared_head, memory_order_relaxed);
-	/* acquire, pairs with the release in take() */
+	/* acquire, pairs with the release in capture_take() */
 	uint32_t tail = atomic_load_explicit(&c->ring.shared_tail, memory_order_acquire);
 	uint32_t i, n = karst_min_u32(tail - head, WRITE_BURST);
 
 	for (i = 0; i < n; i++)
 		write_slot(c, eng_capture_slot_at(&c->ring, head + i));
-	/* release, pairs with the acquire in take() */
+	/* release, pairs with the acquire in capture_take() */
 	atomic_store_explicit(&c->ring.shared_head, head + n, memory_order_release);
 	stat_add(&c->frames, n);
 	if (n > 0)
@@ -108,7 +107,7 @@ capture_drain(struct eng_capture *c)
 	return n;
 }
 
-/* Why it is to end, or NULL. */
+/* Why the capture shall end, or NULL. */
 static const char *
 reason_to_end(const struct eng_capture *c)
 {
@@ -132,7 +131,8 @@ detach_on_lcore(struct eng_lcore *lc, void *arg)
 	return 0;
 }
 
-/* What is in the ring still belongs into the file, but for what is beyond its limits. */
+/* Writes the frames that are left in the ring, within the limits of the file, and the
+ * statistics. */
 static void
 capture_finish(struct eng_capture *c)
 {
@@ -143,7 +143,7 @@ capture_finish(struct eng_capture *c)
 	for (port = 0; port < KARST_ENGINE_MAX_PORTS; port++) {
 		if (c->interface[port] == 0)
 			continue;
-		/* what was dropped is not known by port: the first has all */
+		/* drops are not counted by port: the first port gets all */
 		eng_pcapng_statistics(c->f, c->interface[port] - 1u,
 			capture_time_of(c, engine_now(c->e)), c->seen[port],
 			c->interface[port] == 1 ? c->ring.dropped : 0);
@@ -160,7 +160,7 @@ capture_writer(void *arg)
 	while ((why = reason_to_end(c)) == NULL) {
 		if (capture_drain(c) > 0)
 			continue;
-		/* readers that follow the file see it at once */
+		/* so that readers that follow the file see it at once */
 		fflush(c->f);
 		nanosleep(&nap, NULL);
 	}
@@ -176,7 +176,7 @@ capture_writer(void *arg)
 	return NULL;
 }
 
-/* --- its life --- */
+/* --- life cycle --- */
 
 static bool
 name_ok(const char *name)
@@ -332,7 +332,7 @@ eng_capture_start(
 		capture_free(c);
 		return ret;
 	}
-	eng_capture_stop(e, NULL); /* the one before, which has ended */
+	eng_capture_stop(e, NULL); /* the previous one, which has ended */
 	e->capture = c;
 	karst_log(KARST_LOG_NOTICE, "%s: capture of QP %u into %s", e->name, c->ring.qpn, c->path);
 	return 0;

@@ -5,16 +5,16 @@
  * Capture of the frames of one queue pair into a file.
  *
  * The lcore that owns the queue pair copies its frames, as they are on the wire, into a ring of
- * slots; a thread takes them out and writes the file.  A lcore never waits: what finds the ring
- * full is counted and missing in the file.  Without a capture the lcore looks at one pointer for
- * each burst.
+ * slots; a thread takes them out and writes the file.  The lcore never waits: frames that find the
+ * ring full are counted and missing in the file.  Without a capture the lcore checks one pointer
+ * for each burst.
  *
- * Frames are received when their ICRC has been judged, whatever the judgement; those that the
- * parser refused belong to no queue pair.  Frames are sent when they are built; of UD packets
- * that find their port's queue full, the file has more than the wire.
+ * Received frames are captured after the check of their ICRC, whatever its result; frames that the
+ * parser refused belong to no queue pair.  Sent frames are captured when they are built; if UD
+ * packets find their port's queue full, the file has frames that were not sent.
  *
  * An engine has one capture at a time.  It ends by itself, at one of its limits or when the file
- * cannot be written; it stays, to be asked about, until it is stopped or the next one begins.
+ * cannot be written; its status stays available until it is stopped or the next one begins.
  */
 #ifndef ENGINE_CAPTURE_H
 #define ENGINE_CAPTURE_H
@@ -26,7 +26,7 @@
 
 struct eng_capture_config {
 	uint32_t qpn;
-	const char *file; /* name in the engine's directory for captures; NULL: one is made up */
+	const char *file; /* name in the engine's directory for captures; NULL: generate one */
 	uint64_t count;   /* frames; 0: no limit */
 	uint64_t seconds;
 	uint64_t bytes;   /* of the file */
@@ -44,17 +44,17 @@ struct eng_capture_status {
 	uint32_t qpn;
 	uint64_t frames;  /* in the file */
 	uint64_t bytes;   /* of the file */
-	uint64_t dropped; /* for want of room in the ring */
+	uint64_t dropped; /* because the ring was full */
 	char path[PATH_MAX];
 	char ended[CAPTURE_WHY]; /* why it does not run any more */
 };
 
-/* All three with the list of engines held, as telemetry commands run.  @why says what is wrong
- * and what is allowed.  -EBUSY: there is one; -ENOENT: no such queue pair; -EINVAL; or what the
- * file system said. */
+/* All three are called with the list of engines locked, as telemetry commands are.  @why gets what
+ * is wrong and what is allowed.  -EBUSY: there is one; -ENOENT: no such queue pair; -EINVAL; or an
+ * error of the file system. */
 int eng_capture_start(
 	struct karst_engine *e, const struct eng_capture_config *cfg, char why[CAPTURE_WHY]);
-/* Ends it if it runs, and forgets it.  -ENOENT: there is none. */
+/* Ends it if it runs, and frees it.  -ENOENT: there is none. */
 int eng_capture_stop(struct karst_engine *e, struct eng_capture_status *status);
 int eng_capture_status(const struct karst_engine *e, struct eng_capture_status *status);
 

@@ -25,9 +25,9 @@
 #define EPB_FLAGS        2
 #define ISB_IFRECV       4
 #define ISB_IFDROP       5
-#define BLOCK_MAX        1024u /* all but the data of packets; strings are cut to fit */
+#define BLOCK_MAX        1024u /* all except the data of packets; strings are cut to fit */
 
-/* A block, or the part of it before or behind a packet's data. */
+/* A block, or the part of it before or after a packet's data. */
 struct block {
 	uint32_t n;
 	uint8_t bytes[BLOCK_MAX];
@@ -41,7 +41,7 @@ pcapng_put32(struct block *b, uint32_t v)
 	b->n += sizeof(v);
 }
 
-/* The high word first, each in the order of the file. */
+/* The high word first, each word in the byte order of the file. */
 static void
 put_time(struct block *b, uint64_t ns)
 {
@@ -80,10 +80,10 @@ pcapng_begin(struct block *b, uint32_t type)
 {
 	b->n = 0;
 	pcapng_put32(b, type);
-	pcapng_put32(b, 0); /* the length, when it is known */
+	pcapng_put32(b, 0); /* the length, set when it is known */
 }
 
-/* The length of a block, at both of its ends. */
+/* Sets the length of a block, at both of its ends. */
 static void
 set_length(struct block *head, struct block *tail, uint32_t length)
 {

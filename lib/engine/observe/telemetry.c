@@ -2,13 +2,13 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * rte_telemetry: what the engines of this process are doing.
+ * rte_telemetry: the state of the engines of this process.
  *
- * rte_telemetry has one table of commands for the process and hands no pointer to the callbacks,
- * so there is a list of engines here: the one piece of state of the library that is not an
- * engine's.  Its lock is held while a command runs, so that no engine vanishes under it.
+ * rte_telemetry has one table of commands for the process and passes no pointer to the callbacks,
+ * so there is a global list of engines here, the only state of the library that does not belong to
+ * an engine.  Its lock is held while a command runs, so that no engine is destroyed meanwhile.
  *
- * doc/observability.rst has the commands and what they answer.
+ * doc/observability.rst describes the commands and their answers.
  */
 #include "telemetry.h"
 
@@ -21,17 +21,17 @@
 
 static struct {
 	pthread_mutex_t lock;
-	STAILQ_HEAD(, karst_engine) list; /* the oldest first */
-	unsigned int count;               /* engines ever made, for names */
+	STAILQ_HEAD(, karst_engine) list; /* oldest first */
+	unsigned int count;               /* engines ever created, for names */
 	bool registered;
 } engines = {
 	.lock = PTHREAD_MUTEX_INITIALIZER,
 	.list = STAILQ_HEAD_INITIALIZER(engines.list),
 };
 
-/* --- which engine --- */
+/* --- choice of an engine --- */
 
-/* The engine whose name is the first @n characters of @name; without any, the oldest. */
+/* The engine whose name is the first @n characters of @name; if @n is 0, the oldest. */
 static struct karst_engine *
 find_engine(const char *name, size_t n)
 {
@@ -300,7 +300,7 @@ add_locked(struct karst_engine *e)
 			karst_log(KARST_LOG_ERR, "choosing CRC kernels: %s", rte_strerror(-ret));
 			return ret;
 		}
-		/* Without telemetry (--no-telemetry) they are registered and never asked. */
+		/* With --no-telemetry they are registered but never called. */
 		register_commands();
 		engines.registered = true;
 	}

@@ -2,7 +2,7 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * What the telemetry commands share.
+ * Functions that the telemetry commands share.
  *
  *	telemetry.c          the engines of this process, parameters, answers in pages
  *	telemetry_lcores.c   lcores, counters, drops
@@ -13,12 +13,12 @@
  *	telemetry_capture.c  packet capture
  *	telemetry_congestion.c  congestion control
  *
- * An answer of rte_telemetry is at most 16 KiB of JSON, so a command that lists things stops
- * before that and says "next": the number to ask with for the rest.
+ * An answer of rte_telemetry is at most 16 KiB of JSON, so a command that lists things stops before
+ * that and adds "next": the number to request the rest with.
  *
- * Commands run on threads of rte_telemetry, several at once, and never on an lcore.  From
- * eng_tel_open() to eng_tel_close() no engine comes or goes; what else they look at is either
- * behind ctl_lock, or written by one lcore in whole words.
+ * Commands run on threads of rte_telemetry, several at once, and never on an lcore.  Between
+ * eng_tel_open() and eng_tel_close() no engine is created or destroyed.  Other data that they read
+ * is either protected by ctl_lock, or written by one lcore in whole words.
  */
 #ifndef ENGINE_TELEMETRY_H
 #define ENGINE_TELEMETRY_H
@@ -27,7 +27,7 @@
 
 #include "lcore.h"
 
-/* Room for what a command itself adds around its rows. */
+/* Leaves room for what a command itself adds around its rows. */
 #define TEL_ANSWER_MAX (15u << 10)
 
 struct tel_cmd {
@@ -36,7 +36,7 @@ struct tel_cmd {
 	const char *help;
 };
 
-/* Of the other files; each ends with a row of NULLs. */
+/* Tables of the other files; each ends with a row of NULLs. */
 extern const struct tel_cmd eng_tel_lcores[];
 extern const struct tel_cmd eng_tel_ports[];
 extern const struct tel_cmd eng_tel_qps[];
@@ -46,28 +46,28 @@ extern const struct tel_cmd eng_tel_capture[];
 extern const struct tel_cmd eng_tel_congestion[];
 
 /**
- * Finds what "ENGINE", "ENGINE:NUMBER", "NUMBER" or nothing means: without a name the oldest
- * engine, without a number @number as it was.  Holds the list of engines on success.
- * -ENOENT: no such engine; -EINVAL: no number.
+ * Finds the engine for "ENGINE", "ENGINE:NUMBER", "NUMBER" or nothing: without a name the oldest
+ * engine, without a number @number stays.  On success, the list of engines is locked.
+ * -ENOENT: no such engine; -EINVAL: not a number.
  */
 int eng_tel_open(const char *params, struct karst_engine **e, uint64_t *number);
-/** The same, for an engine's name alone; NULL or "": the oldest. */
+/** The same, for only an engine's name; NULL or "": the oldest. */
 int eng_tel_open_name(const char *name, struct karst_engine **e);
 void eng_tel_close(void);
 
-/* --- rows: containers whose length as JSON is known --- */
+/* --- rows: containers with a known length as JSON --- */
 
 struct tel_row {
 	struct rte_tel_data *d;
 	size_t bytes;
 };
 
-/** false: no memory. */
+/** @return false: no memory. */
 bool tel_row_begin(struct tel_row *row);
 void tel_row_u64(struct tel_row *row, const char *name, uint64_t v);
 void tel_row_str(struct tel_row *row, const char *name, const char *v);
 
-/** Rows of one answer. */
+/** The rows of one answer. */
 struct tel_list {
 	struct rte_tel_data *d;
 	size_t bytes;
@@ -75,14 +75,14 @@ struct tel_list {
 };
 
 void tel_list_begin(struct tel_list *list, struct rte_tel_data *d);
-/** Adds @row under @name, or, if it does not fit any more, discards it and puts @next into the
- *  answer.  @return whether it was added. */
+/** Adds @row under @name; if it does not fit any more, discards it and puts @next into the answer.
+ *  @return whether it was added. */
 bool tel_list_add(struct tel_list *list, const char *name, struct tel_row *row, uint64_t next);
 
 /* --- columns: arrays of equal length, for lists that may be long --- */
 
 #define TEL_COLUMNS 16u
-#define TEL_ROW_MAX 256u /* characters that a row may have */
+#define TEL_ROW_MAX 256u /* most characters of a row */
 
 struct tel_table {
 	struct rte_tel_data *d;
@@ -92,22 +92,22 @@ struct tel_table {
 	uint32_t rows;
 };
 
-/** @text: bit set of the columns of strings, the others are numbers.  false: no memory. */
+/** @text: bit set of the columns of strings, the others are numbers.  @return false: no memory. */
 bool tel_table_begin(
 	struct tel_table *t, struct rte_tel_data *d, const char *const *names, uint32_t text);
-/** Begins a row, of which each column is then given once.  false: it would not fit. */
+/** Begins a row; each column is then set once.  @return false: it would not fit. */
 bool tel_table_row(struct tel_table *t);
 void tel_table_u64(struct tel_table *t, unsigned int col, uint64_t v);
 void tel_table_str(struct tel_table *t, unsigned int col, const char *v);
-/** The columns are the answer, with "next" if that is not 0. */
+/** Makes the columns the answer, with "next" if that is not 0. */
 void tel_table_end(struct tel_table *t, uint64_t next);
 
 /* --- telemetry.c, for engine.c --- */
 
-/* Gives the engine its name and, with the first one, chooses the CRC kernels and registers the
- * telemetry commands.  -EEXIST: an engine of that name is there; -EIO: see karst_crc_init(). */
+/* Sets the engine's name; for the first engine, also chooses the CRC kernels and registers the
+ * telemetry commands.  -EEXIST: an engine with that name exists; -EIO: see karst_crc_init(). */
 int eng_telemetry_add(struct karst_engine *e);
-/* The engine is complete: commands may look at it. */
+/* The engine is complete: commands may access it. */
 void eng_telemetry_ready(struct karst_engine *e);
 void eng_telemetry_del(struct karst_engine *e);
 

@@ -2,8 +2,8 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Commands of packet capture.  What is wrong with one is said in its answer, as "error", since
- * rte_telemetry itself would only say null.
+ * Commands of packet capture.  Errors are reported in the answer, as "error", since rte_telemetry
+ * itself would only return null.
  */
 #include "capture.h"
 #include "telemetry.h"
@@ -115,7 +115,7 @@ capture_parse(char *params, struct request *r, char why[CAPTURE_WHY])
 	return 0;
 }
 
-/* A path may be longer than a value of telemetry: its name alone then. */
+/* A path may be longer than a value of telemetry: then only the file name is reported. */
 static void
 add_status(struct rte_tel_data *d, const struct eng_capture_status *st)
 {
@@ -133,7 +133,8 @@ add_status(struct rte_tel_data *d, const struct eng_capture_status *st)
 		rte_tel_data_add_dict_string(d, "ended", st->ended);
 }
 
-/* "error" has as many characters as telemetry lets a value have; longer ones go on in "error_2". */
+/* "error" has as many characters as telemetry allows for a value; longer texts continue in
+ * "error_2". */
 static void
 add_error(struct rte_tel_data *d, const char *why)
 {
@@ -145,7 +146,7 @@ add_error(struct rte_tel_data *d, const char *why)
 		rte_tel_data_add_dict_string(d, "error_2", why + sizeof(part) - 1);
 }
 
-/* Runs @fn for the engine that @params name; its answer, or what is wrong, goes into @d. */
+/* Runs @fn for the engine that @params names; puts its answer, or the error, into @d. */
 static int
 capture_command(const char *params, struct rte_tel_data *d,
 	int (*fn)(struct karst_engine *e, const struct request *r, struct eng_capture_status *st,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* Telemetry of programs that are attached, and of memory: keys, regions, buffers. */
+/* Telemetry of attached programs, and of memory: keys, regions, buffers. */
 #include "karst_session.h"
 #include "telemetry.h"
 
@@ -56,7 +56,7 @@ fill_client(const struct karst_session_info *s, uint64_t now_ns, struct tel_row 
 		tel_row_u64(row, rows[i].name, rows[i].value);
 }
 
-/* Clients by their number, from @from on, which is where the next page begins. */
+/* Lists clients by their number, from @from on; the next page begins where this one ends. */
 static void
 list_clients(struct karst_engine *e, uint64_t from, const struct karst_session_info *infos,
 	unsigned int n, struct tel_list *list)
@@ -106,7 +106,7 @@ on_clients(const char *cmd, const char *params, struct rte_tel_data *d)
 
 /* --- users --- */
 
-/* A user's row: what his programs have, and of what he was refused more. */
+/* A user's row: what the user's programs have, and which requests were refused. */
 static bool
 add_user(const struct eng_share_info *u, struct tel_list *list)
 {
@@ -150,7 +150,7 @@ on_users(const char *cmd, const char *params, struct rte_tel_data *d)
 	return 0;
 }
 
-/* How programs' memory is reached, all of them together. */
+/* Access methods of programs' memory, for all programs together. */
 static void
 add_ways(struct karst_engine *e, struct rte_tel_data *d)
 {

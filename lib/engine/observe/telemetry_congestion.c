@@ -2,9 +2,9 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Telemetry of congestion control: what is set, and setting the parameters of the reaction (E2, E7)
- * while the engine runs.  What is wrong is said in the answer, as "error", and then nothing has
- * changed.
+ * Telemetry of congestion control: reads the configuration, and sets the parameters of the reaction
+ * point (E2, E7) while the engine runs.  Errors are reported in the answer, as "error"; then
+ * nothing has changed.
  */
 #include "telemetry.h"
 
@@ -23,7 +23,7 @@ mode_name(enum karst_congestion_mode mode)
 	return (size_t)mode < KARST_DIM(names) ? names[mode] : "?";
 }
 
-/* "name=value" into @p. */
+/* Parses "name=value" into @p. */
 static int
 take_setting(struct karst_rp_params *p, const char *name, const char *text, char why[WHY_MAX])
 {
@@ -58,7 +58,7 @@ congestion_set_on_lcore(struct eng_lcore *lc, void *arg)
 	return karst_core_set_rp(lc->core, arg);
 }
 
-/* Takes the settings of @list over, all of them or none. */
+/* Applies the settings of @list, all of them or none. */
 static int
 change(struct karst_engine *e, char *list, char why[WHY_MAX])
 {

@@ -2,14 +2,14 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Telemetry of lcores: what their wheels did, their counters and drops.  Their only writers are
- * the lcores; nothing here disturbs them but for the cache lines that it reads.
+ * Telemetry of lcores: statistics of their turns, their counters and drops.  Only the lcores write
+ * them; reading them affects an lcore only by the cache lines that are read.
  */
 #include "telemetry.h"
 
 #include <stdio.h>
 
-/* Adds a row for each lcore from the one that @params names on: what @fill makes of it. */
+/* Adds a row for each lcore, beginning with the one in @params; @fill fills the row. */
 static int
 for_each_lcore(const char *params, struct rte_tel_data *d,
 	void (*fill)(const struct eng_lcore *lc, struct tel_row *row))
@@ -128,7 +128,7 @@ on_drops(const char *cmd, const char *params, struct rte_tel_data *d)
 	return for_each_lcore(params, d, fill_drops);
 }
 
-/* Of all lcores together, as a device would have them. */
+/* Sums of all lcores, like the counters of a device. */
 static int
 on_hw_counters(const char *cmd, const char *params, struct rte_tel_data *d)
 {
@@ -150,7 +150,7 @@ on_hw_counters(const char *cmd, const char *params, struct rte_tel_data *d)
 	return 0;
 }
 
-/* What the names mean. */
+/* Explains the names. */
 static int
 on_help(const char *cmd, const char *params, struct rte_tel_data *d)
 {

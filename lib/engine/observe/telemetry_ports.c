@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* Telemetry of ports: addresses, link, what their drivers counted; and of neighbours. */
+/* Telemetry of ports: addresses, link, counters of their drivers; and of neighbours. */
 #include "karst_neigh.h"
 #include "telemetry.h"
 #include "port.h"
@@ -130,8 +130,8 @@ add_neigh(struct tel_table *t, const struct karst_engine_neigh *n)
 	tel_table_u64(t, NEIGH_COL_AGE, n->age_ns / 1000000);
 }
 
-/* From position @at on, port by port, KARST_ENGINE_NEIGH_MAX positions each.
- * @return where to go on; 0: that was all. */
+/* Adds neighbours from position @at on, port by port, KARST_ENGINE_NEIGH_MAX positions each.
+ * @return where to continue; 0: that was all. */
 static uint64_t
 add_neighs(
 	struct karst_engine *e, uint64_t at, struct karst_engine_neigh *list, struct tel_table *t)

@@ -4,9 +4,9 @@
 /*
  * Telemetry of queue pairs.
  *
- * One is described by its lcore, between two turns.  A list would stop an lcore for as long as it
- * takes to load some hundred QPs; so it is made on the thread that asks, under ctl_lock, without
- * which no QP comes or goes, from counters that are whole words.
+ * A single QP is described by its lcore, between two turns.  A list would stop an lcore for as long
+ * as it takes to load some hundred QPs.  So the list is made by the calling thread, under ctl_lock,
+ * without which no QP is created or destroyed, from counters that are written in whole words.
  */
 #include "telemetry.h"
 #include "object.h"
@@ -97,7 +97,7 @@ enum {
 static const char *const qp_columns[] = {"qpn", "type", "state", "client", "tx_packets", "tx_bytes",
 	"rx_packets", "rx_bytes", "retransmits", "timeouts", NULL};
 
-/* The number of the program that has the QP; 0: the one that embeds the engine. */
+/* The session number of the QP's program; 0: the program that embeds the engine. */
 static uint32_t
 client_of(const struct karst_core_qp *qp)
 {
@@ -122,8 +122,8 @@ add_qp(struct tel_table *t, const struct karst_core_qp *qp)
 	tel_table_u64(t, QP_COL_TIMEOUTS, s.timeouts);
 }
 
-/* QPs from position @at on: one position for each slot of each lcore's table, lcore by lcore.
- * @return where to go on; 0: that was all. */
+/* Adds QPs from position @at on: one position for each slot of each lcore's table, lcore by lcore.
+ * @return where to continue; 0: that was all. */
 static uint64_t
 add_qps(const struct karst_engine *e, uint64_t at, struct tel_table *t)
 {

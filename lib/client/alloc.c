@@ -4,15 +4,16 @@
 /*
  * karst_alloc(): memory that the engine can map as it is.
  *
- *	up to half of a slab	pages of a slab, which is a huge page's worth of the shared file;
- *				so many small ones need few mappings
- *	more			a mapping of their own; if it is large enough, of free huge pages
- *				of the machine, each time a file of its own, for such files cannot
- *				be sparse; else of the shared file, with transparent huge pages
+ *   up to half a slab   pages of a slab.  A slab is a range of the shared file as large as a huge
+ *                       page, so that many small allocations need few mappings.
+ *   more                a mapping of its own.  If it is large enough, it consists of free huge
+ *                       pages of the machine, with a file for each allocation, because such files
+ *                       cannot be sparse; otherwise it is in the shared file, with transparent huge
+ *                       pages.
  *
- * All of it is zero, page aligned, and cannot be taken away from the engine (F_SEAL_SHRINK).
+ * All of it is zeroed and page aligned, and cannot be taken away from the engine (F_SEAL_SHRINK).
  *
- * A table by address says what each allocation is.  karst_free() of anything else is a mistake that
+ * A table by address describes each allocation.  karst_free() of any other address is an error that
  * would damage other memory, so it ends the program as free() does.
  */
 #include "alloc.h"
@@ -32,7 +33,7 @@
 #define SLAB_PAGES (CLI_HUGE / CLI_PAGE)
 #define SLAB_MOST  (CLI_HUGE / 2)
 
-/* Pages by number: taken by an allocation; written since the file gave them. */
+/* Bitmaps of pages: taken by an allocation; used since the file provided them. */
 struct slab {
 	uint8_t *at;
 	struct cli_block block;
@@ -44,18 +45,18 @@ struct slab {
 };
 
 struct allocation {
-	uint8_t *at; /* NULL: an empty place of the table */
+	uint8_t *at; /* NULL: an empty entry of the table */
 	uint64_t len;
 	struct slab *slab; /* or a mapping of its own: */
-	int fd;            /* of huge pages; -1: in the shared file */
+	int fd;            /* file of huge pages; -1: in the shared file */
 	bool inherited;
 	struct cli_block block;
 };
 
-/* Of the process, whose memory it is; under cli_pages_lock(). */
+/* Process-wide, as the memory is; under cli_pages_lock(). */
 static struct {
 	struct slab *slabs;
-	struct allocation *table; /* open addressing, a power of two */
+	struct allocation *table; /* open addressing; the size is a power of two */
 	uint32_t room, n;
 	uint32_t nhuge;
 } heap;
@@ -114,7 +115,7 @@ slab_table_grow(void)
 	return true;
 }
 
-/* Closes the gap, so that those behind it are still found. */
+/* Closes the gap, so that entries behind it are still found. */
 static void
 slab_erase(struct allocation *a)
 {
@@ -155,7 +156,7 @@ set_bits(uint64_t *map, uint32_t from, uint32_t n, bool to)
 	}
 }
 
-/* The first of @n free pages in a row; SLAB_PAGES: there are none. */
+/* @return the first of @n adjacent free pages; SLAB_PAGES: there are none. */
 static uint32_t
 find_run(const struct slab *s, uint32_t n)
 {
@@ -232,8 +233,8 @@ give_pages(const struct allocation *a)
 	s->free += n;
 	if (s->free < SLAB_PAGES)
 		return;
-	/* the last one is kept: a program that allocates and frees one buffer again and again
-	 * shall not pay for a mapping each time */
+	/* The last slab is kept, so that a program that repeatedly allocates and frees one buffer
+	 * does not cause a mapping each time. */
 	if (s == heap.slabs && s->next == NULL && !s->inherited)
 		return;
 	for (pp = &heap.slabs; *pp != s; pp = &(*pp)->next)
@@ -259,7 +260,7 @@ take_huge(uint64_t size, struct allocation *a)
 	fd = memfd_create("karst", MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_HUGETLB | MFD_HUGE_2MB);
 	if (fd < 0)
 		return false;
-	/* mapping reserves the pages: it fails if there are too few */
+	/* mmap() reserves the pages: it fails if there are too few */
 	if (ftruncate(fd, (off_t)len) == 0 &&
 		fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) == 0)
 		p = sys_mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
@@ -367,7 +368,7 @@ cli_alloc_huge(uint64_t addr, uint64_t *start)
 {
 	uint32_t i;
 
-	/* there are few: each has at least one of the machine's huge pages */
+	/* the loop is short: each entry has at least one of the machine's huge pages */
 	for (i = 0; heap.nhuge > 0 && i < heap.room; i++) {
 		const struct allocation *a = &heap.table[i];
 

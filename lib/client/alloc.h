@@ -13,7 +13,10 @@
  */
 int cli_alloc_huge(uint64_t addr, uint64_t *start);
 
-/** In a child: what was allocated stays the parent's as well; nothing is allocated from it. */
+/**
+ * In a forked child: marks the allocations as the parent's; no further allocations are made from
+ * them.
+ */
 void cli_alloc_inherit(void);
 
 #endif /* KARST_CLIENT_ALLOC_H */

@@ -2,8 +2,8 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Control requests: one at a time on the control connection, and what comes back is checked before
- * anybody believes it.
+ * Control requests: one at a time on the control connection.  Replies are checked before they are
+ * used.
  */
 #include "client_priv.h"
 
@@ -14,7 +14,7 @@
 #include "karst_ctl_msg.h"
 #include "karst_ctl_sock.h"
 
-/* That one request may wait for; more than any needs. */
+/* Chunks that one request may wait for; more than any request needs. */
 #define CHUNKS_MAX 64u
 
 int
@@ -55,7 +55,7 @@ cli_engine_alive(struct karst_client *c)
 	int cancel, n;
 
 	if (p.fd >= 0) {
-		/* who polls a completion queue holds its lock */
+		/* the caller may hold the lock of a completion queue */
 		cancel = karst_cancel_disable();
 		n = poll(&p, 1, 0);
 		karst_cancel_restore(cancel);
@@ -65,7 +65,7 @@ cli_engine_alive(struct karst_client *c)
 	return !cli_is_dead(c);
 }
 
-/* What came back, held against the rules of messages and against what was asked. */
+/* Checks a reply against the rules of messages and against the request. */
 static int
 check_reply(const struct karst_ctl_hdr *req, const struct karst_ctl_hdr *h, size_t len,
 	unsigned int nfds, const struct cli_reply *reply)
@@ -141,7 +141,7 @@ cli_call_locked(struct karst_client *c, enum karst_ctl_op op, struct karst_ctl_h
 	int ret = call_once(c, op, req, len, fds, nfds, reply);
 	unsigned int tries;
 
-	/* the engine needs ring memory for it first: a file or two */
+	/* the engine first needs ring memory for the request: one or two files */
 	for (tries = 0; ret == -ENOBUFS && op != KARST_CTL_GET_CHUNK &&
 		op != KARST_CTL_SEAL_CHUNK && tries < CHUNKS_MAX;
 		tries++) {
@@ -169,7 +169,7 @@ cli_call(struct karst_client *c, enum karst_ctl_op op, struct karst_ctl_hdr *req
 int
 cli_destroy_call(struct karst_client *c, enum karst_ctl_op op, uint32_t handle)
 {
-	/* all of these requests are a handle and a reserved word */
+	/* the bodies of all of these requests are a handle and a reserved word */
 	CLI_REQ(destroy_qp) m = {.body.qp = handle};
 	struct karst_ctl_destroy_qp_rsp rsp;
 	struct cli_reply reply = {&rsp, sizeof(rsp), NULL, 0};

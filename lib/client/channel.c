@@ -4,9 +4,9 @@
 /*
  * Events: completion channels, and the asynchronous events of a context.
  *
- * Both are streams whose writer is the engine (stream.c).  A record that names an object which is
- * gone is skipped; the end of the stream means that the engine is gone.  Then every armed queue of
- * the channel has its event, because its outstanding requests are flushed; and there is one last
+ * Both are streams that the engine writes (stream.c).  A record that names an object which is gone
+ * is skipped.  The end of the stream means that the engine is gone.  Then every armed queue of the
+ * channel gets an event, because its outstanding requests are flushed, and there is one last
  * asynchronous event.
  */
 #include "client_priv.h"
@@ -16,7 +16,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-/* An event is the queue that it names. */
+/* Converts a record to the completion queue that it names. */
 static bool
 take_cq(struct karst_client *c, const struct cli_stream *st, const void *record, void *event)
 {
@@ -48,7 +48,7 @@ karst_create_comp_channel(struct karst_context *ctx, struct karst_comp_channel *
 	if (ret == 0 && reply.nfds != 1)
 		ret = cli_fail_const(-EPROTO, "the engine sent no descriptor of the channel");
 	if (ret != 0) {
-		/* the engine has made one, of which there is nothing to read */
+		/* the engine has created a channel, but there is no descriptor to read it with */
 		if (r.channel != 0)
 			cli_destroy_call(c, KARST_CTL_DESTROY_CHANNEL, r.channel);
 		free(ch);
@@ -102,7 +102,8 @@ take_flushed(struct cli_cq *q)
 	return pending && karst_cq_disarm(q->pub.sh);
 }
 
-/* The engine is gone: an armed queue of the channel that has something left. */
+/* After the engine's death: returns an armed queue of the channel that has something to
+ * complete. */
 static struct cli_cq *
 take_any(struct karst_comp_channel *channel)
 {
@@ -191,8 +192,8 @@ object_of(uint32_t event)
 	}
 }
 
-/* Fills in the object, with reg held.  @return where its events are counted; NULL: there is none,
- *  or it is gone, and then *@gone. */
+/* Fills in the object, with reg held.  @return the counts of its events; NULL: it has none, or it
+ * is gone, and then *@gone is set. */
 static struct cli_events *
 find_object(struct karst_client *c, const struct karst_ctl_async *a, struct karst_async_event *e,
 	bool *gone)
@@ -221,7 +222,7 @@ find_object(struct karst_client *c, const struct karst_ctl_async *a, struct kars
 		e->element.port_num = a->handle;
 		return NULL;
 	default:
-		/* an engine of a later version may know events that we do not */
+		/* an engine of a later version may send events that this version does not know */
 		*gone = a->event != KARST_EVENT_DEVICE_FATAL || c->fatal_told;
 		return NULL;
 	}
@@ -256,7 +257,7 @@ cli_async_open(struct karst_client *c)
 	};
 }
 
-/* The engine is gone, which is reported once. */
+/* Reports the engine's death, once. */
 static int
 take_last(struct karst_client *c, struct karst_async_event *event)
 {

@@ -2,10 +2,11 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Ring memory: the engine's memory files, mapped whole before anything is in them, and kept until
- * the context is closed.  The engine seals a file when it is told that it is mapped, so that nobody
- * can punch holes into it or map it again for writing.  What a reply says is held against the size
- * of the file, and the file is sealed against shrinking, so no engine can make a program fault.
+ * Ring memory: the engine's memory files.  The client maps each file completely before there is
+ * anything in it, and keeps the mapping until the context is closed.  The engine seals a file when
+ * the client confirms the mapping, so that no process can punch holes into the file or map it again
+ * for writing.  The client checks places in replies against the size of the file, and the file is
+ * sealed against shrinking, so no engine can make a program fault.
  *
  * Children do not inherit the mappings: they could only write into their parents' rings.
  */
@@ -18,10 +19,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* More than any engine has; keeps a wrong number from becoming a large table. */
+/* More than any engine has; prevents that a wrong number causes a large table. */
 #define MAX_CHUNKS 65536u
 
-/* Room for @chunk, which the engine has named. */
+/* Makes room in the table for @chunk, a number from the engine. */
 static int
 chunks_grow(struct karst_client *c, uint32_t chunk)
 {

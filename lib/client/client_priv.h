@@ -2,20 +2,21 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * What the files of libkarst share.
+ * Declarations that the files of libkarst share.
  *
  * Three kinds of locks, taken in this order:
  *
- *   ctl      a mutex of the context: one control request at a time, and the mapped chunks.  It
- *            may be held for seconds while the engine looks for a peer; who holds another of
- *            these does not wait for it.
- *   reg      a mutex of the context: the table of objects that events name, counts of events,
- *            channels of connection management, and who uses whom.  Held for some instructions.
+ *   ctl      a mutex of the context: it serializes control requests and protects the mapped
+ *            chunks.  It may be held for seconds while the engine resolves the path to a peer; a
+ *            thread that holds another of these locks must not wait for it.
+ *   reg      a mutex of the context: it protects the table of objects that events name, counts
+ *            of events, channels of connection management, and use counts.  Held for a few
+ *            instructions.
  *   struct karst_lock   one for each send queue, receive queue, shared receive queue and completion
- *            queue: posting and polling take theirs and nothing else.
+ *            queue: posting and polling take only the lock of their queue.
  *
- * A context is LIVE until somebody finds the engine gone (DEAD), or is a child's copy (FORKED);
- * calls look at this before they take any lock.
+ * The state of a context is LIVE until a thread finds that the engine is gone (DEAD); a child's
+ * copy is FORKED.  Calls check the state before they take any lock.
  */
 #ifndef KARST_CLIENT_PRIV_H
 #define KARST_CLIENT_PRIV_H
@@ -43,7 +44,7 @@ struct cli_entry {
 	uint32_t next_free; /* index + 1, 0: none */
 };
 
-/** Events that were handed out and acknowledged; under reg. */
+/** Counts of events that were returned and acknowledged; under reg. */
 struct cli_events {
 	uint64_t got;
 	uint64_t acked;
@@ -55,11 +56,13 @@ struct karst_client;
 struct cli_stream {
 	int fd;
 	uint32_t bytes;           /* of a record */
-	_Atomic uint64_t entered; /* recv() */
-	uint64_t left;            /* of these; under reg */
-	uint64_t stale;           /* how far from its head something may be gone; under reg */
-	/* With reg held: makes an event of a record, and counts it.  @event NULL: only asks.
-	 * @return false: nobody is to hear of it. */
+	_Atomic uint64_t entered; /* calls of recv() that began */
+	uint64_t left;            /* calls of recv() that ended; under reg */
+	uint64_t stale;           /* number of records at the head that may belong to objects
+				   * that are gone; under reg */
+	/* With reg held: converts a record to an event, and counts the event.  @event NULL: only
+	 * checks.
+	 * @return false: the record has to be skipped. */
 	bool (*take)(struct karst_client *c, const struct cli_stream *st, const void *record,
 		void *event);
 };
@@ -74,21 +77,21 @@ struct cli_cm_channel;
 struct karst_client {
 	struct karst_context pub;
 	_Atomic int state;         /* enum cli_state */
-	_Atomic uint32_t nobjects; /* that are left, of all kinds */
-	_Atomic uint32_t wakers;   /* threads that are about to write to one of wake_fd */
+	_Atomic uint32_t nobjects; /* objects of all kinds that exist */
+	_Atomic uint32_t wakers;   /* threads that are about to write to a wake_fd */
 	struct karst_ctl_conn conn;
 	uint64_t migrate_min;
-	uint32_t max_rd_atomic; /* of a queue pair, as the device has it */
-	bool ece;               /* RC queue pairs have it */
+	uint32_t max_rd_atomic; /* limit of the device for a queue pair */
+	bool ece;               /* RC queue pairs support ECE */
 	char engine[KARST_CTL_NAME];
 	char version[32];
 
-	/* doorbells, by lcore of the engine; they never change */
+	/* doorbells, by lcore of the engine; they do not change */
 	struct karst_bell_shared *bell[64];
 	uint32_t bell_mask;
 	int wake_fd[64];
 	int32_t cpu[64];
-	bool polite; /* lcores with nothing to do offer their CPUs to others */
+	bool polite; /* idle lcores yield their CPUs */
 
 	struct karst_mutex ctl;
 	uint32_t seq;
@@ -102,17 +105,17 @@ struct karst_client {
 	uint32_t nentries;
 	uint32_t free_entry; /* index + 1, 0: none */
 	struct cli_stream async;
-	bool fatal_told; /* KARST_EVENT_DEVICE_FATAL was handed out */
+	bool fatal_told; /* KARST_EVENT_DEVICE_FATAL was returned */
 	LIST_HEAD(, cli_cm_channel) cm_channels;
 
-	/* the list that a fork goes through */
+	/* the list of contexts that the fork handlers use */
 	LIST_ENTRY(karst_client) next;
 };
 
-/** 0; -EPERM or -EIO with a reason if the engine cannot be asked any more. */
+/** @return 0, or -EPERM or -EIO with a reason if requests to the engine are no longer possible. */
 int cli_check(struct karst_client *c);
 
-/** -EPERM with a reason in a child that inherited the context, else 0. */
+/** Is this a context that a forked child inherited? */
 static inline int
 cli_forked(const struct karst_client *c)
 {
@@ -120,24 +123,27 @@ cli_forked(const struct karst_client *c)
 }
 int cli_fail_forked(void);
 
-/** The engine was found gone. */
+/** Marks the engine as gone. */
 void cli_set_dead(struct karst_client *c);
 
-/** Asks the system whether the engine is there, which takes some hundred nanoseconds. */
+/** Asks the kernel whether the engine is there, which takes some hundred nanoseconds. */
 bool cli_engine_alive(struct karst_client *c);
 
 static inline bool
 cli_is_dead(const struct karst_client *c)
 {
-	/* acquire, pairs with the release in cli_set_dead(): nobody writes the rings any more */
+	/* acquire, pairs with the release in cli_set_dead(): the engine no longer writes the
+	 * rings */
 	return atomic_load_explicit(&c->state, memory_order_acquire) == CLI_DEAD;
 }
 
-/* --- why (why.c) --- */
+/* --- reasons (why.c) --- */
 
-/** Keeps a sentence for karst_why().  @return @err. */
+/** Stores the reason for karst_why().  @return @err. */
 int cli_fail(int err, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-/** The same for a constant, which costs nothing: for calls that fail in the normal course. */
+/**
+ * The same with a constant string, which costs nothing: for calls that fail in normal operation.
+ */
 int cli_fail_const(int err, const char *why);
 
 /* --- control requests (call.c) --- */
@@ -149,19 +155,20 @@ int cli_fail_const(int err, const char *why);
 		struct karst_ctl_##name##_req body; \
 	}
 
-/** What a reply brings. */
+/** The reply to a request. */
 struct cli_reply {
 	void *body;
-	size_t len;    /* of @body; no shorter one is taken */
-	int *fds;      /* the caller's to close; may be NULL with nfds 0 */
-	uint32_t nfds; /* room; then how many came */
+	size_t len;    /* size of @body; a shorter reply is refused */
+	int *fds;      /* the caller closes them; may be NULL if nfds is 0 */
+	uint32_t nfds; /* in: room; out: how many were received */
 };
 
 /**
- * Sends a request and waits for its answer.  @req: header (filled here) and body, @len together.
- * @return the reply's status, with its sentence; -EIO: the engine is gone; -EPROTO: it answered
- * nonsense.  -EMFILE: no room for the descriptors of @reply, whose body is filled in if the engine
- * has done what was asked.
+ * Sends a request and waits for its reply.  @req: header (filled in by this function) and body,
+ * together @len bytes.
+ * @return the status in the reply, with its reason; -EIO: the engine is gone; -EPROTO: the reply is
+ * invalid; -EMFILE: no room for the descriptors of @reply; its body is filled in if the engine has
+ * executed the request.
  */
 int cli_call(struct karst_client *c, enum karst_ctl_op op, struct karst_ctl_hdr *req, size_t len,
 	const int *fds, unsigned int nfds, struct cli_reply *reply);
@@ -170,48 +177,57 @@ int cli_call(struct karst_client *c, enum karst_ctl_op op, struct karst_ctl_hdr 
 int cli_call_locked(struct karst_client *c, enum karst_ctl_op op, struct karst_ctl_hdr *req,
 	size_t len, const int *fds, unsigned int nfds, struct cli_reply *reply);
 
-/** A request that brings nothing back; an engine that is gone has nothing to undo, so for
- *  destroying that is success. */
+/**
+ * Sends a request whose reply has no data.  If the engine is gone, there is nothing to undo, so
+ * destroying is successful.
+ */
 int cli_destroy_call(struct karst_client *c, enum karst_ctl_op op, uint32_t handle);
 
 /* --- ring memory (chunk.c) --- */
 
-/** Address of @bytes at @place.  -EPROTO: there are not so many. */
+/** Stores the address of @bytes at @place.  -EPROTO: the place is smaller than that. */
 int cli_place(struct karst_client *c, const struct karst_ctl_place *place, uint64_t bytes,
 	const char *what, void **at);
 /** The same with ctl held. */
 int cli_place_locked(struct karst_client *c, const struct karst_ctl_place *place, uint64_t bytes,
 	const char *what, void **at);
 void cli_chunks_unmap(struct karst_client *c);
-/** With ctl held: maps the memory file that the engine wants to be mapped, and says so. */
+/**
+ * With ctl held: maps the memory file that the engine wants to have mapped, and confirms that to
+ * the engine.
+ */
 int cli_chunk_fetch_locked(struct karst_client *c);
 
 /* --- objects that events name (object.c) --- */
 
-/** @return the cookie for the engine, 0: no memory. */
+/** @return the cookie for the engine; 0: no memory. */
 uint64_t cli_object_add(struct karst_client *c, enum cli_kind kind, void *object);
-/** With reg held; NULL if there is no such object (any more). */
+/** With reg held.  @return NULL: there is no such object, or no longer. */
 void *cli_object_find(const struct karst_client *c, enum cli_kind kind, uint64_t cookie);
 void cli_object_del(struct karst_client *c, uint64_t cookie);
-/** The last of an object: no event finds it any more, none makes a descriptor readable, and all
- *  that were handed out are acknowledged when this returns.  @channel, @more: NULL if it has no
- *  such. */
+/**
+ * Ends an object.  Afterwards no event finds the object, none of its events makes a descriptor
+ * readable, and all of its events that were returned have been acknowledged.  @channel, @more: NULL
+ * if the object has none.
+ */
 void cli_object_end(struct karst_client *c, uint64_t cookie, struct cli_stream *channel,
 	const struct cli_events *events, const struct cli_events *more);
 
 /* --- streams of events (stream.c, channel.c) --- */
 
 /**
- * Reads the next record that somebody is to hear of; @event is its take()'s, and not NULL.
+ * Reads the next record that is not to be skipped.  @event is passed to take() and is not NULL.
  * @return 0; -EIO: the stream has ended; -EAGAIN, -EINTR.
  */
 int cli_stream_next(struct karst_client *c, struct cli_stream *st, void *record, void *event);
 
-/** With reg held, when an object is gone: takes its events from the stream's head, now and as they
- *  come there. */
+/**
+ * With reg held, when an object is gone: removes its events from the stream's head, now and
+ * whenever they reach the head.
+ */
 void cli_stream_purge(struct karst_client *c, struct cli_stream *st);
 
-/** The stream of pub.async_fd. */
+/** Opens the stream of pub.async_fd. */
 void cli_async_open(struct karst_client *c);
 
 /* --- objects --- */
@@ -235,10 +251,10 @@ struct cli_cq {
 	struct karst_cq pub;
 	struct karst_lock lock karst_cache_aligned;
 	unsigned int flags; /* enum karst_cq_flags */
-	/* the program's own lock, as it said when it made the queue */
+	/* the program's own lock, from karst_cq_init_attr */
 	bool (*try_lock)(void *cq_context);
 	void (*unlock)(void *cq_context);
-	uint64_t look_ns;     /* when to look for the engine's death again */
+	uint64_t look_ns;     /* time of the next check for the engine's death */
 	struct cli_qp *sends; /* QPs that complete here */
 	struct cli_qp *recvs;
 	_Atomic uint32_t users;
@@ -256,7 +272,7 @@ struct cli_srq {
 	struct cli_events async;
 };
 
-/** Which requests of a queue are still to be flushed; under the lock of the CQ. */
+/** The requests of a queue that are still to be flushed; under the lock of the CQ. */
 struct cli_flush_cursor {
 	uint32_t next; /* next request to be flushed */
 	bool known;    /* @next is valid */
@@ -264,16 +280,16 @@ struct cli_flush_cursor {
 
 struct cli_qp {
 	struct karst_qp pub;
-	_Atomic uint32_t state; /* enum karst_qp_state, as the program set it last */
+	_Atomic uint32_t state; /* enum karst_qp_state, as the program last set it */
 	bool sig_all;
 	bool credits;
 	struct karst_lock send_lock karst_cache_aligned;
 	struct karst_lock recv_lock karst_cache_aligned;
 	struct cli_flush_cursor send_flush;
 	struct cli_flush_cursor recv_flush;
-	struct cli_qp *next_send; /* of the CQs */
+	struct cli_qp *next_send; /* lists of the CQs */
 	struct cli_qp *next_recv;
-	struct cli_qp **link_send; /* what points here */
+	struct cli_qp **link_send; /* pointers to this entry in those lists */
 	struct cli_qp **link_recv;
 	uint64_t cookie;
 	struct cli_events async;
@@ -321,28 +337,32 @@ cli_pd_of(struct karst_pd *pd)
 	return karst_container_of(pd, struct cli_pd, pub);
 }
 
-/* --- after the engine's end (flush.c), with the CQ's lock held --- */
+/* --- after the engine's death (flush.c), with the CQ's lock held --- */
 
-/** Shows completions that are ready and not shown.  @return true: there is one to take. */
+/**
+ * Shows completions that are ready and not yet shown.  @return true: there is a completion to take.
+ */
 bool cli_flush_show_ready(struct cli_cq *cq);
-/** Flushes up to @n requests that were outstanding, when cli_flush_show_ready() has just returned
- *  false.  @return how many. */
+/**
+ * Flushes up to @n outstanding requests.  The caller has just called cli_flush_show_ready(), which
+ * returned false.  @return how many.
+ */
 uint32_t cli_flush_requests(struct cli_cq *cq, uint32_t n, struct karst_cqe *cqes);
 /** Is there a completion, or a request to be flushed? */
 bool cli_flush_pending(struct cli_cq *cq);
 
-/* --- small things of several files --- */
+/* --- helpers of several files --- */
 
-/** An object of @pd was made, or destroyed. */
+/** Count the objects of @pd: one was created, one was destroyed. */
 void cli_pd_get(struct karst_pd *pd);
 void cli_pd_put(struct karst_pd *pd);
 
 void cli_ah_attr_to_ctl(const struct karst_ah_attr *a, struct karst_ctl_ah_attr *w);
 void cli_ah_attr_of_ctl(const struct karst_ctl_ah_attr *w, struct karst_ah_attr *a);
-/** All but the sizes of the queues, which are 0. */
+/** Converts all members except the sizes of the queues, which become 0. */
 void cli_qp_attr_of_ctl(const struct karst_ctl_qp_attr *w, struct karst_qp_attr *a);
 
-/** What kind of completion a send request ends in (post.c). */
+/** Returns the completion opcode of a send request (post.c). */
 uint8_t cli_wc_opcode(uint8_t wr_opcode);
 
 #endif /* KARST_CLIENT_PRIV_H */

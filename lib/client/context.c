@@ -2,7 +2,7 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Opening and closing: the socket, the first exchange, the doorbells; and what a fork does.
+ * Opens and closes contexts: the socket, the first exchange, the doorbells, and fork handling.
  */
 #include "client_priv.h"
 
@@ -23,7 +23,7 @@
 
 /* --- fork --- */
 
-/* The contexts of this process: a child's handler has nobody to ask for them. */
+/* The contexts of this process, in a global list, because a fork handler has no argument. */
 static struct karst_mutex list_lock = KARST_MUTEX_INITIALIZER;
 static LIST_HEAD(, karst_client) clients;
 static pthread_once_t list_once = PTHREAD_ONCE_INIT;
@@ -40,7 +40,8 @@ client_in_parent(void)
 	karst_mutex_unlock(&list_lock);
 }
 
-/* The child lets go of the connection, or the engine would not notice its parent's end. */
+/* The child closes its copy of the connection; otherwise the engine would not notice the end of the
+ * parent. */
 static void
 client_in_child(void)
 {
@@ -70,9 +71,10 @@ client_list_add(struct karst_client *c)
 	karst_mutex_unlock(&list_lock);
 }
 
-/* Takes it out of the list, and ends the connection, if there is one.  A child that is forked
- * meanwhile finds the socket in the list, or shut down.  Nothing is allocated or freed with the
- * lock held: programs watch what that maps, and call us from there. */
+/* Removes the context from the list and ends its connection, if there is one.  A child that is
+ * forked during that finds the socket in the list, or shut down.  Nothing is allocated or freed
+ * with the lock held: programs hook the mappings that this causes, and call libkarst from the
+ * hooks. */
 static void
 client_end(struct karst_client *c)
 {
@@ -158,7 +160,8 @@ client_hello(struct karst_client *c, const char *program)
 	if (program == NULL)
 		program = program_invocation_short_name;
 	memcpy(m.body.program, program, strnlen(program, sizeof(m.body.program) - 1));
-	/* by which the engine copies; a program that is not dumpable may not open it */
+	/* the engine copies memory through this descriptor; a program that is not dumpable cannot
+	 * open it */
 	if (c->conn.hup_fd >= 0)
 		mem = open("/proc/self/mem", O_RDWR | O_CLOEXEC);
 	ret = cli_call(c, KARST_CTL_HELLO, &m.hdr, sizeof(m), &mem, mem >= 0, &reply);
@@ -167,14 +170,14 @@ client_hello(struct karst_client *c, const char *program)
 	if (ret != 0)
 		return ret;
 	ret = take_hello(c, &rsp, fds, reply.nfds);
-	/* what was not taken over is still here alone */
+	/* take_hello() did not take over the descriptors */
 	if (ret != 0 && c->pub.async_fd < 0)
 		for (i = 0; i < reply.nfds; i++)
 			close(fds[i]);
 	return ret;
 }
 
-/* --- making and unmaking --- */
+/* --- creating and freeing --- */
 
 static void
 client_free(struct karst_client *c)
@@ -216,7 +219,7 @@ client_new(const struct karst_open_attr *attr)
 	return c;
 }
 
-/* By the connection, which is there. */
+/* Attaches through the connection, which exists. */
 static int
 client_attach(struct karst_client *c, const struct karst_open_attr *attr)
 {
@@ -250,7 +253,7 @@ karst_open_conn(const struct karst_ctl_conn *conn, const struct karst_open_attr 
 	client_list_add(c);
 	ret = client_attach(c, attr);
 	if (ret != 0) {
-		/* it stays the caller's */
+		/* the connection stays the caller's */
 		c->conn = (struct karst_ctl_conn){.hup_fd = -1};
 		client_end(c);
 		client_free(c);
@@ -292,8 +295,9 @@ connect_to(int fd, const char *path)
 		err == ENOENT || err == ECONNREFUSED ? "; is karstd running?" : "");
 }
 
-/* The engine holds its memory for who has the connection, and a child that is forked now shall not:
- * it finds the socket in the list from the beginning. */
+/* Creates the socket with the list locked, so that a child that is forked now finds the socket in
+ * the list and closes it: the engine keeps the program's resources as long as the connection is
+ * open. */
 static int
 socket_conn(struct karst_client *c)
 {
@@ -342,7 +346,7 @@ client_open(const char *path, const struct karst_open_attr *attr, struct karst_c
 	ret = client_connect(c, path, ms);
 	if (ret == 0)
 		ret = client_attach(c, attr);
-	/* from now on an answer may take as long as it takes: the engine looks for peers */
+	/* no time limit from now on: path resolution in the engine may take long */
 	if (ret == 0)
 		ret = set_timeout(c->conn.hup_fd, 0);
 	if (ret != 0) {
@@ -396,7 +400,8 @@ karst_abandon(struct karst_context *ctx)
 	cancel = karst_cancel_disable();
 	/* sequentially consistent, as is the load below: wake_lcore() in post.c */
 	atomic_store(&c->state, CLI_DEAD);
-	/* a request under way ends with the connection; who waits for his turn finds it dead */
+	/* shutting down ends a request in progress; threads that wait for ctl then find the context
+	 * dead */
 	if (c->conn.hup_fd >= 0)
 		shutdown(c->conn.hup_fd, SHUT_RDWR);
 	karst_mutex_lock(&c->ctl);

@@ -2,9 +2,9 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Completion queues.  A poll goes from lane to lane, beginning behind the one that it took from
- * last, so none starves.  A poll that finds nothing looks, once in a while, whether the engine is
- * there at all; a thread that does only that costs nothing when there is work.
+ * Completion queues.  A poll goes from lane to lane, and begins with the lane behind the one that
+ * it took from last, so that no lane starves.  A poll that finds nothing checks from time to time
+ * whether the engine still exists.  That check costs nothing while completions arrive.
  */
 #include "client_priv.h"
 
@@ -15,7 +15,8 @@
 
 #define LOOK_NS 1000000u
 
-/* The lanes at @lanes are those to poll; with @live_only those of which the engine says so. */
+/* Attaches to the lanes at @lanes; with @live_only, only to those that the engine has marked
+ * live. */
 static void
 attach_lanes(struct cli_cq *q, void *lanes, uint32_t entries, bool live_only)
 {
@@ -84,7 +85,7 @@ cq_create(struct karst_client *c, struct cli_cq *q, const struct karst_cq_init_a
 	return ret;
 }
 
-/* The channel is used by one more or one less. */
+/* Adds @n to the use count of the channel (UINT32_MAX: -1). */
 static void
 channel_count(struct karst_client *c, struct karst_comp_channel *ch, uint32_t n)
 {
@@ -146,9 +147,9 @@ karst_create_cq(struct karst_context *ctx, uint32_t cqe, void *cq_context,
 	return karst_create_cq_ex(ctx, &init, cq);
 }
 
-/* --- another size --- */
+/* --- resizing --- */
 
-/* Lanes beside the present ones; ctl is held. */
+/* Creates new lanes beside the present ones; ctl is held. */
 static int
 lay_lanes(struct karst_client *c, const struct cli_cq *q, uint32_t cqe, uint32_t *entries,
 	void **lanes)
@@ -168,9 +169,9 @@ lay_lanes(struct karst_client *c, const struct cli_cq *q, uint32_t cqe, uint32_t
 	return ret;
 }
 
-/* The engine goes over to them, and so does this program; ctl is held.  Pollers wait only for this,
- * which takes about a turn of each lcore.  The program knows the place before, because an engine
- * that dies half way has gone over with some of its lanes. */
+/* Switches the engine and this program to the new lanes; ctl is held.  Pollers wait only for this
+ * step, which takes about one turn of each lcore.  The program knows the place of the new lanes
+ * before it, because an engine that dies during the step has switched some of its lanes. */
 static int
 switch_lanes(struct karst_client *c, struct cli_cq *q, void *lanes, uint32_t entries)
 {
@@ -189,9 +190,9 @@ switch_lanes(struct karst_client *c, struct cli_cq *q, void *lanes, uint32_t ent
 	return ret;
 }
 
-/* Takes ctl, and the program's lock of the queue, whose holder may be waiting for ctl: nobody waits
- * for it with ctl held.  Nor the other way round, or pollers would wait for as long as another's
- * request takes. */
+/* Takes ctl and the program's lock of the queue.  A thread must not wait for that lock with ctl
+ * held, because the lock's holder may be waiting for ctl.  It must not wait for ctl with the lock
+ * held either, because then pollers would wait until another thread's request has ended. */
 static void
 resize_lock(struct karst_client *c, const struct cli_cq *q)
 {
@@ -292,7 +293,7 @@ karst_req_notify_cq(struct karst_cq *cq, bool solicited_only)
 
 	if (cli_forked(cli_of(cq->context)))
 		return cli_fail_forked();
-	/* one thread at a time, and lanes that stay */
+	/* one thread arms at a time, and the lanes do not change meanwhile */
 	karst_lock(&q->lock);
 	karst_cq_arm_behind(cq->sh, cq->lane, cq->nlanes, solicited_only);
 	karst_unlock(&q->lock);
@@ -311,7 +312,7 @@ cq_take(struct karst_cq *cq, uint32_t max, struct karst_cqe *cqes)
 		uint32_t got;
 
 		lane = cq->next = cq->next + 1 < cq->nlanes ? cq->next + 1 : 0;
-		/* twice, because entries wrap around */
+		/* more than one pass, because entries wrap around */
 		while (n < max && (got = karst_cq_lane_peek(&cq->lane[lane], &at)) > 0) {
 			got = karst_min_u32(got, max - n);
 			memcpy(cqes + n, at, got * sizeof(*cqes));
@@ -322,7 +323,7 @@ cq_take(struct karst_cq *cq, uint32_t max, struct karst_cqe *cqes)
 	return n;
 }
 
-/* At most once in a millisecond; the coarse clock needs no system call. */
+/* Checks at most once a millisecond; the coarse clock needs no system call. */
 static bool
 engine_gone(struct karst_client *c, struct cli_cq *q)
 {
@@ -339,7 +340,7 @@ engine_gone(struct karst_client *c, struct cli_cq *q)
 	return !cli_engine_alive(c);
 }
 
-/* What has come to the lanes meanwhile; not @take: it is left there. */
+/* Takes what has arrived in the lanes meanwhile, or leaves it there if @take is false. */
 static int
 poll_lanes(struct cli_cq *q, uint32_t n, struct karst_cqe *cqes, bool take)
 {
@@ -353,7 +354,7 @@ poll_empty(struct karst_client *c, struct cli_cq *q, uint32_t n, struct karst_cq
 
 	if (karst_unlikely(
 		    atomic_load_explicit(&q->pub.sh->overflown, memory_order_acquire) != 0)) {
-		/* the last for which there was room may have come since we looked */
+		/* the last completion that fitted may have arrived since the caller polled */
 		if (karst_cq_peek(&q->pub, &at) > 0)
 			return poll_lanes(q, n, cqes, take);
 		return cli_fail_const(-EIO,
@@ -362,7 +363,7 @@ poll_empty(struct karst_client *c, struct cli_cq *q, uint32_t n, struct karst_cq
 	}
 	if (karst_likely(!engine_gone(c, q)))
 		return 0;
-	/* completions may be ready that the engine did not show */
+	/* there may be ready completions that the engine did not show */
 	if (cli_flush_show_ready(q))
 		return poll_lanes(q, n, cqes, take);
 	return (int)cli_flush_requests(q, n, cqes);

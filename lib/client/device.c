@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* The device, its ports, their addresses. */
+/* Queries of the device, its ports and their addresses. */
 #include "client_priv.h"
 
 #include <errno.h>
@@ -76,7 +76,7 @@ karst_query_port(struct karst_context *ctx, uint32_t port, struct karst_port_att
 	return 0;
 }
 
-/* Part of a port's table, from entry @first on. */
+/* Reads a part of a port's table, from entry @first on. */
 static int
 device_gids(
 	struct karst_client *c, uint32_t port, uint32_t first, struct karst_ctl_query_gids_rsp *r)
@@ -156,7 +156,7 @@ karst_query_clock(struct karst_context *ctx, uint64_t *ns)
 
 	if (cli_forked(cli_of(ctx)))
 		return cli_fail_forked();
-	/* what the engine reads, too */
+	/* the clock that the engine reads, too */
 	clock_gettime(CLOCK_MONOTONIC, &t);
 	*ns = (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 	return 0;

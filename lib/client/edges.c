@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* The table of edges, by page. */
+/* The table of edges, hashed by page. */
 #include "edges.h"
 
 #include <string.h>
@@ -11,7 +11,7 @@
 
 #define BUCKETS 4096u
 
-/* Of the process, whose addresses they are; under cli_pages_lock(). */
+/* Process-wide, as the addresses are; under cli_pages_lock(). */
 static LIST_HEAD(edge_list, cli_edge) table[BUCKETS];
 
 static uint64_t

@@ -2,9 +2,10 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Edges: the pages that a registration has only a part of, and copies.  Buffers that lie side by
- * side, as from one malloc(), share such pages: a page that several registrations cover together
- * belongs to nobody else, and can be moved as those can that one has alone.
+ * Edges: pages that a registration covers only in part, and that are copied.  Adjacent buffers, for
+ * example from malloc(), share such pages.  A page that several registrations cover completely
+ * together contains no other data, so it can be migrated like a page that one registration covers
+ * alone.
  *
  * Under cli_pages_lock().
  */
@@ -15,7 +16,7 @@
 
 #include "karst_base.h"
 
-/** A part of one page; belongs to the registration, which takes it out of the table. */
+/** A part of one page.  It belongs to the registration, which removes it from the table. */
 struct cli_edge {
 	uint64_t from, to; /* addresses */
 	void *owner;
@@ -25,16 +26,16 @@ struct cli_edge {
 
 /** @e->from, to and owner are set. */
 void cli_edge_add(struct cli_edge *e);
-/** Also one that was never added. */
+/** Removes @e; an edge that was never added is allowed. */
 void cli_edge_del(struct cli_edge *e);
 
 /** Do [from, to) and the edges of the page of @from cover that page? */
 bool cli_edges_cover(uint64_t from, uint64_t to);
 
-/** Calls @tell for each edge of the page at @page. */
+/** Calls @tell for each edge in the page at @page. */
 void cli_edges_each(uint64_t page, void (*tell)(struct cli_edge *e));
 
-/** In a child: there are none. */
+/** In a forked child: empties the table. */
 void cli_edges_forget(void);
 
 #endif /* KARST_CLIENT_EDGES_H */

@@ -2,49 +2,49 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Completions of what was outstanding when the engine ended.
+ * Completions of requests that were outstanding when the engine ended.
  *
- * The rings outlive the engine, and say what was outstanding.  The engine makes completions ready,
- * then gives the slots of their requests back, then shows the completions.  So each request stands
- * in its queue between head and tail, or has a completion that is ready, or both.
+ * The rings outlive the engine and show what was outstanding.  The engine makes completions ready,
+ * then frees the slots of their requests, then shows the completions.  So each request is in its
+ * queue between head and tail, or has a ready completion, or both.
  *
- * Completions that are ready and not shown are shown here, as the engine would have done.  They
- * also tell which requests are complete although their slots were not given back.  Entries of a
- * lane behind the ready ones do not count: the engine may have begun to overwrite entries there
- * that the program took long ago.
+ * This file shows completions that are ready and not shown, as the engine would have done.  They
+ * also tell which requests are complete although their slots were not freed.  Entries of a lane
+ * behind the ready ones do not count: the engine may have begun to overwrite entries there that the
+ * program took long ago.
  *
- * All other requests are flushed, as those of a queue pair in Error are: each poll completes some
- * of them and moves the queue's head, so that a program which goes on posting has these flushed,
+ * All other requests are flushed like those of a queue pair in Error.  Each poll completes some of
+ * them and advances the queue's head, so that requests that the program posts later are flushed,
  * too.  Requests of shared receive queues are not completed, since they belong to no queue pair.
  */
 #include "client_priv.h"
 
-/* All requests before the cursor are complete: gives their slots back. */
+/* Frees the slots of all requests before the cursor, which are complete. */
 static void
 cursor_publish(const struct cli_flush_cursor *o, const struct karst_wq *wq)
 {
 	uint32_t head = atomic_load_explicit(&wq->sh->head, memory_order_relaxed);
 
-	/* release, pairs with the acquire in karst_wq_free(), in the engine's place */
+	/* release, pairs with the acquire in karst_wq_free(); the engine would have done this */
 	if ((int32_t)(o->next - head) > 0)
 		atomic_store_explicit(&wq->sh->head, o->next, memory_order_release);
 }
 
-/* Begins at the oldest request whose slot was not given back. */
+/* Sets the cursor to the oldest request whose slot was not freed. */
 static void
 cursor_init(struct cli_flush_cursor *o, const struct karst_wq *wq)
 {
 	if (o->known)
 		return;
-	/* acquire, pairs with the release in karst_wqe_show_head(): the completions of what is
-	 * before it are ready */
+	/* acquire, pairs with the release in karst_wqe_show_head(): completions of the requests
+	 * before the head are ready */
 	o->next = atomic_load_explicit(&wq->sh->head, memory_order_acquire);
 	o->known = true;
 }
 
 /* Entries @from to @upto of the lane are ready and not shown.  Completions of a queue are in order,
- * so the newest of them that belongs to this queue says where the first request without a
- * completion stands. */
+ * so the newest of these entries that belongs to this queue gives the first request without a
+ * completion. */
 static void
 cursor_skip_completed(struct cli_flush_cursor *o, uint32_t qpn, const struct karst_wq *wq,
 	const struct karst_cq_lane *lane, uint32_t from, uint32_t upto, bool recv)
@@ -79,8 +79,8 @@ lane_show(struct cli_cq *cq, uint32_t i, uint32_t from, uint32_t upto)
 		if (q->pub.lcore == i && q->pub.srq == NULL)
 			cursor_skip_completed(
 				&q->recv_flush, q->pub.qp_num, &q->pub.rq, lane, from, upto, true);
-	/* if only the session has ended, the engine may do the same at this moment.  relaxed: the
-	 * entries are there */
+	/* If only the session has ended, the engine may do the same at this moment. relaxed: the
+	 * entries were written before. */
 	atomic_compare_exchange_strong_explicit(
 		&lane->sh->tail, &from, upto, memory_order_relaxed, memory_order_relaxed);
 }
@@ -104,7 +104,7 @@ cli_flush_show_ready(struct cli_cq *cq)
 		/* acquire, pairs with the release in karst_lane_ready() */
 		uint32_t ready = atomic_load_explicit(&lane->sh->ready, memory_order_acquire);
 
-		/* a ready index is believed only if its entries fit into the lane */
+		/* a ready index is used only if its entries fit into the lane */
 		if ((int32_t)(ready - tail) > 0 && ready - lane->head <= lane->mask + 1 &&
 			ready - tail <= lane->mask + 1)
 			lane_show(cq, i, tail, ready);
@@ -113,7 +113,7 @@ cli_flush_show_ready(struct cli_cq *cq)
 	return any;
 }
 
-/* Posted and not flushed yet. */
+/* @return the number of requests that are posted and not yet flushed. */
 static uint32_t
 cursor_left(const struct karst_wq *wq, const struct cli_flush_cursor *o)
 {

@@ -2,15 +2,15 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * fork() with memory that was moved.
+ * fork() with migrated memory.
  *
- * A child shares shared pages with its parent, but this memory was private when the program asked
- * for it, so the child makes a private copy of all of it before it goes on.  The parent's fork()
- * returns only then: what the parent writes afterwards is not in the copy.  A pipe tells it; should
- * the child die, the pipe's end does.
+ * A child shares shared pages with its parent.  But migrated memory was private when the program
+ * allocated it, so the child makes a private copy of all of it before it continues. fork() returns
+ * in the parent only after that, so that the copy contains nothing that the parent writes later.
+ * The child reports through a pipe; if the child dies, the pipe's end of file does the same.
  *
- * vfork(), posix_spawn() and system() run no handlers and need none: such a child shares its
- * parent's memory anyway until it executes another program.
+ * vfork(), posix_spawn() and system() run no handlers and need none: such a child uses its parent's
+ * memory until it executes another program.
  */
 #include "fork.h"
 
@@ -25,7 +25,7 @@
 #include "migrate.h"
 #include "pages.h"
 
-/* Of the process; done[] is under cli_pages_lock(), which is held from fork_prepare() on. */
+/* Process-wide; done[] is under cli_pages_lock(), which is held from fork_prepare() on. */
 static struct {
 	pthread_once_t once;
 	int ret;
@@ -36,7 +36,7 @@ static void
 fork_prepare(void)
 {
 	cli_pages_lock();
-	/* without a pipe the parent goes on at once */
+	/* without a pipe the parent continues at once */
 	if (cli_migrated_count() == 0 || pipe2(state.done, O_CLOEXEC) != 0)
 		state.done[0] = state.done[1] = -1;
 }

@@ -4,7 +4,7 @@
 #ifndef KARST_CLIENT_FORK_H
 #define KARST_CLIENT_FORK_H
 
-/** Once in a process, before memory is moved.  -ENOMEM */
+/** Installs the fork handlers, once in a process, before memory is migrated.  -ENOMEM */
 int cli_fork_init(void);
 
 #endif /* KARST_CLIENT_FORK_H */

@@ -3,7 +3,7 @@
  */
 /*
  * libkarst in the process of its engine: the control connection comes from karst_session_conn().
- * API, messages and rings are those of a program that attaches by a socket.
+ * API, messages and rings are the same as those of a program that attaches through a socket.
  */
 #ifndef KARST_EMBED_H
 #define KARST_EMBED_H
@@ -15,8 +15,10 @@
 extern "C" {
 #endif
 
-/** As karst_open().  The control connection belongs to the context, which closes it in
- *  karst_close(); on failure it stays the caller's. */
+/**
+ * As karst_open().  The control connection belongs to the context, and karst_close() closes it; if
+ * the call fails, it stays the caller's.
+ */
 int karst_open_conn(const struct karst_ctl_conn *conn, const struct karst_open_attr *attr,
 	struct karst_context **ctx);
 

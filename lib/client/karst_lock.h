@@ -2,9 +2,9 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * The lock of a queue.  Normally one thread uses a queue, so that the lock is uncontended and
- * taking it is one exchange.  A thread that finds it held spins, and yields its processor now and
- * then.  For libkarst and the shims above it; not installed.
+ * The lock of a queue.  Normally one thread uses a queue, so the lock is uncontended and taking it
+ * is one atomic exchange.  A thread that finds the lock held spins, and yields its CPU from time to
+ * time.  For libkarst and the shims above it; not installed.
  */
 #ifndef KARST_LOCK_H
 #define KARST_LOCK_H
@@ -23,16 +23,17 @@ karst_lock(struct karst_lock *l)
 {
 	unsigned int spins = 0;
 
-	/* acquire, pairs with the release in karst_unlock(): what the last holder did is seen */
+	/* acquire, pairs with the release in karst_unlock(): makes the last holder's stores
+	 * visible */
 	while (karst_unlikely(atomic_exchange_explicit(&l->held, 1, memory_order_acquire) != 0)) {
-		/* the holder may have lost its processor to us */
+		/* the holder may wait for the CPU that this thread uses */
 		while (atomic_load_explicit(&l->held, memory_order_relaxed) != 0)
 			if (++spins % 64 == 0)
 				sched_yield();
 	}
 }
 
-/** @return false: it is held. */
+/** @return false: the lock is held. */
 static inline bool
 karst_trylock(struct karst_lock *l)
 {

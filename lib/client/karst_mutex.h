@@ -4,11 +4,11 @@
 /*
  * A mutex whose holder cannot be cancelled.  Control requests send and receive with a lock held,
  * and both are cancellation points: a thread that ended there would leave the lock held, and the
- * next request, or fork(), would wait for ever.  A request to cancel waits until the lock is
- * released, and acts at the thread's next cancellation point.
+ * next request, or fork(), would wait forever.  A request to cancel is deferred until the lock is
+ * released, and takes effect at the thread's next cancellation point.
  *
- * Who holds several releases them in reverse order.  For libkarst and the shims above it; not
- * installed.
+ * A thread that holds several of these mutexes releases them in reverse order.  For libkarst and
+ * the shims above it; not installed.
  */
 #ifndef KARST_MUTEX_H
 #define KARST_MUTEX_H
@@ -17,7 +17,7 @@
 
 struct karst_mutex {
 	pthread_mutex_t mutex;
-	int cancel; /* whether the holder could be cancelled before; under the mutex */
+	int cancel; /* the holder's cancel state before it took the mutex; under the mutex */
 };
 
 #define KARST_MUTEX_INITIALIZER                    \
@@ -25,7 +25,7 @@ struct karst_mutex {
 		.mutex = PTHREAD_MUTEX_INITIALIZER \
 	}
 
-/** Begins what shall not end halfway.  @return for karst_cancel_restore(). */
+/** Disables cancellation.  @return the argument for karst_cancel_restore(). */
 static inline int
 karst_cancel_disable(void)
 {
@@ -73,18 +73,18 @@ karst_mutex_unlock(struct karst_mutex *m)
 	karst_cancel_restore(old);
 }
 
-/** As pthread_cond_wait(), but no cancellation point. */
+/** As pthread_cond_wait(), but not a cancellation point. */
 static inline void
 karst_mutex_wait(struct karst_mutex *m, pthread_cond_t *cond)
 {
 	int old = m->cancel;
 
 	pthread_cond_wait(cond, &m->mutex);
-	/* others have held it meanwhile */
+	/* other threads have held the mutex meanwhile */
 	m->cancel = old;
 }
 
-/** In a forked child, of a lock that its only thread took before fork(). */
+/** In a forked child: resets a mutex that its only thread took before fork(). */
 static inline void
 karst_mutex_reset(struct karst_mutex *m)
 {

@@ -2,18 +2,19 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * From a range of addresses to pieces: mapping by mapping,
+ * Divides a range of addresses into pieces, mapping by mapping:
  *
- *	pages of our own file (karst_alloc(), moved memory)	by its descriptor
- *	other shared mappings					by /proc/PID/map_files
- *	private anonymous memory: pages of which all is registered	moved, then as the first
- *	everything else						copied
+ *   pages of libkarst's own file (karst_alloc(), migrated memory)    by its descriptor
+ *   other shared mappings                                            by /proc/PID/map_files
+ *   private anonymous memory: pages that are registered completely   migrated, then as the first
+ *   everything else                                                  copied
  *
- * Nothing is remembered between two registrations but what was moved, and edges (edges.h): a
- * program may unmap and map anything meanwhile.  What a descriptor or mapping leads to is whole
- * pages, so such pieces may begin before the range and end behind it.
+ * Only migrated ranges and edges (edges.h) are kept between two registrations, because a program
+ * may unmap and map anything meanwhile.  A descriptor or a mapping provides whole pages, so such
+ * pieces may begin before the range and end behind it.
  *
- * A list that becomes too long is one piece to be copied: that is right for any memory.
+ * If a list becomes too long, it is replaced by one piece that is copied, which works for any
+ * memory.
  */
 #include "memory.h"
 
@@ -33,26 +34,28 @@
 #include "sys.h"
 #include "karst_vma.h"
 
-/* What karst_memory_lock() is. */
+/* The lock of karst_memory_lock(). */
 static struct karst_mutex owners = KARST_MUTEX_INITIALIZER;
 
-/* A registration in the making, and what karst_memory_put() needs later. */
+/* A registration that is being made, and what karst_memory_put() needs later. */
 struct made {
 	struct karst_memory pub;
 	uint32_t nmoved;
 	uint32_t room; /* of pub.piece and moved */
 	struct cli_migrated **moved;
-	uint64_t start, end; /* what was asked for */
+	uint64_t start, end; /* the requested range */
 	bool write;
 	uint64_t migrate_min;
-	/* of its first and its last page, if it has and copies a part of them */
+	/* parts of its first and its last page, if the range covers these only in part and copies
+	 * them */
 	struct cli_edge edge[2];
 	void *owner; /* NULL: not settled */
 	bool stale;  /* in stale_list: */
 	LIST_ENTRY(made) stale_next;
 };
 
-/* Of the process: whose edges a neighbour has moved; under cli_pages_lock(). */
+/* Process-wide: registrations whose edges were migrated with adjacent memory; under
+ * cli_pages_lock(). */
 static LIST_HEAD(, made) stale_list;
 
 /* --- the list --- */
@@ -64,7 +67,7 @@ memory_grow(struct made *m)
 	struct karst_ctl_piece *piece;
 	struct cli_migrated **refs;
 
-	/* pieces that follow each other in the file are one, but each may have been moved alone */
+	/* adjacent pieces of the file are merged, but each may have been migrated separately */
 	if (m->pub.npieces + 3 <= m->room && m->nmoved + 1 <= m->room)
 		return true;
 	piece = realloc(m->pub.piece, room * sizeof(*piece));
@@ -104,7 +107,7 @@ add_copy(struct made *m, uint64_t from, uint64_t to, uint32_t flags)
 	add_piece(m, &p);
 }
 
-/* The place of @fd in the list beside the message; -1: it is full. */
+/* Returns the index of @fd in the descriptors of the message; -1: the list is full. */
 static int
 fd_index(struct karst_memory *m, int fd)
 {
@@ -137,8 +140,8 @@ add_fd(struct made *m, int fd, uint64_t from, uint64_t to, uint64_t off, uint32_
 }
 
 /*
- * An engine makes no pages that do not exist, so they are made here, where they count as the
- * program's.  What cannot be made will be copied.
+ * An engine does not create pages that do not exist, so they are created here, where they are
+ * accounted to the program.  Pages that cannot be created will be copied.
  */
 static void
 make_pages(const struct made *m, uint64_t from, uint64_t to)
@@ -147,8 +150,8 @@ make_pages(const struct made *m, uint64_t from, uint64_t to)
 		m->write ? MADV_POPULATE_WRITE : MADV_POPULATE_READ);
 }
 
-/* Pages of our own file.  Those that were moved are held by this registration, too; the others are
- * karst_alloc()'s.  @return how far that goes. */
+/* Adds pages of libkarst's own file.  The registration takes a reference on migrated pages; the
+ * others belong to karst_alloc().  @return the end of the added part. */
 static uint64_t
 add_own(struct made *m, const struct karst_vma *v, uint64_t from, uint64_t to)
 {
@@ -179,7 +182,8 @@ add_shared(struct made *m, const struct karst_vma *v, uint64_t from, uint64_t to
 		.flags = v->write ? 0 : KARST_CTL_PIECE_RDONLY,
 	};
 
-	/* addresses and offsets of a mapping agree in their low bits; it is whole pages itself */
+	/* Addresses and offsets of a mapping agree in their low bits; a mapping consists of whole
+	 * pages. */
 	from = karst_max_u64(from & ~(page - 1), v->start);
 	to = karst_min_u64((to + page - 1) & ~(page - 1), v->end);
 	make_pages(m, from, to);
@@ -193,7 +197,7 @@ static bool
 is_stack(const struct karst_vma *v)
 {
 	uintptr_t here = (uintptr_t)__builtin_frame_address(0);
-	/* the kernel has put this above the first thread's stack */
+	/* the kernel has put this above the main thread's stack */
 	uintptr_t first = getauxval(AT_RANDOM);
 
 	return (here >= v->start && here < v->end) || (first >= v->start && first < v->end);
@@ -223,7 +227,7 @@ add_edge(struct made *m, uint64_t from, uint64_t to)
 {
 	struct cli_edge *e = &m->edge[m->edge[0].listed];
 
-	/* a range of many mappings; an edge that is not known is copied */
+	/* the range has many mappings; an edge that is not in the table is copied */
 	if (e->listed)
 		return;
 	*e = (struct cli_edge){.from = from, .to = to, .owner = m};
@@ -231,9 +235,9 @@ add_edge(struct made *m, uint64_t from, uint64_t to)
 }
 
 /*
- * The pages of [from, to) that can be moved: those that are in it, and a first and a last one
- * that neighbours have the rest of.  What is left out is an edge; others that were may be so no
- * more.
+ * Migrates the pages of [from, to) that can be migrated: those that are in it completely, and its
+ * first and last page if adjacent registrations cover the rest.  A partial page that is left out
+ * becomes an edge.  Edges of other registrations in migrated pages become stale.
  */
 static bool
 migrate_range(struct made *m, uint64_t from, uint64_t to, uint64_t *first, uint64_t *last)
@@ -277,7 +281,7 @@ add_private(struct made *m, const struct karst_vma *v, uint64_t from, uint64_t t
 	add_copy(m, karst_min_u64(last, to), to, 0);
 }
 
-/* @return where the next mapping has to begin. */
+/* @return the address at which the next mapping has to begin. */
 static uint64_t
 add_vma(struct made *m, const struct karst_vma *v, uint64_t at)
 {
@@ -286,7 +290,7 @@ add_vma(struct made *m, const struct karst_vma *v, uint64_t at)
 
 	if (fd >= 0) {
 		from = at & ~(uint64_t)(CLI_HUGE - 1);
-		/* one file may be two mappings: something in it may be protected */
+		/* one file may have two mappings: a part of it may be protected */
 		to = karst_min_u64((to + CLI_HUGE - 1) & ~(uint64_t)(CLI_HUGE - 1), v->end);
 		make_pages(m, from, to);
 		add_fd(m, fd, from, to, from - start, v->write ? 0 : KARST_CTL_PIECE_RDONLY);
@@ -309,7 +313,7 @@ memory_walk_vmas(struct made *m, struct karst_vmas *vmas, char *why)
 	struct karst_vma v;
 	int ret;
 
-	/* a region of no bytes has no pieces, but a list */
+	/* a region of 0 bytes has no pieces, but it has a list */
 	if (!memory_grow(m))
 		return karst_ctl_reason(why, -ENOMEM, "out of memory");
 	while (at < m->end) {
@@ -343,7 +347,7 @@ memory_drop(struct made *m)
 	m->nmoved = 0;
 }
 
-/* Everything copied: for lists that do not fit into a message. */
+/* Replaces the list by one copied piece, if it does not fit into a message. */
 static void
 memory_simplify(struct made *m)
 {
@@ -352,7 +356,7 @@ memory_simplify(struct made *m)
 	add_copy(m, m->start, m->end, m->write ? 0 : KARST_CTL_PIECE_RDONLY);
 }
 
-/* Looks at each mapping.  @why is written on failure. */
+/* Scans all mappings of the range.  @why is written on failure. */
 static int
 memory_scan(struct made *m, char *why)
 {
@@ -470,7 +474,7 @@ karst_memory_stale(void)
 	struct made *m;
 
 	cli_pages_lock();
-	/* who is not settled yet will look when it is */
+	/* a registration that is not settled yet is checked when it is */
 	LIST_FOREACH(m, &stale_list, stale_next)
 		if (m->owner != NULL)
 			break;
@@ -489,7 +493,7 @@ karst_memory_rescan(const struct karst_memory *pub, struct karst_memory **out, c
 		m->migrate_min, out, why);
 }
 
-/* In the child: the thread that held the lock does not exist, and nothing is registered. */
+/* In a forked child: the thread that held the lock does not exist, and nothing is registered. */
 void
 cli_memory_forget(void)
 {

@@ -2,29 +2,29 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Moving memory under a running program.
+ * Migrates memory of a running program.
  *
- * New pages are mapped elsewhere and made to exist; then, in this order:
+ * New pages are mapped elsewhere and populated; then, in this order:
  *
- *	write-protect	userfaultfd; from here on whoever writes to the range waits, whether a
- *			thread or the kernel on a thread's behalf.  Reading goes on.  (The engine,
- *			which writes by /proc/PID/mem, is refused and tries again: reach.c there.)
- *	wait		for writes by /proc/PID/mem that have found their page and have not
- *			written yet: they hold the lock of the mappings
- *	copy		old pages to new ones
- *	mremap		the new mapping takes the place of the old one, atomically, with the page
- *			tables that it has
- *	wake		who waited tries again, and writes to the new pages
+ *   write-protect  by userfaultfd; from here on all writers to the range wait, whether they are
+ *                  threads or the kernel on a thread's behalf.  Reading goes on.  (The engine,
+ *                  which writes through /proc/PID/mem, gets an error and tries again: reach.c
+ *                  there.)
+ *   wait           for writes through /proc/PID/mem that have found their page and have not
+ *                  written yet: they hold the lock of the mappings
+ *   copy           old pages to new ones
+ *   mremap         the new mapping replaces the old one atomically, with its page tables
+ *   wake           waiting writers try again, and write to the new pages
  *
- * Not one store is lost.  Meanwhile this thread must not write to the range itself, or nobody would
- * ever wake it: between the first and the last step it writes to its stack and to the new pages
- * only, and takes no signal, for whose handler the same would hold.  So the caller never moves a
- * stack, and everything else is prepared before.
+ * No store is lost.  Meanwhile this thread must not write to the range itself, because no other
+ * thread would wake it.  Between the first and the last step it writes only to its stack and to the
+ * new pages, and blocks signals, because a handler might write to the range.  So the caller never
+ * migrates a stack, and everything else is prepared before.
  *
- * The way back is the same with private pages as the new ones.
+ * The way back is the same, with private pages as the new ones.
  *
- * A program that munmap()s or mremap()s what it has registered makes no sense but does no harm: on
- * the way back every place where the pages are mapped now is looked for, and only those change.
+ * A program has no reason to munmap() or mremap() registered memory, but that does no harm: on the
+ * way back this file looks up where the pages are mapped now, and changes only those mappings.
  */
 #include "migrate.h"
 
@@ -39,18 +39,18 @@
 
 #include "sys.h"
 
-/* of newer kernels than the headers here */
+/* newer than the kernel headers here */
 #define FEATURE_WP_UNPOPULATED (1u << 13)
 #define DEV_NEW                _IO(0xAA, 0x00)
 
-/* Each takes up to two mappings of the 65530 that a process has by default. */
+/* Each range takes up to two mappings of the 65530 that a process has by default. */
 #define MAX_MOVED 16384u
 
-/* Of the process, whose mappings they are; under cli_pages_lock(). */
+/* Process-wide, as the mappings are; under cli_pages_lock(). */
 static struct {
 	LIST_HEAD(, cli_migrated) list;
 	uint32_t n;
-	int uffd;  /* 0: not opened; negative: this process may not */
+	int uffd;  /* 0: not opened; negative: this process has no permission */
 	bool back; /* the kernel can write-protect shared pages */
 } moved;
 
@@ -63,7 +63,8 @@ uffd_new(void)
 
 	if (fd >= 0)
 		return fd;
-	/* the system call is for the privileged; the device, for whom its permissions say */
+	/* The system call needs a privilege; the permissions of the device may admit other
+	 * users. */
 	dev = open("/dev/userfaultfd", O_RDWR | O_CLOEXEC);
 	if (dev < 0)
 		return -1;
@@ -72,7 +73,7 @@ uffd_new(void)
 	return fd;
 }
 
-/* A descriptor with those of @want that the kernel has; -1: none. */
+/* Returns a descriptor with those features of @want that the kernel has; -1: none. */
 static int
 uffd_open(uint64_t want, uint64_t *have)
 {
@@ -87,7 +88,7 @@ uffd_open(uint64_t want, uint64_t *have)
 	}
 	*have = api.features & want;
 	close(fd);
-	/* the handshake can be done once */
+	/* a descriptor allows the handshake only once */
 	fd = uffd_new();
 	api = (struct uffdio_api){.api = UFFD_API, .features = *have};
 	if (fd >= 0 && ioctl(fd, UFFDIO_API, &api) != 0) {
@@ -107,7 +108,7 @@ uffd_ready(void)
 				UFFD_FEATURE_WP_HUGETLBFS_SHMEM | FEATURE_WP_UNPOPULATED,
 			&have);
 		moved.back = (have & UFFD_FEATURE_WP_HUGETLBFS_SHMEM) != 0;
-		/* what cannot be moved back is not moved */
+		/* memory that cannot be migrated back is not migrated */
 		if (moved.uffd >= 0 && !moved.back) {
 			close(moved.uffd);
 			moved.uffd = -1;
@@ -118,7 +119,7 @@ uffd_ready(void)
 	return moved.uffd > 0;
 }
 
-/* --- taking the place of a mapping --- */
+/* --- replacing a mapping --- */
 
 static int
 range_protect(int uffd, uint64_t start, uint64_t len, bool on)
@@ -129,7 +130,8 @@ range_protect(int uffd, uint64_t start, uint64_t len, bool on)
 	return ioctl(uffd, UFFDIO_WRITEPROTECT, &wp);
 }
 
-/* What must not be interrupted; see the top of this file for what it must not do. */
+/* The part that must not be interrupted; the comment at the top of this file says what it must not
+ * do. */
 static __attribute__((noinline)) int
 range_exchange(int uffd, uint64_t start, uint64_t len, void *fresh)
 {
@@ -137,18 +139,18 @@ range_exchange(int uffd, uint64_t start, uint64_t len, void *fresh)
 
 	if (range_protect(uffd, start, len, true) != 0)
 		return -1;
-	/* it changes nothing, but takes the lock that nobody else may hold meanwhile */
+	/* changes nothing, but waits for the lock of the mappings, which writers hold */
 	sys_mprotect(fresh, len, PROT_READ | PROT_WRITE);
 	memcpy(fresh, (const void *)(uintptr_t)start, len);
 	if (sys_mremap(fresh, len, (void *)(uintptr_t)start) != 0) {
-		range_protect(uffd, start, len, false); /* wakes, too */
+		range_protect(uffd, start, len, false); /* also wakes waiting writers */
 		return -1;
 	}
 	ioctl(uffd, UFFDIO_WAKE, &range);
 	return 0;
 }
 
-/* Puts the mapping at @fresh in the place of the one at @start, with its contents. */
+/* Replaces the mapping at @start by the one at @fresh, with the contents of the former. */
 static bool
 range_replace(uint64_t start, uint64_t len, void *fresh)
 {
@@ -156,7 +158,7 @@ range_replace(uint64_t start, uint64_t len, void *fresh)
 	sigset_t all, old;
 	int ret;
 
-	/* so that there is a page table entry to protect; and the new pages are there before */
+	/* populates the page table entries to protect, and the new pages before the exchange */
 	if (sys_madvise((void *)(uintptr_t)start, len, MADV_POPULATE_READ) != 0 ||
 		sys_madvise(fresh, len, MADV_POPULATE_WRITE) != 0 ||
 		ioctl(moved.uffd, UFFDIO_REGISTER, &reg) != 0)
@@ -234,7 +236,7 @@ cli_migrated_count(void)
 
 /* --- and back --- */
 
-/* The part of mapping @v that shows bytes of @m. */
+/* Returns the part of mapping @v that maps bytes of @m. */
 static bool
 vma_shows(const struct karst_vma *v, const struct cli_migrated *m, uint64_t *start, uint64_t *len)
 {
@@ -261,7 +263,7 @@ make_private(uint64_t start, uint64_t len)
 	return false;
 }
 
-/* The same where nobody else runs: no protection is needed, and there may be none. */
+/* The same in a process with one thread: protection is not needed, and may not be available. */
 static bool
 make_private_alone(uint64_t start, uint64_t len)
 {
@@ -274,8 +276,9 @@ make_private_alone(uint64_t start, uint64_t len)
 }
 
 /*
- * Makes what shows bytes of @m private, from the mapping of @from on up to @to.
- * *found: how many bytes.  @return false if something is left shared.
+ * Makes mappings of bytes of @m private, from the mapping of @from on up to @to.  *found: number of
+ * bytes.
+ * @return false: some of them are still shared.
  */
 static bool
 range_restore(const struct cli_migrated *m, uint64_t from, uint64_t to, bool alone, uint64_t *found)
@@ -307,7 +310,7 @@ migrated_restore(const struct cli_migrated *m, bool alone)
 
 	if (!range_restore(m, m->start, m->start + m->block.len, alone, &found))
 		return false;
-	/* the usual case; else the program has unmapped it, or has it elsewhere */
+	/* the usual case; otherwise the program has unmapped it or mapped it elsewhere */
 	return found == m->block.len || range_restore(m, 0, UINT64_MAX, alone, &found);
 }
 
@@ -318,7 +321,7 @@ cli_migrated_put(struct cli_migrated *m)
 	if (--m->refs > 0)
 		return;
 	migrated_del(m);
-	/* pages that could not be made private stay the program's, and are not used again */
+	/* pages that could not be made private stay with the program and are not used again */
 	if (migrated_restore(m, false))
 		cli_pages_give(&m->block);
 	free(m);

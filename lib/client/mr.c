@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* Memory regions: what memory.c found out about a range goes to the engine, which gives a key. */
+/* Memory regions: memory.c describes the range as pieces, and the engine returns a key for them. */
 #include "client_priv.h"
 
 #include <errno.h>
@@ -31,7 +31,7 @@ memory_get(struct karst_client *c, const void *addr, size_t len, unsigned int ac
 	char why[KARST_CTL_WHY];
 	int ret;
 
-	/* atomics of peers and of the program itself can only meet in shared pages */
+	/* atomics of peers and of the program itself work together only in shared pages */
 	if ((access & KARST_ACCESS_REMOTE_ATOMIC) && min != UINT64_MAX)
 		min = 1;
 	if (access & KARST_ACCESS_ON_DEMAND)
@@ -41,7 +41,7 @@ memory_get(struct karst_client *c, const void *addr, size_t len, unsigned int ac
 	return ret != 0 ? cli_fail(ret, "%s", why) : 0;
 }
 
-/* A message with pieces at its end; the caller frees it. */
+/* Returns a message with pieces at its end; the caller frees it. */
 static void *
 with_pieces(size_t fixed, const struct karst_memory *m, size_t *len)
 {
@@ -107,7 +107,7 @@ rereg_call(struct karst_client *c, const struct cli_mr *r, unsigned int what,
 	return ret;
 }
 
-/* The same bytes by the pieces of @m. */
+/* Registers the same bytes again with the pieces of @m. */
 static int
 pieces_call(struct karst_client *c, const struct cli_mr *r, const struct karst_memory *m,
 	struct karst_ctl_rereg_mr_rsp *rsp)
@@ -119,9 +119,10 @@ pieces_call(struct karst_client *c, const struct cli_mr *r, const struct karst_m
 	return rereg_call(c, r, KARST_CTL_REREG_PIECES, &none, &same, 0, m, rsp);
 }
 
-/* --- neighbours --- */
+/* --- adjacent regions --- */
 
-/* One whose edges need not be copied any more.  If that fails, they are, as before. */
+/* Registers again a region whose edges need not be copied any more.  If that fails, they are copied
+ * as before. */
 static void
 mr_refresh(struct cli_mr *r)
 {
@@ -145,8 +146,8 @@ mr_refresh(struct cli_mr *r)
 	r->pub.copied_bytes = rsp.copied_bytes;
 }
 
-/* Under karst_memory_lock(): @r has what it asked for.  It can be found from now on, and may have
- * changed others' lot. */
+/* Under karst_memory_lock(): @r is registered.  From now on karst_memory_stale() can return it.
+ * Its registration may have made edges of other regions stale, which are refreshed here. */
 static void
 mr_settle(struct cli_mr *r)
 {
@@ -224,8 +225,8 @@ mr_rereg(struct karst_client *c, struct karst_mr *mr, unsigned int what, struct 
 		pd = mr->pd;
 	if (!(what & KARST_REREG_ACCESS))
 		access = r->access;
-	/* what was only read so far must be looked at again before it is written to; so must what
-	 * is no more, or from now on, looked at when it is used */
+	/* Memory that was registered for reading has to be scanned again before it is written to.
+	 * The same is true if the region becomes an on-demand region, or ceases to be one. */
 	if (!(what & KARST_REREG_TRANSLATION) &&
 		(((access & WRITES) && !(r->access & WRITES)) ||
 			((access ^ r->access) & KARST_ACCESS_ON_DEMAND))) {

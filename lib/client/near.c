@@ -2,11 +2,12 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Where a thread runs that polls.  With fewer CPUs than threads that poll it shares one with
- * others, and gives it to them while it waits.  The best of these is the lcore that it waits
- * for: a message is then two switches away.  Beside another's lcore and another program it is
- * as many more as there are threads in the round, and its own lcore gives its CPU to nobody.
- * The scheduler balances loads and does not know who waits for whom.
+ * Moves polling threads to the CPU of the lcore that they wait for.  If there are fewer CPUs than
+ * polling threads, a thread shares its CPU and yields it while it waits.  The best CPU is that of
+ * the lcore that the thread waits for: a message then takes two context switches.  On the CPU of
+ * another lcore and another program it takes as many more as there are threads on that CPU, and the
+ * thread's own lcore yields its CPU to no thread.  The scheduler balances load and does not know
+ * which thread waits for which.
  */
 #include "client_priv.h"
 
@@ -14,11 +15,11 @@
 #include <sched.h>
 #include <string.h>
 
-/* So often in a period it must have been found that others use the thread's CPU. */
+/* How often in a period other threads must have used the thread's CPU. */
 #define TIMES     8u
 #define PERIOD_NS 2000000u
 
-/* To CPU @cpu, and free to be moved away from it again as before. */
+/* Moves the thread to CPU @cpu and restores its affinity, so that it can be moved again. */
 static int
 move_to(uint32_t cpu)
 {
@@ -57,7 +58,7 @@ karst_near_lcore(struct karst_context *ctx, uint32_t lcore)
 	times++;
 	if (now - since < PERIOD_NS)
 		return 0;
-	/* the first time for long begins a period */
+	/* the first call after a pause begins a period */
 	ret = times > TIMES && now - since < 2 * (uint64_t)PERIOD_NS
 		? move_to((uint32_t)c->cpu[lcore])
 		: 0;

@@ -2,8 +2,8 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * The objects that events name.  The engine gets a cookie, index and generation, and gives it back
- * with an event; an event of an object that is gone finds nothing.
+ * The objects that events name.  The engine gets a cookie (index and generation) and returns it
+ * with an event.  The cookie of an object that is gone does not match any object.
  */
 #include "client_priv.h"
 
@@ -16,7 +16,7 @@ cookie_of(uint32_t index, uint32_t generation)
 	return (uint64_t)generation << 32 | (index + 1u);
 }
 
-/* More free entries, chained; with reg held. */
+/* Adds free entries to the table, in a list; with reg held. */
 static int
 entries_grow(struct karst_client *c)
 {

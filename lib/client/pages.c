@@ -2,9 +2,10 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * The file is sparse and sealed against shrinking, so nobody can take pages away from the engine.
- * It is cut into blocks of powers of two that are never merged; a block that is given back serves
- * the next one of its size.  That wastes only offsets, of which there are plenty.
+ * The file is sparse and sealed against shrinking, so that no process can take pages away from the
+ * engine.  It is divided into blocks whose sizes are powers of two and which are never merged; a
+ * freed block is used for the next request of its size.  That wastes only offsets, of which there
+ * are enough.
  */
 #include "pages.h"
 
@@ -30,10 +31,10 @@ struct stack {
 	uint32_t n, room;
 };
 
-/* Of the process, whose memory it is; under lock. */
+/* Process-wide, as the memory is; under lock. */
 static struct {
 	struct karst_mutex lock;
-	int fd; /* 0: not made */
+	int fd; /* 0: not created yet */
 	dev_t dev;
 	ino_t ino;
 	uint64_t bytes; /* length of the file */
@@ -122,7 +123,7 @@ pages_grow(uint64_t to)
 
 	if (to <= file.bytes)
 		return 0;
-	/* going over it would raise SIGXFSZ */
+	/* exceeding the limit would raise SIGXFSZ */
 	if (bytes > MAX_BYTES || (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur < bytes))
 		return -ENOMEM;
 	if (ftruncate(file.fd, (off_t)bytes) != 0)
@@ -169,7 +170,7 @@ cli_pages_give(const struct cli_block *b)
 {
 	struct stack *s = &file.free[order_of(b->reserved)];
 
-	/* a block that cannot be kept for later is never used again: its memory is free anyway */
+	/* a block that cannot be kept in the list is never used again: its memory is free anyway */
 	if (fallocate(file.fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)b->off,
 		    (off_t)b->len) != 0)
 		return;

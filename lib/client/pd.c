@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* Protection domains, and the small things in them: memory windows and address handles. */
+/* Protection domains, and the objects in them that have no file of their own: memory windows and
+ * address handles. */
 #include "client_priv.h"
 
 #include <errno.h>
@@ -52,7 +53,7 @@ karst_dealloc_pd(struct karst_pd *pd)
 	return 0;
 }
 
-/* An object of @pd was made or destroyed. */
+/* Adds @n to the number of objects in @pd (UINT32_MAX: -1). */
 static void
 pd_count_users(struct karst_pd *pd, uint32_t n)
 {

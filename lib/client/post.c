@@ -2,9 +2,10 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Posting lists of work requests: each is checked and written straight into its slot, and all of a
- * list are published by one store.  The engine checks again what it must; here is checked what
- * verbs refuse at once, so that the caller learns it from the call.
+ * Posts lists of work requests.  Each request is checked and written straight into its slot, and
+ * one store publishes all requests of a list.  The engine repeats the checks that it depends on;
+ * the checks here are those that verbs make in the call, so that the caller gets the error from the
+ * call.
  */
 #include "client_priv.h"
 
@@ -21,7 +22,7 @@ cli_wc_opcode(uint8_t wr_opcode)
 
 /* --- one request --- */
 
-/* The reason for karst_why(). */
+/* Sets the reason for karst_why(). */
 karst_noinline static int
 wr_refused(enum karst_wr_error error, const struct karst_send_wr *wr, const struct cli_qp *q)
 {
@@ -55,8 +56,8 @@ wr_refused(enum karst_wr_error error, const struct karst_send_wr *wr, const stru
 	}
 }
 
-/* The window and region of a bind, which must be there.  Type 1 windows are bound by
- * karst_bind_mw() alone. */
+/* Fills in the window and region of a bind, which must exist.  Type 1 windows are bound by
+ * karst_bind_mw() only. */
 static int
 wr_set_bind(struct karst_wr *k, const struct karst_send_wr *wr, enum karst_mw_type type)
 {
@@ -65,7 +66,7 @@ wr_set_bind(struct karst_wr *k, const struct karst_send_wr *wr, enum karst_mw_ty
 
 	if (mw == NULL) {
 		cli_fail_const(-EINVAL, "bind_mw.mw is NULL");
-		return -EINVAL; /* the compiler does not know what the call returns */
+		return -EINVAL; /* the compiler does not know what cli_fail_const() returns */
 	}
 	if (mr == NULL && wr->bind_mw.length != 0) {
 		cli_fail_const(-EINVAL, "bind_mw.mr is NULL and bind_mw.length is not 0");
@@ -167,7 +168,7 @@ wr_encode(const struct cli_qp *q, struct karst_send_wqe *w, const struct karst_s
 
 /* --- lists --- */
 
-/* Error, drained, error of the send queue: posted all the same, and flushed or kept. */
+/* In SQD, SQE and ERR requests are posted all the same, and kept or flushed. */
 static int
 check_state(const struct cli_qp *q, enum karst_qp_state least)
 {
@@ -319,25 +320,27 @@ karst_post_srq_recv(
 			*bad = wr;
 		return cli_fail_forked();
 	}
-	/* nobody sleeps over a shared receive queue: the engine looks when a message comes */
+	/* no doorbell: no lcore waits for a shared receive queue; the engine reads it when a
+	 * message arrives */
 	return post_recvs(&srq->rq, &s->lock, srq->max_sge, wr, bad, &ring);
 }
 
-/* --- the bell --- */
+/* --- the doorbell --- */
 
-/* Of an engine that is given up nobody sleeps, and the number of the descriptor may be another
- * file's by now. */
+/* After karst_abandon() there is no lcore to wake, and the number of the descriptor may belong to
+ * another file. */
 static karst_noinline void
 wake_lcore(struct karst_client *c, int fd)
 {
 	static const uint64_t one = 1;
-	/* who posts may hold the queue's lock */
+	/* the caller may hold the queue's lock */
 	int cancel = karst_cancel_disable();
 
-	/* sequentially consistent, both, and pair with those in karst_abandon(): either it waits
-	 * for us, or we see that it has begun */
+	/* Both are sequentially consistent and pair with those in karst_abandon(): either
+	 * karst_abandon() waits for this thread, or this thread sees the state that karst_abandon()
+	 * has set. */
 	atomic_fetch_add(&c->wakers, 1);
-	/* it cannot fail but for a count that is high already */
+	/* it fails only if the count is high already, which wakes the lcore as well */
 	if (atomic_load(&c->state) == CLI_LIVE)
 		(void)!write(fd, &one, sizeof(one));
 	atomic_fetch_sub(&c->wakers, 1);

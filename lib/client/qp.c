@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* Queue pairs: making them, their states, unmaking them. */
+/* Queue pairs: creation, states, destruction. */
 #include "client_priv.h"
 
 #include <errno.h>
 #include <stdlib.h>
 
-/* --- what the engine made of it --- */
+/* --- the reply of the engine --- */
 
 static bool
 queue_ok(uint32_t slots, uint32_t stride, bool send, uint32_t max_sge, uint32_t max_inline)
@@ -17,7 +17,7 @@ queue_ok(uint32_t slots, uint32_t stride, bool send, uint32_t max_sge, uint32_t 
 		stride == karst_wq_stride(send, max_sge, max_inline);
 }
 
-/* Which queues of its own a queue pair has. */
+/* The queues that a queue pair has of its own. */
 
 static bool
 has_sends(const struct cli_qp *q)
@@ -143,7 +143,7 @@ qp_list_del(struct cli_qp *q)
 	}
 }
 
-/* What the QP stands on is used by one more or one less. */
+/* Adds @n to the use counts of the objects that the QP uses (UINT32_MAX: -1). */
 static void
 qp_count_users(struct cli_qp *q, uint32_t n)
 {
@@ -162,7 +162,7 @@ qp_count_users(struct cli_qp *q, uint32_t n)
 
 /* --- creating --- */
 
-/* What the types have; the rest is 0. */
+/* Fills in the members that the QP's type has; the others are 0. */
 static void
 qp_create_req(const struct cli_qp *q, const struct karst_qp_init_attr *init,
 	struct karst_ctl_create_qp_req *r)
@@ -458,7 +458,8 @@ karst_query_qp(struct karst_qp *qp, struct karst_qp_attr *attr, struct karst_qp_
 
 /* --- enhanced connection establishment --- */
 
-/* Asked with every connection that librdmacm makes, so an engine that has it off is not. */
+/* librdmacm asks with every connection, so that no request is made to an engine that has ECE
+ * off. */
 static int
 check_ece(const struct karst_qp *qp)
 {

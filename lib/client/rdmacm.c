@@ -2,10 +2,10 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Connection management: all of it is the engine's, each call is one request.
+ * Connection management: the engine does all of it, and each call is one request.
  *
- * A channel's stream holds a byte while events wait.  The call that leaves none, because it took
- * the last one or destroyed the identifier that they were of, reads the byte.
+ * A channel's stream holds one byte while events wait.  The call after which none waits, because it
+ * took the last one or destroyed the identifier that the last ones belonged to, reads the byte.
  */
 #include "karst_rdmacm.h"
 
@@ -19,7 +19,7 @@
 
 struct cli_cm_channel {
 	struct karst_rdmacm_channel pub;
-	LIST_ENTRY(cli_cm_channel) next; /* of the context; under reg */
+	LIST_ENTRY(cli_cm_channel) next; /* list of the context; under reg */
 };
 
 static_assert(KARST_RDMACM_PRIVATE_DATA == KARST_CTL_CM_PRIVATE_DATA, "private data");
@@ -27,9 +27,9 @@ static_assert(KARST_RDMACM_PRIVATE_DATA == KARST_CTL_CM_PRIVATE_DATA, "private d
 /* --- addresses, parameters --- */
 
 /*
- * To a program the scope of a link-local address is the index of an interface, which only it can
- * read: it may be in another network namespace than the engine.  Both know the interface's name, so
- * that names the port.
+ * In a program the scope of a link-local address is the index of an interface.  Only the program
+ * can interpret it, because the engine may be in another network namespace.  Both know the
+ * interface's name, so the name identifies the port.
  */
 static int
 port_of_scope(struct karst_context *ctx, uint32_t scope_id, uint32_t *port)
@@ -152,7 +152,7 @@ ece_to_ctl(const struct karst_ece *ece)
 	return (struct karst_ctl_ece){.vendor = ece->vendor_id, .options = ece->options};
 }
 
-/* A request whose reply says nothing. */
+/* Makes a request whose reply has no data. */
 static int
 simple_call(struct karst_client *c, enum karst_ctl_op op, struct karst_ctl_hdr *req, size_t len)
 {
@@ -182,7 +182,7 @@ unlink_channel(struct karst_client *c, struct cli_cm_channel *ch)
 	karst_mutex_unlock(&c->reg);
 }
 
-/* The channel @handle has no events any more. */
+/* The channel @handle has no more events. */
 static void
 channel_drained(struct karst_client *c, uint32_t handle)
 {
@@ -196,8 +196,9 @@ channel_drained(struct karst_client *c, uint32_t handle)
 	karst_mutex_unlock(&c->reg);
 }
 
-/* What an end, or a move, took along: perhaps the last event of a channel; and how many of the
- * object's were handed out, for whoever wants to know. */
+/* Handles the reply to a call that ended or moved an object: the call may have removed the last
+ * event of a channel.  Stores how many of the object's events were returned, if the caller asks for
+ * that. */
 static int
 events_reported(struct karst_client *c, bool is_empty, uint32_t channel, uint32_t reported,
 	uint32_t *events)
@@ -225,7 +226,7 @@ karst_rdmacm_create_channel(struct karst_context *ctx, struct karst_rdmacm_chann
 	if (ret == 0 && reply.nfds != 1)
 		ret = cli_fail_const(-EPROTO, "the engine sent no descriptor of the channel");
 	if (ret != 0) {
-		/* the engine has made one, of which there is nothing to read */
+		/* the engine has created a channel, but there is no descriptor to read it with */
 		if (r.channel != 0)
 			cli_destroy_call(c, KARST_CTL_CM_DESTROY_CHANNEL, r.channel);
 		free(ch);
@@ -259,7 +260,7 @@ karst_rdmacm_destroy_channel(struct karst_rdmacm_channel *channel)
 	return 0;
 }
 
-/* Is there an event?  0, -EAGAIN; -EIO: the engine is gone. */
+/* Is there an event?  @return 0; -EAGAIN: none; -EIO: the engine is gone. */
 static int
 next_event(struct karst_client *c, const struct karst_rdmacm_channel *channel)
 {
@@ -495,7 +496,7 @@ karst_rdmacm_query(struct karst_context *ctx, uint32_t id, struct karst_rdmacm_q
 	return 0;
 }
 
-/* The value of an option, of one byte or an int. */
+/* Converts the value of an option, which is one byte or an int. */
 static int
 option_value(int option, const void *value, size_t len, uint32_t *out)
 {

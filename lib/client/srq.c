@@ -72,7 +72,7 @@ check_xrc(const struct karst_pd *pd, const struct karst_srq_init_attr *init)
 	return 0;
 }
 
-/* What an XRC one stands on is used by one more or one less. */
+/* Adds @n to the use counts of the objects that an XRC SRQ uses (UINT32_MAX: -1). */
 static void
 srq_count_users(struct cli_srq *s, uint32_t n)
 {

@@ -5,15 +5,15 @@
  * Streams of records, which the engine writes and programs wait for.
  *
  * A descriptor must be readable only if there is an event to get.  So the events of an object that
- * is destroyed must be removed from its stream, where they may lie behind others; and a socket is
- * read from its head only.  A stream therefore knows up to where such events may lie.  They are
- * removed as soon as they are at its head: when the object is destroyed, or when what lay before
- * them has been read.  Reading an event costs nothing more while there are none of them.
+ * is destroyed must be removed from its stream.  They may be behind other events, and a socket can
+ * only be read from its head.  A stream therefore records up to where such events may be.  They are
+ * removed as soon as they are at its head: when the object is destroyed, or when the records before
+ * them have been read.  Reading an event costs nothing more while there are none of them.
  *
- * Looking at the head and removing it are two system calls, and no other thread may read between
- * them.  Threads that wait in recv() hold no lock, so they are counted; if there are any, the last
- * one to return does the work.  That is soon, because there is something to read.  A thread that
- * comes meanwhile finds SWEEPING in the count, and waits for reg.
+ * Reading the head with MSG_PEEK and removing it are two system calls, and no other thread may read
+ * between them.  Threads that wait in recv() hold no lock, so they are counted; if there are any,
+ * the last one to return does the work.  That is soon, because there is something to read.  A
+ * thread that enters during the work finds SWEEPING in the count, and waits for reg.
  *
  * recv() is used instead of read() because it is faster, by about what counting costs.
  */
@@ -24,13 +24,13 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* How many bytes of a stream are looked at together. */
+/* How many bytes of a stream are checked in one step. */
 #define HEAD_BYTES 1024u
 
-/* In the count of those who came: somebody with reg has the stream for himself. */
+/* In @entered: a thread that holds reg has exclusive use of the stream. */
 #define SWEEPING (1ull << 63)
 
-/* Takes away what nobody is to hear of, as far as it is at the head. */
+/* Removes records that have to be skipped, as far as they are at the head. */
 static void
 stream_sweep_locked(struct karst_client *c, struct cli_stream *st)
 {
@@ -46,20 +46,21 @@ stream_sweep_locked(struct karst_client *c, struct cli_stream *st)
 			;
 		if (i > 0 && recv(st->fd, head, i * st->bytes, MSG_DONTWAIT) < 0)
 			n = 0;
-		/* none: it is empty, or has ended */
+		/* none: the stream is empty, or has ended */
 		st->stale = n == 0 || i >= st->stale ? 0 : st->stale - i;
 		if (i < n)
 			return;
 	}
 }
 
-/* The same unless there are readers; with reg held. */
+/* The same unless threads are reading; with reg held. */
 static void
 stream_sweep(struct karst_client *c, struct cli_stream *st)
 {
 	uint64_t nobody = st->left;
 
-	/* pairs with stream_enter(): either we see who comes, or he sees us */
+	/* pairs with stream_enter(): either this thread sees a reader that enters, or the reader
+	 * sees SWEEPING */
 	if (!atomic_compare_exchange_strong(&st->entered, &nobody, nobody | SWEEPING))
 		return;
 	stream_sweep_locked(c, st);
@@ -73,7 +74,7 @@ cli_stream_purge(struct karst_client *c, struct cli_stream *st)
 
 	if (ioctl(st->fd, FIONREAD, &bytes) != 0)
 		return;
-	/* a reader may have one in its hands already, and will count it */
+	/* a reader may have received one of them already, and will count it */
 	st->stale = (uint64_t)bytes / st->bytes + (atomic_load(&st->entered) - st->left);
 	stream_sweep(c, st);
 }
@@ -96,7 +97,7 @@ stream_enter(const struct reader *r)
 	}
 }
 
-/* With reg held: out of recv() with @n records. */
+/* With reg held: the thread has returned from recv() with @n records. */
 static void
 stream_leave(const struct reader *r, uint64_t n)
 {
@@ -107,7 +108,7 @@ stream_leave(const struct reader *r, uint64_t n)
 	stream_sweep(r->c, r->st);
 }
 
-/* The thread is cancelled in recv(). */
+/* Cleanup handler: the thread was cancelled in recv(). */
 static void
 stream_cancelled(void *arg)
 {
@@ -118,7 +119,7 @@ stream_cancelled(void *arg)
 	karst_mutex_unlock(&r->c->reg);
 }
 
-/* One record.  @return 0; -EIO: the stream has ended; -EAGAIN, -EINTR. */
+/* Reads one record.  @return 0; -EIO: the stream has ended; -EAGAIN, -EINTR. */
 static int
 read_record(struct reader *r, void *record)
 {

@@ -3,7 +3,7 @@
  */
 /*
  * Memory system calls without libc.  Some programs (UCX, Open MPI) hook libc's functions to learn
- * when registered memory goes away, and would take what happens in here for the program's doing.
+ * when registered memory goes away, and would take libkarst's calls for calls of the program.
  */
 #ifndef KARST_CLIENT_SYS_H
 #define KARST_CLIENT_SYS_H
@@ -17,7 +17,7 @@
 #define CLI_PAGE 4096u
 #define CLI_HUGE (2u << 20)
 
-/** MAP_FAILED and errno, as mmap(). */
+/** Returns MAP_FAILED and sets errno on failure, as mmap(). */
 static inline void *
 sys_mmap(void *at, size_t len, int prot, int flags, int fd, uint64_t off)
 {
@@ -42,7 +42,7 @@ sys_mprotect(void *at, size_t len, int prot)
 	return (int)syscall(SYS_mprotect, at, len, prot);
 }
 
-/** Moves a mapping to @to, over what is there. */
+/** Moves a mapping to @to and replaces what is mapped there. */
 static inline int
 sys_mremap(void *from, size_t len, void *to)
 {

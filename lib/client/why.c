@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* The reason of a thread's last failure, in words. */
+/* The reason for a thread's last failed call, in words. */
 #include "client_priv.h"
 
 #include <stdarg.h>
 #include <stdio.h>
 
-/* Of the thread, as errno is: the calls have no place to hand a sentence out. */
+/* Per thread, as errno is: the calls have no argument to return a sentence in. */
 static _Thread_local char words[KARST_CTL_WHY + 64];
 static _Thread_local const char *now;
 

@@ -2,13 +2,13 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * The side that asks: REQ out, REP in, RTU out (C1, C2).
+ * The active side: sends REQ, receives REP, sends RTU (C1, C2).
  */
 #include "cm_priv.h"
 
 /* --- connect --- */
 
-/* How a REQ says which transport the queue pair has; false if it cannot. */
+/* Sets the transport of the queue pair in a REQ; false if there is none for it. */
 static bool
 put_transport(uint8_t qp_type, struct karst_cm_req *req)
 {
@@ -109,26 +109,26 @@ karst_cm_id_connect(struct karst_cm *cm, const struct karst_cm_path *path, uint6
 
 /* --- REP --- */
 
-/* A REP for a connection that has one already. */
+/* A REP for a connection that has received one before. */
 static void
 rep_again(struct cm_core *c, struct cm_id *id, const struct karst_cm_path *seen,
 	const struct karst_cm_msg *m)
 {
 	switch (id->state) {
-	case KARST_CM_REP_RCVD: /* with an MRA, if one was asked for */
+	case KARST_CM_REP_RCVD: /* answered with the MRA again, if one was sent */
 	case KARST_CM_ESTABLISHED:
 		c->pub.counters.rx_duplicates[KARST_CM_REP]++;
 		if (id->kept && !id->passive)
 			cm_send_again(c, id);
 		return;
 	case KARST_CM_TIMEWAIT:
-		if (id->spent && id->kept) { /* else it was the peer who refused */
+		if (id->spent && id->kept) { /* otherwise it was the peer that refused */
 			c->pub.counters.rx_duplicates[KARST_CM_REP]++;
 			cm_send_again(c, id);
 			return;
 		}
 		break;
-	case KARST_CM_IDLE: /* given up; the peer shall not wait for an RTU */
+	case KARST_CM_IDLE: /* given up; tells the peer, so that it does not wait for an RTU */
 		cm_refuse(c, seen, m, KARST_CM_REJ_INVALID_COMM_ID, NULL, 0);
 		break;
 	default:
@@ -164,7 +164,7 @@ accept_rep(struct cm_core *c, struct cm_id *id, const struct karst_cm_msg *m)
 	cm_notify(c, id, &ev);
 }
 
-/* The peer's queue pair is that of a connection that we still have. */
+/* The peer's queue pair belongs to a connection that still exists here. */
 static void
 refuse_stale_rep(struct cm_core *c, struct cm_id *id, struct cm_id *old,
 	const struct karst_cm_path *seen, const struct karst_cm_msg *m)
@@ -202,7 +202,7 @@ cm_rx_rep(struct cm_core *c, const struct karst_cm_path *seen, const struct kars
 		count(c, KARST_CM_CTR_FORGED);
 		return;
 	}
-	/* the target of an XRC connection is where end-to-end contexts once were */
+	/* the field of end-to-end contexts carries the target QP of an XRC connection */
 	qpn = id->qp_type == KARST_QPT_XRC_SEND ? m->rep.eecn : m->rep.qpn;
 	if (qpn == 0 || m->local_id == 0) {
 		count(c, KARST_CM_CTR_INVALID);

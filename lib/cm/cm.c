@@ -34,9 +34,9 @@ karst_cm_counter_meaning(enum karst_cm_counter counter)
 	return counter < KARST_CM_CTRS ? counters[counter].meaning : NULL;
 }
 
-/* --- making one --- */
+/* --- creation --- */
 
-/* The configuration with its defaults; false if it is impossible. */
+/* Fills in the defaults of the configuration; false if it is impossible. */
 static bool
 config_complete(const struct karst_cm_config *in, struct karst_cm_config *cfg)
 {
@@ -113,7 +113,7 @@ karst_cm_init(void *buf, const struct karst_cm_config *in, uint64_t now_ns, stru
 	return 0;
 }
 
-/* --- what came --- */
+/* --- received messages --- */
 
 static void
 count_refused(struct cm_core *c, enum karst_cm_parse verdict)
@@ -195,14 +195,14 @@ karst_cm_rx(struct karst_cm *cm, const struct karst_cm_path *seen, const void *m
 	case KARST_CM_APR:
 		cm_rx_apr(c, seen, &m);
 		break;
-	case KARST_CM_KINDS: /* is none */
+	case KARST_CM_KINDS: /* not a kind */
 		break;
 	}
 }
 
-/* --- what is due --- */
+/* --- timers --- */
 
-/* No answer to what was sent: say so, and that is all. */
+/* There was no answer to any retry: ends the exchange and reports that. */
 static void
 id_retries_exhausted(struct cm_core *c, struct cm_id *id, enum karst_cm_ev_code code)
 {
@@ -261,7 +261,7 @@ karst_cm_expire(struct karst_cm *cm, unsigned int budget)
 	struct karst_timer *t;
 	unsigned int n;
 
-	/* one by one: what the user does about one may end another */
+	/* one by one: the user's reaction to an event may end another id */
 	for (n = 0; n < budget; n++) {
 		if (karst_wheel_advance(&c->wheel, cm->now_ns, &t, 1) == 0)
 			break;
@@ -276,7 +276,7 @@ karst_cm_next_ns(const struct karst_cm *cm)
 	return karst_wheel_next_ns(&karst_container_of(cm, const struct cm_core, pub)->wheel);
 }
 
-/* --- about ids of any kind --- */
+/* --- ids of any kind --- */
 
 int
 karst_cm_id_set_user(struct karst_cm *cm, uint32_t number, void *user)

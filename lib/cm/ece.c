@@ -28,7 +28,7 @@ karst_cm_ece_answer(const struct karst_cm_ece *offer, uint32_t can, unsigned int
 	struct karst_cm_ece ece = {.vendor = KARST_CM_ECE_VENDOR};
 	uint32_t both = offer->options & can & KARST_CM_ECE_CAN;
 
-	/* the windows must be the same (X2), and selective repeat is all that there is */
+	/* the windows must be the same (X2), and selective repeat is the only ability */
 	if (!has_mark(offer, KARST_CM_ECE_OFFER) || both == 0 ||
 		(offer->options & KARST_CM_ECE_WINDOW) != window << WINDOW_SHIFT)
 		return nothing;

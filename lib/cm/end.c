@@ -2,7 +2,7 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * How connections end: DREQ and DREP both ways, and ids that lose their user (C1).
+ * The end of connections: DREQ and DREP in both directions, and ids that their user destroys (C1).
  */
 #include "cm_priv.h"
 
@@ -66,7 +66,7 @@ karst_cm_id_disconnect_reply(
 	return dreq_answer(c, id, private_data, len);
 }
 
-/* What we know nothing of is disconnected. */
+/* Sends a DREP for a connection that is unknown here. */
 static void
 dreq_from_unknown(struct cm_core *c, const struct karst_cm_path *seen, const struct karst_cm_msg *m)
 {
@@ -106,7 +106,8 @@ cm_rx_dreq(struct cm_core *c, const struct karst_cm_path *seen, const struct kar
 		ev = cm_event(id, KARST_CM_EV_DREQ, m);
 		cm_notify(c, id, &ev);
 		return;
-	case KARST_CM_DREQ_SENT: /* both at once: each answers the other, and that is all */
+	case KARST_CM_DREQ_SENT: /* both sides at once: each answers the other's DREQ, and the
+				  * connection is over */
 		id->tid = m->tid;
 		dreq_answer(c, id, NULL, 0);
 		ev = cm_event(id, KARST_CM_EV_DREP, m);
@@ -163,11 +164,11 @@ cm_kill_stale(struct cm_core *c, struct cm_id *id)
 		cm_timer_set(c, id, 0);
 		return;
 	default:
-		return; /* it is ending */
+		return; /* it ends already */
 	}
 }
 
-/* --- ids that lose their user --- */
+/* --- ids that their user destroys --- */
 
 static void
 abandon_rejected(struct cm_core *c, struct cm_id *id)

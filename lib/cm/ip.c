@@ -6,7 +6,7 @@
  *
  *   0  version (0)   1  IP version << 4   2  source port   4  source address   20  destination
  *
- * An IPv4 address is in the last four of its sixteen bytes, behind zeros.
+ * An IPv4 address is in the last four of the sixteen bytes, behind zeros.
  */
 #include "karst_cm.h"
 

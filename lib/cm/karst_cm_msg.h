@@ -2,8 +2,8 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Messages of communication management: MADs of 256 bytes and management class 7 (U2, C1, C2), as
- * structures and back.  Pure functions.  What is parsed and built again is the same, bit by bit,
+ * Parses and builds messages of communication management: MADs of 256 bytes of management class 7
+ * (U2, C1, C2).  Pure functions.  A message that is parsed and built again is the same bit for bit,
  * unless reserved bits were set.
  */
 #ifndef KARST_CM_MSG_H
@@ -13,7 +13,7 @@
 
 #define KARST_CM_MAD_LEN 256
 
-/* Most private data in each. */
+/* Maximum private data of each message. */
 #define KARST_CM_REQ_PRIVATE      92
 #define KARST_CM_MRA_PRIVATE      222
 #define KARST_CM_REJ_PRIVATE      148
@@ -28,7 +28,7 @@
 
 #define KARST_CM_REJ_INFO 72 /* additional information in REJ, APR and SIDR REP */
 
-/* The attribute id is 0x10 more. */
+/* The attribute id minus 0x10. */
 enum karst_cm_kind {
 	KARST_CM_REQ,
 	KARST_CM_MRA,
@@ -63,7 +63,7 @@ enum karst_cm_rej_reason {
 	KARST_CM_REJ_INVALID_TRANSPORT_TYPE = 9,
 	KARST_CM_REJ_STALE_CONN = 10,
 	KARST_CM_REJ_RDC_NOT_EXIST = 11,
-	KARST_CM_REJ_INVALID_GID = 12, /* information: a GID that would do */
+	KARST_CM_REJ_INVALID_GID = 12, /* information: an acceptable GID */
 	KARST_CM_REJ_INVALID_LID = 13,
 	KARST_CM_REJ_INVALID_SL = 14,
 	KARST_CM_REJ_INVALID_TRAFFIC_CLASS = 15,
@@ -77,7 +77,7 @@ enum karst_cm_rej_reason {
 	KARST_CM_REJ_INVALID_ALT_PACKET_RATE = 23,
 	KARST_CM_REJ_PORT_CM_REDIRECT = 24,
 	KARST_CM_REJ_PORT_REDIRECT = 25,
-	KARST_CM_REJ_INVALID_MTU = 26, /* information: a path MTU that would do, one byte */
+	KARST_CM_REJ_INVALID_MTU = 26, /* information: an acceptable path MTU, one byte */
 	KARST_CM_REJ_INSUFFICIENT_RESOURCES = 27,
 	KARST_CM_REJ_CONSUMER_DEFINED = 28,
 	KARST_CM_REJ_INVALID_RNR_RETRY = 29,
@@ -89,8 +89,8 @@ enum karst_cm_rej_reason {
 
 enum karst_cm_sidr_status {
 	KARST_CM_SIDR_SUCCESS = 0,
-	KARST_CM_SIDR_UNSUPPORTED = 1, /* the service id */
-	KARST_CM_SIDR_REJECT = 2,      /* by the service */
+	KARST_CM_SIDR_UNSUPPORTED = 1, /* the service id is not supported */
+	KARST_CM_SIDR_REJECT = 2,      /* rejected by the service */
 	KARST_CM_SIDR_NO_QP = 3,
 	KARST_CM_SIDR_REDIRECT = 4,
 	KARST_CM_SIDR_UNSUPPORTED_VERSION = 5,
@@ -102,7 +102,7 @@ enum karst_cm_apr_status {
 	KARST_CM_APR_UNSUPPORTED = 2,
 	KARST_CM_APR_REJECTED = 3,
 	KARST_CM_APR_REDIRECT = 4,
-	KARST_CM_APR_IS_CURRENT = 5, /* the path is the primary one */
+	KARST_CM_APR_IS_CURRENT = 5, /* the path is the current primary path */
 	KARST_CM_APR_INVALID_QPN = 6,
 	KARST_CM_APR_INVALID_LID = 7,
 	KARST_CM_APR_INVALID_GID = 8,
@@ -113,7 +113,7 @@ enum karst_cm_apr_status {
 	KARST_CM_APR_INVALID_SL = 13,
 };
 
-/* What a REP says about the alternate path of the REQ. */
+/* The answer in a REP about the alternate path of the REQ. */
 enum karst_cm_failover {
 	KARST_CM_FAILOVER_ACCEPTED = 0, /* or there was none */
 	KARST_CM_FAILOVER_UNSUPPORTED = 1,
@@ -129,14 +129,16 @@ enum karst_cm_transport {
 	KARST_CM_EXTENDED_XRC = 1,
 };
 
-/** Enhanced connection establishment: what a vendor's ends say to each other of what they can.  All
- *  0: nothing.  karst_cm_ece.h has what karst says. */
+/**
+ * Enhanced connection establishment: what the two ends of a vendor tell each other about their
+ * abilities.  All 0: none.  karst_cm_ece.h defines the value of karst.
+ */
 struct karst_cm_ece {
 	uint32_t vendor;  /* 24 bits: an OUI */
-	uint32_t options; /* in the header of the MAD, the vendor's matter */
+	uint32_t options; /* in the header of the MAD, defined by the vendor */
 };
 
-/** Of a path, as REQ and LAP carry them. */
+/** A path, as REQ and LAP carry it. */
 struct karst_cm_wire_path {
 	uint8_t local_gid[16];  /* the sender's */
 	uint8_t remote_gid[16]; /* the receiver's */
@@ -162,8 +164,9 @@ struct karst_cm_req {
 	uint16_t pkey;
 	uint8_t responder_resources;
 	uint8_t initiator_depth;
-	uint8_t remote_response_timeout; /* how long the receiver may take, as an exponent */
-	uint8_t local_response_timeout;  /* how long the sender may take */
+	uint8_t remote_response_timeout; /* how long the receiver may take to respond, as an
+					  * exponent */
+	uint8_t local_response_timeout;  /* how long the sender may take to respond */
 	uint8_t transport;               /* enum karst_cm_transport */
 	uint8_t extended_transport;
 	uint8_t retry_count;
@@ -236,36 +239,36 @@ struct karst_cm_msg {
 	};
 	/* REJ, APR, SIDR REP; parsed: points into the MAD */
 	const uint8_t *info;
-	uint8_t info_len; /* of the KARST_CM_REJ_INFO bytes, how many mean something */
-	/* Parsed: points into the MAD, and always all of it. */
+	uint8_t info_len; /* valid bytes of the KARST_CM_REJ_INFO bytes */
+	/* If parsed: points into the MAD, and always has the full length. */
 	const uint8_t *private_data;
 	uint8_t private_data_len;
 };
 
-/** Most private data in a message of @kind. */
+/** Returns the maximum private data of a message of @kind. */
 unsigned int karst_cm_private_max(enum karst_cm_kind kind);
-/** "REQ" and so on; NULL if there is no such kind. */
+/** Returns the name, such as "REQ"; NULL if there is no such kind. */
 const char *karst_cm_kind_name(enum karst_cm_kind kind);
 
-/** Why karst_cm_msg_parse() refuses. */
+/** The result of karst_cm_msg_parse(). */
 enum karst_cm_parse {
 	KARST_CM_PARSE_OK,
 	KARST_CM_PARSE_LENGTH,    /* not 256 bytes */
 	KARST_CM_PARSE_CLASS,     /* not a MAD of communication management */
-	KARST_CM_PARSE_VERSION,   /* of it, but another version of the class */
-	KARST_CM_PARSE_METHOD,    /* not Send, or a status or (where it means nothing) modifier that
-				   * is not 0 */
-	KARST_CM_PARSE_ATTRIBUTE, /* no message that is known */
-	KARST_CM_PARSE_FIELD,     /* a length or kind inside of it is impossible */
+	KARST_CM_PARSE_VERSION,   /* of that class, but of another version */
+	KARST_CM_PARSE_METHOD,    /* not Send, or the status is not 0, or a modifier without
+				   * meaning is not 0 */
+	KARST_CM_PARSE_ATTRIBUTE, /* an unknown message */
+	KARST_CM_PARSE_FIELD,     /* a length or kind in it is impossible */
 };
 
-/** @m is written only if all is well; it points into @mad. */
+/** @m is written only on success; it points into @mad. */
 enum karst_cm_parse karst_cm_msg_parse(const void *mad, size_t len, struct karst_cm_msg *m);
 
 /** The kind of a MAD that was built or parsed. */
 enum karst_cm_kind karst_cm_mad_kind(const uint8_t *mad);
 
-/** -EMSGSIZE: private data or information longer than the message takes; @mad is as it was. */
+/** -EMSGSIZE: private data or information is too long for the message; @mad is unchanged. */
 int karst_cm_msg_build(const struct karst_cm_msg *m, uint8_t mad[KARST_CM_MAD_LEN]);
 
 #endif /* KARST_CM_MSG_H */

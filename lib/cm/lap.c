@@ -2,18 +2,19 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Alternate paths (C4): the one that a REQ offers, and another one by LAP and APR while the
- * connection is established.
+ * Alternate paths (C4): the one that a REQ offers, and another one that is agreed on by LAP and APR
+ * while the connection is established.
  *
- * Here they are only talked about: whether a queue pair takes a path, and when it goes over to it,
- * is the user's matter (rules G).  A path says where packets will go that nobody there may have
- * asked for, so it must make sense, and be of the peer that the connection is with; the user knows
- * whether the address on our side is ours.
+ * This file only handles the messages.  Whether a queue pair uses a path, and when it migrates to
+ * it, is up to the user (rules G).  A path decides where packets will go, and the host there may
+ * not have asked for them; so the path must be valid, and must be offered by the peer of the
+ * connection.  The user knows whether the address on this side is one of its own.
  *
- *   asking   karst_cm_id_lap  LAP ->  <- EV_APR, or EV_LAP_ERROR
- *   asked    EV_LAP, then karst_cm_id_apr  APR ->
+ *   active   karst_cm_id_lap  LAP ->  <- EV_APR, or EV_LAP_ERROR
+ *   passive  EV_LAP, then karst_cm_id_apr  APR ->
  *
- * One exchange at a time: who has asked and is asked refuses, and both may ask again.
+ * One exchange at a time: a side whose own LAP is pending refuses the peer's, and both may try
+ * again.
  */
 #include "cm_priv.h"
 
@@ -76,7 +77,7 @@ is_current(const struct karst_cm_path *path, const struct karst_cm_path *primary
 		path->flow_label == primary->flow_label && path->tclass == primary->tclass;
 }
 
-/* --- asking --- */
+/* --- active side --- */
 
 int
 karst_cm_id_lap(struct karst_cm *cm, uint32_t number, const struct karst_cm_path *path,
@@ -92,7 +93,7 @@ karst_cm_id_lap(struct karst_cm *cm, uint32_t number, const struct karst_cm_path
 		!cm_alternate_valid(path))
 		return -EINVAL;
 	m = cm_msg_of(id, KARST_CM_LAP);
-	/* an answer to one of before is none to this */
+	/* an answer to an earlier LAP does not match this one */
 	m.tid = karst_prf(c->tid_key, id->id, id->nlaps + 1);
 	m.lap.qpn = id->remote_qpn;
 	m.lap.remote_response_timeout = c->response_timeout;
@@ -143,7 +144,7 @@ cm_rx_apr(struct cm_core *c, const struct karst_cm_path *seen, const struct kars
 	cm_notify(c, id, &ev);
 }
 
-/* --- asked --- */
+/* --- passive side --- */
 
 static void
 refuse_lap(struct cm_core *c, const struct karst_cm_path *seen, const struct karst_cm_msg *m,
@@ -158,7 +159,7 @@ refuse_lap(struct cm_core *c, const struct karst_cm_path *seen, const struct kar
 	cm_send(c, seen, &apr);
 }
 
-/* What can be said without the user. */
+/* Checks that do not need the user. */
 static enum karst_cm_apr_status
 check_lap(const struct cm_id *id, const struct karst_cm_msg *m, struct karst_cm_path *path)
 {
@@ -169,7 +170,7 @@ check_lap(const struct cm_id *id, const struct karst_cm_msg *m, struct karst_cm_
 	return is_current(path, &id->path) ? KARST_CM_APR_IS_CURRENT : KARST_CM_APR_LOADED;
 }
 
-/* One that was seen before: it has its answer, or waits for the user. */
+/* Is it a LAP that was received before?  It is answered again, or waits for the user. */
 static bool
 lap_again(struct cm_core *c, struct cm_id *id, const struct karst_cm_msg *m)
 {
@@ -194,7 +195,8 @@ cm_rx_lap(struct cm_core *c, const struct karst_cm_path *seen, const struct kars
 		return;
 	}
 	if (id->state == KARST_CM_REP_SENT) {
-		/* its RTU was lost, and comes again when our REP does; so does this */
+		/* The RTU was lost.  The peer sends it again when the REP is repeated, and the LAP,
+		 * too. */
 		count(c, KARST_CM_CTR_STATE);
 		return;
 	}
@@ -216,7 +218,7 @@ cm_rx_lap(struct cm_core *c, const struct karst_cm_path *seen, const struct kars
 		refuse_lap(c, seen, m, status);
 		return;
 	}
-	/* of one that waits for its answer yet, the peer has given it up */
+	/* if an earlier LAP still waits for its answer, the peer has given that one up */
 	id->lap = CM_LAP_RCVD;
 	id->lap_tid = m->tid;
 	ev = cm_event(id, KARST_CM_EV_LAP, m);

@@ -2,16 +2,16 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Messages of communication management on the wire (U2, C1, C2).
+ * The wire format of messages of communication management (U2, C1, C2).
  *
  * A MAD is a header of 24 bytes and a message of 232; offsets below count from the message.  Every
- * message begins with the sender's and most go on with the receiver's communication id; the
- * private data are always its last bytes, so one table says where they begin.
+ * message begins with the sender's communication id, and in most the receiver's follows.  Private
+ * data is always at the end of the message, so one table defines where it begins.
  *
- * Enhanced connection establishment (C3) is where nothing else was: a vendor in reserved bytes of
- * REQ and REP, and its options in the header's AttributeModifier, which all other messages have as
- * 0.  Linux has options in SIDR REPs, too, of whatever the queue pair's provider has said; nobody
- * reads them.
+ * Enhanced connection establishment (C3) uses fields that were reserved: the vendor is in reserved
+ * bytes of REQ and REP, and the options are in the header's AttributeModifier, which is 0 in all
+ * other messages.  Linux also sends options in SIDR REPs, as set by the queue pair's provider;
+ * karst does not read them.
  */
 #include "karst_cm_msg.h"
 
@@ -32,9 +32,9 @@
 static const struct layout {
 	const char *name;
 	uint8_t private_max; /* at the end */
-	uint8_t info;        /* where the additional information begins; 0: it has none */
-	uint8_t info_len;    /* where its length stands */
-	bool to;             /* has the receiver's communication id */
+	uint8_t info;        /* offset of the additional information; 0: none */
+	uint8_t info_len;    /* offset of the length of the information */
+	bool to;             /* the message carries the receiver's communication id */
 } layouts[KARST_CM_KINDS] = {
 	[KARST_CM_REQ] = {"REQ", KARST_CM_REQ_PRIVATE},
 	[KARST_CM_MRA] = {"MRA", KARST_CM_MRA_PRIVATE, .to = true},
@@ -198,7 +198,7 @@ put_rep(uint8_t *p, const struct karst_cm_rep *rep)
 	p[23] = (uint8_t)rep->ece.vendor;
 }
 
-/* --- LAP: its path has the fields of REQ's in another order --- */
+/* --- LAP: its path has the fields of a REQ's path in another order --- */
 
 static void
 get_lap(const uint8_t *p, struct karst_cm_lap *lap)
@@ -239,9 +239,9 @@ put_lap(uint8_t *p, const struct karst_cm_lap *lap)
 	p[63] = (uint8_t)(path->ack_timeout << 3);
 }
 
-/* --- any --- */
+/* --- all messages --- */
 
-/* Messages whose AttributeModifier may be something (C3). */
+/* Messages whose AttributeModifier may be different from 0 (C3). */
 static bool
 has_modifier(uint16_t attribute)
 {
@@ -295,7 +295,7 @@ mad_check_header(const uint8_t *mad, size_t len)
 	return KARST_CM_PARSE_OK;
 }
 
-/* The fixed part of every message but REQ, REP and LAP, which have functions of their own. */
+/* Parses the fixed part of every message; REQ, REP and LAP have functions of their own. */
 static void
 get_fixed(const uint8_t *p, struct karst_cm_msg *m)
 {
@@ -334,7 +334,7 @@ get_fixed(const uint8_t *p, struct karst_cm_msg *m)
 		m->apr.status = p[9];
 		break;
 	default:
-		break; /* RTU and DREP are nothing but ids */
+		break; /* RTU and DREP have only ids */
 	}
 }
 

@@ -2,12 +2,13 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * The side that is asked: REQ in, REP out, RTU in (C1, C2).
+ * The passive side: receives REQ, sends REP, receives RTU (C1, C2).
  *
- * Anybody can send a REQ, so until its RTU proves that a peer is there a connection is half open,
- * and of these there are only so many: one address may have half of them, and when all are taken,
- * the oldest goes if it has had a second, or else the newcomer, which will ask again.  A REQ that
- * is refused at once costs nothing but the REJ, which is not longer.
+ * Any host can send a REQ, so a connection is half open until its RTU proves that the peer exists,
+ * and the number of half-open connections is limited.  One address may have half of them.  When all
+ * are in use, the oldest is given up if it is at least a second old; otherwise the new REQ is
+ * dropped, and its sender will repeat it.  A REQ that is refused at once costs nothing but the REJ,
+ * which is not longer than the REQ.
  */
 #include "cm_priv.h"
 
@@ -92,8 +93,8 @@ get_transport(const struct karst_cm_req *req, uint8_t *qp_type)
 	}
 }
 
-/* Refuses what cannot be; the packets of the connection are to go where its messages come from,
- * not to somebody who never asked. */
+/* Refuses an invalid REQ.  The packets of the connection must go to the address that its messages
+ * come from, and not to a host that has not asked for them. */
 static bool
 check_req(struct cm_core *c, const struct karst_cm_path *seen, const struct karst_cm_msg *m)
 {
@@ -115,14 +116,15 @@ check_req(struct cm_core *c, const struct karst_cm_path *seen, const struct kars
 	return false;
 }
 
-/* Once more with every REQ that comes, and for as long as we have asked the peer to wait. */
+/* The wait begins again with every repeated REQ, and is longer by the time that the last MRA asked
+ * for. */
 void
 cm_await_user(struct cm_core *c, struct cm_id *id)
 {
 	cm_timer_set(c, id, id->peer_timeout_ns + cm_mra_timeout_ns(id));
 }
 
-/* A REQ of a connection that waits for its user. */
+/* Answers a REQ of a connection that waits for its user. */
 static void
 send_mra(struct cm_core *c, struct cm_id *id)
 {
@@ -139,7 +141,8 @@ send_mra(struct cm_core *c, struct cm_id *id)
 	cm_await_user(c, id);
 }
 
-/* A REQ that we have seen, or one of a peer that has begun to count anew. */
+/* Handles a REQ that was received before, or a REQ with the same id from a peer that has
+ * restarted. */
 static void
 req_again(struct cm_core *c, struct cm_id *id, const struct karst_cm_path *seen,
 	const struct karst_cm_msg *m)
@@ -163,7 +166,7 @@ req_again(struct cm_core *c, struct cm_id *id, const struct karst_cm_path *seen,
 			cm_send_again(c, id);
 		break;
 	default:
-		break; /* it has its answer */
+		break; /* it was answered */
 	}
 }
 
@@ -207,7 +210,7 @@ announce_req(struct cm_core *c, const struct cm_id *id, const struct cm_id *list
 	cm_notify(c, id, &ev);
 }
 
-/* C4: one that makes no sense is no reason to refuse the connection, and neither is it told. */
+/* C4: an invalid alternate path is no reason to refuse the connection, and is not reported. */
 static enum cm_alternate
 get_alternate(const struct cm_id *id, const struct karst_cm_req *req)
 {
@@ -269,12 +272,12 @@ cm_rx_req(struct cm_core *c, const struct karst_cm_path *seen, const struct kars
 	struct cm_id *listener, *old;
 
 	if (m->local_id == 0 || m->req.guid == 0) {
-		count(c, KARST_CM_CTR_INVALID); /* nobody to tell */
+		count(c, KARST_CM_CTR_INVALID); /* an answer could not be addressed */
 		return;
 	}
 	old = cm_id_by_remote(c, seen->remote_ip, m->req.guid, m->local_id);
 	if (old != NULL && old->spent && old->req_tid != m->tid) {
-		cm_id_unhash(old); /* the number stands for another request now */
+		cm_id_unhash(old); /* the peer uses the number for another request now */
 		old = NULL;
 	}
 	if (old != NULL) {
@@ -295,7 +298,7 @@ cm_rx_req(struct cm_core *c, const struct karst_cm_path *seen, const struct kars
 		count(c, KARST_CM_CTR_FLOOD);
 		return;
 	}
-	/* again: whoever was told that the oldest had to go may have stopped to listen */
+	/* looked up again: the user that was told about the oldest may have stopped listening */
 	listener = cm_service_find(c, m->req.service_id);
 	if (listener == NULL) {
 		count(c, KARST_CM_CTR_NO_SERVICE);
@@ -373,7 +376,7 @@ cm_rx_rtu(struct cm_core *c, const struct karst_cm_path *seen, const struct kars
 	} else if (id->state == KARST_CM_ESTABLISHED && id->passive) {
 		c->pub.counters.rx_duplicates[KARST_CM_RTU]++;
 	} else {
-		/* established, the peer thinks: it has missed our REJ */
+		/* the peer takes the connection for established: it has missed the REJ */
 		if (id->state == KARST_CM_TIMEWAIT && id->spent && id->kept)
 			cm_send_again(c, id);
 		count(c, KARST_CM_CTR_STATE);

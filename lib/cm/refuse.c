@@ -2,16 +2,16 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * REJ and MRA, sent and received (C1).
+ * Sends and receives REJ and MRA (C1).
  *
- * A REJ is not answered, so whoever sent one keeps it through a time-wait and says it again to
- * what shows that it was lost.
+ * A REJ is not acknowledged.  So the side that sent it keeps it through a time-wait, and sends it
+ * again in answer to a message that shows that it was lost.
  */
 #include "cm_priv.h"
 
 #include "karst_hdr.h"
 
-/* Which message of the peer a REJ or an MRA in this state is about. */
+/* Which message of the peer a REJ or an MRA is about that is sent in this state. */
 static uint8_t
 about_in(uint8_t state)
 {
@@ -62,9 +62,10 @@ karst_cm_id_reject(struct karst_cm *cm, uint32_t number, uint16_t reason, const 
 	return cm_reject(c, id, &rej);
 }
 
-/* --- REJ came --- */
+/* --- received REJ --- */
 
-/* A peer that gave up waiting may never have learnt our id; then it sends its own GUID instead. */
+/* A peer that gave up waiting may not know the id of this side; then it sends its own GUID
+ * instead. */
 static struct cm_id *
 find_by_guid(struct cm_core *c, const struct karst_cm_path *seen, const struct karst_cm_msg *m)
 {
@@ -100,11 +101,11 @@ cm_rx_rej(struct cm_core *c, const struct karst_cm_path *seen, const struct kars
 		cm_refused_by_peer(c, id);
 		tell_rej(c, id, m);
 		return;
-	case KARST_CM_ESTABLISHED: /* our RTU was lost, and they waited long enough */
+	case KARST_CM_ESTABLISHED: /* the RTU was lost, and the peer has given up waiting for it */
 		cm_enter_timewait(c, id);
 		tell_rej(c, id, m);
 		return;
-	case KARST_CM_DREQ_SENT: /* they know of nothing to disconnect */
+	case KARST_CM_DREQ_SENT: /* the peer knows of no connection */
 		cm_enter_timewait(c, id);
 		cm_notify_code(c, id, KARST_CM_EV_DREQ_ERROR);
 		return;
@@ -143,7 +144,8 @@ karst_cm_id_mra(struct karst_cm *cm, uint32_t number, uint8_t service_timeout,
 	return 0;
 }
 
-/* Patience is granted once for each message that we send, so that it ends with our retries. */
+/* An MRA takes effect once for each message that is sent, so that the total wait is limited by the
+ * number of retries. */
 void
 cm_rx_mra(struct cm_core *c, const struct karst_cm_path *seen, const struct karst_cm_msg *m)
 {

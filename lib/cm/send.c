@@ -2,12 +2,13 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * How messages leave, and leave again.
+ * Sends messages and repeats them.
  *
- * An id keeps the last message that it may have to say again, ready built: a request whose answer
- * is awaited, or an answer that the peer may not have seen.  The wait for an answer begins short
- * and doubles up to what the sides agreed on, because a lost datagram is the likelier the shorter
- * the way; only after the whole of the last wait is the peer given up.
+ * An id keeps the last message that may have to be sent again, in its wire format: a request that
+ * waits for its answer, or an answer that the peer may not have received.  The wait for an answer
+ * begins short and doubles up to the agreed time, because with a short path a missing answer more
+ * likely means a lost datagram.  Only after the full wait that follows the last retry is the peer
+ * given up.
  */
 #include "cm_priv.h"
 
@@ -44,7 +45,7 @@ cm_send_lap(struct cm_core *c, const struct cm_id *id)
 	send_transmit(c, &id->path, id->lap_mad);
 }
 
-/* What waits for an answer. */
+/* Returns the message that waits for an answer. */
 static const uint8_t *
 send_awaited(const struct cm_id *id)
 {
@@ -67,7 +68,7 @@ cm_keep(struct cm_id *id, const struct karst_cm_msg *m)
 void
 cm_timer_set(struct cm_core *c, struct cm_id *id, uint64_t ns_from_now)
 {
-	/* an empty wheel has stood still, maybe for longer than it reaches */
+	/* an empty wheel is not advanced, possibly for longer than its range */
 	if (c->wheel.count == 0)
 		karst_wheel_advance(&c->wheel, c->pub.now_ns, NULL, 0);
 	karst_wheel_add(&c->wheel, &id->timer, c->pub.now_ns + ns_from_now);
@@ -101,7 +102,7 @@ cm_mra_timeout_ns(const struct cm_id *id)
 	return exponent_ns(id->mra < CM_PEER_TIMEOUT_MAX ? id->mra : CM_PEER_TIMEOUT_MAX);
 }
 
-/* Nothing is repeated after the last retry: it gets the whole time. */
+/* After the last retry the wait has the full length, because no other retry follows. */
 static void
 send_arm(struct cm_core *c, struct cm_id *id)
 {
@@ -109,7 +110,7 @@ send_arm(struct cm_core *c, struct cm_id *id)
 	cm_timer_set(c, id, id->retries_left != 0 ? id->wait_ns : id->full_wait_ns);
 }
 
-/* @return false: it is a request that may not leave now. */
+/* @return false: it is a request that must not be sent now. */
 static bool
 send_request(struct cm_core *c, const struct cm_id *id)
 {

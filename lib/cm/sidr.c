@@ -2,12 +2,13 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Which queue pair serves datagrams of a service: SIDR REQ and SIDR REP (C2).  There is no
- * connection: the answer is all, and it is kept for a while for a peer that asks again.
+ * SIDR REQ and SIDR REP: ask which queue pair serves datagrams of a service (C2).  There is no
+ * connection: the exchange ends with the answer, which is kept for a while in case the peer repeats
+ * its request.
  */
 #include "cm_priv.h"
 
-/* For how long a peer asks is not told; Linux does for 69 s. */
+/* A SIDR REQ does not say for how long it is repeated; Linux repeats it for 69 s. */
 #define SIDR_PATIENCE 24
 
 int
@@ -69,7 +70,7 @@ cm_rx_sidr_rep(struct cm_core *c, const struct karst_cm_path *seen, const struct
 	cm_notify(c, id, &ev);
 }
 
-/* --- the side that is asked --- */
+/* --- the passive side --- */
 
 static void
 sidr_refuse_unknown(struct cm_core *c, const struct karst_cm_path *seen,
@@ -92,7 +93,7 @@ sidr_new_request(struct cm_core *c, const struct cm_id *listener, const struct k
 
 	if (id == NULL) {
 		count(c, KARST_CM_CTR_TABLE_FULL);
-		return; /* it will ask again */
+		return; /* the peer will repeat the request */
 	}
 	id->passive = true;
 	id->qp_type = KARST_QPT_UD;
@@ -125,13 +126,13 @@ cm_rx_sidr_req(struct cm_core *c, const struct karst_cm_path *seen, const struct
 		return;
 	}
 	if (old != NULL)
-		cm_id_unhash(old); /* the number stands for another request now */
+		cm_id_unhash(old); /* the peer uses the number for another request now */
 	listener = cm_service_find(c, m->sidr_req.service_id);
 	if (listener != NULL && !cm_make_room(c, seen->remote_ip)) {
 		count(c, KARST_CM_CTR_FLOOD);
 		return;
 	}
-	/* again: whoever was told that the oldest had to go may have stopped to listen */
+	/* looked up again: the user that was told about the oldest may have stopped listening */
 	listener = cm_service_find(c, m->sidr_req.service_id);
 	if (listener == NULL) {
 		count(c, KARST_CM_CTR_NO_SERVICE);
@@ -146,7 +147,7 @@ sidr_answer(struct cm_core *c, struct cm_id *id, struct karst_cm_msg *m)
 {
 	m->kind = KARST_CM_SIDR_REP;
 	m->tid = id->tid;
-	m->local_id = id->remote_id; /* the peer's number for it */
+	m->local_id = id->remote_id; /* the peer's number of the request */
 	m->sidr_rep.service_id = id->service_id;
 	if (cm_keep(id, m) != 0)
 		return -EMSGSIZE;

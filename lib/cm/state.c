@@ -2,17 +2,17 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * States that exchanges end in: idle, time-wait, rejected, answered (C1).
+ * States in which exchanges end: idle, time-wait, rejected, answered (C1).
  *
- * In time-wait an id is kept, and answers, for as long as packets of the connection may still be on
- * their way.  Until then no other connection may use the peer's queue pair number, since its
- * packets would be taken for those of the old one.  An id that its user has destroyed before is an
- * orphan: it passes through the same states, and its slot is the first to be reused if slots are
- * short.
+ * In time-wait an id is kept, and answers messages, for as long as packets of the connection may
+ * still be in the network.  Until then no other connection may use the peer's queue pair number,
+ * since its packets would be taken for those of the old connection.  An id that its user has
+ * destroyed before is an orphan.  It passes through the same states, and its slot is the first to
+ * be reused if slots are short.
  */
 #include "cm_priv.h"
 
-/* The time that the sides allow for a packet and its acknowledgement: 16 ms to 4.3 s. */
+/* Limits of the time that the sides allow for a packet and its acknowledgement: 16 ms to 4.3 s. */
 #define TIMEWAIT_EXPONENT_MIN 12
 #define TIMEWAIT_EXPONENT_MAX 20
 
@@ -59,7 +59,8 @@ cm_enter_timewait(struct cm_core *c, struct cm_id *id)
 static void
 enter_spent(struct cm_core *c, struct cm_id *id, uint64_t ns)
 {
-	cm_id_unhash_qpn(id); /* it carried no packets: the peer may ask again for it */
+	cm_id_unhash_qpn(id); /* it carried no packets: the peer may use its queue pair for
+			       * another request */
 	id->state = KARST_CM_TIMEWAIT;
 	id->spent = true;
 	enter_timewait_for(c, id, ns);

@@ -2,20 +2,20 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Communication ids: slots, and the ways to find them.
+ * Communication ids: slots, and the tables that find them.
  *
- * The number of an id is its slot and how often that was used, enciphered: a message that is late
- * finds a slot used again, but not under its number, and who has seen the numbers of its own
- * connections does not know those of others.  Slots are used again in the order in which they were
- * given back, to make that as late as can be.
+ * The number of an id is its slot and the slot's use count, enciphered.  A late message finds the
+ * slot in use again, but with another number; and a peer that knows the numbers of its own
+ * connections cannot guess those of others.  Slots are reused in the order in which they were
+ * freed, so that each is reused as late as possible.
  */
 #include "cm_priv.h"
 #include "karst_prf.h"
 
-/* What the keys of a secret are for. */
+/* Purposes of the keys that are derived from a secret. */
 enum key_use { USE_ID = 1, USE_TID, USE_HASH, USE_FIRST };
 
-/* Rounds of the cipher of numbers: four would do for a good round function. */
+/* Rounds of the cipher for numbers; four would be enough with a good round function. */
 #define ROUNDS 6u
 
 static uint64_t
@@ -77,9 +77,9 @@ list_remove(struct cm_id *id)
 	id->list = NULL;
 }
 
-/* --- addresses from which something is half open --- */
+/* --- addresses that have half-open connections --- */
 
-/* Where @ip's is, or where it belongs: at the end of its bucket. */
+/* Returns the link to the entry of @ip, or the end of its bucket, where the entry belongs. */
 static struct cm_source **
 source_find(const struct cm_core *c, const uint8_t ip[16])
 {
@@ -99,7 +99,7 @@ source_free(struct cm_core *c, struct cm_source *source)
 
 /* --- slots --- */
 
-/* A Feistel network: a permutation of all numbers of 32 bits. */
+/* A Feistel network: a permutation of all 32-bit numbers. */
 static uint32_t
 id_encipher(const struct cm_core *c, uint32_t v)
 {
@@ -143,7 +143,7 @@ cm_table_init(struct cm_core *c, const uint64_t secret[2], struct cm_source *sou
 {
 	uint32_t i;
 
-	/* as it stands */
+	/* the secret itself, not derived */
 	memcpy(c->first_key, secret, sizeof(c->first_key));
 	karst_prf_derive(secret, USE_ID, 0, c->id_key);
 	karst_prf_derive(secret, USE_TID, 0, c->tid_key);
@@ -155,7 +155,7 @@ cm_table_init(struct cm_core *c, const uint64_t secret[2], struct cm_source *sou
 		source_free(c, &sources[i]);
 }
 
-/* The oldest orphan has waited longest for what it owes. */
+/* Frees the oldest orphan, which has waited longest for its peer. */
 static void
 reclaim_orphan(struct cm_core *c)
 {
@@ -163,8 +163,8 @@ reclaim_orphan(struct cm_core *c)
 		cm_id_free(c, karst_container_of(c->orphans.head, struct cm_id, age));
 }
 
-/* A slot that was never used comes first, so that memory is touched as it is needed, and none is
- * used again before it must be.  NULL: there is none. */
+/* Returns a slot.  Slots that were never used come first, so that memory is touched only when it is
+ * needed, and slots are reused as late as possible.  NULL: there is none. */
 static struct cm_id *
 take_slot(struct cm_core *c)
 {
@@ -240,7 +240,7 @@ cm_id_of_user(const struct cm_core *c, uint32_t number)
 	return id != NULL && !id->orphan ? id : NULL;
 }
 
-/* --- by what the peer calls it --- */
+/* --- by the peer's numbers --- */
 
 void
 cm_id_hash_remote(struct cm_core *c, struct cm_id *id)
@@ -334,7 +334,7 @@ cm_service_add(struct cm_core *c, struct cm_id *id)
 		at = &c->services[service_bucket(c, id->service_id)];
 	if (service_in(*at, id->service_id, id->mask) != NULL)
 		return -EADDRINUSE;
-	/* in the list of masks, behind those that are at least as narrow */
+	/* in the list of masks: behind those that are at least as narrow */
 	while (id->mask != UINT64_MAX && *at != NULL &&
 		__builtin_popcountll(karst_container_of(*at, struct cm_id, by_service)->mask) >=
 			__builtin_popcountll(id->mask))
@@ -375,7 +375,7 @@ cm_half_open_add(struct cm_core *c, struct cm_id *id)
 	struct cm_source **at = source_find(c, id->path.remote_ip);
 
 	if (*at == NULL) {
-		*at = c->free_sources; /* there are as many as may be half open */
+		*at = c->free_sources; /* there are as many entries as half-open connections */
 		c->free_sources = (*at)->next;
 		**at = (struct cm_source){.next = NULL};
 		memcpy((*at)->ip, id->path.remote_ip, sizeof((*at)->ip));

@@ -2,17 +2,17 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * The two ends of a control connection over a socket: the program's, and the engine's loop that
+ * The two ends of a control connection over a socket: the program's end, and the engine's loop that
  * answers.
  *
- * A connection that has seen anything but a well-formed reply to its request is broken for good:
- * what the engine has done and what the program believes could differ.
+ * A connection on which anything but a well-formed reply to the request was received is broken for
+ * good: the engine's state and the program's view of it could differ.
  *
- * Descriptors beside replies that nobody has read yet count as the engine's, of which the kernel
- * lets all its connections together have no more than RLIMIT_NOFILE.  So a connection has room for
- * few replies, and who leaves so many unread is disconnected.  Waiting for him could have no end:
- * he may be dead, and have sent his own end of the connection, which is then kept by what the
- * engine has not read yet.
+ * Descriptors of replies that are not read yet count as the engine's, and the kernel limits their
+ * number for all of its connections together to RLIMIT_NOFILE.  So a connection has room for few
+ * replies, and a program that leaves so many unread is disconnected.  Waiting for the program might
+ * never end: it may be dead and have sent its own end of the connection, which then exists as long
+ * as the engine has not read that message.
  */
 #include "karst_ctl_sock.h"
 
@@ -32,11 +32,11 @@ struct socket_conn {
 	bool broken;
 };
 
-/* Nothing was sent, for a reason that lies in the descriptors that were to go along. */
+/* Was nothing sent because of the descriptors of the message? */
 static bool
 fds_refused(const struct socket_conn *d, int ret, unsigned int nfds)
 {
-	/* or it is the socket that the program has closed */
+	/* or the program has closed the socket itself */
 	return nfds > 0 && (ret == -ETOOMANYREFS || (ret == -EBADF && fcntl(d->fd, F_GETFD) >= 0));
 }
 
@@ -55,13 +55,15 @@ conn_call(void *user, const void *req, size_t len, const int *fds, unsigned int 
 	if (ret == -EMFILE && *rsp_len >= sizeof(struct karst_ctl_hdr))
 		((struct karst_ctl_hdr *)rsp)->nfds = 0;
 	if (ret == 0 || ret == -EMFILE) {
-		/* what is no reply to this the caller finds out, and says; nothing more is asked */
+		/* the caller detects a reply that does not match, and reports it; no further
+		 * requests are sent */
 		d->broken = karst_ctl_check_reply(req, rsp, *rsp_len, *nrsp_fds, NULL) != 0;
 		return ret;
 	}
 	*nrsp_fds = 0;
 	d->broken = true;
-	/* the socket has a timeout, and an answer that comes now would be taken for the next */
+	/* the socket has a timeout, and a reply that arrives later would be taken for the next
+	 * one */
 	return ret == -EAGAIN ? -ETIMEDOUT : -EIO;
 }
 
@@ -70,7 +72,7 @@ conn_close(void *user)
 {
 	struct socket_conn *d = user;
 
-	/* a child that was forked just now may have it, too, and live for long */
+	/* a child that was forked just now may have the socket, too, and may live for long */
 	shutdown(d->fd, SHUT_RDWR);
 	close(d->fd);
 	free(d);
@@ -98,7 +100,7 @@ struct exchange {
 	uint8_t rsp[KARST_CTL_MAX] karst_aligned(8);
 };
 
-/* Waits until there is a message (or the end). */
+/* Waits for a message, or the end of the connection. */
 static int
 wait_for_message(int fd, const struct karst_ctl_server *srv)
 {
@@ -118,7 +120,7 @@ wait_for_message(int fd, const struct karst_ctl_server *srv)
 	}
 }
 
-/* Sends a reply; if it is its descriptors that cannot be sent, a refusal. */
+/* Sends a reply, or a refusal if the kernel refuses the descriptors of the reply. */
 static int
 send_reply(int fd, struct exchange *x, size_t req_len, size_t rsp_len, unsigned int nrsp_fds)
 {
@@ -132,7 +134,7 @@ send_reply(int fd, struct exchange *x, size_t req_len, size_t rsp_len, unsigned 
 	return ret;
 }
 
-/* Receives, has it handled, replies. */
+/* Receives a message, passes it to the handler, and sends the reply. */
 static int
 serve_one(int fd, const struct karst_ctl_server *srv, struct exchange *x)
 {
@@ -170,7 +172,7 @@ serve_one(int fd, const struct karst_ctl_server *srv, struct exchange *x)
 int
 karst_ctl_serve(int fd, const struct karst_ctl_server *server)
 {
-	/* the kernel takes it twice, and counts some 800 bytes for the shortest reply */
+	/* the kernel doubles it, and counts some 800 bytes for the shortest reply */
 	const int room = KARST_CTL_REPLY_MAX;
 	struct exchange *x = malloc(sizeof(*x));
 	int ret = x == NULL ? -ENOMEM : 0;

@@ -2,14 +2,14 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * The thread becomes the program's user and group for as long as it opens something, with raw
- * system calls, because those of the C library change all threads.  Capabilities to read other
- * processes are laid aside: what the kernel then lets it open is what that user may look at.
+ * The thread takes on the user and group of the program for as long as it opens something.  It uses
+ * raw system calls, because those of the C library change all threads.  It gives up the capability
+ * to read other processes meanwhile: what the kernel then lets it open is what that user may read.
  *
- * A mapping's file is opened only if that is harmless.  The link in map_files tells by its
- * permission bits how the program had opened it, and no more is asked for.  The list of mappings
- * decides: a link may have led to what another process has there, if the program executed something
- * else in between, but what is listed is the user's to look at.
+ * The file of a mapping is opened only if that is harmless.  The permission bits of the link in
+ * map_files show how the program opened the file, and it is opened with no more rights than that.
+ * The list of mappings decides: the link may have led to a file of another process, if the program
+ * executed another one in between, but the user may read files that are listed.
  */
 #include "karst_files.h"
 
@@ -58,7 +58,8 @@ caps_set(const struct __user_cap_data_struct *caps)
 	return syscall(SYS_capset, &h, caps) == 0;
 }
 
-/* false: it could not be done; give_back() in either case. */
+/* Takes on the program's identity.  @return false: not possible; files_give_back() is needed in
+ * either case. */
 static bool
 take_on(const struct karst_files *of, struct identity *old)
 {
@@ -76,7 +77,8 @@ take_on(const struct karst_files *of, struct identity *old)
 		return false;
 	old->gid = (gid_t)setfsgid(of->gid);
 	old->uid = (uid_t)setfsuid(of->uid);
-	/* they tell no errors: asking for an impossible one tells the present one */
+	/* these calls return no errors, but called with an invalid id they return the present
+	 * one */
 	return (uid_t)setfsuid((uid_t)-1) == of->uid && (gid_t)setfsgid((gid_t)-1) == of->gid &&
 		syscall(SYS_setgroups, (size_t)0, NULL) == 0;
 }
@@ -88,12 +90,12 @@ files_give_back(const struct identity *old)
 		return;
 	setfsuid(old->uid);
 	setfsgid(old->gid);
-	/* should one fail, this thread may do less than before, not more */
+	/* if one of these fails, this thread has fewer rights than before, not more */
 	(void)syscall(SYS_setgroups, (size_t)old->ngroups, old->group);
 	(void)caps_set(old->caps);
 }
 
-/* --- whose it is --- */
+/* --- identification of the process --- */
 
 int
 karst_files_dir(pid_t pid, int pidfd)
@@ -104,7 +106,8 @@ karst_files_dir(pid_t pid, int pidfd)
 
 	snprintf(path, sizeof(path), "/proc/%d", (int)pid);
 	fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	/* if it lives now, what was opened is its directory and not that of a successor */
+	/* if the process still lives, the directory is that of the process, not of a successor with
+	 * the same number */
 	if (poll(&p, 1, 0) == 0)
 		return fd;
 	if (fd >= 0)
@@ -139,7 +142,8 @@ open_maps(const struct karst_files *of)
 	return openat(of->procfd, "maps", O_RDONLY | O_CLOEXEC);
 }
 
-/* Has the list of mappings this file where it is asked for, shared, and open for what is asked? */
+/* Does the list of mappings have this file at the given place, shared, and open for the given
+ * access? */
 static bool
 is_listed(const struct karst_files *of, const struct karst_files_ask *a, const struct stat *file)
 {
@@ -168,11 +172,11 @@ open_mapping(const struct karst_files *of, const struct karst_files_ask *a)
 
 	snprintf(path, sizeof(path), "map_files/%llx-%llx", (unsigned long long)a->start,
 		(unsigned long long)a->end);
-	/* how the program had opened it */
+	/* how the program has opened it */
 	if (fstatat(of->procfd, path, &own, AT_SYMLINK_NOFOLLOW) != 0 ||
 		(own.st_mode & S_IRUSR) == 0 || (a->write && (own.st_mode & S_IWUSR) == 0))
 		return -1;
-	/* O_PATH: opening other files may do things, or wait for somebody */
+	/* O_PATH: opening other kinds of files may have side effects or block */
 	fd = openat(of->procfd, path, O_PATH | O_CLOEXEC);
 	if (fd < 0)
 		return -1;

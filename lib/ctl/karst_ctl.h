@@ -2,30 +2,31 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Control messages between a program (libkarst) and an engine (karstd, or one in the same
- * process): attach, create, modify, register, destroy.  Work requests and completions never come
- * this way; they go through shared memory (karst_ring.h).
+ * Control messages between a program (libkarst) and an engine (karstd, or one in the same process):
+ * attach, create, modify, register, destroy.  Work requests and completions are not control
+ * messages; they go through shared memory (karst_ring.h).
  *
- * One message is one packet of a SOCK_SEQPACKET socket: struct karst_ctl_hdr, a body that
- * belongs to the operation, and file descriptors beside it.  A program sends a request and gets
- * one reply with the same sequence number and operation; requests of one connection are answered
- * in order.  The first request is HELLO.  The engine sends nothing of its own accord: events come
- * through streams whose reading ends a reply brings.  (Streams are pairs of sockets: whoever
- * reads a pipe can hold its lock, and with it the writer, for as long as it likes.)
+ * A message is one packet of a SOCK_SEQPACKET socket: struct karst_ctl_hdr, a body that depends on
+ * the operation, and file descriptors beside it.  A program sends a request and gets one reply with
+ * the same sequence number and operation; the requests of a connection are answered in order.  The
+ * first request is HELLO.  The engine sends nothing without a request: events come through streams,
+ * and the descriptor of the reading end is in a reply.  (Streams are socket pairs, because the
+ * reader of a pipe can hold the lock of the pipe, and thus block the writer, for as long as it
+ * likes.)
  *
- * Everything is little-endian and naturally aligned; reserved members are 0 and are checked.
- * A body may be longer than the receiver knows: a longer one is accepted if the rest is 0, so
- * that members can be added; a shorter one is -EPROTO.  KARST_CTL_VERSION changes when an old
- * reader would misunderstand.
+ * All data is little-endian and naturally aligned; reserved members are 0 and are checked.  A body
+ * may be longer than the one that the receiver knows: it is accepted if the rest is 0, so that
+ * members can be added.  A shorter body is -EPROTO.  KARST_CTL_VERSION changes when an old reader
+ * would misinterpret a message.
  *
  * Handles (PD, XRC domain, CQ, SRQ, QP, channel, identifiers of connection management) are 32-bit
- * numbers of this connection, never 0.  Keys are L_Keys and R_Keys, address handles the numbers of
- * work requests.
+ * numbers of this connection, never 0.  Keys are L_Keys and R_Keys; address handles are the numbers
+ * that work requests contain.
  *
- * A failed request changes nothing; its reply has a negative errno as status, and
- * struct karst_ctl_fault as body: a sentence that says what was wrong and what is allowed.
+ * A request that fails changes nothing.  Its reply has a negative errno as status and struct
+ * karst_ctl_fault as body: a sentence that says what was wrong and what is allowed.
  *
- * doc/control-abi.rst says the same without C.
+ * doc/control-abi.rst describes the same without C.
  */
 #ifndef KARST_CTL_H
 #define KARST_CTL_H
@@ -36,11 +37,11 @@
 
 #define KARST_CTL_MAGIC   0x6c74636bu /* "kctl" */
 #define KARST_CTL_VERSION 1u
-#define KARST_CTL_MAX     65536u /* bytes of a message, header included */
-#define KARST_CTL_MAX_FDS 128u   /* beside one message */
+#define KARST_CTL_MAX     65536u /* maximum size of a message in bytes, header included */
+#define KARST_CTL_MAX_FDS 128u   /* with one message */
 
-/* Operations.  X(NAME, value): a request's body is struct karst_ctl_<name>_req, a reply's
- * struct karst_ctl_<name>_rsp. */
+/* Operations.  X(NAME, name, value): the body of a request is struct karst_ctl_<name>_req, that of
+ * a reply struct karst_ctl_<name>_rsp. */
 #define KARST_CTL_OPS(X)                              \
 	X(HELLO, hello, 1)                            \
 	X(QUERY_DEVICE, query_device, 2)              \
@@ -113,7 +114,7 @@ struct karst_ctl_hdr {
 	uint16_t version; /* KARST_CTL_VERSION */
 	uint16_t op;      /* enum karst_ctl_op */
 	uint32_t len;     /* bytes of the whole message */
-	uint32_t seq;     /* the requester's; a reply repeats it */
+	uint32_t seq;     /* chosen by the requester; the reply repeats it */
 	int32_t status;   /* request: 0; reply: 0 or a negative errno */
 	uint32_t nfds;    /* descriptors beside this message */
 };
@@ -123,12 +124,14 @@ static_assert(sizeof(struct karst_ctl_hdr) == 24, "layout");
 
 /** Body of the reply to a failed request. */
 struct karst_ctl_fault {
-	char why[KARST_CTL_WHY]; /* UTF-8, ends in 0 */
+	char why[KARST_CTL_WHY]; /* UTF-8, terminated by 0 */
 };
 
 /* --- where shared memory is --- */
 
-/** A place in the connection's ring memory: in memory file @chunk, @off bytes from its start. */
+/**
+ * A place in the ring memory of the connection: @off bytes from the start of memory file @chunk.
+ */
 struct karst_ctl_place {
 	uint32_t chunk;
 	uint32_t reserved;
@@ -140,32 +143,36 @@ struct karst_ctl_place {
 
 #define KARST_CTL_NAME 64u
 
-/** First of all.  Beside it: nothing, or one descriptor, of the program's /proc/self/mem, open for
- *  reading and writing: without it memory is shared, but not copied. */
+/**
+ * The first request.  Its descriptors: none, or one of the program's /proc/self/mem, open for
+ * reading and writing.  Without it memory can be shared, but not copied.
+ */
 struct karst_ctl_hello_req {
-	char program[KARST_CTL_NAME]; /* for people; ends in 0 */
+	char program[KARST_CTL_NAME]; /* shown in telemetry and logs; terminated by 0 */
 	uint32_t abi;                 /* KARST_RING_ABI of the program */
 	uint32_t reserved;
 };
 
-/** Descriptors: the reading end of the stream of asynchronous events (struct karst_ctl_async), then
- *  for each lcore an eventfd that wakes it. */
+/**
+ * Descriptors: the reading end of the stream of asynchronous events (struct karst_ctl_async), then
+ * for each lcore an eventfd that wakes it.
+ */
 struct karst_ctl_hello_rsp {
-	char engine[KARST_CTL_NAME]; /* its name */
-	char version[32];            /* of karst */
+	char engine[KARST_CTL_NAME]; /* the engine's name */
+	char version[32];            /* version of karst */
 	uint32_t abi;
 	uint32_t nlcores;
 	uint32_t nports;
-	uint32_t client; /* this connection's number, in telemetry and logs */
+	uint32_t client; /* number of this connection in telemetry and logs */
 	uint32_t bell_cells;
-	uint32_t nchunks; /* that exist now; to be mapped and sealed first */
+	uint32_t nchunks; /* chunks that exist now; the program has to map and seal them first */
 	int32_t engine_pid;
-	uint32_t polite; /* 1: lcores that have nothing to do offer their CPUs; 0: they do not */
+	uint32_t polite;                 /* 1: idle lcores yield their CPUs; 0: they do not */
 	struct karst_ctl_place bell[64]; /* [nlcores]: struct karst_bell_shared */
-	int32_t cpu[64]; /* [nlcores]: that it is bound to; -1: none in particular */
+	int32_t cpu[64]; /* [nlcores]: CPU that the lcore is bound to; -1: to no single one */
 };
 
-/** Limits of this connection, and what the device is. */
+/** Returns the limits of this connection, and attributes of the device. */
 struct karst_ctl_query_device_req {
 	uint64_t reserved;
 };
@@ -181,8 +188,8 @@ struct karst_ctl_query_device_rsp {
 	uint32_t max_channels;
 	uint32_t max_mcasts; /* attachments of queue pairs to multicast groups */
 	uint32_t max_xrcd;
-	uint32_t max_mcast_qps; /* in one group, of all programs */
-	uint32_t ece;           /* 1: RC queue pairs have it (QUERY_ECE); 0: no */
+	uint32_t max_mcast_qps; /* in one group, by all programs together */
+	uint32_t ece;           /* 1: RC queue pairs support ECE (QUERY_ECE); 0: no */
 };
 
 struct karst_ctl_query_port_req {
@@ -196,12 +203,12 @@ struct karst_ctl_query_port_rsp {
 	uint8_t mac[6];
 	uint8_t reserved0;
 	uint16_t vlan;
-	uint16_t mtu; /* IP */
+	uint16_t mtu; /* IP MTU */
 	uint16_t reserved1;
-	uint32_t gids; /* entries of the GID table, empty ones included */
-	uint32_t mbps; /* 0: not known */
+	uint32_t gids; /* entries of the GID table, including empty ones */
+	uint32_t mbps; /* 0: unknown */
 	uint32_t reserved2;
-	char name[KARST_CTL_NAME]; /* in the configuration */
+	char name[KARST_CTL_NAME]; /* the port's name in the configuration */
 	char netdev[16];           /* kernel interface; empty: none */
 };
 
@@ -212,7 +219,7 @@ struct karst_ctl_query_gids_req {
 	uint32_t first;
 };
 struct karst_ctl_query_gids_rsp {
-	uint32_t n; /* in this reply */
+	uint32_t n; /* entries in this reply */
 	uint32_t reserved;
 	struct {
 		uint8_t gid[16];
@@ -223,9 +230,12 @@ struct karst_ctl_query_gids_rsp {
 	} gid[KARST_CTL_GIDS];
 };
 
-/** The memory file of a chunk, to be mapped.  Reply's descriptor: the file, of a sealed size. */
+/**
+ * Returns the memory file of a chunk for mapping.  Descriptor of the reply: the file, whose size is
+ * sealed.
+ */
 struct karst_ctl_get_chunk_req {
-	uint32_t chunk; /* KARST_CTL_CHUNK_UNSEALED, all ones: any not sealed */
+	uint32_t chunk; /* KARST_CTL_CHUNK_UNSEALED, all ones: any that is not sealed */
 	uint32_t reserved;
 };
 struct karst_ctl_get_chunk_rsp {
@@ -235,9 +245,12 @@ struct karst_ctl_get_chunk_rsp {
 };
 #define KARST_CTL_CHUNK_UNSEALED UINT32_MAX
 
-/** The program has mapped it for writing: from now on nobody can do so, nor punch holes.  Until
- *  those that HELLO tells of are sealed, all requests but these two are refused with -ENOBUFS.  So
- *  is one that needs a new chunk, at any time; when that is sealed, it is to be sent again. */
+/**
+ * Confirms that the program has mapped the chunk for writing: from now on no process can map it for
+ * writing, or punch holes into it.  Until the chunks that HELLO reports are sealed, all other
+ * requests except GET_CHUNK are refused with -ENOBUFS.  A request that needs a new chunk is refused
+ * in the same way at any time; the program has to send it again when the chunk is sealed.
+ */
 struct karst_ctl_seal_chunk_req {
 	uint32_t chunk;
 	uint32_t reserved;
@@ -263,12 +276,14 @@ struct karst_ctl_free_pd_req {
 /* How the engine reaches a piece of a region. */
 enum karst_ctl_piece_kind {
 	KARST_CTL_PIECE_COPY = 0, /* through the descriptor that came with HELLO */
-	KARST_CTL_PIECE_FD = 1,   /* descriptor number fd beside this message, at file_off */
+	KARST_CTL_PIECE_FD = 1,   /* descriptor number fd of this message, at file_off */
 	KARST_CTL_PIECE_VMA = 2,  /* a shared mapping of the program: /proc/PID/map_files */
 };
 
-/** Pieces follow each other without gaps and cover the region; all but COPY are whole pages,
- *  of the file's size of page. */
+/**
+ * Pieces are adjacent and cover the region.  All except COPY are whole pages, in the page size of
+ * the file.
+ */
 struct karst_ctl_piece {
 	uint64_t addr;
 	uint64_t len;
@@ -279,18 +294,18 @@ struct karst_ctl_piece {
 	uint32_t flags;              /* KARST_CTL_PIECE_* */
 	uint32_t reserved;
 };
-#define KARST_CTL_PIECE_MIGRATED  (1u << 0) /* for statistics: was private before */
-#define KARST_CTL_PIECE_RDONLY    (1u << 1) /* the program itself may not write there */
-#define KARST_CTL_PIECE_ON_DEMAND (1u << 2) /* COPY: nothing need be there until it is used */
+#define KARST_CTL_PIECE_MIGRATED  (1u << 0) /* for statistics: the memory was private before */
+#define KARST_CTL_PIECE_RDONLY    (1u << 1) /* the program itself cannot write there */
+#define KARST_CTL_PIECE_ON_DEMAND (1u << 2) /* COPY: nothing has to be mapped until it is used */
 
 #define KARST_CTL_MAX_PIECES 512u
 
 struct karst_ctl_reg_mr_req {
 	uint32_t pd;
 	uint32_t access; /* enum karst_access */
-	uint64_t addr;   /* in the program */
+	uint64_t addr;   /* address in the program */
 	uint64_t len;
-	uint64_t iova; /* first address as work requests and peers count */
+	uint64_t iova; /* first address for work requests and peers */
 	uint32_t npieces;
 	uint32_t reserved;
 	struct karst_ctl_piece piece[]; /* [npieces] */
@@ -301,15 +316,15 @@ struct karst_ctl_reg_mr_rsp {
 	uint64_t shared_bytes, migrated_bytes, copied_bytes;
 };
 
-/* Beside enum karst_rereg, and alone: the same bytes are reached in another way from now on.  pd,
- * access and iova are 0, addr and len what they were.  The key stays usable throughout.  -EBUSY:
- * the region has rights to bind windows or for atomics */
+/* Not of enum karst_rereg; not combined with those: changes the pieces by which the same bytes are
+ * reached. pd, access and iova are 0, addr and len are unchanged.  The key can be used throughout.
+ * -EBUSY: the region has the right to bind windows or the right for atomics */
 #define KARST_CTL_REREG_PIECES (1u << 16)
 
 struct karst_ctl_rereg_mr_req {
 	uint32_t key;
-	/* enum karst_rereg; without TRANSLATION npieces is 0; an access that writes, given to a
-	 * region that had none such, needs TRANSLATION too; or KARST_CTL_REREG_PIECES */
+	/* enum karst_rereg, or KARST_CTL_REREG_PIECES.  Without TRANSLATION npieces is 0.  If the
+	 * new access includes writing and the old access did not, TRANSLATION is needed, too. */
 	uint32_t what;
 	uint32_t pd;
 	uint32_t access;
@@ -326,7 +341,7 @@ struct karst_ctl_rereg_mr_rsp {
 	uint64_t shared_bytes, migrated_bytes, copied_bytes;
 };
 
-/** When the reply comes, the engine does not touch the memory any more. */
+/** After the reply the engine no longer accesses the memory. */
 struct karst_ctl_dereg_mr_req {
 	uint32_t key;
 	uint32_t reserved;
@@ -341,11 +356,11 @@ struct karst_ctl_alloc_mw_rsp {
 	uint32_t reserved;
 };
 struct karst_ctl_free_mw_req {
-	uint32_t key; /* as allocated; the low 8 bits do not matter */
+	uint32_t key; /* as allocated; the low 8 bits are ignored */
 	uint32_t reserved;
 };
 
-/* --- addresses: resolved by the engine (neighbours, routes), which may take seconds --- */
+/* --- addresses: the engine resolves the path (neighbours, routes), which may take seconds --- */
 
 struct karst_ctl_ah_attr {
 	uint8_t dgid[16];
@@ -375,9 +390,12 @@ struct karst_ctl_destroy_ah_req {
 
 /* --- XRC domains --- */
 
-/** Beside the request: nothing (a domain that nobody else can open) or one descriptor, of the file
- *  whose device and inode name the domain, open for reading.  -EBADF, -EACCES: it is not; -ENOENT:
- *  there is none and CREATE is not set; -EEXIST: there is one and EXCL is set. */
+/**
+ * Descriptors of the request: none (a private domain, which no other program can open), or one of
+ * the file whose device and inode identify the domain, open for reading.  -EBADF, -EACCES: it is
+ * not open for reading; -ENOENT: the domain does not exist and CREATE is not set; -EEXIST: it
+ * exists and EXCL is set.
+ */
 struct karst_ctl_open_xrcd_req {
 	uint32_t flags; /* KARST_CTL_XRCD_* */
 	uint32_t reserved;
@@ -386,9 +404,9 @@ struct karst_ctl_open_xrcd_req {
 #define KARST_CTL_XRCD_EXCL   (1u << 1)
 struct karst_ctl_open_xrcd_rsp {
 	uint32_t xrcd;
-	uint32_t lcore; /* of all that is in it */
+	uint32_t lcore; /* of all objects in the domain */
 };
-/** -EBUSY: SRQs or queue pairs of this connection are in it. */
+/** -EBUSY: the domain has SRQs or queue pairs of this connection. */
 struct karst_ctl_close_xrcd_req {
 	uint32_t xrcd;
 	uint32_t reserved;
@@ -396,8 +414,10 @@ struct karst_ctl_close_xrcd_req {
 
 /* --- completion channels and queues --- */
 
-/** Reply's descriptor: the reading end of a stream (non-blocking for the engine, as the program
- *  likes for itself) in which each event is one 8-byte cookie of the CQ. */
+/**
+ * Descriptor of the reply: the reading end of a stream in which each event is one 8-byte cookie of
+ * the CQ.  The writing end is non-blocking; the program chooses that for its own end.
+ */
 struct karst_ctl_create_channel_req {
 	uint64_t reserved;
 };
@@ -413,7 +433,7 @@ struct karst_ctl_destroy_channel_req {
 struct karst_ctl_create_cq_req {
 	uint32_t entries;
 	uint32_t channel;     /* 0: none, no events */
-	uint64_t cookie;      /* in events */
+	uint64_t cookie;      /* identifies the CQ in events */
 	uint32_t comp_vector; /* below nlcores */
 	uint32_t flags;       /* enum karst_cq_flags */
 };
@@ -425,13 +445,15 @@ struct karst_ctl_create_cq_rsp {
 	struct karst_ctl_place place; /* struct karst_cq_shared */
 	struct karst_ctl_place lanes; /* [nlanes]: struct karst_lane_shared and what follows it */
 };
-/** An armed queue has its event now, whether or not anything completes. */
+/** Raises the event of an armed queue now, whether or not anything completes. */
 struct karst_ctl_raise_cq_req {
 	uint32_t cq;
 	uint32_t reserved;
 };
-/** Moderation: an event after @count completions or @period_us after the first, whichever is
- *  sooner; 0, 0: at once. */
+/**
+ * Moderation: an event after @count completions or @period_us after the first one, whichever is
+ * sooner; 0, 0: without delay.
+ */
 struct karst_ctl_modify_cq_req {
 	uint32_t cq;
 	uint16_t count;
@@ -441,8 +463,10 @@ struct karst_ctl_destroy_cq_req {
 	uint32_t cq;
 	uint32_t reserved;
 };
-/** Lanes of another size, which nobody uses before SWITCH_CQ; those of a RESIZE_CQ before are given
- *  back. */
+/**
+ * Creates lanes of another size, which are not used before SWITCH_CQ; lanes of an earlier RESIZE_CQ
+ * are freed.
+ */
 struct karst_ctl_resize_cq_req {
 	uint32_t cq;
 	uint32_t entries;
@@ -452,9 +476,11 @@ struct karst_ctl_resize_cq_rsp {
 	uint32_t nlanes;
 	struct karst_ctl_place lanes;
 };
-/** The engine goes over to the lanes of the last RESIZE_CQ, taking unread entries along, while the
- *  program keeps off both.  Then it gives the old ones back.  If the engine dies meanwhile, lanes
- *  whose word "live" is set are those to go on with. */
+/**
+ * The engine switches to the lanes of the last RESIZE_CQ and moves unread entries there.  Meanwhile
+ * the program must not access the old or the new lanes.  Then the engine frees the old lanes.  If
+ * the engine dies meanwhile, the new lanes whose word "live" is set are the valid ones.
+ */
 struct karst_ctl_switch_cq_req {
 	uint32_t cq;
 	uint32_t reserved;
@@ -465,7 +491,7 @@ struct karst_ctl_switch_cq_req {
 struct karst_ctl_create_srq_req {
 	uint32_t pd;
 	uint32_t max_wr, max_sge, limit;
-	uint64_t cookie; /* in asynchronous events */
+	uint64_t cookie; /* identifies the SRQ in asynchronous events */
 	uint32_t type;   /* enum karst_srq_type */
 	uint32_t xrcd;   /* XRC: its domain, and the CQ of its receives; else 0 */
 	uint32_t cq;
@@ -473,7 +499,7 @@ struct karst_ctl_create_srq_req {
 };
 struct karst_ctl_create_srq_rsp {
 	uint32_t srq;
-	uint32_t max_wr; /* as it became */
+	uint32_t max_wr; /* actual size */
 	uint32_t max_sge;
 	uint32_t stride;
 	uint32_t lcore;
@@ -498,8 +524,10 @@ struct karst_ctl_destroy_srq_req {
 
 /* --- queue pairs --- */
 
-/** XRC_SEND: recv_cq, srq, max_recv_wr and max_recv_sge are 0.  XRC_RECV: all from pd to max_inline
- *  are 0. */
+/**
+ * XRC_SEND: recv_cq, srq, max_recv_wr and max_recv_sge are 0.  XRC_RECV: all members from pd to
+ * max_inline are 0.
+ */
 struct karst_ctl_create_qp_req {
 	uint32_t type; /* enum karst_qp_type */
 	uint32_t pd;
@@ -510,7 +538,7 @@ struct karst_ctl_create_qp_req {
 	uint32_t flags;  /* KARST_CTL_QP_* */
 	uint32_t lcore;  /* UINT32_MAX: the engine chooses */
 	uint32_t xrcd;   /* XRC_RECV: its domain; else 0 */
-	uint64_t cookie; /* in asynchronous events */
+	uint64_t cookie; /* identifies the QP in asynchronous events */
 };
 #define KARST_CTL_QP_SIG_ALL (1u << 0) /* every send request completes */
 #define KARST_CTL_QP_CREDITS (1u << 1) /* end-to-end credits are advertised (Q9) */
@@ -519,7 +547,7 @@ struct karst_ctl_create_qp_rsp {
 	uint32_t qp;
 	uint32_t qpn;
 	uint32_t lcore;
-	/* as they became */
+	/* actual sizes */
 	uint32_t max_send_wr, max_recv_wr, max_send_sge, max_recv_sge, max_inline;
 	uint32_t send_stride, recv_stride;
 	struct karst_ctl_place sq; /* struct karst_wq_shared; len 0: none */
@@ -534,8 +562,8 @@ struct karst_ctl_qp_attr {
 	uint8_t max_rd_atomic, max_dest_rd_atomic, min_rnr_timer, port_num;
 	uint8_t timeout, retry_cnt, rnr_retry;
 	uint8_t path_mig_state;  /* enum karst_mig_state */
-	uint16_t alt_pkey_index; /* with ALT_PATH; in replies 0s if there is no alternate path */
-	uint8_t alt_port_num;    /* that of alt_ah */
+	uint16_t alt_pkey_index; /* with ALT_PATH; in replies 0 if there is no alternate path */
+	uint8_t alt_port_num;    /* same as in alt_ah */
 	uint8_t alt_timeout;
 	struct karst_ctl_ah_attr ah;
 	struct karst_ctl_ah_attr alt_ah;
@@ -547,35 +575,37 @@ struct karst_ctl_modify_qp_req {
 	uint32_t mask; /* enum karst_qp_attr_mask */
 	struct karst_ctl_qp_attr attr;
 };
-/** In RTR, RTS or SQD; RESET ends it. */
+/** Sets the rate limit, in RTR, RTS or SQD; RESET ends it. */
 struct karst_ctl_rate_qp_req {
 	uint32_t qp;
-	uint32_t rate_kbps; /* KARST_RATE_LIMIT_MIN..MAX; 0: none */
-	uint32_t burst;     /* bytes, up to KARST_RATE_BURST_MAX; 0: as it comes */
+	uint32_t rate_kbps; /* KARST_RATE_LIMIT_MIN..MAX; 0: no limit */
+	uint32_t burst;     /* bytes, up to KARST_RATE_BURST_MAX; 0: the engine chooses */
 	uint32_t reserved;
 };
-/** Enhanced connection establishment: a vendor, 24 bits, and what its ends can.  All 0: none. */
+/** Enhanced connection establishment: a vendor (24 bits) and options.  All 0: none. */
 struct karst_ctl_ece {
 	uint32_t vendor;
 	uint32_t options;
 };
-/** -EOPNOTSUPP: not RC, or the engine's configuration has it off. */
+/** -EOPNOTSUPP: not RC, or the engine's configuration disables ECE. */
 struct karst_ctl_query_ece_req {
 	uint32_t qp;
 	uint32_t reserved;
 };
-/** What may be offered to its peer; after SET_ECE what holds, options of 0: nothing. */
+/** What may be offered to the peer; after SET_ECE what is in effect, options of 0: nothing. */
 struct karst_ctl_query_ece_rsp {
 	struct karst_ctl_ece ece;
 };
-/** In RESET or INIT: what its peer has offered, or answered; RESET ends it.  -EINVAL: another
- *  state, or another vendor's; -EOPNOTSUPP as with QUERY_ECE. */
+/**
+ * In RESET or INIT: sets what the peer has offered or answered; RESET ends it.  -EINVAL: another
+ * state, or another vendor; -EOPNOTSUPP as with QUERY_ECE.
+ */
 struct karst_ctl_set_ece_req {
 	uint32_t qp;
 	uint32_t reserved;
-	struct karst_ctl_ece ece; /* all 0: the peer has said nothing */
+	struct karst_ctl_ece ece; /* all 0: the peer has sent none */
 };
-/** What holds: to an offer the answer for the peer; all 0: nothing. */
+/** What is in effect; after an offer it is also the answer for the peer.  All 0: nothing. */
 struct karst_ctl_set_ece_rsp {
 	struct karst_ctl_ece ece;
 };
@@ -591,7 +621,7 @@ struct karst_ctl_destroy_qp_req {
 	uint32_t reserved;
 };
 
-/** A second time is harmless. */
+/** Attaching a second time does nothing. */
 struct karst_ctl_attach_mcast_req {
 	uint32_t qp;
 	uint32_t reserved;
@@ -603,19 +633,22 @@ struct karst_ctl_detach_mcast_req {
 	uint8_t gid[16];
 };
 
-/** A further handle on an XRC_RECV queue pair, of whatever connection: it can be modified and
- *  queried, and ends with its last handle.  -ENOENT: none of that number is in the domain. */
+/**
+ * Opens another handle on an XRC_RECV queue pair of any connection.  The handle can modify and
+ * query the queue pair, which ends with its last handle.  -ENOENT: the domain has no queue pair of
+ * that number.
+ */
 struct karst_ctl_open_qp_req {
 	uint32_t xrcd;
 	uint32_t qpn;
-	uint64_t cookie; /* in asynchronous events */
+	uint64_t cookie; /* identifies the QP in asynchronous events */
 };
 struct karst_ctl_open_qp_rsp {
 	uint32_t qp;
 	uint32_t lcore;
 };
 
-/* Replies that say nothing but their status. */
+/* Replies that contain only their status. */
 #define KARST_CTL_PLAIN_REPLY(name)     \
 	struct karst_ctl_##name##_rsp { \
 		uint64_t reserved;      \
@@ -640,7 +673,7 @@ KARST_CTL_PLAIN_REPLY(detach_mcast);
 
 /* --- asynchronous events --- */
 
-/** A record of the stream of asynchronous events; written whole. */
+/** A record of the stream of asynchronous events; always written completely. */
 struct karst_ctl_async {
 	uint32_t event;  /* enum karst_async_event_code */
 	uint32_t handle; /* of the CQ, SRQ or QP; a port's number; 0: the device */
@@ -651,33 +684,33 @@ static_assert(sizeof(struct karst_ctl_async) == 16, "layout");
 /* --- control connections --- */
 
 /**
- * What carries a program's requests to an engine, and the replies back: a socket
- * (karst_ctl_socket_conn()), or calls of a session in the same process (karst_session_conn()).
- * karst_open() makes one of the first kind; karst_open_conn() takes any.
+ * Carries a program's requests to an engine and the replies back: through a socket
+ * (karst_ctl_socket_conn()), or by calls of a session in the same process (karst_session_conn()).
+ * karst_open() uses a socket; karst_open_conn() accepts both.
  */
 struct karst_ctl_conn {
 	/**
-	 * One request, one reply; any thread, one at a time.  @fds: the caller's, duplicated by
-	 * whoever keeps them.  @rsp has room for KARST_CTL_MAX bytes, @rsp_fds for
-	 * KARST_CTL_MAX_FDS descriptors, which are the caller's to close.
-	 * @return 0: there is a reply, of whatever status, which the caller checks against the
-	 * request; after a reply that does not fit its request, the connection is broken.
-	 * -EMFILE: there is one, too, but this process had no room for the descriptors beside it;
-	 * the reply says that there were none.
-	 * -EBADF, -ETOOMANYREFS: nothing was sent, since one of @fds is not open, or the kernel
-	 * carries too many already.
-	 * -EIO: the engine is gone, or the connection is broken.  -ETIMEDOUT: no reply within the
-	 * socket's receive timeout; the connection is broken.
+	 * Makes one request and returns its reply; any thread, one at a time.  @fds belong to the
+	 * caller; the receiver duplicates those that it keeps.  @rsp has room for KARST_CTL_MAX
+	 * bytes, @rsp_fds for KARST_CTL_MAX_FDS descriptors, which the caller has to close.
+	 * @return 0: there is a reply, of any status, which the caller checks against the request;
+	 * if the reply does not match its request, the connection is broken.
+	 * -EMFILE: there is a reply, but this process had no room for its descriptors; the reply
+	 * then says that there were none.
+	 * -EBADF, -ETOOMANYREFS: nothing was sent, since one of @fds is not open, or the kernel has
+	 * too many descriptors in transit already.
+	 * -EIO: the engine is gone, or the connection is broken.
+	 * -ETIMEDOUT: no reply within the socket's receive timeout; the connection is broken.
 	 */
 	int (*call)(void *user, const void *req, size_t len, const int *fds, unsigned int nfds,
 		void *rsp, size_t *rsp_len, int *rsp_fds, unsigned int *nrsp_fds);
-	/** Ends the attachment; everything that it had is destroyed. */
+	/** Ends the attachment and destroys everything that belongs to it. */
 	void (*close)(void *user);
 	void *user;
-	int hup_fd; /* poll() says POLLHUP once the engine is gone; -1: it cannot */
+	int hup_fd; /* poll() returns POLLHUP once the engine is gone; -1: there is none */
 };
 
-/* here, since it builds on the above */
+/* included here, since it uses the definitions above */
 #include "karst_ctl_cm.h"
 
 #endif /* KARST_CTL_H */

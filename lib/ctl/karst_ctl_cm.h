@@ -2,21 +2,24 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Messages of connection management; part of karst_ctl.h.  What each of them does is said in
- * karst_rdmacm.h (lib/client), whose calls they carry.
+ * Messages of connection management; part of karst_ctl.h.  karst_rdmacm.h (lib/client) describes
+ * the calls that they carry.
  *
- * Identifiers, groups and channels of events are handles of this connection, each kind for itself.
+ * Identifiers, groups and channels of events are handles of this connection, with a number space
+ * for each kind.
  */
 #ifndef KARST_CTL_CM_H
 #define KARST_CTL_CM_H
 
 #include "karst_ctl.h"
 
-/** An address: @family 0: none, 2: IPv4, 10: IPv6, as Linux has them.  @scope_id: of a link-local
- *  one the port, from 1, and 0 any; else without meaning. */
+/**
+ * An address.  @family: 0 none, 2 IPv4, 10 IPv6, as in Linux.  @scope_id: for a link-local address
+ * the port, from 1, or 0 for any port; otherwise without meaning.
+ */
 struct karst_ctl_cm_addr {
 	uint16_t family;
-	uint16_t port_number; /* of the port space; host order as all else */
+	uint16_t port_number; /* of the port space; in host order like all other members */
 	uint32_t scope_id;
 	uint8_t ip[16]; /* IPv4: as ::ffff:a.b.c.d */
 };
@@ -39,7 +42,9 @@ struct karst_ctl_cm_param {
 };
 static_assert(sizeof(struct karst_ctl_cm_param) == 240, "layout");
 
-/** Reply's descriptor: the reading end of a stream that says whether events wait, see Streams. */
+/**
+ * Descriptor of the reply: the reading end of a stream that shows whether events wait, see Streams.
+ */
 struct karst_ctl_cm_create_channel_req {
 	uint64_t reserved;
 };
@@ -60,22 +65,23 @@ struct karst_ctl_cm_get_event_req {
 };
 struct karst_ctl_cm_get_event_rsp {
 	uint64_t uid;
-	uint32_t id;        /* or the group; with a connect request, the new identifier */
+	uint32_t id;        /* or the group; with a connect request the new identifier */
 	uint32_t listen_id; /* connect request */
 	uint32_t event;     /* enum rdma_cm_event_type */
 	int32_t status;
-	uint32_t emptied; /* 1: it was the last; a byte of the stream is to be read */
+	uint32_t emptied; /* 1: it was the last event; the program has to read a byte of the
+			   * stream */
 	uint32_t ud_qpn, ud_qkey;
 	uint32_t reserved;
 	struct karst_ctl_cm_param param;
 	struct karst_ctl_ah_attr ah; /* with ud_qpn */
 	/* connect request: what the peer offers; connect response: what it has answered.  All 0:
-	 * nothing that this engine understands, or wants to */
+	 * nothing that this engine understands or accepts */
 	struct karst_ctl_ece ece;
 };
 
 struct karst_ctl_cm_create_id_req {
-	uint64_t uid; /* in events */
+	uint64_t uid; /* user context, returned in events */
 	uint32_t channel;
 	uint16_t port_space; /* 0x0106 TCP, 0x0111 UDP */
 	uint8_t qp_type;     /* enum karst_qp_type */
@@ -90,9 +96,9 @@ struct karst_ctl_cm_destroy_id_req {
 	uint32_t reserved;
 };
 struct karst_ctl_cm_destroy_id_rsp {
-	uint32_t events;  /* that were got of it */
+	uint32_t events;  /* events of the identifier that were returned */
 	uint32_t emptied; /* 1: its events were the last ones of @channel, as with CM_GET_EVENT */
-	uint32_t channel; /* that it had */
+	uint32_t channel; /* the channel of the identifier */
 	uint32_t reserved;
 };
 struct karst_ctl_cm_migrate_id_req {
@@ -123,28 +129,28 @@ struct karst_ctl_cm_resolve_route_req {
 };
 struct karst_ctl_cm_listen_req {
 	uint32_t id;
-	uint32_t backlog; /* 0: as many as there may be */
+	uint32_t backlog; /* 0: the maximum */
 };
-/** -EINVAL also: "ece" is not what QUERY_ECE says, nor all 0. */
+/** -EINVAL also: "ece" is neither what QUERY_ECE returned nor all 0. */
 struct karst_ctl_cm_connect_req {
 	uint32_t id;
 	uint32_t reserved;
 	struct karst_ctl_cm_param param;
-	struct karst_ctl_ece ece; /* that is offered, if the configuration says so; RC */
+	struct karst_ctl_ece ece; /* the offer, if the configuration enables ECE; RC only */
 };
 struct karst_ctl_cm_accept_req {
 	uint32_t id;
 	uint32_t flags; /* KARST_CTL_CM_ACCEPT_* */
 	uint64_t uid;
 	struct karst_ctl_cm_param param;
-	/* the answer to an offer, as of SET_ECE; anything else is not said to the peer */
+	/* the answer to an offer, as SET_ECE returned it; anything else is not sent to the peer */
 	struct karst_ctl_ece ece;
 };
-#define KARST_CTL_CM_ACCEPT_PARAM (1u << 0) /* passive side; else of a connect response: all 0 */
-/** Of the parameters, private data count. */
+#define KARST_CTL_CM_ACCEPT_PARAM (1u << 0) /* passive side; connect response: all 0 */
+/** Only private data is used of the parameters. */
 struct karst_ctl_cm_reject_req {
 	uint32_t id;
-	uint32_t reason; /* 0: 28, the consumer's */
+	uint32_t reason; /* 0 means 28, rejected by the consumer */
 	struct karst_ctl_cm_param param;
 };
 struct karst_ctl_cm_disconnect_req {

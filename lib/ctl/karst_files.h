@@ -2,12 +2,13 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * What only the user of a process may open: its list of mappings, and the files behind them.
+ * Opens files that only the user of a process may open: the list of its mappings, and the files
+ * behind them.
  *
  * An engine needs both for programs of other users.  karst_files_open() is called by a process that
- * has the rights for it (CAP_SETUID, CAP_SETGID, for mappings CAP_CHECKPOINT_RESTORE): the engine's
- * own, or one beside it that does nothing else.  It takes on the program's identity meanwhile, so
- * that nothing is opened that the program's user could not open.
+ * has the rights for it (CAP_SETUID, CAP_SETGID, for mappings CAP_CHECKPOINT_RESTORE): the engine
+ * itself, or a separate process that does nothing else.  During the call the thread takes on the
+ * identity of the program, so that it cannot open anything that the program's user cannot open.
  *
  * Any thread; other threads keep their identity.  Opening may wait as long as the process keeps its
  * address space locked.
@@ -19,7 +20,7 @@
 
 #include "karst_base.h"
 
-/** Whose files: a directory of proc that is certainly the program's, and who it is. */
+/** A program: a directory of proc that is certainly the program's, and its user and group. */
 struct karst_files {
 	int procfd; /* karst_files_dir() */
 	uid_t uid;
@@ -27,32 +28,39 @@ struct karst_files {
 };
 
 enum karst_files_kind {
-	KARST_FILES_MAPS,    /* the list, for reading */
+	KARST_FILES_MAPS,    /* the list of mappings, for reading */
 	KARST_FILES_MAPPING, /* the file of a shared mapping that is in memory (tmpfs, hugetlbfs) */
 };
 
-/** What to open.  Hostile, where it comes from somebody else. */
+/** What to open.  Its members are untrusted if they come from another process. */
 struct karst_files_ask {
 	uint32_t kind;
 	uint32_t write;          /* MAPPING: for reading and writing, else for reading */
 	uint64_t start, end;     /* the mapping, as /proc/PID/map_files has it */
-	uint64_t addr, len, off; /* what of it is wanted, and where in the file that is */
+	uint64_t addr, len, off; /* the wanted part of it, and the offset of that part in the
+				  * file */
 };
 
 /**
- * /proc/PID, which goes on meaning one process; @pidfd is the same process's.
- * @return the caller's to close; -1: it cannot be opened; -ESRCH: the process is gone.
+ * Opens /proc/PID, which keeps referring to one process; @pidfd refers to the same process.
+ * @return a descriptor, which the caller closes; -1: it cannot be opened; -ESRCH: the process is
+ * gone.
  */
 int karst_files_dir(pid_t pid, int pidfd);
 
 /** Was @memfd, a descriptor of some /proc/PID/mem, opened in @procfd? */
 bool karst_files_is_of(int procfd, int memfd);
 
-/** Is @fd of a file system whose page faults wait for nobody: neither a program, as with FUSE or a
- *  disk image of its own, nor a disk? */
+/**
+ * Is @fd in a file system whose page faults do not wait, neither for a program (as with FUSE or a
+ * disk image of the program) nor for a disk?
+ */
 bool karst_files_in_memory(int fd);
 
-/** @return a descriptor, the caller's to close; -1: it is not there, or its user may not open it */
+/**
+ * @return a descriptor, which the caller closes; -1: the file does not exist, or the user may not
+ * open it
+ */
 int karst_files_open(const struct karst_files *of, const struct karst_files_ask *ask);
 
 #endif /* KARST_FILES_H */

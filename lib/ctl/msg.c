@@ -2,8 +2,8 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * The form of control messages, from the table of operations in karst_ctl.h: a line there is
- * all that a new operation needs here, but for its reserved members, which are listed below.
+ * The form of control messages, from the table of operations in karst_ctl.h.  A new operation needs
+ * only its line in that table, and its reserved members in the list below.
  */
 #include "karst_ctl_msg.h"
 
@@ -39,7 +39,7 @@ static const struct karst_ctl_op_info ops[] = {KARST_CTL_OPS(X)};
 KARST_CTL_OPS(X)
 #undef X
 
-/* Members of requests that are 0. */
+/* Members of requests that must be 0. */
 #define RESERVED(X)                                         \
 	X(HELLO, hello, reserved)                           \
 	X(QUERY_DEVICE, query_device, reserved)             \
@@ -134,7 +134,7 @@ msg_all_zero(const void *p, size_t n)
 	return n == 0;
 }
 
-/* What is common to requests and replies. */
+/* Checks that requests and replies have in common. */
 static int
 msg_check_header(const struct karst_ctl_hdr *h, size_t len, unsigned int nfds, char *why)
 {
@@ -156,7 +156,7 @@ msg_check_header(const struct karst_ctl_hdr *h, size_t len, unsigned int nfds, c
 	return 0;
 }
 
-/* A body of at least @known bytes, of which those beyond are 0. */
+/* Checks that a body has at least @known bytes, and that all further ones are 0. */
 static int
 msg_check_body(const char *name, const uint8_t *body, size_t have, size_t known, char *why)
 {
@@ -181,7 +181,7 @@ msg_check_reserved(uint32_t op, const uint8_t *body, char *why)
 	return 0;
 }
 
-/* Where the pieces of a request stand and how many it says there are. */
+/* Returns the pieces of a request, and the number of pieces that it states. */
 static const struct karst_ctl_piece *
 pieces_of(uint32_t op, const void *body, uint32_t *n)
 {

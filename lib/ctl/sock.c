@@ -2,7 +2,7 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * One message over a socket, and who is at its other end.
+ * Sends and receives one message over a socket, and identifies the process at the other end.
  */
 #include "karst_ctl_sock.h"
 
@@ -16,7 +16,7 @@
 #define SO_PEERPIDFD 77 /* Linux 6.5 */
 #endif
 
-/* Room for the descriptors beside a message, aligned as the kernel wants it. */
+/* Room for the descriptors of a message, with the alignment that the kernel requires. */
 union ancillary {
 	struct cmsghdr hdr;
 	uint8_t bytes[CMSG_SPACE(KARST_CTL_MAX_FDS * sizeof(int))];
@@ -66,7 +66,7 @@ karst_ctl_send_now(int fd, const void *msg, size_t len, const int *fds, unsigned
 	return sock_send(fd, msg, len, fds, nfds, MSG_DONTWAIT);
 }
 
-/* The descriptors in @mh; those for which there is no room are closed. */
+/* Stores the descriptors in @mh, and closes those for which there is no room. */
 static unsigned int
 take_fds(struct msghdr *mh, int *fds)
 {
@@ -126,19 +126,20 @@ karst_ctl_hung_up(int fd)
 	return poll(&p, 1, 0) > 0 && (p.revents & (POLLHUP | POLLRDHUP | POLLERR | POLLNVAL)) != 0;
 }
 
-/* A descriptor of the process that connected; *pidfd -1: this kernel has none to give. */
+/* Returns a descriptor of the process that connected; *pidfd -1: this kernel does not provide
+ * it. */
 static int
 peer_pidfd(int fd, int *pidfd)
 {
 	socklen_t size = sizeof(*pidfd);
 
-	/* for tests of what is done with a kernel before Linux 6.5 */
+	/* lets tests check the behaviour with a kernel before Linux 6.5 */
 	if (secure_getenv("KARST_TEST_NO_PEERPIDFD") == NULL &&
 		getsockopt(fd, SOL_SOCKET, SO_PEERPIDFD, pidfd, &size) == 0)
 		return 0;
 	else if (secure_getenv("KARST_TEST_NO_PEERPIDFD") == NULL && errno != ENOPROTOOPT)
 		return -errno;
-	/* Not pidfd_open(): the number may be another's by now. */
+	/* Not pidfd_open(): the number may belong to another process by now. */
 	*pidfd = -1;
 	return 0;
 }

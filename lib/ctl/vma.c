@@ -2,8 +2,8 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Linux 6.11 and later answer questions about one mapping (PROCMAP_QUERY), in a microsecond; older
- * ones have the text of all mappings, 0.2 us a line.
+ * Linux 6.11 and later answer a query for one mapping (PROCMAP_QUERY) in a microsecond.  With older
+ * kernels the text of all mappings is read, which takes 0.2 us a line.
  */
 #include "karst_vma.h"
 
@@ -14,7 +14,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-/* As in linux/fs.h, which is too old where we build. */
+/* As in linux/fs.h, which is too old on the build machines. */
 struct query {
 	uint64_t size;
 	uint64_t query_flags;
@@ -70,7 +70,7 @@ karst_vmas_close(struct karst_vmas *v)
 	close(v->fd);
 }
 
-/* @return 1, 0, or -errno; -ENOTTY: the kernel cannot. */
+/* @return 1, 0, or -errno; -ENOTTY: the kernel does not support the query. */
 static int
 vma_query(const struct karst_vmas *v, uint64_t addr, struct karst_vma *vma)
 {
@@ -96,7 +96,8 @@ vma_query(const struct karst_vmas *v, uint64_t addr, struct karst_vma *vma)
 
 /* --- the text --- */
 
-/* A line, without its end, of which the beginning is enough.  @return 1, 0: no more, -errno. */
+/* Reads a line without its end; the rest of a long line is dropped.  @return 1; 0: no more lines;
+ * -errno. */
 static int
 vma_read_line(struct karst_vmas *v, char *line, size_t size)
 {
@@ -123,7 +124,8 @@ vma_read_line(struct karst_vmas *v, char *line, size_t size)
 	return 1;
 }
 
-/* The text does not say how large pages are: not larger than what its ends are multiples of. */
+/* The text does not contain the page size, so guesses the largest one that the ends are multiples
+ * of. */
 static uint32_t
 guess_page(const struct karst_vma *vma)
 {

@@ -2,9 +2,10 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * What DPDK and its drivers share in private, ABI 23 (DPDK 22.11).  The headers that declare it are
- * not packaged, so what karst's drivers need of it is declared here; layouts and names are facts of
- * that interface.  Another ABI is another file like this one; dpdk_abi_fits() tells at run time.
+ * Private declarations that DPDK shares with its drivers, ABI 23 (DPDK 22.11).  The headers that
+ * contain them are not packaged, so this file declares what karst's drivers need of them; layouts
+ * and names are those of that interface.  Another ABI needs another file like this one;
+ * dpdk_abi_fits() checks that at run time.
  *
  * Three parts: devices and drivers of the virtual bus, an Ethernet device, its table of operations.
  */
@@ -58,7 +59,7 @@ void rte_vdev_register(struct rte_vdev_driver *driver);
 
 struct rte_eth_dev;
 
-/* What all processes see of it. */
+/* The part that all processes share. */
 struct rte_eth_dev_data {
 	char name[RTE_ETH_NAME_MAX_LEN];
 	void **rx_queues;
@@ -88,7 +89,7 @@ static_assert(offsetof(struct rte_eth_dev_data, mac_addrs) == 2400, "as DPDK has
 static_assert(offsetof(struct rte_eth_dev_data, port_id) == 3440, "as DPDK has it");
 static_assert(offsetof(struct rte_eth_dev_data, numa_node) == 5496, "as DPDK has it");
 
-/* --- its operations: 113 in all, those that are not used in between --- */
+/* --- its operations: 113 in all; unused ones are placeholders --- */
 
 struct eth_dev_ops {
 	int (*dev_configure)(struct rte_eth_dev *dev);
@@ -136,7 +137,7 @@ static_assert(
 	offsetof(struct eth_dev_ops, tx_queue_release) == 46 * sizeof(void *), "as DPDK has it");
 static_assert(sizeof(struct eth_dev_ops) == 113 * sizeof(void *), "as DPDK has it");
 
-/* What a process has of it.  DPDK makes these; a driver never looks at the size. */
+/* The part of one process.  DPDK allocates it; drivers do not depend on its size. */
 struct rte_eth_dev {
 	eth_rx_burst_t rx_pkt_burst;
 	eth_tx_burst_t tx_pkt_burst;
@@ -159,7 +160,7 @@ int rte_eth_dev_release_port(struct rte_eth_dev *dev);
 void rte_eth_dev_probing_finish(struct rte_eth_dev *dev);
 int rte_eth_dev_callback_process(struct rte_eth_dev *dev, enum rte_eth_event_type event, void *ret);
 
-/** Is the DPDK that runs one that all of this is true of? */
+/** Is this the DPDK that the declarations above describe? */
 static inline bool
 dpdk_abi_fits(void)
 {

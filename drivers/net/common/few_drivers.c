@@ -19,13 +19,16 @@
 
 static bool few_drivers;
 
-/* Handlers of mempools: DPDK's default, which drivers ask for, and that of an engine's frames. */
+/* Handlers of mempools: DPDK's default, which drivers ask for, and the handler of an engine's
+ * frames. */
 static const char *const few_mempools[] = {"mempool_ring", "mempool_stack"};
 
-/* Virtual devices whose driver makes no use of another one; NULL: it is part of this program. */
+/* Virtual devices whose driver does not use another driver; NULL: the driver is part of this
+ * program. */
 static const struct {
 	const char *device,
-		*driver; /* the beginnings of names, as the bus of virtual devices has it */
+		*driver; /* prefixes of names; the bus of virtual devices matches them in the
+			  * same way */
 } few_known[] = {
 	{"net_kport", NULL},
 	{"net_impair", NULL},
@@ -42,8 +45,8 @@ static const struct {
 };
 
 /*
- * In front of libc's.  EAL finds out whether it is a shared library, and has to load drivers, by
- * asking for itself without loading; there is no option to that effect.
+ * Overrides libc's dlopen().  EAL calls it with RTLD_NOLOAD for its own library, to find out
+ * whether it is a shared library and has to load drivers.  There is no option that prevents that.
  */
 void *
 dlopen(const char *file, int mode)
@@ -99,7 +102,7 @@ few_open_all(char *why, size_t len)
 	return rc;
 }
 
-/* An EAL that is part of this program has drivers in it, and none can be loaded. */
+/* If EAL is part of this program, so are the drivers, and none can be loaded. */
 static bool
 few_is_shared(void)
 {

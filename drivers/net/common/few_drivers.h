@@ -2,9 +2,9 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * EAL of shared libraries loads every driver of the system when it starts, more than a hundred and
- * the libraries that they need: a third of what karstd costs from its start to its end.  A program
- * whose devices are virtual needs at most one of them for each.
+ * When EAL is a shared library, it loads every driver of the system when it starts: more than a
+ * hundred, and the libraries that they need.  That is a third of the cost of karstd from start to
+ * end.  A program whose devices are virtual needs at most one driver for each device.
  */
 #ifndef KARST_FEW_DRIVERS_H
 #define KARST_FEW_DRIVERS_H
@@ -12,15 +12,15 @@
 #include <stddef.h>
 
 /**
- * Before rte_eal_init(): that loads only the handlers of mempools.  Where this is not possible it
- * loads all, as ever.  Not for programs with devices on a bus: which driver they need is known to
- * it alone.
+ * Call before rte_eal_init(), which then loads only the handlers of mempools.  Where this is not
+ * possible, it loads all drivers as usual.  Not for programs with devices on a bus: only EAL knows
+ * which drivers these need.
  */
 void few_drivers_begin(void);
 
 /**
- * Before the virtual device @name is made, whose arguments may follow after a comma: loads its
- * driver, or all if it is not known which that is.
+ * Call before the virtual device @name is created; its arguments may follow after a comma.  Loads
+ * the driver of the device, or all drivers if the right one is not known.
  *
  * @return 0, or -ENOENT with the file and the reason in @why.
  */

@@ -2,10 +2,10 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * The device as DPDK sees it: a virtual one, "net_kport0,iface=eth0" or "net_kport0,tap=kt0", whose
- * arguments README.rst explains.  Queue pair i is packet socket i, or tap i.  It has the
- * interface's MTU, which is the kernel's to change, and link; and the MAC address of an interface
- * that it is a view of, or one of its own at the other end of a tap.
+ * The DPDK device: a virtual device, "net_kport0,iface=eth0" or "net_kport0,tap=kt0", whose
+ * arguments README.rst explains.  Queue pair i is packet socket i, or tap i.  Link and MTU are
+ * those of the interface; the MTU can only be changed in the kernel.  The MAC address is that of
+ * the interface (iface=), or an address of the port's own at the other end of a tap.
  */
 #include "kport.h"
 
@@ -100,7 +100,7 @@ parse_mac(const char *key, const char *value, void *to)
 	return 0;
 }
 
-/* Which of the arguments fit together. */
+/* Checks that the arguments fit together. */
 static int
 check_args(const char *args, struct kp_port *p, const char *tap)
 {
@@ -167,7 +167,7 @@ parse_args(const char *args, struct kp_port *p)
 	return rc < 0 ? -EINVAL : 0;
 }
 
-/* --- life --- */
+/* --- configuration, start, stop, close --- */
 
 static int
 dev_configure(struct rte_eth_dev *dev)
@@ -175,7 +175,7 @@ dev_configure(struct rte_eth_dev *dev)
 	struct kp_port *p = dev->data->dev_private;
 
 	p->nq = RTE_MAX(dev->data->nb_rx_queues, dev->data->nb_tx_queues);
-	/* What is asked for now is nobody else's to set. */
+	/* No other program sets the MTU that is asked for now. */
 	if (p->tap && dev->data->mtu != p->mtu && kp_tap_set_mtu(p, dev->data->mtu) != 0)
 		dev->data->mtu = (uint16_t)RTE_MIN(p->mtu, (uint32_t)dev->data->mtu);
 	return 0;
@@ -308,9 +308,9 @@ dev_close(struct rte_eth_dev *dev)
 	return 0;
 }
 
-/* --- what it is --- */
+/* --- information --- */
 
-/* Linux 6.2 and later take UDP segmentation from packet sockets. */
+/* Linux 6.2 and later accept UDP segmentation from packet sockets. */
 static bool
 kernel_has_trains(void)
 {
@@ -352,7 +352,7 @@ mtu_set(struct rte_eth_dev *dev, uint16_t mtu)
 	return mtu <= p->mtu ? 0 : -EINVAL;
 }
 
-/* The interface may be another of the same name by now, or be gone. */
+/* The interface may be gone, or may have been replaced by another one of the same name. */
 static int
 link_update(struct rte_eth_dev *dev, int wait)
 {
@@ -409,7 +409,8 @@ allmulticast_disable(struct rte_eth_dev *dev)
 	return kp_membership(dev->data->dev_private, PACKET_MR_ALLMULTI, false);
 }
 
-/* What stands at the end of a tap may have any; an interface's is the kernel's to change. */
+/* At the end of a tap any address is possible; the address of an interface can only be changed in
+ * the kernel. */
 static int
 mac_addr_set(struct rte_eth_dev *dev, struct rte_ether_addr *mac)
 {
@@ -421,7 +422,7 @@ mac_addr_set(struct rte_eth_dev *dev, struct rte_ether_addr *mac)
 	return 0;
 }
 
-/* Frames for which there was no room. */
+/* Returns the number of frames for which there was no room. */
 static uint64_t
 missed(struct kp_port *p)
 {
@@ -432,7 +433,7 @@ missed(struct kp_port *p)
 	return p->missed;
 }
 
-/* --- counters: a queue's since it was set up, less those of the last reset --- */
+/* --- counters: values since a queue was set up, minus those at the last reset --- */
 
 static int
 stats_get(struct rte_eth_dev *dev, struct rte_eth_stats *st)

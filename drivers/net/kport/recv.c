@@ -2,52 +2,53 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Receiving.  A train is one message of up to 64 KiB, and what the program wants are datagrams,
- * each with its headers in a buffer of its own.  No byte of payload is copied for that: the next
- * train will be cut as the last one was, so the message is received into a list of buffers that are
- * as long as its datagrams, with room for headers in front:
+ * Receiving.  A train is one message of up to 64 KiB, but the program needs datagrams, each with
+ * its headers in a buffer of its own.  No payload is copied for that if the next train has the same
+ * format as the last one: the message is received into a list of buffers that are as long as its
+ * datagrams, with room for headers in front:
  *
- *	buffer 0   [headers|datagram 0]
- *	buffer 1   [.......|datagram 1]     the dots are written afterwards, from buffer 0's
- *	...
- *	spill      what comes when the guess was wrong
+ *       buffer 0   [headers|datagram 0]
+ *       buffer 1   [.......|datagram 1]     the dots are written afterwards, from buffer 0's
+ *       ...
+ *       spill      the rest, if the guess was wrong
  *
- * When the guess was wrong (another size, other headers, a frame that is longer than buffer 0's
- * part), the bytes are put right by copies, and the guess is changed.  Trains of small datagrams
- * are copied always, since a buffer for each would cost more.
+ * If the guess was wrong (another size, other headers, a frame that is longer than buffer 0's
+ * part), the bytes are copied to the right places, and the guess is changed.  Trains of small
+ * datagrams are always copied, since a buffer for each would cost more.
  *
- * Everything that the kernel says of a message is checked against its bytes: who may send raw
- * frames may also lie in their virtio headers.
+ * Everything that the kernel reports about a message is checked against its bytes: a program that
+ * may send raw frames may also send wrong virtio headers.
  *
- * What one recvmmsg() has brought is handed out before the next one is made, so that as soon as a
- * program is told that there is nothing, the socket is readable again when there is.
+ * The datagrams of one recvmmsg() are returned before the next recvmmsg().  So when a program is
+ * told that there is nothing, the socket becomes readable again with the next frame.
  *
- * Small frames need no recvmmsg() at all where the kernel puts them into a ring (ring.c).
+ * Small frames need no recvmmsg() at all if the kernel puts them into a ring (ring.c).
  */
 #include "recv.h"
 
 #include <errno.h>
 
-/* A train of so many is what is to be expected next. */
+/* A train of at least this many datagrams determines the expected format. */
 #define KP_LONG_TRAIN 4u
 
 /* --- slots --- */
 
-/* Where payload goes of buffers that headers are put in front of later. */
+/* Address of the payload in a buffer in front of which headers are written later. */
 static inline uint8_t *
 payload_at(struct rte_mbuf *m, unsigned int hdr)
 {
 	return rte_pktmbuf_mtod_offset(m, uint8_t *, hdr);
 }
 
-/* How many buffers a slot has for the guess of its queue. */
+/* Returns the number of buffers that a slot needs for the guess of its queue. */
 static unsigned int
 bufs_wanted(const struct kp_rxq *q)
 {
 	return q->seg == 0 ? 1 : RTE_MIN(KP_RX_BUFS, KP_IP_MAX / q->seg + 1);
 }
 
-/* More buffers, or fewer.  What there is of them is enough for a slot to be received into. */
+/* Allocates or frees buffers of a slot.  A slot with fewer buffers than wanted can still be
+ * used. */
 static void
 adjust_bufs(struct kp_rxq *q, struct kp_slot *s)
 {
@@ -70,7 +71,7 @@ adjust_bufs(struct kp_rxq *q, struct kp_slot *s)
 	}
 }
 
-/* Lays a slot out for the queue's guess. */
+/* Prepares a slot for the queue's guess. */
 static void
 arm(struct kp_rxq *q, unsigned int index)
 {
@@ -96,7 +97,7 @@ arm(struct kp_rxq *q, unsigned int index)
 	h->msg_flags = 0;
 }
 
-/* --- bytes of a message, wherever they were put --- */
+/* --- reading a message whose bytes are in several places --- */
 
 struct cursor {
 	const struct iovec *iov;
@@ -127,7 +128,7 @@ cursor_copy(struct cursor *c, uint8_t *to, size_t n)
 	}
 }
 
-/* --- handing out --- */
+/* --- returning datagrams --- */
 
 static inline void
 give(struct kp_rxq *q, struct rte_mbuf *m, size_t len)
@@ -140,7 +141,7 @@ give(struct kp_rxq *q, struct rte_mbuf *m, size_t len)
 	q->stats.bytes += len;
 }
 
-/* A tag that the kernel has taken away, as a message's control data tell. */
+/* Returns the tag that the kernel has removed, from the control data of a message. */
 static struct kp_tag
 tag_of(const struct kp_rxq *q, const struct msghdr *h)
 {
@@ -169,7 +170,7 @@ set_flags(struct rte_mbuf *m, struct kp_tag tag, bool no_sum)
 	}
 }
 
-/* What came in the slot's buffers is another's now. */
+/* Removes the first @n buffers of the slot, which now belong to the program. */
 static void
 slot_gave(struct kp_slot *s, unsigned int n)
 {
@@ -177,7 +178,8 @@ slot_gave(struct kp_slot *s, unsigned int n)
 	memmove(s->buf, s->buf + n, s->nbufs * sizeof(s->buf[0]));
 }
 
-/* A checksum that the sender has left to an adapter is not in the frame.  UDP may say so. */
+/* If the sender has left the checksum to an adapter, it is not in the frame.  UDP allows to say
+ * that there is none. */
 static void
 drop_partial_checksum(struct rte_mbuf *m, size_t len)
 {
@@ -189,7 +191,7 @@ drop_partial_checksum(struct rte_mbuf *m, size_t len)
 		memset(data + h.l4 + 6, 0, 2);
 }
 
-/* A single frame: at most its end is elsewhere. */
+/* Takes a single frame, of which at most the end is in another place. */
 static void
 slot_take_frame(
 	struct kp_rxq *q, struct kp_slot *s, struct kp_tag tag, struct cursor at, size_t len)
@@ -215,7 +217,7 @@ slot_take_frame(
 	give(q, m, len);
 }
 
-/* Each datagram is where it ought to be, and lacks its headers. */
+/* Takes a train whose datagrams are in the right places and lack only their headers. */
 static void
 take_in_place(struct kp_rxq *q, struct kp_slot *s, struct kp_tag tag, const struct kp_hdrs *hdrs,
 	size_t payload)
@@ -227,7 +229,7 @@ take_in_place(struct kp_rxq *q, struct kp_slot *s, struct kp_tag tag, const stru
 		struct rte_mbuf *m = s->buf[i];
 		size_t part = RTE_MIN(payload - (size_t)i * s->seg, (size_t)s->seg);
 
-		/* the first one last: the others' are made from its */
+		/* the first one last: the headers of the others are made from its headers */
 		kp_hdrs_of_one(rte_pktmbuf_mtod(m, uint8_t *), first, hdrs, i, part);
 		set_flags(m, tag, hdrs->ip6);
 	}
@@ -237,7 +239,7 @@ take_in_place(struct kp_rxq *q, struct kp_slot *s, struct kp_tag tag, const stru
 	slot_gave(s, n);
 }
 
-/* Datagrams are copied to where they ought to be. */
+/* Takes a train by copying its datagrams. */
 static void
 take_copies(struct kp_rxq *q, struct kp_tag tag, struct cursor at, const uint8_t *first,
 	const struct kp_hdrs *hdrs, size_t payload, uint16_t seg)
@@ -269,8 +271,8 @@ take_copies(struct kp_rxq *q, struct kp_tag tag, struct cursor at, const uint8_t
 	}
 }
 
-/* How the next train is to be received.  A short train of another size is an exception when it
- * comes once: the ends of messages are such. */
+/* Decides how the next train is expected.  One short train of another size does not change that,
+ * because the ends of messages are such trains. */
 static void
 guess(struct kp_rxq *q, uint16_t seg, uint8_t hdr, unsigned int n)
 {
@@ -284,7 +286,7 @@ guess(struct kp_rxq *q, uint16_t seg, uint8_t hdr, unsigned int n)
 	q->hdr = hdr;
 }
 
-/* @s: NULL if the train is in no slot, and so has to be copied. */
+/* @s: NULL if the train is not in a slot and therefore has to be copied. */
 static void
 take_train(struct kp_rxq *q, struct kp_slot *s, const struct virtio_net_hdr *vnet,
 	struct kp_tag tag, struct cursor at, size_t len)
@@ -297,7 +299,7 @@ take_train(struct kp_rxq *q, struct kp_slot *s, const struct virtio_net_hdr *vne
 	unsigned int n;
 
 	cursor_copy(&peek, first, front);
-	/* The upper bit says that there was congestion: the headers say so, too. */
+	/* The upper bit means that there was congestion, which the headers say as well. */
 	if (vnet->gso_type != KP_GSO_UDP_L4 || seg == 0 || !kp_hdrs_find(first, front, &hdrs) ||
 		len <= hdrs.bytes || len - hdrs.l3 > KP_IP_MAX) {
 		q->stats.bad++;
@@ -372,7 +374,8 @@ kp_rx_messages(struct kp_rxq *q, unsigned int most)
 
 	if (got < 0) {
 		got = -errno;
-		/* The rest, such as ENETDOWN, is news of the interface; it is told by the link. */
+		/* Other errors, such as ENETDOWN, concern the interface; the link status reports
+		 * them. */
 		if (got != -EAGAIN && got != -EINTR)
 			kp_add(&q->stats.errors, 1);
 		return got;

@@ -2,18 +2,20 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * The ring of a packet socket: memory into which the kernel puts what arrives, so that neither
- * looking nor taking a small frame needs a system call.  Its slots are of KP_RING_SLOT bytes, since
- * most frames that come alone are requests, acknowledgements and short messages.  What is longer,
- * trains above all, comes whole through the socket, and its slot in the ring, which has only its
- * beginning, says so (PACKET_COPY_THRESH, TP_STATUS_COPY).  Slots and messages are in one order:
+ * The ring of a packet socket: memory into which the kernel puts received frames, so that neither
+ * polling nor receiving a small frame needs a system call.  Its slots have KP_RING_SLOT bytes,
+ * since most frames that arrive singly are requests, acknowledgements and short messages.  Longer
+ * frames, mainly trains, arrive through the socket.  Their slot in the ring contains only the
+ * beginning of the frame and is marked accordingly (PACKET_COPY_THRESH, TP_STATUS_COPY).  Slots and
+ * messages are in the same order:
  *
- *	ring     frame | long | frame | long | long | frame
- *	socket           |              |      `-- recvmmsg() of two
- *	                 `-- of one
+ *       ring     frame | long | frame | long | long | frame
+ *       socket           |              |      `-- recvmmsg() of two
+ *                        `-- of one
  *
- * A slot is handed back when its frame has been copied.  Of long ones it is at once, and counted as
- * owed until the socket has given the message, whatever happens in between.
+ * A slot is returned to the kernel when its frame has been copied.  The slot of a long frame is
+ * returned at once and counted as owed until its message has been read from the socket, whatever
+ * happens in between.
  */
 #include "recv.h"
 
@@ -28,14 +30,15 @@ slot_at(const struct kp_ring *r, uint32_t index)
 static inline uint32_t
 status_of(const struct tpacket2_hdr *h)
 {
-	/* acquire, pairs with the kernel's barrier before it writes the word: the frame is there */
+	/* acquire, pairs with the kernel's barrier before it writes the word: the frame is
+	 * complete */
 	return __atomic_load_n(&h->tp_status, __ATOMIC_ACQUIRE);
 }
 
 static inline void
 hand_back(struct kp_ring *r, struct tpacket2_hdr *h)
 {
-	/* release: what was read of the slot was read before */
+	/* release: all reads of the slot come before this store */
 	__atomic_store_n(&h->tp_status, TP_STATUS_KERNEL, __ATOMIC_RELEASE);
 	r->head++;
 }
@@ -48,7 +51,7 @@ ring_take_frame(struct kp_rxq *q, const struct tpacket2_hdr *h, uint32_t status)
 	struct virtio_net_hdr vnet = none;
 	struct kp_tag tag = {0};
 
-	/* The socket had no room for the whole. */
+	/* The socket had no room for the whole frame. */
 	if (h->tp_snaplen < h->tp_len) {
 		kp_add(&q->stats.missed, 1);
 		return;
@@ -60,7 +63,7 @@ ring_take_frame(struct kp_rxq *q, const struct tpacket2_hdr *h, uint32_t status)
 	kp_rx_take_copied(q, &vnet, tag, frame, h->tp_snaplen);
 }
 
-/* Messages that the socket has for slots in a row. */
+/* Receives the messages that the socket has for adjacent slots. */
 static void
 take_long(struct kp_rxq *q)
 {
@@ -77,7 +80,7 @@ take_long(struct kp_rxq *q)
 	}
 	got = kp_rx_messages(q, r->owed);
 	if (got == -EAGAIN)
-		r->owed = 0; /* an empty socket owes nothing */
+		r->owed = 0; /* an empty socket has none of the owed messages */
 	else if (got > 0)
 		r->owed -= RTE_MIN((uint32_t)got, r->owed);
 }
@@ -102,7 +105,7 @@ kp_ring_take(struct kp_rxq *q, unsigned int n)
 		} else if (q->nready == 0) {
 			take_long(q);
 		} else {
-			return; /* one of these at a time: a train may be many datagrams */
+			return; /* one of these at a time: a train may contain many datagrams */
 		}
 	}
 }

@@ -2,27 +2,27 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Sending.  Frames that follow one another in a burst and are datagrams of one flow and size go as
- * one train: the kernel then walks its stack once for all of them.  They are recognized here,
- * whoever made them, by their headers; over IPv4 their identifications must count up, as the kernel
- * will write them so, which matters to a transport that protects them by a checksum of its own, as
- * RoCE does.
+ * Sending.  Consecutive frames of a burst that are datagrams of one flow and size are sent as one
+ * train: the kernel then passes through its stack once for all of them.  This file recognizes them
+ * by their headers, whatever program made them.  Over IPv4 their identifications must be
+ * consecutive, because the kernel will write consecutive ones.  That matters to a transport that
+ * protects the identification by a checksum of its own, as RoCE does.
  *
- * A program may also hand over a train itself, as DPDK has it for UDP segmentation: a chain of
- * buffers with RTE_MBUF_F_TX_UDP_SEG and the lengths of headers and segments.
+ * A program may also pass a train itself, in DPDK's form for UDP segmentation: a chain of buffers
+ * with RTE_MBUF_F_TX_UDP_SEG and the lengths of headers and segments.
  *
- * Nothing of the payload is copied here: a message is the train's headers, written anew, and the
- * buffers.  The kernel has copied them when the call returns, and so they are free.
+ * No payload is copied here: a message consists of the train's headers, which are written anew, and
+ * the buffers.  The kernel has copied them when the call returns, so they can be freed.
  *
- * A kernel or interface that refuses trains is told by the first one; then frames go one by one,
- * and trains of the program are cut here.
+ * A kernel or interface that does not support trains refuses the first one; then frames are sent
+ * one by one, and trains of the program are divided here.
  */
 #include "kport.h"
 
 #include <errno.h>
 
-/* What a message under construction may have: a piece for the virtio header, one for the headers,
- * and as many as there are buffers. */
+/* Iovecs that a message may need: one for the virtio header, one for the headers, and one for each
+ * buffer. */
 #define EXTRA 2u
 
 struct gather {
@@ -39,7 +39,7 @@ add_piece(struct gather *g, const void *base, size_t len)
 	return v;
 }
 
-/* Begins a message; its virtio header says nothing yet. */
+/* Begins a message with an empty virtio header. */
 static struct virtio_net_hdr *
 begin(struct gather *g)
 {
@@ -66,7 +66,7 @@ end(struct gather *g, unsigned int mbufs, unsigned int pieces, size_t bytes)
 	g->nmsg++;
 }
 
-/* The rest of a chain from @skip bytes on. */
+/* Adds the rest of a chain, from @skip bytes on. */
 static void
 add_chain(struct gather *g, const struct rte_mbuf *m, size_t skip)
 {
@@ -78,7 +78,7 @@ add_chain(struct gather *g, const struct rte_mbuf *m, size_t skip)
 	}
 }
 
-/* What the kernel needs to know of a train. */
+/* Fills in the virtio header of a train. */
 static void
 describe_train(struct virtio_net_hdr *v, const struct kp_hdrs *h, size_t seg)
 {
@@ -90,9 +90,9 @@ describe_train(struct virtio_net_hdr *v, const struct kp_hdrs *h, size_t seg)
 	v->csum_offset = 6;
 }
 
-/* --- trains that are found --- */
+/* --- trains that are recognized --- */
 
-/* How many of the @n frames from @bufs on make a train with the first one. */
+/* Returns how many of the @n frames from @bufs on form a train with the first one. */
 static unsigned int
 find_train(struct rte_mbuf *const *bufs, unsigned int n, struct kp_hdrs *h)
 {
@@ -112,8 +112,9 @@ find_train(struct rte_mbuf *const *bufs, unsigned int n, struct kp_hdrs *h)
 			!kp_train_joins(
 				first, h, rte_pktmbuf_mtod(m, const uint8_t *), m->data_len, i))
 			break;
-		/* a shorter one is the last, unless more of its size follow: a train of these is
-		 * longer, and the receiver need not change its mind about sizes */
+		/* A shorter frame is the last of a train, unless another frame of its size follows:
+		 * then it begins the next train.  That train is longer, and the receiver need not
+		 * change its expected size for this one. */
 		if (m->data_len < len)
 			return i + 1 < n && bufs[i + 1]->data_len == m->data_len ? i : i + 1;
 	}
@@ -140,9 +141,9 @@ add_train(struct gather *g, struct rte_mbuf *const *bufs, unsigned int n, const 
 	end(g, n, n, payload + (size_t)n * h->bytes);
 }
 
-/* --- what programs ask for --- */
+/* --- offloads that programs ask for --- */
 
-/* The headers of a frame with offloads.  @return false: they are not what the flags need. */
+/* Finds the headers of a frame with offloads.  @return false: they do not match the flags. */
 static bool
 offload_hdrs(const struct rte_mbuf *m, struct kp_hdrs *h)
 {
@@ -150,7 +151,7 @@ offload_hdrs(const struct rte_mbuf *m, struct kp_hdrs *h)
 		m->data_len >= h->bytes && m->pkt_len > h->bytes && m->pkt_len - h->l3 <= KP_IP_MAX;
 }
 
-/* A frame whose checksum the kernel is to write. */
+/* Adds a frame whose checksum the kernel has to write. */
 static void
 add_checksummed(struct gather *g, const struct rte_mbuf *m, const struct kp_hdrs *h)
 {
@@ -181,7 +182,7 @@ add_program_train(struct gather *g, const struct rte_mbuf *m, const struct kp_hd
 
 /* --- a burst --- */
 
-/* Copies bytes @from.. of a chain. */
+/* Copies @len bytes of a chain from @from on. */
 static void
 copy_out(const struct rte_mbuf *m, size_t from, size_t len, uint8_t *to)
 {
@@ -199,7 +200,7 @@ send_one(const struct kp_txq *q, const struct msghdr *msg)
 	return q->port->tap ? kp_tap_send(q->fd, &one, 1) : (int)sendmsg(q->fd, msg, MSG_DONTWAIT);
 }
 
-/* Cuts a program's train where the kernel does not: each datagram by a call of its own.
+/* Divides a program's train if the kernel does not: one call for each datagram.
  * @return -EAGAIN: there was no room for the first one, and nothing was sent. */
 static int
 send_pieces(struct kp_txq *q, const struct rte_mbuf *m, const struct kp_hdrs *h)
@@ -232,7 +233,7 @@ send_pieces(struct kp_txq *q, const struct rte_mbuf *m, const struct kp_hdrs *h)
 	return rc == -EAGAIN ? -ENOBUFS : rc;
 }
 
-/* Adds one frame.  @return false: it cannot be sent as it is. */
+/* Adds one frame.  @return false: it cannot be sent in this form. */
 static bool
 add_frame(struct gather *g, const struct rte_mbuf *m)
 {
@@ -261,8 +262,8 @@ is_train(const struct rte_mbuf *m)
 	return (m->ol_flags & RTE_MBUF_F_TX_UDP_SEG) != 0;
 }
 
-/* Makes messages of as many of @n frames as there is room for.  @return false: the first is not to
- * be sent this way. */
+/* Makes messages of as many of the @n frames as there is room for.  @return false: the first frame
+ * cannot be sent in this way. */
 static bool
 gather(struct gather *g, struct rte_mbuf *const *bufs, unsigned int n)
 {
@@ -292,7 +293,7 @@ gather(struct gather *g, struct rte_mbuf *const *bufs, unsigned int n)
 	return g->nmsg > 0;
 }
 
-/* Counts what the first @n messages carried.  @return the mbufs they were made of. */
+/* Counts the frames of the first @n messages.  @return the number of their mbufs. */
 static unsigned int
 account(struct kp_txq *q, unsigned int n)
 {
@@ -313,8 +314,8 @@ account(struct kp_txq *q, unsigned int n)
 	return mbufs;
 }
 
-/* The kernel has refused the first message.  @return how many mbufs are done with; -EAGAIN: there
- * is no room now. */
+/* Handles the kernel's refusal of the first message.  @return the number of mbufs that are done;
+ * -EAGAIN: there is no room now. */
 static int
 refused(struct kp_txq *q, int err)
 {
@@ -339,7 +340,7 @@ refused(struct kp_txq *q, int err)
 	return q->mbufs[0];
 }
 
-/* A frame that is no message of its own.  @return 1: done with; -EAGAIN. */
+/* Sends a frame that is not one message.  @return 1: done; -EAGAIN. */
 static int
 send_odd(struct kp_txq *q, const struct rte_mbuf *m)
 {

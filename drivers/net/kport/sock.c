@@ -2,12 +2,12 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Packet sockets.  They are made when the device starts: filter first, then bound, so that nothing
- * is ever in one that was not asked for, and spread last.
+ * Packet sockets.  They are created when the device starts: the filter is attached before the
+ * socket is bound, so that a socket never contains frames that were not asked for.
  *
- * What a kernel refuses is said once, in words, with what becomes of it: without virtio headers
- * there are no trains in either direction, without a large receive buffer frames may be lost under
- * load.
+ * If the kernel refuses an option, that is logged once, with its consequence: without virtio
+ * headers there are no trains in either direction, without a large receive buffer frames may be
+ * lost under load.
  */
 #include "kport.h"
 
@@ -38,7 +38,7 @@ kp_say_once(struct kp_port *p, enum kp_said what, const char *fmt, ...)
 	char text[256];
 	va_list ap;
 
-	/* relaxed: nothing is ordered by it */
+	/* relaxed: it orders no other accesses */
 	if (atomic_fetch_or_explicit(&p->said, what, memory_order_relaxed) & what)
 		return;
 	va_start(ap, fmt);
@@ -83,7 +83,7 @@ kp_iface_read(struct kp_port *p, unsigned int *ifindex, unsigned int *flags)
 	rc = read_iface(p, fd, ifindex, flags);
 	close(fd);
 	if (rc == -ENODEV && p->tap && kp_tap_lives(p)) {
-		/* moved to another namespace, where nobody can look but from there */
+		/* moved to another namespace, and can only be read there */
 		*ifindex = p->ifindex;
 		*flags = IFF_UP | IFF_RUNNING;
 		rc = 0;
@@ -119,12 +119,12 @@ kp_iface_speed(const struct kp_port *p)
 #define DROP            BPF_STMT(BPF_RET | BPF_K, 0)
 #define AD(what)        (SKF_AD_OFF + (what))
 
-/* What the interface receives, and not what this machine sends by it. */
+/* Frames that the interface receives, without those that this machine sends through it. */
 static const struct sock_filter incoming[] = {
 	LOAD16(AD(SKF_AD_PKTTYPE)), IF(PACKET_OUTGOING, 1), KEEP, DROP};
 
-/* Of that UDP to port 4791, with no tag that the kernel has taken away (but for a priority): over
- * IPv4, if it is no later fragment, or over IPv6 without extension headers. */
+/* Of those: UDP to port 4791 without a tag that the kernel has removed (except a priority tag),
+ * over IPv4 if it is not a later fragment, or over IPv6 without extension headers. */
 static const struct sock_filter roce[] = {
 	/* 0 */ LOAD16(AD(SKF_AD_PKTTYPE)),
 	/* 1 */ IF(PACKET_OUTGOING, 19),
@@ -151,11 +151,11 @@ static const struct sock_filter roce[] = {
 };
 
 /*
- * Which queue, as a number that is taken modulo the queues: the last byte of the destination QP's
- * number, whose low bits name an lcore of karst; or of addresses and ports; or the processor.  What
- * has no such number goes to the first queue.  They end behind their last line with the number in
- * A, where keep_own() goes on.  A load from behind a frame's end would drop it: so lengths are
- * looked at first.
+ * The queue of a frame, as a number that is taken modulo the number of queues.  The number is the
+ * last byte of the destination QP's number, whose low bits name an lcore of karst; or a hash of
+ * addresses and ports; or the CPU.  Frames without such a number go to the first queue.  The code
+ * ends behind its last line with the number in A, and keep_own() continues there.  A load from
+ * behind the end of a frame would drop the frame, so lengths are checked first.
  */
 #define GOTO(skip)     BPF_JUMP(BPF_JMP | BPF_JA, skip, 0, 0)
 #define A_IS(value)    BPF_STMT(BPF_LD | BPF_IMM, value)
@@ -241,7 +241,7 @@ static const struct {
 #define OWN        4u /* statements of keep_own() */
 #define FILTER_MAX (RTE_DIM(roce) + RTE_DIM(by_flow) + OWN)
 
-/* The frame is this queue's if its number, in A, is. */
+/* Keeps the frame if its number, in A, selects this queue. */
 static void
 keep_own(struct sock_filter *to, uint32_t queue, uint32_t queues)
 {
@@ -263,7 +263,7 @@ set_int(int fd, int level, int option, int value)
 	return set(fd, level, option, &value, sizeof(value));
 }
 
-/* The kernel copies @code; its structure wants to be able to write there. */
+/* The kernel only reads @code, although its structure has a pointer to non-const. */
 static int
 attach(int fd, const struct sock_filter *code, size_t n)
 {
@@ -273,8 +273,9 @@ attach(int fd, const struct sock_filter *code, size_t n)
 	return set(fd, SOL_SOCKET, SO_ATTACH_FILTER, &prog, sizeof(prog));
 }
 
-/* What queue @queue of the port receives.  Each socket decides for itself, instead of in a group of
- * them (PACKET_FANOUT), since one of a group cannot follow an interface that is made anew. */
+/* Sets the filter for queue @queue of the port.  Each socket decides for itself, instead of in a
+ * group (PACKET_FANOUT), since a member of a group cannot be bound to an interface that was created
+ * anew. */
 static int
 set_filter(const struct kp_port *p, int fd, uint32_t queue)
 {
@@ -285,14 +286,14 @@ set_filter(const struct kp_port *p, int fd, uint32_t queue)
 	if (p->nq == 1)
 		return attach(fd, all, n);
 	memcpy(code, all, n * sizeof(code[0]));
-	/* what would be kept goes on behind "drop" */
+	/* instead of keeping the frame, goes on behind "drop" */
 	code[n - 2] = (struct sock_filter)GOTO(1);
 	memcpy(code + n, numbers[p->spread].code, more * sizeof(code[0]));
 	keep_own(code + n + more, queue, p->nq);
 	return attach(fd, code, n + more + OWN);
 }
 
-/* Nothing is received from now on, nor is there anything left. */
+/* Stops receiving, and discards what was received. */
 static void
 mute(int fd)
 {
@@ -325,7 +326,7 @@ set_buffer(struct kp_port *p, int fd, bool receive)
 		receive ? "rmem_max" : "wmem_max");
 }
 
-/* A slot of the ring is for a frame, of what memory the socket may have a quarter. */
+/* Maps a ring.  Each slot is for one frame; the ring gets a quarter of the memory of the socket. */
 static int
 map_ring(struct kp_port *p, int fd, struct kp_ring *r)
 {
@@ -338,7 +339,7 @@ map_ring(struct kp_port *p, int fd, struct kp_ring *r)
 	void *base;
 	int rc = set_int(fd, SOL_PACKET, PACKET_VERSION, TPACKET_V2);
 
-	/* what does not fit into a slot comes by the socket */
+	/* frames that do not fit into a slot arrive through the socket */
 	if (rc == 0)
 		rc = set_int(fd, SOL_PACKET, PACKET_COPY_THRESH, 1);
 	if (rc == 0)
@@ -360,7 +361,7 @@ unmap_ring(struct kp_ring *r)
 	r->base = NULL;
 }
 
-/* Without it, frames are received by calls. */
+/* Sets up the ring.  Without it, frames are received by system calls. */
 static int
 set_ring(struct kp_port *p, int fd, struct kp_ring *r)
 {
@@ -371,7 +372,8 @@ set_ring(struct kp_port *p, int fd, struct kp_ring *r)
 		return 0;
 	kp_say_once(p, KP_SAID_RING,
 		"the kernel refuses a ring (%s): each look costs a system call", strerror(-rc));
-	/* one that could not be mapped must not take frames; a kernel without any refuses again */
+	/* A ring that could not be mapped must not receive frames.  A kernel without rings refuses
+	 * this call as well. */
 	rc = set(fd, SOL_PACKET, PACKET_RX_RING, &none, sizeof(none));
 	return rc == -EINVAL || rc == -ENOPROTOOPT ? 0 : rc;
 }
@@ -386,7 +388,7 @@ bind_to(int fd, unsigned int ifindex)
 	return bind(fd, (const void *)&at, sizeof(at)) == 0 ? 0 : -errno;
 }
 
-/* @return a descriptor that receives nothing yet, -errno. */
+/* @return a descriptor that does not receive yet, or -errno. */
 static int
 open_one(struct kp_port *p, struct kp_ring *ring)
 {
@@ -403,8 +405,8 @@ open_one(struct kp_port *p, struct kp_ring *ring)
 			strerror(-rc));
 		p->vnet = p->tx_trains = false;
 	}
-	/* Without the first, each frame sent costs one look of the filter; the second is for tags.
-	 * */
+	/* Without the first, the filter runs for each frame that is sent; the second is for
+	 * tags. */
 	(void)set_int(fd, SOL_PACKET, PACKET_IGNORE_OUTGOING, 1);
 	if (!p->roce)
 		(void)set_int(fd, SOL_PACKET, PACKET_AUXDATA, 1);
@@ -417,8 +419,8 @@ open_one(struct kp_port *p, struct kp_ring *ring)
 	return rc;
 }
 
-/* Sockets that there are from an earlier start are used again: by now the process may not be
- * allowed to make any. */
+/* Sockets of an earlier start are used again: the process may have lost the right to create
+ * sockets. */
 static int
 open_all(struct kp_port *p)
 {
@@ -517,9 +519,9 @@ kp_membership(struct kp_port *p, unsigned short type, bool on)
 	struct packet_mreq req = {.mr_ifindex = (int)p->ifindex, .mr_type = type};
 
 	if (p->tap)
-		return 0; /* all that its other end sends comes */
+		return 0; /* everything that the other end sends is received */
 	if (!p->started)
-		return 0; /* when it is started */
+		return 0; /* done when the device is started */
 	return set(p->fd[0], SOL_PACKET, on ? PACKET_ADD_MEMBERSHIP : PACKET_DROP_MEMBERSHIP, &req,
 		sizeof(req));
 }

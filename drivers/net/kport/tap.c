@@ -3,14 +3,14 @@
  */
 /*
  * A tap of the port's own, "tap=NAME" instead of "iface=NAME": the kernel has an interface of that
- * name, and the port is what stands at its other end, with a MAC address of its own.
+ * name, and the port is its other end, with a MAC address of its own.
  *
- *	host's stack, bridge, guest --- NAME ][ port
+ *       host's stack, bridge, guest --- NAME ][ port
  *
- * It carries the same messages as a packet socket, a virtio header and a frame or a train, but a
- * call for each.  The kernel's side may send trains if it knows that they are understood here
- * (TUNSETOFFLOAD), since Linux 6.2.  The taps are opened with the port, one for each queue, and
- * kept until it is closed; while it is stopped, the interface has no carrier.
+ * It carries the same messages as a packet socket (a virtio header and a frame or a train), but
+ * with one call for each.  Since Linux 6.2 the kernel's side may send trains if it is told that the
+ * port accepts them (TUNSETOFFLOAD).  The taps, one for each queue, are opened with the port and
+ * kept until it is closed; while the port is stopped, the interface has no carrier.
  */
 #include "kport.h"
 
@@ -22,7 +22,7 @@
 
 #include <linux/if_tun.h>
 
-/* Newer headers than those of Linux 6.1 name them. */
+/* Have names in headers that are newer than those of Linux 6.1. */
 #define KP_TUN_F_USO4 0x20u
 #define KP_TUN_F_USO6 0x40u
 
@@ -48,7 +48,7 @@ open_queue(const struct kp_port *p)
 	return rc;
 }
 
-/* What the other side may leave to this one. */
+/* Tells the kernel which offloads the port accepts. */
 static void
 offer(struct kp_port *p)
 {
@@ -105,7 +105,8 @@ kp_tap_open(struct kp_port *p)
 
 /* --- the interface --- */
 
-/* @return 0 or -errno: who was given a tap need not be allowed to change its interface. */
+/* @return 0 or -errno: a process that was given a tap may not be allowed to change its
+ * interface. */
 static int
 change(const struct kp_port *p, unsigned long get, unsigned long request, short flags, int mtu)
 {
@@ -137,7 +138,7 @@ kp_tap_set_mtu(struct kp_port *p, uint16_t mtu)
 	return rc;
 }
 
-/* Queues that the port does not use are not given any frames. */
+/* Detaches queues that the port does not use, so that they get no frames. */
 static void
 use_queues(const struct kp_port *p)
 {
@@ -146,7 +147,7 @@ use_queues(const struct kp_port *p)
 	for (i = 0; p->most_queues > 1 && i < p->most_queues; i++) {
 		struct ifreq ifr = {.ifr_flags = i < p->nq ? IFF_ATTACH_QUEUE : IFF_DETACH_QUEUE};
 
-		(void)ioctl(p->fd[i], TUNSETQUEUE, &ifr); /* -EINVAL: it is so */
+		(void)ioctl(p->fd[i], TUNSETQUEUE, &ifr); /* -EINVAL: it is in that state already */
 	}
 }
 
@@ -174,7 +175,7 @@ kp_tap_start(struct kp_port *p)
 	for (i = 0; i < p->nq; i++)
 		drain(p->fd[i]);
 	set_carrier(p, 1);
-	/* who may not leaves it to who has made the interface */
+	/* a process without that right leaves it to the creator of the interface */
 	(void)change(p, SIOCGIFFLAGS, SIOCSIFFLAGS, IFF_UP, 0);
 }
 
@@ -193,7 +194,7 @@ kp_tap_lives(const struct kp_port *p)
 }
 
 /* From /proc/self/net/dev: "NAME: rx-bytes packets errors dropped ... tx-bytes packets errors
- * dropped"; what the interface could not send is what the port has missed. */
+ * dropped".  Frames that the interface could not send are frames that the port has missed. */
 uint64_t
 kp_tap_missed(const struct kp_port *p)
 {
@@ -214,7 +215,7 @@ kp_tap_missed(const struct kp_port *p)
 	return n;
 }
 
-/* --- messages, as recvmmsg() and sendmmsg() have them --- */
+/* --- messages, in the form of recvmmsg() and sendmmsg() --- */
 
 int
 kp_tap_recv(int fd, struct mmsghdr *msg, unsigned int n)

@@ -42,7 +42,7 @@ fold(uint32_t sum)
 	return (uint16_t)((sum & 0xffff) + (sum >> 16));
 }
 
-/* --- what a frame is --- */
+/* --- recognizing frames --- */
 
 static bool
 find4(const uint8_t *ip, size_t len, struct kp_hdrs *h)
@@ -89,7 +89,7 @@ kp_hdrs_find(const uint8_t *data, size_t len, struct kp_hdrs *h)
 	return found;
 }
 
-/* Do the lengths say that the frame of @len bytes is one datagram and nothing else? */
+/* Do the lengths in the headers mean that the frame of @len bytes is exactly one datagram? */
 static inline bool
 lengths_fit(const uint8_t *data, size_t len, const struct kp_hdrs *h)
 {
@@ -144,7 +144,7 @@ kp_pseudo_sum(const uint8_t *data, const struct kp_hdrs *h, size_t udp_len)
 	return fold(h->ip6 ? sum16(sum, l3 + 8, 32) : sum16(sum, l3 + 12, 8));
 }
 
-/* IP and UDP lengths, and what else of IPv4 follows from them. */
+/* Writes IP and UDP lengths, and over IPv4 the identification and the checksum. */
 static inline void
 set_lengths(uint8_t *to, const struct kp_hdrs *h, uint16_t id, size_t payload)
 {

@@ -2,13 +2,14 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Trains: UDP datagrams of one flow and one size, the last one perhaps shorter, as one frame of up
- * to 64 KiB with the headers of the first and the payloads end to end.  It is what the kernel calls
- * UDP segmentation: it cuts the payload every segment size, and gives each piece the headers,
- * lengths of its own, and over IPv4 the identification of the one before plus one.
+ * Trains: UDP datagrams of one flow and one size (the last one may be shorter) as one frame of up
+ * to 64 KiB, with the headers of the first and the payloads end to end.  The kernel calls that UDP
+ * segmentation.  It divides the payload at every segment size.  Each piece gets the headers, with
+ * its own lengths, and over IPv4 an identification that is one higher than that of the piece
+ * before.
  *
- * Nothing here does I/O or keeps anything.  What arrives may lie: lengths are checked against the
- * bytes that are there.
+ * The functions do no I/O and keep no state.  Received headers may be wrong: lengths are checked
+ * against the actual number of bytes.
  */
 #ifndef KPORT_TRAIN_H
 #define KPORT_TRAIN_H
@@ -17,16 +18,19 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/** Most bytes of Ethernet with a tag, IPv6 and UDP headers. */
+/** Maximum length of the headers: Ethernet with a tag, IPv6 and UDP. */
 #define KP_HEADERS_MAX 66u
-/** Datagrams in a train: what Linux takes from its own sockets, too. */
+/**
+ * Maximum number of datagrams in a train that is sent, which is also Linux's limit for its own
+ * sockets.
+ */
 #define KP_TRAIN_MAX 64u
-/** Likewise, taken from others: the most that any kernel makes. */
+/** The same for a received train: the maximum that any kernel makes. */
 #define KP_TRAIN_MAX_RX 128u
-/** Bytes of an IP packet. */
+/** Maximum length of an IP packet. */
 #define KP_IP_MAX 65535u
 
-/** Where the headers of a datagram are. */
+/** Offsets of the headers of a datagram. */
 struct kp_hdrs {
 	uint8_t l3;    /**< offset of the IP header */
 	uint8_t l4;    /**< of the UDP header */
@@ -35,42 +39,47 @@ struct kp_hdrs {
 };
 
 /**
- * Finds the headers of a frame: Ethernet with at most one tag, IPv4 without options that is no
- * fragment, or IPv6 without extension headers; UDP.  @data has @len bytes, which may be only its
- * beginning.  @return false: it is something else.
+ * Finds the headers of a frame: Ethernet with at most one tag; IPv4 without options and not a
+ * fragment, or IPv6 without extension headers; UDP.  @data has @len bytes, which may be only the
+ * beginning of the frame.  @return false: it is another kind of frame.
  */
 bool kp_hdrs_find(const uint8_t *data, size_t len, struct kp_hdrs *h);
 
 /**
- * Is this frame of @len bytes, which begins with @h at @data, a whole datagram whose lengths are
- * right and which has no UDP checksum?  Then a train may begin with it.
+ * Can a train begin with this frame of @len bytes, whose headers are @h at @data?  It must be a
+ * whole datagram with correct lengths and without a UDP checksum.
  */
 bool kp_train_begins(const uint8_t *data, size_t len, const struct kp_hdrs *h);
 
 /**
- * May the frame of @len bytes at @data be number @index of the train that begins at @first with @h?
- * The headers are compared, not the sizes, but for what the lengths say.
+ * Can the frame of @len bytes at @data be number @index of the train that begins at @first with @h?
+ * The function compares headers.  It does not compare sizes, but it checks that the lengths in the
+ * headers match @len.
  */
 bool kp_train_joins(const uint8_t *first, const struct kp_hdrs *h, const uint8_t *data, size_t len,
 	unsigned int index);
 
 /**
- * Writes the headers of datagram @index of a train.  @first: those of the train; @to: room for
- * @h->bytes, may be @first; @payload: bytes of this one.  The UDP checksum becomes 0.
+ * Writes the headers of datagram @index of a train.  @first: headers of the train; @to: room for
+ * @h->bytes, may be @first; @payload: payload bytes of this datagram.  The UDP checksum becomes 0.
  */
 void kp_hdrs_of_one(uint8_t *to, const uint8_t *first, const struct kp_hdrs *h, unsigned int index,
 	size_t payload);
 
 /**
- * Writes the headers of a train as the kernel wants them from one who sends it: lengths of the
- * whole, and in place of the UDP checksum the sum of the pseudo header.  Parameters as above.
+ * Writes the headers of a train in the form that the kernel expects from a sender: with the lengths
+ * of the whole train, and with the sum of the pseudo header in place of the UDP checksum.
+ * Parameters as above.
  */
 void kp_hdrs_of_train(uint8_t *to, const uint8_t *first, const struct kp_hdrs *h, size_t payload);
 
 /** Computes the checksum of an IPv4 header without options. */
 void kp_ip4_checksum(uint8_t *l3);
 
-/** The sum of the pseudo header, as it stands in place of the UDP checksum (not inverted). */
+/**
+ * Returns the sum of the pseudo header, in the form that is put in place of the UDP checksum (not
+ * inverted).
+ */
 uint16_t kp_pseudo_sum(const uint8_t *data, const struct kp_hdrs *h, size_t udp_len);
 
 #endif /* KPORT_TRAIN_H */

@@ -2,15 +2,15 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Capabilities belong to threads, and when the ports are open there are some already: those of
- * DPDK and of the engine, which nobody can ask to call capset().  Each of them is interrupted by
- * a signal whose handler does it, as the C library does for setuid().
+ * Capabilities belong to threads.  When the ports are open, there are already threads of DPDK and
+ * of the engine, which cannot be asked to call capset().  Each of them is interrupted by a signal
+ * whose handler does it, as the C library does for setuid().
  *
- * The signal is the C library's own for that purpose, because it is the only one that no thread
- * has blocked: threads of a library block all that they can.  Its handler is put back afterwards,
- * and must not be called by a signal of ours that comes late.  Such signals queue up, so a thread
- * gets the next one only when the last one is no longer pending, and all is over when no thread has
- * one pending.
+ * The signal is the one that the C library reserves for that purpose, because it is the only one
+ * that no thread has blocked: threads of a library block all signals that they can.  Its handler is
+ * restored afterwards, and must not be called by a late signal from here.  Such signals are queued.
+ * So a thread gets the next one only when the last one is no longer pending, and the work is done
+ * only when no thread has one pending.
  */
 #include "caps.h"
 
@@ -31,16 +31,16 @@
 #include "karst_log.h"
 
 #define BIT(cap)     (UINT64_C(1) << (cap))
-#define SIGSETXID    33  /* of the C library; neither pthread_sigmask() nor sigaction() touch it */
-#define KERNEL_BYTES 256 /* more than the kernel's struct sigaction has on any machine */
-#define MASK_BYTES   8   /* of its set of signals */
+#define SIGSETXID    33  /* of the C library; pthread_sigmask() and sigaction() do not change it */
+#define KERNEL_BYTES 256 /* at least the size of the kernel's struct sigaction on any machine */
+#define MASK_BYTES   8   /* size of the kernel's signal set */
 #define TRY_NS       1000000
 
 #ifndef CAP_CHECKPOINT_RESTORE
 #define CAP_CHECKPOINT_RESTORE 40
 #endif
 
-/* --- what is needed --- */
+/* --- required capabilities --- */
 
 /* Does this kernel have a capability of that number? */
 static bool
@@ -60,13 +60,13 @@ kernel_has(int cap)
 uint64_t
 kd_caps_of_part(bool xdp)
 {
-	/* SETUID and SETGID for the identity under which programs' files and lists of mappings are
-	 * opened; for /proc/PID/map_files the third. */
+	/* SETUID and SETGID to take on the identity under which programs' files and lists of
+	 * mappings are opened; the third for /proc/PID/map_files. */
 	uint64_t need = BIT(CAP_SETUID) | BIT(CAP_SETGID);
 
 	need |= kernel_has(CAP_CHECKPOINT_RESTORE) ? BIT(CAP_CHECKPOINT_RESTORE)
 						   : BIT(CAP_SYS_ADMIN);
-	/* to take XDP programs away when the daemon has ended */
+	/* to remove XDP programs when the daemon has ended */
 	if (xdp)
 		need |= BIT(CAP_NET_ADMIN);
 	return need;
@@ -145,9 +145,9 @@ kd_caps_raise(void)
 	return rc == 0 ? caps_set(&s) : rc;
 }
 
-/* --- all of them --- */
+/* --- all threads --- */
 
-/* At file scope because a signal handler has no argument for it. */
+/* At file scope because a signal handler has no argument. */
 static uint64_t kept;
 static _Atomic int fault;
 
@@ -162,18 +162,18 @@ caps_drop(int signo)
 	for (i = 0; i < 2; i++) {
 		s.half[i].permitted &= (uint32_t)(kept >> (32 * i));
 		s.half[i].effective &= (uint32_t)(kept >> (32 * i));
-		/* without being inheritable, none is ambient */
+		/* a capability that is not inheritable is not ambient either */
 		s.half[i].inheritable = 0;
 	}
 	if (rc == 0)
 		rc = caps_set(&s);
-	/* relaxed: nothing is ordered by it */
+	/* relaxed: it orders no other accesses */
 	if (rc != 0)
 		atomic_store_explicit(&fault, rc, memory_order_relaxed);
 	errno = saved;
 }
 
-/* Has thread @tid more than it is to have, or a signal that it has not taken yet (*pending)?  One
+/* Does thread @tid have more capabilities than allowed, or a pending signal (*pending)?  A thread
  * that has ended has neither. */
 static bool
 has_more(const char *tid, bool *pending)
@@ -198,8 +198,8 @@ has_more(const char *tid, bool *pending)
 	return more;
 }
 
-/* Interrupts all threads that have more and are not called yet.  @return how many have more or are
- * called, or -errno. */
+/* Interrupts all threads that have too many capabilities and no pending signal.  @return the number
+ * of threads that have too many or a pending signal, or -errno. */
 static int
 interrupt_all(char *last, size_t len)
 {
@@ -227,8 +227,8 @@ caps_seconds(void)
 	return (time_t)(kd_clock_ns() / 1000000000);
 }
 
-/* Twice in a row nobody has more: one who was made while the first list was read, by one who had,
- * is in the second. */
+/* Ends when two passes in a row find no thread with too many: a thread that was created during the
+ * first pass, by a thread that had too many, is found by the second. */
 static int
 drop_all(unsigned int within_s)
 {
@@ -264,7 +264,8 @@ kd_caps_keep(uint64_t keep, unsigned int within_s)
 	int rc;
 
 	kept = keep;
-	/* The kernel's form of it comes from a signal that the C library lets have. */
+	/* Copies the kernel's form of the action from a signal that the C library allows to be
+	 * set. */
 	if (sigaction(SIGRTMAX, &act, &old) != 0)
 		return -errno;
 	if (syscall(SYS_rt_sigaction, SIGRTMAX, NULL, ours, MASK_BYTES) != 0 ||
@@ -274,8 +275,9 @@ kd_caps_keep(uint64_t keep, unsigned int within_s)
 		return rc;
 	}
 	rc = drop_all(within_s);
-	/* A thread that has not answered has a signal to come, which would be a wrong one for the C
-	 * library's handler; and that one is not needed by a daemon that ends. */
+	/* If a thread has not responded, its signal is still pending, and would call the C
+	 * library's handler.  So that handler is restored only on success; after a failure the
+	 * daemon ends and does not need it. */
 	if (rc == 0)
 		syscall(SYS_rt_sigaction, SIGSETXID, theirs, NULL, MASK_BYTES);
 	sigaction(SIGRTMAX, &old, NULL);

@@ -2,7 +2,7 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * The daemon's time.  What its engine does is by the engine's own clock.
+ * The daemon's clock.  Its engine uses the engine's own clock.
  */
 #ifndef KARSTD_CLOCK_H
 #define KARSTD_CLOCK_H

@@ -65,7 +65,7 @@ kd_fault(struct kd_faults *f, const char *fmt, ...)
 	f->say(f->user, line);
 }
 
-/* Stores @value; @at says where it was written. */
+/* Stores @value; @at names the place of its origin for error messages. */
 static void
 store(const struct kd_key *k, const char *value, void *section, const char *at, struct kd_faults *f)
 {
@@ -93,7 +93,7 @@ set_defaults(const char *section, void *to)
 	struct kd_faults f = {.say = never};
 	size_t i;
 
-	/* A device has no default: its place stays empty until the file names one. */
+	/* A device has no default: the member stays empty until the file sets it. */
 	for (i = 0; i < KARST_DIM(keys); i++)
 		if (strcmp(keys[i].section, section) == 0 && keys[i].type != KD_DEVICE)
 			store(&keys[i], keys[i].def, to, section, &f);
@@ -157,7 +157,7 @@ port_section(struct kd_conf *c, const char *name, const char *at, struct kd_faul
 	return new_port(c, name);
 }
 
-/* A user's number, or that of a group if it begins with '@'. */
+/* Returns the number of a user, or of a group if the name begins with '@'. */
 static bool
 find_who(const char *who, uint32_t *id)
 {
@@ -205,7 +205,8 @@ limits_section(struct kd_conf *c, const char *who, const char *at, struct kd_fau
 	return l;
 }
 
-/* The structure of a section, its kind in @kind (KD_NAME bytes).  NULL: said why. */
+/* Returns the structure of a section, and its kind in @kind (KD_NAME bytes).  NULL: the error was
+ * reported. */
 static void *
 find_section(
 	struct kd_conf *c, const char *section, char *kind, const char *at, struct kd_faults *f)
@@ -237,7 +238,7 @@ find_section(
 	return NULL;
 }
 
-/* --- a file --- */
+/* --- files --- */
 
 static void
 unknown_key(const char *kind, const char *at, struct kd_faults *f)
@@ -252,7 +253,7 @@ unknown_key(const char *kind, const char *at, struct kd_faults *f)
 	kd_fault(f, "%s: unknown key; allowed: %s", at, list);
 }
 
-/* Everything in section @index of the file. */
+/* Stores all entries of a section. */
 static void
 read_entries(const struct rte_cfgfile_entry *e, uint32_t n, const uint32_t *lines, const char *kind,
 	const char *section, void *to, const char *path, struct kd_faults *f)

@@ -4,14 +4,13 @@
 /*
  * The configuration of karstd.
  *
- * conf_keys.def has every section and key; each key is the member of the same name of its
- * section's structure here.  A structure has no padding that is not zero, and no pointers but
- * to rows of tables, so two of them can be compared as bytes.
+ * conf_keys.def has every section and key; each key is the member of the same name in the structure
+ * of its section here.  Padding of the structures is zero, and they contain no pointers except to
+ * rows of tables, so two structures can be compared as bytes.
  *
- * A file is read in three steps: conf_scan.c finds the lines (rte_cfgfile has no line numbers,
- * and passes over what it does not understand), rte_cfgfile reads keys and values, and conf.c
- * checks and stores them with the help of conf_value.c.  All errors of a file are reported, not
- * only the first.
+ * A file is read in three steps: conf_scan.c finds the lines (rte_cfgfile has no line numbers, and
+ * ignores what it does not understand), rte_cfgfile reads keys and values, and conf.c checks and
+ * stores them, using conf_value.c.  All errors of a file are reported, not only the first.
  */
 #ifndef KARSTD_CONF_H
 #define KARSTD_CONF_H
@@ -24,16 +23,16 @@
 
 #include "karst_engine.h"
 
-#define KD_TEXT         256u /* of a value, as rte_cfgfile has it */
+#define KD_TEXT         256u /* size of a value, as in rte_cfgfile */
 #define KD_NAME         32u
-#define KD_EID          36u /* 32 characters, and the end */
+#define KD_EID          36u /* 32 characters and the terminating 0 */
 #define KD_MAX_CPUS     1024u
 #define KD_MAX_ADDRS    KARST_ENGINE_MAX_ADDRS
 #define KD_MAX_PORTS    KARST_ENGINE_MAX_PORTS
 #define KD_MAX_LIMITS   64u /* sections [limits WHO] */
 #define KD_DEFAULT_CONF "/etc/karst/karst.conf"
 
-/* What the words of a KARSTD_WORD() are, where the order is not another header's. */
+/* The words of a KARSTD_WORD(), where no other header defines their order. */
 enum kd_tristate { KD_NO, KD_YES, KD_AUTO };
 enum kd_allowed { KD_BY_USER, KD_FORBIDDEN, KD_ALLOWED };
 enum kd_driver { KD_DRIVER_AUTO, KD_KPORT, KD_AF_PACKET, KD_AF_XDP };
@@ -62,7 +61,7 @@ struct kd_mac {
 
 struct kd_conf_engine {
 	char name[16];
-	uint32_t user; /* UINT32_MAX: karst, if there is one */
+	uint32_t user; /* UINT32_MAX: the user karst, if it exists */
 	struct kd_cpus lcores;
 	uint32_t idle; /* enum karst_idle */
 	uint32_t sleep_max_us;
@@ -91,9 +90,9 @@ struct kd_conf_socket {
 };
 
 struct kd_conf_limits {
-	char who[KD_NAME];     /* empty: everybody; a user, or @group */
-	uint32_t id;           /* the user's or the group's */
-	uint32_t share, calls; /* of kd_conf_limits_of(): calls 0 is no limit */
+	char who[KD_NAME];     /* empty: everybody; otherwise a user, or @group */
+	uint32_t id;           /* number of the user or the group */
+	uint32_t share, calls; /* as kd_conf_limits_of() returns them: calls 0 is no limit */
 	uint32_t clients;
 	uint32_t qps, cqs, srqs, mrs, mws, pds, ahs, channels, mcasts, xrcds, cm_ids;
 	uint64_t ring_bytes, mr_bytes, held_bytes, window_bytes;
@@ -103,7 +102,7 @@ struct kd_conf_limits {
 struct kd_conf_port {
 	char name[KD_NAME];
 	char device[KD_TEXT];
-	const struct kd_port_kind *kind; /* follows from device */
+	const struct kd_port_kind *kind; /* derived from device */
 	uint32_t driver;                 /* enum kd_driver */
 	struct kd_addrs addresses;
 	uint32_t link_local;
@@ -148,7 +147,7 @@ struct kd_conf_smc {
 struct kd_conf {
 	struct kd_conf_engine engine;
 	struct kd_conf_socket socket;
-	struct kd_conf_limits limits[1 + KD_MAX_LIMITS]; /* [0]: everybody's */
+	struct kd_conf_limits limits[1 + KD_MAX_LIMITS]; /* [0]: limits of everybody */
 	uint32_t nlimits;
 	struct kd_conf_port port[KD_MAX_PORTS];
 	uint32_t nports;
@@ -157,7 +156,7 @@ struct kd_conf {
 	struct kd_conf_log log;
 };
 
-/** Where errors go, one line each, and how many there were. */
+/** Where errors are reported, one line each, and their number. */
 struct kd_faults {
 	void (*say)(void *user, const char *line);
 	void *user;
@@ -166,36 +165,43 @@ struct kd_faults {
 
 void kd_fault(struct kd_faults *f, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
-/** What holds without a file. */
+/** Sets the values that apply without a file. */
 void kd_conf_defaults(struct kd_conf *c);
 
-/** Reads @path over the defaults, without kd_conf_finish().  @return 0, or -EINVAL if @f has got
- *  errors. */
+/**
+ * Reads @path over the defaults, without kd_conf_finish().  @return 0, or -EINVAL if errors were
+ * added to @f.
+ */
 int kd_conf_read(struct kd_conf *c, const char *path, struct kd_faults *f);
 
-/** Stores one value, as a line of a file would; @at ("--socket") begins the error. */
+/** Stores one value, like a line of a file; error messages begin with @at (such as "--socket"). */
 int kd_conf_set(struct kd_conf *c, const char *section, const char *key, const char *value,
 	const char *at, struct kd_faults *f);
 
 /** Replaces the ports by one loopback port. */
 void kd_conf_only_loopback(struct kd_conf *c);
 
-/** After everything is read: fills in what follows from other values, and checks those that
- *  depend on each other.  @at: where they come from, for errors.  @return 0 or -EINVAL. */
+/**
+ * Completes the configuration after everything has been read: derives values from others, and
+ * checks values that depend on each other.  @at: the origin of the values, for error messages.
+ * @return 0 or -EINVAL.
+ */
 int kd_conf_finish(struct kd_conf *c, const char *at, struct kd_faults *f);
 
 /**
- * Takes over from @to what can change while the daemon runs.
- * @other calls for each section that differs and cannot; may be NULL.
+ * Copies the values from @to that can change while the daemon runs.  Calls @other, which may be
+ * NULL, for each section that differs and cannot change.
  */
 void kd_conf_reload(struct kd_conf *c, const struct kd_conf *to,
 	void (*other)(void *user, const char *section), void *user);
 
-/** Replaces those of @l that @by has, too. */
+/** Replaces the values of @l that are set in @by. */
 void kd_conf_limits_over(struct kd_conf_limits *l, const struct kd_conf_limits *by);
 
-/** The limits of a user who is in these groups; what is 0 there has no limit of its own, and what
- *  follows from the user is decided. */
+/**
+ * Returns the limits of a user who is in these groups.  Values that are 0 have no limit of their
+ * own; values that depend on the user are filled in.
+ */
 struct kd_conf_limits kd_conf_limits_of(
 	const struct kd_conf *c, uint32_t uid, const uint32_t *gids, uint32_t ngids);
 

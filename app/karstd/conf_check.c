@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* What values of karst.conf mean together. */
+/* Checks values of karst.conf that depend on each other. */
 #include "conf.h"
 
 #include <arpa/inet.h>
@@ -11,7 +11,7 @@
 
 #include "port_kind.h"
 
-/* Of a user who is neither root nor the daemon's own. */
+/* For users other than root and the daemon's own user. */
 #define DEFAULT_SHARE 75u
 #define DEFAULT_CALLS 20000u
 
@@ -76,7 +76,7 @@ check_gateway(const struct check *k, const struct kd_conf_port *p, const char *k
 		show_ip(gw->ip, text, sizeof(text)));
 }
 
-/* The files become arguments of a device, in which some characters have a meaning. */
+/* The files become arguments of a device, in which some characters have a special meaning. */
 static void
 check_impair(const struct check *k, const struct kd_conf_port *p)
 {
@@ -92,7 +92,7 @@ check_impair(const struct check *k, const struct kd_conf_port *p)
 		port_fault(k, p, "impair_log", "allowed: a path without any of %s", special);
 }
 
-/* Keys that this kind of device has no use for: the user expects something that will not be. */
+/* Reports keys that have no use with this kind of device, because the user expects an effect. */
 static void
 check_kind(const struct check *k, const struct kd_conf_port *p)
 {
@@ -262,7 +262,7 @@ kd_conf_limits_of(const struct kd_conf *c, uint32_t uid, const uint32_t *gids, u
 	}
 	if (own != NULL)
 		kd_conf_limits_over(&all, own);
-	/* who can end the daemon anyhow is not kept from using it */
+	/* a user who can end the daemon anyway may use all of it */
 	trusted = uid == 0 || uid == geteuid();
 	if (all.controlled_qkeys == KD_BY_USER)
 		all.controlled_qkeys = uid == 0 ? KD_ALLOWED : KD_FORBIDDEN;

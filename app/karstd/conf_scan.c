@@ -11,9 +11,9 @@
 
 #include <rte_cfgfile.h>
 
-/* What rte_cfgfile takes, with the line's end. */
+/* The limit of rte_cfgfile, with the end of the line. */
 #define LINE_MAX_BYTES (CFG_NAME_LEN + CFG_VALUE_LEN + 3)
-#define MANY           4096u /* sections, entries */
+#define MANY           4096u /* limit for sections and entries */
 
 struct reader {
 	struct kd_scan *s;
@@ -28,7 +28,7 @@ fault(const struct reader *r, const char *what)
 	kd_fault(r->f, "%s:%u: %s", r->path, r->line, what);
 }
 
-/* Cuts white space from both ends. */
+/* Removes white space at both ends. */
 static char *
 strip(char *text)
 {

@@ -29,7 +29,7 @@ wrong(char *why, const char *fmt, ...)
 
 /* --- numbers --- */
 
-/* Decimal digits and nothing else, then perhaps a suffix. */
+/* Parses decimal digits, then possibly a suffix, and nothing else. */
 static int
 parse_u64(const char *text, bool suffix, uint64_t *v, char *why)
 {
@@ -106,7 +106,7 @@ parse_mode(const char *text, void *at, char *why)
 	return 0;
 }
 
-/* --- processors --- */
+/* --- CPUs --- */
 
 static int
 add_cpus(struct kd_cpus *to, uint64_t first, uint64_t last, char *why)
@@ -183,7 +183,7 @@ parse_ip(const char *text, uint8_t ip[16], bool *is4)
 	return inet_pton(AF_INET6, text, ip) == 1;
 }
 
-/* May a port have it? */
+/* Returns why a port cannot have this address; NULL: it can. */
 static const char *
 address_fault(const uint8_t ip[16], bool is4)
 {
@@ -346,7 +346,7 @@ parse_group(const char *text, void *at, char *why)
 	return 0;
 }
 
-/* What is wrong with a text that is kept as it is, or NULL. */
+/* Returns what is wrong with a text that is stored unchanged, or NULL. */
 static const char *
 text_fault(const struct kd_key *k, const char *text)
 {
@@ -421,7 +421,7 @@ kd_value_parse(const struct kd_key *k, const char *text, void *at, char *why)
 	return 0;
 }
 
-/* Round numbers of bytes as people write them. */
+/* Shows round numbers of bytes with a suffix. */
 static void
 show_number(const struct kd_key *k, uint64_t v, char *to, size_t len)
 {

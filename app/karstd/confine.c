@@ -2,15 +2,16 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Somebody who has found a hole in the engine can make the system calls that the engine makes,
- * and no others: no program is executed, no process made or traced, no user become, no file system
- * mounted, no kernel module loaded, nothing typed into the terminal that the daemon was started
- * from.  In the privileged part (part.h) he can make those that it makes, which are few, and one
- * more matter: it becomes users for opening files (setfsuid).
+ * An attacker who has found a vulnerability in the engine can make the system calls that the engine
+ * makes, and no others: they cannot execute a program, create or trace a process, change the user,
+ * mount a file system, load a kernel module, or put input into the terminal that the daemon was
+ * started from.  In the privileged part (part.h) they can make the few calls that it makes, and one
+ * thing more: it takes on other users' identities for opening files (setfsuid).
  *
- * A system call that is missing here shows as an error that a test sees: the suites run with this.
- * ENOSYS rather than EPERM, because the C library then falls back to what older kernels have;
- * nothing of it is logged, since that happens with each thread (clone3).
+ * A system call that is missing here causes an error that a test finds: the test suites run with
+ * this filter.  The error is ENOSYS rather than EPERM, because the C library then falls back to
+ * calls of older kernels.  Refused calls are not logged, since one happens with each new thread
+ * (clone3).
  */
 #include "confine.h"
 
@@ -29,14 +30,14 @@
 #include "karst_base.h"
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define WATCHED true /* their checks at the end make processes and trace */
+#define WATCHED true /* their checks at exit create and trace processes */
 #else
 #define WATCHED false
 #endif
 
 #define USER_MODE_ONLY 1 /* UFFD_USER_MODE_ONLY */
 
-/* Allowed whatever the arguments. */
+/* Allowed with any arguments. */
 static const char *const of_engine[] = {
 	/* files */
 	"read",
@@ -174,7 +175,7 @@ static const char *const of_engine[] = {
 	"recvfrom",
 	"recvmsg",
 	"recvmmsg",
-	/* who this is, what the machine has */
+	/* identity, properties of the machine */
 	"getpid",
 	"getppid",
 	"getuid",
@@ -195,7 +196,8 @@ static const char *const of_engine[] = {
 };
 
 static const char *const of_part[] = {
-	/* files, as somebody else: more capabilities than are permitted, nobody gets by capset() */
+	/* files, with another user's identity; capset() cannot give more capabilities than are
+	 * permitted */
 	"openat",
 	"open",
 	"close",
@@ -254,15 +256,16 @@ static const char *const of_part[] = {
 	"getrandom",
 };
 
-/* prctl(): names of threads and mappings, and how exact naps are. */
+/* prctl(): names of threads and mappings, and the precision of sleeps. */
 static const int prctls[] = {PR_SET_NAME, PR_GET_NAME, PR_SET_TIMERSLACK, PR_GET_TIMERSLACK,
 	PR_GET_DUMPABLE, PR_CAPBSET_READ, 0x53564d41 /* PR_SET_VMA */};
-/* ioctl(): of those of terminals, what the C library and others ask of any descriptor. */
+/* ioctl(): the requests of the terminal range that the C library and others use with any
+ * descriptor. */
 static const int terminal[] = {TCGETS, TIOCGWINSZ, FIONREAD, FIONBIO, FIOCLEX, FIONCLEX};
 static const int families[] = {AF_UNIX, AF_INET, AF_INET6, AF_NETLINK};
 static const int part_families[] = {AF_UNIX, AF_INET, AF_NETLINK};
 
-/* A call that this machine has under no such number is none. */
+/* Returns -1 for a call that does not exist on this machine. */
 static int
 number_of(const char *name)
 {
@@ -279,7 +282,7 @@ allow(scmp_filter_ctx ctx, const char *name)
 	return nr < 0 ? 0 : seccomp_rule_add(ctx, SCMP_ACT_ALLOW, nr, 0);
 }
 
-/* Allowed if argument @arg, of which @mask counts, is @value. */
+/* Allows a call if argument @arg, masked with @mask, is @value. */
 static int
 allow_if(scmp_filter_ctx ctx, const char *name, unsigned int arg, uint64_t mask, uint64_t value)
 {
@@ -312,8 +315,8 @@ allow_plain(scmp_filter_ctx ctx, const char *const *names, size_t n)
 	return rc;
 }
 
-/* The kernel looks at 32 bits of a request, and those to terminals are 0x54 and a byte.  What
- * differs from that in a bit is none. */
+/* Allows all requests except those of terminals, which are 0x54 and a byte.  The kernel uses only
+ * 32 bits of a request.  A request that differs from 0x54 in any bit is not one of them. */
 static int
 allow_ioctl(scmp_filter_ctx ctx)
 {
@@ -330,24 +333,25 @@ allow_ioctl(scmp_filter_ctx ctx)
 	return rc;
 }
 
-/* What both need, with arguments that matter. */
+/* What both parts need, with conditions on arguments. */
 static int
 allow_common(scmp_filter_ctx ctx)
 {
-	/* memory is written or executed, not both, nor one after the other; files are mapped as
-	 * code, because the C library does so later, too */
+	/* memory can be writable or executable, but not both, nor one after the other; mapping
+	 * files as code is allowed, because the C library does that later, too */
 	int rc = allow_if(ctx, "mmap", 2, PROT_EXEC, 0);
 
 	if (rc == 0)
 		rc = allow_if(ctx, "mmap", 2, PROT_WRITE | PROT_EXEC, PROT_EXEC);
 	if (rc == 0)
 		rc = allow_if(ctx, "mprotect", 2, PROT_EXEC, 0);
-	/* threads, not processes; clone3() hides its flags, and the C library can do without */
+	/* threads, but not processes; the flags of clone3() cannot be checked, and the C library
+	 * works without it */
 	if (rc == 0)
 		rc = allow_if(ctx, "clone", 0, CLONE_THREAD, CLONE_THREAD);
 	if (rc == 0)
 		rc = allow_ioctl(ctx);
-	/* signals to this process alone, limits of this process alone */
+	/* signals to this process only, limits of this process only */
 	if (rc == 0)
 		rc = allow_if(ctx, "tgkill", 0, UINT32_MAX, (uint32_t)getpid());
 	return rc == 0 ? allow_if(ctx, "prlimit64", 0, UINT32_MAX, 0) : rc;
@@ -358,14 +362,14 @@ allow_engine(scmp_filter_ctx ctx, const struct kd_confine *c)
 {
 	int rc = allow_plain(ctx, of_engine, KARST_DIM(of_engine));
 
-	/* page faults of this process alone, and none that the kernel takes for it */
+	/* page faults of this process only, and only in user mode */
 	if (rc == 0)
 		rc = allow_if(ctx, "userfaultfd", 0, USER_MODE_ONLY, USER_MODE_ONLY);
 	if (rc == 0)
 		rc = allow_each(ctx, "prctl", prctls, KARST_DIM(prctls));
 	if (rc == 0)
 		rc = allow_each(ctx, "socket", families, KARST_DIM(families));
-	/* maps of an XDP program, or of that of the TCP option; others need a capability */
+	/* maps of an XDP program or of the TCP option's program; other uses need a capability */
 	if (rc == 0 && c->bpf)
 		rc = allow(ctx, "bpf");
 	return rc;
@@ -391,7 +395,7 @@ kd_confine(const struct kd_confine *c)
 	if (ctx == NULL)
 		return -ENOMEM;
 	rc = seccomp_attr_set(ctx, SCMP_FLTATR_CTL_TSYNC, 1);
-	/* a tree, so that what is called often costs a few comparisons */
+	/* a binary tree, so that frequent calls cost only a few comparisons */
 	if (rc == 0)
 		rc = seccomp_attr_set(ctx, SCMP_FLTATR_CTL_OPTIMIZE, 2);
 	if (rc == 0)

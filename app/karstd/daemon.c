@@ -2,13 +2,18 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Order of things: signals are blocked, so that every thread inherits that and they are read from
- * a descriptor; the user that the daemon runs as; the lock on the socket, before anything is
- * touched that another daemon may have; the privileged part (part.h), which is made while there is
- * one thread; DPDK; the engine; its ports; its lcores; the listening socket, which nobody can
- * connect to yet.  When all is open, this process gives up all capabilities, and system calls
- * that only the start has needed, and only then programs may come.  The end is the same
- * backwards, with what is left; the privileged part ends last but for the lock.
+ * The order of the start:
+ *
+ *   - signals are blocked, so that all threads inherit that; they are read from a descriptor
+ *   - the user that the daemon runs as
+ *   - the lock on the socket, before anything is touched that another daemon may use
+ *   - the privileged part (part.h), which is created while there is one thread
+ *   - DPDK, the engine, its ports, its lcores
+ *   - the listening socket, to which nothing can connect yet
+ *
+ * When all is open, this process gives up all capabilities, and the system calls that only the
+ * start needs.  Only then programs can connect.  The end is the same in reverse order, with what is
+ * left; the privileged part is the last to end before the lock is released.
  */
 #include "daemon.h"
 
@@ -42,13 +47,13 @@
 
 #define WATCH_MS 1000
 #define RETRY_MS 100 /* after a connection could not be accepted */
-/* Bytes of a train of frames, and a burst that has one and what goes between. */
+/* Bytes of a train of frames, and a burst that has room for a train and other frames. */
 #define TRAIN_QUANTUM 65536u
 #define TRAIN_BURST   64u
 
 struct daemon {
-	struct kd_conf *conf;  /* with what was chosen automatically */
-	struct kd_conf *asked; /* as it was read last */
+	struct kd_conf *conf;  /* including values that were chosen automatically */
+	struct kd_conf *asked; /* as it was last read */
 	kd_reread_fn reread;
 	void *user;
 	int signal_fd;
@@ -57,7 +62,7 @@ struct daemon {
 	struct kd_eal eal;
 	bool eal_started;
 	struct karst_engine *engine;
-	bool running; /* lcores */
+	bool running; /* lcores run */
 	struct kd_ports ports;
 	struct kd_smc *smc;
 	struct kd_server *server;
@@ -111,7 +116,7 @@ reload(struct daemon *d)
 	kd_notify("READY=1");
 }
 
-/* @return whether to go on. */
+/* @return false: the daemon has to stop. */
 static bool
 serve_signal(struct daemon *d)
 {
@@ -130,8 +135,8 @@ serve_signal(struct daemon *d)
 
 /* --- start --- */
 
-/* Each program costs some descriptors.  The engine's watch has the lowest real-time priority, which
- * no thread can ask for any more when system calls are limited (confine.c). */
+/* Each program needs some descriptors.  The engine's watchdog has the lowest real-time priority,
+ * which no thread can request any more when system calls are limited (confine.c). */
 static void
 raise_limits(void)
 {
@@ -141,7 +146,7 @@ raise_limits(void)
 		lim.rlim_cur = lim.rlim_max;
 		setrlimit(RLIMIT_NOFILE, &lim);
 	}
-	/* AF_XDP's memory on kernels that count it, and locked memory of DPDK. */
+	/* AF_XDP's memory on kernels that account it, and locked memory of DPDK. */
 	lim.rlim_cur = lim.rlim_max = RLIM_INFINITY;
 	setrlimit(RLIMIT_MEMLOCK, &lim);
 	lim.rlim_cur = lim.rlim_max = 1;
@@ -195,7 +200,7 @@ make_engine(struct daemon *d)
 		.page_buffers = needs.page_buffers,
 		.mbufs = d->eal.mbufs,
 		.cross_cpu = true,
-		/* a queue pair's turn makes whole trains */
+		/* a visit to a queue pair makes whole trains */
 		.quantum_bytes = needs.trains ? TRAIN_QUANTUM : 0,
 		.tx_burst = needs.trains ? TRAIN_BURST : 0,
 		.idle = (enum karst_idle)c->idle,
@@ -203,7 +208,7 @@ make_engine(struct daemon *d)
 	};
 	int rc = karst_engine_create(&cfg, &d->engine);
 
-	kd_log_take_karst(); /* the engine has its own idea */
+	kd_log_take_karst(); /* the engine has set its own sink */
 	if (rc == 0 && c->loss_ppm != 0)
 		rc = karst_engine_set_loss(d->engine, c->loss_ppm / 1e6, c->loss_seed);
 	if (rc == 0)
@@ -234,7 +239,7 @@ start_engine(struct daemon *d)
 	return KD_EXIT_OK;
 }
 
-/* What only the start has needed. */
+/* Gives up what only the start needs. */
 static int
 daemon_give_up(const struct daemon *d)
 {
@@ -291,7 +296,7 @@ daemon_start(struct daemon *d)
 	return rc;
 }
 
-/* --- in between --- */
+/* --- running --- */
 
 static uint64_t
 now_ms(void)
@@ -339,9 +344,9 @@ loop(struct daemon *d)
 
 /* --- end --- */
 
-/* Threads of programs are in the engine still: all that others could notice is put in order, and
- * the rest goes with the process.  That may be there for long, since no signal ends some waits, so
- * devices are closed: the next daemon wants them. */
+/* Threads of programs are still in the engine: cleans up everything that is visible outside, and
+ * leaves the rest to the end of the process.  The process may exist for long, since no signal ends
+ * some waits, so devices are closed for the next daemon. */
 static _Noreturn void
 daemon_leave(struct daemon *d, int rc)
 {

@@ -2,12 +2,12 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * EAL's main lcore is the thread that main() runs on, and control threads come from it, so it may
- * use every processor that is not an lcore's (all of them if there is no other).  Engine lcore i
- * is EAL lcore i + 1, pinned.
+ * EAL's main lcore is the thread that runs main(), and control threads are created by it.  So it
+ * may use every CPU that is not an lcore's (all CPUs if there is no other).  Engine lcore i is EAL
+ * lcore i + 1, pinned.
  *
- * Nothing is left in the file system: DPDK refuses --in-memory together with --no-huge, and there
- * --no-shconf comes to the same.
+ * Nothing is left in the file system: DPDK refuses --in-memory together with --no-huge, but there
+ * --no-shconf has the same effect.
  */
 #include "eal.h"
 
@@ -28,12 +28,12 @@
 
 #define MAX_ARGS   (32u + 2 * KD_MAX_PORTS)
 #define TEXT_BYTES 16384u
-/* With "auto": others may take some between the look and the use. */
+/* With "auto": other programs may take some between the check and the use. */
 #define HUGE_SPARE (UINT64_C(64) << 20)
 #define HUGE_PATH  "/sys/kernel/mm/hugepages"
 #define MIB        (UINT64_C(1) << 20)
 
-#define MBUF_BYTES      5120u /* with everything around it */
+#define MBUF_BYTES      5120u /* including all overhead */
 #define MBUFS_OF_LCORE  2048u
 #define EAL_BASE_BYTES  (64 * MIB)
 #define EAL_LCORE_BYTES (4 * MIB)
@@ -62,7 +62,7 @@ arg_add(struct args *a, const char *fmt, ...)
 
 /* --- lcores --- */
 
-/* Where control threads run, as EAL writes it: "0,2,3". */
+/* Writes the CPUs of control threads in EAL's format: "0,2,3". */
 static int
 control_cpus(const struct kd_conf *c, char *to, size_t len)
 {
@@ -139,7 +139,7 @@ machine_bytes(void)
 	return (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
 }
 
-/* What windows and the rings of all ports can hold at once. */
+/* Returns the number of buffers that PSN windows and the rings of all ports can hold at once. */
 static uint32_t
 mbufs_wanted(const struct kd_conf *c)
 {
@@ -192,7 +192,8 @@ add_memory(struct args *a, const struct kd_conf *c, struct kd_eal *eal)
 		arg_add(a, "--no-shconf");
 	if (!eal->huge)
 		arg_add(a, "--no-huge");
-	/* Memory of an adapter is mapped for it while this process may do that, all of it. */
+	/* Memory for an adapter's DMA is mapped while this process has the right to do that, all of
+	 * it at once. */
 	if (eal->huge && !kd_port_needs_any(c).dma)
 		return 0;
 	arg_add(a, "-m");
@@ -228,7 +229,7 @@ add_logs(struct args *a, const struct kd_conf *c)
 {
 	static const char *const names[] = {"error", "warning", "notice", "info", "debug"};
 
-	/* For types that are registered late, the first pattern that fits wins.  Telemetry warns
+	/* For types that are registered later, the first matching pattern applies.  Telemetry warns
 	 * of sockets that other programs have left behind. */
 	arg_add(a, "--log-level=lib.telemetry:error");
 	arg_add(a, "--log-level=karst:%s", names[c->log.level]);

@@ -2,16 +2,17 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Ports whose device changes under the running daemon.
+ * Ports whose device changes while the daemon runs.
  *
- * A kernel interface is its administrator's: addresses, MAC address and MTU may change at any time,
- * and it may be deleted, renamed or moved to another network namespace.  The first three the port
- * takes over.  With the interface the port goes, as with an adapter that is unplugged: nobody waits
- * for packets that cannot come.  It returns with an interface of the name, if its driver can take
- * that over by the sockets that it has, since the daemon has no right to open others by then.
+ * A kernel interface belongs to its administrator: addresses, MAC address and MTU may change at any
+ * time, and it may be deleted, renamed or moved to another network namespace.  The port takes over
+ * the first three.  It is removed with the interface, as with an adapter that is unplugged, so that
+ * no program waits for packets that cannot arrive.  It returns with an interface of the same name,
+ * if its driver can use that one through the sockets that it has, since the daemon has no right to
+ * open others by then.
  *
- * News come by rtnetlink, so that nothing is missed that is over when one looks; and all is looked
- * at each second as well, since news may be lost.
+ * Changes are reported by rtnetlink, so that short ones are not missed; and everything is checked
+ * each second as well, since reports may be lost.
  */
 #include "follow.h"
 
@@ -27,7 +28,7 @@
 #include "karst_log.h"
 #include "netdev_driver.h"
 
-/* --- news --- */
+/* --- reports of the kernel --- */
 
 int
 kd_news_open(void)
@@ -46,7 +47,8 @@ kd_news_open(void)
 	return -1;
 }
 
-/* An interface that has gone may be back, with its old number, before anybody looks. */
+/* Records that an interface has gone: it may be back, with its old number, before the next
+ * check. */
 static void
 note_gone(struct kd_ports *ps, const struct nlmsghdr *h)
 {
@@ -67,7 +69,7 @@ kd_news_read(struct kd_ports *ps)
 	_Alignas(struct nlmsghdr) char buf[16384];
 	ssize_t n;
 
-	/* -ENOBUFS: some were lost */
+	/* -ENOBUFS: some reports were lost */
 	while ((n = recv(ps->news_fd, buf, sizeof(buf), 0)) > 0 || (n < 0 && errno == ENOBUFS)) {
 		const struct nlmsghdr *h = (const void *)buf;
 		unsigned int len = n > 0 ? (unsigned int)n : 0;
@@ -140,7 +142,7 @@ follow_mtu(struct kd_port *port, struct karst_engine *e, const struct kd_netdev 
 	port->netdev.mtu = now->mtu;
 	if (port->conf->mtu != 0)
 		mtu = karst_min_u32(mtu, port->conf->mtu);
-	/* buffers of other drivers were made for that */
+	/* other drivers have made their buffers for that MTU */
 	if (!kd_netdev_driver_of(port->conf)->follows)
 		mtu = karst_min_u32(mtu, port->opened_mtu);
 	if (karst_engine_port_info(e, port->number, &info) != 0)
@@ -155,7 +157,7 @@ follow_mtu(struct kd_port *port, struct karst_engine *e, const struct kd_netdev 
 		info.path_mtu < was ? "; what queue pairs with a larger one send is lost" : "");
 }
 
-/* --- interfaces that go and come --- */
+/* --- interfaces that disappear and return --- */
 
 static void
 interface_goes(struct kd_port *port, struct karst_engine *e)
@@ -179,7 +181,7 @@ interface_goes(struct kd_port *port, struct karst_engine *e)
 	port->silence_fd = -1;
 }
 
-/* What else there is to say of an interface that is back. */
+/* Returns why an interface that is back cannot be used; NULL: it can. */
 static const char *
 obstacle(const struct kd_port *port, const struct kd_netdev *now)
 {
@@ -237,12 +239,12 @@ kd_netdev_follow(
 		return;
 	rc = kd_netdev_read(port->conf->device, &now);
 	if (rc != 0 && rc != -ENODEV && rc != -EPROTOTYPE)
-		return; /* nobody knows; it is looked at again */
+		return; /* unknown; checked again later */
 	if (port->added && (port->left || rc != 0 || now.index != port->netdev.index))
 		interface_goes(port, e);
 	if (port->away && rc == 0) {
-		/* an interface is missing some time before the news of that: they must not be
-		 * taken for those of another time */
+		/* An interface disappears some time before that is reported: reports that are
+		 * pending now must not be taken for a later event. */
 		kd_news_read(ps);
 		port->left = false;
 		interface_returns(ps, c, e, port, &now);
@@ -279,7 +281,7 @@ remove_port(struct kd_port *port, struct karst_engine *e)
 	port->removed = true;
 }
 
-/* @return whether addresses are all that differs. */
+/* @return true: only addresses differ. */
 static bool
 only_addresses(const struct kd_conf_port *a, const struct kd_conf_port *b)
 {
@@ -290,7 +292,7 @@ only_addresses(const struct kd_conf_port *a, const struct kd_conf_port *b)
 	return memcmp(a, &c, sizeof(c)) == 0;
 }
 
-/* Other addresses, which the caller knows are all that differs. */
+/* Sets other addresses; the caller knows that nothing else differs. */
 static void
 readdress(struct kd_port *port, const struct kd_conf_port *to, struct karst_engine *e)
 {
@@ -319,7 +321,7 @@ kd_ports_reload(struct kd_ports *ps, struct kd_conf *asked, const struct kd_conf
 		const struct kd_conf_port *is = find_port(to, port->conf->name);
 
 		if (port->removed) {
-			rest |= is != NULL; /* what was given up cannot be opened again */
+			rest |= is != NULL; /* a port that was closed cannot be opened again */
 			continue;
 		}
 		if (is == NULL) {

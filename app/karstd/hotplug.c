@@ -2,17 +2,18 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * PCI adapters that are unplugged and plugged again under a running daemon.
+ * PCI adapters that are unplugged and plugged in again while the daemon runs.
  *
- * The kernel does not take an adapter away from who has it open: vfio-pci asks, and waits.  DPDK
- * hears that on a thread of its own, which only leaves word here; the daemon's thread then gives
- * the adapter up, so that the kernel can go on.  The engine tells all programs
- * (karst_engine_port_lose).
+ * The kernel does not take an adapter away from a process that has it open: vfio-pci asks for it,
+ * and waits.  DPDK gets that request on a thread of its own, which only sets a flag here.  The
+ * daemon's thread then releases the adapter, so that the kernel can continue.  The engine tells all
+ * programs (karst_engine_port_lose).
  *
- * An adapter is taken again when one with the same address is bound to the same kernel driver as
- * before and may be opened: its group in /dev/vfio is asked for, because by now the daemon is an
- * ordinary user.  The kernel may need a moment to take the old one away, during which it looks as
- * if it were there; so for HOTPLUG_SETTLE_S nothing is tried unless it has been seen to be gone.
+ * An adapter is opened again when one with the same address is bound to the same kernel driver as
+ * before and may be opened.  Access to its group in /dev/vfio is checked, because by now the daemon
+ * runs as an ordinary user.  The kernel may need a moment to remove the old adapter, during which
+ * it seems to be present.  So for HOTPLUG_SETTLE_S nothing is tried unless the adapter has been
+ * seen to be gone.
  */
 #include "hotplug.h"
 
@@ -26,8 +27,8 @@
 
 #include "karst_log.h"
 
-#define HOTPLUG_SETTLE_S 5u  /* calls of kd_hotplug_watch() */
-#define RETRY_S          30u /* after an adapter that was there could not be opened */
+#define HOTPLUG_SETTLE_S 5u  /* calls of kd_hotplug_returns() */
+#define RETRY_S          30u /* after an adapter that was present could not be opened */
 #define SYSFS            "/sys/bus/pci/devices/"
 
 void
@@ -44,7 +45,7 @@ kd_hotplug_driver(const char *name, char *driver, size_t len)
 	snprintf(driver, len, "%s", slash != NULL ? slash + 1 : "");
 }
 
-/* The adapter's node in /dev/vfio; empty: it has none, or none of that kind. */
+/* Returns the adapter's node in /dev/vfio; empty: it has none, or none of that kind. */
 static void
 vfio_node(const char *name, char *node, size_t len)
 {
@@ -62,14 +63,14 @@ vfio_node(const char *name, char *node, size_t len)
 
 /* --- unplugged --- */
 
-/* On a thread of DPDK's. */
+/* Runs on a thread of DPDK. */
 static void
 on_device_event(const char *name, enum rte_dev_event_type event, void *arg)
 {
 	struct kd_hotplug *h = arg;
 
 	(void)name;
-	/* relaxed: nothing is ordered by it */
+	/* relaxed: it orders no other accesses */
 	if (event == RTE_DEV_EVENT_REMOVE)
 		atomic_store_explicit(&h->asked, true, memory_order_relaxed);
 }
@@ -88,7 +89,7 @@ kd_hotplug_begin(struct kd_hotplug *h, const char *name)
 void
 kd_hotplug_end(struct kd_hotplug *h)
 {
-	/* -EAGAIN: it is being called */
+	/* -EAGAIN: the callback is running */
 	while (h->name[0] != '\0' && !h->away &&
 		rte_dev_event_callback_unregister(h->name, on_device_event, h) == -EAGAIN)
 		usleep(1000);
@@ -116,9 +117,9 @@ kd_hotplug_let_go(struct kd_hotplug *h, bool failed)
 	h->wait = failed ? RETRY_S : HOTPLUG_SETTLE_S;
 }
 
-/* --- plugged again --- */
+/* --- plugged in again --- */
 
-/* What is in the way of an adapter with that driver; said once for as long as it is the same. */
+/* Returns the obstacle for an adapter with that driver; logs it once as long as it is the same. */
 static enum kd_hotplug_bar
 bar_of(const struct kd_hotplug *h, const char *driver)
 {
@@ -151,7 +152,7 @@ kd_hotplug_returns(struct kd_hotplug *h)
 
 	if (!h->away)
 		return false;
-	/* also none while it is being bound */
+	/* there is no driver while it is being bound, either */
 	kd_hotplug_driver(h->name, driver, sizeof(driver));
 	if (driver[0] == '\0') {
 		h->bar = KD_HOTPLUG_NONE;

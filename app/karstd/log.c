@@ -22,7 +22,7 @@
 
 enum target { TO_STDERR, TO_JOURNAL, TO_SYSLOG, TO_FILE };
 
-/* At file scope because the sinks of karst and of DPDK have no argument for it. */
+/* At file scope because the sinks of karst and of DPDK have no argument. */
 static struct {
 	pthread_mutex_t lock;
 	enum target target;
@@ -30,7 +30,7 @@ static struct {
 	enum karst_log_level level;
 	uint64_t lost;
 	int lost_errno;
-	FILE *dpdk; /* what DPDK prints into */
+	FILE *dpdk; /* the stream that DPDK prints into */
 } log_state = {.lock = PTHREAD_MUTEX_INITIALIZER, .fd = STDERR_FILENO, .level = KARST_LOG_NOTICE};
 
 static const char *const level_names[] = {"error", "warning", "notice", "info", "debug"};
@@ -38,7 +38,7 @@ static const int priorities[] = {LOG_ERR, LOG_WARNING, LOG_NOTICE, LOG_INFO, LOG
 static const uint32_t rte_levels[] = {
 	RTE_LOG_ERR, RTE_LOG_WARNING, RTE_LOG_NOTICE, RTE_LOG_INFO, RTE_LOG_DEBUG};
 
-/* Is stderr the journal, as systemd says in the environment? */
+/* Is stderr the journal, according to systemd's environment variable? */
 static bool
 stderr_is_journal(void)
 {
@@ -50,7 +50,7 @@ stderr_is_journal(void)
 		fstat(STDERR_FILENO, &st) == 0 && st.st_dev == dev && st.st_ino == ino;
 }
 
-/* --- one line; under the lock --- */
+/* --- writing a line; under the lock --- */
 
 static int
 log_put(const char *line, size_t len)
@@ -130,7 +130,7 @@ log_line(enum karst_log_level level, const char *text)
 	pthread_mutex_unlock(&log_state.lock);
 }
 
-/* --- whose lines --- */
+/* --- sources of lines --- */
 
 static void
 karst_sink(enum karst_log_level level, const char *fmt, va_list ap)
@@ -143,7 +143,7 @@ karst_sink(enum karst_log_level level, const char *fmt, va_list ap)
 	log_line(level, text);
 }
 
-/* What DPDK prints, a line or more; DPDK has judged by its own levels. */
+/* Writes one or more lines of DPDK, which has already applied its own levels. */
 static ssize_t
 dpdk_write(void *cookie, const char *buf, size_t size)
 {
@@ -235,7 +235,7 @@ kd_log_close(void)
 	pthread_mutex_unlock(&log_state.lock);
 }
 
-/* libbpf would write to stderr. */
+/* By default libbpf writes to stderr. */
 static int
 log_libbpf(enum libbpf_print_level level, const char *fmt, va_list ap)
 {
@@ -255,7 +255,7 @@ kd_log_take_libbpf(void)
 	libbpf_set_print(log_libbpf);
 }
 
-/* --- what is not said --- */
+/* --- suppressing messages --- */
 
 void
 kd_log_hush(struct kd_hush *h, const char *type)

@@ -4,7 +4,7 @@
 /*
  * karstd: an engine in a process of its own, which programs attach to.
  *
- * This file reads the configuration (opts.c, conf*.c) and hands over to daemon.c.
+ * This file reads the configuration (opts.c, conf*.c) and calls daemon.c.
  */
 #include "conf.h"
 #include "daemon.h"
@@ -33,7 +33,7 @@ say_to_log(void *user, const char *line)
 	karst_log(KARST_LOG_ERR, "%s", line);
 }
 
-/* File, then command line.  Errors are all said. */
+/* Reads the file, then the command line.  All errors are reported. */
 static int
 read_conf(const struct kd_opts *o, struct kd_conf *c, struct kd_faults *f)
 {
@@ -75,11 +75,11 @@ main(int argc, char **argv)
 	struct kd_opts opts;
 	int rc;
 
-	/* the daemon executes itself so; people do not */
+	/* only the daemon itself uses this option */
 	if (argc == 2 && strcmp(argv[1], KD_PART_OPTION) == 0)
 		return kd_part_main(KD_PART_CHANNEL);
-	/* Each attached program has a thread here, which asks for memory seldom.  With an arena for
-	 * each of them the C library keeps megabytes for programs that have gone. */
+	/* Each attached program has a thread here, which rarely allocates memory.  With an arena
+	 * for each thread the C library would keep megabytes for programs that have gone. */
 	mallopt(M_ARENA_MAX, 2);
 	rc = kd_opts_parse(argc, argv, &opts);
 	if (rc >= 0)

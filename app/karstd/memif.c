@@ -2,12 +2,12 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * A net_memif of role client asks its server for a connection again.
+ * Makes a net_memif of role client ask its server for a connection again.
  *
- * The driver (DPDK 22.11) does that once, as the device is started.  So it is stopped and started,
- * but for what rte_eth_dev_stop() and rte_eth_dev_start() do besides, since lcores go on polling:
- * without a connection they find that there is none, and use nothing.  Connections are made and
- * ended by EAL's interrupt thread, which stands still meanwhile.
+ * The driver (DPDK 22.11) asks only once, when the device is started.  So the device is stopped and
+ * started, but without the other actions of rte_eth_dev_stop() and rte_eth_dev_start(), since
+ * lcores continue to poll: without a connection they find that there is none, and access nothing.
+ * Connections are made and ended by EAL's interrupt thread, which is paused meanwhile.
  */
 #include "memif.h"
 

@@ -8,10 +8,10 @@
 #include <stdint.h>
 
 /**
- * A started net_memif of role client, if it has no link, asks its server for a connection.  What
- * has begun of an earlier one is given up.
- * @return 0: asked, and the link comes if the server wants it; -ENOTCONN: nobody listens;
- * -ENOTSUP: its driver cannot be asked, now or at all.
+ * Makes a started net_memif of role client ask its server for a connection, if it has no link.  An
+ * earlier attempt that has not finished is given up.
+ * @return 0: asked, and the link comes up if the server accepts; -ENOTCONN: no server listens;
+ * -ENOTSUP: the driver cannot be made to ask, now or at all.
  */
 int kd_memif_ask(uint16_t ethdev);
 

@@ -19,7 +19,7 @@
 
 #define ROCE_PORT 4791u
 
-/* --- what it is --- */
+/* --- properties --- */
 
 static uint8_t
 prefix_of(const void *mask, size_t bytes)
@@ -86,14 +86,14 @@ count_rx_queues(const char *name)
 	snprintf(path, sizeof(path), "/sys/class/net/%s/queues", name);
 	dir = opendir(path);
 	if (dir == NULL)
-		return 0; /* no sysfs here: not known */
+		return 0; /* no sysfs here: unknown */
 	while ((d = readdir(dir)) != NULL)
 		n += strncmp(d->d_name, "rx-", 3) == 0;
 	closedir(dir);
 	return n;
 }
 
-/* By ioctl, because a network namespace need not have a /sys of its own. */
+/* Reads the link by ioctl, because a network namespace may not have a /sys of its own. */
 static int
 read_link(struct kd_netdev *n, int fd)
 {
@@ -161,7 +161,7 @@ kd_netdev_silence(const struct kd_netdev *n)
 		rc = -errno;
 	if (rc == 0)
 		rc = xdp_attach(fd, drop, KARST_DIM(drop));
-	/* Else the kernel would cut trains for a socket that drops them (net_kport). */
+	/* Otherwise the kernel would divide trains for a socket that drops them (net_kport). */
 	(void)setsockopt(fd, IPPROTO_UDP, UDP_GRO, &one, sizeof(one));
 	if (rc == 0 &&
 		setsockopt(fd, SOL_SOCKET, SO_BINDTODEVICE, n->name, (socklen_t)strlen(n->name)) !=
@@ -183,9 +183,9 @@ kd_netdev_silence(const struct kd_netdev *n)
 #define L3              14u
 
 /*
- * UDP to port 4791 over IPv4 that is no later fragment, or over IPv6 without extension headers;
- * not what this machine sends itself.  The rest is the kernel's, and would only fill the ring and
- * wake a sleeping lcore.
+ * Accepts UDP to port 4791 over IPv4 if it is not a later fragment, or over IPv6 without extension
+ * headers, but not what this machine sends itself.  All other frames are handled by the kernel, and
+ * would only fill the ring and wake a sleeping lcore.
  */
 int
 kd_netdev_only_roce(int fd)

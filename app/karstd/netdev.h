@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* A kernel interface that a port is a view of. */
+/* A kernel interface that a port uses. */
 #ifndef KARSTD_NETDEV_H
 #define KARSTD_NETDEV_H
 
@@ -17,21 +17,25 @@ struct kd_netdev {
 	struct kd_addrs addresses; /* its own, IPv4 first */
 };
 
-/** -ENODEV: there is no such interface; or what the kernel says.  Not logged. */
+/**
+ * Reads the interface.  -ENODEV: there is no such interface; or the kernel's error.  Not logged.
+ */
 int kd_netdev_read(const char *name, struct kd_netdev *n);
 
 /**
- * Keeps the kernel from answering RoCE packets, of which it has a copy, with "port unreachable":
- * a UDP socket at port 4791 of the interface that drops everything.
- * @return descriptor; -EADDRINUSE: another program has RoCE on this interface.
+ * Keeps the kernel, which gets a copy of RoCE packets, from answering them with "port unreachable":
+ * opens a UDP socket at port 4791 of the interface that drops everything.
+ * @return descriptor; -EADDRINUSE: another program uses RoCE on this interface.
  */
 int kd_netdev_silence(const struct kd_netdev *n);
 
-/** Lets an AF_PACKET socket see RoCE only. */
+/** Attaches a filter to an AF_PACKET socket so that it receives only RoCE. */
 int kd_netdev_only_roce(int fd);
 
-/** Makes an interface take frames to all multicast groups for as long as the AF_PACKET socket @fd,
- *  which is bound to it, is open. */
+/**
+ * Makes an interface accept frames to all multicast groups for as long as the AF_PACKET socket @fd,
+ * which is bound to it, is open.
+ */
 int kd_netdev_all_groups(int fd);
 
 #endif /* KARSTD_NETDEV_H */

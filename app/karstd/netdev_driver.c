@@ -10,7 +10,7 @@
 
 #include "xdp.h"
 
-/* --- net_kport: karst's own.  It narrows its sockets to RoCE by itself. --- */
+/* --- net_kport: karst's own.  It restricts its sockets to RoCE itself.  --- */
 
 static int
 kport_open(struct kd_ports *ps, const struct kd_conf *c, struct kd_port *port, uint32_t queues)
@@ -36,8 +36,8 @@ kport_note(const struct kd_port *port)
 
 /* --- net_af_packet --- */
 
-/* Its frames: of one page's half, or so many bytes that 16 of them fill 17 pages and a frame of
- * path MTU 4096 fits. */
+/* Frame sizes: half a page, or a size of which 16 frames fill 17 pages and which fits a frame of
+ * path MTU 4096. */
 #define PACKET_SMALL_MTU 1500u
 #define PACKET_SMALL     "framesz=2048,blocksz=4096"
 #define PACKET_LARGE     "framesz=4352,blocksz=69632"
@@ -58,10 +58,10 @@ packet_open(struct kd_ports *ps, const struct kd_conf *c, struct kd_port *port, 
 
 /* --- net_af_xdp --- */
 
-/* It takes no frame that does not fit into a page with what stands in front of it; the kernel has
- * no larger chunks, in huge pages either.  The interface's own MTU may be larger. */
+/* The driver accepts only frames that fit into a page with the data in front of them; the kernel
+ * has no larger chunks, not even in huge pages.  The interface's own MTU may be larger. */
 #define XDP_LARGEST_MTU 3000u
-/* Frames that a poll takes from the interface itself, where an lcore does nothing but that. */
+/* Frames that a poll takes from the interface itself, if an lcore only polls. */
 #define XDP_BUSY_BUDGET 64u
 
 static int
@@ -99,7 +99,7 @@ xdp_open(struct kd_ports *ps, const struct kd_conf *c, struct kd_port *port, uin
 		return kd_port_fault(p, "the XDP program: %s", strerror(-ps->xdp_fd));
 	kd_xdp_path(ps->xdp_fd, path, sizeof(path));
 	snprintf(name, sizeof(name), "net_af_xdp_%s", port->netdev.name);
-	/* Else busy polling of sockets would fight with the idle modes of lcores. */
+	/* Otherwise busy polling of sockets would conflict with the idle modes of lcores. */
 	snprintf(args, sizeof(args),
 		"iface=%s,start_queue=0,queue_count=%u,busy_budget=%u,xdp_prog=%s",
 		port->netdev.name, queues, c->engine.idle == KARST_IDLE_POLL ? XDP_BUSY_BUDGET : 0,
@@ -113,7 +113,7 @@ xdp_note(const struct kd_port *port)
 	return ": path MTU up to 2048, since DPDK's driver takes no frame of two buffers";
 }
 
-/* What the kernel says about XDP is not always said by the driver. */
+/* The driver does not always report what the kernel says about XDP. */
 static const char *
 xdp_hint(const struct kd_port *port)
 {
@@ -123,7 +123,7 @@ xdp_hint(const struct kd_port *port)
 	return "; driver = auto works with every interface";
 }
 
-/* --- all of them --- */
+/* --- all drivers --- */
 
 static const struct kd_netdev_driver kd_netdev_drivers[] = {
 	[KD_KPORT] = {.name = "kport",
@@ -137,7 +137,7 @@ static const struct kd_netdev_driver kd_netdev_drivers[] = {
 		.narrow_sockets = true,
 		.open = packet_open},
 	[KD_AF_XDP] = {.name = "af_xdp",
-		/* one more for its fill ring */
+		/* one more buffer for its fill ring */
 		.needs = {.rx_buffers = 2, .page_buffers = true, .xdp = true},
 		.all_rx_queues = true,
 		.largest_mtu = XDP_LARGEST_MTU,

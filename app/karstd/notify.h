@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* Tells systemd how the daemon is, sd_notify(3), if it has asked for that. */
+/* Reports the daemon's state to systemd, sd_notify(3), if systemd has asked for that. */
 #ifndef KARSTD_NOTIFY_H
 #define KARSTD_NOTIFY_H
 

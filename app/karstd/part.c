@@ -2,12 +2,11 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * The part is the daemon's program, executed again, so that its addresses and its stack's canary
- * are others than the engine's.  The capabilities that it keeps reach it as ambient ones.
+ * The privileged part is the daemon's program, executed again, so that its addresses and its stack
+ * canary differ from the engine's.  It gets the capabilities that it keeps as ambient ones.
  *
- * Each program has a line of its own to it, made when something is asked for the first time: who
- * waits, because a program keeps its address space locked, is that program's own thread on either
- * side.
+ * Each program has a line of its own to it, which is created at its first request.  So if a program
+ * keeps its address space locked, only that program's own threads on both sides wait.
  */
 #include "part.h"
 
@@ -28,12 +27,12 @@
 #include "xdp.h"
 
 #define SELF       "/proc/self/exe"
-#define WITHIN_MS  15000  /* for who keeps its address space locked; less than a stop may take */
-#define STARTUP_MS 120000 /* one that ends is noticed at once; this is for one that hangs */
+#define WITHIN_MS  15000  /* if a program keeps its address space locked; less than a stop takes */
+#define STARTUP_MS 120000 /* a part that ends is noticed at once; this is for one that hangs */
 
 /* --- start --- */
 
-/* What it is to know of the configuration. */
+/* Fills in the configuration that it needs. */
 static void
 fill_setup(struct kd_part_setup *s, const struct kd_conf *c)
 {
@@ -47,7 +46,7 @@ fill_setup(struct kd_part_setup *s, const struct kd_conf *c)
 			snprintf(s->xdp[s->nxdp++], sizeof(s->xdp[0]), "%.15s", c->port[i].device);
 }
 
-/* In the child; only what is async-signal-safe. */
+/* Runs in the child; calls only async-signal-safe functions. */
 static void
 part_become(int fd, uint64_t keep)
 {
@@ -66,7 +65,7 @@ part_become(int fd, uint64_t keep)
 	_exit(KD_EXIT_FAILED);
 }
 
-/* Waits for an answer of the daemon's channel. */
+/* Waits for an answer on the daemon's channel. */
 static int
 part_answer(const struct kd_part *p, int within_ms)
 {
@@ -125,7 +124,8 @@ kd_part_start(struct kd_part *p, const struct kd_conf *c)
 	return rc;
 }
 
-/* What is attached to the interfaces, one descriptor each.  -ENOENT: one cannot be opened. */
+/* Opens the programs that are attached to the interfaces, one descriptor each.  -ENOENT: one cannot
+ * be opened. */
 static int
 xdp_programs(const struct kd_part_setup *s, int *fds)
 {
@@ -187,7 +187,7 @@ kd_part_stop(struct kd_part *p)
 	if (p->fd < 0)
 		return;
 	shutdown(p->fd, SHUT_WR);
-	/* its end closes when it is done */
+	/* it closes its end when it is done */
 	while (poll(&fd, 1, STARTUP_MS) < 0 && errno == EINTR)
 		;
 	close(p->fd);
@@ -224,7 +224,7 @@ kd_part_hang_up(struct kd_part_line *line)
 	line->state = KD_PART_REFUSED;
 }
 
-/* @return the descriptor; -1: there is none; -errno below that: the connection is broken. */
+/* @return the descriptor; -1: there is none; a -errno less than -1: the connection is broken. */
 static int
 part_ask(const struct kd_part_line *line, const struct karst_files_ask *what)
 {

@@ -2,19 +2,18 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * The privileged part's process.  The sender of a request may have taken the engine over, so only
- * what the kernel reports is trusted: the socket that is named must come from the daemon's
- * listening socket and have a connected peer, and the files that are opened are those of that
- * peer's process.  So the engine gains by asking only what it gets anyway, from programs that are
- * attached.
+ * The process of the privileged part.  An attacker may control the engine that sends a request, so
+ * only what the kernel reports is trusted: the given socket must be from the daemon's listening
+ * socket and have a connected peer, and the files that are opened are those of that peer's process.
+ * So a request gives the engine only what it gets anyway from programs that are attached.
  *
- * A thread for each program, because opening something of a program may wait for as long as that
- * program likes (it keeps its address space locked by a file system of its own).  Such threads stay
- * behind when the engine has given up; therefore they are counted, and a user has no more than
- * three times what is left.
+ * Each program has a thread, because opening a file of a program may block for as long as the
+ * program likes (it keeps its address space locked by means of a file system of its own).  Such
+ * threads remain when the engine has given up.  Therefore they are counted, and a user has at most
+ * three times as many as the number that is left.
  *
- * It says nothing to anybody, writes no file, and ignores the signals that end the daemon: the end
- * of the channel is what ends it.
+ * The part prints nothing, writes no file, and ignores the signals that end the daemon: it ends
+ * when the channel is closed.
  */
 #include "part.h"
 
@@ -41,7 +40,7 @@
 
 struct part;
 
-/* A program, on a thread of its own. */
+/* A program, served by a thread of its own. */
 struct program {
 	struct part *part;
 	struct program *next, **pprev;
@@ -55,10 +54,10 @@ struct program {
 struct part {
 	int fd;
 	struct kd_part_setup setup;
-	int xdp_fd[KD_MAX_PORTS]; /* programs that are attached; once they are */
+	int xdp_fd[KD_MAX_PORTS]; /* programs that are attached; valid once @noted is set */
 	bool noted;
 	pthread_attr_t attr;
-	pthread_mutex_t lock; /* what follows */
+	pthread_mutex_t lock; /* protects the following members */
 	struct program *programs;
 	uint32_t n;
 };
@@ -71,13 +70,13 @@ part_tell(int fd, int status, const int *fds, unsigned int nfds)
 	return karst_ctl_send(fd, &a, sizeof(a), fds, nfds);
 }
 
-/* --- whose program it is --- */
+/* --- identifying the program --- */
 
 /*
- * Was this socket made by somebody who connected to the daemon's?  Then it has the name of the
- * listening socket and its other end has none.  A socket that the engine has connected to another
- * daemon's, whose credentials the kernel would then tell, has it the other way round: who listens
- * has a name.
+ * Was this socket created by a connection to the daemon's socket?  Then it has the name of the
+ * listening socket, and its other end has no name.  If the engine has connected a socket to another
+ * daemon's, the kernel would report the credentials of that daemon; but then it is the other end
+ * that has a name.
  */
 static bool
 has_connected(const struct part *p, int fd)
@@ -97,8 +96,8 @@ has_connected(const struct part *p, int fd)
 	return getpeername(fd, (struct sockaddr *)&at, &len) == 0 && len == sizeof(sa_family_t);
 }
 
-/* Finds /proc/PID of whoever has connected.  It is certain if the kernel has a descriptor of the
- * process, or if the program's memory was opened there. */
+/* Finds /proc/PID of the process that has connected.  It is certain if the kernel provides a
+ * descriptor of the process, or if the program's memory was opened there. */
 static bool
 find_process(struct program *g)
 {
@@ -123,7 +122,7 @@ find_process(struct program *g)
 	return dir >= 0;
 }
 
-/* --- its thread --- */
+/* --- the thread of a program --- */
 
 static void
 part_serve(const struct program *g)
@@ -160,7 +159,8 @@ part_forget(struct program *g)
 	free(g);
 }
 
-/* The program is to see when the engine hangs up, so nobody else has its socket for long. */
+/* Closes the copy of the program's socket early, so that the program notices when the engine closes
+ * the connection. */
 static void
 drop_sources(struct program *g)
 {
@@ -184,7 +184,7 @@ program_main(void *arg)
 
 /* --- the daemon's channel --- */
 
-/* Is there room for one more of this user? */
+/* Is there room for one more program of this user? */
 static bool
 part_may_have(const struct part *p, uid_t uid)
 {
@@ -193,12 +193,12 @@ part_may_have(const struct part *p, uid_t uid)
 
 	for (g = p->programs; g != NULL; g = g->next)
 		mine += g->uid == uid;
-	/* those that wait for ever do not keep the others out */
+	/* threads that wait forever must not exclude other users */
 	left = 2 * p->setup.max_lines - karst_min_u32(p->n, 2 * p->setup.max_lines);
 	return left > 0 && (mine == 0 || mine < 3 * left);
 }
 
-/* Takes the descriptors.  false: they are the caller's still. */
+/* Takes over the descriptors.  @return false: they still belong to the caller. */
 static bool
 add_program(struct part *p, const int *fds, unsigned int nfds)
 {
@@ -239,7 +239,8 @@ add_program(struct part *p, const int *fds, unsigned int nfds)
 	return good;
 }
 
-/* Takes the descriptors, of one program for each interface.  false: they are the caller's still. */
+/* Takes over the descriptors, one program for each interface.  @return false: they still belong to
+ * the caller. */
 static bool
 note_xdp(struct part *p, const int *fds, unsigned int nfds)
 {
@@ -250,7 +251,7 @@ note_xdp(struct part *p, const int *fds, unsigned int nfds)
 	return true;
 }
 
-/* Those of the daemon, and not those that another one has attached since. */
+/* Removes the daemon's programs, but not programs that were attached by others since. */
 static void
 remove_xdp(const struct part *p)
 {
@@ -260,7 +261,7 @@ remove_xdp(const struct part *p)
 		kd_xdp_remove(p->setup.xdp[i], p->xdp_fd[i]);
 }
 
-/* @return whether the descriptors have been taken. */
+/* @return true: the descriptors were taken over. */
 static bool
 part_take(struct part *p, uint32_t kind, const int *fds, unsigned int nfds)
 {
@@ -278,7 +279,7 @@ part_take(struct part *p, uint32_t kind, const int *fds, unsigned int nfds)
 	}
 }
 
-/* Messages, one by one, until the engine's end is closed. */
+/* Handles messages, one by one, until the engine's end is closed. */
 static void
 part_attend(struct part *p, uint8_t *buf)
 {
@@ -346,7 +347,7 @@ kd_part_main(int fd)
 	pthread_attr_setdetachstate(&p->attr, PTHREAD_CREATE_DETACHED);
 	pthread_attr_setstacksize(&p->attr, PART_STACK_BYTES);
 	rc = take_setup(p, buf);
-	/* a user 0 has got all of them by being executed */
+	/* if it runs as user 0, it got all capabilities when it was executed */
 	if (rc == 0)
 		rc = kd_caps_keep(kd_caps_ambient(), KD_CAPS_WITHIN_S);
 	if (rc == 0)

@@ -2,16 +2,16 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * What the engine and the privileged part say to each other, a packet each.
+ * Messages between the engine and the privileged part, one packet each.
  *
- *	channel             from the engine                          answer
- *	the daemon's        struct kd_part_setup, once, first        struct kd_part_answer
- *	                    READY, once, with the XDP program        struct kd_part_answer
- *	                    that is attached to each interface
- *	                    PROGRAM, with its socket, the far end    none
- *	                    of a line, and perhaps its memory
- *	a program's line    struct karst_files_ask                   struct kd_part_answer, and the
- *	                                                             descriptor if it is 0
+ *   channel             from the engine                          answer
+ *   the daemon's        struct kd_part_setup, once, first        struct kd_part_answer
+ *                       READY, once, with the XDP program        struct kd_part_answer
+ *                       that is attached to each interface
+ *                       PROGRAM, with its socket, the far end    none
+ *                       of a line, and perhaps its memory
+ *   a program's line    struct karst_files_ask                   struct kd_part_answer, and the
+ *                                                                descriptor if it is 0
  */
 #ifndef KARSTD_PART_MSG_H
 #define KARSTD_PART_MSG_H
@@ -21,10 +21,10 @@
 #include "conf.h"
 
 struct kd_part_setup {
-	char socket[KD_TEXT]; /* to which programs connect */
+	char socket[KD_TEXT]; /* the socket that programs connect to */
 	uint32_t max_lines;
 	uint32_t nxdp;
-	char xdp[KD_MAX_PORTS][16]; /* interfaces that XDP programs are attached to */
+	char xdp[KD_MAX_PORTS][16]; /* interfaces with XDP programs */
 };
 
 enum kd_part_kind { KD_PART_READY = 1, KD_PART_PROGRAM };
@@ -33,7 +33,7 @@ struct kd_part_msg {
 	uint32_t kind;
 };
 
-/* Of KD_PART_PROGRAM, in this order. */
+/* Descriptors of KD_PART_PROGRAM, in this order. */
 enum { KD_PART_FD_SOCKET, KD_PART_FD_LINE, KD_PART_FD_MEMORY };
 
 struct kd_part_answer {

@@ -2,8 +2,8 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * The last processor that the daemon may use is the default, because the first ones get the
- * machine's interrupts and most of its other work.
+ * The default is the last CPU that the daemon may use, because the first CPUs get the machine's
+ * interrupts and most of its other work.
  */
 #include "place.h"
 

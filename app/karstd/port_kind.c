@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-/* The first that matches counts: almost anything is the name of a kernel interface. */
+/* The first match applies: almost any name can be that of a kernel interface. */
 static const struct kd_port_kind *const kd_port_kinds[] = {
 	&kd_port_pci,
 	&kd_port_virtio,

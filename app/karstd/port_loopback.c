@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* Ports without a device: what leaves them comes back in. */
+/* Ports without a device: packets that they send come back to them. */
 #include "port_kind.h"
 
 #include <string.h>
@@ -12,7 +12,7 @@ loopback_matches(const char *device)
 	return strcmp(device, "loopback") == 0;
 }
 
-/* 127.0.0.1 and ::1, unless something else is wanted. */
+/* 127.0.0.1 and ::1, unless other addresses are configured. */
 static void
 loopback_defaults(struct kd_conf_port *p)
 {
@@ -39,7 +39,7 @@ loopback_open(struct kd_ports *ps, const struct kd_conf *c, struct kd_port *port
 	return 0;
 }
 
-/* A MAC address for show: no frame leaves. */
+/* A MAC address for display only: no frame leaves. */
 static void
 loopback_fill(const struct kd_ports *ps, struct kd_port *port, struct karst_engine_port_config *cfg)
 {

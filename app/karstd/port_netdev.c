@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* Kernel interfaces: the port is a view of one, by one of several drivers (netdev_driver.c). */
+/* Kernel interfaces: the port uses one, through one of several drivers (netdev_driver.c). */
 #include "port_kind.h"
 
 #include <errno.h>
@@ -88,7 +88,7 @@ netdev_fill(const struct kd_ports *ps, struct kd_port *port, struct karst_engine
 	const struct kd_netdev_driver *driver = kd_netdev_driver_of(port->conf);
 	uint32_t most = driver->largest_mtu != 0 ? driver->largest_mtu : UINT16_MAX;
 
-	/* Drivers do not ask the interface for its MTU. */
+	/* The drivers do not read the MTU of the interface. */
 	cfg->netdev = port->conf->device;
 	cfg->force_mtu = driver->force_mtu;
 	if (cfg->mtu == 0)
@@ -96,7 +96,7 @@ netdev_fill(const struct kd_ports *ps, struct kd_port *port, struct karst_engine
 	cfg->all_groups = true; /* the kernel joins them */
 }
 
-/* An AF_PACKET socket sees everything on the interface unless it is told otherwise. */
+/* An AF_PACKET socket receives everything on the interface unless a filter is attached. */
 static int
 netdev_ready(const struct kd_port *port, const struct kd_fds *fds)
 {
@@ -118,7 +118,7 @@ netdev_hint(const struct kd_port *port)
 	return driver->hint != NULL ? driver->hint(port) : "";
 }
 
-/* Which driver it has got, and what that means. */
+/* Logs the driver and its consequences. */
 static void
 netdev_announce(const struct kd_port *port)
 {

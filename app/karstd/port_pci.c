@@ -47,7 +47,8 @@ pci_node_path(const struct kd_conf_port *p, char *path, size_t len)
 	snprintf(path, len, "/sys/bus/pci/devices/%s/numa_node", name);
 }
 
-/* The kernel's interface of an adapter that its driver shares; empty: there is none. */
+/* Returns the kernel interface of an adapter whose kernel driver shares it; empty: there is
+ * none. */
 static void
 pci_interface(const struct kd_conf_port *p, char *interface, size_t len)
 {

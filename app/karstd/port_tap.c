@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* Taps: net_kport makes one, and the port is its other end.  All frames are the engine's, ARP among
- * them. */
+/* Taps: net_kport creates one, and the port is its other end.  The engine handles all frames,
+ * including ARP. */
 #include "port_kind.h"
 
 #include <string.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* Virtual devices of DPDK, as its option --vdev has them: net_ring0, net_vhost0,iface=... */
+/* Virtual devices of DPDK, in the form of its option --vdev: net_ring0, net_vhost0,iface=... */
 #include "port_kind.h"
 
 #include <string.h>
@@ -31,8 +31,8 @@ is_open_to_all(const char *args)
 		(strstr(args, ",role=server") == NULL || strstr(args, ",secret=") == NULL);
 }
 
-/* The driver uses what its peer writes into the memory that they share as it is: whoever can
- * connect, or be connected to, has this process. */
+/* The driver uses data that its peer writes into the shared memory without checking it: a peer that
+ * can connect to it, or that it connects to, can take over this process. */
 static void
 warn_of_peers(const struct kd_conf_port *p)
 {
@@ -69,14 +69,14 @@ vdev_open(struct kd_ports *ps, const struct kd_conf *c, struct kd_port *port)
 	return kd_port_plug(port, name, comma != NULL ? comma + 1 : "");
 }
 
-/* The driver of AF_PACKET; the kernel's interface is then the engine's alone. */
+/* Is it DPDK's AF_PACKET driver?  Then only the engine uses the kernel interface. */
 static bool
 is_packet(const struct kd_conf_port *p)
 {
 	return strncmp(p->device, PACKET_DRIVER, strlen(PACKET_DRIVER)) == 0;
 }
 
-/* Before anybody may come to it again. */
+/* Closes the device before any lcore can use it again. */
 static void
 vdev_stopped(void *arg)
 {
@@ -92,8 +92,8 @@ vdev_fill(const struct kd_ports *ps, struct kd_port *port, struct karst_engine_p
 	cfg->stopped_arg = port;
 }
 
-/* Programs join groups later, when nobody here may tell an interface of them.  So that of an
- * AF_PACKET device takes all groups from the start, as other devices do. */
+/* Programs join groups later, when this process no longer has the right to tell an interface.  So
+ * the interface of an AF_PACKET device accepts all groups from the start, as other devices do. */
 static int
 vdev_ready(const struct kd_port *port, const struct kd_fds *fds)
 {
@@ -104,22 +104,22 @@ vdev_ready(const struct kd_port *port, const struct kd_fds *fds)
 	return rc == 0 ? 0 : kd_port_fault(port->conf, "frames to groups: %s", strerror(-rc));
 }
 
-/* --- net_memif as client --- */
+/* --- net_memif as a client --- */
 
 static bool
 is_client(const struct kd_conf_port *p)
 {
 	const char *role = strstr(p->device, ",role=");
 
-	/* as the driver reads it; "master" is what it was called */
+	/* as the driver reads it; "master" is the old name of "server" */
 	return strncmp(p->device, MEMIF_DRIVER, strlen(MEMIF_DRIVER)) == 0 &&
 		(role == NULL ||
 			(strncmp(role + 6, "server", 6) != 0 &&
 				strncmp(role + 6, "master", 6) != 0));
 }
 
-/* Its server may have been started again; the driver does not ask for that.  A connection that was
- * begun is given more time with each, since the machine may be that busy. */
+/* The server may have been restarted, and the driver does not ask it again.  Each attempt that has
+ * begun gets more time than the one before, since the machine may be busy. */
 static void
 ask_server(struct kd_port *port, uint16_t ethdev)
 {

@@ -2,26 +2,28 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * net_virtio_user: the port is the guest's end of vhost-user, and its backend, a switch of another
- * process, comes and goes.
+ * net_virtio_user: the port is the guest's end of vhost-user.  Its backend, a switch in another
+ * process, may disappear and return.
  *
- * The driver of DPDK 22.11 does not expect that.  While it makes its device it waits for a backend
- * without end; as a client it never connects again; as a server it takes the next backend in the
- * thread that asks for the link, or in EAL's interrupt thread, where it leaves a callback with a
- * descriptor that is closed later: EAL then ends the process.  One that connects and says nothing
- * stops whoever asks for the link.  And what the driver has opened for a backend that does not
- * greet it stays open.
+ * The driver of DPDK 22.11 does not support that.  While it creates its device, it waits for a
+ * backend without limit.  As a client it never connects again.  As a server it accepts the next
+ * backend in the thread that asks for the link, or in EAL's interrupt thread; there it leaves a
+ * callback with a descriptor that is closed later, and EAL then ends the process.  A backend that
+ * connects and sends nothing blocks any thread that asks for the link.  And if a backend does not
+ * respond correctly, what the driver has opened for it stays open.
  *
- * So connections are made here, without waiting, and the driver is a client always, which is given
- * one by karst_engine_connects().  When the backend goes, the port goes, as an adapter that is
- * unplugged, and the device is made anew for the next one.  Answers that do not come end the
- * connection: recv() is ours, too.  The driver sets alarms, for the interrupt thread, to take back
- * a callback that it has only if somebody wants interrupts of links; the device may have gone by
- * then, so there are none: rte_eal_alarm_set() is ours for this driver.
+ * So connections are made here, without waiting, and the driver is always a client, which gets its
+ * connection through karst_engine_connects().  When the backend disappears, the port is removed
+ * like an adapter that is unplugged, and the device is created anew for the next backend.  A
+ * missing answer ends the connection: recv() is overridden here, too.  The driver sets alarms, for
+ * the interrupt thread, to remove a callback that it only has if link interrupts are used; the
+ * device may be gone by then.  So rte_eal_alarm_set() is overridden for this driver, and sets no
+ * alarm.
  *
- * A backend that comes and goes, or does not speak as it should, is waited for longer each time.
+ * The wait for a backend that disappears again and again, or does not use the protocol correctly,
+ * becomes longer each time.
  *
- * Paths that are a device of the kernel's (/dev/vhost-net) are the driver's business alone.
+ * Paths of a kernel device (/dev/vhost-net) are left to the driver.
  */
 #include "port_kind.h"
 
@@ -55,12 +57,12 @@
 #define MAX_EVENTS     64u
 #define VIRTIO_ARGS    (KD_TEXT + 32u)
 
-/* --- what the driver makes --- */
+/* --- resources of the driver --- */
 
-/* While it makes a device; of that thread. */
+/* Valid while the driver creates a device; used by that thread. */
 struct virtio_making {
-	int peer; /* its connection, whose descriptor is ours */
-	int fd;   /* and the driver's; -1: not yet */
+	int peer; /* its connection, whose descriptor belongs to this file */
+	int fd;   /* and the driver's descriptor; -1: none yet */
 	uint32_t nevents;
 	struct {
 		int fd;
@@ -79,7 +81,7 @@ virtio_is_caller(const void *code)
 		strstr(where.dli_fname, VIRTIO_LIBRARY) != NULL;
 }
 
-/* No two eventfds have the same one.  0: it is none. */
+/* Returns a number that is unique for each eventfd. 0: it is not an eventfd. */
 static uint64_t
 virtio_event_id(int fd)
 {
@@ -91,7 +93,7 @@ virtio_event_id(int fd)
 	f = fopen(path, "re");
 	if (f == NULL)
 		return 0;
-	/* from 1 on here; the kernel begins with 0 */
+	/* starts at 1 here; the kernel starts at 0 */
 	while (id == 0 && fgets(line, sizeof(line), f) != NULL)
 		if (sscanf(line, "eventfd-id: %" SCNu64, &id) == 1)
 			id++;
@@ -99,7 +101,7 @@ virtio_event_id(int fd)
 	return id;
 }
 
-/* By the names that drivers look for; as in lib/engine/net/intr_unmap.c. */
+/* Overrides functions that the driver calls by these names; as in lib/engine/net/intr_unmap.c. */
 __attribute__((weak, visibility("default"))) int virtio_eventfd(
 	unsigned int value, int flags) __asm__("eventfd");
 __attribute__((weak, visibility("default"))) ssize_t virtio_recv(
@@ -107,7 +109,7 @@ __attribute__((weak, visibility("default"))) ssize_t virtio_recv(
 __attribute__((weak, visibility("default"))) int virtio_alarm_set(
 	uint64_t us, rte_eal_alarm_callback fn, void *arg) __asm__("rte_eal_alarm_set");
 
-/* The driver's connect(). */
+/* Replaces the driver's connect(). */
 static int
 virtio_connect(void *arg, int fd)
 {
@@ -139,7 +141,7 @@ virtio_recv(int fd, void *buf, size_t len, int flags)
 
 	if (n < 0 && errno == EAGAIN && (flags & MSG_DONTWAIT) == 0 &&
 		virtio_is_caller(__builtin_return_address(0))) {
-		/* and nobody waits for it again */
+		/* ends the connection, so that no thread waits for it again */
 		shutdown(fd, SHUT_RDWR);
 		errno = EAGAIN;
 	}
@@ -157,7 +159,7 @@ virtio_alarm_set(uint64_t us, rte_eal_alarm_callback fn, void *arg)
 	return of_eal(us, fn, arg);
 }
 
-/* What the driver has left open, as far as it has. */
+/* Closes what the driver has left open. */
 static void
 virtio_sweep(const struct virtio_making *m)
 {
@@ -172,7 +174,7 @@ virtio_sweep(const struct virtio_making *m)
 			close(m->event[i].fd);
 }
 
-/* --- what it says --- */
+/* --- messages of the driver --- */
 
 static const char *const virtio_logs[] = {
 	"pmd.net.virtio.init", "pmd.net.virtio.driver", "lib.eal"};
@@ -181,7 +183,8 @@ struct virtio_hush {
 	struct kd_hush of[KARST_DIM(virtio_logs)];
 };
 
-/* It, and EAL, have words of their own for what is said here, several each time. */
+/* The driver and EAL log messages of their own, several each time, for events that are logged
+ * here. */
 static void
 virtio_hush(struct virtio_hush *h)
 {
@@ -200,7 +203,7 @@ virtio_speak(const struct virtio_hush *h)
 		kd_log_speak(&h->of[i]);
 }
 
-/* --- its arguments --- */
+/* --- arguments --- */
 
 static bool
 virtio_matches(const char *device)
@@ -214,7 +217,7 @@ virtio_name(const struct kd_conf_port *p, char *name, size_t len)
 	snprintf(name, len, "%.*s", (int)strcspn(p->device, ","), p->device);
 }
 
-/* The value of @key, "path=", of the device; "": there is none. */
+/* Returns the value of @key, such as "path=", of the device; "": there is none. */
 static void
 virtio_value(const struct kd_conf_port *p, const char *key, char value[KD_TEXT])
 {
@@ -230,8 +233,8 @@ virtio_value(const struct kd_conf_port *p, const char *key, char value[KD_TEXT])
 	}
 }
 
-/* All but whether it is to be a server; and the address that it has had before, where the driver
- * would make one up each time. */
+/* Returns all arguments except server=, and the MAC address that the device had before, because
+ * otherwise the driver would generate a new one each time. */
 static void
 virtio_args(struct kd_port *port, char args[VIRTIO_ARGS])
 {
@@ -264,7 +267,7 @@ virtio_is_server(const struct kd_conf_port *p)
 	return strtoul(value, NULL, 0) != 0;
 }
 
-/* Is it a socket's path, be it that there is none yet? */
+/* Is the path that of a socket, or does it not exist yet? */
 static bool
 virtio_has_socket(const struct kd_conf_port *p, struct sockaddr_un *at)
 {
@@ -288,7 +291,7 @@ virtio_socket(void)
 	return socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 }
 
-/* @return whether somebody listens there. */
+/* @return true: a process listens there. */
 static bool
 virtio_is_listening(const struct sockaddr_un *at)
 {
@@ -301,14 +304,14 @@ virtio_is_listening(const struct sockaddr_un *at)
 	return is;
 }
 
-/* -EIO: said why. */
+/* Creates the listening socket.  -EIO: the reason was logged. */
 static int
 virtio_listen(struct kd_port *port, const struct sockaddr_un *at)
 {
 	int fd = virtio_socket(), rc;
 
 	rc = fd < 0 ? -1 : bind(fd, (const void *)at, sizeof(*at));
-	/* one that its owner has left there as it died */
+	/* a socket that was left there when its owner died */
 	if (rc != 0 && errno == EADDRINUSE && !virtio_is_listening(at) && unlink(at->sun_path) == 0)
 		rc = bind(fd, (const void *)at, sizeof(*at));
 	if (rc == 0)
@@ -323,7 +326,7 @@ virtio_listen(struct kd_port *port, const struct sockaddr_un *at)
 	return kd_port_fault(port->conf, "listening at %s: %s", at->sun_path, strerror(rc));
 }
 
-/* @return the connection with a backend; -EAGAIN: there is none; -EIO: said why. */
+/* @return the connection with a backend; -EAGAIN: there is none; -EIO: the reason was logged. */
 static int
 virtio_meet(struct kd_port *port, const struct sockaddr_un *at)
 {
@@ -378,7 +381,7 @@ virtio_plug(struct kd_port *port, int peer)
 	return rc;
 }
 
-/* --- a kind of port --- */
+/* --- the kind of port --- */
 
 static void
 virtio_wait(struct kd_port *port)
@@ -388,7 +391,7 @@ virtio_wait(struct kd_port *port)
 	port->backend.lived = 0;
 }
 
-/* The device is there if its backend is. */
+/* The device can be created if its backend exists. */
 static int
 virtio_there(struct kd_port *port)
 {
@@ -448,7 +451,7 @@ virtio_fill(const struct kd_ports *ps, struct kd_port *port, struct karst_engine
 	cfg->force_mtu = port->conf->mtu != 0;
 }
 
-/* And of the bus, where it would be taken for one that is there. */
+/* Removes the device from the bus as well, where it would be taken for an existing one. */
 static void
 virtio_unplug(struct kd_port *port)
 {

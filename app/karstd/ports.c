@@ -39,7 +39,7 @@ say_rule(void *user, const char *line)
 	kd_port_fault(user, "impair: %s", line);
 }
 
-/* Mistakes of a rule file are said with those of devices; the driver reads it again. */
+/* Reports errors of a rule file together with those of devices; the driver reads the file again. */
 static int
 check_rules(const struct kd_conf_port *p)
 {
@@ -71,7 +71,7 @@ kd_ports_check(const struct kd_conf *c)
 	return rc;
 }
 
-/* --- which lcores --- */
+/* --- lcores --- */
 
 static uint64_t
 configured_lcores(const struct kd_conf *c, const struct kd_conf_port *p)
@@ -107,7 +107,7 @@ kd_port_plug(struct kd_port *port, const char *name, const char *args)
 	if (few_drivers_load(name, why, sizeof(why)) != 0)
 		return kd_port_fault(port->conf, "%s", why);
 	rc = rte_eal_hotplug_add("vdev", name, args);
-	if (rc == -EFAULT) /* no driver knows the name; EAL does not say that */
+	if (rc == -EFAULT) /* no driver matches the name; EAL does not say that */
 		return kd_port_fault(port->conf,
 			"DPDK has no driver for a device %s; the drivers of this machine are "
 			"librte_net_*.so in " RTE_EAL_PMD_PATH,
@@ -122,7 +122,7 @@ kd_port_plug(struct kd_port *port, const char *name, const char *args)
 	return 0;
 }
 
-/* Puts net_impair over the port's device. */
+/* Puts a net_impair on top of the port's device. */
 static int
 impair(struct kd_port *port)
 {
@@ -148,7 +148,7 @@ impair(struct kd_port *port)
 
 /* --- addresses --- */
 
-/* fe80:: and the interface identifier that is made of a MAC address. */
+/* Returns the link-local address: fe80:: and the interface identifier from a MAC address. */
 static struct karst_engine_addr
 link_local(const uint8_t mac[6])
 {
@@ -260,8 +260,8 @@ add_port(const struct kd_ports *ps, const struct kd_conf *c, struct karst_engine
 	return 0;
 }
 
-/* Descriptors for lcores to wait for.  Any other number than one for each is a driver's that does
- * something else; its lcores look for frames. */
+/* Sets the descriptors that lcores wait for.  If there is not exactly one for each lcore, the
+ * driver works in another way, and its lcores poll for frames. */
 static int
 finish_port(const struct kd_conf *c, struct karst_engine *e, struct kd_port *port)
 {
@@ -311,7 +311,7 @@ kd_port_again(const struct kd_ports *ps, const struct kd_conf *c, struct karst_e
 	return rc == 0 ? finish_port(c, e, port) : rc;
 }
 
-/* --- all of them --- */
+/* --- all ports --- */
 
 int
 kd_ports_open(struct kd_ports *ps, struct kd_conf *c, struct karst_engine *e)

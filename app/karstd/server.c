@@ -2,12 +2,12 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * What a program has sent, and nobody has read, goes with its socket, and closing that may take as
- * long as the program likes: a TCP socket among the descriptors of a message lingers, a file of a
- * file system that the program serves itself is flushed.  So a connection is closed by its own
- * thread, without the lock, and never by the thread that accepts.  Until that is done it counts as
- * one of its user's.  A thread that lingers comes back when it gets a signal; the others are left
- * behind when the daemon ends.
+ * Messages that a program has sent and that were not read are discarded with its socket, and
+ * closing that may take as long as the program likes: a TCP socket among the descriptors of a
+ * message lingers, a file of a file system that the program serves itself is flushed.  So a
+ * connection is closed by its own thread, without the lock, and never by the thread that accepts.
+ * Until that is done, it counts as one of its user's connections.  A thread that lingers returns
+ * when it gets a signal; other threads are left behind when the daemon ends.
  */
 #include "server.h"
 
@@ -29,7 +29,7 @@
 #include "karst_session.h"
 
 #define MAX_GROUPS      256u
-#define MAX_REFUSED     256u  /* connections not admitted yet, or waiting for their refusal */
+#define MAX_REFUSED     256u  /* connections that are not admitted yet, or wait for their refusal */
 #define MAX_UNHEARD     1024u /* connections that are only closed */
 #define REFUSE_WITHIN_S 2
 /* How long the end of the daemon waits for the threads of programs, and how often it interrupts
@@ -41,31 +41,32 @@
 struct client {
 	struct kd_server *server;
 	struct client *next, **pprev;
-	uid_t uid; /* who connected */
+	uid_t uid; /* user that has connected */
 	struct karst_ctl_peer peer;
 	struct karst_session *session;
 	struct kd_part_line line;
 	pthread_t thread;
 	int fd;       /* -1: it is being closed */
 	bool refused; /* does not count as attached */
-	bool unheard; /* its user waits with too many others already */
+	bool unheard; /* its user has too many connections that wait already */
 };
 
 struct kd_server {
 	struct karst_engine *engine;
 	struct kd_part *part;
-	struct karst_log_some refused_log; /* who is refused may come again at once */
-	pthread_mutex_t lock;              /* everything below */
+	struct karst_log_some refused_log; /* a program that is refused may try again at once */
+	pthread_mutex_t lock;              /* protects all following members */
 	pthread_cond_t left;
 	struct kd_conf conf;
 	struct client *clients;
 	uint32_t nclients; /* attached */
 	uint32_t nrefused;
 	uint32_t nunheard;
-	int waiting_fd; /* of who accepts: accepted, but there was no thread for it; -1: none */
+	int waiting_fd; /* used only by the accepting thread: a connection that was accepted, but
+			 * for which no thread could be created; -1: none */
 };
 
-/* --- who may attach --- */
+/* --- admission --- */
 
 static uint32_t
 groups_of(int fd, const struct karst_ctl_peer *peer, uint32_t gids[MAX_GROUPS + 1])
@@ -99,7 +100,7 @@ say_unfair(const struct client *c, char *why)
 		c->peer.uid);
 }
 
-/* Counts @c as attached if it may be.  Otherwise @why says why not. */
+/* Counts @c as attached if that is allowed.  Otherwise @why receives the reason. */
 static int
 admit(struct client *c, struct karst_session_limits *limits, char *why)
 {
@@ -120,7 +121,7 @@ admit(struct client *c, struct karst_session_limits *limits, char *why)
 			"user %u has %u programs attached, which is all that [limits] clients "
 			"allows",
 			c->peer.uid, most);
-	/* looked at here, too, lest those who are refused take places meanwhile */
+	/* checked here as well, so that programs that are refused do not occupy places meanwhile */
 	else if (!karst_session_admits(s->engine, c->peer.uid, l.share))
 		rc = say_unfair(c, why);
 	if (rc == 0) {
@@ -152,7 +153,7 @@ admit(struct client *c, struct karst_session_limits *limits, char *why)
 	return rc;
 }
 
-/* Waits, not for long, for the request that hears the refusal. */
+/* Waits, for a short time, for the first request and refuses it. */
 static void
 refuse(const struct client *c, int status, const char *why)
 {
@@ -202,7 +203,7 @@ client_attend(void *user)
 	karst_session_attend(c->session);
 }
 
-/* Only its own user may open it. */
+/* Opens a file for the program, with the rights of the program's user. */
 static int
 open_for(void *user, int memfd, const struct karst_files_ask *ask)
 {
@@ -227,7 +228,7 @@ open_session(struct client *c, char *why)
 
 	if (rc != 0)
 		return rc;
-	/* without a privileged part this process opens what it may: that of its own user */
+	/* without a privileged part this process opens what it may: files of its own user */
 	if (c->server->part->fd >= 0)
 		init.opener = (struct karst_space_opener){open_for, c};
 	rc = karst_session_create(c->server->engine, &init, &c->session);
@@ -239,7 +240,7 @@ open_session(struct client *c, char *why)
 	return rc;
 }
 
-/* Its place is free, before anybody reads that it is gone. */
+/* Frees the program's place before the program can notice that the connection is gone. */
 static void
 dismiss(struct client *c)
 {
@@ -253,7 +254,7 @@ dismiss(struct client *c)
 	}
 	alone = c->server->nclients == 0;
 	pthread_mutex_unlock(&c->server->lock);
-	/* what many programs needed, the C library keeps in pieces */
+	/* the C library keeps the memory that many programs needed in pieces */
 	if (alone)
 		malloc_trim(0);
 }
@@ -265,7 +266,7 @@ server_serve(struct client *c)
 	char why[KARST_CTL_WHY] = "";
 	int rc = open_session(c, why);
 
-	/* it went before it was attached, and hears nothing */
+	/* it disconnected before it was attached, and gets no answer */
 	if (rc == -ECANCELED) {
 		dismiss(c);
 		return;
@@ -287,7 +288,8 @@ server_serve(struct client *c)
 		c->peer.uid, rc != 0 ? ": " : "", rc != 0 ? strerror(-rc) : "");
 }
 
-/* Closes the connection.  Others may find it in the list meanwhile, and nobody waits for that. */
+/* Closes the connection.  Other threads may find it in the list meanwhile; they do not wait for
+ * this. */
 static void
 client_close(struct client *c)
 {
@@ -301,7 +303,7 @@ client_close(struct client *c)
 		close(c->peer.pidfd);
 }
 
-/* Leaves the list.  After that, the server may be gone. */
+/* Removes @c from the list.  After that, the server may be gone. */
 static void
 client_leave(struct client *c)
 {
@@ -345,7 +347,7 @@ client_main(void *arg)
 	return NULL;
 }
 
-/* --- all of them --- */
+/* --- all connections --- */
 
 static int
 start_thread(struct client *c)
@@ -362,9 +364,9 @@ start_thread(struct client *c)
 	return -rc;
 }
 
-/* Nobody keeps others from being heard, by connecting and saying nothing: of the connections that
- * are not admitted yet, or wait for their refusal, a user has no more than three times what is
- * left (lib/engine/util/share.h).  Lock held. */
+/* Prevents a user from blocking others by connections that send nothing: of the connections that
+ * are not admitted yet, or wait for their refusal, a user has at most three times as many as the
+ * number that is left (lib/engine/util/share.h).  Lock held. */
 static bool
 may_wait(const struct kd_server *s, uid_t uid)
 {
@@ -377,7 +379,7 @@ may_wait(const struct kd_server *s, uid_t uid)
 	return mine == 0 || mine < 3 * left;
 }
 
-/* A connection begins as one that is refused, until it is admitted. */
+/* A connection counts as refused until it is admitted. */
 static int
 add_client(struct kd_server *s, int fd, uid_t uid)
 {
@@ -432,7 +434,7 @@ kd_server_accept(struct kd_server *s, int listen_fd)
 	socklen_t len = sizeof(cred);
 	int rc, fd;
 
-	/* one that could not be given to a thread comes first */
+	/* a connection for which no thread could be created comes first */
 	if (is_crowded(s))
 		return -EAGAIN;
 	fd = s->waiting_fd;
@@ -442,7 +444,7 @@ kd_server_accept(struct kd_server *s, int listen_fd)
 		return errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS
 			? -errno
 			: 0;
-	/* a connection of which this is not known belongs to no user; it gets an error */
+	/* a connection whose credentials are unknown belongs to no user; it gets an error */
 	(void)getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &len);
 	rc = add_client(s, fd, cred.uid);
 	s->waiting_fd = rc != 0 ? fd : -1;
@@ -489,7 +491,7 @@ kd_server_set_limits(struct kd_server *s, const struct kd_conf *conf)
 struct kd_server *
 kd_server_create(struct karst_engine *e, const struct kd_conf *conf, struct kd_part *part)
 {
-	/* without SA_RESTART, for that is what it is for */
+	/* without SA_RESTART, because the signal has to interrupt system calls */
 	const struct sigaction sa = {.sa_handler = interrupted};
 	struct kd_server *s = calloc(1, sizeof(*s));
 	pthread_condattr_t attr;

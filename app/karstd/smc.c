@@ -2,9 +2,8 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * The thread: completions, then timers, then the connections that are to be looked at, and what
- * lib/smc tells of any of these; and when there is no more of it, a wait for all of their
- * descriptors.
+ * The thread: it handles completions, then timers, then queued connections, and the events of
+ * lib/smc that result.  When nothing is left, it waits for all of their descriptors.
  */
 #include "smc_priv.h"
 
@@ -21,18 +20,19 @@
 #define EVENTS     64
 #define TIMERS     64u
 #define MAX_CORK   16384u /* bytes that wait for a message before them */
-#define MAX_ROUND  16u    /* through the list of connections, until others are heard */
+#define MAX_ROUND  16u    /* passes through the list until other events are handled */
 #define GOODBYE_NS 500000000ull
-#define PAUSE_NS   10000000ull /* until it is looked whether who waits can be heard */
-#define STOCK_MS   1           /* without a word, until the stock is filled */
+#define PAUSE_NS   10000000ull /* until the next check whether paused programs can continue */
+#define STOCK_MS   1           /* ms without an event until the stock is filled */
 
 /*
- * A link that does not carry a message ends within SVC_LINK_LIFE_MS, so whoever waits for an answer
- * on it waits longer: else a group would end over a packet that was lost twice.  And longer still
- * for CLC, which waits for these answers, and for a peer whose program has not called accept() yet.
+ * A link that does not carry a message ends within SVC_LINK_LIFE_MS.  So the wait for an answer on
+ * it is longer; otherwise a group would end because a packet was lost twice.  The wait for CLC is
+ * longer still, since CLC waits for these answers, and for a peer whose program has not called
+ * accept() yet.
  */
 #define LLC_WAIT_S 12u
-/* A second link is not waited for: keys are not agreed on meanwhile. */
+/* A second link is not waited for: no keys are agreed on meanwhile. */
 #define ADD_WAIT_S 2u
 #define CLC_WAIT_S 60u
 static_assert(LLC_WAIT_S * 1000 > SVC_LINK_LIFE_MS, "a link is patient");
@@ -52,7 +52,7 @@ svc_unwatch(struct kd_smc *s, int fd)
 	(void)epoll_ctl(s->epoll, EPOLL_CTL_DEL, fd, NULL);
 }
 
-/* --- a turn --- */
+/* --- turns --- */
 
 static bool
 take_events(struct kd_smc *s)
@@ -82,7 +82,7 @@ run_queue(struct kd_smc *s)
 		next = c->run_next;
 		c->queued = false;
 		svc_conn_work(c);
-		svc_conn_put(c); /* the list's */
+		svc_conn_put(c); /* the reference of the list */
 	}
 	return any;
 }
@@ -101,7 +101,7 @@ forget_refused(struct kd_smc *s)
 		}
 }
 
-/* @return whether there was anything.  s->rest: there may be more that nobody tells of. */
+/* @return true: there was work. s->rest: there may be more that is not reported. */
 static bool
 turn(struct kd_smc *s)
 {
@@ -153,7 +153,7 @@ wait_ms(struct kd_smc *s)
 	return (int)karst_min_u64((next - now) / 1000000 + 1, 60000);
 }
 
-/* Waits, without the lock, for up to @ms.  @return whether there was something. */
+/* Waits, without the lock, for up to @ms.  @return true: there were events. */
 static bool
 wait_and_hear(struct kd_smc *s, int ms)
 {
@@ -161,7 +161,7 @@ wait_and_hear(struct kd_smc *s, int ms)
 	int n, i;
 
 	svc_close_begin(s);
-	svc_conn_reap(s); /* who comes next may have what these had */
+	svc_conn_reap(s); /* the next connections can reuse what these had */
 	pthread_mutex_unlock(&s->lock);
 	n = epoll_wait(s->epoll, e, EVENTS, ms);
 	pthread_mutex_lock(&s->lock);
@@ -178,7 +178,7 @@ wait_and_hear(struct kd_smc *s, int ms)
 	return n > 0;
 }
 
-/* Who was answered last may have this processor first, and ask for more. */
+/* A program that was just answered may use this CPU first, and make further requests. */
 static void
 wait_and_stock(struct kd_smc *s)
 {
@@ -194,15 +194,15 @@ wait_and_stock(struct kd_smc *s)
 	}
 }
 
-/* Behind a turn.  Once completions have been asked for epoll tells of the first that comes; while
- * there are none, as between two programs of this service, that need not be done again. */
+/* Called after a turn.  Once completions have been asked for, epoll reports the first one.  If
+ * there are none, as between two programs of this service, that need not be repeated. */
 static bool
 look_again(struct kd_smc *s)
 {
 	if (s->armed && !s->rest)
 		return false;
 	svc_rdma_arm(s);
-	return turn(s); /* what came before the arming */
+	return turn(s); /* completions that arrived before the arming */
 }
 
 static void *
@@ -229,7 +229,7 @@ svc_main(void *arg)
 	return NULL;
 }
 
-/* --- begin and end --- */
+/* --- start and end --- */
 
 static void
 fill_blanks(uint8_t *to, size_t bytes, const char *text)
@@ -267,7 +267,7 @@ make_core(struct kd_smc *s)
 
 	if (rc != 0)
 		return rc;
-	/* two of its bytes tell daemons with the same MAC address apart */
+	/* two of its bytes distinguish daemons with the same MAC address */
 	if (getrandom(cfg.system_id, 2, 0) != 2 ||
 		getrandom(cfg.token_key, sizeof(cfg.token_key), 0) != sizeof(cfg.token_key) ||
 		getrandom(s->hash_key, sizeof(s->hash_key), 0) != sizeof(s->hash_key))
@@ -285,7 +285,7 @@ make_core(struct kd_smc *s)
 	return karst_smc_init(s->core_mem, &cfg, kd_clock_ns(), &s->core);
 }
 
-/* The networks from which the option is sent. */
+/* Returns the networks from which the option is sent. */
 static uint32_t
 own_networks(const struct kd_smc *s, struct karst_engine_addr *to)
 {
@@ -318,7 +318,7 @@ load_option(struct kd_smc *s)
 static void
 stop_ready(struct svc_source *src, uint32_t events)
 {
-	/* what it says is in s->stop */
+	/* the information is in s->stop */
 }
 
 int
@@ -376,7 +376,7 @@ kd_smc_start(struct kd_smc *s)
 	return svc_watch(s, s->socket.fd, EPOLLIN, &s->listen_source);
 }
 
-/* The peers are told that the groups end; else they keep them until a test of the link fails. */
+/* Tells the peers that the groups end; otherwise they keep them until a test of the link fails. */
 static void
 say_goodbye(struct kd_smc *s)
 {

@@ -2,17 +2,18 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * System calls on what a program has, too: its TCP socket, of which it may have kept a descriptor,
- * and the other one's pair, of which it has the far end.  Such a call waits for the lock of the
- * socket, whatever MSG_DONTWAIT says, and the program has that for as long as it likes: it sends
- * from memory, or receives into it, of which a page comes when it likes (FUSE, userfaultfd).  No
- * signal ends that wait.
+ * Makes system calls on sockets that a program has as well: its TCP socket, of which it may have
+ * kept a descriptor, and the pair of the other program, of which it has the far end.  Such a call
+ * waits for the lock of the socket, even with MSG_DONTWAIT, and the program can hold that lock for
+ * as long as it likes: it sends from memory, or receives into memory, whose pages are provided when
+ * it likes (FUSE, userfaultfd).  No signal ends that wait.
  *
- * So for users other than root and the daemon's own a thread makes the call.  If that sleeps for
- * ASLEEP_LOOKS looks it is left behind, until the call ends; the one who has asked goes on without,
- * and of that user nothing is asked meanwhile, nor for a while after it.  Nor is it of one whose
- * calls have slept for as long together, each for less: the service stands still meanwhile.  How
- * long a call sleeps its thread finds out, for calls that end before anybody looks.
+ * So for users other than root and the daemon's own a thread makes the call.  If the thread sleeps
+ * at ASLEEP_LOOKS checks, it is left behind until the call ends.  The service continues without the
+ * result, and makes no calls for that user until then and for a while after it.  The same applies
+ * to a user whose calls have slept for that time in total, each for less, because the service is
+ * blocked meanwhile.  The thread measures how long a call sleeps, for calls that end before the
+ * first check.
  */
 #include "smc_priv.h"
 
@@ -29,7 +30,7 @@
 #define LOOK_NS      20000000u
 #define ASLEEP_LOOKS 5u
 #define ASLEEP_NS    (ASLEEP_LOOKS * LOOK_NS)
-#define AGAIN_NS     10000000000ull /* a user with whom it was in vain has to wait */
+#define AGAIN_NS     10000000000ull /* pause for a user whose calls have blocked */
 #define STACK_BYTES  65536u
 
 struct question {
@@ -41,7 +42,7 @@ struct question {
 	_Alignas(max_align_t) uint8_t arg[];
 };
 
-/* A user's who is not asked: as long as it is left behind, and until then. */
+/* A thread, and the user that it has no calls for: while it is left behind, and until that time. */
 struct svc_asker {
 	struct svc_askers *all;
 	uid_t uid;
@@ -49,11 +50,11 @@ struct svc_asker {
 	uint64_t until_ns;
 };
 
-/* A user, and for how long his calls have slept since then. */
+/* A user, and for how long the user's calls have slept since then. */
 struct svc_sleeper {
 	uid_t uid;
 	uint64_t slept_ns;
-	uint64_t since_ns, until_ns; /* nothing is asked of him until then */
+	uint64_t since_ns, until_ns; /* no calls are made for the user until then */
 };
 
 struct svc_askers {
@@ -62,7 +63,7 @@ struct svc_askers {
 	struct question *question, *answer;
 	struct svc_asker askers[ASKERS];
 	struct svc_sleeper sleepers[ASKERS];
-	struct svc_asker *at; /* it waits for a question, or has it; NULL: there is none */
+	struct svc_asker *at; /* waits for a call, or executes one; NULL: there is no thread */
 	pid_t tid;
 	uint32_t nbehind;
 	bool stop, idle;
@@ -77,7 +78,7 @@ question_free(struct question *q)
 	free(q);
 }
 
-/* Those of a thread that had to wait for a processor are not among them. */
+/* Counts the sleeps of the calling thread; waits for a CPU are not included. */
 static long
 own_sleeps(void)
 {
@@ -159,7 +160,8 @@ askers_make(void)
 	return a;
 }
 
-/* Lock held.  The thread whose user has the least to wait; false: there is none. */
+/* Lock held.  Starts a thread, in the entry whose user has the shortest wait left; false: none is
+ * free. */
 static bool
 asker_start(struct svc_askers *a)
 {
@@ -184,7 +186,7 @@ asker_start(struct svc_askers *a)
 	return a->at != NULL;
 }
 
-/* --- whether it waits --- */
+/* --- detecting a call that blocks --- */
 
 /* Lock held. */
 static bool
@@ -202,7 +204,7 @@ is_held(const struct svc_askers *a, uid_t uid)
 	return a->nbehind == ASKERS;
 }
 
-/* Of a thread that is ready, or waits for a processor, the call ends by itself. */
+/* If the thread runs, or waits for a CPU, the call will end without help. */
 static bool
 is_asleep(pid_t tid)
 {
@@ -211,7 +213,7 @@ is_asleep(pid_t tid)
 	int fd;
 
 	if (tid == 0)
-		return false; /* it has not begun */
+		return false; /* it has not started */
 	snprintf(path, sizeof(path), "/proc/self/task/%d/stat", (int)tid);
 	fd = open(path, O_RDONLY | O_CLOEXEC);
 	n = fd >= 0 ? read(fd, text, sizeof(text) - 1) : 0;
@@ -222,7 +224,7 @@ is_asleep(pid_t tid)
 	return end == NULL || end[1] == '\0' || end[2] != 'R';
 }
 
-/* Lock held.  NULL: it is not to be waited for any longer. */
+/* Lock held.  Waits for the result.  NULL: the call blocks, and is not waited for any longer. */
 static struct question *
 await(struct svc_askers *a)
 {
@@ -256,7 +258,7 @@ leave_behind(struct kd_smc *s, struct svc_askers *a, uid_t uid)
 		(unsigned int)uid);
 }
 
-/* Lock held.  His own record, or the oldest of those that hold nobody back. */
+/* Lock held.  Returns the user's record, or the oldest of those that are not in force. */
 static struct svc_sleeper *
 sleeper_of(struct svc_askers *a, uid_t uid)
 {
@@ -274,7 +276,7 @@ sleeper_of(struct svc_askers *a, uid_t uid)
 	return oldest;
 }
 
-/* Lock held.  A call on what he has slept for so long. */
+/* Lock held.  Adds the time that a call of the user has slept. */
 static void
 count_sleep(struct kd_smc *s, struct svc_askers *a, uid_t uid, uint64_t slept_ns)
 {
@@ -301,9 +303,9 @@ question_make(int fd, int (*fn)(int fd, void *arg), const void *arg, size_t byte
 
 	if (q == NULL)
 		return NULL;
-	/* of its own: that which is asked about may be closed before it is answered */
+	/* a duplicate: the original may be closed before the call ends */
 	*q = (struct question){.fd = fcntl(fd, F_DUPFD_CLOEXEC, 0), .fn = fn, .bytes = bytes};
-	if (bytes != 0) /* else @arg may be NULL */
+	if (bytes != 0) /* otherwise @arg may be NULL */
 		memcpy(q->arg, arg, bytes);
 	if (q->fd < 0) {
 		free(q);
@@ -360,7 +362,8 @@ svc_is_trusted(uid_t uid)
 	return uid == 0 || uid == geteuid();
 }
 
-/* Those that are left behind are with the process, or the last of them frees what they have. */
+/* Threads that are left behind remain until the process ends, or the last of them frees the shared
+ * data. */
 void
 svc_ask_fini(struct kd_smc *s)
 {

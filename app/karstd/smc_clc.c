@@ -2,11 +2,11 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * CLC on the TCP socket, which the program may have, too: so what is none of it stays there.  A
- * message is looked at, and taken out when lib/smc knows it.
+ * CLC on the TCP socket, which the program may use as well.  So bytes that are not CLC must stay
+ * there: a message is peeked at, and read when lib/smc knows it.
  *
- * Of a user who is not trusted each call costs two switches of threads (smc_ask.c).  So what
- * lib/smc answers to a message is sent, and the message taken out, by one of them.
+ * For a user who is not trusted each call costs two switches of threads (smc_ask.c).  So one call
+ * sends lib/smc's answer to a message and reads the message.
  */
 #include "smc_priv.h"
 
@@ -36,8 +36,8 @@ look_at_clc(int fd, void *arg)
 	return n < 0 ? -errno : 0;
 }
 
-/* The answer first, for which the peer waits.  CLC messages are the first bytes of a connection, so
- * a socket has room for them. */
+/* Sends the answer first, because the peer waits for it.  CLC messages are the first bytes of a
+ * connection, so the socket has room for them. */
 static int
 answer_clc(int fd, void *arg)
 {
@@ -45,7 +45,7 @@ answer_clc(int fd, void *arg)
 	ssize_t n = a->len != 0 ? send(fd, a->bytes, a->len, MSG_DONTWAIT | MSG_NOSIGNAL) : 0;
 	int rc = n < 0 ? -errno : n < a->len ? -EIO : 0;
 
-	/* of TCP such bytes go nowhere */
+	/* on a TCP socket MSG_TRUNC discards the bytes */
 	if (a->taken != 0 && recv(fd, NULL, a->taken, MSG_TRUNC | MSG_DONTWAIT) != a->taken &&
 		rc == 0)
 		rc = -EIO;
@@ -58,8 +58,9 @@ ask_to_answer(struct svc_conn *c, struct svc_clc_answer *a)
 	int rc = svc_ask(c->smc, c->uid, c->tcp, answer_clc, a, sizeof(*a));
 
 	if (rc != 0) {
-		c->tcp_reset |= rc == -ECONNRESET; /* the kernel tells of that but once */
-		c->tcp_news = true;                /* it ends when it is tried to read */
+		c->tcp_reset |= rc == -ECONNRESET; /* the kernel reports that only once */
+		c->tcp_news = true;                /* the connection ends at the next attempt to
+						    * read */
 		svc_conn_queue(c);
 	}
 	return rc == 0;
@@ -70,7 +71,7 @@ svc_clc_send(struct svc_conn *c, const void *msg, size_t len)
 {
 	struct svc_clc_answer one = {.len = 0}, *a = c->clc != NULL ? c->clc : &one;
 
-	if (a->len != 0) /* a second one */
+	if (a->len != 0) /* a second answer */
 		(void)ask_to_answer(c, a);
 	a->len = (uint16_t)len;
 	memcpy(a->bytes, msg, len);
@@ -79,8 +80,9 @@ svc_clc_send(struct svc_conn *c, const void *msg, size_t len)
 }
 
 /*
- * The peer has said all that it has to say on TCP, unless it declines; the rest is the link's.  A
- * peer that is connected may end its direction, and with it TCP's, before we know that we are.
+ * The peer has sent all of its messages on TCP, unless it declines; the rest goes over the link.  A
+ * peer that is connected may end its direction, and with it TCP's, before this side knows that it
+ * is connected.
  */
 static bool
 clc_is_over(struct svc_conn *c)
@@ -92,15 +94,16 @@ clc_is_over(struct svc_conn *c)
 			info.state == KARST_SMC_WAIT_ADD_LINK || info.state >= KARST_SMC_ACTIVE);
 }
 
-/* @return how much of that was taken. */
+/* @return the number of bytes that were handled. */
 static uint16_t
 take_clc(struct svc_conn *c, const struct clc_seen *seen)
 {
 	struct svc_clc_answer answer = {.len = 0};
 	int used;
 
-	/* the peer gives its buffer to this connection as soon as the last message of another one
-	 * is here, which must not be found behind what it says of this one */
+	/* The peer assigns its buffer to this connection as soon as the last message of another
+	 * connection has arrived, which must be handled before what the peer says about this
+	 * one. */
 	svc_rdma_poll_all(c->smc);
 	c->clc = &answer;
 	used = karst_smc_clc_rx(c->smc->core, c->id, seen->buf, seen->n);
@@ -111,8 +114,8 @@ take_clc(struct svc_conn *c, const struct clc_seen *seen)
 	return ask_to_answer(c, &answer) ? answer.taken : 0;
 }
 
-/* What comes behind all that was seen is an event of its own; so is the end, unless that had come
- * by then. */
+/* Bytes that arrive behind those that were seen cause another event; so does the end, unless it
+ * arrived before. */
 void
 svc_clc_read(struct svc_conn *c)
 {
@@ -126,7 +129,7 @@ svc_clc_read(struct svc_conn *c)
 		if (rc == -EAGAIN || (rc == 0 && seen.n == 0 && clc_is_over(c)))
 			return;
 		if (rc != 0 || seen.n == 0) {
-			/* it has gone before it said all that was to be said */
+			/* it ended before the exchange was complete */
 			c->tcp_reset |= rc == -ECONNRESET;
 			(void)karst_smc_conn_abort(c->smc->core, c->id);
 			return;

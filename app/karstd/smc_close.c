@@ -2,20 +2,21 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Closing what programs have sent.  That may take as long as they like: a TCP socket with bytes
- * that its peer does not take lingers (SO_LINGER), a file of a file system that the program serves
- * itself is flushed, and a socket goes with all descriptors that have been sent to it and nobody
- * has read.  So what users have had in their hands, other than root and the daemon's own, is closed
- * by threads that do nothing else: the service never waits.
+ * Closes descriptors that programs have sent.  That may take as long as the programs like: a TCP
+ * socket with bytes that its peer does not accept lingers (SO_LINGER), a file of a file system that
+ * the program serves itself is flushed, and a socket is closed together with all descriptors that
+ * were sent to it and not received.  So descriptors that users other than root and the daemon's own
+ * have had are closed by separate threads: the service never blocks.
  *
- * A thread that lingers comes back when it gets a signal, which it gets after a while; one that
- * waits for a file system that does not answer stays.  So each user has a thread, whatever the
- * others do, and some have more, and of one who has much that is not closed yet nothing is heard
- * meanwhile: the less the more others have.  Who has nothing of the kind is heard.
+ * A thread that lingers returns when it gets a signal, which is sent after a while; a thread that
+ * waits for a file system that does not answer stays.  So each user gets a thread, whatever other
+ * users do, and some get more.  If much of a user's descriptors is not closed yet, no requests of
+ * that user are handled meanwhile; the limit is lower if other users have more.  A user without
+ * such descriptors is not delayed.
  *
- * To wake a thread is dear, and a short connection leaves half a dozen descriptors.  So the threads
- * get them when the service has nothing else to do, and one of them is woken for all of a user's.
- * If that one has to wait, another one goes on after a while.
+ * Waking a thread is expensive, and a short connection leaves half a dozen descriptors.  So the
+ * threads get them when the service has nothing else to do, and one thread is woken for all
+ * descriptors of a user.  If that thread has to wait, another one continues after a while.
  */
 #include "smc_priv.h"
 
@@ -30,10 +31,10 @@
 #include "opts.h"
 
 #define CLOSERS        128u
-#define CLOSERS_SHARED 32u   /* beyond as many nobody gets a second one */
+#define CLOSERS_SHARED 32u   /* beyond this number no user gets a second thread */
 #define CLOSERS_EACH   4u    /* for one user */
-#define CLOSE_EACH     512u  /* descriptors of a user that wait, until he does */
-#define CLOSE_ALL      2048u /* and of all; or of those that were turned away, until others wait */
+#define CLOSE_EACH     512u  /* pending descriptors of a user until the user's requests wait */
+#define CLOSE_ALL      2048u /* and of all users; or rejected connections before others wait */
 #define NUDGE_MS       100u
 #define STACK_BYTES    65536u
 #define LEAVE_MS       5000u
@@ -45,7 +46,7 @@ struct closing {
 	bool turned_away;
 };
 
-/* A user who has something that waits, or is being closed. */
+/* A user who has descriptors that are pending or being closed. */
 struct closing_user {
 	struct closing_user *next;
 	uid_t uid;
@@ -62,13 +63,13 @@ struct closer {
 struct svc_closers {
 	pthread_mutex_t lock;
 	pthread_cond_t more;
-	struct closing_user *users, **last; /* who has been served goes behind the others */
+	struct closing_user *users, **last; /* a user that was served moves behind the others */
 	struct closer closers[CLOSERS];
 	uint32_t nclosers, nidle, nwakes;
 	uint32_t nwaiting, nturned_away;
-	bool given;             /* there is something for which nobody was woken yet */
+	bool given;             /* there are new descriptors for which no thread was woken yet */
 	_Atomic uint32_t nbusy; /* read without the lock */
-	uint64_t nudged_ns;     /* the service's alone */
+	uint64_t nudged_ns;     /* used by the service's thread only */
 	bool stop;
 };
 
@@ -104,7 +105,7 @@ user_out(struct svc_closers *a, struct closing_user *u)
 		a->last = at;
 }
 
-/* False: no memory. */
+/* @return false: no memory. */
 static bool
 user_add(struct svc_closers *a, uid_t uid, struct closing *w)
 {
@@ -129,7 +130,7 @@ user_add(struct svc_closers *a, uid_t uid, struct closing *w)
 
 /* --- the threads --- */
 
-/* The first for whom a thread is to do something; NULL. */
+/* Returns the first user that needs a thread; NULL: none. */
 static struct closing_user *
 closing_next(const struct svc_closers *a)
 {
@@ -167,7 +168,7 @@ wait_for_more(struct svc_closers *a)
 		a->nwakes--;
 }
 
-/* The socket may linger for as long as its program has said, which is for its own close(). */
+/* The socket may linger for as long as its program has set for its own close(). */
 static void
 end_socket(int fd, enum svc_end how)
 {
@@ -186,7 +187,7 @@ end_socket(int fd, enum svc_end how)
 
 static void wake_one(struct svc_closers *a);
 
-/* Without the lock, meanwhile. */
+/* Releases the lock meanwhile. */
 static void
 close_one(struct closer *c, struct closing_user *u)
 {
@@ -242,7 +243,7 @@ closer_interrupted(int signo)
 static int
 closers_make(struct kd_smc *s)
 {
-	/* without SA_RESTART, for that is what it is for; as server.c */
+	/* without SA_RESTART, because the signal has to interrupt system calls; as in server.c */
 	const struct sigaction sa = {.sa_handler = closer_interrupted};
 	struct svc_closers *a = calloc(1, sizeof(*a));
 
@@ -284,7 +285,7 @@ wake_one(struct svc_closers *a)
 	}
 }
 
-/* --- what is given to them --- */
+/* --- handing over --- */
 
 static void
 give_away(struct kd_smc *s, uid_t uid, int fd, enum svc_end how, bool turned_away)
@@ -381,9 +382,10 @@ svc_recv(
 	return mh.msg_flags & (MSG_TRUNC | MSG_CTRUNC) ? -EMSGSIZE : 0;
 }
 
-/* --- of the service's thread --- */
+/* --- called by the service's thread --- */
 
-/* He has at most three times what is left for others, as of connections (smc_prog.c). */
+/* A user may have at most three times as many as the number left for others, as with connections
+ * (smc_prog.c). */
 static bool
 has_much(const struct svc_closers *a, uid_t uid)
 {
@@ -432,7 +434,7 @@ closers_nudge(struct svc_closers *a)
 			pthread_kill(a->closers[i].thread, SIGURG);
 }
 
-/* What waits behind one that waits gets a thread of its own. */
+/* Descriptors behind one that blocks get a thread of their own. */
 void
 svc_close_expire(struct kd_smc *s)
 {
@@ -458,7 +460,7 @@ svc_close_begin(struct kd_smc *s)
 		return;
 	pthread_mutex_lock(&a->lock);
 	a->given = false;
-	if (closing_next(a) != NULL && a->nwakes == 0) /* else one is about to look */
+	if (closing_next(a) != NULL && a->nwakes == 0) /* otherwise a thread is about to look */
 		wake_one(a);
 	pthread_mutex_unlock(&a->lock);
 }
@@ -477,7 +479,7 @@ svc_close_next_ns(const struct kd_smc *s)
 	return waits ? kd_clock_ns() + NUDGE_MS * 1000000ull : UINT64_MAX;
 }
 
-/* Lock held.  Those that a thread has are its own. */
+/* Lock held.  Those that a thread handles belong to that thread. */
 static void
 forget_waiting(struct svc_closers *a)
 {
@@ -500,7 +502,7 @@ forget_waiting(struct svc_closers *a)
 	a->last = at;
 }
 
-/* What is not closed by then is with the process. */
+/* What is not closed by then is left to the end of the process. */
 void
 svc_close_fini(struct kd_smc *s)
 {

@@ -2,15 +2,15 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * A connection as its program has it (karst_sock.h says what the two share).
+ * A connection as its program sees it (karst_sock.h describes what they share).
  *
- * The page is hostile.  Of what the program writes there, a position is read once and taken over if
- * it is possible: it has not gone back, and not past what there was.  Else the connection ends as
- * if the program had been killed, and that is counted.
+ * The page is untrusted.  A position that the program writes there is read once, and used if it is
+ * possible: it must not have gone back, nor beyond what there was.  Otherwise the connection ends
+ * as if the program had been killed, and that is counted.
  *
- * svc_conn_work() is called after whatever has happened to a connection: it takes over what the
- * program has written and read, tells lib/smc or the TCP socket, and shows the program what has
- * become of it.  How a connection is opened and freed is in smc_conn_life.c.
+ * svc_conn_work() is called after each event of a connection: it takes over what the program has
+ * written and read, tells lib/smc or the TCP socket, and shows the result to the program.
+ * smc_conn_life.c opens and frees connections.
  */
 #include "smc_priv.h"
 
@@ -35,7 +35,7 @@ svc_conn_urgent(struct svc_conn *c)
 	(void)send(c->pair, "", 1, MSG_OOB | MSG_DONTWAIT | MSG_NOSIGNAL);
 }
 
-/* Before head is moved over it. */
+/* Called before head is moved beyond the byte. */
 static void
 show_urgent(struct svc_conn *c)
 {
@@ -46,8 +46,9 @@ show_urgent(struct svc_conn *c)
 	svc_conn_urgent(c);
 }
 
-/* Before Linux 6.16 a program can send descriptors by its end.  Who takes them has to close them,
- * and has them until then, so it is looked first.  *@len: of what may be taken */
+/* Before Linux 6.16 a program can send descriptors through its end.  The receiver has to close them
+ * and holds them until then, so this function peeks first.  *@len: number of bytes that may be
+ * read */
 static bool
 brings_rights(const struct svc_conn *c, char *buf, size_t *len)
 {
@@ -62,8 +63,8 @@ brings_rights(const struct svc_conn *c, char *buf, size_t *len)
 	return n >= 0 && (mh.msg_flags & MSG_CTRUNC) != 0;
 }
 
-/* Nobody sends a descriptor there who does not mean harm.  As if the program had closed its end: so
- * what lies there is closed with the pair, by another thread. */
+/* Only an attacker sends a descriptor there.  Handled as if the program had closed its end: what is
+ * pending is closed with the pair, by another thread. */
 static void
 end_pair(struct svc_conn *c)
 {
@@ -93,7 +94,7 @@ empty_own(struct svc_conn *c)
 	}
 }
 
-/* Once.  @return what came; 0: nothing, or an end; -EPERM: a descriptor was with it */
+/* Reads once.  @return the number of bytes; 0: nothing, or the end; -EPERM: with a descriptor */
 static ssize_t
 empty_some(int fd, void *buf, size_t bytes)
 {
@@ -121,7 +122,8 @@ empty_some(int fd, void *buf, size_t bytes)
 	return n > 0 ? n : 0;
 }
 
-/* The same for what the other one has, too, who may have it wait (smc_ask.c). */
+/* The same for a pair of which another program has the far end and can make the call block
+ * (smc_ask.c). */
 static int
 empty_far(int fd, void *arg)
 {
@@ -140,11 +142,13 @@ empty_pair(struct svc_conn *c)
 	if (!c->has_far || svc_is_trusted(c->far_uid))
 		empty_own(c);
 	else if (svc_ask(c->smc, c->far_uid, c->pair, empty_far, NULL, 0) != 0)
-		shutdown(c->pair, SHUT_RDWR); /* so hears of it who waits for room there */
+		shutdown(c->pair, SHUT_RDWR); /* this also wakes a thread that waits for room
+					       * there */
 	c->rang = false;
 }
 
-/* What rings meanwhile goes with the rest, and epoll tells of it no more: so it is looked again. */
+/* Bytes that arrive meanwhile are read with the rest, and epoll does not report them any more: so
+ * the connection is checked again. */
 void
 svc_conn_empty(struct svc_conn *c)
 {
@@ -162,14 +166,16 @@ void
 svc_conn_show(struct svc_conn *c)
 {
 	if (c->txd == NULL)
-		return; /* nothing has come, and nobody waits for room: he would have rung */
+		return; /* nothing has arrived, and the program does not wait for room, because
+			 * it would have rung */
 	atomic_store_explicit(&c->txd->tail, c->tx_tail, memory_order_release);
 	show_urgent(c);
 	atomic_store_explicit(&c->rxd->head, c->rx_head, memory_order_release);
-	/* by an urgent mark it may have read all of it before */
+	/* because of an urgent mark the program may have read all of it before */
 	if (c->rx_head != atomic_load(&c->rxd->tail))
 		conn_put_token(c);
-	/* who finds that blocked was taken away while he filled the pair has it emptied again */
+	/* if the program finds that "blocked" was cleared while it filled the pair, the pair is
+	 * emptied again */
 	if ((has_room(c) && karst_sock_take_blocked(c->txd)) ||
 		(c->rang && atomic_load(&c->txd->blocked) == 0))
 		svc_conn_empty(c);
@@ -227,7 +233,7 @@ svc_conn_close_tcp(struct svc_conn *c, bool reset)
 	if (c->tcp < 0 || c->tcp_over)
 		return;
 	c->tcp_over = true;
-	/* of a program that is there its options may be asked for */
+	/* as long as the program exists, it may ask for options of the socket */
 	if (c->gone ||
 		!svc_end_open(c->smc, c->uid, c->tcp, reset ? SVC_END_DISCONNECTS : SVC_END_SHUTS))
 		svc_conn_put_tcp(c, reset);
@@ -244,12 +250,12 @@ svc_conn_drop_program(struct svc_conn *c)
 	svc_conn_put(c);
 }
 
-/* --- what the program has done --- */
+/* --- actions of the program --- */
 
 static void
 conn_abort(struct svc_conn *c, int error)
 {
-	svc_conn_agree(c); /* whose end is that of the TCP connection, too */
+	svc_conn_agree(c); /* whose end is also that of the TCP connection */
 	if (c->id != SMC_NO_ID)
 		(void)karst_smc_conn_abort(c->smc->core, c->id);
 	if (c->what == SMC_RELAY)
@@ -266,7 +272,7 @@ conn_hostile(struct svc_conn *c, const char *what)
 	conn_abort(c, ECONNABORTED);
 }
 
-/* Gives lib/smc what was written from @from to @to, with the mark that may be there. */
+/* Passes to lib/smc what was written from @from to @to, with an urgent mark if there is one. */
 static void
 give(struct svc_conn *c, uint64_t from, uint64_t to)
 {
@@ -280,8 +286,8 @@ give(struct svc_conn *c, uint64_t from, uint64_t to)
 		(void)karst_smc_conn_send(c->smc->core, c->id, (uint32_t)(to - from), false);
 }
 
-/* A mark outside of what is new is none: of the earlier ones it was taken over, and a later one has
- * its byte behind @head, where it will be seen. */
+/* A mark outside the new bytes is ignored: earlier ones were taken over, and the byte of a later
+ * one is behind @head, where it will be seen. */
 static void
 take_urgent(struct svc_conn *c, uint64_t head)
 {
@@ -291,7 +297,7 @@ take_urgent(struct svc_conn *c, uint64_t head)
 		c->tx_urgent = urgent;
 }
 
-/* Takes over its positions.  False: they are impossible. */
+/* Takes over the program's positions.  @return false: they are impossible. */
 static bool
 take_positions(struct svc_conn *c)
 {
@@ -330,7 +336,7 @@ take_info(struct svc_conn *c)
 	if (info.urgent)
 		c->rx_urgent = info.urgent_pos + 1;
 	if (info.error != 0)
-		return; /* svc_conn_fail() says so before it says that this is the end */
+		return; /* svc_conn_fail() sets the error before it signals the end */
 	if (info.send_over)
 		atomic_fetch_or(&c->page->flags, KARST_SOCK_NO_SEND | KARST_SOCK_CLOSED);
 	if (info.peer_blocked)
@@ -343,7 +349,7 @@ take_info(struct svc_conn *c)
 	}
 }
 
-/* Tells lib/smc of the ends of the program's direction, or of all of it. */
+/* Tells lib/smc that the program's direction, or the whole connection, has ended. */
 static void
 tell_end(struct svc_conn *c)
 {
@@ -361,8 +367,8 @@ tell_end(struct svc_conn *c)
 	}
 }
 
-/* Who rings may wait for room.  Else they are of no interest before it is known what becomes of the
- * connection: what has been written until then is there. */
+/* A program that rings may be waiting for room.  Otherwise the rings are of no interest before it
+ * is decided what becomes of the connection: what has been written until then is there. */
 static bool
 needs_rings(const struct svc_conn *c)
 {
@@ -376,8 +382,9 @@ drop_if_over(struct svc_conn *c)
 		svc_conn_drop_program(c);
 }
 
-/* Pairs with the program, which writes, and then looks whether we want to know.  Not before it is
- * known what becomes of the connection: what has been written until then is taken over then. */
+/* Pairs with the program, which writes, and then checks whether the service wants to know.  Not
+ * used before it is decided what becomes of the connection: what has been written until then is
+ * taken over then. */
 static void
 want_more(struct svc_conn *c)
 {
@@ -391,10 +398,10 @@ svc_conn_work(struct svc_conn *c)
 {
 	if (!c->begun)
 		svc_conn_begin(c);
-	/* before all else is looked at: what rings from here on is an event of its own */
+	/* before everything else is checked: rings from here on cause another event */
 	if (c->pair >= 0 && c->rang &&
 		(c->rings == NULL || (svc_conn_map(c) && atomic_load(&c->txd->blocked) == 0)))
-		empty_pair(c); /* who has no rings does not wait for room in them */
+		empty_pair(c); /* a program without rings does not wait for room in them */
 	if (c->what == SMC_DIRECT) {
 		svc_direct_work(c);
 		return;
@@ -410,7 +417,7 @@ svc_conn_work(struct svc_conn *c)
 		return;
 	}
 	if (c->what != SMC_OVER) {
-		/* first: what was written before it is taken over */
+		/* first: what was written before the shutdown is taken over below */
 		c->shut |= (atomic_load(&c->page->shut) & KARST_SOCK_SHUT_WR) != 0;
 		if (!take_positions(c))
 			return;
@@ -426,14 +433,14 @@ svc_conn_work(struct svc_conn *c)
 	svc_conn_show(c);
 	if (needs_rings(c) || c->what == SMC_OVER)
 		want_more(c);
-	/* pairs with the program, which reads, and then looks at the flag */
+	/* pairs with the program, which reads, and then checks the flag */
 	if ((atomic_load(&c->page->flags) & KARST_SOCK_PEER_BLOCKED) &&
 		atomic_load(&c->rxd->tail) != c->rx_tail)
 		svc_conn_queue(c);
 	drop_if_over(c);
 }
 
-/* --- what has happened to it --- */
+/* --- events of lib/smc --- */
 
 static void
 conn_over(struct svc_conn *c)
@@ -442,7 +449,7 @@ conn_over(struct svc_conn *c)
 
 	c->id = SMC_NO_ID;
 	(void)karst_smc_conn_release(c->smc->core, id);
-	svc_conn_put(c); /* lib/smc's */
+	svc_conn_put(c); /* the reference of lib/smc */
 }
 
 static void
@@ -499,7 +506,7 @@ on_reset(struct svc_conn *c)
 void
 svc_conn_event(struct svc_conn *c, uint32_t what)
 {
-	c->refs++; /* lib/smc's may be the last */
+	c->refs++; /* the reference of lib/smc may be the last one */
 	if (what & KARST_SMC_EV_CONNECTED)
 		on_connected(c);
 	if (what & KARST_SMC_EV_FALLBACK) {

@@ -2,10 +2,10 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * A connection of the SMC service as an object: opened with its memory and its pair, found, queued
- * for a turn, counted and freed.  What it does in between is smc_conn.c.
+ * Connections of the SMC service as objects: opening with their memory and pair, finding, queueing
+ * for a turn, counting and freeing.  smc_conn.c has what they do in between.
  *
- * Files that programs map are sealed, so that they cannot take pages away.
+ * Files that programs map are sealed, so that programs cannot take pages away.
  */
 #include "smc_priv.h"
 
@@ -19,7 +19,7 @@
 
 #include "karst_prf.h"
 
-#define HELD_NS 100000000u /* so long a connection waits for its other end, until CLC begins */
+#define HELD_NS 100000000u /* how long a connection waits for its other end before CLC begins */
 
 /* --- references --- */
 
@@ -30,7 +30,8 @@ port_of(const struct sockaddr_storage *a)
 				       : ((const struct sockaddr_in6 *)a)->sin6_port;
 }
 
-/* With a key, since users choose addresses and ports, and which of many sockets they keep. */
+/* Uses a secret key, since users choose addresses and ports, and which of many sockets they
+ * keep. */
 static uint64_t
 end_hash(const struct kd_smc *s, const struct sockaddr_storage *a)
 {
@@ -117,7 +118,7 @@ conn_free(struct svc_conn *c)
 	}
 	svc_rings_note(c);
 	svc_page_put(c->page_of);
-	svc_conn_unmap(c); /* the other end may stay, idle */
+	svc_conn_unmap(c); /* the other end may continue to exist, idle */
 	svc_rings_put(c->rings);
 	free(c);
 }
@@ -142,7 +143,7 @@ svc_conn_queue(struct svc_conn *c)
 	c->run_next = NULL;
 	*c->smc->run_tail = c;
 	c->smc->run_tail = &c->run_next;
-	c->refs++; /* the list's */
+	c->refs++; /* the reference of the list */
 }
 
 /* --- a new connection --- */
@@ -154,7 +155,8 @@ pair_ready(struct svc_source *src, uint32_t events)
 
 	if (c->pair < 0)
 		return;
-	/* of one that is gone an end is to be read, and what it rang for before is looked at */
+	/* if the program is gone, only the end can be read, and what it rang for before is
+	 * checked */
 	c->rang = (events & (EPOLLIN | EPOLLHUP)) == EPOLLIN;
 	if (c->rang)
 		svc_direct_rang(c);
@@ -176,7 +178,7 @@ tcp_ready(struct svc_source *src, uint32_t events)
 	svc_conn_queue(c);
 }
 
-/* Only a connected socket has a peer's name. */
+/* Returns the names of a connected socket; only such a socket has a peer's name. */
 static int
 get_names(int fd, void *arg)
 {
@@ -212,7 +214,7 @@ name_from(struct sockaddr_storage *to, uint32_t family, const uint32_t ip[4], ui
 	}
 }
 
-/* This needs no lock of the socket's, which its program may have. */
+/* This does not need the socket's lock, which its program may hold. */
 int
 svc_conn_names(struct kd_smc *s, uid_t uid, int fd, struct svc_names *names)
 {
@@ -273,8 +275,8 @@ svc_conn_arm(struct svc_conn *c)
 	atomic_fetch_or(&c->page->early, KARST_SOCK_EARLY_WANTED);
 }
 
-/* Who comes first, and may have a peer here, has none before that one is there.  If it has got some
- * meanwhile, for what else may become of it, they are those of both. */
+/* The first end, if its peer may be in this service, has no rings before the peer exists.  If it
+ * has got some meanwhile, because something else was decided, both ends use those. */
 static int
 make_rings(struct svc_conn *c, struct svc_prog *prog, const struct svc_conn *other, bool polls)
 {
@@ -319,7 +321,7 @@ svc_conn_map(struct svc_conn *c)
 		return false;
 	}
 	if (early) {
-		(void)svc_rings_take_early(c, NULL); /* which needs none if they are mapped */
+		(void)svc_rings_take_early(c, NULL); /* no memory is needed if they are mapped */
 		atomic_fetch_or(&c->page->early, KARST_SOCK_EARLY_READY);
 	}
 	map = c->rings->map;
@@ -342,7 +344,7 @@ svc_conn_unmap(struct svc_conn *c)
 	svc_rings_unmap(c->rings);
 }
 
-/* The page, and the rings of @other if there is one, which has the other side. */
+/* Makes the page, and the rings, or uses those of @other, which has the other side. */
 static int
 make_memory(struct svc_conn *c, struct svc_prog *prog, const struct svc_conn *other, bool polls)
 {
@@ -368,7 +370,7 @@ make_memory(struct svc_conn *c, struct svc_prog *prog, const struct svc_conn *ot
 	return 0;
 }
 
-/* That which @other has for it, if there is one. */
+/* Returns the pair that @other has for this end, if there is one, or a new one. */
 static int
 get_pair(struct svc_conn *c, struct svc_conn *other, int *end)
 {
@@ -389,7 +391,8 @@ get_pair(struct svc_conn *c, struct svc_conn *other, int *end)
 	return 0;
 }
 
-/* lib/smc says what to send; nothing is sent if there is no port, but the peer hears why. */
+/* Opens the connection in lib/smc, which says what to send.  Without a port nothing is sent but the
+ * reason. */
 static int
 begin_clc(struct svc_conn *c)
 {
@@ -409,7 +412,7 @@ begin_clc(struct svc_conn *c)
 		c->id = SMC_NO_ID;
 		return rc;
 	}
-	c->refs++; /* lib/smc's */
+	c->refs++; /* the reference of lib/smc */
 	svc_spare_take(c);
 	if (!port || c->decline)
 		(void)karst_smc_conn_decline(
@@ -426,12 +429,13 @@ begin(struct svc_conn *c)
 	return rc == 0 ? begin_clc(c) : rc;
 }
 
-/* If its other end is a program of this service, too, CLC has to say nothing to it, and it comes
- * when that program has accepted it.  Who has connected to where one of ours listens waits for that
- * in the first place, as the first message of CLC is a good part of a short connection's cost.  A
- * listener of the same port may be somebody else's, though, so it does not wait for long.  What
- * becomes of the TCP connection meanwhile is heard then: the peer says nothing before, and to have
- * epoll tell of its end, for the few that come to it, costs each two system calls. */
+/* If the other end is a program of this service, CLC is not needed, and the other end appears when
+ * that program has accepted the connection.  So an end that has connected to a port at which a
+ * program of this service listens first waits for that, because the first message of CLC is a good
+ * part of the cost of a short connection.  But a listener of the same port may be another program,
+ * so the wait is short.  The TCP connection is not watched meanwhile: the peer sends nothing
+ * before, and having epoll report its end, in the rare case, would cost two system calls for each
+ * connection. */
 static bool
 holds(struct svc_conn *c)
 {
@@ -512,7 +516,7 @@ svc_conn_begin(struct svc_conn *c)
 	rc = listen_and_begin(c);
 	if (rc == 0)
 		return;
-	/* of what its program does nothing would be heard */
+	/* nothing that its program does would be noticed */
 	c->gone = c->shut = true;
 	if (c->what != SMC_DIRECT)
 		begin_failed(c, -rc);
@@ -542,7 +546,7 @@ svc_conn_open(struct kd_smc *s, struct svc_prog *prog, int tcp, uint32_t flags, 
 		.pair_source.ready = pair_ready,
 		.tcp_source.ready = tcp_ready,
 		.id = SMC_NO_ID,
-		.refs = 1, /* the program's */
+		.refs = 1, /* the reference of the program */
 		.pair = -1,
 		.tcp = tcp,
 		.next_pair = {-1, -1, 0},
@@ -571,7 +575,7 @@ svc_conn_open(struct kd_smc *s, struct svc_prog *prog, int tcp, uint32_t flags, 
 	if (rc != 0) {
 		if (*end >= 0)
 			svc_let_go(s, svc_of_two(c->uid, other), *end);
-		c->tcp = -1; /* the caller's */
+		c->tcp = -1; /* belongs to the caller */
 		conn_free(c);
 		return rc;
 	}
@@ -579,7 +583,7 @@ svc_conn_open(struct kd_smc *s, struct svc_prog *prog, int tcp, uint32_t flags, 
 	c->number = ++s->opened;
 	if (other != NULL)
 		svc_direct_join(other, c, (flags & KARST_SOCK_POLLS) != 0);
-	/* its peer, elsewhere, is at work while the program takes the answer */
+	/* the remote peer works while the program gets the answer */
 	if (other == NULL && !c->server && !c->decline && !svc_direct_is_near(c))
 		svc_conn_begin(c);
 	svc_conn_queue(c);
@@ -596,7 +600,7 @@ svc_conn_find(struct kd_smc *s, int fd)
 	uint64_t cookie;
 	socklen_t len = sizeof(cookie);
 
-	/* not the inode: its number has 32 bits, and is given out again */
+	/* not the inode: its number has 32 bits, and is reused */
 	if (getsockopt(fd, SOL_SOCKET, SO_COOKIE, &cookie, &len) != 0)
 		return NULL;
 	LIST_FOREACH(c, &s->by_cookie[cookie_hash(s, cookie)], by_cookie)

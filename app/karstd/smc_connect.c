@@ -2,9 +2,9 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Connecting the queue pair of a link.  The peer says what address it has, and somebody on the way
- * to that has to answer: with one that nobody has that takes seconds, for which the service does
- * not wait.  It looks again after a while, and tells lib/smc then.
+ * Connects the queue pair of a link.  The peer states its address, and a host on the path to that
+ * address has to answer path resolution.  If the address does not exist, that takes seconds, for
+ * which the service does not wait: it checks again after a while, and then tells lib/smc.
  */
 #include "smc_priv.h"
 
@@ -14,22 +14,22 @@
 
 #define HOP_LIMIT     64
 #define RNR_TIMER     12            /* 0.64 ms */
-#define PATH_NS       3000000000ull /* so long a path is looked for */
-#define PATH_NAP_NS   1000000ull    /* until the second look; then twice as long each time, */
+#define PATH_NS       3000000000ull /* limit for path resolution */
+#define PATH_NAP_NS   1000000ull    /* until the second check; then twice as long each time, */
 #define PATH_NAP_MOST 100000000ull  /* up to this */
 
 /*
- * With the last link all connections of its group end, and the peer may hear of it half a minute
- * later, so a link is patient: it lives for 8.6 s, as with librdmacm, without an acknowledgement.
- * A peer in software is silent when its processor is taken away, or its machine is moved.
+ * With the last link all connections of its group end, and the peer may notice that half a minute
+ * later.  So a link is patient: it lives for 8.6 s without an acknowledgement, as with librdmacm.
+ * A peer in software does not answer while its CPU is used by others, or its machine is migrated.
  */
 #define ACK_TIMEOUT 18 /* 1.07 s */
 #define RETRIES     7
-#define RNR_RETRIES 7 /* without end */
+#define RNR_RETRIES 7 /* no limit */
 static_assert((4096ull << ACK_TIMEOUT) * (RETRIES + 1) < SVC_LINK_LIFE_MS * 1000000ull,
 	"within it a link has carried what it was given, or has ended");
 
-/* 0; -EAGAIN: it is looked for; -errno: there is none. */
+/* 0; -EAGAIN: path resolution is in progress; -errno: there is no path. */
 static int
 look_for_path(struct kd_smc *s, const struct svc_link *l, const struct karst_gid_entry *g)
 {
@@ -79,7 +79,7 @@ connect_qp(struct kd_smc *s, const struct svc_link *l, const struct karst_gid_en
 	return rc;
 }
 
-/* -EAGAIN: not yet.  Of an address to which there is no path nothing is logged: peers choose it. */
+/* -EAGAIN: not yet.  An address without a path is not logged, since peers choose it. */
 static int
 try_to_connect(struct kd_smc *s, const struct svc_link *l)
 {
@@ -105,7 +105,7 @@ svc_connect(struct kd_smc *s, struct svc_link *l, const struct karst_smc_end *re
 	return -EINPROGRESS;
 }
 
-/* lib/smc may close it, or any other link, when it hears. */
+/* lib/smc may close this link, or another one, when it gets the result. */
 static void
 connect_again(struct kd_smc *s, struct svc_link *l)
 {

@@ -2,12 +2,12 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * A connection for which there is not even room to copy its bytes: both sides have sent the option,
- * so the peer has to be told that it stays on TCP, and what it says by CLC must not come to the
- * program.  A client says so at once.  A server answers the peer's first message, which it has to
- * take out; if that has not come, the program asks again when there is something to read.
+ * Declines a connection for which there is not even room to copy its bytes.  Both sides have sent
+ * the option, so the peer has to be told that it stays on TCP, and the peer's CLC messages must not
+ * reach the program.  A client declines at once.  A server answers the peer's first message, which
+ * it has to read; if that has not arrived, the program asks again when there is something to read.
  *
- * Then the socket is the program's, and nothing of the connection is kept.
+ * Then the socket belongs to the program, and nothing of the connection is kept.
  */
 #include "smc_priv.h"
 
@@ -42,7 +42,7 @@ decline_server(const uint8_t system_id[8], int tcp)
 	if (n < 0)
 		return errno == EAGAIN ? -EAGAIN : -ENOTCONN;
 	if (n == 0 || !karst_smc_clc_begins(buf, (size_t)n))
-		return 0; /* it speaks TCP, or has gone */
+		return 0; /* the peer does not use CLC, or has ended the connection */
 	len = karst_smc_clc_parse(buf, (size_t)n, &msg);
 	if (len < 0)
 		return len;

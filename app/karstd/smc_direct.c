@@ -2,21 +2,21 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Both ends of a TCP connection are programs of this service: then each of the two has the rings of
- * both directions, and nobody stands between them (karst_sock.h, state DIRECT).  A byte is copied
- * twice, into the ring and out of it.
+ * Connections whose two ends both belong to programs of this service.  Both programs then have the
+ * rings of both directions, and the service does not take part (karst_sock.h, state DIRECT).  A
+ * byte is copied twice, into the ring and out of it.
  *
- * That they are the ends of one connection is known by their addresses, which are each
- * other's when they are joined, and by the network namespace.  Whoever comes first waits for the
- * other one if he has connected to a listener of ours (smc_conn_life.c).  Else he may have begun
- * with CLC, of which nothing was answered yet; that is given up.  What it wrote meanwhile goes into
- * the rings of both, which are those of an earlier connection of the two programs if there are some
+ * The ends of one connection are recognized by their addresses, which match each other when they
+ * are joined, and by the network namespace.  The end that comes first waits for the other one if it
+ * has connected to a listener of this service (smc_conn_life.c).  Otherwise it may have begun with
+ * CLC, which was not answered yet; that is given up.  What it wrote meanwhile goes into the rings
+ * of both ends, which are those of an earlier connection of the two programs if there are some
  * (smc_rings.c).
  *
- * The service makes the connection, and ends it: it has the far end of both pairs, and sees a
- * program go.  What it has to know for that is in the two pages; the rings it need not touch, but
- * for what a program tells it before that knows the other one.  If the
- * service itself goes, the programs go on: each has the other one's far end.
+ * The service sets the connection up and ends it: it has the far end of both pairs, and notices
+ * when a program ends.  The information for that is in the two pages.  It needs the rings only for
+ * what a program reports to it before that program knows the other end.  If the service itself
+ * ends, the programs continue: each has the far end of the other one's pair.
  */
 #include "smc_priv.h"
 
@@ -29,11 +29,11 @@
 
 #include "opts.h"
 
-/* A TCP connection has one other end; but a program can hand that over again and again, and then it
- * is its own business whether the right one is found. */
+/* A TCP connection has one other end.  But a program can hand that over several times; then the
+ * service does not guarantee that the right one is found. */
 #define MAX_SAME 8u
 
-/* A listener of both families has IPv4 as a part of IPv6. */
+/* A listener of both families has IPv4 addresses in the form of IPv6. */
 static void
 address_of(const struct sockaddr_storage *a, uint8_t ip[16], uint16_t *port, uint32_t *scope)
 {
@@ -70,10 +70,10 @@ says_names(const struct svc_conn *c)
 	return svc_conn_ask_names(c->smc, c->uid, c->tcp, &now) == 0 && are_names(c, &now);
 }
 
-/* The program of @o may have ended the TCP connection by another descriptor, and somebody else may
- * have got the addresses.  Two sockets of a namespace that have each other's now are the two ends.
- * Between users the two sockets themselves are asked for that, since what is noted of an end
- * (smc_option.bpf.c) depends on what else is attached to the cgroup. */
+/* The program of @o may have ended the TCP connection through another descriptor, and another
+ * connection may have the addresses now.  Two sockets of a namespace that match each other now are
+ * the two ends.  If they belong to different users, the sockets themselves are asked, since the
+ * record of an end (smc_option.bpf.c) depends on other programs that are attached to the cgroup. */
 static bool
 are_ends(const struct svc_conn *c, const struct svc_conn *o)
 {
@@ -83,7 +83,8 @@ are_ends(const struct svc_conn *c, const struct svc_conn *o)
 		(c->uid == o->uid || (says_names(o) && says_names(c)));
 }
 
-/* Nor may lib/smc have agreed on anything, of which it has not been heard yet. */
+/* Does it wait for its other end? lib/smc must not have agreed on anything either, of which the
+ * event may still be pending. */
 static bool
 waits(const struct svc_conn *c)
 {
@@ -92,7 +93,8 @@ waits(const struct svc_conn *c)
 	if (c->what != SMC_AGREEING || c->pair < 0 || c->tcp_over || c->decline)
 		return false;
 	if (c->rings != NULL && c->rings->used_again)
-		return false; /* its program's alone, with what it had in them before */
+		return false; /* used only by its program, with the contents of earlier
+			       * connections */
 	return !c->begun || c->held_pprev != NULL ||
 		(c->id != SMC_NO_ID && karst_smc_conn_info(c->smc->core, c->id, &info) == 0 &&
 			info.state < KARST_SMC_FELL_BACK);
@@ -148,11 +150,12 @@ svc_direct_join(struct svc_conn *first, struct svc_conn *second, bool polls)
 	second->far_uid = first->uid;
 	if (first->id != SMC_NO_ID)
 		(void)karst_smc_conn_close(s->core, first->id); /* the event FAILED follows */
-	/* it was we who wanted it; what its program wrote before it took that away, @second sees */
+	/* the token was wanted by the service; @second sees what the program wrote before "wanted"
+	 * was cleared */
 	if (first->txd != NULL)
 		(void)atomic_exchange(&first->txd->wanted, 0);
 	second->has_waker = true;
-	/* its program has not got the page yet, and need not ask for the token then */
+	/* its program has not got the page yet, and then need not ask for the token */
 	if (polls && atomic_load(&first->page->tx_head) != 0 &&
 		atomic_load(&first->page->marked) == 0) {
 		second->page->pending = 1;
@@ -160,11 +163,11 @@ svc_direct_join(struct svc_conn *first, struct svc_conn *second, bool polls)
 	}
 	atomic_store(&second->page->state, KARST_SOCK_DIRECT);
 	atomic_store(&first->page->state, KARST_SOCK_DIRECT);
-	/* last: who writes into the rings, and is to send a token, has to know to whom */
+	/* last: a program that writes into the rings and has to send a token must know where to */
 	if (early)
 		atomic_fetch_or(&first->page->early, KARST_SOCK_EARLY_READY);
 	s->joined++;
-	if (!whole) { /* each hears of the other one's end */
+	if (!whole) { /* each end learns of the end of the other one */
 		svc_direct_fail(first);
 		svc_direct_fail(second);
 	}
@@ -177,8 +180,8 @@ is_unread(const struct svc_conn *c, const struct karst_sock_dir *d)
 	return karst_sock_written(d, c->buffer) != atomic_load(&d->tail);
 }
 
-/* The same by what the two programs say of themselves in their pages: that is where the rings have
- * it from, and a lie hurts the connection of the liar. */
+/* The same according to what the two programs write in their pages.  The rings have it from the
+ * programs, too, and a false statement harms only the program's own connection. */
 static bool
 has_left_bytes(const struct svc_conn *c)
 {
@@ -186,12 +189,13 @@ has_left_bytes(const struct svc_conn *c)
 		atomic_load(&c->other->page->tx_head) != atomic_load(&c->page->rx_tail);
 }
 
-/* What @c wrote before it knew that we do not move its bytes any more, it told us of.  Where there
- * is nothing, the other one goes on waiting: a token would tell its poll() of bytes. */
+/* Passes on what @c wrote before it knew that the service does not move its bytes any more, and
+ * reported to the service.  If there is nothing, the other end continues to wait: a token would
+ * make its poll() report bytes. */
 static void
 forward(struct svc_conn *c)
 {
-	/* in this order: who has met the other one tells it of marks that he writes from then on */
+	/* in this order: a program that has met the other end reports later marks itself */
 	if (c->other != NULL && !c->has_waker &&
 		atomic_load(&c->txd->urgent) > atomic_load(&c->txd->tail) &&
 		atomic_load(&c->page->met) == 0)
@@ -200,8 +204,8 @@ forward(struct svc_conn *c)
 		direct_put_token(c->other);
 }
 
-/* Before it knew the other one, its program told us by the pair, for which the rings were mapped,
- * or it has left an urgent mark. */
+/* Did its program report bytes by the pair before it knew the other end (the rings were mapped for
+ * that), or leave an urgent mark? */
 static bool
 was_told(struct svc_conn *c)
 {
@@ -217,8 +221,8 @@ end_direction(struct svc_conn *c)
 		shutdown(c->other->pair, SHUT_WR);
 }
 
-/* Who waits for room hears that there is no need of any.  Who fills his pair says so before, and
- * looks at the flags, which are there by now, after it. */
+/* Wakes a program that waits for room, which it does not need any more.  A program that fills its
+ * pair says so before that, and checks the flags afterwards, which are set by now. */
 static void
 make_room(struct svc_conn *c)
 {
@@ -226,15 +230,16 @@ make_room(struct svc_conn *c)
 		svc_conn_empty(c);
 }
 
-/* Its program has closed: as the kernel, who leaves bytes unread resets.  It may be there all the
- * same, if the other one has shut down the far end, which both have: then it hears of a reset. */
+/* Its program has closed: like the kernel, resets the connection if bytes are unread.  The program
+ * may still exist, if the other one has shut down the far end, which both have; then it gets a
+ * reset. */
 static void
 direct_over(struct svc_conn *c)
 {
 	struct svc_conn *o = c->other;
 	bool reset = atomic_load(&c->page->reset) != 0 || has_left_bytes(c);
 
-	if (o != NULL) { /* its page says that nothing comes, as the rings would */
+	if (o != NULL) { /* its page says that nothing more comes, as the rings would */
 		o->other = NULL;
 		if (reset) {
 			svc_direct_fail(o);
@@ -247,7 +252,8 @@ direct_over(struct svc_conn *c)
 	}
 	c->other = NULL;
 	c->what = SMC_OVER;
-	/* no byte of the two has gone by TCP, where a reset is one packet, and an end four */
+	/* the two have exchanged no bytes on TCP, where a reset is one packet, and a normal end is
+	 * four */
 	svc_conn_close_tcp(c, true);
 	if ((atomic_load(&c->page->flags) & KARST_SOCK_NO_SEND) == 0)
 		svc_direct_fail(c);
@@ -262,7 +268,7 @@ svc_direct_fail(struct svc_conn *c)
 	atomic_store(&c->page->state, KARST_SOCK_OVER);
 	if (c->hung_up)
 		return;
-	/* who waits for room, or for bytes, hears of it */
+	/* wakes a program that waits for room, or for bytes */
 	svc_conn_empty(c);
 	svc_conn_hang_up(c);
 }
@@ -287,7 +293,7 @@ svc_direct_work(struct svc_conn *c)
 		svc_conn_unmap(c);
 }
 
-/* @c tells us nothing by the pair any more. */
+/* @c reports nothing by the pair any more. */
 static void
 hear_less(struct svc_conn *c)
 {
@@ -298,7 +304,8 @@ hear_less(struct svc_conn *c)
 	c->hears_less = true;
 }
 
-/* Its program does not say that it has met the other one; that it fills its pair says so. */
+/* Its program does not report that it has met the other end; the service learns it when the program
+ * fills its pair. */
 void
 svc_direct_rang(struct svc_conn *c)
 {
@@ -306,8 +313,9 @@ svc_direct_rang(struct svc_conn *c)
 		hear_less(c);
 }
 
-/* Who has the far end of another user's pair could send descriptors to him, and that one to who
- * empties it, if the kernel lets them through.  Then the service wakes and empties instead. */
+/* A program that has the far end of another user's pair could send descriptors to that user's
+ * program, and that program to the one that empties it, if the kernel lets them through.  Then the
+ * service wakes and empties instead. */
 static bool
 may_wake(const struct svc_conn *c, const struct svc_conn *other)
 {
@@ -382,7 +390,7 @@ svc_direct_alone(struct svc_conn *c)
 	c->next_pair.far = c->next_pair.end = -1;
 }
 
-/* epoll tells of it, too, but what it tells may be in line behind this. */
+/* epoll reports that, too, but the event may be queued behind this one. */
 static void
 look_whether_gone(struct svc_conn *c)
 {

@@ -2,32 +2,35 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * The TCP option of SMC-R (S1): kind 254 with the identifier E2D4C3D9, in the SYN of who can SMC-R
- * and in the SYN-ACK of who can it, too, and nowhere else.
+ * The TCP option of SMC-R (S1): kind 254 with the identifier E2D4C3D9, in the SYN of a side that
+ * supports SMC-R and in the SYN-ACK of a side that supports it as well, and in no other packet.
  *
- * A program that wants it says so of its own socket, in the map "sockets" (KARST_SOCK_WANT), before
- * it connects or listens; here it is sent if the address of this machine is in "locals", the peer's
- * in "peers" and not in "refused".  Whether both sides have sent it, the established socket has in
- * KARST_SOCK_SEEN; that of a listener's child is there because storage is cloned.
+ * A program that wants the option says so for its own socket, in the map "sockets"
+ * (KARST_SOCK_WANT), before it connects or listens.  The option is sent if the address of this
+ * machine is in "locals", and the peer's is in "peers" and not in "refused".  KARST_SOCK_SEEN of
+ * the established socket says whether both sides have sent it; the storage of a listener's child
+ * exists because it is cloned.
  *
- * SYN cookies leave no room to remember an option, so a SYN-ACK that is one has none.  Peers in
- * "refused" are not offered anything, but answered: what is not written into a SYN-ACK cannot be
- * remembered until the connection is established, and both sides have to know the same.
+ * SYN cookies leave no room to remember an option, so a SYN-ACK with a cookie has none.  Peers in
+ * "refused" are not offered the option, but they are answered: whether a SYN-ACK contained it
+ * cannot be remembered until the connection is established, and both sides have to have the same
+ * information.
  *
- * Several daemons have a program each, and the flags that have them called are the socket's: so
- * each looks whether the socket is one of its own.  A SYN-ACK's is not there yet; its listener's
- * port is in "listeners", with how many listen there.  It is taken out by the last one's end, and
- * by nothing else: without it SYN-ACKs have no option, and then the connection must not be taken
- * for one that has, as its client knows of none.  So who finds no room there does not listen for
- * SMC-R, and an option in a SYN counts if the port is still there when the connection is made.
+ * Each of several daemons attaches a program, and the callback flags belong to the socket: so each
+ * program checks whether the socket is one of its own.  The socket of a SYN-ACK does not exist yet;
+ * its listener's port is in "listeners", with the number of listeners there.  The entry is removed
+ * when the last listener ends, and only then.  Without it SYN-ACKs have no option, and then the
+ * connection must not be taken for one with the option, because its client does not take it for
+ * one.  So a listener that finds no room there does not use SMC-R, and an option in a SYN counts
+ * only if the port is still there when the connection is established.
  *
- * What a connection is between goes into "agreed", which no program gets at: that the socket is one
- * of TCP, that both sides have sent the option, its addresses, and whether it is still connected,
- * the service knows by one look, which waits for no lock of the socket's.  The end is noted when
- * the kernel changes the state; if a BPF program of somebody else's, attached to the same cgroup by
- * the administrator, takes away the flag for that, it is not.
+ * The ends of a connection are recorded in "agreed", which programs cannot access.  By one lookup,
+ * which does not wait for the socket's lock, the service gets to know that the socket is a TCP
+ * socket, that both sides have sent the option, its addresses, and whether it is still connected.
+ * The end is recorded when the kernel changes the state; that fails if a BPF program of another
+ * origin, which the administrator has attached to the same cgroup, clears the flag for it.
  *
- * Helpers that ask for a GPL program are not used.
+ * Helpers that require a GPL program are not used.
  */
 #include <linux/bpf.h>
 
@@ -41,7 +44,7 @@
 #define ROOM_BYTES    8 /* padded to a multiple of 4 */
 #define SYN           0x02
 #define ACK           0x10
-#define COOKIE        2 /* args[0] of a SYN-ACK that is one */
+#define COOKIE        2 /* args[0] of a SYN-ACK with a cookie */
 #define FAMILY_INET   2
 #define FAMILY_INET6  10
 #define LINK_LOCAL    0xfe80
@@ -99,7 +102,7 @@ struct {
 	__type(value, __u32);
 } listeners SEC(".maps");
 
-/* Who has been counted there. */
+/* Listeners that were counted there. */
 struct {
 	__uint(type, BPF_MAP_TYPE_SK_STORAGE);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
@@ -142,7 +145,7 @@ mapped(__u32 ip4, struct ip_prefix *to)
 	word[3] = ip4;
 }
 
-/* May an option go between these two, which is offered by us if @offer? */
+/* Can an option be used between these two addresses?  @offer: this side offers it. */
 static __always_inline int
 may(struct bpf_sock_ops *ops, int offer)
 {
@@ -189,8 +192,8 @@ listeners_of(struct bpf_sock_ops *ops)
 	return bpf_map_lookup_elem(&listeners, &l);
 }
 
-/* False: there is no room.  Of two that come and go at once one may find itself forgotten; to its
- * connections that is the same. */
+/* @return false: there is no room.  If two listeners come and go at the same time, one may find
+ * itself removed; for its connections that makes no difference. */
 static __always_inline int
 enter_listener(struct bpf_sock_ops *ops)
 {
@@ -231,7 +234,7 @@ leave_listener(struct bpf_sock_ops *ops)
 		bpf_map_delete_elem(&listeners, &l);
 }
 
-/* Does the packet that is being made have the option? */
+/* Has the packet that is being built to contain the option? */
 static __always_inline int
 belongs(struct bpf_sock_ops *ops)
 {
@@ -247,7 +250,8 @@ belongs(struct bpf_sock_ops *ops)
 		is_there(ops, BPF_LOAD_HDR_OPT_TCP_SYN) && may(ops, 0);
 }
 
-/* Also of who does not want the option any more: his socket may be another connection now. */
+/* Also for a program that does not want the option any more: its socket may be used for another
+ * connection now. */
 static __always_inline void
 forget(struct bpf_sock_ops *ops)
 {
@@ -257,7 +261,7 @@ forget(struct bpf_sock_ops *ops)
 		bpf_sk_storage_delete(&agreed, sk);
 }
 
-/* A name of a link-local address has an interface with it, which is not known here. */
+/* The name of a link-local address includes an interface, which is not known here. */
 static __always_inline int
 is_link_local(__u32 first)
 {
@@ -286,7 +290,8 @@ note_addresses(struct bpf_sock_ops *ops, struct kd_smc_option_ends *e)
 		e->family = 0;
 }
 
-/* If there is no memory the service says that there was no option, which ends the connection. */
+/* If there is no memory, the service reports that there was no option, which ends the
+ * connection. */
 static __always_inline void
 note_ends(struct bpf_sock_ops *ops, int passive)
 {
@@ -320,7 +325,7 @@ want_calls(struct bpf_sock_ops *ops, int listens)
 	if (listens &&
 		(bpf_setsockopt(ops, SOL_TCP_LEVEL, SAVE_SYN, &yes, sizeof(yes)) != 0 ||
 			!enter_listener(ops))) {
-		o->want = 0; /* nor do its connections, which begin with what it has */
+		o->want = 0; /* its connections do not want it either: they inherit its storage */
 		count(KD_SMC_COUNT_NO_ROOM);
 		return;
 	}
@@ -346,7 +351,7 @@ established(struct bpf_sock_ops *ops, int passive)
 
 	if (o == NULL || o->want == 0)
 		return;
-	/* a SYN's option that the SYN-ACK did not answer was not agreed on */
+	/* an option in a SYN that the SYN-ACK did not answer is not agreed on */
 	if (is_there(ops, passive ? BPF_LOAD_HDR_OPT_TCP_SYN : 0) && may(ops, 0) &&
 		(!passive || listeners_of(ops) != NULL)) {
 		o->seen = 1;
@@ -358,7 +363,7 @@ established(struct bpf_sock_ops *ops, int passive)
 			BPF_SOCK_OPS_STATE_CB_FLAG);
 }
 
-/* What was the state args[0] is args[1] by now. */
+/* The state has changed from args[0] to args[1]. */
 static __always_inline void
 note_state(struct bpf_sock_ops *ops)
 {

@@ -28,7 +28,7 @@ struct prefix {
 	uint8_t ip[16];
 };
 
-/* --- where --- */
+/* --- the cgroup --- */
 
 static int
 find_root(char *path, size_t len)
@@ -48,7 +48,7 @@ find_root(char *path, size_t len)
 	return rc;
 }
 
-/* It need not be mounted anywhere for all to see, as in the view of "ip netns exec". */
+/* The root may not be mounted in this mount namespace, for example with "ip netns exec". */
 static int
 mount_root(void)
 {
@@ -84,7 +84,7 @@ open_cgroup(const char *cgroup)
 	return -errno;
 }
 
-/* --- what --- */
+/* --- the program and its maps --- */
 
 static int
 put_networks(int map, const struct karst_engine_addr *addrs, uint32_t n)

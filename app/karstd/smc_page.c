@@ -2,14 +2,14 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Control pages.  To make one, map it in two processes and take it away again costs more than all
- * else of a short connection, so a program keeps those that it has, and its next connections get
- * them again.  Nobody else ever does: a page that was once a program's is its, or nobody's.
+ * Control pages.  Creating a page, mapping it in two processes and removing it costs more than
+ * everything else in a short connection.  So a program keeps the pages that it has, and its next
+ * connections reuse them.  No other program ever gets them.
  *
- * A page is free when both have done with it: the connection is freed here, and its program has
- * said that it does not touch it any more, with one of its next requests.  One that other processes
- * may have mapped (KARST_SOCK_ADOPT) is not used again, and a user has a share of those that are
- * free, as of connections.
+ * A page is free when both sides have finished with it: the connection is freed here, and its
+ * program has said with a later request that it does not access the page any more.  A page that
+ * other processes may have mapped (KARST_SOCK_ADOPT) is not reused.  Each user has a share of the
+ * free pages, as of connections.
  */
 #include "smc_priv.h"
 
@@ -17,7 +17,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#define MAX_FREE 1024u /* of all programs: each of them is a descriptor */
+#define MAX_FREE 1024u /* of all programs: each page needs a descriptor */
 
 static void
 page_destroy(struct svc_page *g)
@@ -27,7 +27,7 @@ page_destroy(struct svc_page *g)
 	free(g);
 }
 
-/* One free page more or less of @p's. */
+/* Adds @more to the number of free pages of @p. */
 static void
 free_count(struct svc_prog *p, int more)
 {
@@ -35,7 +35,7 @@ free_count(struct svc_prog *p, int more)
 	p->user->kept[SVC_KEPT_PAGES] += (uint32_t)more;
 }
 
-/* Whether it is in use or not has changed. */
+/* Frees or destroys the page if it is no longer in use. */
 static void
 page_settle(struct svc_page *g)
 {
@@ -58,7 +58,7 @@ page_settle(struct svc_page *g)
 	}
 }
 
-/* 0: as many as there can be are kept. */
+/* Returns a free number; 0: the maximum number of pages is kept. */
 static uint32_t
 new_number(const struct svc_prog *p)
 {
@@ -80,7 +80,7 @@ svc_page_get(struct svc_prog *p, struct svc_page **page)
 	if (g != NULL) {
 		p->free_pages = g->next;
 		free_count(p, -1);
-		/* what is early is read as far as it was written */
+		/* the early bytes need not be cleared: only those that were written are read */
 		memset(g->mem, 0, offsetof(struct karst_sock_page, early_bytes));
 		g->kept = g->used = g->mapped = true;
 		*page = g;

@@ -2,17 +2,18 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Pairs: that by which a program waits (karst_sock.h).
+ * Pairs of sockets by which programs wait (karst_sock.h).
  */
 #include "smc_priv.h"
 
 #include <errno.h>
 #include <unistd.h>
 
-/* No descriptor comes to a program by its pair, where it does not look for any: it would go when
- * the token is read that it came with, and that may take long (smc_close.c).  Nor does one to the
- * far end, which the other program empties.  Where they come, an urgent byte is to be one of the
- * others: else it goes, with what came with it, when the byte behind it is read. */
+/* Keeps descriptors out of the pair: the program does not expect any there, and would close one
+ * when it reads the token that it came with, which may take long (smc_close.c).  The same is true
+ * of the far end, which the other program empties.  If the kernel cannot do that, an urgent byte
+ * has to be inline: otherwise it is discarded, with a descriptor that came with it, when the byte
+ * behind it is read. */
 static bool
 keep_rights_out(struct kd_smc *s, const int ends[2])
 {
@@ -33,11 +34,12 @@ svc_pair_make(struct kd_smc *s, struct svc_pair *p)
 	socklen_t len = sizeof(p->cookie);
 	int fds[2], rc;
 
-	/* its program sets the flags of its end, if they are to be others */
+	/* the program sets the flags of its end if it needs other ones */
 	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, fds) != 0)
 		return -errno;
-	/* else an urgent byte, which anyone who has the far end can send, stays there; and a
-	 * program knows by that of what descriptors it may have to ask (KARST_SOCK_ADOPT) */
+	/* Otherwise an urgent byte, which any process that has the far end can send, would stay
+	 * there.  A program also recognizes by this option the descriptors for which it may have to
+	 * ask (KARST_SOCK_ADOPT). */
 	if (setsockopt(fds[1], SOL_SOCKET, SO_OOBINLINE, &on, sizeof(on)) != 0 ||
 		getsockopt(fds[1], SOL_SOCKET, SO_COOKIE, &p->cookie, &len) != 0 ||
 		!keep_rights_out(s, fds)) {

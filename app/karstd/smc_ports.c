@@ -2,17 +2,17 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * The second link of a group: over which port it goes, when it is added, and what ports say.
+ * The second link of a group: the port that it uses, when it is added, and events of ports.
  *
- * The server offers the address of another port than the first link's; the client takes part by
- * another port of its own, if the kernel would send to that address from there.  So two links have
- * no port in common, on neither side, and a group has one if that cannot be.
+ * The server offers the address of a port other than the first link's.  The client uses another
+ * port of its own, if the kernel would send to that address from there.  So two links share no port
+ * on either side; if that is impossible, a group has one link.
  *
- * A link dies when its queue pair finds no answer, which takes seconds, or at once when its port
- * loses the carrier and there is the other link.  The server adds one again when a port comes up,
- * and some times before: nobody says that a path beyond the port has come back.  So does the client
- * by asking the server, which does not hear of the client's ports; it waits twice as long, since
- * most servers come first.
+ * A link dies when its queue pair gets no answer, which takes seconds, or at once when its port
+ * loses the carrier and there is another link.  The server adds a link again when a port comes up,
+ * and tries several times before that, because there is no event when a path beyond the port has
+ * come back.  The client does the same by asking the server, which does not learn of the client's
+ * ports.  The client waits twice as long, since in most cases the server comes first.
  */
 #include "smc_priv.h"
 
@@ -25,13 +25,13 @@
 #include "karst_log.h"
 
 #define SEC_NS        1000000000ull
-#define LINK_SETTLE_S 1u /* from a port that is up to one that the peer reaches */
-#define AGAIN_S       4u /* after a link has died; twice as long each time, up to */
+#define LINK_SETTLE_S 1u /* from the time when a port is up until the peer can be reached */
+#define AGAIN_S       4u /* after a link has died; twice as long each time, up to AGAIN_MAX */
 #define AGAIN_MAX     256u
-#define CLIENT_LATER  2u /* times what a server waits */
-#define DISCARD       9  /* no packet is sent there */
+#define CLIENT_LATER  2u /* times the server's wait */
+#define DISCARD       9  /* no packet is sent to this port number */
 
-/* Of this machine, or of its network segment, alone. */
+/* Is the address local to this machine, or to its network segment? */
 static bool
 is_local(const uint8_t gid[16])
 {
@@ -63,7 +63,7 @@ svc_ports_links(const struct kd_smc *s)
 
 /* --- the other port --- */
 
-/* The address from which the kernel would send to @to. */
+/* Returns the address from which the kernel would send to @to. */
 static bool
 source_of(const uint8_t to[16], uint8_t source[16])
 {
@@ -119,7 +119,7 @@ svc_ports_other(struct kd_smc *s, const struct karst_smc_link_ask *ask)
 	return NULL;
 }
 
-/* --- adding one again --- */
+/* --- adding a link again --- */
 
 static void
 schedule(struct kd_smc *s, struct svc_again *a, uint32_t wait_s)
@@ -129,7 +129,7 @@ schedule(struct kd_smc *s, struct svc_again *a, uint32_t wait_s)
 	s->again_ns = karst_min_u64(s->again_ns, a->at_ns);
 }
 
-/* After @wait_s, if both can have a second one, and there is none. */
+/* Schedules a second link after @wait_s, if both sides support one and there is none. */
 static void
 add_later(struct kd_smc *s, uint32_t group, uint32_t wait_s)
 {
@@ -152,7 +152,8 @@ turns(const struct kd_smc *s, uint32_t group)
 		: 1;
 }
 
-/* The peer asks once: when it may be done again, unless that is so anyhow. */
+/* The peer asks only once: schedules a try as soon as one is possible, unless there is one
+ * already. */
 static void
 add_soon(struct kd_smc *s, uint32_t group)
 {
@@ -185,7 +186,7 @@ svc_ports_event(struct kd_smc *s, const struct karst_smc_ev *ev)
 	if (ev->what & KARST_SMC_EV_LINK_DOWN)
 		karst_log_some(&s->log, kd_clock_ns(), KARST_LOG_NOTICE,
 			"smc: group %u: one of two links is lost", ev->id);
-	/* of several at once what has become of the group counts */
+	/* of several events at once, the final state of the group counts */
 	if ((ev->what & KARST_SMC_EV_LINK_UP) &&
 		karst_smc_group_info(s->core, ev->id, &info) == 0 && info.nlinks == 2)
 		karst_log_some(&s->log, kd_clock_ns(), KARST_LOG_NOTICE,
@@ -229,11 +230,11 @@ svc_ports_next_ns(const struct kd_smc *s)
 	return s->again_ns;
 }
 
-/* --- what ports say --- */
+/* --- events of ports --- */
 
 /*
- * Where there is another link nobody waits until this one has found no answer.  The queue pair is
- * put into error, whose completions come behind those of what has arrived: the peer takes that for
+ * If there is another link, does not wait until this one has got no answer.  The queue pair is set
+ * to Error.  The flush completions come behind those of what has arrived, which the peer takes for
  * delivered.
  */
 static void

@@ -2,11 +2,11 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Programs: each process has one connection to the service's socket, on which it hands over TCP
- * connections and gets their memory and descriptors.  Requests are answered at once.
+ * Programs: each process has one connection to the service's socket.  On it the process hands over
+ * TCP connections and gets their memory and descriptors.  Requests are answered at once.
  *
- * What belongs to a connection is asked for with the connection's own descriptor, so nobody gets at
- * another program's.
+ * Requests about a connection contain the connection's own descriptor, so a program cannot get
+ * anything of another program's.
  */
 #include "smc_priv.h"
 
@@ -22,21 +22,22 @@
 #include "karst_log.h"
 #include "opts.h"
 
-/* An answer comes after this thread has been woken, and has worked: that takes longer than until
- * the other side of a connection has more. */
+/* An answer takes the time to wake this thread, and its work: that is longer than the time until
+ * the other side of a connection has more to send. */
 #define ANSWER_TIMES 6u    /* poll_us */
-#define LEFT_MAX     4096u /* connections on TCP that one request may tell of */
+#define LEFT_MAX     4096u /* connections on TCP that one request may report */
 
-/* Of the answers that a program has not read.  Descriptors in them count as the daemon's, which may
- * have only so many under way; so this is the least that the kernel has, a few messages. */
+/* Limit for answers that a program has not read.  Descriptors in them count as the daemon's, and
+ * their number is limited.  So this is the minimum of the kernel, a few messages. */
 #define ANSWERS_SNDBUF 1
 
-/* For so long nobody new is accepted if there was no descriptor for him. */
+/* How long no program is accepted after there was no descriptor for one. */
 #define FULL_NS 10000000u
 
 /* --- shares --- */
 
-/* A user has at most three times what is left for others, as with attachments (server.c). */
+/* A user has at most three times as many as the number left for others, as with attachments
+ * (server.c). */
 static bool
 user_may_have(uid_t uid, uint32_t his, uint32_t all, uint32_t max)
 {
@@ -45,8 +46,8 @@ user_may_have(uid_t uid, uint32_t his, uint32_t all, uint32_t max)
 	return uid == 0 || uid == geteuid() || his == 0 || his < 3 * (max - all);
 }
 
-/* Of those that are declined for want of room, or of the others: neither takes the place of the
- * other kind. */
+/* Counts connections that are declined for lack of room and other connections separately: neither
+ * kind takes the place of the other. */
 static bool
 may_open(const struct kd_smc *s, const struct svc_user *u, bool decline)
 {
@@ -66,7 +67,8 @@ svc_user_may_keep(const struct svc_user *u, enum svc_kept what, uint32_t all, ui
 	return user_may_have(u->uid, u->kept[what], all, max);
 }
 
-/* NULL: no memory.  A new one has nothing yet, and goes with user_leave(). */
+/* Returns the user, which is new if necessary.  NULL: no memory.  A new one has no objects yet, and
+ * has to be freed by user_leave() if it gets none. */
 static struct svc_user *
 user_of(struct kd_smc *s, uid_t uid)
 {
@@ -82,7 +84,7 @@ user_of(struct kd_smc *s, uid_t uid)
 	return u;
 }
 
-/* Is that all that he had? */
+/* Frees the user if there are no objects left. */
 static void
 user_leave(struct kd_smc *s, struct svc_user *u)
 {
@@ -105,11 +107,12 @@ svc_user_count(struct kd_smc *s, struct svc_user *u, bool decline, int more)
 
 /* --- requests --- */
 
-/* What an answer hands out.  The first one may be nobody else's, and is closed behind it. */
+/* The descriptors of an answer.  With @own, the first one is a copy that is closed after
+ * sending. */
 struct handed {
 	int fds[KARST_SOCK_FDS];
 	unsigned int n, own;
-	uid_t uid; /* who may have sent something to that one */
+	uid_t uid; /* the user who may have sent something to that one */
 };
 
 static int
@@ -120,7 +123,7 @@ on_hello(struct svc_prog *p, struct karst_sock_msg *rsp, struct handed *out)
 	return 0;
 }
 
-/* The memory of a connection. */
+/* Adds the memory of a connection to the answer. */
 static void
 hand_out(struct svc_conn *c, struct karst_sock_msg *rsp, struct handed *out)
 {
@@ -155,7 +158,8 @@ on_open(struct svc_prog *p, const struct karst_sock_msg *req, int tcp, struct ka
 	p->smc->short_on_tcp += karst_min_u32(req->left, LEFT_MAX);
 	if (req->flags & ~(KARST_SOCK_SERVER | KARST_SOCK_REQUIRE | KARST_SOCK_POLLS))
 		return -EINVAL;
-	if (decline) /* its peer, if that is one of ours, is to say what is to be declined */
+	if (decline) /* its peer, if it belongs to this service, has to begin CLC, so that it can
+		      * be declined */
 		svc_conn_agree_held(p->smc, true);
 	if (decline && !may_open(p->smc, p->user, true)) {
 		rc = svc_conn_names(p->smc, p->user->uid, tcp, &names);
@@ -201,7 +205,8 @@ on_adopt(struct svc_prog *p, int end, struct karst_sock_msg *rsp, struct handed 
 	return 0;
 }
 
-/* A program that has not got them yet, or a child that has the connection from it. */
+/* Answers a program that has not got the rings yet, or a child that has inherited the
+ * connection. */
 static int
 on_rings(struct svc_prog *p, int end, struct karst_sock_msg *rsp, struct handed *out)
 {
@@ -251,8 +256,8 @@ on_wake(struct svc_prog *p, const struct karst_sock_msg *req, int end)
 	return 0;
 }
 
-/* Options whose values are nothing but numbers and names.  There are others with addresses in them
- * (SO_ATTACH_FILTER, TCP_ZEROCOPY_RECEIVE), which would be the daemon's. */
+/* Options whose values are only numbers and names.  Others contain addresses (SO_ATTACH_FILTER,
+ * TCP_ZEROCOPY_RECEIVE), which would be addresses in the daemon. */
 static bool
 is_harmless(int level, int name)
 {
@@ -319,7 +324,7 @@ ask_option(int fd, void *arg)
 	return rc == 0 ? 0 : -errno;
 }
 
-/* Of a program's own socket, set without any capability. */
+/* Gets or sets an option of a program's own socket, without using any capability. */
 static int
 on_option(struct svc_prog *p, const struct karst_sock_msg *req, int end, struct karst_sock_msg *rsp)
 {
@@ -360,7 +365,7 @@ serve(struct svc_prog *p, const struct karst_sock_msg *req, int *fds, unsigned i
 	case KARST_SOCK_OPEN:
 		rc = on_open(p, req, fds[0], rsp, out);
 		if (out->n != 0)
-			fds[0] = -1; /* the connection's */
+			fds[0] = -1; /* belongs to the connection */
 		return rc;
 	case KARST_SOCK_ADOPT:
 		return on_adopt(p, fds[0], rsp, out);
@@ -399,7 +404,8 @@ prog_leave(struct svc_prog *p)
 	p->smc->dead_progs = p;
 }
 
-/* One request.  @return 0; -EAGAIN: there is none; else it is gone, or not to be understood. */
+/* Handles one request.  @return 0; -EAGAIN: there is none; otherwise the program is gone, or the
+ * request is invalid. */
 static int
 one_request(struct svc_prog *p)
 {
@@ -419,7 +425,7 @@ one_request(struct svc_prog *p)
 		rsp.seq = req.seq;
 		rc = karst_ctl_send(p->fd, &rsp, sizeof(rsp), out.fds, out.n);
 		if (rc == -EAGAIN)
-			rc = -EPROTO; /* it asks, and does not read */
+			rc = -EPROTO; /* it sends requests, and does not read the answers */
 	} else if (rc == 0) {
 		rc = -EPROTO;
 	}
@@ -444,7 +450,8 @@ prog_ready(struct svc_source *src, uint32_t events)
 		p->smc->npaused++;
 		return;
 	}
-	/* one, and then others are heard: it waits for the answer before it asks again */
+	/* Only one request before others are handled: the program waits for the answer before it
+	 * sends the next one. */
 	rc = one_request(p);
 	if (rc != 0 && rc != -EAGAIN)
 		prog_leave(p);
@@ -468,7 +475,7 @@ svc_prog_resume(struct kd_smc *s)
 		s->paused = svc_watch(s, s->socket.fd, EPOLLIN, &s->listen_source) != 0;
 }
 
-/* --- programs come --- */
+/* --- new programs --- */
 
 static void
 listen_pause(struct kd_smc *s)
@@ -477,7 +484,7 @@ listen_pause(struct kd_smc *s)
 	s->paused = true;
 }
 
-/* The first request of a program has no descriptor, so nobody has to send one before this. */
+/* The first request of a program has no descriptor, so no program has to send one before this. */
 static bool
 let_in(struct kd_smc *s, int fd)
 {
@@ -503,7 +510,8 @@ listen_ready(struct svc_source *src, uint32_t events)
 	}
 	fd = accept4(s->socket.fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 	if (fd < 0) {
-		/* no descriptor, or no memory: who has come stays, and would be told of for ever */
+		/* No descriptor, or no memory: the connection stays pending, and epoll would report
+		 * it forever. */
 		if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
 			listen_pause(s);
 			s->paused_until_ns = kd_clock_ns() + FULL_NS;
@@ -563,7 +571,7 @@ svc_prog_init(struct kd_smc *s)
 	if (kd_socket_lock(&s->socket, &s->socket_conf) != KD_EXIT_OK ||
 		kd_socket_bind(&s->socket, &s->socket_conf) != KD_EXIT_OK)
 		return -EBUSY;
-	/* nor what is accepted, before it is let in */
+	/* accepted sockets inherit that, until let_in() */
 	s->rights_wait =
 		setsockopt(s->socket.fd, SOL_SOCKET, SO_PASSRIGHTS, &off, sizeof(off)) != 0;
 	s->listen_source.ready = listen_ready;

@@ -2,16 +2,16 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * What lib/smc asks for, done by libkarst in the engine's process.
+ * Operations that lib/smc asks for, done by libkarst in the engine's process.
  *
- * A link has a piece of memory with SMC_SLOTS messages to send, which are used in turn, since they
- * complete in order, and SMC_RECVS to receive.  WRITEs come out of the program's buffer; the
- * completion of the SEND behind them says that they are complete.
+ * A link has memory for SMC_SLOTS messages to send, which are used in turn, since they complete in
+ * order, and for SMC_RECVS messages to receive.  WRITEs are sent from the program's buffer; the
+ * completion of the SEND behind them shows that they are complete.
  *
- * Each connection has memory of its own, which its program maps; so a buffer of lib/smc's pool is
- * nothing but a number here: its key is made when a connection takes it, and while the peer has the
- * key the connection's memory stays, even if its program has gone.  A connection that has ended may
- * leave its memory, with the key, to another one of its program (smc_spare.c).
+ * Each connection has memory of its own, which its program maps.  So a buffer of lib/smc's pool is
+ * only a number here: its key is created when a connection takes it.  As long as the peer has the
+ * key, the connection's memory exists, even if its program has gone.  A connection that has ended
+ * may leave its memory, with the key, to another one of its program (smc_spare.c).
  */
 #include "smc_priv.h"
 
@@ -29,7 +29,7 @@
 #define CQ_ENTRIES 16384u
 #define POLL_BATCH 32
 #define MSG_BYTES  KARST_SMC_LLC_MAX_LEN
-#define SLOT_BYTES 4160u /* of what we send: the longest LLC message, and lines of its own */
+#define SLOT_BYTES 4160u /* for sending: the longest LLC message, on cache lines of its own */
 #define RECV_FLAG  0x8000u
 #define RMB_IOVA   0x100000000ull
 
@@ -98,7 +98,7 @@ link_make(struct kd_smc *s, struct svc_link *l, uint32_t port)
 	struct karst_qp_init_attr init = {
 		.send_cq = s->cq,
 		.recv_cq = s->cq,
-		/* a SEND, five WRITEs, and one more because of the end of the ring */
+		/* a SEND, five WRITEs, and one more WRITE because of the end of the ring */
 		.cap = {.max_send_wr = SMC_SLOTS * 7,
 			.max_recv_wr = SMC_RECVS,
 			.max_send_sge = 1,
@@ -183,7 +183,7 @@ op_link_close(void *user, uint32_t link)
 
 /* --- sending --- */
 
-/* A request that is not taken means that the queue pair is in error. */
+/* A request that is refused means that the queue pair is in Error. */
 static void
 post(struct svc_link *l, struct karst_send_wr *wr)
 {
@@ -214,7 +214,7 @@ op_send(void *user, uint32_t link, const void *msg, size_t len)
 	post(l, &wr);
 }
 
-/* lib/smc cuts where the stream's position does; the ring ends elsewhere. */
+/* lib/smc splits where the position in the stream wraps around; the ring wraps around elsewhere. */
 static void
 op_write(void *user, const struct karst_smc_write *w)
 {
@@ -259,7 +259,8 @@ op_rmb_key(
 	struct svc_rmb *r = &s->rmbs[rmb];
 	int rc;
 
-	if (r->mr != NULL && (c == NULL || c == r->conn)) { /* on another link: it is the same */
+	if (r->mr != NULL && (c == NULL || c == r->conn)) { /* on another link the key is the
+							     * same */
 		*rkey = r->mr->rkey;
 		*vaddr = RMB_IOVA;
 		return 0;
@@ -365,7 +366,7 @@ complete(struct kd_smc *s, const struct karst_cqe *e)
 	uint32_t slot = (uint32_t)(e->wr_id & (RECV_FLAG - 1)), id = l->id;
 
 	if (id == SMC_NO_ID || l->generation != (uint16_t)(e->wr_id >> 32))
-		return; /* of one that was closed meanwhile */
+		return; /* of a link that was closed meanwhile */
 	if (e->status != KARST_WC_SUCCESS) {
 		if (!l->down) {
 			l->down = true;
@@ -375,7 +376,7 @@ complete(struct kd_smc *s, const struct karst_cqe *e)
 		karst_smc_link_sent(s->core, id, 1);
 	} else {
 		karst_smc_link_rx(s->core, id, recv_slot(l, slot), e->byte_len);
-		if (l->id == id) /* what came may have closed it */
+		if (l->id == id) /* handling the message may have closed it */
 			(void)post_recv(s, l, slot);
 	}
 }
@@ -394,7 +395,8 @@ svc_rdma_poll(struct kd_smc *s)
 void
 svc_rdma_poll_all(struct kd_smc *s)
 {
-	unsigned int left = CQ_ENTRIES / POLL_BATCH + 1; /* peers may go on and on */
+	unsigned int left = CQ_ENTRIES / POLL_BATCH + 1; /* a limit, because peers may send
+							  * without end */
 
 	while (left-- > 0 && svc_rdma_poll(s))
 		;
@@ -414,7 +416,8 @@ channel_ready(struct svc_source *src, uint32_t events)
 	void *unused;
 
 	s->armed = false;
-	/* there is one queue, which was asked for one event; of more epoll would tell again */
+	/* there is one queue, which was asked for one event; epoll would report further ones
+	 * again */
 	if (karst_get_cq_event(s->channel, &cq, &unused) == 0)
 		karst_ack_cq_events(cq, 1);
 }
@@ -441,7 +444,7 @@ svc_rdma_gid(struct kd_smc *s, const struct sockaddr_storage *local, uint8_t gid
 	if (ip[10] == 0xff && ip[12] == 127)
 		memcpy(ip + 12, (const uint8_t[]){127, 0, 0, 1}, 4);
 	if (svc_rdma_gid_entry(s, ip) == NULL)
-		svc_rdma_load_gids(s); /* a port may have got an address */
+		svc_rdma_load_gids(s); /* a port may have got an address since */
 	if (svc_rdma_gid_entry(s, ip) == NULL)
 		return false;
 	memcpy(gid, ip, 16);
@@ -449,8 +452,9 @@ svc_rdma_gid(struct kd_smc *s, const struct sockaddr_storage *local, uint8_t gid
 }
 
 /*
- * In a network namespace of his own any user may have any address, a port's and its peer's.  What
- * he says there as that peer would be taken for what that one says, of its link groups, too.
+ * In a network namespace of their own, users can use any address, also that of a port and that of
+ * its peer.  What they send there as that peer would be taken for messages of the real peer, also
+ * about its link groups.
  */
 bool
 svc_rdma_is_here(const struct svc_conn *c)
@@ -470,7 +474,7 @@ see_netns(struct kd_smc *s)
 		close(fd);
 }
 
-/* --- all of it --- */
+/* --- start and end --- */
 
 int
 svc_rdma_init(struct kd_smc *s)
@@ -486,7 +490,7 @@ svc_rdma_init(struct kd_smc *s)
 	for (i = 0; i < SMC_LINKS; i++)
 		s->links[i].id = SMC_NO_ID;
 	see_netns(s);
-	/* those of connections, and as many as may be spare when these are made */
+	/* buffers of connections, and as many as may be spare when these are created */
 	s->nrmbs = karst_min_u32(s->conf->smc.max_connections + SMC_SPARES, 1u << 16);
 	s->rmbs = calloc(s->nrmbs, sizeof(*s->rmbs));
 	if (s->rmbs == NULL)

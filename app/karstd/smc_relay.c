@@ -2,12 +2,12 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * A connection whose sides have sent the option, but have not come to SMC-R: it stays a TCP
- * connection, and because its program has the pair and the buffers by then, the service copies
+ * A connection whose sides have sent the option but have not agreed on SMC-R.  It stays a TCP
+ * connection.  Because its program already uses the pair and the buffers, the service copies
  * between those and the TCP socket.
  *
- * That costs more than TCP alone, so a peer with which it has happened is offered nothing for a
- * while: its next connections are the kernel's from end to end.
+ * That costs more than TCP alone, so the option is not offered to such a peer for a while: its next
+ * connections are handled by the kernel only.
  */
 #include "smc_priv.h"
 
@@ -19,8 +19,8 @@
 
 #include "karst_log.h"
 
-#define BURST (1u << 20) /* bytes of a direction until others have their turn */
-#define ASKED 32768u     /* of which so many at once, if a thread of their own sends them */
+#define BURST (1u << 20) /* bytes of a direction before other connections get their turn */
+#define ASKED 32768u     /* bytes in one call if a separate thread sends them */
 
 static const struct {
 	uint32_t number;
@@ -52,11 +52,11 @@ svc_reason_text(unsigned int row, uint32_t *number)
 	return reasons[row].text;
 }
 
-/* --- peers that are not offered it any more --- */
+/* --- peers to which the option is not offered --- */
 
-/* One that we have declined ourselves, for want of room for its user, is not among them, nor is
- * this machine: any of its programs can decline, and is not the others.  Nor are those whose
- * addresses a program has given itself, in a network namespace of its own. */
+/* Not peers that this side has declined itself for lack of room, and not this machine: any of its
+ * programs can decline without affecting the others.  Also not addresses that a program has chosen
+ * itself, in a network namespace of its own. */
 static bool
 is_to_refuse(const struct svc_conn *c)
 {
@@ -76,7 +76,8 @@ svc_ip_of(const struct sockaddr_storage *a, uint8_t ip[16])
 		memcpy(ip, &((const struct sockaddr_in6 *)a)->sin6_addr, 16);
 }
 
-/* Of what is known of the peer, or of what is to make room: of what only one user says first. */
+/* Returns the entry of the peer, or one that can be replaced: first those that only one user has
+ * caused. */
 static struct svc_refused *
 refused_of(struct kd_smc *s, const uint8_t ip[16])
 {
@@ -99,10 +100,10 @@ refused_of(struct kd_smc *s, const uint8_t ip[16])
 }
 
 /*
- * A program can spoil what is agreed on with a peer that is without fault: by a descriptor of the
- * TCP socket that it has kept.  So what happens to one user is held against the peer by his
- * programs, each for itself (drivers/sockets/peers.c), and what happens to two, or to one who is
- * trusted, by all.
+ * A program can spoil the agreement with a peer that works correctly, through a descriptor of the
+ * TCP socket that it has kept.  So what happens to one user only affects that user's programs, each
+ * for itself (drivers/sockets/peers.c).  What happens to two users, or to a trusted one, affects
+ * all.
  */
 static void
 refuse_peer(struct svc_conn *c)
@@ -124,7 +125,7 @@ refuse_peer(struct svc_conn *c)
 	}
 }
 
-/* --- its life --- */
+/* --- the relay --- */
 
 static int
 put_urgent_inline(int fd, void *arg)
@@ -163,17 +164,17 @@ svc_relay_begin(struct svc_conn *c, uint32_t reason)
 	atomic_store(&c->page->state, KARST_SOCK_TCP);
 }
 
-/* What there is in one piece of a ring, from byte @at on. */
+/* Returns how much of @n bytes is contiguous in a ring, from byte @at on. */
 static size_t
 piece(const struct svc_conn *c, uint64_t at, uint64_t n)
 {
 	return karst_min_u64(n, c->buffer - at);
 }
 
-/* What a thread of its own sends or receives, not from the rings, or into them: it may be left
- * behind, and they go. */
+/* Bytes that a separate thread sends or receives.  They are not in the rings, because the thread
+ * may be left behind, and the rings may be freed. */
 struct relayed {
-	uint32_t n; /* at most; and so many were */
+	uint32_t n; /* in: at most; out: how many */
 	int flags;
 	bool urgent;
 	uint8_t bytes[ASKED];
@@ -189,7 +190,7 @@ ask_send(int fd, void *arg)
 	return n < 0 ? -errno : 0;
 }
 
-/* As the call would have it. */
+/* Returns the result as the system call would. */
 static ssize_t
 relay_answer(int rc, const struct relayed *p)
 {
@@ -199,7 +200,8 @@ relay_answer(int rc, const struct relayed *p)
 	return -1;
 }
 
-/* An urgent byte goes alone: as such the last one of a message is sent, or of a part of it. */
+/* An urgent byte is sent alone, because the kernel marks the last byte of a message, or of a part
+ * of it. */
 static ssize_t
 send_piece(struct svc_conn *c)
 {
@@ -241,11 +243,11 @@ relay_send(struct svc_conn *c)
 }
 
 /*
- * A read stops in front of an urgent byte, but may begin with it; so it is asked whether this one
- * does, for which there has to be a byte by then: of one that is there it does not change.  If one
- * can be read and none is there, the program, which may have kept a descriptor, has the kernel
- * leave urgent bytes out (SO_OOBINLINE), and that lasts as long as it likes.
- * Then @return as recv(), with *@urgent set if the byte that came is urgent
+ * A read stops in front of an urgent byte, but may begin with one.  So the mark is queried, which
+ * needs a byte in the queue: for a byte that is there the answer does not change.  If a byte can be
+ * read but none is in the queue, the program, which may have kept a descriptor, has told the kernel
+ * to leave out urgent bytes (SO_OOBINLINE), and that lasts as long as the program likes.
+ * @return as recv(); *@urgent is set if the byte that was read is urgent
  */
 static ssize_t
 recv_at(int fd, uint8_t *to, size_t room, bool *urgent)
@@ -355,7 +357,7 @@ svc_relay_work(struct svc_conn *c)
 	}
 	if (c->tx_tail != c->tx_head)
 		return;
-	if (c->gone) /* as the kernel: who leaves bytes unread resets */
+	if (c->gone) /* like the kernel: unread bytes cause a reset */
 		svc_conn_close_tcp(c, c->rx_head != c->rx_tail);
 	else if (c->shut && !c->ended) {
 		c->ended = true;

@@ -2,20 +2,20 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Rings.  To make a file for them, map it in two programs, touch it and take it away again is most
- * of what a short connection costs, so two programs keep those of their connections with each
- * other, and have them again for the next ones.  Nobody else ever gets them: what is left in a ring
- * are bytes that these two have written to each other.  They are gone when one of the two is, and
- * not used again if another process may have them mapped, a child, say (shared).
+ * Rings.  Creating a file for them, mapping it in two programs, touching and removing it is most of
+ * the cost of a short connection.  So two programs keep the rings of their connections with each
+ * other, and reuse them for the next ones.  No other program ever gets them: they still contain
+ * bytes that these two have sent to each other.  The rings are destroyed when one of the two ends,
+ * and not reused if another process, such as a child, may have them mapped (shared).
  *
- * They are free when the connection is freed at both ends, and both programs have said that they do
- * not touch its page any more, for which each page has a reference.  Those of a stream that has
- * touched more than the page with the positions in it are not kept, so that what is kept is small.
- * How long they were the programs say themselves: who lies could as well touch the rest of rings
- * that are free, which it has mapped, so that no look at the file would bind it.
+ * Rings are free when the connection is freed at both ends, and both programs have said that they
+ * do not access its page any more, for which each page has a reference.  Rings of a stream that has
+ * touched more than the page with the positions are not kept, so that little memory is kept.  The
+ * programs report the lengths themselves.  A false report gains nothing: the program could as well
+ * touch the rest of free rings, which it has mapped, and no check of the file would prevent that.
  *
- * The service maps those that are used for the second time: then it writes into them for each
- * connection.  Of others it need not have a mapping each, which there may be many of, and idle.
+ * The service maps rings that are used for the second time, and writes into them for each
+ * connection.  It needs no mapping of other rings, of which there may be many, and idle ones.
  */
 #include "smc_priv.h"
 
@@ -23,7 +23,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#define MAX_FREE_RINGS 1024u /* of all programs: each of them is a descriptor, and a page or two */
+#define MAX_FREE_RINGS 1024u /* of all programs: each needs a descriptor and one or two pages */
 
 static uint32_t
 free_hash(const struct svc_prog *a, const struct svc_prog *b)
@@ -95,14 +95,14 @@ rings_destroy(struct svc_rings *r)
 	free(r);
 }
 
-/* Nobody has them. */
+/* The rings are not in use. */
 static void
 remote_settle(struct svc_rings *r)
 {
 	if (r->keys == 0)
 		rings_destroy(r);
 	else
-		svc_spare_settle(r); /* if they are not kept, they go with the key */
+		svc_spare_settle(r); /* if they are not kept, they are destroyed with the key */
 }
 
 void
@@ -122,7 +122,8 @@ svc_rings_note(const struct svc_conn *c)
 		c->rings->grown = true;
 }
 
-/* In the account of who connected: whom others connect to has no part in how many there are. */
+/* Counted in the account of the user that has connected: users to whom others connect cannot
+ * influence that number. */
 static bool
 may_keep_free(const struct svc_rings *r)
 {
@@ -154,7 +155,7 @@ svc_rings_put(struct svc_rings *r)
 	r->keeper->kept[SVC_KEPT_RINGS]++;
 }
 
-/* From the list of those that are free. */
+/* Takes rings from the list of free ones. */
 static struct svc_rings *
 rings_take(struct kd_smc *s, struct svc_rings **at)
 {
@@ -167,7 +168,7 @@ rings_take(struct kd_smc *s, struct svc_rings **at)
 	return r;
 }
 
-/* False: it has as many as there can be. */
+/* @return false: the program has the maximum number of rings. */
 static bool
 give_number(struct svc_rings *r, unsigned int i, struct svc_prog *p)
 {
@@ -183,7 +184,7 @@ give_number(struct svc_rings *r, unsigned int i, struct svc_prog *p)
 	return false;
 }
 
-/* The same for @server's end of it, whichever side was whose before. */
+/* Records which side is the client: the one that is not @server's, whichever it was before. */
 static void
 note_client(struct svc_rings *r, const struct svc_prog *server)
 {
@@ -246,7 +247,7 @@ svc_rings_side(struct svc_rings *r, const struct svc_conn *c)
 
 	if (!r->kept || p == NULL)
 		return NULL;
-	if (r->side[0].prog == r->side[1].prog) /* both ends are its */
+	if (r->side[0].prog == r->side[1].prog) /* both ends belong to it */
 		i = c->dir;
 	else
 		i = r->side[1].prog == p;
@@ -258,7 +259,8 @@ svc_rings_enter(struct svc_conn *c)
 {
 	const struct svc_rings_side *side = svc_rings_side(c->rings, c);
 
-	/* if the page has no number, its program cannot say when it has done with them */
+	/* if the page has no number, its program cannot report that it has finished with the
+	 * rings */
 	if (side == NULL || c->page_of->adopted)
 		c->rings->shared = true;
 	if (side == NULL)
@@ -266,7 +268,7 @@ svc_rings_enter(struct svc_conn *c)
 	c->has_rings = side->known;
 	c->page_of->rings = c->rings;
 	c->rings->refs++;
-	/* what its program has of that number may be earlier ones, until it is given these */
+	/* the number may refer to earlier rings in the program until it gets these */
 	atomic_store(&c->page->rings, side->known ? side->number : 0);
 }
 
@@ -311,11 +313,11 @@ svc_rings_leave(struct svc_prog *p)
 	}
 }
 
-/* New rings, which nobody has mapped yet. */
+/* For new rings, which have not been mapped yet. */
 static bool
 write_early(const struct svc_conn *c, const struct karst_sock_rings *positions, uint32_t len)
 {
-	/* where karst_sock.h has them; ring 0 goes up to the positions, from KARST_SOCK_NEAR on */
+	/* the layout of karst_sock.h; ring 0 ends at the positions and begins at KARST_SOCK_NEAR */
 	off_t at = (off_t)(KARST_SOCK_NEAR + c->buffer);
 	off_t ring = c->dir == 0 ? at - KARST_SOCK_NEAR : at + (off_t)sizeof(*positions);
 
@@ -324,8 +326,8 @@ write_early(const struct svc_conn *c, const struct karst_sock_rings *positions, 
 }
 static_assert(KARST_SOCK_EARLY_BYTES <= KARST_SOCK_NEAR, "in one piece");
 
-/* The page is hostile.  What is copied are bytes of the program that has it, to its own peer.  Of
- * an earlier connection of the two nothing is left in the positions then. */
+/* The page is untrusted.  The copied bytes belong to the program that has the page, and go to its
+ * own peer.  Afterwards the positions contain nothing of an earlier connection of the two. */
 bool
 svc_rings_take_early(struct svc_conn *c, struct svc_conn *reader)
 {

@@ -2,20 +2,21 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Rings of connections by RDMA.  To make memory for one, give it keys, have the peer confirm one
- * of them, and take all of that away again is most of what such a connection costs.  So a program
- * keeps the rings of one that has ended well for its next connection with the same peer in the
- * same role, and what the peer may write into stays so: they are spare.  lib/smc knows whether
- * that can be (karst_smc_conn_keep()), and whether the next connection can have them, which depends
- * on its link group (karst_smc_conn_take()).
+ * Rings of connections over RDMA.  Allocating memory for a connection, giving it keys, having the
+ * peer confirm one of them, and removing all of that is most of the cost of such a connection.  So
+ * when a connection has ended normally, its program keeps the rings for its next connection with
+ * the same peer in the same role, and the peer's right to write into them stays: they are spare.
+ * lib/smc knows whether that is possible (karst_smc_conn_keep()), and whether the next connection
+ * can use them, which depends on its link group (karst_smc_conn_take()).
  *
- * Nobody but this program ever gets them, and nobody else can have them mapped (svc_rings.shared):
- * so what is left in them are bytes that it has sent to, or got from, this peer.  If it goes on
- * writing there it hurts but its own connections.
+ * Only this program ever gets them, and no other one can have them mapped (svc_rings.shared).  So
+ * they contain only bytes that it has sent to this peer or received from it.  If it continues to
+ * write there, it harms only its own connections.
  *
- * There are so many at most of all programs, and of one of them: of these the oldest makes room.  A
- * user has a share, as of connections, and beyond that the oldest of his own does.
- * One that nobody wants for a while goes, too, and all of a program's go with it, and of a group.
+ * There are limits for all programs and for one program; beyond the latter the oldest rings of the
+ * program are dropped.  A user has a share, as of connections; beyond it the user's own oldest
+ * rings are dropped.  Rings that are not used for a while are dropped, too, as are all rings of a
+ * program that ends, and of a group that ends.
  */
 #include "smc_priv.h"
 
@@ -50,7 +51,8 @@ svc_spare_leave(struct svc_rings *r)
 		r->side[0].prog->nspares--;
 }
 
-/* The key goes, now or when the peer has answered.  With it the rings, if nobody has them. */
+/* Drops the key, now or when the peer has answered.  The rings are destroyed with it if they are
+ * not in use. */
 static void
 spare_drop(struct svc_rings *r)
 {
@@ -61,7 +63,7 @@ spare_drop(struct svc_rings *r)
 	(void)karst_smc_rmb_drop(s->core, rmb);
 }
 
-/* The oldest of @p's; or of @u's; or of all, if both are NULL. */
+/* Drops the oldest of @p; or of @u; or of all, if both are NULL. */
 static void
 drop_oldest(struct kd_smc *s, const struct svc_prog *p, const struct svc_user *u)
 {
@@ -80,8 +82,8 @@ may_keep_spare(const struct kd_smc *s, const struct svc_prog *p)
 		svc_user_may_keep(p->user, SVC_KEPT_SPARES, s->nspares, spares_max(s));
 }
 
-/* Who has some gives up one of his own, so that nobody takes what others keep; who has none, and
- * those whom nobody is protected from, get the oldest one's place. */
+/* A user who has spare rings gives up one of them, so that users do not take what others keep.  A
+ * user who has none, and trusted users, get the place of the oldest. */
 static void
 make_spare_room(struct kd_smc *s, const struct svc_prog *p)
 {
@@ -115,7 +117,7 @@ svc_spare_keep(struct svc_conn *c)
 	p = r->side[0].prog;
 	if (!may_keep_spare(s, p))
 		make_spare_room(s, p);
-	/* whose key may be there until the peer has answered */
+	/* whose key may exist until the peer has answered */
 	if (!may_keep_spare(s, p) || karst_smc_conn_keep(s->core, c->id, &rmb) != 0)
 		return;
 	r->spare = true;
@@ -130,7 +132,7 @@ svc_spare_keep(struct svc_conn *c)
 	svc_rdma_leave_rmb(s, rmb);
 }
 
-/* Its connection is to have the buffer, if lib/smc still has it. */
+/* Gives the buffer to its connection, if lib/smc still has it. */
 void
 svc_spare_take(struct svc_conn *c)
 {

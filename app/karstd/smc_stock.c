@@ -2,14 +2,14 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * What connections are made of, in stock: pairs, and files of memory whose first page is there.  To
- * make one takes several system calls, and a page that is touched for the first time more than
- * these, for which whoever opens a connection would wait.
+ * A stock of what connections need: pairs, and memory files whose first page exists.  Creating one
+ * takes several system calls, and touching a page for the first time costs more than these.  A
+ * program that opens a connection would have to wait for that.
  *
- * It is made while there are programs, and the service has nothing else to do: a little each time
- * that it has heard nothing for a while, as the programs that it has just answered may be waiting
- * for its processor.  Of pairs, which each connection uses up, what the next one needs is made at
- * once; files are mostly kept by programs (smc_page.c, smc_rings.c).
+ * The stock is filled while there are programs and the service has nothing else to do: a little
+ * each time when there was no event for a while, because the programs that were just answered may
+ * be waiting for the CPU.  Each connection uses up pairs, so those for the next connection are made
+ * at once; files are mostly kept by programs (smc_page.c, smc_rings.c).
  */
 #include "smc_priv.h"
 
@@ -26,7 +26,7 @@ rings_bytes(const struct kd_smc *s)
 	return karst_sock_bytes((uint32_t)s->conf->smc.buffer);
 }
 
-/* Its page is there when this returns. */
+/* Creates a file whose page exists when this returns. */
 static int
 make_page(struct svc_file *f)
 {
@@ -37,7 +37,8 @@ make_page(struct svc_file *f)
 	return rc;
 }
 
-/* That with the positions in it, which is all that a short stream needs. */
+/* Creates a file in which the page with the positions exists; a short stream needs no other
+ * page. */
 static int
 make_rings_file(const struct kd_smc *s, struct svc_file *f)
 {
@@ -104,7 +105,7 @@ svc_stock_lacks(const struct kd_smc *s, bool all)
 		(all && (s->npairs < SMC_PAIRS || s->npages < SMC_PAGES || s->nrings < SMC_RINGS));
 }
 
-/* One of those of which there are the fewest for the next connection.  False: it failed. */
+/* Makes one object of the kind that the next connection needs most.  @return false: it failed. */
 static bool
 make_one(struct kd_smc *s)
 {

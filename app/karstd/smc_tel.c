@@ -2,9 +2,10 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Telemetry of the SMC service; doc/smc.rst has the commands.  karst-smc reads it.
+ * Telemetry of the SMC service; doc/smc.rst describes the commands. karst-smc reads it.
  *
- * rte_telemetry hands no pointer to its callbacks, so the one service of this process is here.
+ * rte_telemetry passes no pointer to its callbacks, so the one service of this process is in a
+ * static variable.
  */
 #include "smc_priv.h"
 
@@ -15,7 +16,7 @@
 
 #include <rte_telemetry.h>
 
-#define PAGE_ROWS 32u /* of an answer, which is up to 16 KiB */
+#define PAGE_ROWS 32u /* of an answer, whose limit is 16 KiB */
 
 static struct {
 	pthread_mutex_t lock;
@@ -42,7 +43,7 @@ tel_leave(struct kd_smc *s)
 	pthread_mutex_unlock(&service.lock);
 }
 
-/* --- all in all --- */
+/* --- overview --- */
 
 static int
 on_smc(const char *cmd, const char *params, struct rte_tel_data *d)
@@ -121,8 +122,8 @@ add_address(struct rte_tel_data *d, const char *name, const struct sockaddr_stor
 	rte_tel_data_add_dict_string(d, name, text);
 }
 
-/* As the programs have them, who may write nonsense.  It leaves the rings mapped or not, as they
- * were: an idle connection stays one without. */
+/* Reads the positions that the programs have written, which may be wrong.  Leaves the rings mapped
+ * or unmapped as before: an idle connection stays without a mapping. */
 static void
 read_positions(struct svc_conn *c)
 {
@@ -179,7 +180,7 @@ by_number(const void *a, const void *b)
 	return ((*x)->number > (*y)->number) - ((*x)->number < (*y)->number);
 }
 
-/* Rows of connections from number @from on, and where the next page begins. */
+/* Adds rows of connections from number @from on, and the number at which the next page begins. */
 static void
 add_page(struct kd_smc *s, struct rte_tel_data *d, uint64_t from)
 {

@@ -23,7 +23,7 @@ socket_failed(const char *what, const char *path)
 	return KD_EXIT_FAILED;
 }
 
-/* Most often this is somebody who is not root, and the socket that programs look for by default. */
+/* The usual case is a user other than root with the default path of the socket. */
 static int
 place_failed(const char *what, const char *path)
 {
@@ -40,7 +40,7 @@ socket_folder(const char *path, char *folder, size_t len)
 	snprintf(folder, len, "%.*s", (int)(strrchr(path, '/') - path), path);
 }
 
-/* The last folder of @path, if it is missing. */
+/* Creates the last folder of @path, if it is missing. */
 static int
 make_folder(const char *path)
 {
@@ -52,8 +52,8 @@ make_folder(const char *path)
 	return place_failed("making the folder", folder);
 }
 
-/* Of a daemon that changes its user: the capabilities by which it has made its files there are gone
- * when it ends.  access() does not count them. */
+/* Warns if a daemon has changed its user and cannot remove its files: the capabilities with which
+ * it created them are gone when it ends. access() does not take capabilities into account. */
 static void
 warn_of_folder(const char *path)
 {
@@ -82,7 +82,7 @@ say_busy(const struct kd_socket *s, int fd)
 		pid[0] != '\0' ? ", process " : "", pid, s->path);
 }
 
-/* Is the file of @fd still the one at the path?  A daemon that stops removes its own. */
+/* Is the file of @fd still the one at the path?  A daemon that stops removes its file. */
 static bool
 lock_is_current(int fd, const char *path)
 {
@@ -98,7 +98,7 @@ write_pid(int fd)
 	char text[16];
 	int n = snprintf(text, sizeof(text), "%d\n", (int)getpid());
 
-	/* For people; what counts is the lock, so a full disk does no harm. */
+	/* For information only; the lock is what matters, so a full disk does no harm. */
 	if (ftruncate(fd, 0) != 0 || pwrite(fd, text, (size_t)n, 0) != n)
 		karst_log(
 			KARST_LOG_INFO, "the lock file has no process number: %s", strerror(errno));
@@ -150,7 +150,7 @@ fill_address(const struct kd_socket *s, struct sockaddr_un *at)
 	return 0;
 }
 
-/* Does anybody accept connections there?  Somebody might without holding our lock. */
+/* Does a process accept connections there?  It might do that without holding the lock. */
 static bool
 somebody_listens(const struct sockaddr_un *at)
 {
@@ -162,7 +162,7 @@ somebody_listens(const struct sockaddr_un *at)
 	return yes;
 }
 
-/* What a dead daemon has left; nothing else is touched. */
+/* Removes a socket that a dead daemon has left; nothing else is touched. */
 static int
 remove_stale(const struct kd_socket *s, const struct sockaddr_un *at)
 {
@@ -212,7 +212,7 @@ kd_socket_bind(struct kd_socket *s, const struct kd_conf_socket *c)
 	s->fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (s->fd < 0)
 		return socket_failed("a socket for", s->path);
-	mask = umask(0777); /* nobody connects before the permissions are set */
+	mask = umask(0777); /* no process can connect before the permissions are set */
 	rc = bind(s->fd, (const void *)&at, sizeof(at)) == 0 ? KD_EXIT_OK
 							     : socket_failed("the socket", s->path);
 	umask(mask);
@@ -237,7 +237,8 @@ kd_socket_close(struct kd_socket *s)
 	if (s->fd >= 0)
 		close(s->fd);
 	if (s->lock_fd >= 0) {
-		unlink(s->lock_path); /* before it is given back, so that nobody has got it yet */
+		unlink(s->lock_path); /* before the lock is released, so that no other daemon has
+				       * it yet */
 		close(s->lock_fd);
 	}
 	s->present = false;

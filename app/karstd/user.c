@@ -2,13 +2,13 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * The daemon changes its user before it opens anything, so that all that it makes is that user's:
- * it has to remove its socket and to open its log file again when it has given up the
+ * The daemon changes its user before it opens anything, so that everything it creates belongs to
+ * that user: it has to remove its socket and to reopen its log file after it has given up the
  * capabilities that it starts with (caps.c).
  *
- * DPDK keeps its telemetry socket in /var/run of root, and in a run-time folder of others
- * (run_folder.h).  Under systemd it is in the service's own; that of a daemon that changes its user
- * is beside the socket.
+ * DPDK keeps its telemetry socket in /var/run for root, and in a run-time folder for other users
+ * (run_folder.h).  Under systemd it is in the service's own folder; for a daemon that changes its
+ * user it is beside the socket.
  */
 #include "user.h"
 
@@ -31,12 +31,12 @@
 #define FROM_ENV "RUNTIME_DIRECTORY"
 
 struct identity {
-	const char *name; /* NULL: a number that no user has */
+	const char *name; /* NULL: no user has this number */
 	uid_t uid;
 	gid_t gid;
 };
 
-/* Whom to become.  @return false: nobody; the daemon stays what it is. */
+/* Selects the user.  @return false: none; the daemon keeps its user. */
 static bool
 user_choose(const struct kd_conf_engine *c, struct identity *id)
 {
@@ -62,7 +62,7 @@ folder_of(const char *path, char *folder, size_t len)
 	snprintf(folder, len, "%.*s", (int)(slash - path), path);
 }
 
-/* The socket's last folder: made if it is missing, and then the user's. */
+/* Creates the last folder of the socket's path if it is missing, and gives it to the user. */
 static int
 give_folder(const struct kd_conf *c, const struct identity *id)
 {
@@ -70,7 +70,7 @@ give_folder(const struct kd_conf *c, const struct identity *id)
 
 	folder_of(c->socket.path, folder, sizeof(folder));
 	if (folder[0] == '\0' || mkdir(folder, 0755) != 0)
-		return 0; /* whether it can be used shows when it is */
+		return 0; /* an existing folder that cannot be used causes an error later */
 	return chown(folder, id->uid, id->gid) == 0 ? 0 : -errno;
 }
 
@@ -90,7 +90,7 @@ user_change(const struct identity *id)
 	return rc;
 }
 
-/* Systemd separates several folders by colons, of which DPDK knows nothing. */
+/* systemd separates several folders by colons, which DPDK does not support. */
 static int
 choose_runtime_folder(const struct kd_conf *c, bool changed)
 {

@@ -8,8 +8,9 @@
 #include "conf.h"
 
 /**
- * A daemon that was started as root becomes [engine] user; its capabilities stay.  Before there
- * are other threads, and before anything is made that is to belong to that user.  Errors are said.
+ * Switches a daemon that was started as root to [engine] user; its capabilities stay.  Call before
+ * there are other threads, and before files are created that have to belong to that user.  Errors
+ * are logged.
  * @return enum kd_exit.
  */
 int kd_user_become(const struct kd_conf *c);

@@ -10,7 +10,7 @@
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 
-/* The address family of a socket, -1: it is none. */
+/* Returns the address family of a socket; -1: it is not a socket. */
 static int
 family_of(int fd)
 {

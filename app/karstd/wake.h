@@ -2,10 +2,9 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * What a sleeping lcore can wait for: the sockets in which drivers of kernel interfaces receive,
- * and taps.
- * DPDK does not say which they are, so they are found by comparing the descriptors of this process
- * before and after the device was made.
+ * Finds the descriptors that a sleeping lcore can wait for: taps, and the sockets in which drivers
+ * of kernel interfaces receive.  DPDK does not report them, so they are found by comparing the
+ * descriptors of this process before and after the device is created.
  */
 #ifndef KARSTD_WAKE_H
 #define KARSTD_WAKE_H
@@ -20,11 +19,14 @@ struct kd_fds {
 	int fd[KD_MAX_FDS];
 };
 
-/** Descriptors that a driver receives frames from: AF_PACKET and AF_XDP sockets, or else taps, in
- *  the order in which they were opened, which is that of the queues. */
+/**
+ * Returns the descriptors that a driver receives frames from: AF_PACKET and AF_XDP sockets, or with
+ * @taps taps instead.  They are in the order in which they were opened, which is that of the
+ * queues.
+ */
 void kd_wake_scan(struct kd_fds *fds, bool taps);
 
-/** Takes out of @fds what is in @before. */
+/** Removes the descriptors from @fds that are in @before. */
 void kd_wake_only_new(struct kd_fds *fds, const struct kd_fds *before);
 
 /** Is it an AF_PACKET socket? */

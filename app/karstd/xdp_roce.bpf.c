@@ -2,19 +2,19 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * What net_af_xdp attaches to a kernel interface: RoCEv2, UDP to port 4791 over IPv4 or IPv6, with
- * up to two VLAN tags, goes to the AF_XDP socket of its receive queue; everything else, and RoCE
- * while there is no socket, goes on to the kernel.
+ * The program that net_af_xdp attaches to a kernel interface.  RoCEv2 (UDP to port 4791 over IPv4
+ * or IPv6, with up to two VLAN tags) goes to the AF_XDP socket of its receive queue.  Everything
+ * else goes on to the kernel; so does RoCE while there is no socket.
  *
- * IPv4 packets with options go to the kernel: no RoCE peer sends them, and the ICRC does not cover
- * options.  Fragments do, too, since a RoCE packet is never one.
+ * IPv4 packets with options go to the kernel: RoCE peers do not send them, and the ICRC does not
+ * cover options.  Fragments go to the kernel as well, since a RoCE packet is never fragmented.
  *
- * "frags": frames that do not fit into one page may come, too, so that the MTU of the interface is as
- * large as its administrator likes.  Their headers are in the first part.  RoCE frames that are so
- * long are lost, since net_af_xdp takes none of two buffers.
+ * "frags": the program also accepts frames that do not fit into one page, so that the administrator
+ * of the interface can set any MTU.  Their headers are in the first part.  RoCE frames of that
+ * length are lost, since net_af_xdp does not accept a frame in two buffers.
  *
  * xsks_map is the name by which the driver finds the map; it has a slot for each receive queue.
- * None of the helpers asks for another license than the file has.
+ * None of the helpers requires another license than that of the file.
  */
 #include <linux/bpf.h>
 #include <linux/if_ether.h>
@@ -29,7 +29,7 @@
 #define ROCE_PORT  4791
 #define MAX_QUEUES 64
 #define MAX_TAGS   2
-#define FRAGMENT   0x3fff /* offset, and that more follow */
+#define FRAGMENT   0x3fff /* offset, and "more fragments" */
 
 struct {
 	__uint(type, BPF_MAP_TYPE_XSKMAP);

@@ -28,7 +28,8 @@ kr_cpus_set(enum kr_cpus how, const cpu_set_t *lcores)
 	cpu_set_t may, chosen;
 
 	if (sched_getaffinity(0, sizeof(may), &may) != 0)
-		return how == KR_CPUS_SPARE ? -errno : 0; /* more CPUs than a set has room for */
+		return how == KR_CPUS_SPARE ? -errno : 0; /* more CPUs than a cpu_set_t has room
+							   * for */
 	if (kr_cpus_choose(how, &may, lcores, &chosen) != 0)
 		return -ENODATA;
 	if (CPU_EQUAL(&may, &chosen))

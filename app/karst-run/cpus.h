@@ -2,8 +2,9 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Which CPUs the program runs on.  A program that polls and an lcore on one CPU keep each other
- * waiting, and a scheduler that does not know them puts them there now and then.
+ * Selects the CPUs that the program runs on.  If a polling program and an lcore share a CPU, they
+ * delay each other, and a scheduler that does not know about that puts them there from time to
+ * time.
  */
 #ifndef KARST_RUN_CPUS_H
 #define KARST_RUN_CPUS_H
@@ -11,15 +12,17 @@
 #include <sched.h>
 
 enum kr_cpus {
-	KR_CPUS_AUTO,  /* spare ones, if there are any */
-	KR_CPUS_SPARE, /* those that no lcore is bound to */
+	KR_CPUS_AUTO,  /* spare ones if there are any, otherwise all */
+	KR_CPUS_SPARE, /* those that no lcore is bound to; an error if there is none */
 	KR_CPUS_ALL,
 };
 
-/** Of the CPUs in @may, the program's.  0; -1: there is no spare one, and it is not left open. */
+/** Selects the program's CPUs from @may.  @return 0; -1: no CPU is spare, and @how requires one. */
 int kr_cpus_choose(enum kr_cpus how, const cpu_set_t *may, const cpu_set_t *lcores, cpu_set_t *out);
-/** The same for this process, which then runs there.  0 or a negative errno; -ENODATA: none is
- *  spare. */
+/**
+ * The same for this process, which then runs there. 0 or a negative errno; -ENODATA: no CPU is
+ * spare.
+ */
 int kr_cpus_set(enum kr_cpus how, const cpu_set_t *lcores);
 
 #endif /* KARST_RUN_CPUS_H */

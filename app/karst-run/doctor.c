@@ -2,8 +2,9 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Whatever can be tried is tried, instead of asking whether it should work: in a child, because a
- * provider that is loaded stays, a namespace is not left, and a filter is not taken back.
+ * Everything is tried, if possible, instead of asking whether it should work.  That is done in a
+ * child, because a loaded provider cannot be unloaded, a namespace cannot be left, and a filter
+ * cannot be removed.
  */
 #include "doctor.h"
 
@@ -20,7 +21,7 @@
 #include "private.h"
 #include "try.h"
 
-#define MEMLOCK_LEAST 32768 /* libibverbs warns at or below it */
+#define MEMLOCK_LEAST 32768 /* libibverbs warns at this limit or below */
 #define HUGE_PAGES    "/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages"
 #define YAMA          "/proc/sys/kernel/yama/ptrace_scope"
 
@@ -29,11 +30,11 @@ struct visit {
 	const struct kr_places *places;
 	const char *folder;
 	struct kr_engine engine;
-	bool has_engine; /* one that answers */
+	bool has_engine; /* it answers */
 	unsigned int nwrong;
 };
 
-/* --- saying --- */
+/* --- printing --- */
 
 __attribute__((format(printf, 3, 4))) static void
 doctor_line(struct visit *v, const char *verdict, const char *fmt, ...)
@@ -68,7 +69,7 @@ number_in(const char *path)
 
 /* --- the engine --- */
 
-/* The one that each of this user's programs will use. */
+/* Checks the private engine that each program of this user will use. */
 static void
 doctor_check_private(struct visit *v)
 {
@@ -171,7 +172,7 @@ check_libraries(struct visit *v)
 		wrong(v, "provider: it cannot be loaded: %s", a.text);
 }
 
-/* --- how programs come to see it --- */
+/* --- how programs see the devices --- */
 
 static void
 check_namespaces(struct visit *v)

@@ -17,7 +17,8 @@ kr_engine_named(const struct kr_opts *o)
 	return socket != NULL && socket[0] != '\0' ? socket : NULL;
 }
 
-/* The machine's engine, if there is one that this user may use.  @return as kr_engine_look(). */
+/* Uses the machine's engine, if there is one that this user may use.  @return as
+ * kr_engine_look(). */
 static int
 take_default(struct kr_engine *e)
 {

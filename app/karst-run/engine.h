@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* The engine whose devices a program is to see. */
+/* The engine whose devices a program will see. */
 #ifndef KARST_RUN_ENGINE_H
 #define KARST_RUN_ENGINE_H
 
@@ -12,19 +12,24 @@
 
 struct kr_engine {
 	struct kr_view view;
-	/* A private engine ends when nobody holds one of these any more; -1: it is not private. */
+	/* A private engine ends when no process holds such a descriptor any more; -1: it is not
+	 * private. */
 	int hold;
 };
 
-/** The socket that is named, by option or variable; NULL: none is. */
+/** Returns the socket that an option or variable names; NULL: none. */
 const char *kr_engine_named(const struct kr_opts *o);
 
-/** Finds one that runs.  @return -1: go on; KR_EXIT_OK: a private one is what the user is to have;
- *  otherwise what to exit with, after a word. */
+/**
+ * Finds a running engine.  @return -1: go on; KR_EXIT_OK: the user has to get a private engine;
+ * otherwise the exit status, after a message.
+ */
 int kr_engine_look(const struct kr_opts *o, struct kr_engine *e);
 
-/** Finds one or, where that is allowed, starts one of this user's own in @folder.
- *  @return -1: go on; otherwise what to exit with, after a word. */
+/**
+ * Finds an engine or, where that is allowed, starts a private engine of this user in @folder.
+ * @return -1: go on; otherwise the exit status, after a message.
+ */
 int kr_engine_find(const struct kr_opts *o, const struct kr_places *places, const char *folder,
 	struct kr_engine *e);
 

@@ -14,7 +14,7 @@
 
 #include "opts.h"
 
-/* A variable that another user has left behind (su, sudo) does not count. */
+/* Returns XDG_RUNTIME_DIR, unless it belongs to another user (as su and sudo leave it). */
 static const char *
 runtime_dir(void)
 {
@@ -51,7 +51,7 @@ kr_folder_make(const char *path)
 		return rc;
 	}
 	if (lstat(path, &st) != 0)
-		return -EAGAIN; /* removed by another one that has ended */
+		return -EAGAIN; /* removed by another process that has ended */
 	if (S_ISDIR(st.st_mode) && st.st_uid == geteuid() && (st.st_mode & 077) == 0)
 		return 0;
 	kr_fail("%s must be a folder that is yours alone (mode 0700): remove it", path);
@@ -68,7 +68,7 @@ lock_path(const char *folder, char *path)
 	snprintf(path, KR_FOLDER + sizeof(LOCK) + 1, "%s/" LOCK, folder);
 }
 
-/* Another process may have removed it meanwhile. */
+/* Another process may have removed the file meanwhile. */
 static bool
 folder_is_current(int fd, const char *path)
 {
@@ -113,7 +113,7 @@ kr_folder_unlock(const char *path, int lock)
 	char file[KR_FOLDER + sizeof(LOCK) + 1];
 
 	lock_path(path, file);
-	unlink(file); /* before it is given back, so that nobody else has got this one yet */
+	unlink(file); /* before the lock is released, so that no other process has this file yet */
 	close(lock);
 	rmdir(path);
 }

@@ -2,29 +2,33 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * The folder of this user's karst-runs: $XDG_RUNTIME_DIR/karst, or /tmp/karst-UID.  A process
- * that needs it makes it; the one that takes the last file out of it removes it.
+ * The folder of this user's karst-runs: $XDG_RUNTIME_DIR/karst, or /tmp/karst-UID.  A process that
+ * needs it creates it; the process that removes the last file from it removes the folder.
  */
 #ifndef KARST_RUN_FOLDER_H
 #define KARST_RUN_FOLDER_H
 
 #include <stddef.h>
 
-/* Short enough that a socket in it has a path that fits its address. */
+/* Short enough that the path of a socket in it fits into its address. */
 #define KR_FOLDER 64
 
-/** Where it is, whether or not it is there. */
+/** Returns its path, whether or not it exists. */
 void kr_folder_path(char *path);
 
-/** Makes it if need be.  -EAGAIN: somebody has removed it meanwhile; another -errno after a word:
- *  it is somebody else's, or cannot be made. */
+/**
+ * Creates it if necessary.  -EAGAIN: another process has removed it meanwhile; other -errno, after
+ * a message: it belongs to another user, or cannot be created.
+ */
 int kr_folder_make(const char *path);
 
-/** Makes it, too, and waits until nobody else has the lock in it.  @return a descriptor for
- *  kr_folder_unlock(), or -errno after a word. */
+/**
+ * Creates the folder if necessary, and waits for its lock.  @return a descriptor for
+ * kr_folder_unlock(), or -errno after a message.
+ */
 int kr_folder_lock(const char *path);
 
-/** Gives the lock back and removes it, and the folder if there is nothing else in it. */
+/** Releases the lock and removes it, and the folder if that is empty. */
 void kr_folder_unlock(const char *path, int lock);
 
 #endif /* KARST_RUN_FOLDER_H */

@@ -29,15 +29,15 @@ kr_netlink_hides(enum kr_netlink want, bool (*present)(void))
 	return want == KR_NETLINK_HIDE;
 }
 
-/* The kernel looks at the lower half of an argument that is an int; so does the filter. */
+/* The kernel uses only the lower half of an int argument; so does the filter. */
 static struct scmp_arg_cmp
 name_is(unsigned int arg, uint32_t value)
 {
 	return (struct scmp_arg_cmp){arg, SCMP_CMP_MASKED_EQ, UINT32_MAX, value};
 }
 
-/* With @nnp the program can gain no privileges by executing a file, which is what the kernel wants
- * of somebody who has none. */
+/* With @nnp the program cannot gain privileges by executing a file, which the kernel requires of an
+ * unprivileged process. */
 static int
 filter_load(bool nnp)
 {
@@ -47,7 +47,8 @@ filter_load(bool nnp)
 
 	if (filter == NULL)
 		return -ENOMEM;
-	/* programs of another architecture call as they like, and see no karst */
+	/* calls of programs of another architecture are not filtered, and such programs do not see
+	 * karst */
 	ret = seccomp_attr_set(filter, SCMP_FLTATR_ACT_BADARCH, SCMP_ACT_ALLOW);
 	if (ret == 0)
 		ret = seccomp_attr_set(filter, SCMP_FLTATR_CTL_NNP, nnp);

@@ -4,10 +4,10 @@
 /*
  * The kernel's own list of RDMA devices.
  *
- * libibverbs asks for it by a socket of the family NETLINK_RDMA, and reads sysfs only if there is
- * no such family.  Where the kernel has one (its RDMA core is loaded, or can be), karst's devices
- * are in sysfs only, so that family must seem absent to the program: a seccomp filter answers
- * that one call.  Real adapters are found all the same, because sysfs has them, too.
+ * libibverbs asks for it through a socket of the family NETLINK_RDMA, and reads sysfs only if there
+ * is no such family.  But karst's devices are only in sysfs.  If the kernel has that family (its
+ * RDMA core is loaded, or can be), the program must not see it: a seccomp filter answers that one
+ * call.  Real adapters are found all the same, because they are in sysfs as well.
  */
 #ifndef KARST_RUN_HIDE_H
 #define KARST_RUN_HIDE_H
@@ -16,14 +16,19 @@
 
 enum kr_netlink { KR_NETLINK_AUTO, KR_NETLINK_HIDE, KR_NETLINK_KEEP };
 
-/** Can such a socket be made?  Asking loads the kernel's RDMA core if it can be loaded, as
- *  libibverbs' own question would. */
+/**
+ * Can such a socket be created?  Trying loads the kernel's RDMA core if it can be loaded, as
+ * libibverbs' own attempt would.
+ */
 bool kr_netlink_present(void);
 
-/** Whether to hide it from the program.  @present: as above; not asked if @want decides. */
+/** Has the list to be hidden from the program?  @present: as above; not called if @want decides. */
 bool kr_netlink_hides(enum kr_netlink want, bool (*present)(void));
 
-/** From here on, for this thread and what it becomes.  -errno: the kernel has no seccomp. */
+/**
+ * Hides it from now on, for this thread and the program that it executes.  -errno: the kernel has
+ * no seccomp.
+ */
 int kr_netlink_hide(void);
 
 #endif /* KARST_RUN_HIDE_H */

@@ -2,21 +2,21 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * karst-run: runs a program that uses libibverbs with karst's devices in view.
+ * karst-run: runs a program that uses libibverbs so that it sees karst's devices.
  *
  *   engine.c   finds the engine, or starts a private one
  *   view.c     asks it for its ports
- *   tree.c     writes what sysfs would say of them
- *   ns.c       puts that where the program looks, in namespaces of its own
- *   vars.c     or tells the program by variables
- *   cpus.c     leaves the engine its CPUs
+ *   tree.c     writes what sysfs would contain about them
+ *   ns.c       mounts that where the program looks, in namespaces of its own
+ *   vars.c     or tells the program by environment variables
+ *   cpus.c     keeps the program off the engine's CPUs
  *   hide.c     and keeps it from asking the kernel
  *   reaper.c   cleans up afterwards
- *   smc.c      or, for a program of TCP sockets, none of these but a library
- *   plan.c     tells what would be done
- *   doctor.c   tells what is missing
+ *   smc.c      or, for a program of TCP sockets, only preloads a library
+ *   plan.c     prints what would be done
+ *   doctor.c   prints what is missing
  *
- * karst-run becomes the program in the end: see reaper.h.
+ * In the end karst-run executes the program in its own process: see reaper.h.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -38,7 +38,7 @@
 #include "tree.h"
 #include "vars.h"
 
-/* Everything that is found out before anything is done. */
+/* Everything that is found out before anything is changed. */
 struct run {
 	struct kr_opts o;
 	struct kr_places places;
@@ -48,7 +48,7 @@ struct run {
 	enum kr_ns_kind ns;
 };
 
-/* --- how --- */
+/* --- preparation --- */
 
 static int
 no_namespaces(const char *why)
@@ -73,7 +73,7 @@ choose_mode(struct run *r)
 	return -1;
 }
 
-/* In @path, an empty folder, which is removed if it fails. */
+/* Writes the tree to @path, an empty folder, which is removed on failure. */
 static int
 write_tree(const struct run *r, const char *path)
 {
@@ -93,13 +93,15 @@ write_tree(const struct run *r, const char *path)
 	return kr_fail("writing %s: %s", path, strerror(-ret));
 }
 
-/* The folder that it is in may go whenever nothing is in it: then both are made again. */
+/* Creates the tree.  The folder above it may be removed whenever it is empty; then both are created
+ * again. */
 static int
 make_tree(const struct run *r)
 {
 	int ret;
 
-	kr_tree_remove(r->tree); /* of one that had our number, and no reaper any more */
+	kr_tree_remove(r->tree); /* left by a process that had the same number and whose reaper
+				  * is gone */
 	do {
 		ret = kr_folder_make(r->folder);
 		if (ret == 0 && mkdir(r->tree, 0700) != 0)
@@ -116,7 +118,7 @@ start_reaper(struct run *r)
 	const char *tree = r->ns != KR_NS_NONE ? NULL : r->tree;
 
 	if (tree == NULL && r->engine.hold < 0)
-		return -1; /* nothing will be left */
+		return -1; /* nothing has to be cleaned up */
 	return kr_reaper_start(r->folder, tree, r->engine.hold) == 0 ? -1 : KR_EXIT_FAILED;
 }
 
@@ -184,12 +186,13 @@ enter_namespaces(struct run *r)
 static int
 run_prepare(struct run *r)
 {
-	/* to try first what takes as long again is for who has something else to fall back on */
+	/* trying namespaces takes as long as entering them, so that is only done if there is an
+	 * alternative */
 	bool must = r->o.mode == KR_MODE_NS, ns;
 	int rc = must ? -1 : choose_mode(r);
 
 	if (must)
-		r->ns = KR_NS_MOUNT; /* or what it turns out to be */
+		r->ns = KR_NS_MOUNT; /* provisional; set when the namespace is entered */
 	ns = r->ns != KR_NS_NONE;
 	snprintf(r->tree, sizeof(r->tree), "%s/tree.%d", r->folder, (int)getpid());
 	if (rc < 0)
@@ -216,7 +219,7 @@ become(char **argv)
 	return err == ENOENT ? KR_EXIT_NO_PROGRAM : KR_EXIT_NO_EXEC;
 }
 
-/* --- what --- */
+/* --- actions --- */
 
 static int
 run_program(struct run *r)

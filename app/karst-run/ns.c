@@ -18,8 +18,8 @@
 
 #include "tree.h"
 
-/* Where the new folders are made.  It is covered in the new namespace only, and only meanwhile, so
- * that it needs no folder of its own and leaves none. */
+/* The new folders are created here.  It is covered in the new namespace only, and only meanwhile,
+ * so no separate folder is needed, and none is left behind. */
 #define STAGE   "/tmp"
 #define DRIVERS "/etc/libibverbs.d"
 #define NODES   "/dev/infiniband"
@@ -73,7 +73,7 @@ write_file(const char *path, const char *text)
 	return ret;
 }
 
-/* One who is nobody special may map himself, and that alone. */
+/* An unprivileged process may map only its own user and group. */
 static int
 enter_user(char *why)
 {
@@ -83,7 +83,7 @@ enter_user(char *why)
 
 	if (unshare(CLONE_NEWUSER | CLONE_NEWNS) != 0)
 		return ns_failed(why, "a user namespace");
-	/* kernels before 3.19 know no setgroups and allow the map without */
+	/* kernels before 3.19 have no setgroups file and allow the map without it */
 	ret = write_file("/proc/self/setgroups", "deny");
 	snprintf(map, sizeof(map), "%u %u 1\n", uid, uid);
 	if (ret == 0 || ret == -ENOENT)
@@ -108,7 +108,7 @@ ns_enter(enum kr_ns_kind *kind, char *why)
 		*kind = KR_NS_USER;
 		ret = enter_user(why);
 	}
-	/* what the machine mounts later is seen, what is mounted here is not */
+	/* later mounts of the machine are seen here; mounts here are not seen outside */
 	if (ret == 0 && mount(NULL, "/", NULL, MS_REC | MS_SLAVE, NULL) != 0)
 		ret = ns_failed(why, "a mount namespace");
 	if (ret != 0)
@@ -147,7 +147,7 @@ mirror_entry(const char *from, const char *to, char *why)
 	int fd;
 
 	if (lstat(to, &st) == 0)
-		return 0; /* ours goes first */
+		return 0; /* karst's entry has precedence */
 	if (lstat(from, &st) != 0)
 		return errno == ENOENT ? 0 : ns_failed(why, "%s", from);
 	if (S_ISLNK(st.st_mode))
@@ -164,7 +164,7 @@ mirror_entry(const char *from, const char *to, char *why)
 	return ns_bind(from, to, why);
 }
 
-/* Every entry of @from appears in @to, too, unless there is one of that name. */
+/* Makes every entry of @from appear in @to, unless there is one of that name. */
 static int
 dir_mirror(const char *from, const char *to, char *why)
 {
@@ -186,7 +186,7 @@ dir_mirror(const char *from, const char *to, char *why)
 	return ret;
 }
 
-/* --- ours in them --- */
+/* --- karst's entries --- */
 
 static int
 dir_ours(const struct kr_view *v, const char *provider, char *why)
@@ -217,7 +217,8 @@ kr_ns_print(void)
 	puts(access(NODES, F_OK) == 0 ? "cover " NODES : "cover /dev");
 }
 
-/* /dev/infiniband is covered if it is there; otherwise /dev, in which nobody else may make it. */
+/* Covers /dev/infiniband if it exists; otherwise /dev, because an ordinary process cannot create
+ * the folder there. */
 static int
 cover_nodes(char *why)
 {

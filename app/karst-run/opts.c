@@ -131,7 +131,7 @@ kr_tell(const struct kr_opts *o, const char *fmt, ...)
 	va_end(ap);
 }
 
-/* @words: in the order of the enum that *@out is. */
+/* @words: in the order of the enum of *@out. */
 static int
 opt_word(const char *option, const char *arg, const char *const *words, unsigned int n, int *out)
 {
@@ -273,7 +273,7 @@ kr_opts_parse(int argc, char **argv, struct kr_opts *o)
 
 	memset(o, 0, sizeof(*o));
 	o->linger_s = LINGER_S;
-	/* "+": the first word that is no option is the program, and what follows is its own */
+	/* "+": the first word that is not an option is the program, and its arguments follow */
 	while ((c = getopt_long(argc, argv, "+vh", options, NULL)) != -1) {
 		rc = opt_take(c, o);
 		if (rc >= 0)

@@ -15,7 +15,7 @@
 #define PROVIDER "libkarst" KR_PROVIDER_END
 #define SOCKETS  "libkarst-sockets.so"
 
-/* The folder of this program's file. */
+/* Returns the folder of this program's file. */
 static void
 own_folder(char *out, size_t size)
 {
@@ -28,7 +28,8 @@ own_folder(char *out, size_t size)
 		*slash = '\0';
 }
 
-/* The first of @where, relative to @from unless absolute, that is there; else the last. */
+/* Finds the first existing path of @where, relative to @from unless absolute; if there is none,
+ * returns the last. */
 static bool
 place_find(const char *from, const char *const *where, unsigned int n, char *out)
 {
@@ -41,7 +42,7 @@ place_find(const char *from, const char *const *where, unsigned int n, char *out
 			len = snprintf(path, sizeof(path), "%s", where[i]);
 		else
 			len = snprintf(path, sizeof(path), "%s/%s", from, where[i]);
-		/* a path that is cut off may be another's */
+		/* a truncated path may be that of another file */
 		if ((size_t)len < sizeof(path) && access(path, F_OK) == 0 &&
 			realpath(path, out) != NULL)
 			return true;
@@ -50,7 +51,7 @@ place_find(const char *from, const char *const *where, unsigned int n, char *out
 	return false;
 }
 
-/* It goes into lists that are separated by these. */
+/* The path is used in lists with these separators. */
 static int
 check_provider(const char *path)
 {
@@ -70,8 +71,8 @@ int
 kr_places_find(const char *provider, struct kr_places *p)
 {
 	static const char *const providers[] = {
-		"../../drivers/verbs/" PROVIDER,            /* built */
-		"../" KARST_LIBDIR "/libibverbs/" PROVIDER, /* installed, wherever */
+		"../../drivers/verbs/" PROVIDER,            /* build directory */
+		"../" KARST_LIBDIR "/libibverbs/" PROVIDER, /* installed with any prefix */
 		KARST_PREFIX "/" KARST_LIBDIR "/libibverbs/" PROVIDER,
 	};
 	static const char *const karstds[] = {
@@ -98,7 +99,7 @@ int
 kr_place_sockets(char *out)
 {
 	static const char *const where[] = {
-		"../../drivers/sockets/" SOCKETS, /* built */
+		"../../drivers/sockets/" SOCKETS, /* build directory */
 		"../" KARST_LIBDIR "/karst/" SOCKETS,
 		KARST_PREFIX "/" KARST_LIBDIR "/karst/" SOCKETS,
 	};

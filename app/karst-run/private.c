@@ -17,7 +17,7 @@
 
 #define START_MS   60000
 #define LOOK_MS    10
-#define BUSY       3 /* karstd's exit status: another one has the socket still */
+#define BUSY       3 /* karstd's exit status: another daemon still has the socket */
 #define TAIL_BYTES 2048
 
 static int64_t
@@ -29,7 +29,7 @@ now_ms(void)
 	return (int64_t)ts.tv_sec * 1000 + ts.tv_nsec / 1000000;
 }
 
-/* What karstd said last. */
+/* Prints the last lines of karstd's log. */
 static void
 say_log(const char *path)
 {
@@ -68,7 +68,7 @@ write_conf(const char *path)
 	return fclose(f) != 0 || bad ? -EIO : 0;
 }
 
-/* Until karstd answers.  @return -1, an exit status of karst-run, or BUSY. */
+/* Waits until karstd answers.  @return -1, an exit status of karst-run, or BUSY. */
 static int
 private_await(const struct kr_supervised *k, int report, struct kr_view *v)
 {
@@ -94,14 +94,15 @@ private_await(const struct kr_supervised *k, int report, struct kr_view *v)
 	return KR_EXIT_FAILED;
 }
 
-/* The FIFO with both ends, until the supervisor has its own: it must not see an end before the
- * beginning.  *report as kr_supervisor_start() has it. */
+/* Prepares the engine and starts its supervisor.  *both: the FIFO with both ends open, until the
+ * supervisor has its own end, because it must not see the end of file before the first user.
+ * *report as kr_supervisor_start() returns it. */
 static int
 engine_prepare(struct kr_supervised *k, int *both, int *report)
 {
 	int ret = write_conf(k->conf);
 
-	unlink(k->alive); /* nobody reads it */
+	unlink(k->alive); /* it has no reader */
 	if (ret == 0 && mkfifo(k->alive, 0600) != 0)
 		ret = -errno;
 	*both = ret == 0 ? open(k->alive, O_RDWR | O_CLOEXEC) : -1;
@@ -116,7 +117,7 @@ engine_prepare(struct kr_supervised *k, int *both, int *report)
 	return -1;
 }
 
-/* With the lock. */
+/* Called with the lock. */
 static int
 engine_start(struct kr_supervised *k, struct kr_view *v, int *hold)
 {
@@ -146,7 +147,7 @@ engine_start(struct kr_supervised *k, struct kr_view *v, int *hold)
 
 /* --- joining --- */
 
-/* With the lock.  @return -1, an exit status of karst-run, or BUSY: not yet. */
+/* Called with the lock.  @return -1, an exit status of karst-run, or BUSY: not yet. */
 static int
 private_join(const struct kr_opts *o, struct kr_supervised *k, struct kr_view *v, int *hold)
 {
@@ -163,7 +164,7 @@ private_join(const struct kr_opts *o, struct kr_supervised *k, struct kr_view *v
 		kr_tell(o, "the private engine is there already");
 		return -1;
 	}
-	close(*hold); /* it is about to end */
+	close(*hold); /* the engine is about to end */
 	*hold = -1;
 	return BUSY;
 }

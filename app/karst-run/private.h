@@ -2,15 +2,15 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * An engine of one user's own: a karstd with a loopback port, which all of his karst-runs share, so
- * that two programs started in two terminals meet.
+ * A private engine of a user: a karstd with a loopback port, which all karst-runs of the user
+ * share, so that two programs that are started in two terminals can connect.
  *
- * The first karst-run starts it, under the lock of the user's folder, by way of a supervisor: a
- * process without a parent of the user's, which is karstd's parent.  Each user of the engine holds
- * the FIFO "alive" open for writing; the supervisor has it open for reading, and so sees when the
- * last user is gone, however it ended.  The supervisor then waits --linger seconds, stops karstd
- * and removes everything.  If the supervisor dies, karstd ends with it, and the next karst-run
- * finds a FIFO that nobody reads.
+ * The first karst-run starts it through a supervisor, under the lock of the user's folder.  The
+ * supervisor is karstd's parent, and is itself not a child of any process of the user.  Each user
+ * of the engine has the FIFO "alive" open for writing.  The supervisor has it open for reading, and
+ * so notices when the last user is gone, however it ended.  The supervisor then waits --linger
+ * seconds, stops karstd and removes all files.  If the supervisor dies, karstd ends with it, and
+ * the next karst-run finds a FIFO without a reader.
  */
 #ifndef KARST_RUN_PRIVATE_H
 #define KARST_RUN_PRIVATE_H
@@ -19,8 +19,11 @@
 #include "place.h"
 #include "view.h"
 
-/** Finds it or starts it, in @folder.  *hold: a descriptor; the engine ends some time after the
- *  last one is closed.  @return -1: go on; otherwise what to exit with, after a word. */
+/**
+ * Finds the private engine or starts it, in @folder.  *hold: a descriptor; the engine ends some
+ * time after the last one is closed.  @return -1: go on; otherwise the exit status, after a
+ * message.
+ */
 int kr_private_join(const struct kr_opts *o, const struct kr_places *places, const char *folder,
 	struct kr_view *v, int *hold);
 

@@ -18,7 +18,7 @@
 #include "opts.h"
 #include "tree.h"
 
-/* Where programs do not expect their own descriptors, nor shells theirs. */
+/* Programs and shells do not expect their own descriptors at this number. */
 #define HIGH_FD 100
 
 static bool
@@ -59,7 +59,7 @@ kr_reaper_detach(const char *name, const int *keep, unsigned int n)
 		_exit(1);
 }
 
-/* Until there is something about @fd, which is its end. */
+/* Waits for an event of @fd, which is its end of file. */
 static void
 wait_for(int fd)
 {
@@ -85,7 +85,7 @@ reaper_reap(const char *folder, const char *tree, int held, int pidfd, int end)
 	_exit(0);
 }
 
-/* By way of a child that ends at once, so that nobody here is its parent. */
+/* Forks twice; the first child exits at once, so that the reaper is not a child of this process. */
 static int
 reaper_spawn(const char *folder, const char *tree, int held, int end)
 {
@@ -118,7 +118,7 @@ kr_reaper_start(const char *folder, const char *tree, int held)
 	close(fds[0]);
 	high = ret == 0 ? fcntl(fds[1], F_DUPFD, HIGH_FD) : -1;
 	if (ret == 0 && high < 0)
-		high = fcntl(fds[1], F_DUPFD, 3); /* the limit is lower */
+		high = fcntl(fds[1], F_DUPFD, 3); /* the limit of descriptors is lower */
 	close(fds[1]);
 	if (ret == 0 && high < 0)
 		ret = -errno;

@@ -2,8 +2,8 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * A program of TCP sockets needs no devices, but libkarst-sockets.so, which LD_PRELOAD brings into
- * it and into the programs that it executes, and a karstd that serves such programs.
+ * A program of TCP sockets needs no devices.  It needs libkarst-sockets.so, which LD_PRELOAD loads
+ * into it and into the programs that it executes, and a karstd that provides the SMC service.
  */
 #include "smc.h"
 
@@ -20,7 +20,7 @@
 #include "karst_sock.h"
 #include "place.h"
 
-/* Whether somebody serves such programs there. */
+/* Does a daemon provide the SMC service there? */
 static int
 try_service(const char *engine)
 {
@@ -68,7 +68,8 @@ kr_smc_prepare(const struct kr_opts *o)
 		rc = try_service(engine);
 	if (rc >= 0)
 		return rc;
-	/* which the program has, too; those that it starts need no connection at once */
+	/* the program keeps this process number; programs that it starts need no connection at
+	 * once */
 	snprintf(pid, sizeof(pid), "%d", (int)getpid());
 	if (preload(library) != 0 || setenv("KARST_SMC_PID", pid, 1) != 0 ||
 		setenv("KARST_SOCKET", engine, 1) != 0 ||

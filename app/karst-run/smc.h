@@ -7,8 +7,10 @@
 
 #include "opts.h"
 
-/** The program will find drivers/sockets preloaded, and the service.  @return -1: go on; otherwise
- *  what to exit with. */
+/**
+ * Prepares the environment: drivers/sockets is preloaded in the program and finds the service.
+ * @return -1: go on; otherwise the exit status.
+ */
 int kr_smc_prepare(const struct kr_opts *o);
 
 #endif /* KARST_RUN_SMC_H */

@@ -65,9 +65,9 @@ become_karstd(const struct kr_supervised *k, pid_t supervisor)
 	prctl(PR_SET_PDEATHSIG, SIGTERM);
 	if (getppid() != supervisor)
 		_exit(1);
-	for (i = 1; i < NSIG; i++) /* the supervisor's deafness would be inherited */
+	for (i = 1; i < NSIG; i++) /* the supervisor ignores signals, and that would be inherited */
 		signal(i, SIG_DFL);
-	unsetenv("NOTIFY_SOCKET"); /* it is not the service that somebody waits for */
+	unsetenv("NOTIFY_SOCKET"); /* systemd waits for another service */
 	dup2(k->log_fd, STDOUT_FILENO);
 	dup2(k->log_fd, STDERR_FILENO);
 	execv(k->karstd, argv);
@@ -92,17 +92,17 @@ engine_stop(pid_t pid, int pidfd)
 	waitpid(pid, NULL, 0);
 }
 
-/* --- keeping --- */
+/* --- supervising --- */
 
 static bool
 is_used(int alive)
 {
 	struct pollfd p = {.fd = alive};
 
-	return poll(&p, 1, 0) == 0; /* POLLHUP: nobody has it open for writing */
+	return poll(&p, 1, 0) == 0; /* POLLHUP: no process has it open for writing */
 }
 
-/* Is what is in the folder ours still, and not that of a successor? */
+/* Do the files in the folder still belong to this engine, and not to a successor? */
 static bool
 engine_is_ours(const struct kr_supervised *k, int alive)
 {
@@ -120,7 +120,8 @@ clean_up(const struct kr_supervised *k, int alive, int lock)
 	kr_folder_unlock(k->folder, lock);
 }
 
-/* Until karstd has ended by itself, or nobody has used it for a while; then with the lock. */
+/* Waits until karstd ends itself (true), or has not been used for a while (false, with the
+ * lock). */
 static bool
 wait_for_end(const struct kr_supervised *k, int alive, int pidfd, int *lock)
 {
@@ -153,7 +154,8 @@ supervisor_run(const struct kr_supervised *k, int alive, int report)
 		_exit(1);
 	if (wait_for_end(k, alive, pidfd, &lock)) {
 		waitpid(pid, &status, 0);
-		/* whoever has started us may be waiting for it, with the lock */
+		/* the process that has started the supervisor may be waiting for the status, with
+		 * the lock */
 		if (write(report, &status, sizeof(status)) < 0)
 			status = 0;
 		lock = kr_folder_lock(k->folder);

@@ -18,7 +18,7 @@
 #include "karst_base.h"
 #include "place.h"
 
-#define UVERBS_ABI  6 /* of the character devices, as all kernels since 2.6 have it */
+#define UVERBS_ABI  6 /* of the character devices, the same in all kernels since 2.6 */
 #define RDMA_CM_ABI 4
 #define NODE_NUMBER "1:7" /* of KR_NODE_TARGET */
 #define PHYS_DOWN   "3: Disabled"
@@ -29,7 +29,7 @@
 
 /* --- files --- */
 
-/* The folders that @path is in. */
+/* Creates the folders above @path. */
 static int
 make_folders(int dir, const char *path)
 {
@@ -82,7 +82,7 @@ kr_tree_remove(const char *path)
 
 /* --- a device --- */
 
-/* As the kernel writes it, of the width and speed that the provider says. */
+/* Returns the rate in the kernel's format, with the width and speed that the provider reports. */
 static const char *
 port_rate(uint32_t mbps)
 {
@@ -107,7 +107,8 @@ port_rate(uint32_t mbps)
 	return rates[i].text;
 }
 
-/* A file of the device of the port's kernel interface, if it has both; else @otherwise. */
+/* Copies a file of the device of the port's kernel interface, if both exist; otherwise writes
+ * @otherwise. */
 static int
 put_of_netdev(int dir, const struct kr_device *d, const char *name, const char *otherwise)
 {
@@ -127,7 +128,7 @@ put_of_netdev(int dir, const struct kr_device *d, const char *name, const char *
 	return kr_tree_put(dir, path, "%s", n > 0 ? text : otherwise);
 }
 
-/* All processors, as the kernel's masks are written: 32 of them between two commas. */
+/* Returns a mask of all CPUs in the kernel's format: 32 CPUs between two commas. */
 static void
 all_cpus(char *text, size_t size)
 {
@@ -145,7 +146,7 @@ static int
 write_bus(int dir, const struct kr_device *d)
 {
 	char path[64], cpus[512] = "";
-	/* vendor and device as the provider says them, too */
+	/* the same vendor and device as the provider reports */
 	int ret = kr_tree_put(dir, "device/modalias", "rdma_device:N%s\n", d->name);
 
 	all_cpus(cpus, sizeof(cpus));
@@ -164,8 +165,8 @@ write_bus(int dir, const struct kr_device *d)
 	return ret;
 }
 
-/* Entries that are empty have their files, too: libibverbs reads the table from 0 up to its size,
- * and takes a missing file for an error. */
+/* Writes a file for empty entries, too: libibverbs reads the table from 0 up to its size, and a
+ * missing file is an error. */
 static int
 write_gid(int dir, const struct kr_device *d, uint32_t i)
 {
@@ -180,8 +181,8 @@ write_gid(int dir, const struct kr_device *d, uint32_t i)
 	if (ret == 0)
 		ret = kr_tree_put(dir, path, "RoCE v2\n");
 	snprintf(path, sizeof(path), "ports/1/gid_attrs/ndevs/%u", i);
-	/* without an interface of the kernel there is no file: libibverbs then knows of none,
-	 * where a name that the kernel does not know would be an error */
+	/* Without a kernel interface there is no file, and libibverbs knows of none.  A name that
+	 * the kernel does not know would be an error. */
 	if (ret == 0 && d->attr.netdev[0] != '\0' && memcmp(&d->gid[i], &none, sizeof(none)) != 0)
 		ret = kr_tree_put(dir, path, "%s\n", d->attr.netdev);
 	return ret;
@@ -267,8 +268,8 @@ write_node(int class, const struct kr_device *d)
 	return ret == 0 ? kr_tree_put(class, path, "1\n") : ret;
 }
 
-/* The connection manager that librdmacm asks; one for all devices, so the kernel's own, if there is
- * one, is not seen. */
+/* The connection manager that librdmacm uses.  There is one for all devices, so the kernel's own,
+ * if there is one, is not seen. */
 static int
 write_rdma_cm(int class)
 {
@@ -277,9 +278,9 @@ write_rdma_cm(int class)
 	return ret == 0 ? kr_tree_put(class, "misc/" KR_RDMA_CM "/dev", NODE_NUMBER "\n") : ret;
 }
 
-/* --- all of them --- */
+/* --- all devices --- */
 
-/* The kernel's own devices of a class, but for names that are ours. */
+/* Links the kernel's own devices of a class, except names that karst uses. */
 static int
 link_other_driver(int class, const char *name)
 {
@@ -380,7 +381,7 @@ kr_tree_driver(int dir, const char *folder, const char *provider)
 	char path[64];
 
 	snprintf(path, sizeof(path), "%s/karst.driver", folder);
-	/* libibverbs appends what its private ABI is called */
+	/* libibverbs appends the name of its private ABI */
 	return kr_tree_put(dir, path, "driver %.*s\n",
 		(int)(strlen(provider) - strlen(KR_PROVIDER_END)), provider);
 }

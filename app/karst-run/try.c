@@ -21,7 +21,7 @@
 #define LIBIBVERBS  "libibverbs.so.1"
 #define PRIVATE_ABI "IBVERBS_PRIVATE_34"
 #define REGISTER    "verbs_register_driver_34"
-#define BYTES       (1u << 20) /* enough to be moved into shared pages */
+#define BYTES       (1u << 20) /* enough to be migrated to shared pages */
 
 int
 kr_try(kr_attempt *attempt, const char *arg, struct kr_answer *a)
@@ -101,7 +101,7 @@ kr_try_provider(const char *arg, struct kr_answer *a)
 	return try_loaded(arg, &handle, a);
 }
 
-/* --- the rest --- */
+/* --- filter, memory --- */
 
 int
 kr_try_netlink(const char *arg, struct kr_answer *a)

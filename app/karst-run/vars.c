@@ -2,10 +2,10 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Without a namespace it takes a variable more than those that libibverbs has for the purpose
- * (SYSFS_PATH, RDMAV_DRIVERS): it leaves out a device whose node in /dev/infiniband is not there,
- * and that before it loads any driver.  So the provider must be in the process already to answer
- * that question, too, which LD_PRELOAD sees to.
+ * Without a namespace, another variable is needed besides those that libibverbs has for the purpose
+ * (SYSFS_PATH, RDMAV_DRIVERS). libibverbs ignores a device whose node in /dev/infiniband does not
+ * exist, and checks that before it loads any driver.  So the provider must be in the process
+ * before, to answer that call as well; LD_PRELOAD does that.
  */
 #include "vars.h"
 
@@ -27,7 +27,7 @@ var_add(struct kr_vars *v, const char *name, const char *value)
 	return 0;
 }
 
-/* @value before what there is already. */
+/* Adds @value in front of the present value. */
 static int
 add_before(struct kr_vars *v, const char *name, int len, const char *value, const char *there)
 {
@@ -50,7 +50,7 @@ var_of(const char *name)
 	return value != NULL && value[0] != '\0' ? value : NULL;
 }
 
-/* libibverbs looks at IBV_DRIVERS only if there is no RDMAV_DRIVERS. */
+/* libibverbs uses IBV_DRIVERS only if there is no RDMAV_DRIVERS. */
 static int
 add_driver(struct kr_vars *v, const char *provider)
 {

@@ -12,7 +12,7 @@
 
 struct kr_var {
 	const char *name;
-	char *value; /* NULL: taken out of the environment */
+	char *value; /* NULL: removed from the environment */
 };
 
 struct kr_vars {
@@ -21,9 +21,9 @@ struct kr_vars {
 };
 
 /**
- * @provider: its path, or NULL if there is none.  @tree: where the tree is, for a program without a
- * namespace of its own, or NULL.  @driver_file: libibverbs will find the provider by itself.
- * -ENOMEM
+ * @provider: its path, or NULL if there is none.  @tree: the path of the tree, for a program
+ * without a namespace of its own, or NULL.  @driver_file: libibverbs will find the provider without
+ * a variable.  -ENOMEM
  */
 int kr_vars_make(struct kr_vars *v, const char *socket, const char *provider, const char *tree,
 	bool driver_file);

@@ -34,7 +34,7 @@ kr_view_other_driver(const char *class, const char *name)
 	return access(path, F_OK) != 0;
 }
 
-/* The first from @from on for which the kernel has no @class/@prefixN. */
+/* Returns the first name from @from on for which the kernel has no @class/@prefixN. */
 static int
 free_name(const char *class, const char *prefix, uint32_t *from, char *name, size_t size)
 {
@@ -48,7 +48,7 @@ free_name(const char *class, const char *prefix, uint32_t *from, char *name, siz
 	return -ENFILE;
 }
 
-/* The EUI-64 of a MAC address, as RoCE adapters have it. */
+/* Returns the EUI-64 of a MAC address, as RoCE adapters use it. */
 static uint64_t
 guid_of(const uint8_t *mac)
 {
@@ -74,7 +74,7 @@ kr_view_gid(const union karst_gid *gid, char *text)
 			gid->raw[2 * i + 1], i < 7 ? ":" : "");
 }
 
-/* --- asking --- */
+/* --- queries --- */
 
 static int
 path_absolute(const char *path, char *out, size_t size)
@@ -118,7 +118,7 @@ query_gids(struct karst_context *ctx, struct kr_view *v)
 		struct kr_device *d = &v->dev[e[k].port_num - 1];
 
 		if (e[k].gid_index >= d->attr.gid_tbl_len)
-			continue; /* it has come since query_port() */
+			continue; /* added since query_port() */
 		d->gid[e[k].gid_index] = e[k].gid;
 		d->gid_type[e[k].gid_index] = (uint8_t)e[k].gid_type;
 	}

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* Admin commands, but for what Identify and Get Log Page say. */
+/* Admin commands; identify.c and log.c have the contents of Identify and Get Log Page. */
 #include "target_priv.h"
 
 #define SAVE       0x80000000u
@@ -14,10 +14,10 @@ enum select {
 	SELECT_CAPABILITIES,
 };
 
-#define CHANGEABLE  4u /* of the capabilities of a feature */
+#define CHANGEABLE  4u /* one of the capabilities of a feature */
 #define NOT_ABORTED 1u
 
-/* Features that are numbers which the controller keeps and does nothing with; NULL: others. */
+/* Returns the value of a feature that the controller only stores; NULL: other features. */
 static uint32_t *
 kept_feature(struct nt_ctrl *ctrl, uint8_t feature)
 {
@@ -37,7 +37,7 @@ kept_feature(struct nt_ctrl *ctrl, uint8_t feature)
 	}
 }
 
-/* Discovery controllers have only these. */
+/* Discovery controllers have only these features. */
 static bool
 known_to_discovery(uint8_t feature)
 {
@@ -87,7 +87,8 @@ nt_set_features(struct nt_cmd *cmd, uint64_t *result)
 	switch (feature) {
 	case NVME_FEAT_POWER:
 		return value == 0 ? NVME_OK : NT_FAIL(NVME_INVALID_FIELD);
-	case NVME_FEAT_WRITE_CACHE: /* the kernel's, which is not turned off for one file */
+	case NVME_FEAT_WRITE_CACHE: /* the cache of the kernel, which cannot be turned off for
+				     * one file */
 		return (value & 1) != 0 ? NVME_OK : NT_FAIL(NVME_NOT_CHANGEABLE);
 	case NVME_FEAT_QUEUES:
 		return set_queues(cmd, result);
@@ -95,7 +96,7 @@ nt_set_features(struct nt_cmd *cmd, uint64_t *result)
 		ctrl->kato_ms = value;
 		nt_ctrl_alive(cmd->queue->target, ctrl);
 		return NVME_OK;
-	case NVME_FEAT_HOST_ID: /* Connect has said it */
+	case NVME_FEAT_HOST_ID: /* set by Connect */
 		return NT_FAIL(NVME_SEQUENCE);
 	default:
 		return NT_FAIL(NVME_INVALID_FIELD);
@@ -127,7 +128,8 @@ nt_get_features(struct nt_cmd *cmd, uint64_t *result)
 		*result = current ? ctrl->kato_ms : 0;
 		break;
 	case NVME_FEAT_HOST_ID:
-		if ((nt_dword(cmd, SQE_CDW11) & 1) == 0) /* 64 bits are not for Fabrics */
+		if ((nt_dword(cmd, SQE_CDW11) & 1) == 0) /* Fabrics does not use 64-bit
+							  * identifiers */
 			return NT_FAIL(NVME_INVALID_FIELD);
 		memcpy(cmd->data, ctrl->hostid, NVME_HOSTID_LEN);
 		break;
@@ -207,10 +209,10 @@ nt_admin_execute(struct nt_cmd *cmd)
 	case NVME_ADMIN_ASYNC_EVENT:
 		admin_async_event(cmd);
 		return;
-	case NVME_ADMIN_ABORT: /* what has begun comes to its end soon enough */
+	case NVME_ADMIN_ABORT: /* commands that have begun end soon enough */
 		result = NOT_ABORTED;
 		break;
-	default: /* keep alive: all commands do */
+	default: /* keep alive: every command has that effect */
 		break;
 	}
 	nt_cmd_done(cmd, status, status == NVME_OK ? result : 0);

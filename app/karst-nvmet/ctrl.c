@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* Controllers: how they come and go, what keeps them alive, and what they tell their host. */
+/* Controllers: creation and end, keep-alive timer, and events for their host. */
 #include <stdlib.h>
 
 #include "ns.h"
 #include "target_priv.h"
 
-/* Identifiers from 0xfff0 on mean something else. */
+/* Identifiers from 0xfff0 on are reserved. */
 #define LAST_CNTLID 0xffefu
 
 static struct nt_ctrl **
@@ -42,8 +42,8 @@ nt_ctrl_new(struct nt_target *target, bool discovery)
 	ctrl = calloc(1, sizeof(*ctrl));
 	if (ctrl == NULL)
 		return NULL;
-	/* The number of one that has just ended is not taken again soon: its host may still think
-	 * of it as its own. */
+	/* The number of a controller that has just ended is not reused soon: its host may still use
+	 * it as its own. */
 	do {
 		target->last_cntlid =
 			target->last_cntlid >= LAST_CNTLID ? 1 : target->last_cntlid + 1;
@@ -124,7 +124,7 @@ nt_ctrl_tell(struct nt_ctrl *ctrl)
 	if (!ctrl->tell_changed_ns || ctrl->naers == 0 ||
 		(ctrl->async_events & NVME_AEN_NS_ATTRIBUTE) == 0)
 		return;
-	ctrl->tell_changed_ns = false; /* until the log page has been read */
+	ctrl->tell_changed_ns = false; /* not again until the log page has been read */
 	nt_cmd_done(ctrl->aers[--ctrl->naers], NVME_OK, NVME_AER_NS_CHANGED);
 }
 

@@ -6,10 +6,10 @@
 
 #include "target_priv.h"
 
-#define CAP_CQR (UINT64_C(1) << 16)  /* queues are contiguous */
-#define CAP_TO  (UINT64_C(15) << 24) /* ready after 7.5 s at the latest */
+#define CAP_CQR (UINT64_C(1) << 16)  /* queues must be contiguous */
+#define CAP_TO  (UINT64_C(15) << 24) /* ready within 7.5 s */
 #define CAP_NVM (UINT64_C(1) << 37)  /* the NVM command set */
-#define IN_DATA (1u << 16)           /* what is wrong is in the data, not in the command */
+#define IN_DATA (1u << 16)           /* the error is in the data, not in the command */
 
 static void
 connect_failed(struct nt_cmd *cmd, uint16_t code, uint64_t result)
@@ -18,7 +18,7 @@ connect_failed(struct nt_cmd *cmd, uint16_t code, uint64_t result)
 	nt_cmd_done(cmd, NT_FAIL(code), result);
 }
 
-/* @return false, and an empty one: not a string that may be a name. */
+/* @return false, with an empty string: the field is not a string that can be a name. */
 static bool
 connect_get_nqn(const uint8_t *field, char *nqn)
 {
@@ -200,7 +200,7 @@ nt_fabrics_execute(struct nt_cmd *cmd)
 {
 	bool connect = cmd->sqe[SQE_FCTYPE] == NVME_FC_CONNECT;
 
-	/* Two Connects may be on their way at once, and a controller may have ended meanwhile. */
+	/* Two Connects may arrive at the same time, and the controller may have ended meanwhile. */
 	if (connect ? cmd->queue->ctrl != NULL : cmd->queue->ctrl == NULL)
 		nt_cmd_done(cmd, NT_FAIL(NVME_SEQUENCE), 0);
 	else if (connect)

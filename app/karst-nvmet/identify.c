@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* What the controller says of itself and of its namespaces. */
+/* Identify: the data about the controller and its namespaces. */
 #include <stdio.h>
 
 #include "ns.h"
@@ -15,15 +15,15 @@
 #define FR_LEN              8
 #define OAES_NS_ATTRIBUTE   0x100u
 #define CTRATT_HOSTID_128   0x01u
-#define CTRATT_TBKAS        0x40u /* any command keeps alive */
+#define CTRATT_TBKAS        0x40u /* every command restarts the keep-alive timer */
 #define CNTRLTYPE_IO        1
 #define CNTRLTYPE_DISCOVERY 2
 #define FRMW_READ_ONLY      3 /* one slot */
 #define LPA_EFFECTS         0x02
 #define LPA_EXTENDED        0x04
-#define KAS_100MS           10   /* keep-alive timeouts are of whole seconds */
+#define KAS_100MS           10   /* granularity of keep-alive timeouts: whole seconds */
 #define ONCS                0x0d /* Compare, Dataset Management, Write Zeroes */
-#define VWC_THERE           0x07 /* Flush works for all namespaces, too */
+#define VWC_THERE           0x07 /* Flush also works for all namespaces together */
 #define WARM_K              343
 #define HOT_K               353
 
@@ -35,7 +35,7 @@
 #define NIDT_UUID 3
 #define NIDT_CSI  4
 
-/* Text with blanks behind it, and no NUL. */
+/* Writes text, padded with blanks and without a NUL. */
 static void
 put_text(uint8_t *at, const char *text, size_t len)
 {
@@ -51,7 +51,7 @@ log2_of(uint32_t v)
 	return (uint8_t)(31 - __builtin_clz(v));
 }
 
-/* The same whenever the subsystem has the same name. */
+/* Derives the serial number from the name of the subsystem. */
 static void
 put_serial(uint8_t *at, const char *nqn)
 {
@@ -160,7 +160,7 @@ nt_identify(struct nt_cmd *cmd)
 	case NVME_CNS_NS:
 		if (nsid == 0 || (nsid > NT_MAX_NS && nsid != NVME_NSID_ALL))
 			return NT_FAIL(NVME_INVALID_NS);
-		if (ns != NULL) /* one that is not there is all zeroes */
+		if (ns != NULL) /* a namespace that does not exist is all zeroes */
 			identify_ns(ns, cmd->data);
 		return nsid == NVME_NSID_ALL ? NT_FAIL(NVME_INVALID_NS) : NVME_OK;
 	case NVME_CNS_ACTIVE:

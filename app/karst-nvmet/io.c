@@ -2,8 +2,8 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Commands of the NVM command set.  What touches a file is done by a thread of the pool; memory is
- * copied here and now, but for ranges that may be long.
+ * Commands of the NVM command set.  Work on files is done by a thread of the pool; memory is copied
+ * at once, except for ranges that may be long.
  */
 #include <errno.h>
 
@@ -27,7 +27,7 @@ blocks_of(const struct nt_cmd *cmd)
 	return nvme_get16(cmd->sqe + SQE_CDW12) + 1u;
 }
 
-/* --- by threads of the pool, or at once if it is memory --- */
+/* --- executed by threads of the pool, or at once if the namespace is memory --- */
 
 static void
 work_read(struct nt_cmd *cmd)
@@ -109,7 +109,7 @@ work_deallocate(struct nt_cmd *cmd)
 
 /* --- on the transport's thread --- */
 
-/* Ranges that a command names, and what it may do to them. */
+/* Check the range of a command, and whether it may write. */
 static uint16_t
 check_range(const struct nt_cmd *cmd, const struct nt_ns *ns)
 {
@@ -131,7 +131,7 @@ begin_blocks(struct nt_cmd *cmd, enum nt_dir dir, void (*work)(struct nt_cmd *))
 	return check_range(cmd, cmd->ns);
 }
 
-/* Hosts may send more ranges' worth of data than ranges. */
+/* Hosts may send more data than the ranges need. */
 static uint16_t
 begin_dsm(struct nt_cmd *cmd)
 {
@@ -181,7 +181,7 @@ nt_io_begin(struct nt_cmd *cmd)
 	}
 }
 
-/* Whether the command is short enough to be done on the spot. */
+/* Is the command short enough to be executed at once? */
 static bool
 short_work(const struct nt_cmd *cmd)
 {
@@ -195,7 +195,7 @@ nt_io_execute(struct nt_cmd *cmd)
 {
 	if (cmd->sqe[SQE_OPCODE] == NVME_IO_DSM &&
 		(nt_dword(cmd, SQE_CDW11) & DSM_DEALLOCATE) == 0) {
-		nt_cmd_done(cmd, NVME_OK, 0); /* hints of other kinds */
+		nt_cmd_done(cmd, NVME_OK, 0); /* other hints are ignored */
 	} else if (short_work(cmd)) {
 		cmd->work(cmd);
 		nt_cmd_done(cmd, cmd->status, 0);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* Log pages, that of the discovery service among them. */
+/* Log pages, including that of the discovery service. */
 #include <stdio.h>
 
 #include "target_priv.h"
@@ -17,29 +17,30 @@
 #define LONGEST         4096u
 #define SUPPORTED       0x00000001u
 #define CHANGES_CONTENT 0x00000002u
-#define ROOM_K          293     /* it has no temperature of its own */
+#define ROOM_K          293     /* reported as temperature, because there is no sensor */
 #define DATA_UNIT       512000u /* 1000 blocks of 512 bytes */
 
 #define DISC_IPV4         1
 #define DISC_IPV6         2
 #define DISC_SUBTYPE_NVM  2
-#define DISC_TREQ_NO_FLOW 0x04 /* SQ flow control may be left out */
+#define DISC_TREQ_NO_FLOW 0x04 /* SQ flow control may be disabled */
 #define DISC_CONNECTED    1
-#define DISC_NO_PROVIDER  1 /* which of the RDMA transports is not said */
+#define DISC_NO_PROVIDER  1 /* the kind of RDMA transport is not specified */
 
 static void
 error_log(const struct nt_ctrl *ctrl, uint8_t *d)
 {
 	uint64_t n = ctrl->nerrors < NT_ERRORS ? ctrl->nerrors : NT_ERRORS, i;
 
-	for (i = 0; i < n; i++, d += ERROR_LEN) { /* the latest first */
+	for (i = 0; i < n; i++, d += ERROR_LEN) { /* latest entry first */
 		const struct nt_error *e = &ctrl->errors[(ctrl->nerrors - 1 - i) % NT_ERRORS];
 
 		nvme_put64(d, e->count);
 		nvme_put16(d + 8, e->sqid);
 		nvme_put16(d + 10, e->cid);
 		nvme_put16(d + 12, e->status);
-		nvme_put16(d + 14, 0xffff); /* where in the command: not said */
+		nvme_put16(d + 14, 0xffff); /* location of the error in the command: not
+					     * specified */
 		nvme_put64(d + 16, e->lba);
 		nvme_put32(d + 24, e->nsid);
 	}
@@ -57,8 +58,8 @@ smart_log(const struct nt_target *target, const struct nt_ctrl *ctrl, uint8_t *d
 	const struct nt_counters *c = &target->counters;
 
 	nvme_put16(d + 1, ROOM_K);
-	d[3] = 100; /* percent of spare that is there */
-	d[4] = 10;  /* of which less would be a warning */
+	d[3] = 100; /* percent of spare capacity */
+	d[4] = 10;  /* a warning below this percentage */
 	nvme_put64(d + 32, log_units(c->read_bytes));
 	nvme_put64(d + 48, log_units(c->written_bytes));
 	nvme_put64(d + 64, c->reads);
@@ -71,7 +72,7 @@ firmware_log(uint8_t *d)
 {
 	size_t n = strlen(KARST_VERSION);
 
-	d[0] = 1; /* slot 1 runs */
+	d[0] = 1; /* slot 1 is active */
 	memset(d + 8, ' ', 8);
 	memcpy(d + 8, KARST_VERSION, n < 8 ? n : 8);
 }
@@ -132,7 +133,7 @@ discovery_log(const struct nt_target *target, const struct nt_queue *queue, uint
 	d[DISC_CMS] = DISC_RDMA_CM;
 }
 
-/* Bytes of a page; 0: it is not there. */
+/* Returns the size of a page in bytes; 0: there is no such page. */
 static uint32_t
 page_len(const struct nt_ctrl *ctrl, uint8_t page)
 {
@@ -201,7 +202,7 @@ nt_log(struct nt_cmd *cmd)
 		discovery_log(cmd->queue->target, cmd->queue, whole);
 	}
 	len -= (uint32_t)offset;
-	memset(cmd->data, 0, cmd->len); /* behind the page there is nothing */
+	memset(cmd->data, 0, cmd->len); /* bytes behind the page are 0 */
 	memcpy(cmd->data, whole + offset, len < cmd->len ? len : cmd->len);
 	return NVME_OK;
 }

@@ -2,8 +2,8 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * karst-nvmet: a small NVMe over RDMA target, written for libibverbs and librdmacm.  Nothing of
- * karst is in it: it is an example of a storage program, and runs on adapters as well.
+ * karst-nvmet: a small NVMe over RDMA target, written for libibverbs and librdmacm.  It does not
+ * depend on karst: it is an example of a storage program, and runs on adapters as well.
  */
 #include <errno.h>
 #include <signal.h>
@@ -32,12 +32,12 @@ add_namespaces(struct nt_target *target, const struct opts *opts)
 
 		if (ns == NULL)
 			return -EIO;
-		nt_target_add_ns(target, ns); /* there are not more of them than it takes */
+		nt_target_add_ns(target, ns); /* cannot fail: options allow no more than fit */
 	}
 	return 0;
 }
 
-/* Before threads begin, which get the mask from here. */
+/* Called before threads are created, because they inherit the mask. */
 static int
 take_signals(void)
 {

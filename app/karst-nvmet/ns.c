@@ -17,7 +17,7 @@
 
 #include "nvme.h"
 
-#define CHUNK 65536u /* of what is compared or written at a time */
+#define CHUNK 65536u /* bytes that are compared or written at a time */
 
 static struct nt_ns *
 ns_new(uint32_t shift, bool read_only)
@@ -34,7 +34,7 @@ ns_new(uint32_t shift, bool read_only)
 	return ns;
 }
 
-/* @return bytes, or a negative errno. */
+/* @return the size in bytes, or a negative errno. */
 static int64_t
 file_size(int fd)
 {
@@ -50,7 +50,8 @@ file_size(int fd)
 	return ioctl(fd, BLKGETSIZE64, &bytes) != 0 ? -errno : (int64_t)bytes;
 }
 
-/* Asked for nothing at the end of the file, which the file system refuses if it cannot. */
+/* Tries to punch a hole behind the end of the file; the file system refuses that if it cannot punch
+ * holes. */
 static bool
 can_punch(int fd, int64_t bytes)
 {
@@ -126,7 +127,7 @@ nt_ns_close(struct nt_ns *ns)
 	free(ns);
 }
 
-/* FNV-1a, which is enough to tell a handful of namespaces apart. */
+/* FNV-1a, which is sufficient to distinguish a few namespaces. */
 static uint64_t
 ns_hash(uint64_t h, const void *data, size_t len)
 {
@@ -151,7 +152,7 @@ nt_ns_name(struct nt_ns *ns, const char *nqn, uint32_t nsid)
 		half[i] = ns_hash(half[i], &nsid, sizeof(nsid));
 	}
 	memcpy(ns->uuid, half, sizeof(ns->uuid));
-	ns->uuid[6] = (ns->uuid[6] & 0x0f) | 0x80; /* version 8: made to measure */
+	ns->uuid[6] = (ns->uuid[6] & 0x0f) | 0x80; /* version 8: custom */
 	ns->uuid[8] = (ns->uuid[8] & 0x3f) | 0x80;
 }
 
@@ -275,8 +276,8 @@ nt_ns_zero(struct nt_ns *ns, uint64_t lba, uint64_t n)
 	return rc;
 }
 
-/* Whole pages go back to the kernel: a host that discards all of a large disk, as mkfs does, is not
- * to fill memory with zeroes. */
+/* Returns whole pages to the kernel, so that a host that discards all of a large disk, as mkfs
+ * does, does not fill memory with zeroes. */
 static void
 give_back(struct nt_ns *ns, uint64_t at, uint64_t len)
 {
@@ -301,7 +302,8 @@ nt_ns_deallocate(struct nt_ns *ns, uint64_t lba, uint64_t n)
 	else if (ns->punches && len > 0 &&
 		fallocate(ns->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)at,
 			(off_t)len) != 0)
-		(void)nt_ns_zero(ns, lba, n); /* it was promised that it reads as zeroes */
+		(void)nt_ns_zero(ns, lba, n); /* the namespace promises that deallocated blocks
+					       * read as zeroes */
 }
 
 int

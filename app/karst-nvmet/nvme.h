@@ -3,8 +3,8 @@
  */
 /*
  * Numbers of NVM Express 1.4, of NVMe over Fabrics 1.1 and of its RDMA transport: opcodes, status
- * codes, and at which byte a field stands.  All fields are little-endian and are read and written
- * by the accessors below, wherever they lie.
+ * codes, and offsets of fields.  All fields are little-endian; the accessors below read and write
+ * them at any alignment.
  */
 #ifndef NVME_H
 #define NVME_H
@@ -15,7 +15,7 @@
 
 #define NVME_SQE_LEN      64u
 #define NVME_CQE_LEN      16u
-#define NVME_NQN_LEN      223u /* without the NUL behind it */
+#define NVME_NQN_LEN      223u /* without the terminating NUL */
 #define NVME_NQN_FIELD    256u
 #define NVME_PAGE         4096u
 #define NVME_NSID_ALL     0xffffffffu
@@ -29,7 +29,7 @@
 #define NVME_DSM_RANGE    16u
 #define NVME_IDENTIFY_LEN 4096u
 
-/* Where the fields of a command stand. */
+/* Offsets of the fields of a command. */
 enum nvme_sqe_byte {
 	SQE_OPCODE = 0,
 	SQE_FLAGS = 1,
@@ -54,15 +54,15 @@ enum nvme_sqe_byte {
 	SQE_PROP_VALUE = 48,
 };
 
-/* Where the fields of an answer stand. */
+/* Offsets of the fields of a completion. */
 enum nvme_cqe_byte {
 	CQE_RESULT = 0,
 	CQE_SQHD = 8,
 	CQE_CID = 12,
-	CQE_STATUS = 14, /* shifted by one */
+	CQE_STATUS = 14, /* shifted left by one */
 };
 
-/* Where the fields of the data of Connect stand. */
+/* Offsets of the fields of the data of Connect. */
 enum nvme_connect_byte {
 	CONNECT_HOSTID = 0,
 	CONNECT_CNTLID = 16,
@@ -75,7 +75,7 @@ enum nvme_connect_byte {
 #define NVME_FLAGS_PSDT_SGL   0x40u
 #define NVME_CATTR_NO_SQ_FLOW 0x04u
 
-/* The descriptor's last byte: type in the high half, subtype in the low one. */
+/* The last byte of the descriptor: type in the upper half, subtype in the lower half. */
 #define NVME_SGL_DATA_OFFSET 0x01u
 #define NVME_SGL_KEYED       0x40u
 #define NVME_SGL_KEYED_INV   0x4fu
@@ -159,7 +159,7 @@ enum nvme_cns {
 	NVME_CNS_DESCRIPTORS = 0x03,
 };
 
-/* Where the fields of what Identify answers stand: of a controller. */
+/* Offsets of the fields in the data of Identify for a controller. */
 enum nvme_id_ctrl_byte {
 	ID_SN = 4,
 	ID_MN = 24,
@@ -195,7 +195,7 @@ enum nvme_id_ctrl_byte {
 #define NVME_SGLS_KEYED   0x000004u
 #define NVME_SGLS_OFFSET  0x100000u
 
-/* And of a namespace. */
+/* The same for a namespace. */
 enum nvme_id_ns_byte {
 	NS_NSZE = 0,
 	NS_NCAP = 8,
@@ -208,7 +208,8 @@ enum nvme_id_ns_byte {
 	NS_LBADS = 130, /* of the first format */
 };
 
-/* And of an entry of the discovery log; the first is behind a header of the same length. */
+/* The same for an entry of the discovery log; the first entry follows a header of the same
+ * length. */
 enum nvme_disc_byte {
 	DISC_TRTYPE = 0,
 	DISC_ADRFAM = 1,
@@ -228,14 +229,14 @@ enum nvme_disc_byte {
 #define DISC_RDMA    1
 #define DISC_RDMA_CM 1
 
-/* The header's. */
+/* The same for that header. */
 enum nvme_disc_head_byte {
 	DISC_GENERATION = 0,
 	DISC_COUNT = 8,
 };
 
-/* Code and, from bit 8 on, type; NVME_MORE: the error log says more; NVME_DNR: it would go no
- * better a second time. */
+/* Code and, from bit 8 on, type.  NVME_MORE: the error log has more information; NVME_DNR: a retry
+ * would fail as well. */
 enum nvme_status {
 	NVME_OK = 0x000,
 	NVME_INVALID_OPCODE = 0x001,

@@ -93,7 +93,8 @@ opt_wrong(const char *what, const char *value, const char *allowed)
 	return -EINVAL;
 }
 
-/* A number with a suffix if @suffixes allows it; false: none, or beyond 64 bits. */
+/* Parses a number, with a suffix if it is in @suffixes; false: not a number, or more than 64
+ * bits. */
 static bool
 get_number(const char *text, const char *suffixes, uint64_t *value)
 {
@@ -212,7 +213,7 @@ parse_max_transfer(struct nt_config *config, const char *text)
 	return 0;
 }
 
-/* @return 0 to go on, 1: all is done, -EINVAL. */
+/* @return 0: continue; 1: the program can exit; -EINVAL. */
 static int
 parse_one(int c, char **argv, struct opts *opts)
 {

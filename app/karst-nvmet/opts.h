@@ -21,7 +21,7 @@ struct opts {
 	bool read_only;
 };
 
-/* @return 0 to go on, 1: all is done, -EINVAL after a message. */
+/* @return 0: continue; 1: the program can exit; -EINVAL after a message. */
 int opts_parse(int argc, char **argv, struct opts *opts);
 
 #endif

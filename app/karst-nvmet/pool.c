@@ -41,7 +41,7 @@ worker_run(void *arg)
 		cmd->work(cmd);
 		pthread_mutex_lock(&pool->lock);
 		STAILQ_INSERT_TAIL(&pool->done, cmd, next);
-		/* Cannot fail: the counter does not come near its end. */
+		/* Cannot fail: the counter never gets near its limit. */
 		(void)eventfd_write(pool->fd, 1);
 	}
 	pthread_mutex_unlock(&pool->lock);

@@ -2,8 +2,8 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Threads that do what may block.  Commands wait in a list without a limit of its own: there are no
- * more of them than the transport has requests.
+ * Threads for work that may block.  Commands wait in a list without a limit of its own: there are
+ * at most as many as the transport has requests.
  */
 #ifndef POOL_H
 #define POOL_H
@@ -14,16 +14,16 @@ struct nt_cmd;
 struct nt_cmds;
 struct nt_pool;
 
-/* @return NULL: no memory, no threads. */
+/* @return NULL: no memory, or threads cannot be created. */
 struct nt_pool *nt_pool_start(uint32_t threads);
-/* Waits for what they are at; nothing is submitted any more. */
+/* Waits for the work in progress; the caller submits no more commands. */
 void nt_pool_stop(struct nt_pool *pool);
 
 /* A thread calls cmd->work(), which sets cmd->status. */
 void nt_pool_submit(struct nt_pool *pool, struct nt_cmd *cmd);
 /* Readable when commands are done. */
 int nt_pool_fd(const struct nt_pool *pool);
-/* Commands that are done. */
+/* Returns commands that are done. */
 void nt_pool_reap(struct nt_pool *pool, struct nt_cmds *done);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* Connections: how they are asked for, accepted or rejected, and how they end. */
+/* Connections: requests, accepting or rejecting them, and their end. */
 #include <errno.h>
 #include <netdb.h>
 #include <stdio.h>
@@ -9,10 +9,10 @@
 #include "rdma.h"
 
 #define BACKLOG      128
-#define CLOSE_MS     2000u /* for the peer to agree */
+#define CLOSE_MS     2000u /* time limit for the peer's answer */
 #define RNR_FOR_EVER 7
-#define READS        16    /* at a time: one that is lost is asked for again with all behind it */
-#define ACK_UNACKED  1024u /* events that are acknowledged at once */
+#define READS        16    /* at a time: a lost one is repeated together with all behind it */
+#define ACK_UNACKED  1024u /* number of events that are acknowledged together */
 
 int
 nr_listen(struct nr_server *server, const char *address)
@@ -105,7 +105,7 @@ accept_queue(struct nr_queue *queue, const struct rdma_conn_param *asked)
 	return rdma_accept(queue->id, &param) != 0 ? -errno : 0;
 }
 
-/* @n: 1 or -1 */
+/* Adds @n, which is 1 or -1, if it is an admin queue. */
 static void
 count_admin(struct nr_queue *queue, int n)
 {
@@ -184,7 +184,7 @@ queue_free_closed(struct nr_server *server, struct nr_queue *queue)
 	rdma_destroy_id(id);
 }
 
-/* Events of a queue that go on without an end are acknowledged now and then. */
+/* Acknowledges the events of a long-lived queue from time to time. */
 static void
 ack_events(struct nr_queue *queue)
 {
@@ -251,7 +251,8 @@ nr_cm_event(struct nr_server *server)
 			listener_lost(server);
 		return;
 	}
-	/* Acknowledged at once, so that identifiers can be destroyed; what is in it is copied. */
+	/* Acknowledged at once, so that identifiers can be destroyed; its contents are copied
+	 * before. */
 	copy = *event;
 	if (copy.event == RDMA_CM_EVENT_CONNECT_REQUEST) {
 		if (copy.param.conn.private_data_len >= sizeof(data) &&

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* Capsules and data of a connection; rdma.h says how they flow. */
+/* Capsules and data of a connection; rdma.h describes their flow. */
 #include <errno.h>
 #include <stdio.h>
 
 #include "rdma.h"
 
 #define NO_SLOT UINT32_MAX
-#define A_TURN  16 /* polls of NR_POLL completions, before other queues have their turn */
+#define A_TURN  16 /* polls of NR_POLL completions before other queues get their turn */
 
-/* A work request's id: what it is in the low bits, and of which slot or request. */
+/* The id of a work request: its kind in the low bits, and the index of its slot or request. */
 enum kind {
 	KIND_RECV,
 	KIND_READ,
@@ -56,7 +56,7 @@ request_free(struct nr_queue *queue, struct nr_request *request)
 	SLIST_INSERT_HEAD(&queue->free, request, next);
 }
 
-/* The data, if any, and the answer behind it. */
+/* Sends the data, if any, and the completion behind it. */
 static void
 io_answer(struct nr_queue *queue, struct nr_request *request)
 {
@@ -154,7 +154,7 @@ nr_request_run(struct nr_request *request)
 		nt_cmd_execute(&request->cmd);
 }
 
-/* A capsule and a request meet. */
+/* Begins the command of a capsule, with a free request. */
 static void
 io_capsule(struct nr_queue *queue, uint32_t slot)
 {
@@ -207,13 +207,13 @@ io_completion(struct nr_queue *queue, const struct ibv_wc *wc)
 		request = &queue->requests[index];
 		request_free(queue, request);
 		break;
-	default: /* writes are not signalled */
+	default: /* WRITEs are not signaled */
 		break;
 	}
 	run_waiting(queue);
 }
 
-/* @return there may be more. */
+/* @return true: there may be more completions. */
 static bool
 poll_some(struct nr_queue *queue)
 {
@@ -257,7 +257,7 @@ nr_cq_event(struct nr_server *server, struct nr_device *device)
 	}
 	queue = context;
 	queue->unacked++;
-	/* Asked for again before polling: what comes in between makes another event. */
+	/* Armed again before polling: a completion that arrives in between causes another event. */
 	if (ibv_req_notify_cq(cq, 0) != 0)
 		nr_queue_close(queue, "its completion queue cannot be armed");
 	else
@@ -270,7 +270,7 @@ nr_run_ready(struct nr_server *server)
 	struct nr_ready now = STAILQ_HEAD_INITIALIZER(now);
 	struct nr_queue *queue;
 
-	/* who has more comes again the next time */
+	/* a queue that has more completions is handled again in the next turn */
 	STAILQ_CONCAT(&now, &server->ready);
 	while ((queue = STAILQ_FIRST(&now)) != NULL) {
 		STAILQ_REMOVE_HEAD(&now, next_ready);

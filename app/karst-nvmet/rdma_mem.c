@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* Buffers, and the devices that know them. */
+/* Buffers, the devices that they are registered with, and the hosts that share them. */
 #include <errno.h>
 #include <netdb.h>
 #include <netinet/in.h>
@@ -11,7 +11,7 @@
 
 #include "rdma.h"
 
-#define TELL_MS 10000u /* between two lines of shares */
+#define TELL_MS 10000u /* minimum time between two messages about shares */
 
 int
 nr_buffers_make(struct nr_server *server)
@@ -119,8 +119,8 @@ host_key(const struct sockaddr *address, uint8_t key[16])
 		memcpy(key + 12, &in->sin_addr, 4);
 }
 
-/* Peers choose addresses, and do not see where they are kept: so each pair of them has one place
- * with a chance that does not depend on what they choose. */
+/* Peers choose addresses, but do not know the key: so the probability that two addresses have the
+ * same place does not depend on their choice. */
 static uint32_t
 host_place(const struct nr_server *server, const uint8_t key[16])
 {
@@ -144,7 +144,7 @@ host_find(const struct nr_server *server, const uint8_t key[16])
 	return NULL;
 }
 
-/* One who has @mine with that which he asks for, when there are @left for others then? */
+/* Is @mine, including what is asked for, within the share if @left are then left for others? */
 static bool
 share_admits(uint32_t mine, uint32_t left)
 {
@@ -160,7 +160,7 @@ may_connect(const struct nr_server *server, const struct nr_host *host)
 
 	if (mine <= a_ctrl)
 		return true;
-	/* of that what is less than a controller is of no use to others */
+	/* a remainder smaller than a controller is of no use to others */
 	return share_admits((mine + a_ctrl - 1) / a_ctrl, used < all ? (all - used) / a_ctrl : 0);
 }
 
@@ -172,7 +172,7 @@ may_control(const struct nr_server *server, const struct nr_host *host)
 	return host->nadmin == 0 || share_admits(host->nadmin + 1, used < all ? all - used : 0);
 }
 
-/* Once of an address, and of many now and then. */
+/* Logs once for each address, and not too often in total. */
 static void
 tell_refused(struct nr_server *server, struct nr_host *host, const struct sockaddr *address)
 {
@@ -235,7 +235,7 @@ nr_host_put(struct nr_server *server, struct nr_host *host)
 	free(host);
 }
 
-/* --- whose buffers they are --- */
+/* --- the hosts' use of buffers --- */
 
 static struct nr_host *
 host_of(const struct nr_request *request)
@@ -243,7 +243,7 @@ host_of(const struct nr_request *request)
 	return ((struct nr_queue *)request->cmd.queue)->host;
 }
 
-/* Of what is left only who has none may have some. */
+/* Are only reserve buffers left, which are for hosts without any? */
 static bool
 is_reserve(const struct nr_server *server)
 {
@@ -256,7 +256,7 @@ waits_in(struct nr_server *server, const struct nr_host *host)
 	return host->held == 0 ? &server->without : &server->with;
 }
 
-/* It has waiters, and is behind all others. */
+/* Puts a host that has waiters behind all others. */
 static void
 host_waits(struct nr_server *server, struct nr_host *host)
 {
@@ -264,7 +264,7 @@ host_waits(struct nr_server *server, struct nr_host *host)
 	TAILQ_INSERT_TAIL(waits_in(server, host), host, waits);
 }
 
-/* A buffer more, or one less. */
+/* Adds @more, which is 1 or -1, to the number of buffers of a host. */
 static void
 host_holds(struct nr_server *server, struct nr_host *host, int more)
 {
@@ -297,7 +297,7 @@ buffer_take(struct nr_server *server, struct nr_request *request)
 bool
 nr_buffer_get(struct nr_server *server, struct nr_request *request)
 {
-	/* who waits already comes first */
+	/* requests that wait already come first */
 	if (server->nwaiters == 0 && buffer_take(server, request))
 		return true;
 	server->counters.buffer_waits++;
@@ -336,7 +336,7 @@ nr_buffer_put(struct nr_server *server, struct nr_request *request)
 	host_holds(server, host_of(request), -1);
 }
 
-/* The first of the next host that may have one; NULL: none. */
+/* Returns the first request of the next host that may have a buffer, with a buffer; NULL: none. */
 static struct nr_request *
 next_waiter(struct nr_server *server)
 {

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* What a connection is made of. */
+/* Creates and frees the resources of a connection. */
 #include <errno.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 
 #include "rdma.h"
 
-/* A read, or a write and an answer. */
+/* A READ, or a WRITE and a SEND. */
 #define SENDS_OF_REQUEST 2u
 
 static int
@@ -87,7 +87,7 @@ nr_queue_make(struct nr_server *server, struct rdma_cm_id *id, uint16_t qid, uin
 	return queue;
 }
 
-/* The queue pair goes first: nothing is written to memory behind that. */
+/* Destroys the queue pair first: after that nothing is written to the memory. */
 void
 nr_queue_free(struct nr_queue *queue)
 {

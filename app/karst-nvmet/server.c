@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* The server's parts put together, and its one loop. */
+/* Connects the parts of the server, and runs its one loop. */
 #include "server.h"
 
 #include <errno.h>
@@ -21,7 +21,7 @@
 
 #define TICK_MS     100
 #define NEVENTS     16
-#define SOURCE_BITS 7u /* pointers to devices are aligned */
+#define SOURCE_BITS 7u /* free because pointers to devices are aligned */
 
 static uint64_t
 now_ms(void)
@@ -46,8 +46,8 @@ nr_say(const struct nr_server *server, const char *format, ...)
 	fprintf(stderr, "karst-nvmet: %s\n", text);
 }
 
-/* Not to block: an event may be gone between epoll_wait() and the call that fetches it, with the
- * queue that it was of. */
+/* The descriptor is non-blocking: between epoll_wait() and the call that fetches an event, the
+ * event may disappear together with its queue. */
 int
 nr_watch(struct nr_server *server, int fd, enum nr_source source, struct nr_device *device)
 {
@@ -153,7 +153,7 @@ server_async_event(struct nr_server *server, struct nr_device *device)
 	ibv_ack_async_event(&event);
 }
 
-/* @return it is to end. */
+/* @return true: the server has to end. */
 static bool
 got_signal(struct nr_server *server, int fd)
 {
@@ -199,7 +199,7 @@ got_event(struct nr_server *server, const struct epoll_event *event, int signals
 	}
 }
 
-/* @return it is to end. */
+/* @return true: the server has to end. */
 static bool
 server_turn(struct nr_server *server, int signals)
 {
@@ -227,7 +227,7 @@ close_all(struct nr_server *server, int signals)
 	LIST_FOREACH(queue, &server->queues, next)
 		nr_queue_close(queue, "the target ends");
 	while (server->nqueues > 0) {
-		/* Of a device that is gone no answer comes. */
+		/* A device that is gone gives no answer. */
 		if (server->fatal)
 			LIST_FOREACH(queue, &server->queues, next)
 				queue->peer_gone = true;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* The target, its connections, and the way of a command through it. */
+/* The target, its connections, and the steps of a command. */
 #include "target.h"
 
 #include <errno.h>
@@ -98,7 +98,7 @@ nt_queue_gone(struct nt_queue *queue)
 		nt_ctrl_end(queue->target, ctrl);
 }
 
-/* Where the data is: what the only descriptor of a command says. */
+/* Finds the location of the data from the only descriptor of a command. */
 static uint16_t
 begin_data(struct nt_cmd *cmd, uint8_t *capsule, uint32_t capsule_len)
 {
@@ -173,7 +173,7 @@ nt_cmd_begin(struct nt_cmd *cmd, struct nt_queue *queue, uint8_t *capsule, uint3
 void
 nt_cmd_execute(struct nt_cmd *cmd)
 {
-	/* The host's data may have taken its time, and the controller may be gone. */
+	/* Fetching the host's data may have taken long, and the controller may be gone. */
 	if (cmd->sqe[SQE_OPCODE] == NVME_FABRICS)
 		nt_fabrics_execute(cmd);
 	else if (cmd->queue->ctrl == NULL)

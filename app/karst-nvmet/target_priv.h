@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* What the files of the target share.  All on the transport's thread. */
+/* Declarations that the files of the target share.  All functions run on the transport's thread. */
 #ifndef TARGET_PRIV_H
 #define TARGET_PRIV_H
 
@@ -15,10 +15,10 @@ nt_dword(const struct nt_cmd *cmd, enum nvme_sqe_byte at)
 	return nvme_get32(cmd->sqe + at);
 }
 
-/* Status and, on success, result; then ops->complete(). */
+/* Sets status and, on success, result; then calls ops->complete(). */
 void nt_cmd_done(struct nt_cmd *cmd, uint16_t status, uint64_t result);
 
-/* Each has a "begin", which sets dir and len and returns a status, and an "execute". */
+/* Each kind has a "begin", which sets dir and len and returns a status, and an "execute". */
 uint16_t nt_fabrics_begin(struct nt_cmd *cmd);
 void nt_fabrics_execute(struct nt_cmd *cmd);
 uint16_t nt_admin_begin(struct nt_cmd *cmd);
@@ -26,21 +26,21 @@ void nt_admin_execute(struct nt_cmd *cmd);
 uint16_t nt_io_begin(struct nt_cmd *cmd);
 void nt_io_execute(struct nt_cmd *cmd);
 
-/* Data of cmd->len bytes; @return a status. */
+/* Process cmd->len bytes of data; @return a status. */
 uint16_t nt_identify(struct nt_cmd *cmd);
 uint16_t nt_log_begin(struct nt_cmd *cmd);
 uint16_t nt_log(struct nt_cmd *cmd);
 uint16_t nt_set_features(struct nt_cmd *cmd, uint64_t *result);
 uint16_t nt_get_features(struct nt_cmd *cmd, uint64_t *result);
 
-/* @return NULL if there are too many. */
+/* @return NULL: there are too many. */
 struct nt_ctrl *nt_ctrl_new(struct nt_target *target, bool discovery);
 struct nt_ctrl *nt_ctrl_find(struct nt_target *target, uint16_t cntlid);
 void nt_ctrl_end(struct nt_target *target, struct nt_ctrl *ctrl);
-/* A command of the host: it lives. */
+/* A command of the host arrived: restarts the keep-alive timer. */
 void nt_ctrl_alive(struct nt_target *target, struct nt_ctrl *ctrl);
 void nt_ctrl_set_cc(struct nt_ctrl *ctrl, uint32_t cc);
-/* Answers a waiting Asynchronous Event Request if there is something to tell. */
+/* Completes a pending Asynchronous Event Request if there is an event. */
 void nt_ctrl_tell(struct nt_ctrl *ctrl);
 void nt_ctrl_log_error(struct nt_ctrl *ctrl, const struct nt_cmd *cmd);
 

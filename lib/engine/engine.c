@@ -407,6 +407,15 @@ choose_workers(struct karst_engine *e, const unsigned int *eal_lcores)
 	return 0;
 }
 
+/* From now on a program may poll the lcores itself, so worker threads make the copies.  A failure is
+ * logged; the engine tries again with the next memory that is registered. */
+static void
+resume_copies(struct karst_engine *e)
+{
+	if (e->copies)
+		e->copies = eng_workers_start(e) == 0;
+}
+
 void
 karst_engine_stop(struct karst_engine *e)
 {
@@ -424,10 +433,7 @@ karst_engine_stop(struct karst_engine *e)
 	if (eng_ctl_enter(e) != 0)
 		return;
 	e->started = false;
-	/* From now on a program may poll the lcores itself, so worker threads make the copies.  A
-	 * failure is logged; the engine tries again with the next memory that is registered. */
-	if (e->copies)
-		e->copies = eng_workers_start(e) == 0;
+	resume_copies(e);
 	eng_ctl_leave(e);
 }
 
@@ -443,6 +449,10 @@ karst_engine_start(struct karst_engine *e, const unsigned int *eal_lcores)
 	if (ret == 0) {
 		eng_workers_stop(e);
 		ret = eng_watch_start(e);
+		if (ret != 0 && eng_ctl_enter(e) == 0) {
+			resume_copies(e);
+			eng_ctl_leave(e);
+		}
 	}
 	if (ret != 0)
 		return ret;

@@ -2,18 +2,17 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * The requester takes the responses of READs and atomics (RC): what they bring goes where the
- * program wants it, and counts as an acknowledgement of all that was requested before (Q3).  One
- * that comes while others before it are missing goes to its place as well, and is noted (X11,
- * gaps.c).
+ * The requester receives the responses of READs and atomics (RC): the payload goes where the
+ * program wants it, and the response acknowledges everything requested before (Q3).  A response
+ * that arrives while earlier ones are missing is also placed, and is recorded (X11, gaps.c).
  */
 #include "gaps.h"
 #include "repeat.h"
 #include "wqe.h"
 
 /*
- * A response packet of READ @idx; @early: responses before it are missing.
- * @return SUCCESS, or how the READ fails.
+ * Takes a response packet of READ @idx; @early: responses before it are missing.
+ * @return SUCCESS, or the status with which the READ fails.
  */
 static enum karst_wc_status
 take_read_response(struct karst_core *core, struct karst_core_qp *qp, uint32_t idx,
@@ -27,8 +26,8 @@ take_read_response(struct karst_core *core, struct karst_core_qp *qp, uint32_t i
 	enum karst_wc_status st;
 	struct karst_wqe w;
 
-	/* W10 for responses: they are cut as the request says; and who has agreed to selective
-	 * repeat is asked for parts, which end anywhere (X11) */
+	/* W10 for responses: their boundaries follow from the request; a peer that has agreed to
+	 * selective repeat is asked for parts, which end anywhere (X11) */
 	if (pkt->pay_len != want || (end != last && (last || karst_repeat_of(qp) == NULL)))
 		return KARST_WC_BAD_RESP_ERR;
 	if (want == 0)
@@ -36,7 +35,7 @@ take_read_response(struct karst_core *core, struct karst_core_qp *qp, uint32_t i
 	st = karst_wqe_load(qp, idx, &w);
 	if (st != KARST_WC_SUCCESS || w.len != slot->len || w.h.opcode != slot->op)
 		return KARST_WC_LOC_QP_OP_ERR;
-	/* all of it has a place, or nothing is placed */
+	/* all of it has a valid destination, or nothing is placed */
 	if ((off == 0 || early) && (!last || w.nsge > 1)) {
 		st = karst_wqe_check(core, qp, &w);
 		if (karst_unlikely(st != KARST_WC_SUCCESS))
@@ -67,7 +66,7 @@ take_atomic_response(struct karst_core *core, struct karst_core_qp *qp, uint32_t
 	return st;
 }
 
-/* Does this response opcode answer this operation? */
+/* Whether this response opcode answers this operation. */
 static bool
 response_fits(uint8_t op, uint8_t opcode)
 {
@@ -106,8 +105,8 @@ credits_of(struct karst_requester *r, const struct karst_pkt *pkt)
 			r, karst_aeth_syndrome(pkt->aeth), karst_aeth_msn(pkt->aeth));
 }
 
-/* X11: others before it are missing.  One that is not right is dropped: it is asked for again, and
- * then it is the next one that is held against the request. */
+/* X11: responses before this one are missing.  An invalid one is dropped: it is requested again,
+ * and is then checked as the next expected response. */
 static karst_noinline void
 early_response(struct karst_core *core, struct karst_core_qp *qp, struct karst_pkt *pkt)
 {
@@ -115,7 +114,7 @@ early_response(struct karst_core *core, struct karst_core_qp *qp, struct karst_p
 	enum karst_wc_status st;
 	uint32_t idx = 0;
 
-	/* what is acknowledged by it may be ahead of a cursor that went back */
+	/* it may acknowledge PSNs ahead of a cursor that went back */
 	karst_requester_follow_up(core, qp);
 	if (!karst_qp_may_send(qp)) {
 		karst_drop_pkt(core, pkt, KARST_DROP_UNEXPECTED_RESPONSE);
@@ -171,7 +170,7 @@ karst_requester_response(struct karst_core *core, struct karst_core_qp *qp, stru
 	}
 	st = take_response(core, qp, r->una_idx, pkt, false);
 	if (!karst_copy_settle(core, pkt, st == KARST_WC_SUCCESS)) {
-		/* what it has acknowledged stays so */
+		/* what it has acknowledged remains acknowledged */
 		karst_requester_follow_up(core, qp);
 		return;
 	}
@@ -185,8 +184,8 @@ karst_requester_response(struct karst_core *core, struct karst_core_qp *qp, stru
 		karst_requester_follow_up(core, qp);
 		return;
 	}
-	/* unless it is an answer to what was sent before the cursor went back; what it acknowledges
-	 * besides may have passed that, which follows below */
+	/* unless it answers what was sent before the cursor went back.  What it also acknowledges
+	 * may have moved una past the cursor, which follows below. */
 	if (karst_likely(karst_psn_before(r->una_psn, r->snd_psn)))
 		r->rd_psns--;
 	r->una_psn = karst_psn_add(r->una_psn, 1);

@@ -2,7 +2,7 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * DCQCN, as its paper has it (SIGCOMM 2015, "Congestion Control for Large-Scale RDMA Deployments")
+ * DCQCN, as in its paper (SIGCOMM 2015, "Congestion Control for Large-Scale RDMA Deployments"),
  * with the parameters of adapters.
  *
  *	a CNP:     target = rate (or stays, by "clamp"), rate *= 1 - alpha / 2, stages = 0
@@ -13,17 +13,18 @@
  *	             both above                hyper           target += hai
  *	           and then rate = (rate + target) / 2
  *
- * The first CNP finds no rate: it begins at that of the line, or at rate_to_set_on_first_cnp.  The
- * rate is reduced once in a monitor period at most, so however many CNPs come, it falls by a half
- * in that time and no faster; one that comes earlier is acted on when the period ends.
+ * Before the first CNP there is no rate: it starts at that of the link, or at
+ * rate_to_set_on_first_cnp.  The rate is reduced at most once in a monitor period, so however many
+ * CNPs are received, it falls by no more than a half in that time.  A CNP before the end of the
+ * period takes effect when the period ends.
  */
 #include "congestion.h"
 
 #define MBPS 1000000ull
 
-/* Rounds of a call of karst_dcqcn_advance(). */
+/* Limit of rounds in a call of karst_dcqcn_advance(). */
 #define ROUNDS_MAX 64u
-/* A stage that is beyond every threshold counts no further. */
+/* Maximum of a stage count; it is above any threshold. */
 #define STAGE_MAX 1000u
 
 /* --- parameters --- */
@@ -63,7 +64,7 @@ karst_rp_params_valid(const struct karst_rp_params *p)
 		if (v < params[i].least || v > params[i].most)
 			return false;
 	}
-	/* less would be 32 rounds for a frame */
+	/* a smaller value would cause 32 rounds for a frame */
 	return p->rpg_byte_reset == 0 || p->rpg_byte_reset >= 1024;
 }
 
@@ -113,7 +114,7 @@ karst_rp_set(struct karst_rp *rp, const struct karst_rp_params *p)
 
 /* --- alpha --- */
 
-/* (g / 1024) to the power of @n, of KARST_ALPHA_ONE. */
+/* (g / 1024) to the power of @n, in units of 1/KARST_ALPHA_ONE. */
 static uint64_t
 decay(uint32_t g, uint64_t n)
 {
@@ -127,7 +128,8 @@ decay(uint32_t g, uint64_t n)
 	return result;
 }
 
-/* Ends the periods that are over at @t_ns; only in the first of them can a CNP have come. */
+/* Ends the periods that are over at @t_ns.  A CNP can have been received only in the first of
+ * them. */
 static void
 alpha_advance(struct karst_dcqcn *d, const struct karst_rp *rp, uint64_t t_ns)
 {
@@ -145,7 +147,7 @@ alpha_advance(struct karst_dcqcn *d, const struct karst_rp *rp, uint64_t t_ns)
 
 /* --- reducing --- */
 
-/* There is nothing to recover. */
+/* Whether there is nothing to recover. */
 static bool
 is_whole(const struct karst_dcqcn *d)
 {
@@ -167,7 +169,7 @@ dcqcn_reduce(struct karst_dcqcn *d, const struct karst_rp *rp, uint64_t t_ns)
 	uint64_t cut, least;
 
 	alpha_advance(d, rp, t_ns);
-	/* alpha is of 2^10 for gd: 2^11 makes it a half */
+	/* alpha >> 20 is in units of 1/2^10; a gd of 11 then cuts by alpha / 2 */
 	cut = (uint64_t)((unsigned __int128)d->rate * d->alpha >> (20 + rp->gd));
 	least = d->rate / 100 * rp->min_dec_percent;
 	if (rp->clamp || d->byte_stage != 0 || (d->time_stage != 0 && rp->clamp_after_time))
@@ -194,7 +196,7 @@ karst_dcqcn_cnp(struct karst_dcqcn *d, const struct karst_rp *rp, uint64_t line,
 		dcqcn_reduce(d, rp, now_ns);
 		return;
 	}
-	/* while there was nothing to recover its timer stood still */
+	/* its timer was stopped while there was nothing to recover */
 	if (was_whole)
 		d->raise_ns = now_ns;
 	d->rate = karst_min_u64(d->rate, d->max);
@@ -217,7 +219,7 @@ next_stage(uint16_t *stage)
 		(*stage)++;
 }
 
-/* A stage of the timer or of the byte counter has just been counted. */
+/* Raises the rate after a stage of the timer or of the byte counter. */
 static void
 raise_rate(struct karst_dcqcn *d, const struct karst_rp *rp)
 {
@@ -253,7 +255,7 @@ karst_dcqcn_sent(struct karst_dcqcn *d, const struct karst_rp *rp, uint32_t byte
 {
 	if (d->rate == 0 || rp->byte_reset == 0 || is_whole(d))
 		return;
-	/* it may have been made smaller since */
+	/* the parameter may have been reduced since */
 	d->bytes = karst_min_u32(d->bytes, rp->byte_reset - 1) + bytes;
 	for (; d->bytes >= rp->byte_reset; d->bytes -= rp->byte_reset) {
 		next_stage(&d->byte_stage);

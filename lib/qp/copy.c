@@ -2,31 +2,32 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Two passes for what needs memory that is not mapped (karst_copy.h says why).
+ * The two passes of operations on unmapped memory; karst_copy.h explains why there are two.
  *
- * Packets.  core->copy is the copy of the packet that is being delivered: NULL until something of
- * it has to be copied, OPEN while the first pass finds out what, DONE in the second pass.  Placing
- * goes through one function, karst_qp_place().  In the first pass it notes what has to be copied
- * and writes what is mapped, but not the last bytes of a message, which come after all others
- * (R14); in the second it writes those, and what was copied is there or is refused.  Between the
- * two calls of one packet stands karst_copy_settle(): "not yet" means that the caller leaves, with
- * the queue pair as it was.
+ * Packets.  core->copy is the copy of the packet that is being delivered: NULL until some bytes
+ * have to be copied, OPEN while the first pass determines which, DONE in the second pass.  All
+ * bytes are placed by one function, karst_qp_place().  In the first pass it records what has to be
+ * copied and writes what is mapped, except the last bytes of a message, which are written after all
+ * others (R14).  In the second pass it writes those; what had to be copied has then been copied or
+ * is refused.  karst_copy_settle() ends each of the two passes: its result "not yet" means that the
+ * caller returns, with the queue pair unchanged.
  *
- * What happens in a first pass and is not taken back would happen again, the same way: a receive
- * request is held, earlier requests are acknowledged, an SRQ is entered, a connection established.
+ * Effects of a first pass that are not undone are those that the second pass would repeat
+ * identically: a receive request is held, earlier requests are acknowledged, an SRQ is entered, a
+ * connection is established.
  *
- * Frames.  A frame asks for its unmapped bytes by karst_copy_get(), segment by segment.  If one is
- * not there, the frame is not built, and karst_copy_fetch_*() note the segments of that frame and
- * of those behind it.  Frames are fetched whole, so one that was fetched can be built.  Each
- * segment knows its PSN: a frame takes only bytes that were fetched for it, and so not those that
- * an earlier request had in the same place.
+ * Frames.  A frame requests its unmapped bytes by karst_copy_get(), segment by segment.  If one is
+ * not available, the frame is not built, and karst_copy_fetch_*() record the segments of that frame
+ * and of the following ones.  Frames are fetched whole, so a frame that was fetched can be built.
+ * Each segment has a PSN: a frame uses only bytes that were fetched for it, and so never those that
+ * an earlier request had at the same address.
  */
 #include "karst_copy.h"
 
 #include "repeat.h"
 #include "wqe.h"
 
-/* Stands for a copy when none is free: the packet is dropped. */
+/* Placeholder if no copy is free: the packet is dropped. */
 static struct karst_copy starved = {.state = KARST_COPY_OPEN};
 
 void
@@ -100,7 +101,7 @@ copy_add_part(struct karst_copy *c, const uint8_t *host, uint8_t *local, uint32_
 
 /* --- packets --- */
 
-/* Bytes that have to be copied.  @return false: they cannot be. */
+/* Adds bytes that have to be copied.  @return false: they cannot be. */
 static bool
 place_copied(struct karst_core *core, struct karst_core_qp *qp, uint8_t *host, const uint8_t *src,
 	uint32_t n, bool last)
@@ -116,7 +117,7 @@ place_copied(struct karst_core *core, struct karst_core_qp *qp, uint8_t *host, c
 	if (c == &starved)
 		return true;
 	if (core->copy_small) {
-		/* it is not there any more when the copy is made */
+		/* the source is gone when the copy is made */
 		if (n > sizeof(c->small) - c->nsmall)
 			return false;
 		memcpy(c->small + c->nsmall, src, n);
@@ -150,7 +151,8 @@ karst_copy_place(struct karst_core *core, struct karst_core_qp *qp, uint32_t key
 	return true;
 }
 
-/* An atomic that no instruction can do.  @return true: it has been done, or failed. */
+/* Executes an atomic on unmapped memory: by an instruction if the driver can map the memory,
+ * otherwise by a copy.  @return true: it was executed, or has failed. */
 bool
 karst_copy_atomic(struct karst_core *core, struct karst_core_qp *qp, struct karst_pkt *pkt,
 	struct karst_copy_atomic *a)
@@ -185,7 +187,7 @@ karst_copy_atomic(struct karst_core *core, struct karst_core_qp *qp, struct kars
 	return karst_copy_settle(core, pkt, true);
 }
 
-/* The sources of the parts are in a packet, which is another one now. */
+/* The parts have sources in packet @from, which was replaced by @to: adjusts their addresses. */
 static void
 copy_rebase(struct karst_copy *c, const struct karst_pkt *from, const struct karst_pkt *to)
 {
@@ -258,7 +260,8 @@ karst_copy_queue(struct karst_core *core, struct karst_core_qp *qp, struct karst
 	return kept == pkt;
 }
 
-/* The packet that was parked, and then those behind it, of which one may be parked in its turn. */
+/* Delivers the parked packet again, and then the packets that waited behind it.  One of these may
+ * be parked in turn. */
 static void
 packet_redeliver(struct karst_core *core, struct karst_copy *c)
 {
@@ -285,7 +288,7 @@ packet_redeliver(struct karst_core *core, struct karst_copy *c)
 	}
 	core->copy_kept = false;
 	core->copy_ops->give_back(core, c);
-	/* what may not be flushed before the copy is done */
+	/* what could not be flushed before the copy was done */
 	if (qp->state == KARST_QPS_ERR || qp->state == KARST_QPS_SQE)
 		karst_core_activate(core, qp);
 }
@@ -322,7 +325,7 @@ karst_copy_get(struct karst_core *core, const struct karst_core_qp *qp, enum kar
 	return KARST_WC_SUCCESS;
 }
 
-/* A segment of a frame; what of it is mapped comes at once.  @return false: no room. */
+/* Adds a segment of a frame; its mapped bytes are copied at once.  @return false: no room. */
 static bool
 copy_add_seg(struct karst_core *core, struct karst_copy *c, uint32_t psn, const uint8_t *host,
 	uint32_t n)
@@ -349,7 +352,7 @@ copy_add_seg(struct karst_core *core, struct karst_copy *c, uint32_t psn, const 
 	return true;
 }
 
-/* All of a frame of @n bytes, or nothing; as karst_wqe_gather() will ask for it. */
+/* Adds all segments of a frame of @n bytes, as karst_wqe_gather() will request them, or none. */
 static bool
 copy_add_frame(struct karst_core *core, const struct karst_core_qp *qp, struct karst_copy *c,
 	const struct karst_wqe *w, uint32_t off, uint32_t n, uint32_t psn)
@@ -383,14 +386,14 @@ copy_add_frame(struct karst_core *core, const struct karst_core_qp *qp, struct k
 	return true;
 }
 
-/* Submits what was noted.  @return false: there was nothing, or it is not taken now. */
+/* Submits what was recorded.  @return false: there was nothing, or it is not accepted now. */
 static bool
 copy_fetch(struct karst_core *core, struct karst_copy *c)
 {
 	if (c->nparts > 0 && copy_submit(core, c))
 		return true;
 	if (c->nparts == 0 && c->nsegs > 0) {
-		/* mapped, but not in one piece: it is here already */
+		/* mapped, but not contiguous: it is available already */
 		c->state = KARST_COPY_DONE;
 		c->qp->copy[c->half] = c;
 		c->qp->flags |= KARST_QPF_COPIES;
@@ -420,7 +423,7 @@ karst_copy_fetch_requests(struct karst_core *core, struct karst_core_qp *qp,
 		off += n;
 		if (off != w->len)
 			continue;
-		/* what will be sent after it, as far as that is known */
+		/* what will be sent next, as far as that is known */
 		if (++idx == qp->sq.tail || karst_wqe_load(qp, idx, &next) != KARST_WC_SUCCESS ||
 			(next.info->slot_flags & (KARST_SLOT_LOCAL | KARST_SLOT_RD_ATOMIC)) != 0 ||
 			(qp->type == KARST_QPT_UD && next.len > mtu))

@@ -4,10 +4,10 @@
 /*
  * The protocol core of one lcore: its queue pairs by number.
  *
- * A QPN is (slot << lcore_bits | lcore).  A slot is drawn from the half of the free ones that have
- * been so for longest, so that a number comes back late and packets of a dead connection rarely
- * find a new one, and nobody knows which number the next connection has.  Numbers 0 and 1 (SMI,
- * GSI) and 0xffffff (multicast) are never given out.
+ * A QPN is (slot << lcore_bits | lcore).  A slot is drawn at random from the half of the free ones
+ * that have been free for longest.  So a number is reused late, packets of a dead connection rarely
+ * match a new one, and the number of the next connection cannot be predicted.  Numbers 0 and 1
+ * (SMI, GSI) and 0xffffff (multicast) are never given out.
  */
 #include "gaps.h"
 #include "notify.h"
@@ -59,7 +59,7 @@ config_ok(const struct karst_core_config *cfg)
 		(cfg->congestion == NULL || karst_congestion_valid(cfg->congestion));
 }
 
-/* Slots of the QPN table: room for the numbers that are never given out. */
+/* Slots of the QPN table, including room for the numbers that are never given out. */
 static uint32_t
 table_slots(const struct karst_core_config *cfg)
 {
@@ -93,7 +93,7 @@ measures_delay(const struct karst_core_config *cfg)
 static size_t
 free_bytes(const struct karst_core_config *cfg)
 {
-	/* what comes behind it is aligned */
+	/* the memory after it must be aligned */
 	return ((size_t)table_slots(cfg) + 1) / 2 * 2 * sizeof(uint32_t);
 }
 
@@ -103,7 +103,7 @@ sharers(const struct karst_core_config *cfg)
 	return cfg->max_sharers != 0 ? cfg->max_sharers : 1;
 }
 
-/* All but wheels and the lists of the scheduler. */
+/* All but the wheels and the lists of the scheduler. */
 static size_t
 cleared_bytes(const struct karst_core_config *cfg)
 {
@@ -124,7 +124,7 @@ karst_core_bytes(const struct karst_core_config *cfg)
 		karst_sched_list_bytes(cfg, sharers(cfg));
 }
 
-/* All numbers are free, but for those that are never given out. */
+/* Makes all numbers free, except those that are never given out. */
 static void
 init_numbers(struct karst_core *core, const struct karst_core_config *cfg)
 {
@@ -152,7 +152,8 @@ karst_core_init(
 
 	if (!config_ok(cfg))
 		return -EINVAL;
-	/* wheels and lists of the active are the last, and have no pages before somebody has any */
+	/* wheels and lists of the active come last; they need no pages before a user has timers or
+	 * active QPs */
 	memset(core, 0, cleared_bytes(cfg));
 	core->now_ns = now_ns;
 	core->user = cfg->user;
@@ -170,7 +171,8 @@ karst_core_init(
 	core->wary_packets = core->window_packets > 1
 		? core->window_packets - (core->window_packets + 7) / 8
 		: core->window_packets;
-	/* Q2: a full window has asked for an acknowledgement, or nothing would ever open it */
+	/* Q2: a full window must contain a request for an acknowledgement, or it would never
+	 * open */
 	core->ack_interval = karst_min_u32(core->ack_interval, core->window_packets);
 	core->placer.stream_bytes =
 		cfg->stream_bytes != 0 ? cfg->stream_bytes : DEFAULT_STREAM_BYTES;
@@ -224,7 +226,8 @@ karst_core_doorbell(struct karst_core *core, uint32_t qpn)
 
 	if (qp == NULL)
 		return;
-	/* in RESET, too: the program will not ring again, so RTS must look at the queue */
+	/* in RESET, too: the program will not ring again, so the queue must be polled at the
+	 * transition to RTS */
 	qp->req.flags &= (uint8_t)~KARST_REQ_IDLE;
 	karst_wqe_busy(&qp->sq);
 	if (qp->state != KARST_QPS_RESET)

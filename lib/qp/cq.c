@@ -4,20 +4,21 @@
 /*
  * Completion queues.
  *
- * A CQ has one lane for each lcore, so each lane has one producer and one consumer and needs
- * no lock; the completions of one QP all come from one lcore and stay in order.  Entries are
- * written at once but published, and events raised, by karst_core_flush() after a batch: two
- * stores and one fence for many completions.  The slots of their requests are given back between
- * the two, so that no request is lost if we die here (doc/ring-abi.rst).
+ * A CQ has one lane for each lcore, so each lane has one producer and one consumer and needs no
+ * lock; the completions of one QP all come from one lcore and stay in order.  Entries are written
+ * at once, but karst_core_flush() publishes them and raises events after a batch: two stores and
+ * one fence for many completions.  The slots of their requests are given back between writing and
+ * publishing, so that no request is lost if the engine dies there (doc/ring-abi.rst).
  *
- * A full lane is fatal for the CQ, as with hardware: the completion is lost, CQ_ERR is raised
- * once, and every QP that completes into it afterwards goes into Error.
+ * A full lane is fatal for the CQ, as with hardware: the completion is lost, CQ_ERR is raised once,
+ * and every QP that completes into it afterwards goes into Error.
  *
- * Times, where a queue has them, are those of the flush: not earlier than what they belong to.
+ * Timestamps, if a queue has them, are those of the flush: not earlier than the completion.
  *
- * Moderation holds an event back: a lane that would raise it counts what it publishes from then on,
- * and raises it when there is enough, or when its timer fires.  The queue stays armed meanwhile, so
- * a program that takes the completions before the event comes is told once too often at worst.
+ * Moderation delays an event: a lane that would raise it counts the entries that it publishes from
+ * then on, and raises it when there are enough, or when its timer fires.  The queue stays armed
+ * meanwhile, so a program that takes the completions before the event gets at most one unnecessary
+ * event.
  */
 #include "qp_priv.h"
 
@@ -86,12 +87,13 @@ lane_mark_dirty(struct karst_core *core, struct karst_cq_lane_state *l)
 	core->dirty = l;
 }
 
-/* The program is told by karst_core_flush(), after the completions for which there was room. */
+/* The completion queue is full.  karst_core_flush() reports this to the program, after the
+ * completions for which there was room. */
 static karst_noinline void
 cq_overflow(struct karst_core *core, struct karst_cq_lane_state *l)
 {
 	karst_count(&core->counters, KARST_CTR_CQ_OVERFLOWS);
-	/* two lcores may find the queue full at once: one tells */
+	/* two lcores may find the queue full at once: one of them reports it */
 	if (atomic_exchange(&l->cq->overflown, 1) == 0) {
 		l->lost = true;
 		lane_mark_dirty(core, l);
@@ -113,8 +115,8 @@ karst_cq_push(struct karst_core *core, struct karst_core_cq *cq, bool solicited)
 	return karst_lane_next(&l->ring);
 }
 
-/* Disarms the queue, whose armed word was @armed.  @return false: it was another who did.  If the
- * program has armed it once more since, it has in view what we have published. */
+/* Disarms the queue, whose armed word was @armed.  @return false: another lcore has disarmed it.
+ * If the program has armed it again since then, it has seen what was published. */
 static bool
 cq_disarm(struct karst_cq_shared *sh, uint32_t armed)
 {
@@ -122,14 +124,14 @@ cq_disarm(struct karst_cq_shared *sh, uint32_t armed)
 
 	if (atomic_compare_exchange_strong(&sh->armed, &is, to))
 		return true;
-	/* made stronger meanwhile */
+	/* the program has armed it more strongly meanwhile */
 	if ((is & KARST_CQ_ARM_WHAT) == 0 || is / KARST_CQ_ARM_COUNT != armed / KARST_CQ_ARM_COUNT)
 		return false;
 	to = is & ~(uint32_t)KARST_CQ_ARM_WHAT;
 	return atomic_compare_exchange_strong(&sh->armed, &is, to);
 }
 
-/* Raises the event, once however many lanes are about to; the armed word was @armed. */
+/* Raises the event, once even if several lanes are about to; the armed word was @armed. */
 static void
 lane_raise_event(struct karst_core *core, struct karst_cq_lane_state *l, uint32_t armed)
 {
@@ -139,14 +141,15 @@ lane_raise_event(struct karst_core *core, struct karst_cq_lane_state *l, uint32_
 		l->held = false;
 		karst_timer_del(core, cq->sharer, &l->timer);
 	}
-	/* another lcore may be signalling the same queue: whoever disarms it raises the event */
+	/* another lcore may be signalling the same queue: the one that disarms it raises the
+	 * event */
 	if ((armed & KARST_CQ_ARM_WHAT) == 0 || !cq_disarm(cq->sh, armed))
 		return;
 	karst_count(&core->counters, KARST_CTR_EVENTS);
 	core->ops->cq_event(core, cq);
 }
 
-/* What is fresh would be worth an event: is there enough of it? */
+/* The fresh entries deserve an event: raises it if there are enough of them. */
 static karst_noinline void
 lane_moderate(struct karst_core *core, struct karst_cq_lane_state *l, uint32_t armed, uint32_t how)
 {
@@ -164,9 +167,10 @@ lane_moderate(struct karst_core *core, struct karst_cq_lane_state *l, uint32_t a
 		lane_raise_event(core, l, armed);
 }
 
-/* Is what has just been published worth an event to a program that has said @armed?  Not if it had
- * that in view: the program may have armed the queue when we had published, and not come here yet.
- * Its next poll takes what it has in view, and the event would be one for nothing. */
+/* Whether the entries just published deserve an event for a program that has set the armed word
+ * @armed.  They do not if the program had seen them: it may have armed the queue after they were
+ * published and before this call.  Its next poll takes the entries that it has seen, and the event
+ * would be unnecessary. */
 static bool
 lane_is_awaited(const struct karst_cq_lane_state *l, uint32_t armed)
 {
@@ -181,7 +185,7 @@ lane_is_awaited(const struct karst_cq_lane_state *l, uint32_t armed)
 		l->ring.published;
 }
 
-/* Raises the event if the program waits for what has just been published. */
+/* Raises the event if the program waits for the entries just published. */
 static void
 signal_lane(struct karst_core *core, struct karst_cq_lane_state *l)
 {
@@ -192,7 +196,7 @@ signal_lane(struct karst_core *core, struct karst_cq_lane_state *l)
 
 	if (karst_likely(!lane_is_awaited(l, armed)))
 		return;
-	/* relaxed: a change takes effect sooner or later */
+	/* relaxed: a change need not take effect at once */
 	how = atomic_load_explicit(&cq->moderation, memory_order_relaxed);
 	if (karst_likely(how == 0))
 		lane_raise_event(core, l, armed);
@@ -250,14 +254,14 @@ karst_core_forget_cq(struct karst_core *core, struct karst_core_cq *cq)
 	karst_timer_del(core, cq->sharer, &cq->lane[core->lcore].timer);
 }
 
-/* How many receive requests are finished; one that a message has taken is not. */
+/* The number of finished receive requests; one that a message has taken is not finished. */
 static uint32_t
 recvs_done(const struct karst_core_qp *qp)
 {
 	return qp->rq.head - (qp->rsp.rwqe.held ? 1 : 0);
 }
 
-/* Completions that count from here on, whatever becomes of us. */
+/* Makes the completions valid: from here on they count, even if the engine dies. */
 static void
 lane_make_ready(const struct karst_core *core)
 {
@@ -271,8 +275,9 @@ lane_make_ready(const struct karst_core *core)
 	}
 }
 
-/* Slots of finished requests: after their completions count, so that if we die each request either
- * has one or stands in its slot, and before they are shown: whoever sees one can post at once. */
+/* Gives back the slots of finished requests.  This is after their completions count, so that if the
+ * engine dies each request either has one or is in its slot; and before the completions are
+ * published, since a program that sees one may post at once. */
 static void
 qp_give_back_slots(struct karst_core *core)
 {
@@ -281,7 +286,8 @@ qp_give_back_slots(struct karst_core *core)
 	for (qp = core->retired; qp != NULL; qp = qp->next_retired) {
 		qp->flags &= (uint8_t)~KARST_QPF_RETIRED;
 		karst_wqe_show_head(&qp->sq, qp->sq.head);
-		/* who has only sent need not wait for the line of that head, or write to it */
+		/* if the QP has only sent, the cache line of that head is neither loaded nor
+		 * written */
 		if (qp->took) {
 			qp->took = 0;
 			karst_wqe_show_head(&qp->rq, recvs_done(qp));
@@ -295,7 +301,7 @@ karst_core_flush(struct karst_core *core)
 {
 	struct karst_cq_lane_state *l, *next;
 
-	/* also for whoever deregisters memory after the turn that this call ends */
+	/* also needed if memory is deregistered after the turn that this call ends */
 	karst_mem_place_fence(&core->placer);
 	lane_make_ready(core);
 	qp_give_back_slots(core);
@@ -306,7 +312,8 @@ karst_core_flush(struct karst_core *core)
 		if (karst_unlikely(l->lost)) {
 			l->lost = false;
 			/* release, pairs with the acquire in poll_empty() of lib/client: the tail
-			 * before it, so that whoever sees it finds all that came before */
+			 * before it, so that a reader that sees it finds all completions that came
+			 * before */
 			atomic_store_explicit(&l->cq->sh->overflown, 1, memory_order_release);
 		}
 	}

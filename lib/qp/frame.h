@@ -2,10 +2,10 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Frames under construction.  A frame starts as a copy of a header template; the builder
- * appends extended headers, names the payload's sources, and closes it, which fixes the lengths
- * and the IPv4 checksum and leaves a seal job: payload, pad and ICRC are written later, by
- * karst_icrc_seal_burst(), in one pass over the whole burst.
+ * Frames under construction.  A frame starts as a copy of a header template.  The builder appends
+ * extended headers, adds the sources of the payload, and closes the frame, which sets the lengths
+ * and the IPv4 checksum and leaves a seal job: karst_icrc_seal_burst() writes payload, pad and ICRC
+ * later, in one pass over the whole burst.
  *
  *	uint8_t *p = karst_frame_open(b, tmpl);       end of the BTH
  *	p = append headers ...
@@ -17,7 +17,7 @@
 
 #include "qp_priv.h"
 
-/** Is there room for one more frame whose payload has at most @segs sources? */
+/** Whether there is room for one more frame whose payload has at most @segs sources. */
 static inline bool
 karst_frame_room(const struct karst_tx_burst *b, uint32_t segs)
 {
@@ -49,8 +49,8 @@ karst_frame_seg(struct karst_tx_burst *b, const uint8_t *src, uint32_t len)
 }
 
 /**
- * @end: first byte behind the headers; @flags: BTH byte 1 without pad, besides MigReq of the
- * template (SE).
+ * Closes the frame.  @end: first byte after the headers; @flags: BTH byte 1 without pad and without
+ * MigReq, which the template adds (SE).
  */
 static inline void
 karst_frame_close(struct karst_tx_burst *b, const struct karst_tmpl *t, uint8_t *end,
@@ -67,7 +67,7 @@ karst_frame_close(struct karst_tx_burst *b, const struct karst_tmpl *t, uint8_t 
 	if (t->ip6) {
 		karst_put_be16(l3 + 4, (uint16_t)(l3_len - KARST_IP6_LEN));
 	} else {
-		/* identifications of consecutive packets count up (W11), which costs no state */
+		/* identifications of consecutive packets count up (W11), without any state */
 		uint32_t sum = t->ip_sum + l3_len + (psn & 0xffff);
 
 		sum = (sum & 0xffff) + (sum >> 16);

@@ -2,38 +2,40 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Gaps among responses (X11): what comes behind one is kept, and what is missing asked for again.
+ * Gaps among responses (X11): what arrives after a gap is kept, and what is missing is requested
+ * again.
  *
- * A READ may write its destination in any order before it completes, and each response says by its
- * PSN where it belongs.  So nobody has to hold anything: a response that comes early goes to its
- * place at once, and a bit is noted.  That is as good with peers that know nothing of it, since a
- * duplicate READ may begin anywhere in the original (R4).  Only with those who have agreed to
- * selective repeat it ends where the gap does, too.
+ * A READ may write its destination in any order before it completes, and the PSN of each response
+ * says where its bytes belong.  So nothing has to be buffered: an early response is placed at once,
+ * and a bit is set.  This also works with peers that do not know about it, since a duplicate READ
+ * may begin anywhere in the original (R4).  Only to peers that have agreed to selective repeat,
+ * such a READ also ends where the gap ends.
  *
- * What is noted is a struct karst_gap, one for each READ or atomic of which something is missing
- * while something behind it is here.  They belong to the core; slots[] has their numbers.  What a
- * later request gets completes in its turn: una_psn stays at the first response that is missing
- * of all, and when that is here it moves over all that is here or acknowledged behind it.  How far
- * that is the gap of the oldest request knows (heard):
+ * There is a struct karst_gap for each READ or atomic that has missing responses while later ones
+ * have arrived.  These belong to the core; slots[] has their numbers.  Requests still complete in
+ * order: una_psn stays at the first missing response of all.  When that response arrives, una_psn
+ * moves past everything after it that has arrived or was acknowledged.  The gap of the oldest
+ * request has the limit of that (heard):
  *
  *	slots  | READ 10..17       | WRITE 18 | READ 19..22 | READ 23..26  |
  *	here   |  10 11    13 14   |          | 19 20 21 22 | 23           |
  *	               |                       done           |
  *	     una_psn = first = 12, heard = 24                first = 24
  *
- * As long as it is heard of anything behind a gap, the oldest request is one that misses a response
- * and has a gap.  If there is none left, responses are thrown away and the cursor goes back, as
- * it does after a timeout and a NAK.
+ * As long as anything has arrived or was acknowledged after a gap, the oldest request has a missing
+ * response and a struct karst_gap.  If no gap is free for it, responses are discarded and the
+ * cursor goes back, as it does after a timeout and a NAK.
  *
- * Whose peers leave gaps, and never fill them, keeps what he has for as long as he likes.  So there
- * are shares: a user (sched.c) has three times as many at most as are free then, and a queue pair
- * three times as many as its user may still have then.  A user who has none gets one if there is
- * one, and a queue pair that has none if its user may have one more.
+ * A user whose peers cause gaps and never fill them could keep them for ever.  So there are shares:
+ * a user (sched.c) has at most three times as many as are free at that time, and a queue pair three
+ * times as many as its user may still have then.  A user who has none gets one if there is one, and
+ * a queue pair that has none gets one if its user may have one more.
  *
- * Peers answer in order.  So a response before one that has come is lost; and one that was asked
- * for again is lost again when something has come that was requested later: what was sent for the
- * first time since, what was asked for again later and stands behind it, or a later part of the
- * same.  Only what is new is such a sign, so there are never more than there are responses.
+ * Peers answer in order.  So a response is lost if a later one has arrived.  A response that was
+ * requested again is lost again if something has arrived that was requested after it: a request
+ * that was first sent since then, a later part of a request that was requested again after it, or a
+ * later part of the same request.  Only a response that has not arrived before counts for this, so
+ * the number of such conclusions is limited by the number of responses.
  */
 #include "gaps.h"
 
@@ -46,7 +48,7 @@ end_of(const struct karst_sq_slot *slot)
 	return karst_psn_add(slot->psn, slot->npsn);
 }
 
-/* The oldest request has a gap: up to where the peer has answered. */
+/* The oldest request has a gap: the limit up to which the peer has answered. */
 static inline uint32_t
 heard_of(const struct karst_core *core, const struct karst_core_qp *qp)
 {
@@ -69,7 +71,8 @@ is_here(const struct karst_gap *g, uint32_t psn)
 	return (g->map[psn / 64 % KARST_DIM(g->map)] >> psn % 64 & 1) != 0;
 }
 
-/* Response @psn is here.  @return how many are from the first on that was missing. */
+/* Records that response @psn has arrived.  @return how many are contiguous from the first missing
+ * one. */
 static uint32_t
 put(struct karst_gap *g, uint32_t psn)
 {
@@ -98,7 +101,7 @@ karst_gaps_init(struct karst_gaps *g)
 	g->free = KARST_GAPS;
 }
 
-/* May @qp have one more? */
+/* Whether @qp may have one more gap. */
 static bool
 gap_admits(const struct karst_core *core, const struct karst_core_qp *qp)
 {
@@ -106,11 +109,11 @@ gap_admits(const struct karst_core *core, const struct karst_core_qp *qp)
 	uint32_t left = 3 * (KARST_GAPS - core->gaps->used);
 	uint32_t more = left > mine ? (left - mine) / 4 : 0;
 
-	/* the user has that many more until three times the rest are his */
+	/* the user has that many more before the user's gaps are three times the rest */
 	return mine == 0 || (more != 0 && (qp->gaps == 0 || qp->gaps + 1u <= 3 * (more - 1)));
 }
 
-/* The gap of @slot, perhaps a new one.  NULL: there are no more. */
+/* The gap of @slot, which may be a new one.  NULL: none is free. */
 static struct karst_gap *
 gap_take(struct karst_core *core, struct karst_core_qp *qp, struct karst_sq_slot *slot)
 {
@@ -129,14 +132,14 @@ gap_take(struct karst_core *core, struct karst_core_qp *qp, struct karst_sq_slot
 	qp->gaps++;
 	karst_sched_user_of(core, qp)->gaps++;
 	*g = (struct karst_gap){.qp = qp, .first = slot->psn};
-	/* the oldest may be here in part */
+	/* part of the oldest request may have been answered */
 	if (karst_psn_distance(r->una_psn, slot->psn) < slot->npsn)
 		g->first = r->una_psn;
 	g->heard = g->first;
 	return g;
 }
 
-/* Likewise, of a new one only within the share. */
+/* Likewise, but takes a new one only within the share. */
 static struct karst_gap *
 gap_ask(struct karst_core *core, struct karst_core_qp *qp, struct karst_sq_slot *slot)
 {
@@ -177,16 +180,16 @@ karst_gaps_drop(struct karst_core *core, struct karst_core_qp *qp)
 
 /* --- what is lost --- */
 
-/* What has come: PSN @psn, which is of request @idx and was asked for again as @order; 0: it was
- * not. */
+/* An arrival: PSN @psn, which belongs to request @idx and was requested again with sequence number
+ * @order; 0: it was not requested again. */
 struct sign {
 	uint32_t psn;
 	uint32_t idx;
 	uint32_t order;
 };
 
-/* Has something come that left later than request @idx, which was asked for again?  Then it would
- * be here. */
+/* Request @idx was sent again.  Whether something has arrived that left later, so that the response
+ * should have arrived too. */
 static bool
 lost_again(const struct karst_requester *r, const struct karst_gap *g, uint32_t idx,
 	const struct sign *s)
@@ -208,7 +211,7 @@ is_asked(const struct karst_requester *r, const struct karst_gap *g)
 		karst_psn_distance(g->asked_to, r->una_psn);
 }
 
-/* From @psn on, what is not here; @end: all is. */
+/* The first PSN from @psn on that has not arrived; @end: all have arrived. */
 static uint32_t
 skip_here(const struct karst_gap *g, uint32_t psn, uint32_t end)
 {
@@ -217,20 +220,21 @@ skip_here(const struct karst_gap *g, uint32_t psn, uint32_t end)
 	return psn;
 }
 
-/* Response @psn is new.  @return the order of asking that it came of; 0: it was on its way
- * before. */
+/* Response @psn has arrived for the first time.  @return the sequence number of the request that
+ * brought it; 0: it was under way before that. */
 static uint32_t
 came_of(const struct karst_requester *r, struct karst_gap *g, uint32_t psn)
 {
 	if (!is_asked(r, g) ||
 		karst_psn_distance(psn, g->first) >= karst_psn_distance(g->asked_end, g->first))
 		return 0;
-	/* what was on its way before has come before it */
+	/* what was under way before has arrived before it */
 	g->asked_end = g->asked_to;
 	return g->order;
 }
 
-/* Is something of request @idx missing before PSN @heard that is not on its way?  From where on? */
+/* Whether a response of request @idx before PSN @heard is missing and not under way.  Sets g->from
+ * to where the next request begins. */
 static bool
 is_wanted(const struct karst_requester *r, const struct karst_sq_slot *slot, struct karst_gap *g,
 	uint32_t idx, const struct sign *s, uint32_t heard)
@@ -249,7 +253,7 @@ is_wanted(const struct karst_requester *r, const struct karst_sq_slot *slot, str
 	return true;
 }
 
-/* Something new has come: is anything before it missing that is not on its way? */
+/* Something new has arrived: requests again what is missing before it and not under way. */
 static void
 gaps_look(struct karst_core *core, struct karst_core_qp *qp, const struct sign *s)
 {
@@ -272,7 +276,7 @@ gaps_look(struct karst_core *core, struct karst_core_qp *qp, const struct sign *
 		if (idx != r->una_idx && !karst_psn_before(slot->psn, heard))
 			break;
 		g = gap_ask(core, qp, slot);
-		/* there will be others when this is the oldest */
+		/* there will be gaps for it when this request is the oldest */
 		if (g == NULL || !karst_psn_before(g->first, heard) ||
 			!is_wanted(r, slot, g, idx, s, heard))
 			continue;
@@ -287,10 +291,10 @@ gaps_look(struct karst_core *core, struct karst_core_qp *qp, const struct sign *
 	karst_core_activate(core, qp);
 }
 
-/* --- hearing --- */
+/* --- received responses --- */
 
-/* The oldest request misses a response and has a gap, or one has just become free for it; and all
- * before PSN @end was answered. */
+/* Records that the peer has answered all before PSN @end.  The oldest request has a missing
+ * response, and has a gap, or one has just become free for it. */
 static void
 note_heard(struct karst_core *core, struct karst_core_qp *qp, uint32_t end)
 {
@@ -358,7 +362,7 @@ karst_gaps_taken(struct karst_core *core, struct karst_core_qp *qp, uint32_t idx
 		slot->flags |= KARST_SLOT_DONE;
 		gap_free(core, slot);
 	}
-	/* there is one: it was taken when this response was found */
+	/* this finds one: it was taken when this response was found */
 	note_heard(core, qp, karst_psn_add(psn, 1));
 	gaps_look(core, qp, &s);
 }
@@ -391,8 +395,8 @@ karst_gaps_filled(struct karst_core *core, struct karst_core_qp *qp)
 		slot->flags |= KARST_SLOT_DONE;
 		karst_requester_complete_one(core, qp, KARST_WC_SUCCESS, 0);
 		karst_qp_retire_sends(core, qp);
-		/* and what is here behind it; the gap of the next that is missing has become free
-		 * just now */
+		/* and what has arrived after it; a gap for the next missing response has just
+		 * become free */
 		if (karst_qp_may_send(qp) && karst_psn_before(r->una_psn, heard) &&
 			!karst_requester_ack_before(core, qp, heard))
 			note_heard(core, qp, heard);
@@ -404,7 +408,7 @@ karst_gaps_filled(struct karst_core *core, struct karst_core_qp *qp)
 	gaps_look(core, qp, &s);
 }
 
-/* --- asking --- */
+/* --- requesting again --- */
 
 uint32_t
 karst_gaps_range(const struct karst_core *core, const struct karst_core_qp *qp,
@@ -444,7 +448,7 @@ karst_gaps_asked(
 		return;
 	heard = heard_of(core, qp);
 	g->asked_to = end;
-	/* what is behind that may still be on its way from before */
+	/* earlier responses up to there may still be under way */
 	if (karst_psn_before(g->first, heard) && karst_psn_before(heard, end))
 		end = heard;
 	if (++core->gaps->order == 0)
@@ -454,7 +458,8 @@ karst_gaps_asked(
 	g->asked_end = end;
 }
 
-/* All that is missing of request @idx before something that is here; it may have come meanwhile. */
+/* Requests again all missing responses of request @idx before one that has arrived; they may have
+ * arrived since. */
 static int
 ask(struct karst_core *core, struct karst_core_qp *qp, uint32_t idx, struct karst_tx_burst *b,
 	uint32_t limit)
@@ -481,7 +486,7 @@ ask(struct karst_core *core, struct karst_core_qp *qp, uint32_t idx, struct kars
 		if (!karst_psn_before(psn, heard_of(core, qp)))
 			break;
 	}
-	/* it has failed, and completes so in its turn */
+	/* it has failed, and completes with that status in order */
 	return rc == 2 ? 0 : rc;
 }
 
@@ -498,7 +503,8 @@ karst_gaps_tx(
 
 		if (!(slot->flags & KARST_SLOT_ASK))
 			continue;
-		/* what cannot be sent again fails in its turn, and nothing behind it matters */
+		/* a request that cannot be sent again fails in order; those after it do not
+		 * matter */
 		if ((r->flags & KARST_REQ_FAILED) && (int32_t)(idx - r->fail_idx) >= 0)
 			break;
 		n = b->n;
@@ -508,8 +514,8 @@ karst_gaps_tx(
 		if (rc != 0 && b->n == n)
 			return rc;
 		slot->flags &= (uint8_t)~KARST_SLOT_ASK;
-		/* nobody can tell which one is answered; and for what is sent again the clock runs
-		 * from now on (Q6) */
+		/* a response could belong to either request, so the round trip is not measured; and
+		 * for what is sent again the acknowledgement timer counts from now on (Q6) */
 		if (b->n != n) {
 			r->timing = 0;
 			if (idx == r->una_idx)

@@ -2,13 +2,13 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Send queues that ran dry a moment ago.
+ * Lingering: send queues that became empty recently are polled for some turns.
  *
  * A program that posts one request at a time is often a little slower than the engine.  If its
- * queue went idle each time, it would have to ring for every request, which costs both sides more
- * than the request.  So a few queues of a core stay in sight for some turns after they ran dry:
- * their tails are looked at, one load each, and only then they go idle.  More than a few queues at
- * once keep the core busy anyway, and those go idle as they run dry.
+ * queue went idle each time, the program would have to ring for each request, which costs both
+ * sides more than the request.  So a few queues of a core are polled for some turns after they
+ * became empty: one load of the tail each.  Only then do they go idle.  If more than a few queues
+ * are active, they keep the core busy anyway, and further ones go idle as soon as they are empty.
  */
 #include "qp_priv.h"
 
@@ -48,9 +48,9 @@ karst_requester_unlinger(struct karst_core *core, struct karst_core_qp *qp)
 	linger_remove(core, i);
 }
 
-/* A visit may have seen requests and not have come to start them, because its burst was full, and
- * now the queue pair waits for its turn or for its port.  It must not go idle: its program has no
- * reason to ring for them. */
+/* A visit may have seen requests without starting them, because its burst was full; the queue pair
+ * then waits for its turn or for its port.  It must not go idle: its program has no reason to ring
+ * for these requests. */
 static inline bool
 nothing_to_start(const struct karst_core_qp *qp)
 {

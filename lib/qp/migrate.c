@@ -2,8 +2,8 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Automatic path migration (rules G): a connection has a second path, and goes over to it when the
- * first is dead, or when the program or the peer says so.
+ * Automatic path migration (rules G): a connection has a second path, and migrates to it when the
+ * first fails, or when the program or the peer demands it.
  *
  *               program: REARM             packet with MigReq 0
  *   MIGRATED ------------------> REARM ------------------------> ARMED
@@ -11,18 +11,18 @@
  *      +---------------------------+-------------------------------+
  *     peer: MigReq 1 over the alternate path; ARMED only: retries exhausted, program
  *
- * Who migrates says so by MigReq 1 in all that it sends from then on, over the new path; in REARM
- * and ARMED the bit is 0.  So that the peer hears of it at once, whoever migrates repeats its last
- * acknowledgement, and goes back to the oldest packet that is not acknowledged: what was on its way
- * over the old path has gone.
+ * A queue pair that migrates sets MigReq to 1 in all that it sends from then on, over the new path;
+ * in REARM and ARMED the bit is 0.  To inform the peer at once, it repeats its last
+ * acknowledgement.  It also goes back to the oldest packet that is not acknowledged, since what was
+ * under way over the old path is lost.
  *
- * The alternate path is used up by a migration: there is none until the program loads another one.
- * Nobody but the program leads out of MIGRATED, so whatever a peer sends makes one migration at the
- * most for each REARM.
+ * A migration uses up the alternate path: there is none until the program loads another one.  Only
+ * the program can end the state MIGRATED, so whatever a peer sends causes at most one migration for
+ * each REARM.
  *
- * A queue pair that is ARMED costs nothing more: packets of the primary path are what they always
- * were, and those of the alternate one do not match, which is where this file begins.  In REARM,
- * and if both paths have the same addresses, all packets go that way (KARST_QP_WATCHES).
+ * In ARMED there is no extra cost: packets of the primary path are processed as ever, and those of
+ * the alternate one do not match, which is where this file begins.  In REARM, and if both paths
+ * have the same addresses, all packets are treated as mismatches (KARST_QP_WATCHES).
  */
 #include "migrate.h"
 
@@ -33,7 +33,7 @@
 #include "probe.h"
 #include "repeat.h"
 
-/* A peer that goes back repeats no more than what may be unacknowledged (P2). */
+/* Limit of what a peer that goes back sends again: what may be unacknowledged (P2). */
 #define REPEATED_MAX (1u << 22)
 
 static enum karst_mig_state
@@ -58,7 +58,7 @@ karst_migrate_bth_flags(const struct karst_core *core, const struct karst_core_q
 		return core->bth_flags;
 	if (alt->state != KARST_MIG_MIGRATED)
 		return 0;
-	/* it has to be said, whatever else is sent (W2) */
+	/* this must be signalled, whatever is configured (W2) */
 	return alt->migrated && !karst_mutant(KARST_MUTANT_MIGRATE_SILENT) ? KARST_BTH_MIGREQ
 									   : core->bth_flags;
 }
@@ -88,7 +88,7 @@ renew_bits(const struct karst_core *core, struct karst_core_qp *qp)
 
 /* --- migrating --- */
 
-/* The acknowledgement that was sent last, once more. */
+/* Sends the last acknowledgement again. */
 static void
 repeat_ack(struct karst_core *core, struct karst_core_qp *qp)
 {
@@ -106,7 +106,7 @@ requester_migrate(struct karst_core *core, struct karst_core_qp *qp)
 	r->retry_left = r->retry_cnt;
 	qp->alternate->left = r->timeout == 0 && r->una_psn != r->nxt_psn;
 	qp->alternate->left_psn = r->nxt_psn;
-	/* what was measured is of another path */
+	/* measurements belong to the old path */
 	qp->probe.rtt_ns = 0;
 	karst_probe_forget(r);
 	if (!karst_qp_may_send(qp) || (r->flags & KARST_REQ_RNR_WAIT))
@@ -128,7 +128,7 @@ migrate(struct karst_core *core, struct karst_core_qp *qp)
 	alt->loaded = false;
 	alt->migrated = true;
 	karst_qp_renew_template(core, qp);
-	/* it may wait for the port of the old path, which takes nothing any more */
+	/* it may be parked at the port of the old path, which may never accept frames again */
 	karst_sched_unpark(qp);
 	karst_event(core, KARST_EVENT_PATH_MIG, qp);
 	karst_pacer_another_path(core, qp);
@@ -157,7 +157,7 @@ karst_migrate_instead(struct karst_core *core, struct karst_core_qp *qp)
 	return true;
 }
 
-/* --- what comes in --- */
+/* --- received packets --- */
 
 static bool
 is_of_alternate(const struct karst_path *path, const struct karst_pkt *pkt)
@@ -173,8 +173,8 @@ is_of_alternate(const struct karst_path *path, const struct karst_pkt *pkt)
 		memcmp(karst_ip4_dst(l3), path->src_ip + 12, 4) == 0;
 }
 
-/* May the peer, going back to what it has not heard of, or repeating its last acknowledgement, send
- * this?  Who only guesses does not always hit it. */
+/* Whether the peer may send this packet when it goes back to what was not acknowledged, or repeats
+ * its last acknowledgement.  A forged packet does not always meet this. */
 static bool
 peer_may_send(const struct karst_core_qp *qp, const struct karst_pkt *pkt)
 {
@@ -184,7 +184,7 @@ peer_may_send(const struct karst_core_qp *qp, const struct karst_pkt *pkt)
 		return true;
 	if (karst_opcode_flags(pkt->opcode) & KARST_OPF_REQUEST)
 		return karst_psn_distance(qp->rsp.epsn, pkt->psn) <= REPEATED_MAX;
-	/* what is outstanding; and an acknowledgement of what is before READs at the end (L12) */
+	/* what is outstanding; and an acknowledgement of what precedes READs at the end (L12) */
 	return karst_psn_distance(pkt->psn, r->una_psn) <
 		karst_psn_distance(r->nxt_psn, r->una_psn) ||
 		((pkt->opcode & KARST_OPERATION_MASK) == KARST_OPERATION_ACK &&

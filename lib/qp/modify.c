@@ -2,9 +2,9 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Transitions of a queue pair, as ibv_modify_qp(3) has them: one table says for each transition
- * and type which attributes must and may be given.  All values are checked before any is taken
- * over, so a call that fails has changed nothing.
+ * Transitions of a queue pair, as in ibv_modify_qp(3).  A table contains, for each transition and
+ * type, which attributes must and may be given.  All values are checked before any is applied, so a
+ * call that fails has changed nothing.
  */
 #include "migrate.h"
 #include "repeat.h"
@@ -24,7 +24,7 @@
 	(SQD_UC_OPT | KARST_QP_TIMEOUT | KARST_QP_RETRY_CNT | KARST_QP_RNR_RETRY | \
 		KARST_QP_MAX_QP_RD_ATOMIC | KARST_QP_MAX_DEST_RD_ATOMIC | RNRT_)
 
-/* each has the half of RC's attributes that belongs to its direction */
+/* each has those of RC's attributes that belong to its direction */
 #define INI_ KARST_QPT_XRC_SEND
 #define TGT_ KARST_QPT_XRC_RECV
 
@@ -180,7 +180,7 @@ check_values(const struct karst_core_qp *qp, const struct karst_core_qp_attr *a,
 	return 0;
 }
 
-/* X1, X2: 0, or a window that this core has room for. */
+/* X1, X2: accepts 0, or a window that this core has room for. */
 static int
 check_repeat(const struct karst_core *core, const struct karst_core_qp_attr *a)
 {
@@ -192,7 +192,7 @@ check_repeat(const struct karst_core *core, const struct karst_core_qp_attr *a)
 		: 0;
 }
 
-/* --- taking over --- */
+/* --- applying --- */
 
 void
 karst_qp_renew_watch(struct karst_core_qp *qp)
@@ -244,7 +244,7 @@ take_identity(const struct karst_core *core, struct karst_core_qp *qp,
 		qp->dest_qpn = a->dest_qpn;
 	if (mask & (KARST_QP_AV | KARST_QP_DEST_QPN | KARST_QP_PKEY_INDEX))
 		karst_qp_renew_template(core, qp);
-	/* asked of one drain: who drains the queue again, asks again */
+	/* applies to one drain: each transition to SQD has to request it again */
 	if ((mask & KARST_QP_STATE) && a->qp_state == KARST_QPS_SQD && qp->state != KARST_QPS_SQD) {
 		qp->flags &= (uint8_t)~KARST_QPF_SQD_NOTIFY;
 		if ((mask & KARST_QP_EN_SQD_ASYNC_NOTIFY) && a->en_sqd_async_notify)
@@ -309,7 +309,7 @@ qp_enter_state(struct karst_core *core, struct karst_core_qp *qp, uint8_t to)
 		karst_responder_reset(core, qp);
 		return;
 	case KARST_QPS_ERR:
-		/* by the program: no event, and nothing to explain */
+		/* by the program: no event, and no NAK to send */
 		karst_qp_error(core, qp, -1);
 		return;
 	default:
@@ -317,7 +317,7 @@ qp_enter_state(struct karst_core *core, struct karst_core_qp *qp, uint8_t to)
 	}
 	if (to == KARST_QPS_SQD && from != KARST_QPS_SQD)
 		qp->req.flags &= (uint8_t)~KARST_REQ_DRAIN_TOLD;
-	/* work may have been posted before; a queue that is drained raises the event */
+	/* requests may have been posted before; a queue that is drained raises the event */
 	if (to == KARST_QPS_RTS)
 		karst_core_activate(core, qp);
 	else if (to == KARST_QPS_SQD)

@@ -2,15 +2,16 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * The notification point: who receives a packet that the network has marked "congestion
- * experienced" tells its sender by a CNP (E3, E4).
+ * The notification point: when a packet arrives that the network has marked "congestion
+ * experienced", its sender is informed by a CNP (E3, E4).
  *
- * A CNP is owed by the core and not by the queue pair that it answers for: its headers are made
- * when the mark comes, and wait in a small ring until any queue pair of the core is visited.  So
- * the state that visits look at has one counter more, and a queue pair none that is hot.  The one
- * that owes is put on the list, for there to be a visit.
+ * The core, not the queue pair, keeps the CNPs to send: their headers are built when the mark is
+ * received, and wait in a small ring until any queue pair of the core is visited.  So visits test
+ * only one more counter, and queue pairs have no more hot state.  The queue pair that received the
+ * mark is put on the list, so that there is a visit.
  *
- * All is bounded: a CNP that finds the ring full is not sent; the next mark is answered instead.
+ * All of this is bounded: if the ring is full, the CNP is not sent; the next mark is answered
+ * instead.
  */
 #include "notify.h"
 
@@ -19,22 +20,22 @@
 
 #define CNP_PAYLOAD 16u /* reserved, zeros */
 
-/* Of those addresses that fall into one set of the table, so many are told apart. */
+/* So many addresses that fall into one set of the table are kept apart. */
 #define ADDR_WAYS 4u
 #define ADDR_SETS 64u
 #define PORTS     64u
-/* CNPs that wait for a visit. */
+/* Limit of CNPs that wait for a visit. */
 #define OWED_MAX 64u
 
 struct addr_slot {
 	uint8_t ip[16];
-	uint64_t next_ns; /* no CNP before */
+	uint64_t next_ns; /* no CNP is sent before that */
 };
 
 struct karst_np {
 	struct karst_np_params p;
 	uint64_t gap_ns;
-	uint32_t head; /* of owed[], a ring of core->ncnps */
+	uint32_t head; /* of owed[], a ring with core->ncnps entries */
 	struct karst_tmpl owed[OWED_MAX];
 	uint64_t port_next_ns[PORTS];
 	struct addr_slot addr[ADDR_SETS][ADDR_WAYS];
@@ -55,8 +56,8 @@ karst_np_init(struct karst_np *np, const struct karst_np_params *p)
 
 /* --- the interval --- */
 
-/* The slot of an address, or the one of its set that may go first; NULL: all of them still keep
- * others from being told too often. */
+/* The slot of an address, or the one of its set that may be replaced first; NULL: none may be,
+ * because the intervals of all its addresses are not over. */
 static uint64_t *
 addr_next(struct karst_np *np, const uint8_t ip[16], uint64_t now_ns)
 {
@@ -79,7 +80,7 @@ addr_next(struct karst_np *np, const uint8_t ip[16], uint64_t now_ns)
 	return &oldest->next_ns;
 }
 
-/* An address of a packet as a path has it. */
+/* Converts an address of a packet to the form in a path. */
 static void
 put_ip(const struct karst_pkt *pkt, const uint8_t *from, uint8_t ip[16])
 {
@@ -100,7 +101,8 @@ source_of(const struct karst_pkt *pkt, uint8_t ip[16])
 	put_ip(pkt, pkt->flags & KARST_PKT_IP6 ? karst_ip6_src(l3) : karst_ip4_src(l3), ip);
 }
 
-/* E4: where the time of the next CNP stands that this one would put off. */
+/* E4: where the earliest time of the next CNP is kept, for the set of packets that this one is
+ * in. */
 static uint64_t *
 next_of(struct karst_core *core, struct karst_core_qp *qp, const struct karst_pkt *pkt)
 {
@@ -119,8 +121,9 @@ next_of(struct karst_core *core, struct karst_core_qp *qp, const struct karst_pk
 
 /* --- what is answered, and by which headers --- */
 
-/* E4: data is; what acknowledges is not, since its sender cannot send less of it.  Datagrams are if
- * the Q_Key says that they are meant, and were not sent to a group: it would answer as one. */
+/* E4: data is answered.  An acknowledgement is not, since its sender cannot send fewer of them.  A
+ * datagram is answered if the Q_Key matches, and if it was not sent to a group: the CNP would have
+ * the group's address as its source. */
 static bool
 is_answered(const struct karst_core_qp *qp, const struct karst_pkt *pkt)
 {
@@ -131,7 +134,7 @@ is_answered(const struct karst_core_qp *qp, const struct karst_pkt *pkt)
 	return (opf & KARST_OPF_REQUEST) != 0 || (opf & KARST_OPF_READ) != 0;
 }
 
-/* The way back of a datagram. */
+/* The return path of a datagram. */
 static void
 path_back(const struct karst_pkt *pkt, struct karst_path *path)
 {
@@ -149,7 +152,7 @@ path_back(const struct karst_pkt *pkt, struct karst_path *path)
 	put_ip(pkt, path->ip6 ? karst_ip6_dst(l3) : karst_ip4_dst(l3), path->src_ip);
 }
 
-/* E3: never ECT, or a mark on a CNP would ask for another. */
+/* E3: never ECT, or a mark on a CNP would cause another CNP. */
 static void
 owe(struct karst_core *core, struct karst_core_qp *qp, struct karst_path *path, uint32_t dqpn)
 {
@@ -202,7 +205,7 @@ build_cnp(struct karst_core *core, const struct karst_tmpl *t, struct karst_tx_b
 	uint8_t *p = karst_frame_open(b, t), *bth = p - KARST_BTH_LEN;
 	struct karst_pkt *pkt = b->pkts[b->n];
 
-	/* to the frame they are headers, to a parser payload */
+	/* the frame builder treats these as headers, a parser as payload */
 	memset(p, 0, CNP_PAYLOAD);
 	karst_frame_close(b, t, p + CNP_PAYLOAD, KARST_CNP, 0, false, 0, 0);
 	pkt->pay_off = (uint8_t)(pkt->pay_off - CNP_PAYLOAD);
@@ -227,13 +230,13 @@ karst_np_tx(struct karst_core *core, struct karst_tx_burst *b)
 	karst_count_n(&core->counters, KARST_CTR_TX_BYTES, b->bytes - bytes);
 }
 
-/* --- CNPs that come --- */
+/* --- received CNPs --- */
 
 karst_noinline enum karst_drop
 karst_cnp_rx(struct karst_core *core, struct karst_core_qp *qp, const struct karst_pkt *pkt,
 	enum karst_drop drop)
 {
-	/* of one whose port is latched, the address was looked at again */
+	/* if the port is latched, the address was checked again */
 	if (drop == KARST_DROP_NONE)
 		drop = KARST_DROP_CNP;
 	if (pkt->flags & KARST_PKT_CE)

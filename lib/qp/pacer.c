@@ -3,18 +3,21 @@
  */
 /*
  * The token bucket counts in billionths of a bit: in a nanosecond it gets as many of these as the
- * rate has bits per second.  So nothing is ever rounded, and a rate is exact in the long run, at
- * 1 Mb/s as at 100 Gb/s.  A frame leaves when the bucket is not in debt, and may put it there.
+ * rate has bits per second.  So nothing is ever rounded, and a rate is exact in the long run, at 1
+ * Mb/s as at 100 Gb/s.  A frame may be sent when the bucket is not negative, and may make it
+ * negative.
  *
- * Timers are late, by two ticks of the wheel and by whatever else the lcore had to do.  Who has
- * been waiting for one gets the tokens of that time, so that lateness costs no rate; who had
- * nothing to send gets those of a tick, or of a burst, if its program has asked for one.
+ * Timers fire late, by two ticks of the wheel and by whatever else the lcore had to do.  A queue
+ * pair that was waiting for one gets the tokens of that time, so that lateness does not reduce the
+ * rate.  A queue pair that had nothing to send gets the tokens of a tick, or of a burst, if its
+ * program has requested one.
  *
- * What tokens are taken for: all frames but acknowledgements and CNPs.  These go out whatever the
- * bucket says, and so does the end of a queue pair.
+ * Tokens are taken for all frames except acknowledgements and CNPs.  These are sent whatever the
+ * bucket contains, and so is the NAK with which a queue pair ends.
  *
- * Control by delay (E7) is a matter of the requester alone: it hears of round trips.  What answers
- * a READ counts against the window of who reads, so the responder sends its answers as it is asked.
+ * Control by delay (E7) applies only to the requester, which measures round trips.  The answer of a
+ * READ counts against the window of the queue pair that reads, so the responder sends its answers
+ * without a limit.
  */
 #include "pacer.h"
 
@@ -28,11 +31,11 @@
 #define BIT  1000000000ll
 #define BYTE (8 * BIT)
 
-/* The rate of a link that does not say what it has. */
+/* The rate assumed for a link that does not report one. */
 #define UNKNOWN_LINE_MBPS 100000u
-/* Lateness that is made up for. */
+/* Limit of the lateness for which tokens are added. */
 #define LATE_NS 250000u
-/* What an idle queue pair saves. */
+/* The time for which an idle queue pair accumulates tokens. */
 #define IDLE_NS KARST_WHEEL_TICK_NS
 
 static int64_t
@@ -47,7 +50,7 @@ tokens_of(uint64_t rate, uint64_t ns)
 	return clamp((__int128)rate * ns, INT64_MAX);
 }
 
-/* The tokens since last time. */
+/* Adds the tokens since the last call. */
 static void
 refill(struct karst_pacer *p, uint64_t now_ns)
 {
@@ -63,7 +66,7 @@ refill(struct karst_pacer *p, uint64_t now_ns)
 	p->filled_ns = now_ns;
 }
 
-/* Before its rate changes: the time until now is the old rate's. */
+/* Before the rate changes: the time until now counts with the old rate. */
 static void
 catch_up(struct karst_core_qp *qp, uint64_t now_ns)
 {
@@ -73,14 +76,14 @@ catch_up(struct karst_core_qp *qp, uint64_t now_ns)
 		qp->pacer->filled_ns = now_ns;
 }
 
-/* Is it subject to control by delay? */
+/* Whether the queue pair is subject to control by delay. */
 static inline bool
 has_window(const struct karst_core *core, const struct karst_pacer *p)
 {
 	return core->swift != NULL && p->swift.cwnd != 0;
 }
 
-/* What it may send at now; 0: as much as it can. */
+/* Sets the rate at which it may send now; 0: no limit. */
 static void
 renew_rate(struct karst_core *core, struct karst_core_qp *qp)
 {
@@ -138,7 +141,7 @@ karst_pacer_charge(struct karst_core *core, struct karst_core_qp *qp,
 	p->tokens = p->rate != 0 ? p->tokens - bytes * BYTE : 0;
 	p->waits = more || holds;
 	if (more && p->tokens < 0 && !karst_mutant(KARST_MUTANT_NO_WAIT)) {
-		/* once for each wait, not for each frame: a division is not too much */
+		/* this is once for each wait, not for each frame, so a division is acceptable */
 		ns = karst_min_u64(
 			ns, core->now_ns + ((uint64_t)-p->tokens + p->rate - 1) / p->rate);
 		if (core->rp != NULL && p->cc.rate != 0)
@@ -152,7 +155,7 @@ karst_pacer_charge(struct karst_core *core, struct karst_core_qp *qp,
 
 /* --- control by delay --- */
 
-/* PSNs that are under way, of requests and of answers. */
+/* PSNs under way, of requests and of answers. */
 static uint32_t
 pacer_under_way(struct karst_core_qp *qp)
 {
@@ -172,8 +175,8 @@ karst_pacer_room(const struct karst_core *core, struct karst_core_qp *qp, uint32
 	if (karst_pacer_holds(core, qp))
 		return 0;
 	out = pacer_under_way(qp);
-	/* when a window becomes smaller than what is under way, nothing of that may have asked for
-	 * an acknowledgement: one more does */
+	/* when the window becomes smaller than what is under way, perhaps nothing of that asks for
+	 * an acknowledgement: then one more packet is sent, which does */
 	if (out >= window)
 		return out != 0 && behind != 0 ? 1 : 0;
 	return out + 1 == window || 2 * (behind + 1) >= window ? 1 : room;
@@ -219,7 +222,7 @@ karst_pacer_lost(const struct karst_core *core, struct karst_core_qp *qp)
 	if (karst_likely(!has_window(core, qp->pacer)))
 		return;
 	karst_swift_lost(&qp->pacer->swift, core->swift, core->now_ns);
-	/* acknowledged is what is under way only when that is here which is missing */
+	/* an acknowledgement of what is under way may have had to wait for what is missing */
 	qp->req.timing = 0;
 }
 
@@ -247,11 +250,11 @@ karst_qp_rate_limit(struct karst_core *core, struct karst_core_qp *qp, uint32_t 
 	p->program_kbps = kbps;
 	p->burst = karst_min_u32(burst, INT32_MAX);
 	renew_rate(core, qp);
-	/* who waits by the rate before looks again */
+	/* if it waits for tokens at the old rate, it recomputes the wait */
 	karst_core_activate(core, qp);
 }
 
-/* bit/s of the link that it sends by, which is the highest rate where no other is set (E2). */
+/* The bit/s of the link that it sends over; the highest rate if no other is set (E2). */
 static uint64_t
 line_of(const struct karst_core *core, const struct karst_core_qp *qp)
 {
@@ -317,7 +320,7 @@ karst_pacer_expire(struct karst_core *core, struct karst_core_qp *qp)
 	karst_core_activate(core, qp);
 }
 
-/* Nothing is known of the network any more. */
+/* Restarts congestion control without any knowledge of the network. */
 static void
 begin_control(const struct karst_core *core, struct karst_core_qp *qp)
 {
@@ -325,7 +328,7 @@ begin_control(const struct karst_core *core, struct karst_core_qp *qp)
 
 	if (core->rp != NULL)
 		p->cc = (struct karst_dcqcn){0};
-	/* who hears of no acknowledgement does not know the delay */
+	/* a queue pair that receives no acknowledgements cannot measure the delay */
 	if (core->swift != NULL && karst_qp_reliable(qp) && qp->type != KARST_QPT_XRC_RECV)
 		karst_swift_begin(&p->swift, core->swift);
 }

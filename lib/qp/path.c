@@ -2,12 +2,12 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * From a resolved path to the headers in front of every packet (W1), and the table of address
+ * Builds the headers in front of each packet from a resolved path (W1); and the table of address
  * handles, which are such headers for UD.
  *
- * An address handle is written by the control thread and read by any lcore.  Its slot carries
- * a state word that is published last and withdrawn first; the number of a handle contains
- * a generation, so a work request with the number of a destroyed handle fits nothing.
+ * The control thread writes an address handle, and any lcore reads it.  Its slot has a state word
+ * that is published last and withdrawn first.  The number of a handle contains a generation, so a
+ * work request with the number of a destroyed handle matches none.
  */
 #include "qp_priv.h"
 
@@ -142,7 +142,7 @@ struct ah {
 struct karst_ah_table {
 	uint32_t mask; /* slots - 1 */
 	uint32_t bits;
-	uint32_t free_head; /* slot + 1; 0 = none: first in, first out */
+	uint32_t free_head; /* slot + 1; 0 = none; slots are reused first in, first out */
 	uint32_t free_tail;
 	bool ect;
 	struct ah ah[];
@@ -222,7 +222,8 @@ karst_ah_destroy(struct karst_ah_table *t, uint32_t number)
 	if (number == 0 || atomic_load_explicit(&a->number, memory_order_relaxed) != number)
 		return -EINVAL;
 	/* relaxed: a reader that still sees it finishes with intact headers, because the slot goes
-	 * to the end of the free list and the caller waits for quiescence before it can come up */
+	 * to the end of the free list and the caller waits for quiescence before it can be
+	 * reused */
 	atomic_store_explicit(&a->number, 0, memory_order_relaxed);
 	a->next_free = 0;
 	if (t->free_tail != 0)

@@ -2,48 +2,50 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Early retransmission (Q11), and what a full window after a NAK is answered by (Q12).
+ * Early retransmission (Q11), and the reaction to a full window after a NAK (Q12).
  *
- * With go-back-N a NAK, or a gap among responses, tells of nearly every loss within a round trip.
- * Of three it does not: the last packets before a pause, with nothing behind them that could show
- * the gap; a NAK, since there is one for a gap (R2); and the first packet of what is sent again.
- * Then nothing is heard any more, and without more the configured timeout passes, which is a
- * thousand round trips.
+ * With go-back-N a NAK, or a gap among responses, shows nearly every loss within a round trip.
+ * Three losses are not shown: that of the last packets before a pause, with nothing after them that
+ * could show the gap; that of a NAK, since there is one for a gap (R2); and that of the first
+ * packet of what is sent again.  In these cases nothing is received any more.  Without further
+ * measures the configured timeout passes, which is a thousand round trips.
  *
- * So a queue pair measures round trips, and when nothing was heard for twice the longest of late,
- * it probes: the oldest packet that is not acknowledged goes out once more, alone, and asks.  The
- * send cursor stays where it is.  Whatever was lost, the answer says where the peer is:
+ * So a queue pair measures round trips.  When nothing was received for twice the longest recent
+ * one, it probes: the oldest packet that is not acknowledged is sent once more, alone, and asks for
+ * an acknowledgement.  The send cursor does not move.  Whatever was lost, the answer shows where
+ * the peer is:
  *
  *	it was waiting for that packet    it acknowledges it and nothing behind: what had been sent
  *	                                  behind it is gone, and is sent again, a few at first
  *	it has it, and more               it acknowledges all that it has
  *	it is not ready                   it says so
- *	nothing was lost, it is slow      as before, and one packet was sent in vain
+ *	nothing was lost, it is slow      as before; one packet was sent unnecessarily
  *
- * What goes out again then is few packets at first, one more for each that is acknowledged up to
- * half of what was under way, and from there on one more in a round trip: what was lost may have
- * been too much for somebody.
+ * What is then sent again is a few packets at first, one more for each that is acknowledged up to
+ * half of what was under way, and from there on one more in a round trip: the loss may have been
+ * due to an overload.
  *
- * Probes of one silence come at intervals that double, PROBES_MAX of them, then the configured
- * timeout passes as ever: its deadline is still that of the last progress.  A probe spends no
- * retry.  Timeout 0 asks for no timer, so it has no probes either.
+ * Probes of one silence are sent at intervals that double, PROBES_MAX of them.  After that the
+ * configured timeout passes as usual: its deadline is still that of the last progress.  A probe
+ * spends no retry.  Timeout 0 means no timer, so there are no probes either.
  *
- * Where selective repeat was agreed to (X10) the probe is the last of all that has left: its answer
- * shows what else is lost, and nothing goes back.
+ * If selective repeat was agreed to (X10), the probe is the last packet sent: its answer shows what
+ * else is lost, and nothing goes back.
  *
- * Of a packet that is sent again no round trip is measured, as nobody can tell which one was
+ * No round trip is measured of a packet that is sent again, since either copy may have been
  * answered (Karn).  But when a probe was answered, or what it probed for came late, the time from
- * the newest probe on is taken for one: if the peer was only slow, that is about half of what it
- * took, and the next probe comes later.
+ * the newest probe on is taken for a round trip: if the peer was only slow, that is about half of
+ * the true value, and the next probe is sent later.
  *
- * Without early retransmission, too, much can be told of the second and the third of these losses,
- * by no clock: when a window has left behind the oldest packet and nothing has come.  But with a
- * long way between the peers that is nothing strange, so it says something only where packets are
- * being lost: for a while after a NAK, which is while the window is a little smaller than ever.
- * Then the oldest goes out once more.  No conclusion is drawn from its answer, as that may be the
- * one to the first copy; but a peer that has waited for it is told, by whatever leaves next, of the
- * gap behind it, and says so by a NAK.  If it has waited for one that is further on, and has not
- * been asked since, it says how far it is, and that one goes out once more.
+ * Much of the second and the third of these losses can be detected without early retransmission,
+ * and without a clock: when a whole window was sent after the oldest packet and nothing has
+ * arrived.  Over a long distance between the peers that is normal, so it is a sign of loss only
+ * while packets are being lost: for a while after a NAK, which is as long as the window is a little
+ * smaller than the full one.  Then the oldest packet is sent once more.  Nothing is concluded from
+ * its answer, which may be that to the first copy.  But if the peer was waiting for it, whatever is
+ * sent next shows the peer the gap after it, and the peer sends a NAK.  If the peer was waiting for
+ * a later packet, and has not been asked since, it answers how far it is, and that packet is sent
+ * once more.
  */
 #include "probe.h"
 
@@ -51,19 +53,19 @@
 #include "pacer.h"
 #include "repeat.h"
 
-/* Of one silence. */
+/* Limit of probes of one silence. */
 #define PROBES_MAX 6u
 
-/* The shortest wait: what a peer in software, or a turn of this engine, may take, in ticks. */
+/* The shortest wait, in ticks: what a peer in software, or a turn of this engine, may take. */
 #define FLOOR_TICKS 16u
 
-/* Of a queue pair that has measured nothing yet. */
+/* The round trip of a queue pair that has measured nothing yet. */
 #define FIRST_ROUND_TRIP_NS 1000000u
 
-/* A round trip shorter than the longest takes off this part of the difference. */
+/* A round trip shorter than the longest reduces that by this part of the difference (a shift). */
 #define DECAY_SHIFT 6
 
-/* Packets that go out again when a probe was answered. */
+/* Packets that are sent again when a probe was answered. */
 #define RESTART_WINDOW 8u
 
 static void
@@ -88,17 +90,17 @@ karst_probe_start(struct karst_core *core, struct karst_core_qp *qp, uint32_t ps
 }
 
 /*
- * From progress to the first probe.  With thousands of queue pairs at work each of them is fast no
- * more: a core does not go through more than one of them in a tick because of this.  Users have
- * equal parts of its ticks, so as many have to pass as timers of this one are armed, times users
- * who have some; or as timers are armed at all, if that is less.
+ * The time from progress to the first probe.  With thousands of active queue pairs each of them is
+ * slow, and a core should not examine more than one of them in a tick for this purpose.  Users have
+ * equal shares of its ticks.  So as many ticks have to pass as this user has armed timers, times
+ * the users who have some; or as there are armed timers in total, if that is less.
  */
 static uint64_t
 first_wait_ns(const struct karst_core *core, const struct karst_core_qp *qp)
 {
 	uint64_t mine = karst_timers_of(karst_sched_user_of(core, qp));
 	uint64_t users = core->timing.nusers;
-	/* with the one that is about to be armed */
+	/* including the timer that is about to be armed */
 	uint64_t his = (mine + 1) * (users + (mine == 0));
 	uint64_t ticks = karst_max_u64(karst_min_u64(core->timing.count, his), FLOOR_TICKS);
 	uint64_t rtt = qp->probe.rtt_ns != 0 ? qp->probe.rtt_ns : FIRST_ROUND_TRIP_NS;
@@ -119,7 +121,7 @@ karst_probe_sample(struct karst_core *core, struct karst_core_qp *qp)
 	if (!core->early)
 		return;
 	take_sample(&qp->probe, ns);
-	/* it is armed lazily: not for longer than what is waited for now */
+	/* the timer is armed lazily: not for longer than the present wait */
 	if (karst_timer_armed(&r->timer) &&
 		karst_timer_ns(core, &r->timer) >
 			core->now_ns + first_wait_ns(core, qp) + 2 * KARST_WHEEL_TICK_NS)
@@ -131,7 +133,7 @@ karst_probe_first(const struct karst_core *core, const struct karst_core_qp *qp,
 {
 	uint64_t first = first_wait_ns(core, qp);
 
-	/* what goes back waits until it has left, and further timeouts have no probes */
+	/* what goes back waits until it was sent, and further timeouts have no probes */
 	if ((qp->req.flags & KARST_REQ_UNSENT) || qp->req.retry_left != qp->req.retry_cnt)
 		return wait_ns;
 	return first < wait_ns ? first : wait_ns;
@@ -148,7 +150,7 @@ is_copying(const struct karst_core_qp *qp)
 	return false;
 }
 
-/* Is it not the peer's answer that is waited for? */
+/* Whether the requester waits for something other than the peer's answer. */
 static bool
 is_held_up(const struct karst_core_qp *qp)
 {
@@ -205,24 +207,24 @@ karst_probe_answered(struct karst_core *core, struct karst_core_qp *qp)
 	int32_t past = karst_psn_diff(r->una_psn, qp->probe.end_psn);
 
 	if (r->probes != 0) {
-		/* gone back since: how long that took says nothing */
+		/* the requester went back since: the time that took is no measurement */
 		if (r->probe_out)
 			take_sample(&qp->probe, core->now_ns - qp->probe.sent_ns);
 		r->probes = 0;
-		/* it is armed for a later probe, or for the deadline */
+		/* the timer is armed for a later probe, or for the deadline */
 		karst_requester_timer_del(core, qp);
 	}
 	r->probe_due = 0;
 	if (!r->probe_out)
 		return false;
-	/* a READ's answers come one by one */
+	/* the answers of a READ arrive one by one */
 	if (past < 0)
 		return false;
 	r->probe_out = 0;
 	if (past != 0 || r->snd_psn == r->una_psn || karst_repeat_of(qp) != NULL ||
 		karst_gaps_any(qp))
 		return false;
-	/* what was lost may have been too much */
+	/* the loss may have been due to an overload */
 	qp->probe.steady = karst_psn_distance(r->snd_psn, r->una_psn) / 2;
 	qp->probe.acked = 0;
 	r->window = karst_min_u32(r->window, RESTART_WINDOW);
@@ -235,7 +237,7 @@ karst_probe_widen(struct karst_core *core, struct karst_core_qp *qp, uint32_t np
 	struct karst_requester *r = &qp->req;
 	struct karst_probe *p = &qp->probe;
 
-	/* the cursor follows later when it has been overtaken */
+	/* if una has overtaken the cursor, that is adjusted later */
 	if (karst_psn_before(r->snd_psn, r->una_psn) ||
 		karst_psn_distance(r->snd_psn, r->una_psn) <= r->window / 2)
 		r->wary = KARST_WARY_FIRST;
@@ -254,7 +256,7 @@ karst_probe_widen(struct karst_core *core, struct karst_core_qp *qp, uint32_t np
 	p->steady = core->window_packets;
 }
 
-/* --- a window that is full --- */
+/* --- a full window --- */
 
 void
 karst_probe_be_wary(struct karst_core *core, struct karst_core_qp *qp)
@@ -278,7 +280,7 @@ karst_probe_wants(const struct karst_core *core, const struct karst_core_qp *qp)
 	const struct karst_requester *r = &qp->req;
 	const struct karst_sq_slot *slot = &r->slots[r->una_idx & qp->sq.mask];
 
-	/* what a timeout has made small is that because nothing gets through */
+	/* if a timeout has reduced the window, nothing gets through */
 	if (!r->told || r->wary == KARST_WARY_NOT || r->wary == KARST_WARY_WAITS ||
 		r->window < core->wary_packets || karst_repeat_of(qp) != NULL ||
 		!karst_qp_may_send(qp) || r->rto_ns == 0)
@@ -290,7 +292,7 @@ karst_probe_wants(const struct karst_core *core, const struct karst_core_qp *qp)
 void
 karst_probe_wary_sent(struct karst_core_qp *qp)
 {
-	/* whose answer comes, nobody can tell */
+	/* either copy may be answered */
 	qp->req.timing = 0;
 	qp->req.wary = qp->req.wary == KARST_WARY_FIRST ? KARST_WARY_WAITS : KARST_WARY_NOT;
 }

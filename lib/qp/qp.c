@@ -2,13 +2,13 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * The life of a queue pair apart from its transitions (modify.c): making it in the caller's
- * memory, emptying it, failing it, flushing it.
+ * Queue pairs: creation in the caller's memory, reset, failure, flushing and queries; modify.c has
+ * the transitions.
  *
  * Memory of a QP: struct karst_core_qp, then one karst_sq_slot for each send ring slot, then the
  * karst_rsp ring, then the SGEs of the receive work request in progress.  XRC types lack a queue or
- * two; in the place of each they have a ring of their own in which there is never anything, so that
- * nobody has to ask.
+ * two; each is replaced by a private ring that is always empty, so that no code needs a special
+ * case.
  */
 #include "karst_qp.h"
 
@@ -51,11 +51,11 @@ recv_sges(const struct karst_qp_init *init)
 	uint32_t n = init->srq != NULL ? init->srq->ring.max_sge : init->max_recv_sge;
 
 	if (init->type == KARST_QPT_XRC_RECV)
-		return KARST_WQ_MAX_SGE; /* whatever SRQ comes */
+		return KARST_WQ_MAX_SGE; /* for any SRQ */
 	return n != 0 ? n : 1;
 }
 
-/* An XRC target: nothing but its domain. */
+/* An XRC target has only its domain. */
 static bool
 target_ok(const struct karst_qp_init *init)
 {
@@ -113,7 +113,7 @@ free_at(struct karst_core *core, uint32_t i)
 	return &core->free[at < core->qpns ? at : at - core->qpns];
 }
 
-/* Draws a slot of the QPN table, of the older half of the free ones.  There are some. */
+/* Draws a slot of the QPN table, from the older half of the free ones.  At least one is free. */
 static uint32_t
 draw_slot(struct karst_core *core)
 {
@@ -135,12 +135,12 @@ free_slot(struct karst_core *core, uint32_t slot)
 	core->nfree++;
 }
 
-/* --- making and unmaking --- */
+/* --- creation and destruction --- */
 
 static void
 init_tail(struct karst_core_qp *qp, const struct karst_qp_init *init, size_t bytes)
 {
-	/* at the end, if there are any */
+	/* at the end, if the QP has such rings */
 	struct karst_wq_shared *none = (struct karst_wq_shared *)((uint8_t *)qp + bytes) - 2;
 	uint8_t *p = (uint8_t *)qp->tail;
 
@@ -172,7 +172,7 @@ lane_ok(const struct karst_core *core, const struct karst_core_cq *cq)
 	return cq == NULL || cq->nlanes > core->lcore;
 }
 
-/* What the QP was made with is used by one more or one less. */
+/* Adds @n to the use counts of the objects that the QP was created with. */
 static void
 count_users(struct karst_core_qp *qp, uint32_t n)
 {
@@ -202,7 +202,8 @@ karst_qp_create(struct karst_core *core, void *buf, const struct karst_qp_init *
 		init->sharer >= core->sched.nusers ||
 		(!init->pacer && (core->rp != NULL || core->swift != NULL)))
 		return -EINVAL;
-	/* the table has three numbers more than QPs, for those that are never given out */
+	/* the table has three numbers more than there are QPs, for those that are never given
+	 * out */
 	if (core->nqps == core->max_qps)
 		return -ENOSPC;
 	slot = draw_slot(core);
@@ -263,7 +264,7 @@ karst_qp_destroy(struct karst_core *core, struct karst_core_qp *qp)
 	count_users(qp, UINT32_MAX);
 }
 
-/* What the program has posted is forgotten; an impossible tail too. */
+/* Discards what the program has posted, even with an invalid tail. */
 static void
 empty_ring(struct karst_wqe_ring *ring, bool idle)
 {
@@ -341,7 +342,7 @@ karst_qp_error(struct karst_core *core, struct karst_core_qp *qp, int event)
 	karst_requester_timer_del(core, qp);
 	qp->req.deadline_ns = 0;
 	if (!r->fatal) {
-		/* nothing to explain to the peer: it gets no answers any more */
+		/* no NAK is to be sent: the peer gets no answers any more */
 		r->rsp_cur = r->rsp_added;
 		r->owed = KARST_OWED_NONE;
 	}
@@ -385,7 +386,7 @@ flush_sq(struct karst_core *core, struct karst_core_qp *qp, struct karst_tx_burs
 	uint32_t n = 0;
 
 	do {
-		/* an impossible tail: what was read before is flushed, and nothing more is read */
+		/* an invalid tail: what was read before is flushed, and nothing more is read */
 		broken = karst_wqe_poll(&qp->sq) != 0;
 		if (broken)
 			karst_count(&core->counters, KARST_CTR_SQ_CORRUPT);
@@ -402,7 +403,7 @@ flush_sq(struct karst_core *core, struct karst_core_qp *qp, struct karst_tx_burs
 	} while (!more && !broken && karst_wqe_idle(&qp->sq));
 	if (!more)
 		r->flags |= KARST_REQ_IDLE;
-	/* a queue that leaves SQE begins behind what was flushed */
+	/* a queue that leaves SQE begins after what was flushed */
 	if ((int32_t)(r->una_idx - r->nxt_idx) > 0)
 		r->nxt_idx = r->una_idx;
 	r->snd_idx = r->nxt_idx;
@@ -455,7 +456,7 @@ karst_qp_flush(struct karst_core *core, struct karst_core_qp *qp, struct karst_t
 {
 	bool more;
 
-	/* bytes may still go where a request says; karst_copy_done() comes back */
+	/* bytes may still be written for a request; karst_copy_done() activates the QP again */
 	if (karst_unlikely(qp->flags & KARST_QPF_COPIES) && qp->copy[KARST_COPY_RX] != NULL)
 		return false;
 	more = flush_sq(core, qp, b);
@@ -464,7 +465,7 @@ karst_qp_flush(struct karst_core *core, struct karst_core_qp *qp, struct karst_t
 	return more;
 }
 
-/* --- looking --- */
+/* --- queries --- */
 
 void
 karst_qp_stats(const struct karst_core_qp *qp, struct karst_qp_stats *s)

@@ -2,9 +2,9 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Deliberate faults, to prove that the simulator's oracle sees them.  A normal build has none:
+ * Deliberate faults, to prove that the simulator's oracle detects them.  A normal build has none:
  * karst_mutant() is constant 0 there.  test/sim builds this folder once more with all of them
- * (-DKARST_MUTANTS), and a process has the one that test/sim/mutant.c chose for it.
+ * (-DKARST_MUTANTS), and a process has the one that test/sim/mutant.c selected for it.
  */
 #ifndef KARST_QP_MUTANT_H
 #define KARST_QP_MUTANT_H
@@ -25,14 +25,14 @@ enum karst_mutant {
 	KARST_MUTANT_SEQ_ACCEPT,  /* responder accepts a request ahead of the expected PSN (R2) */
 	KARST_MUTANT_LOST_SIGNAL, /* a signalled completion is swallowed now and then (Q1) */
 	KARST_MUTANT_ORDER,       /* READ placed at the wrong offset after a retry (Q5) */
-	KARST_MUTANT_UC_MIX,      /* UC goes on with a message after a PSN gap (U1) */
+	KARST_MUTANT_UC_MIX,      /* UC continues a message after a PSN gap (U1) */
 	KARST_MUTANT_PSN_WRAP,    /* PSN compared without wrap-around (P1) */
 	KARST_MUTANT_WINDOW_KEY,  /* remote invalidate leaves the window usable (R9) */
 	KARST_MUTANT_RD_LIMIT,    /* max_rd_atomic is not kept (Q5) */
 	KARST_MUTANT_DEAF_FLUSH,  /* the newest request of a queue in Error is not flushed (Q8) */
-	KARST_MUTANT_CREDIT,      /* end-to-end credits are not looked at (Q9) */
-	KARST_MUTANT_XRC_STICKS,  /* an XRC target keeps to the first SRQ that was named (U3) */
-	KARST_MUTANT_REFUSES_ON,  /* a responder that has refused goes on, and tells nobody (R13) */
+	KARST_MUTANT_CREDIT,      /* end-to-end credits are not checked (Q9) */
+	KARST_MUTANT_XRC_STICKS,  /* an XRC target keeps the first SRQ that was named (U3) */
+	KARST_MUTANT_REFUSES_ON, /* a responder that has refused continues without an event (R13) */
 	KARST_MUTANT_SAVED_FOR_EVER, /* saved READs and atomics do not age (P1) */
 	KARST_MUTANT_ANSWERS_FIRST,  /* answers go before requests whatever has been sent (Q1) */
 	KARST_MUTANT_FLUSH_WAITS,    /* nothing is flushed while the port takes no frames (Q8) */
@@ -43,25 +43,25 @@ enum karst_mutant {
 	KARST_MUTANT_CNP_TO_SELF,    /* the CNP names the queue pair that received (E3) */
 	KARST_MUTANT_CNP_ECT,        /* CNPs may be marked (E3) */
 	KARST_MUTANT_NO_RATE,        /* CNPs change no rate (E2) */
-	KARST_MUTANT_NO_WAIT,        /* who is in debt sends all the same (E6) */
+	KARST_MUTANT_NO_WAIT,        /* a queue pair without tokens sends nevertheless (E6) */
 	KARST_MUTANT_PROBE_STORM,    /* probes of one silence have no end (Q11) */
 	KARST_MUTANT_PROBE_SPENDS,   /* a probe spends a retry (Q11) */
 	KARST_MUTANT_WARY_STORM,     /* a full window is probed again and again (Q12) */
-	KARST_MUTANT_FLUSH_RIGHTS,   /* a queue pair's rights to FLUSH are not looked at (R15) */
-	KARST_MUTANT_FLUSH_AHEAD,    /* a FLUSH is answered before what it waits for (R15) */
+	KARST_MUTANT_FLUSH_RIGHTS,   /* a queue pair's rights to FLUSH are not checked (R15) */
+	KARST_MUTANT_FLUSH_AHEAD,    /* a FLUSH is answered before earlier requests (R15) */
 	KARST_MUTANT_BIT_LIES,       /* a SACK has a bit for what is not held (X4) */
 	KARST_MUTANT_BIT_FORGOTTEN,  /* what the peer has is sent again (X8) */
 	KARST_MUTANT_SACK_UNASKED,   /* an ACK is called a SACK where nobody has agreed (X1) */
 	KARST_MUTANT_SPRAY_UNASKED,  /* source ports change where nobody has agreed (X12) */
 	KARST_MUTANT_GAP_PLACE,      /* a response behind a gap goes to the wrong place (X11) */
-	KARST_MUTANT_GAP_CLOSED,     /* whoever has what is behind a gap has the gap (X11) */
-	KARST_MUTANT_GAP_ALL,        /* what is here is asked for again by who has agreed (X11) */
+	KARST_MUTANT_GAP_CLOSED,     /* a response after a gap closes the gap (X11) */
+	KARST_MUTANT_GAP_ALL,        /* responses that have arrived are requested again (X11) */
 	KARST_MUTANT_NO_WINDOW,      /* the window of control by delay is not kept (E7) */
-	KARST_MUTANT_NO_PAUSE,       /* nor the time behind what exceeds it (E7) */
+	KARST_MUTANT_NO_PAUSE,       /* nor is the pause after what exceeds it (E7) */
 	KARST_MUTANT_READ_FREE,      /* READs go out whatever the window (E7) */
-	KARST_MUTANT_NO_MIGRATION,   /* retries that are exhausted are the end, ARMED or not (G4) */
-	KARST_MUTANT_MIGRATE_SILENT, /* whoever migrates does not say so (G1) */
-	KARST_MUTANT_ANY_ADDRESS,    /* an armed queue pair takes packets from anywhere (G3) */
+	KARST_MUTANT_NO_MIGRATION,   /* exhausted retries fail the queue pair, ARMED or not (G4) */
+	KARST_MUTANT_MIGRATE_SILENT, /* a migration is not signalled (G1) */
+	KARST_MUTANT_ANY_ADDRESS,    /* an armed queue pair accepts packets from any address (G3) */
 	KARST_MUTANT_MAX
 };
 

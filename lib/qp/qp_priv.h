@@ -2,13 +2,13 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * What lib/qp keeps of a queue pair.
+ * The private structures of queue pairs, and the functions that the files of lib/qp share.
  *
  * The requester and the responder of one QP share nothing but its identity, so each has its own
- * structure; hot fields come first and stand in as few cache lines as possible.  Two private
- * arrays follow the QP in the caller's memory: one karst_sq_slot for each send ring slot (what
- * go-back-N must know about a request, everything else is read again from the ring), and
- * one karst_rsp for each READ or atomic that may have to be answered again.
+ * structure; hot fields come first and occupy as few cache lines as possible.  Two private arrays
+ * follow the QP in the caller's memory.  One has a karst_sq_slot for each slot of the send ring:
+ * what go-back-N must know about a request; everything else is read again from the ring.  The other
+ * has a karst_rsp for each READ or atomic that may have to be answered again.
  */
 #ifndef KARST_QP_PRIV_H
 #define KARST_QP_PRIV_H
@@ -21,13 +21,13 @@
 #include "qp_mutant.h"
 #include "swift.h"
 
-/* --- header template: Ethernet to BTH, ready to be copied in front of a packet --- */
+/* --- header template: Ethernet to BTH, ready to be copied to the front of a packet --- */
 
 #define KARST_TMPL_MAX 80 /* 18 + 40 + 8 + 12 = 78 */
 
 struct karst_tmpl {
 	uint16_t ip_sum; /* IPv4: one's complement sum of the header without length and checksum */
-	uint8_t bth_flags; /* MigReq as it stands in BTH byte 1 (W2, G1) */
+	uint8_t bth_flags; /* MigReq, as in BTH byte 1 (W2, G1) */
 	uint8_t l3_off;
 	uint8_t bth_off;
 	uint8_t ip6;
@@ -36,19 +36,19 @@ struct karst_tmpl {
 	uint8_t bytes[KARST_TMPL_MAX];
 };
 
-/* Bytes of a template in its first line.  Headers of IPv4 without a tag end there, so that a frame
- * of a queue pair that is in no cache waits for one line, not two. */
+/* Bytes of a template in its first cache line.  IPv4 headers without a VLAN tag fit in there, so
+ * that a frame of a queue pair that is in no cache waits for one line, not two. */
 #define KARST_TMPL_NEAR 56
 static_assert(offsetof(struct karst_tmpl, bytes) + KARST_TMPL_NEAR == KARST_CACHE_LINE,
 	"what is near is in the first line");
 static_assert(KARST_ETH_LEN + KARST_IP4_LEN + KARST_UDP_LEN + KARST_BTH_LEN <= KARST_TMPL_NEAR,
 	"the usual headers are near");
 
-/** Makes a template; @tclass takes the place of @path's.  @dqpn and @pkey go into the BTH; UDP
- *  source port by rule W1. */
+/** Initialises a template.  @tclass replaces the traffic class of @path; @dqpn and @pkey go into
+ *  the BTH; the UDP source port follows rule W1. */
 void karst_tmpl_init(struct karst_tmpl *t, const struct karst_path *path, uint8_t tclass,
 	uint32_t sqpn, uint32_t dqpn, uint16_t pkey);
-/** The traffic class of packets along @path: with @ect the program has no say in the ECN field
+/** The traffic class of packets along @path.  With @ect the ECN field is not the program's choice
  *  (E1). */
 static inline uint8_t
 karst_tclass(const struct karst_path *path, bool ect)
@@ -56,7 +56,7 @@ karst_tclass(const struct karst_path *path, bool ect)
 	return ect ? (uint8_t)((path->tclass & ~KARST_ECN_MASK) | KARST_ECN_ECT0)
 		   : karst_path_tclass(path);
 }
-/** 0 if the path is usable, else -EINVAL. */
+/** 0 if the path is valid, else -EINVAL. */
 int karst_path_check(const struct karst_path *path);
 
 /* --- completion queues --- */
@@ -66,18 +66,19 @@ struct karst_cq_lane_state {
 	struct karst_core_cq *cq;
 	struct karst_cq_lane_state *next_dirty;
 	bool dirty;
-	bool solicited; /* something since the last flush is worth a solicited event */
-	bool lost;      /* a completion since the last flush, for want of room */
+	bool solicited; /* a completion since the last flush deserves a solicited event */
+	bool lost;      /* a completion was lost since the last flush, because the lane was full */
 	/* moderation */
-	bool held;             /* an event is due, at the latest when the timer fires */
-	uint32_t fresh;        /* published by this flush */
-	uint32_t held_entries; /* published since an event is due */
+	/* an event is delayed; it is raised when the timer fires, at the latest */
+	bool held;
+	uint32_t fresh;        /* entries published by this flush */
+	uint32_t held_entries; /* entries published since the event was delayed */
 	struct karst_timer timer;
 } karst_cache_aligned;
 static_assert(offsetof(struct karst_cq_lane_state, held_entries) == 64,
 	"without moderation one line is enough");
 
-/* What a timer of a core's wheel is embedded in (karst_timer.kind). */
+/* The structures that embed a timer of a core's wheel (karst_timer.kind). */
 enum karst_timer_kind { KARST_TIMER_QP, KARST_TIMER_CQ_LANE, KARST_TIMER_PACER };
 
 struct karst_core_cq {
@@ -85,7 +86,7 @@ struct karst_core_cq {
 	void *user;
 	uint32_t nlanes;
 	uint32_t sharer;
-	_Atomic uint32_t users;     /* QPs, each counted once per role */
+	_Atomic uint32_t users;     /* QPs that use it, each counted once per role */
 	_Atomic uint32_t overflown; /* 1 once a completion was lost */
 	/* moderation: count in the upper half, period_us in the lower; 0: none */
 	_Atomic uint32_t moderation;
@@ -93,13 +94,13 @@ struct karst_core_cq {
 };
 
 /**
- * Room for one completion of this core, to be filled completely by the caller; NULL if the
- * queue is full, or was ever: the completion is lost, the event raised, and the caller puts
- * the QP into Error.
+ * Reserves one completion entry of this core, which the caller fills completely.  NULL if the queue
+ * is full or ever was: the completion is lost, the event is raised, and the caller puts the QP into
+ * Error.
  */
 struct karst_cqe *karst_cq_push(struct karst_core *core, struct karst_core_cq *cq, bool solicited);
 
-/** The period of a moderated lane is over. */
+/** Ends the moderation period of a lane. */
 void karst_cq_expire(struct karst_core *core, struct karst_cq_lane_state *lane);
 
 /* --- receive work requests --- */
@@ -108,17 +109,17 @@ struct karst_core_srq {
 	struct karst_wqe_ring ring;
 	uint32_t pd;
 	uint32_t limit; /* 0: not armed */
-	uint32_t users; /* QPs that were made with it */
-	bool broken;    /* the program wrote an impossible tail */
+	uint32_t users; /* QPs that were created with it */
+	bool broken;    /* the program wrote an invalid tail */
 	void *user;
 	/* XRC; else 0 */
 	uint32_t number;
 	uint32_t xrcd;
 	struct karst_core_cq *cq;
-	struct karst_core_qp *targets; /* whose srq it is at present */
+	struct karst_core_qp *targets; /* targets whose srq it is at present */
 };
 
-/** The receive work request that a message is going into: a private copy. */
+/** The receive work request that a message is written to: a private copy. */
 struct karst_rwqe {
 	uint64_t wr_id;
 	uint32_t total; /* bytes of all SGEs */
@@ -126,20 +127,20 @@ struct karst_rwqe {
 	uint32_t off;   /* where the next byte goes in its SGE */
 	uint8_t cur;    /* and which SGE that is */
 	uint8_t nsge;
-	bool held;             /* the rest is valid */
+	bool held;             /* the other members are valid */
 	bool bad;              /* the copy did not validate: local protection error */
 	struct karst_sge *sge; /* private array of the QP */
 };
 
 enum karst_rwqe_status { KARST_RWQE_OK, KARST_RWQE_EMPTY, KARST_RWQE_BROKEN };
 
-/** Takes the next receive work request into qp->rsp.rwqe unless one is held. */
+/** Copies the next receive work request to qp->rsp.rwqe unless one is held. */
 enum karst_rwqe_status karst_recv_take(struct karst_core *core, struct karst_core_qp *qp);
 /** Places @len bytes, the last of the message if @end; SUCCESS, LOC_LEN_ERR or LOC_PROT_ERR.
  *  karst_copy_settle() follows. */
 enum karst_wc_status karst_recv_place(struct karst_core *core, struct karst_core_qp *qp,
 	const uint8_t *src, uint32_t len, bool end);
-/** Takes that back, as far as the work request knows of it. */
+/** Undoes the bookkeeping of karst_recv_place() in the work request. */
 void karst_recv_unplace(struct karst_rwqe *w, uint32_t len);
 
 struct karst_recv_done {
@@ -159,17 +160,17 @@ void karst_recv_complete(
 
 enum karst_rsp_type { KARST_RSP_READ, KARST_RSP_ATOMIC, KARST_RSP_ATOMIC_WRITE, KARST_RSP_FLUSH };
 
-/** A READ, atomic or FLUSH that was executed and may be asked for again (R4..R6, R15). */
+/** A READ, atomic or FLUSH that was executed and may be requested again (R4..R6, R15). */
 struct karst_rsp {
 	uint32_t psn;  /* first PSN of the request */
 	uint32_t npsn; /* PSNs of its responses */
-	uint32_t beg;  /* first and */
-	uint32_t end;  /* one past the last PSN to answer in the present round */
+	uint32_t beg;  /* first PSN to answer in the present round */
+	uint32_t end;  /* one past the last one */
 	uint64_t va;   /* READ: source; atomic: the value before */
 	uint32_t rkey;
 	uint32_t len;
 	uint32_t type; /* enum karst_rsp_type */
-	uint32_t pd;   /* READ: of the request; XRC targets change theirs */
+	uint32_t pd;   /* READ: PD of the request, since the PD of an XRC target changes */
 };
 
 enum karst_msg_op { KARST_MSG_NONE, KARST_MSG_SEND, KARST_MSG_WRITE };
@@ -179,42 +180,43 @@ enum karst_owed { KARST_OWED_NONE, KARST_OWED_ACK, KARST_OWED_NAK };
 struct karst_responder {
 	uint32_t epsn; /* expected PSN */
 	uint32_t msn;
-	uint8_t op;       /* enum karst_msg_op: message in progress */
+	uint8_t op;       /* enum karst_msg_op: the message in progress */
 	uint8_t wait;     /* enum karst_resp_wait: what the last NAK asked for */
-	uint8_t owed;     /* enum karst_owed: what goes out behind the responses */
-	uint8_t syndrome; /* of the NAK owed */
+	uint8_t owed;     /* enum karst_owed: what is sent after the responses */
+	uint8_t syndrome; /* syndrome of the NAK to send */
 	uint32_t access;  /* KARST_ACCESS_REMOTE_* that the QP allows */
-	uint64_t va;      /* WRITE in progress: where the next byte goes */
+	uint64_t va;      /* WRITE in progress: address of the next byte */
 	uint32_t rkey;
-	uint32_t left;      /* WRITE: bytes still to come */
+	uint32_t left;      /* WRITE: bytes not yet received */
 	uint32_t total;     /* WRITE: bytes of the message */
-	uint16_t rsp_saved; /* entries that hold something, at most rsp_max */
+	uint16_t rsp_saved; /* saved entries, at most rsp_max */
 	uint8_t min_rnr_timer;
-	bool fatal;   /* Error follows when the NAK is out */
-	int32_t lead; /* bytes that this half has sent more than the other, both having work */
+	bool fatal; /* the QP goes to Error when the NAK has been sent */
+	/* bytes that this half has sent more than the requester, while both had work */
+	int32_t lead;
 	uint32_t rsp_added; /* entries ever added to rsps[] */
 	uint32_t rsp_done;  /* entries that were answered at least once */
 	uint32_t rsp_cur;   /* next entry to answer from */
 	uint32_t rsp_psn;   /* next PSN to answer, in that entry */
-	uint32_t rsp_again; /* answered entries from here on are not asked for again */
+	uint32_t rsp_again; /* answered entries from here on are not requested again */
 	struct karst_rsp *rsps;
-	uint16_t rsp_max;  /* entries that may be used: max_dest_rd_atomic */
+	uint16_t rsp_max;  /* usable entries: max_dest_rd_atomic */
 	uint16_t rsp_mask; /* entries allocated - 1 */
 	union {
-		uint32_t nak_psn;  /* while a NAK is owed */
-		uint32_t left_psn; /* else: duplicate whose ACK was left to responses (R3) */
+		uint32_t nak_psn;  /* while a NAK is to be sent */
+		uint32_t left_psn; /* otherwise: duplicate whose ACK was left to responses (R3) */
 	};
 	uint32_t oos_psn;   /* highest PSN dropped as out of sequence */
-	uint32_t rsp_clock; /* when the last response left, by karst_rsp_clock() */
+	uint32_t rsp_clock; /* when the last response was sent, by karst_rsp_clock() */
 	struct karst_rwqe rwqe;
 };
 
-/* PSNs between two looks at how old the saved READs and atomics are; a power of two */
+/* PSNs between two checks of the age of saved READs and atomics; a power of two */
 #define KARST_RSP_AGE (1u << 22)
 
 /*
- * What is lately to R3, in 1,024 ns: 64 ms, as long as a usual timeout.  Who goes back sooner has
- * heard of a gap.
+ * The time limit of R3 for "a response has left", in units of 1,024 ns: 64 ms, as long as a usual
+ * timeout.  A requester that goes back sooner does so because it has noticed a gap.
  */
 #define KARST_RSP_LATELY 62500u
 
@@ -224,21 +226,22 @@ karst_rsp_clock(const struct karst_core *core)
 	return (uint32_t)(core->now_ns >> 10);
 }
 
-/** No duplicate's ACK is left to responses: all that may come are behind this PSN (P2). */
+/** Records that no duplicate's ACK is left to responses: all possible duplicates are after this PSN
+ *  (P2). */
 static inline void
 karst_rsp_leave_none(struct karst_responder *r)
 {
 	r->left_psn = karst_psn_add(r->epsn, -(1u << 22));
 }
 
-/** Entry number @i of those ever added, if it is one of the last rsp_max. */
+/** Entry number @i of all that were ever added, if it is one of the last rsp_max. */
 static inline struct karst_rsp *
 karst_rsp_at(const struct karst_responder *r, uint32_t i)
 {
 	return &r->rsps[i & r->rsp_mask];
 }
 
-/** The cursor has come to an entry: on to the first that is wanted. */
+/** The cursor has reached an entry: moves it to the first one that is requested. */
 static inline void
 karst_rsp_seek(struct karst_responder *r)
 {
@@ -256,63 +259,67 @@ enum karst_slot_flags {
 	KARST_SLOT_LOCAL = 1u << 2,     /* takes no PSN */
 	KARST_SLOT_CREDIT = 1u << 3,    /* needs an end-to-end credit (Q9) */
 	KARST_SLOT_DONE = 1u << 4,      /* response complete, or local operation executed */
-	KARST_SLOT_ASK = 1u << 5,       /* what is missing of its responses is asked for (X11) */
+	KARST_SLOT_ASK = 1u << 5,       /* its missing responses are to be requested again (X11) */
 };
 
-/** What go-back-N must know of a work request that was started. */
+/** What go-back-N must know about a started work request. */
 struct karst_sq_slot {
 	uint32_t psn;  /* first PSN */
-	uint32_t npsn; /* PSNs that it takes */
+	uint32_t npsn; /* number of its PSNs */
 	uint32_t len;  /* message bytes */
 	uint8_t op;    /* enum karst_wr_opcode */
 	uint8_t flags; /* enum karst_slot_flags */
-	uint16_t gap;  /* X11: number of its gap; 0: it has none */
+	uint16_t gap;  /* X11: number of its gap; 0: none */
 };
 static_assert(sizeof(struct karst_sq_slot) == 16, "four a cache line");
 
 enum karst_req_flags {
 	KARST_REQ_RNR_WAIT = 1u << 0, /* nothing is sent until the deadline */
-	KARST_REQ_ROUND = 1u << 1,    /* una_psn has been gone back to already */
-	KARST_REQ_FAILED = 1u << 2,   /* fail_idx ends this send queue when it becomes oldest */
-	KARST_REQ_LIMITED = 1u << 3,  /* lsn is valid: the responder gives credits */
-	KARST_REQ_IDLE = 1u << 4,     /* the program must ring */
+	KARST_REQ_ROUND = 1u << 1,    /* the requester has already gone back to una_psn */
+	/* fail_idx ends this send queue when it becomes the oldest request */
+	KARST_REQ_FAILED = 1u << 2,
+	KARST_REQ_LIMITED = 1u << 3, /* lsn is valid: the responder grants credits */
+	KARST_REQ_IDLE = 1u << 4,    /* the program must ring the doorbell */
 	KARST_REQ_DRAIN_TOLD = 1u << 5,
-	KARST_REQ_LINGER = 1u << 6, /* ran dry just now: in core->linger[] */
-	KARST_REQ_UNSENT = 1u << 7, /* went back, and nothing has left since */
+	KARST_REQ_LINGER = 1u << 6, /* became empty recently: in core->linger[] */
+	KARST_REQ_UNSENT = 1u << 7, /* the requester went back, and has sent nothing since */
 };
 
 struct karst_requester {
-	uint32_t una_idx; /* oldest request not completed */
+	uint32_t una_idx; /* oldest request that is not completed */
 	uint32_t snd_idx; /* request that the next packet belongs to */
 	uint32_t nxt_idx; /* first request never started; slots before it are valid */
-	uint32_t una_psn; /* oldest PSN not acknowledged */
+	uint32_t una_psn; /* oldest PSN that is not acknowledged */
 	uint32_t snd_psn; /* next PSN to send */
 	uint32_t nxt_psn; /* first PSN never sent */
-	uint32_t rd_out;  /* READs and atomics sent in this round and not answered */
+	uint32_t rd_out;  /* READs and atomics sent in this round that are not answered */
 	uint32_t since_ackreq;
 	uint8_t flags; /* enum karst_req_flags */
 	uint8_t max_rd_atomic;
 	uint8_t retry_left;
 	uint8_t rnr_left;
 	uint32_t lsn : 24; /* Q9 */
-	/* every visit asks for these, so also the visits of a queue pair that only answers */
-	uint32_t paced : 1;     /* visits and packets ask the pacer: 0 unless something limits
-				   rate or window (E6, E7) */
+	/* read in each visit, also in visits of a queue pair that only answers */
+	/* visits and packets call the pacer: 0 unless something limits rate or window (E6, E7) */
+	uint32_t paced : 1;
 	uint32_t probe_due : 1; /* Q11: the next visit probes */
 	uint32_t timing : 1;    /* Q11: the round trip of timed_psn is being measured */
-	uint32_t probe_out : 1; /* Q11: a probe is not answered yet */
-	uint32_t probes : 4;    /* Q11: since there was progress */
+	uint32_t probe_out : 1; /* Q11: a probe is unanswered */
+	uint32_t probes : 4;    /* Q11: probes since the last progress */
 	uint32_t ssn;           /* send sequence number of the newest request started, from 1 */
 	uint32_t
-		rd_psns; /* PSNs of these that are under way: their answers', not packets of ours */
+		/* PSNs of rd_out that are under way: they are those of the answers, not of packets
+		 * sent */
+		rd_psns;
 	uint8_t fail_status; /* enum karst_wc_status */
 	uint8_t retry_cnt;
 	uint8_t rnr_retry : 4;
-	uint8_t told : 1; /* Q12: a NAK has made the window smaller, and no timeout since */
+	uint8_t told : 1; /* Q12: a NAK has reduced the window, and there was no timeout since */
 	uint8_t wary : 2; /* enum karst_wary */
 	uint8_t asks : 1; /* some slot has KARST_SLOT_ASK */
 	uint8_t timeout;
-	uint32_t window;      /* PSNs that may be outstanding: after a timeout fewer than core's */
+	/* PSNs that may be outstanding: after a timeout, fewer than core->window_packets */
+	uint32_t window;
 	uint64_t rto_ns;      /* 0: never */
 	uint64_t deadline_ns; /* 0: none */
 	struct karst_sq_slot *slots;
@@ -323,37 +330,38 @@ struct karst_requester {
 
 /* --- early retransmission (probe.c) --- */
 
-/** What a full window is good for, while it is a small one (Q12). */
+/** State of early retransmission with a full window, while the window is reduced (Q12). */
 enum karst_wary {
-	KARST_WARY_NOT,   /* it waits */
-	KARST_WARY_LAST,  /* the oldest goes again */
-	KARST_WARY_FIRST, /* likewise, and perhaps once more */
-	KARST_WARY_WAITS, /* it has, and does once more if that brings something */
+	KARST_WARY_NOT,   /* nothing is sent again */
+	KARST_WARY_LAST,  /* the oldest packet is sent again, for the last time */
+	KARST_WARY_FIRST, /* the oldest packet is sent again, and may be sent once more */
+	/* the first repetition was sent; another follows if that brings an acknowledgement */
+	KARST_WARY_WAITS,
 };
 
 struct karst_probe {
-	uint64_t timed_ns; /* when req.timed_psn left */
-	uint64_t sent_ns;  /* the newest probe */
-	uint32_t end_psn;  /* behind what that has asked for */
-	uint32_t rtt_ns;   /* the longest round trip of late; 0: none is known */
-	uint32_t steady;   /* a small window grows by one in each round trip from here on */
-	uint32_t acked;    /* packets, since it has grown so */
+	uint64_t timed_ns; /* when req.timed_psn was sent */
+	uint64_t sent_ns;  /* when the newest probe was sent */
+	uint32_t end_psn;  /* the first PSN after what the probe has asked for */
+	uint32_t rtt_ns;   /* the longest recent round trip; 0: none is known */
+	uint32_t steady;   /* from this size on a reduced window grows by one in each round trip */
+	uint32_t acked;    /* packets acknowledged since the window grew in that manner */
 };
 
 /* --- pacing (pacer.c) --- */
 
 struct karst_pacer {
 	int64_t tokens;        /* billionths of a bit; less than 0: in debt */
-	uint64_t filled_ns;    /* up to when they have been counted */
+	uint64_t filled_ns;    /* time up to which tokens have been added */
 	uint64_t rate;         /* bit/s; 0: none */
 	uint32_t program_kbps; /* kbit/s that the program has set; 0: no limit */
-	uint32_t burst : 31;   /* bytes that an idle queue pair saves at least */
-	uint32_t waits : 1;    /* has more to send than it may */
+	uint32_t burst : 31;   /* minimum of bytes that an idle queue pair may accumulate */
+	uint32_t waits : 1;    /* the queue pair has more to send than it may */
 	struct karst_timer timer;
-	struct karst_core_qp *qp; /* whose it is */
+	struct karst_core_qp *qp; /* owner */
 	union {
-		struct karst_dcqcn cc;    /* core->rp is not NULL */
-		struct karst_swift swift; /* core->swift is not NULL */
+		struct karst_dcqcn cc;    /* valid if core->rp is not NULL */
+		struct karst_swift swift; /* valid if core->swift is not NULL */
 	};
 };
 
@@ -363,93 +371,95 @@ enum karst_qp_flags {
 	KARST_QPF_ACTIVE = 1u << 0, /* on the core's list */
 	KARST_QPF_SIG_ALL = 1u << 1,
 	KARST_QPF_CREDITS = 1u << 2,
-	KARST_QPF_COMM_EST = 1u << 3, /* event was raised */
+	KARST_QPF_COMM_EST = 1u << 3, /* the event was raised */
 	KARST_QPF_SQD_NOTIFY = 1u << 4,
 	KARST_QPF_RQ_BROKEN = 1u << 5,
 	KARST_QPF_COPIES = 1u << 6,  /* copy[] is not empty, or repeat is not NULL */
-	KARST_QPF_RETIRED = 1u << 7, /* on the core's list: heads to publish */
+	KARST_QPF_RETIRED = 1u << 7, /* on the core's list: ring heads to publish */
 };
 
-/* Bits of ip6 that no packet has, so that each is looked at once more */
+/* Bits that are set in ip6 of a QP and never in a packet, so that each packet fails the fast
+ * comparison and is checked again */
 #define KARST_QP_LATCHES 0x80u /* L5 */
 #define KARST_QP_WATCHES 0x40u /* the MigReq bit of each packet matters (G3) */
 #define KARST_QP_ODD     (KARST_QP_LATCHES | KARST_QP_WATCHES)
 static_assert((KARST_QP_ODD & KARST_PKT_IP6) == 0, "bits of their own");
 
 struct karst_core_qp {
-	/* line 0: identity, read for every packet */
+	/* line 0: identity, read for each packet */
 	uint32_t qpn;
 	uint8_t type;  /* enum karst_qp_type */
 	uint8_t state; /* enum karst_qp_state */
 	uint8_t mtu_shift : 7;
-	uint8_t took : 1; /* in core->retired: receives are among what is given back */
+	uint8_t took : 1; /* while in core->retired: receives are also given back */
 	uint8_t flags;    /* enum karst_qp_flags */
 	union {
-		/* source and destination address of its packets, as they stand in them */
+		/* source and destination address of received packets, as they are in the packet */
 		uint64_t rx_ip4;
-		uint32_t qkey; /* UD, whose packets come from anybody */
+		uint32_t qkey; /* UD, which accepts packets from any sender */
 	};
-	uint32_t pd; /* XRC targets: with recv_cq and srq, of the request in progress */
+	uint32_t pd; /* XRC targets: PD, like recv_cq and srq, of the request in progress */
 	uint16_t pkey;
-	uint8_t ip6;        /* KARST_PKT_IP6 of its packets; KARST_QP_ODD, which no packet has */
-	uint8_t port;       /* of its packets: the path's, or port_num - 1; UD: of the next one */
-	const void *ringer; /* who may ring for it */
+	uint8_t ip6; /* KARST_PKT_IP6 of its packets; KARST_QP_ODD, which no packet has */
+	/* of its packets: that of the path, or port_num - 1; UD: of the next packet */
+	uint8_t port;
+	const void *ringer; /* identifies who may ring its doorbell */
 	struct karst_core_cq *send_cq;
 	struct karst_core_cq *recv_cq;
 	struct karst_core_srq *srq;
 	int32_t deficit;
-	uint16_t sharer; /* whose turns it takes: number in core->sched.users */
-	uint16_t block;  /* on the list: low bits of the number of its block (sched.c) */
+	uint16_t sharer; /* user whose turns it takes: number in core->sched.users */
+	uint16_t block;  /* while on the list: low bits of the number of its block (sched.c) */
 
-	/* line 1 to 3: requester and its ring; line 2 only if it has requests */
+	/* line 1 to 3: requester and its ring; line 2 is needed only if there are requests */
 	struct karst_requester req karst_cache_aligned;
 	struct karst_core_qp *next_retired;
 	struct karst_wqe_ring sq;
-	/* what is left of the line of the ring, which every visit loads */
+	/* these fill the cache line of the ring, which each visit loads */
 	uint64_t tx_packets;
 	uint64_t tx_bytes;
 	uint64_t rx_packets;
 	uint64_t rx_bytes;
 
-	/* line 4 to 6: responder and its ring; single packets of WRITEs need line 4 alone */
+	/* line 4 to 6: responder and its ring; single-packet WRITEs need only line 4 */
 	struct karst_responder rsp karst_cache_aligned;
 	void *user;
 	struct karst_wqe_ring rq;
-	/* what is left of the ring's line */
-	LIST_ENTRY(karst_core_qp) parked; /* le_prev NULL: it is not */
-	uint64_t cnp_next_ns;             /* no CNP to its peer before (E4) */
-	/* a path to migrate to (G2), or there was one; else NULL */
+	/* these fill the cache line of the ring */
+	LIST_ENTRY(karst_core_qp) parked; /* le_prev NULL: not parked */
+	uint64_t cnp_next_ns;             /* no CNP is sent to the peer before this time (E4) */
+	/* set if there is, or was, an alternate path (G2); else NULL */
 	struct karst_alternate *alternate;
 
-	/* headers of every packet but UD's */
+	/* headers of all packets except UD's */
 	struct karst_tmpl tmpl karst_cache_aligned;
 
-	/* by enum karst_copy_half: what waits for bytes, or has them */
+	/* by enum karst_copy_half: copies that are pending or done */
 	struct karst_copy *copy[KARST_COPY_HALVES];
-	struct karst_repeat *repeat; /* selective repeat was agreed to (X1); else NULL */
+	struct karst_repeat *repeat; /* set if selective repeat was agreed to (X1); else NULL */
 
-	/* control path only */
+	/* used only by the control path */
 	uint32_t dest_qpn : 24;
-	uint32_t gaps : 8; /* of core->gaps (X11) */
+	uint32_t gaps : 8; /* gaps in use, of core->gaps (X11) */
 	struct karst_path path;
 	uint32_t rq_psn;
 	uint32_t sq_psn;
-	uint16_t peer_sport; /* UDP source port of its peer, if that is latched; 0: not known yet */
-	uint8_t port_num;    /* as the program says */
-	bool last_wqe;       /* event was raised */
+	uint16_t peer_sport; /* UDP source port of the peer, if it is latched; 0: not known yet */
+	uint8_t port_num;    /* as set by the program */
+	bool last_wqe;       /* the event was raised */
 	uint32_t xrcd;       /* XRC targets */
 
-	/* visits look at it if req.paced says so; NULL: nothing has ever limited it */
+	/* read by visits if req.paced is set; NULL: there was never a limit */
 	struct karst_pacer *pacer;
 
-	/* once in a round trip */
+	/* used once in a round trip */
 	struct karst_probe probe;
 
 	/* XRC targets */
-	struct karst_core_qp *next_target; /* of the same srq */
+	struct karst_core_qp *next_target; /* the next target of the same srq */
 	struct karst_core_qp **pprev_target;
 
-	/* counted when something goes wrong */
+	/* counters of errors */
 	uint32_t retransmits;
 	uint32_t timeouts;
 	uint32_t seq_naks;
@@ -457,8 +467,8 @@ struct karst_core_qp {
 	uint32_t out_of_sequence;
 	uint32_t duplicates;
 
-	/* slots of requests; behind them saved READs and atomics, SGEs, and the pacer of those that
-	 * are made with one (karst_qp_bytes()) */
+	/* slots of requests; after them saved READs and atomics, SGEs, and the pacer if the QP was
+	 * created with one (karst_qp_bytes()) */
 	_Alignas(16) struct karst_sq_slot tail[];
 } karst_cache_aligned;
 
@@ -484,8 +494,8 @@ karst_qp_mtu(const struct karst_core_qp *qp)
 }
 
 /**
- * Heads of the rings of @qp have moved.  The program is told by karst_core_flush(), before the
- * completions are shown.
+ * Records that the heads of the rings of @qp have moved.  karst_core_flush() publishes them to the
+ * program before it publishes the completions.
  */
 static inline void
 karst_qp_retire(struct karst_core *core, struct karst_core_qp *qp)
@@ -504,14 +514,14 @@ karst_qp_retire_sends(struct karst_core *core, struct karst_core_qp *qp)
 	karst_qp_retire(core, qp);
 }
 
-/** Transports with acknowledgements.  RC is asked for first: it is what must be fast. */
+/** Whether the transport has acknowledgements.  RC is tested first: it is the fast path. */
 static inline bool
 karst_qp_reliable(const struct karst_core_qp *qp)
 {
 	return karst_likely(qp->type == KARST_QPT_RC) || qp->type >= KARST_QPT_XRC_SEND;
 }
 
-/** Upper bits of the opcodes of a type of QP (W4). */
+/** Upper bits of the opcodes of each type of QP (W4). */
 extern const uint8_t karst_qp_transports[KARST_QPT_XRC_RECV + 1];
 
 static inline uint8_t
@@ -520,14 +530,14 @@ karst_qp_transport(const struct karst_core_qp *qp)
 	return karst_qp_transports[qp->type];
 }
 
-/** States in which the requester works and takes acknowledgements. */
+/** Whether the QP is in a state in which the requester works and accepts acknowledgements. */
 static inline bool
 karst_qp_may_send(const struct karst_core_qp *qp)
 {
 	return qp->state == KARST_QPS_RTS || qp->state == KARST_QPS_SQD;
 }
 
-/** States in which the responder works (W9). */
+/** Whether the QP is in a state in which the responder works (W9). */
 static inline bool
 karst_qp_may_receive(const struct karst_core_qp *qp)
 {
@@ -540,26 +550,26 @@ void karst_responder_rx(struct karst_core *core, struct karst_core_qp *qp, struc
 bool karst_responder_tx(struct karst_core *core, struct karst_core_qp *qp, struct karst_tx_burst *b,
 	uint32_t limit);
 
-/** Owes a NAK for the expected PSN; it takes the place of an ACK, which it implies. */
+/** Schedules a NAK for the expected PSN.  It replaces a scheduled ACK, which it implies. */
 void karst_owe_nak(
 	struct karst_core *core, struct karst_core_qp *qp, uint8_t syndrome, uint8_t wait);
-/** Drops a request with a NAK that ends the connection, and the event that tells why (R13). */
+/** Drops a request with a NAK that ends the connection, and raises the event for it (R13). */
 void karst_refuse(struct karst_core *core, struct karst_core_qp *qp, struct karst_pkt *pkt,
 	enum karst_nak nak);
-/** The PSN that an ACK names now (R3). */
+/** The PSN that an ACK carries now (R3). */
 uint32_t karst_acked_psn(const struct karst_responder *r);
-/** A request message was executed: the MSN moves on (R10). */
+/** A request message was executed: increments the MSN (R10). */
 void karst_message_done(struct karst_core *core, struct karst_core_qp *qp);
 void karst_responder_read(struct karst_core *core, struct karst_core_qp *qp, struct karst_pkt *pkt);
 void karst_responder_atomic(
 	struct karst_core *core, struct karst_core_qp *qp, struct karst_pkt *pkt, uint32_t opf);
 void karst_responder_flush(
 	struct karst_core *core, struct karst_core_qp *qp, struct karst_pkt *pkt);
-/** Forgets those that no peer may ask for again when @npsn more PSNs have come (P2). */
+/** Discards saved entries that no peer may request again when @npsn more PSNs have arrived (P2). */
 void karst_rsp_age(struct karst_responder *r, uint32_t npsn);
 void karst_responder_dup_read(
 	struct karst_core *core, struct karst_core_qp *qp, struct karst_pkt *pkt);
-/** Atomics, ATOMIC WRITE, FLUSH: answered again, not executed. */
+/** Atomics, ATOMIC WRITE, FLUSH: answers the duplicate again without executing it. */
 void karst_responder_dup_atomic(
 	struct karst_core *core, struct karst_core_qp *qp, struct karst_pkt *pkt, uint32_t opf);
 
@@ -567,61 +577,65 @@ void karst_requester_rx(struct karst_core *core, struct karst_core_qp *qp, struc
 bool karst_requester_tx(struct karst_core *core, struct karst_core_qp *qp, struct karst_tx_burst *b,
 	uint32_t limit);
 void karst_requester_expire(struct karst_core *core, struct karst_core_qp *qp);
-/** Request @idx cannot go out: it fails with @status when those before it are done. */
+/** Request @idx cannot be sent: it fails with @status when those before it are complete. */
 void karst_requester_fail_at(struct karst_core *core, struct karst_core_qp *qp, uint32_t idx,
 	enum karst_wc_status status);
 /** Goes back to the oldest unacknowledged PSN (Q4..Q7). */
 void karst_requester_rewind(struct karst_core *core, struct karst_core_qp *qp);
-/** Completes the oldest request with @status; RC and unconnected QPs then fail as they must. */
+/** Completes the oldest request with @status; RC and unconnected QPs then go to the error state
+ *  that their type demands. */
 void karst_requester_fail(struct karst_core *core, struct karst_core_qp *qp,
 	enum karst_wc_status status, uint8_t syndrome);
-/** Completes request una_idx and steps past it. */
+/** Completes request una_idx and advances to the next. */
 void karst_requester_complete_one(struct karst_core *core, struct karst_core_qp *qp,
 	enum karst_wc_status status, uint8_t syndrome);
-/** Completes what needs no acknowledgement any more: local operations, a failed request. */
+/** Completes requests that need no acknowledgement any more: local operations, a failed request. */
 void karst_requester_settle(struct karst_core *core, struct karst_core_qp *qp);
-/** Acknowledges every PSN before @end, which is in (una_psn, nxt_psn] or equal to una_psn.
- *  @return false if a READ or atomic stands in the way: its response was lost. */
+/** Acknowledges each PSN before @end, which is in (una_psn, nxt_psn] or equal to una_psn.
+ *  @return false if an unanswered READ or atomic is before @end: its response was lost. */
 bool karst_requester_ack_before(struct karst_core *core, struct karst_core_qp *qp, uint32_t end);
-/** @npsn were acknowledged: counts are refilled (Q6) and the clock starts anew. */
+/** @npsn PSNs were acknowledged: restores the retry counts (Q6) and restarts the timer. */
 void karst_requester_progress(struct karst_core *core, struct karst_core_qp *qp, uint32_t npsn);
-/** After una moved: the send cursor is not behind it, and whoever waited for it goes on. */
+/** After una moved: moves the send cursor if it is behind una, and resumes work that waited for
+ *  una. */
 void karst_requester_follow_up(struct karst_core *core, struct karst_core_qp *qp);
-/** A response before PSN @before, up to which the peer has executed all, is missing, and what came
- *  behind it is thrown away: it is asked for again, once in a round (Q3, Q5). */
+/** A response before PSN @before is missing; the peer has executed everything up to there, and what
+ *  arrived after the gap is discarded.  Requests the response again, once in a round (Q3, Q5). */
 void karst_requester_lost_response(
 	struct karst_core *core, struct karst_core_qp *qp, uint32_t before);
-/** What an AETH says of credits (Q9). */
+/** Takes the credits of an AETH (Q9). */
 void karst_requester_take_credits(struct karst_requester *r, uint8_t syndrome, uint32_t msn);
-/** A READ response, or what answers atomics, of a PSN that is outstanding. */
+/** A READ response, or the answer of an atomic, whose PSN is outstanding. */
 void karst_requester_response(
 	struct karst_core *core, struct karst_core_qp *qp, struct karst_pkt *pkt);
-/** Its timer fires at @ns; or not any more. */
+/** Arms the timer for @ns; disarms it. */
 void karst_requester_timer_add(struct karst_core *core, struct karst_core_qp *qp, uint64_t ns);
 void karst_requester_timer_del(struct karst_core *core, struct karst_core_qp *qp);
-/** Starts the acknowledgement timer unless it runs. */
+/** Starts the acknowledgement timer unless it is running. */
 void karst_requester_arm(struct karst_core *core, struct karst_core_qp *qp);
-/** What was to go out again begins to leave: from now on its clock runs. */
+/** The first packet to be sent again has been sent: the acknowledgement timer counts from now
+ *  on. */
 void karst_requester_left(struct karst_core *core, struct karst_core_qp *qp);
-/** The timeout was changed: what is outstanding waits by the new one. */
+/** The timeout was changed: applies the new value to what is outstanding. */
 void karst_requester_retime(struct karst_core *core, struct karst_core_qp *qp);
-/** The initial state of both halves; the rings are emptied. */
+/** Sets the initial state of a half; empties its ring. */
 void karst_requester_reset(struct karst_core *core, struct karst_core_qp *qp);
 void karst_responder_reset(struct karst_core *core, struct karst_core_qp *qp);
 
 /* --- XRC (xrc.c) --- */
 
-/** The SRQ that an XRCETH names, for a target; NULL: none of its domain. */
+/** The SRQ that an XRCETH names, for a target; NULL: there is none in the target's domain. */
 struct karst_core_srq *karst_xrc_find(
 	const struct karst_core *core, const struct karst_core_qp *qp, uint32_t number);
-/** Makes the SRQ of @pkt, an expected request in order, that of its target.  false: refused. */
+/** Attaches the SRQ of @pkt, an expected request in order, to the target.  @return false:
+ *  refused. */
 bool karst_xrc_enter(
 	struct karst_core *core, struct karst_core_qp *qp, struct karst_pkt *pkt, uint32_t opf);
-/** What the target holds of an SRQ that is being withdrawn is nobody's. */
+/** Discards what the target holds of an SRQ that is being withdrawn. */
 void karst_xrc_drop(struct karst_core_qp *qp);
-/** The target gives back what it holds of an SRQ, and has none. */
+/** Gives back what the target holds of an SRQ, and detaches the SRQ. */
 void karst_xrc_leave(struct karst_core *core, struct karst_core_qp *qp);
-/** A number for @srq, entered under it.  -ENOSPC */
+/** Assigns a number to @srq and enters it in the table.  -ENOSPC */
 int karst_xrc_number(struct karst_core *core, struct karst_core_srq *srq);
 
 void karst_uc_rx(struct karst_core *core, struct karst_core_qp *qp, struct karst_pkt *pkt);
@@ -629,32 +643,35 @@ void karst_ud_rx(struct karst_core *core, struct karst_core_qp *qp, struct karst
 bool karst_datagram_tx(struct karst_core *core, struct karst_core_qp *qp, struct karst_tx_burst *b,
 	uint32_t limit);
 
-/** Headers of connected types follow from path, peer, partition and migration. */
+/** Rebuilds the headers of a connected QP from path, peer, partition and migration state. */
 void karst_qp_renew_template(const struct karst_core *core, struct karst_core_qp *qp);
-/** And which packets are looked at once more. */
+/** Recomputes which packets are checked again. */
 void karst_qp_renew_watch(struct karst_core_qp *qp);
 
-/** To Error from inside (R13, Q8), with an event unless @event is negative. */
+/** Puts the QP into Error on an internal error (R13, Q8), with an event unless @event is
+ *  negative. */
 void karst_qp_error(struct karst_core *core, struct karst_core_qp *qp, int event);
-/** Flushes a budget of work requests of a QP in Error or SQE, and charges them to the visit.
+/** Flushes a limited number of work requests of a QP in Error or SQE, and charges them to the
+ *  visit.
  *  @return true if more is left. */
 bool karst_qp_flush(struct karst_core *core, struct karst_core_qp *qp, struct karst_tx_burst *b);
 
 /* --- copies (copy.c) --- */
 
-/** Instead of an enum karst_wc_status: nothing has failed, but the bytes are not here yet. */
+/** A value beside those of enum karst_wc_status: nothing has failed, but the bytes are not
+ *  available yet. */
 #define KARST_WC_PARKED ((enum karst_wc_status)0xff)
 
-/** As karst_qp_place(), where not all is mapped, or the packet has a copy already. */
+/** The slow path of karst_qp_place(): not all is mapped, or the packet has a copy already. */
 bool karst_copy_place(struct karst_core *core, struct karst_core_qp *qp, uint32_t key,
 	uint8_t *host, const uint8_t *src, uint32_t n, bool end);
 
 /**
- * The one way in which received bytes get into a program's memory: writes @n bytes of @src to
+ * Writes received bytes to a program's memory; nothing else does.  Writes @n bytes of @src to
  * @host, which a check of @key has returned, or adds them to the copy of the packet if that memory
- * is unmapped.  @end: they are the last of a message (R14).  karst_copy_settle() follows, once for
- * all bytes of a packet.  @return false: they cannot be written; the caller acts as if the check
- * had failed.
+ * is unmapped.  @end: they are the last bytes of a message (R14).  karst_copy_settle() follows,
+ * once for all bytes of a packet.
+ * @return false: they cannot be written; the caller acts as if the check had failed.
  */
 static inline bool
 karst_qp_place(struct karst_core *core, struct karst_core_qp *qp, uint32_t key, uint8_t *host,
@@ -674,14 +691,15 @@ struct karst_copy_atomic {
 	uint64_t old; /* out: the value before; not for STORE */
 	bool ok;      /* out: it was executed */
 };
-/** false: not yet; leave. */
+/** @return false: the packet has to wait; the caller returns. */
 bool karst_copy_atomic(struct karst_core *core, struct karst_core_qp *qp, struct karst_pkt *pkt,
 	struct karst_copy_atomic *a);
 
 bool karst_copy_settled(struct karst_core *core, struct karst_pkt *pkt, bool ok);
 /**
- * Everything of @pkt has been placed, or not (@ok).  false: the packet waits for a copy, or was
- * dropped for want of one; the caller leaves, and nothing has happened.
+ * All bytes of @pkt have been placed (@ok), or not.
+ * @return false: the packet waits for a copy, or was dropped because there was none.  The caller
+ *   returns, with nothing changed.
  */
 static inline bool
 karst_copy_settle(struct karst_core *core, struct karst_pkt *pkt, bool ok)
@@ -689,25 +707,26 @@ karst_copy_settle(struct karst_core *core, struct karst_pkt *pkt, bool ok)
 	return karst_likely(core->copy == NULL) || karst_copy_settled(core, pkt, ok);
 }
 
-/** A packet came while another one is parked.  @return as karst_qp_rx() */
+/** Queues a packet that arrived while another one of its QP is parked.  @return as karst_qp_rx() */
 bool karst_copy_queue(struct karst_core *core, struct karst_core_qp *qp, struct karst_pkt *pkt);
-/** karst_qp_rx() for a packet that has been there already, and was counted then. */
+/** karst_qp_rx() for a packet that was passed to it before, and was counted then. */
 bool karst_qp_rx_again(struct karst_core *core, struct karst_core_qp *qp, struct karst_pkt *pkt);
 
-/** *src for @n unmapped bytes of frame @psn: SUCCESS, PARKED: fetch the frame, LOC_PROT_ERR. */
+/** Sets *src to @n unmapped bytes of frame @psn.  SUCCESS; PARKED: the frame has to be fetched;
+ *  LOC_PROT_ERR. */
 enum karst_wc_status karst_copy_get(struct karst_core *core, const struct karst_core_qp *qp,
 	enum karst_copy_half half, uint32_t psn, const uint8_t *host, uint32_t n,
 	const uint8_t **src);
 struct karst_wqe;
-/** Fetches for frames from snd_psn on, which is at @off of request @idx, not more than @frames.
- *  false: not now; try again. */
+/** Fetches at most @frames frames from snd_psn on, which is at @off of request @idx.
+ *  @return false: not possible now; try again. */
 bool karst_copy_fetch_requests(struct karst_core *core, struct karst_core_qp *qp,
 	const struct karst_wqe *w, uint32_t idx, uint32_t off, uint32_t frames);
-/** Likewise for responses @psn to before @end, which are in @e. */
+/** Likewise for responses from @psn to before @end, which belong to @e. */
 bool karst_copy_fetch_response(struct karst_core *core, struct karst_core_qp *qp,
 	const struct karst_rsp *e, uint32_t psn, uint32_t end);
 
-/** Does this half wait for bytes? */
+/** Whether this half waits for bytes. */
 static inline bool
 karst_copy_busy(const struct karst_core_qp *qp, enum karst_copy_half half)
 {
@@ -715,13 +734,13 @@ karst_copy_busy(const struct karst_core_qp *qp, enum karst_copy_half half)
 		qp->copy[half]->state == KARST_COPY_BUSY;
 }
 
-/** KARST_QPF_COPIES anew. */
+/** Recomputes KARST_QPF_COPIES. */
 void karst_copies_set_flag(struct karst_core_qp *qp);
 
-/** The queue pair goes, or begins anew: nothing that it waits for concerns it any more. */
+/** Ends all copies of a queue pair that is destroyed or reset. */
 void karst_copies_drop(struct karst_core *core, struct karst_core_qp *qp);
 
-/** An address handle as the data path sees it; NULL if the number or PD does not fit. */
+/** Looks up an address handle for the data path; NULL if the number or PD does not match. */
 const struct karst_tmpl *karst_ah_lookup(const struct karst_ah_table *t, uint32_t ah, uint32_t pd);
 
 static inline void
@@ -730,7 +749,7 @@ karst_event(struct karst_core *core, enum karst_async_event_code event, void *ob
 	core->ops->async_event(core, event, object);
 }
 
-/* Counters of a QP: its lcore is the only writer, readers elsewhere see whole values. */
+/* Update counters of a QP: its lcore is the only writer, and other readers see no torn values. */
 static inline void
 karst_qp_add(uint64_t *counter, uint64_t n)
 {
@@ -743,7 +762,7 @@ karst_qp_note(uint32_t *counter)
 	__atomic_store_n(counter, *counter + 1, __ATOMIC_RELAXED);
 }
 
-/** Drops @pkt: one count under one reason. */
+/** Drops @pkt and counts the reason. */
 static inline void
 karst_drop_pkt(struct karst_core *core, struct karst_pkt *pkt, enum karst_drop reason)
 {
@@ -758,59 +777,60 @@ extern const uint16_t karst_credits[31];
 
 /* --- sched.c --- */
 
-/** Whose turns @qp takes. */
+/** The user whose turns @qp takes. */
 static inline struct karst_sched_user *
 karst_sched_user_of(const struct karst_core *core, const struct karst_core_qp *qp)
 {
 	return &core->sched.users[qp->sharer];
 }
 
-/** Memory for the users, and for their lists. */
+/** Bytes of memory for the users, and for their lists. */
 size_t karst_sched_users_bytes(uint32_t sharers);
 size_t karst_sched_list_bytes(const struct karst_core_config *cfg, uint32_t sharers);
-/** @users: zeros; @lists: anything. */
+/** @users: zeroed memory; @lists: any contents. */
 void karst_sched_init(struct karst_core *core, struct karst_sched_user *users, uint32_t sharers,
 	void *lists, uint32_t quantum);
-/** From now on it takes the turns of another user. */
+/** Moves @qp to another user, whose turns it takes from now on. */
 void karst_sched_share(struct karst_core *core, struct karst_core_qp *qp, uint32_t sharer);
-/** It waits for no port any more. */
+/** Removes a QP from the list of a port, if it is parked. */
 void karst_sched_unpark(struct karst_core_qp *qp);
-/** Takes a QP off the list and out of ready[], and unparks it. */
+/** Removes a QP from the list and from ready[], and unparks it. */
 void karst_sched_forget(struct karst_core *core, struct karst_core_qp *qp);
 
 /* --- timers.c --- */
 
-/** How many timers of @u are armed. */
+/** The number of armed timers of @u. */
 static inline uint64_t
 karst_timers_of(const struct karst_sched_user *u)
 {
 	return u->timers != NULL ? u->timers->wheel.count : 0;
 }
 
-/** When @t, which is armed, fires: no sooner. */
+/** The earliest time at which @t, which is armed, fires. */
 static inline uint64_t
 karst_timer_ns(const struct karst_core *core, const struct karst_timer *t)
 {
 	return core->timing.origin_ns + t->tick * KARST_WHEEL_TICK_NS;
 }
 
-/** Memory for the wheels of @sharers users. */
+/** Bytes of memory for the wheels of @sharers users. */
 size_t karst_timers_bytes(uint32_t sharers);
-/** Time begins at core->now_ns; @buf: anything. */
+/** Time begins at core->now_ns; @buf: any contents. */
 void karst_timers_init(struct karst_core *core, void *buf);
 /** As karst_wheel_add() and karst_wheel_del(), on the wheel of user @sharer. */
 void karst_timer_add(
 	struct karst_core *core, uint32_t sharer, struct karst_timer *t, uint64_t deadline_ns);
 void karst_timer_del(struct karst_core *core, uint32_t sharer, struct karst_timer *t);
-/** @t, which may be armed, goes to the wheel of another user. */
+/** Moves @t, which may be armed, to the wheel of another user. */
 void karst_timer_share(struct karst_core *core, uint32_t from, uint32_t to, struct karst_timer *t);
 
 /* --- linger.c --- */
 
-/** The send queue has nothing more.  @return false: it has after all; true: it is looked at again
- *  by karst_core_linger(), or is idle and its program rings. */
+/** The send queue is empty.
+ *  @return false: it has requests after all; true: karst_core_linger() polls it, or it is idle and
+ *    its program rings. */
 bool karst_requester_dry(struct karst_core *core, struct karst_core_qp *qp);
-/** Before a QP goes, or begins anew. */
+/** Before a QP is destroyed or reset. */
 void karst_requester_unlinger(struct karst_core *core, struct karst_core_qp *qp);
 
 #endif /* KARST_QP_PRIV_H */

@@ -2,12 +2,12 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Receive work requests: taking them from a queue or shared queue, placing payload, completing.
+ * Receive work requests: takes them from a queue or shared queue, places payload, completes them.
  *
- * A work request is copied to private memory when a message takes it, so the program cannot
- * change what we look at.  The slot of a shared queue is given back at once, so the order in which
- * messages finish does not matter; that of a QP's own queue after its completion.  What it asked
- * for is checked against its keys piece by piece as payload is placed.
+ * A work request is copied to private memory when a message takes it, so that the program cannot
+ * change it any more.  The slot of a shared queue is given back at once, so the order in which
+ * messages finish does not matter; the slot of a QP's own queue is given back after its completion.
+ * The SGEs are checked against their keys piece by piece as payload is placed.
  */
 #include "qp_priv.h"
 
@@ -29,7 +29,7 @@ rq_broken(struct karst_core *core, struct karst_core_qp *qp)
 	return KARST_RWQE_BROKEN;
 }
 
-/* SRQ limit: fewer than the limit are left; look for new ones before saying so. */
+/* SRQ limit: raises the event if fewer than the limit are left, after a check for new ones. */
 static void
 check_limit(struct karst_core *core, struct karst_core_srq *srq)
 {
@@ -42,7 +42,7 @@ check_limit(struct karst_core *core, struct karst_core_srq *srq)
 	karst_event(core, KARST_EVENT_SRQ_LIMIT_REACHED, srq);
 }
 
-/* The private copy; a work request that makes no sense is taken all the same and fails. */
+/* Makes the private copy.  An invalid work request is taken as well, and fails. */
 static void
 copy_rwqe(struct karst_rwqe *w, const struct karst_wqe_ring *ring)
 {
@@ -75,7 +75,7 @@ karst_recv_take(struct karst_core *core, struct karst_core_qp *qp)
 	if (qp->rsp.rwqe.held)
 		return KARST_RWQE_OK;
 	if (qp->srq != NULL && karst_unlikely(qp->srq->broken)) {
-		/* another QP found it so: there is nothing to wait for */
+		/* another QP has found it broken: there is nothing to wait for */
 		karst_qp_error(core, qp, KARST_EVENT_QP_FATAL);
 		return KARST_RWQE_BROKEN;
 	}

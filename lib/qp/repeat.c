@@ -2,26 +2,27 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Selective repeat at the requester (X8 to X10): the send cursor never goes back.  What is lost is
- * sent again by itself, ahead of what is new.
+ * Selective repeat at the requester (X8 to X10): the send cursor never goes back.  Only lost
+ * packets are sent again, before new ones.
  *
- * Packets have an order, that in which they left last.  Of those that are outstanding each is out,
- * or the peer has said that it has it, or it is lost: three that left after it have arrived, or the
- * last of all that left (X9).  So a packet that went again is lost again when others that left
- * after it arrive, and never in less than a round trip; no clock is needed, and none is asked.
+ * Packets are numbered in the order in which they were last sent.  Each outstanding packet is in
+ * one of three states: under way, received according to the peer, or lost.  It is lost if three
+ * packets that were sent after it have arrived, or the last of all that were sent (X9).  So a
+ * packet that was sent again is lost again when others that were sent after it arrive, and never in
+ * less than a round trip.  This needs no clock.
  *
- * Where packets are sprayed over several paths (X12) one overtakes another without anything being
- * lost.  But on one path they stay in order, so each path has an order of its own, and a packet is
- * judged by those of its path alone.  What leaves for the first time goes by its PSN, so that
- * nobody has to note it; what goes again takes the path behind that on which it was lost.  Where
- * the oldest goes again alone (X10) this says too little: nothing else leaves, and it tells of its
- * own path only.  But it leaves long after all else, so that what has not arrived when it has is
- * lost, on any path.
+ * If packets are sprayed over several paths (X12), one overtakes another without a loss.  On one
+ * path they stay in order, so each path has its own sequence numbers, and a packet is compared only
+ * with those of its path.  The path of a packet that is sent for the first time follows from its
+ * PSN, so it need not be recorded; a packet that is sent again takes the path after the one on
+ * which it was lost.  If the oldest packet is sent again alone (X10), this shows too little:
+ * nothing else is sent, and its arrival says something about its own path only.  But it is sent
+ * long after everything else, so what has not arrived when it has is lost, on any path.
  *
- * New packets are noted when somebody looks (note_sent()), before anything else leaves: so sending
- * them costs nothing, and their order is that of their PSNs.  Likewise what was acknowledged is
- * forgotten (forget_acked()).  A READ is one packet, that of its first PSN; what is lost of its
- * responses is another matter (gaps.c).
+ * New packets are recorded only when the state is examined (note_sent()), before any other packet
+ * is sent again: so sending them costs nothing, and their order is that of their PSNs.
+ * Acknowledged packets are removed at the same time (forget_acked()).  A READ is one packet, with
+ * its first PSN; gaps.c handles the loss of its responses.
  */
 #include "repeat.h"
 
@@ -29,13 +30,13 @@
 #include "pacer.h"
 #include "wqe.h"
 
-/* X9: packets that overtake one that is not lost. */
+/* X9: number of later packets whose arrival shows that a packet is lost. */
 #define OVERTAKEN 3
 
-/* PSNs that may go unnoted. */
+/* Limit of PSNs that are sent and not recorded. */
 #define NOTE_PSNS (1u << 16)
 
-/* Windows that can be agreed to. */
+/* The range of windows that can be agreed to. */
 #define WINDOW_MIN 64u
 #define WINDOW_MAX 1024u
 
@@ -130,7 +131,7 @@ next_order(struct karst_repeat_path *path)
 	return path->order;
 }
 
-/* It leaves now. */
+/* Records that the packet is sent now, on @path. */
 static void
 leaves_by(struct karst_repeat *p, uint32_t at, uint32_t path)
 {
@@ -168,7 +169,7 @@ forget_acked(struct karst_repeat *p, const struct karst_requester *r)
 	p->base_psn = r->una_psn;
 }
 
-/* The packets of a request from PSN @from on, up to @end; both are in it. */
+/* Records the packets of a request from PSN @from to before @end; both are in the request. */
 static void
 note_request(struct karst_repeat *p, const struct karst_sq_slot *slot, uint32_t from, uint32_t end)
 {
@@ -181,7 +182,7 @@ note_request(struct karst_repeat *p, const struct karst_sq_slot *slot, uint32_t 
 		note(p, from);
 }
 
-/* All that has left has arrived, and some of it is not noted. */
+/* All packets that were sent have arrived, and some of them are not recorded. */
 static void
 all_arrived(struct karst_repeat *p)
 {
@@ -198,7 +199,7 @@ note_sent(struct karst_repeat *p, const struct karst_core_qp *qp)
 	const struct karst_requester *r = &qp->req;
 	uint32_t idx = p->noted_idx, out = karst_psn_distance(r->nxt_psn, p->noted_psn);
 
-	/* what has been acknowledged since was all there is of its kind */
+	/* what was acknowledged since then was all that had been sent */
 	if (karst_psn_distance(r->una_psn, p->noted_psn) <= out && r->una_psn != p->noted_psn) {
 		p->noted_psn = r->una_psn;
 		all_arrived(p);
@@ -230,7 +231,7 @@ repeat_look(struct karst_repeat *p, const struct karst_core_qp *qp)
 		note_sent(p, qp);
 }
 
-/* Packets that are under way, for all that is known. */
+/* The packets that are taken to be under way. */
 static inline uint32_t
 in_flight(const struct karst_repeat *p)
 {
@@ -260,7 +261,8 @@ karst_repeat_room_left(const struct karst_core *core, struct karst_core_qp *qp)
 	if (out >= p->window)
 		return 0;
 	if (p->nhave + p->nlost == 0) {
-		/* nothing is missing: as without selective repeat, and asking as there (Q2) */
+		/* nothing is missing: the same as without selective repeat, also for requests for
+		 * an acknowledgement (Q2) */
 		most = out - r->rd_psns;
 		if (most >= r->window)
 			return 0;
@@ -278,7 +280,7 @@ lose(struct karst_repeat *p, uint32_t psn)
 {
 	uint32_t at = at_of(p, psn);
 
-	/* the rest of a READ of which a part has come */
+	/* the rest of a READ that was answered in part */
 	if (p->sent[at] == 0)
 		note(p, psn);
 	set_state(p, at, KARST_REPEAT_LOST);
@@ -335,7 +337,7 @@ karst_repeat_answers(struct karst_core_qp *qp)
 	}
 }
 
-/* Has the probe arrived, or what left behind it on its path?  Asked once. */
+/* Whether the probe has arrived, or a packet sent after it on its path.  Call it once only. */
 static bool
 probe_arrived(struct karst_repeat *p)
 {
@@ -346,15 +348,15 @@ probe_arrived(struct karst_repeat *p)
 	return p->paths != 0;
 }
 
-/* X9, X12: have others that left later overtaken this packet, which is on this path?  @probed: by
- * a probe, too. */
+/* X9, X12: whether packets sent later have overtaken this one, which is on @path.  @probed: the
+ * probe has arrived, so that it counts too. */
 static bool
 overtaken(const struct karst_repeat *p, const struct karst_repeat_path *path, uint32_t at,
 	bool probed)
 {
 	uint32_t sent = p->sent[at];
 
-	/* nothing that left later could overtake any more */
+	/* there is no later packet that could still arrive and overtake it */
 	if (path->reached == path->order)
 		return sent != path->order;
 	return (int32_t)(path->reached - sent) >= OVERTAKEN ||
@@ -406,22 +408,23 @@ karst_repeat_acked(struct karst_core *core, struct karst_core_qp *qp)
 	if (p->nlost != 0 || (r->flags & KARST_REQ_RNR_WAIT))
 		return;
 	if (left) {
-		/* once each: what it brings acknowledges more, or names it */
+		/* once for each: its answer acknowledges more, or names it */
 		if (p->probe_psn != r->una_psn) {
 			karst_repeat_oldest(qp);
 			karst_core_activate(core, qp);
 		}
 	} else if (r->flags & KARST_REQ_UNSENT) {
-		/* what was to go again has arrived after all: the clock runs for the rest */
+		/* what was to be sent again has arrived after all: the acknowledgement timer counts
+		 * for the rest */
 		karst_requester_left(core, qp);
 		karst_requester_arm(core, qp);
 	}
 }
 
-/* --- hearing --- */
+/* --- received SACKs --- */
 
-/* May every bit of this bitmap, the first of which is for @base, be set?  Only what was sent can
- * be there. */
+/* Whether each bit of this bitmap, the first of which is for @base, may be set.  Only for packets
+ * that were sent is that possible. */
 static bool
 bits_possible(const struct karst_repeat *p, const struct karst_requester *r, const uint8_t *map,
 	uint32_t n, uint32_t base)
@@ -438,8 +441,8 @@ bits_possible(const struct karst_repeat *p, const struct karst_requester *r, con
 	return true;
 }
 
-/* The first bit is not one of these: what is expected is expected, and has to go again if the peer
- * was not ready for it (X6). */
+/* Takes the bits of the bitmap except the first, which has another meaning: the expected packet has
+ * not been executed, and has to be sent again if the peer was not ready for it (X6). */
 static void
 take_bits(struct karst_repeat *p, const uint8_t *map, uint32_t n, uint32_t base)
 {
@@ -455,8 +458,8 @@ take_bits(struct karst_repeat *p, const uint8_t *map, uint32_t n, uint32_t base)
 	}
 }
 
-/* X4: the peer had no room for something, so the expected packet goes again, once in a round: what
- * else is missing has been overtaken when that has arrived.  As a sequence NAK (Q4). */
+/* X4: the peer had no room for a packet, so the expected one is sent again, once in a round: when
+ * it has arrived, it has overtaken what else is missing.  This is as for a sequence NAK (Q4). */
 static void
 make_room(struct karst_core *core, struct karst_core_qp *qp, uint32_t base)
 {
@@ -473,8 +476,8 @@ make_room(struct karst_core *core, struct karst_core_qp *qp, uint32_t base)
 	karst_core_activate(core, qp);
 }
 
-/* What is before @base has arrived.  An answer that is missing is asked for as that (X11): the
- * request itself is not lost, whatever has overtaken it. */
+/* What is before @base has arrived.  A missing answer is requested separately (X11): the request
+ * itself is not lost, even if later packets have overtaken it. */
 static void
 take_before(struct karst_repeat *p, const struct karst_requester *r, uint32_t base)
 {
@@ -520,7 +523,7 @@ karst_repeat_heard(struct karst_core *core, struct karst_core_qp *qp, struct kar
 
 /* --- sending again --- */
 
-/* The packet has left once more, by p->via. */
+/* The packet was sent again, over p->via. */
 static void
 left_again(struct karst_repeat *p, uint32_t at, uint32_t psn)
 {
@@ -549,7 +552,7 @@ karst_repeat_tx(
 	uint32_t idx, psn, left, window;
 	int step;
 
-	/* what is new is noted when something is missing, but before its PSNs come around */
+	/* new packets are recorded when something is missing, but before their PSNs wrap around */
 	if (karst_likely(p->nlost == 0 && karst_psn_distance(r->nxt_psn, p->noted_psn) < NOTE_PSNS))
 		return 0;
 	repeat_look(p, qp);
@@ -562,8 +565,8 @@ karst_repeat_tx(
 
 		if (karst_repeat_state(p, at) != KARST_REPEAT_LOST)
 			continue;
-		/* the oldest goes whatever else may be under way: all of it may be lost; and so
-		 * does the first of a round, since no clock runs before that has left */
+		/* the oldest is sent whatever may be under way, since all of that may be lost; and
+		 * so is the first of a round, since no timer runs before that was sent */
 		if (psn != r->una_psn && in_flight(p) >= window && !unsent)
 			return 0;
 		if (b->bytes >= limit)
@@ -573,11 +576,12 @@ karst_repeat_tx(
 		for (; slot->npsn == 0 || karst_psn_distance(psn, slot->psn) >= slot->npsn;
 			slot = &r->slots[++idx & qp->sq.mask])
 			;
-		/* what cannot be sent again fails in its turn, and nothing behind it matters */
+		/* a request that cannot be sent again fails in order; those after it do not
+		 * matter */
 		if ((r->flags & KARST_REQ_FAILED) && (int32_t)(idx - r->fail_idx) >= 0)
 			return 0;
 		if (slot->flags & KARST_SLOT_DONE) {
-			/* its answer came before its turn */
+			/* its answer has arrived before those of earlier requests */
 			set_state(p, at, KARST_REPEAT_HAVE);
 			continue;
 		}

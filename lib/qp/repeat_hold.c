@@ -2,21 +2,22 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Selective repeat at the responder: requests that come ahead of the expected PSN are held, as
- * frames, until it is their turn; then they are executed by the responder as if they had come only
- * now (X5).  So nothing of a message is anywhere before all that goes before it, and every rule of
- * the responder holds as it stands.
+ * Selective repeat at the responder.  Requests ahead of the expected PSN are held, as frames.  When
+ * their PSN is the expected one, the responder executes them as if they had arrived only then (X5).
+ * So no part of a message takes effect before everything that precedes it, and each rule of the
+ * responder applies unchanged.
  *
- * While something is held r->wait is not KARST_WAIT_NONE, so the usual case asks for nothing.  A
- * bit that was said is kept: a frame that could not be executed, because there is no receive
- * request for it, goes back to its place (X4, X6).
+ * While something is held, r->wait is not KARST_WAIT_NONE, so the usual case needs no extra test.
+ * A bit that was reported is never withdrawn: a frame that could not be executed, because there is
+ * no receive request for it, goes back to its place (X4, X6).
  *
- * A frame that is executed is nobody's but the loop's: it is out of held[] before, so that a queue
- * pair that fails can free what is held; and may be parked for a copy, whose it is then.
+ * While a frame is executed, only the loop refers to it.  It is removed from held[] first, so that
+ * a queue pair that fails can free what is held.  It may be parked for a copy, to which it then
+ * belongs.
  */
 #include "repeat.h"
 
-/* Frames held in a row before the peer is told of them (X7). */
+/* Number of frames held in a row after which a SACK is sent (X7). */
 #define SAY_EVERY 8u
 
 static struct karst_pkt **
@@ -38,7 +39,7 @@ held_free(struct karst_core *core, struct karst_repeat *p, uint32_t psn)
 	core->nheld--;
 }
 
-/* X4: whether @psn was dropped for want of room, and is still missing. */
+/* X4: whether @psn was dropped for lack of room, and is still missing. */
 static bool
 was_dropped(const struct karst_repeat *p, uint32_t psn)
 {
@@ -61,7 +62,7 @@ set_dropped(struct karst_repeat *p, uint32_t psn, bool dropped)
 		p->ndropped--;
 }
 
-/* X7: the first of a gap, every so many, and who asks. */
+/* X7: whether to send a SACK: for the first frame after a gap, and for each SAY_EVERY frames. */
 static bool
 is_news(struct karst_repeat *p, const struct karst_responder *r, const struct karst_pkt *pkt)
 {
@@ -88,12 +89,13 @@ karst_repeat_ahead(
 	if (ahead < p->window && *held_at(p, pkt->psn) != NULL) {
 		karst_drop_pkt(core, pkt, KARST_DROP_DUPLICATE);
 	} else {
-		/* no more than is left for others; one that waited for a copy is that copy's */
+		/* no more than what is left for others; a packet that waited for a copy belongs to
+		 * that copy */
 		if (ahead < p->window && pkt->pay_len <= karst_qp_mtu(qp) &&
 			p->nheld < core->held_max - core->nheld && !core->copy_kept)
 			kept = core->hold_ops->hold(core, pkt);
 		if (kept == NULL) {
-			/* the peer hears of it, once until the expected one has come */
+			/* report it to the peer, once until the expected PSN has arrived */
 			asks |= !p->lacks;
 			p->lacks = true;
 			if (ahead < p->window)
@@ -111,13 +113,13 @@ karst_repeat_ahead(
 		if (r->wait == KARST_WAIT_NONE)
 			r->wait = KARST_WAIT_HELD;
 	}
-	/* an RNR NAK says enough, as long as there is nothing to say besides */
+	/* an RNR NAK is enough unless there is something to report */
 	if (asks && karst_repeat_says(qp))
 		karst_responder_owe_ack(core, qp);
 }
 
-/* The expected PSN has moved on from @was: what is held for those before it is not needed, and
- * nothing is missing there. */
+/* The expected PSN has moved on from @was: frees what is held for earlier PSNs, and clears the
+ * records of drops there. */
 static void
 forget_before(struct karst_core *core, struct karst_core_qp *qp, uint32_t was)
 {
@@ -130,9 +132,9 @@ forget_before(struct karst_core *core, struct karst_core_qp *qp, uint32_t was)
 	}
 }
 
-/* X4: the expected PSN has moved on to one that was dropped.  That it was said when something was
- * dropped is not enough: what was expected then may have come by itself, and behind the last that
- * was dropped nothing need come that shows the gap. */
+/* X4: the expected PSN has reached one that was dropped.  The report at the time of the drop is not
+ * enough: the PSN expected then may have arrived without it, and after the last dropped packet
+ * there may be none that shows the gap. */
 static void
 tell_dropped(struct karst_core *core, struct karst_core_qp *qp)
 {
@@ -151,7 +153,8 @@ parked_is(const struct karst_core_qp *qp, const struct karst_pkt *pkt)
 	return qp->copy[KARST_COPY_RX] != NULL && qp->copy[KARST_COPY_RX]->pkt == pkt;
 }
 
-/* Executes what is held for the expected PSN.  @return false: there is nothing, or not now. */
+/* Executes the frame held for the expected PSN.  @return false: there is none, or not possible
+ * now. */
 static bool
 drain_one(struct karst_core *core, struct karst_core_qp *qp)
 {
@@ -168,7 +171,7 @@ drain_one(struct karst_core *core, struct karst_core_qp *qp)
 	if (parked_is(qp, pkt))
 		return false;
 	if (karst_qp_may_receive(qp) && qp->rsp.epsn == was) {
-		/* not ready: the bit stands (X6) */
+		/* not ready: the bit stays set (X6) */
 		*at = pkt;
 		p->nheld++;
 		core->nheld++;
@@ -213,7 +216,7 @@ karst_repeat_expected(struct karst_core *core, struct karst_core_qp *qp, struct 
 		qp->repeat->lacks = false;
 		forget_before(core, qp, was);
 	}
-	/* one that was parked is not over yet: karst_repeat_drain() follows (copy.c) */
+	/* a parked request has not been executed yet: karst_repeat_drain() follows (copy.c) */
 	if (qp->rsp.epsn != was && !again)
 		karst_repeat_drain(core, qp);
 	else if (qp->repeat->nheld != 0 && qp->rsp.wait == KARST_WAIT_NONE)
@@ -231,7 +234,7 @@ karst_repeat_drop_held(struct karst_core *core, struct karst_core_qp *qp)
 	p->nparts = 0;
 }
 
-/* --- answers again --- */
+/* --- answers to duplicates --- */
 
 void
 karst_repeat_answer(struct karst_core *core, struct karst_core_qp *qp, uint32_t which, uint32_t psn,
@@ -253,7 +256,7 @@ karst_repeat_answer(struct karst_core *core, struct karst_core_qp *qp, uint32_t 
 			!karst_psn_before(x->end, end))
 			return;
 	}
-	/* a peer that asks for more asks once more when it has these */
+	/* a peer that needs more asks again when it has these */
 	if (p->nparts == KARST_REPEAT_PARTS)
 		return;
 	p->parts[(p->part + p->nparts++) % KARST_REPEAT_PARTS] = (struct karst_repeat_part){
@@ -270,7 +273,7 @@ karst_repeat_part(struct karst_core_qp *qp)
 	for (; p->nparts != 0; p->nparts--, p->part++) {
 		struct karst_repeat_part *x = &p->parts[p->part % KARST_REPEAT_PARTS];
 
-		/* it may have had to make room for a newer one meanwhile (R6) */
+		/* it may have been replaced by a newer entry (R6) */
 		if (x->psn != x->end && r->rsp_added - x->which <= r->rsp_saved)
 			return x;
 	}
@@ -287,8 +290,8 @@ karst_repeat_put_bitmap(struct karst_core_qp *qp, uint8_t *to)
 		n = karst_psn_distance(p->top_psn, epsn) + 1;
 	n = karst_min_u32((n + 31) / 32 * 32, p->window);
 	memset(to, 0, n / 8);
-	/* what is expected may be here as well, but there was no receive request for it; its bit
-	 * says something else */
+	/* the expected PSN may be held as well if there was no receive request for it; its bit has
+	 * another meaning */
 	to[0] = p->lacks;
 	for (i = 1; i < n; i++)
 		if (*held_at(p, epsn + i) != NULL)

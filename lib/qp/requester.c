@@ -2,26 +2,26 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * The requester hears: acknowledgements, NAKs, timeouts (RC); responses are in answers.c.
+ * The requester receives acknowledgements, NAKs and timeouts (RC); responses are in answers.c.
  *
- * Outstanding are the PSNs [una_psn, nxt_psn).  Anything else that comes is a ghost and
- * changes nothing (Q10).  Whatever comes for PSN p first acknowledges all requests before p
- * (Q3): the walk completes them in order until it meets a READ or atomic without its response,
- * which then was lost, so the cursor goes back to it.  Inside of a READ una_psn is
- * the next response expected; inside of a SEND or WRITE it is the next packet to be acknowledged.
+ * The outstanding PSNs are [una_psn, nxt_psn).  A packet with any other PSN is a ghost and changes
+ * nothing (Q10).  A packet for PSN p first acknowledges all requests before p (Q3): the walk
+ * completes them in order until it reaches a READ or atomic without its response, which was lost,
+ * so the cursor goes back to it.  Inside a READ una_psn is the next response expected; inside a
+ * SEND or WRITE it is the next packet to be acknowledged.
  *
- * Going back (karst_requester_rewind) is moving the send cursor to (una_idx, una_psn).  It is
- * done once per round: a second NAK or gap for the same una_psn is ignored, until there is
- * progress or the timer says that the round itself was lost.
+ * To go back (karst_requester_rewind) is to move the send cursor to (una_idx, una_psn).  It is done
+ * once per round: a second NAK or gap for the same una_psn is ignored, until there is progress or
+ * the timer shows that the round itself was lost.
  *
- * The timer is armed lazily: progress only moves deadline_ns; when the timer fires before it,
- * it is armed again for the rest.  With early retransmission (probe.c) it fires for that, too.
+ * The timer is armed lazily: progress only moves deadline_ns; when the timer fires before it, it is
+ * armed again for the rest.  With early retransmission (probe.c) it fires for that, too.
  *
  * Many queue pairs may lose their packets at once, in a burst that was too much for the receiver.
- * So that they do not all come back at once with as much as before, a queue pair begins anew after
- * a timeout, with a few packets (window): each that is acknowledged allows one more, until as many
- * may be under way as ever.  Timeouts that follow upon timeouts are spread.  Nobody waits for that
- * where packets are lost one by one, since a NAK or a gap goes back without it.
+ * To avoid that they all send as much as before at the same time, a queue pair starts again after a
+ * timeout with a few packets (window): each that is acknowledged allows one more, until the full
+ * window may be under way.  The second and further timeouts without progress are spread.  None of
+ * this delays recovery from single losses, since a NAK or a gap then makes the requester go back.
  */
 #include "gaps.h"
 #include "migrate.h"
@@ -69,7 +69,7 @@ karst_requester_complete_one(struct karst_core *core, struct karst_core_qp *qp,
 	};
 }
 
-/* Why a request fails, for those reasons that the peer or its silence gave. */
+/* Counts why a request fails, for the reasons that the peer or its silence gave. */
 static void
 count_failure(struct karst_core *core, enum karst_wc_status status)
 {
@@ -112,7 +112,7 @@ karst_requester_fail(struct karst_core *core, struct karst_core_qp *qp, enum kar
 	if (karst_qp_reliable(qp)) {
 		karst_qp_error(core, qp, -1);
 	} else {
-		/* the receive side of UC and UD goes on */
+		/* the receive side of UC and UD continues */
 		qp->state = KARST_QPS_SQE;
 		karst_core_activate(core, qp);
 	}
@@ -139,7 +139,7 @@ karst_requester_settle(struct karst_core *core, struct karst_core_qp *qp)
 		karst_requester_fail(core, qp, r->fail_status, 0);
 		return;
 	}
-	/* it could not be sent again, and was acknowledged after all */
+	/* the request could not be sent again, but was acknowledged after all */
 	if ((int32_t)(r->una_idx - r->fail_idx) > 0)
 		r->flags &= (uint8_t)~KARST_REQ_FAILED;
 	if (qp->state == KARST_QPS_SQD && r->una_idx == r->nxt_idx &&
@@ -164,10 +164,10 @@ karst_requester_timer_del(struct karst_core *core, struct karst_core_qp *qp)
 	karst_timer_del(core, qp->sharer, &qp->req.timer);
 }
 
-/* Packets that go out after a timeout; half of it after each further one without progress. */
+/* Packets that are sent after a timeout; half of that after each further one without progress. */
 #define RESTART_WINDOW 8u
 
-/* Timeouts since there was progress. */
+/* The number of timeouts since there was progress. */
 static uint32_t
 requester_timeouts(const struct karst_requester *r)
 {
@@ -183,16 +183,16 @@ restart_window(const struct karst_requester *r)
 }
 
 /*
- * Q6 allows 1 to 4 times the nominal time; programs count on little more than 1, and have deadlines
- * of their own that are near to (retry_cnt + 1) times it.  The wheel adds up to two ticks.
- * Expiries that follow upon others get up to a quarter more, by queue pair and packet, so that
- * those that have lost together do not repeat together for ever.  The first is not spread: it is
- * what a lost packet costs, and the small window bounds what comes of it.
+ * Q6 allows 1 to 4 times the nominal time.  Programs expect little more than 1, and have deadlines
+ * of their own that are near to (retry_cnt + 1) times it.  The wheel adds up to two ticks.  The
+ * second and further expiries get up to a quarter more, which depends on queue pair and packet, so
+ * that queue pairs that have lost packets together do not repeat them together for ever.  The first
+ * is not spread: it determines the cost of a lost packet, and the small window limits its effect.
  *
- * No less, whatever round trips were measured: peers in software, and such as share a processor,
- * answer in microseconds a thousand times and then once in milliseconds, and what they are sent in
- * vain they acknowledge packet by packet.  What is sent before it, in silence, is single packets
- * (Q11).
+ * The time is never shorter, whatever round trips were measured: peers in software, and peers that
+ * share a processor, answer in microseconds a thousand times and then once in milliseconds, and
+ * they acknowledge each unnecessary packet separately.  Before this time, in silence, only single
+ * packets are sent (Q11).
  */
 static uint64_t
 ack_wait_ns(const struct karst_core_qp *qp)
@@ -208,9 +208,10 @@ ack_wait_ns(const struct karst_core_qp *qp)
 }
 
 /*
- * What went back waits to be sent, and its clock with it: a port that takes nothing, or a queue
- * pair that is not visited, spends no retries.  But that ends, too, as if the peer had gone: after
- * twice the time of all retries that are left.
+ * The time limit for packets that are to be sent again and were not sent yet.  The acknowledgement
+ * timer does not count for them: a port that accepts nothing, or a queue pair that is not visited,
+ * spends no retries.  But after twice the time of all remaining retries the queue pair fails, as if
+ * the peer were gone.
  */
 static uint64_t
 stall_ns(const struct karst_requester *r)
@@ -281,7 +282,7 @@ karst_requester_rewind(struct karst_core *core, struct karst_core_qp *qp)
 		r->wary = KARST_WARY_FIRST;
 	}
 	/* the first packet of a round asks for an acknowledgement: if it is a duplicate, and all
-	 * behind it is lost again, nothing else would tell us */
+	 * packets after it are lost again, nothing else would be acknowledged */
 	r->since_ackreq = core->ack_interval - 1;
 	r->flags |= KARST_REQ_ROUND | KARST_REQ_UNSENT;
 	/* an RNR wait sets its own */
@@ -300,8 +301,8 @@ karst_requester_progress(struct karst_core *core, struct karst_core_qp *qp, uint
 		karst_probe_widen(core, qp, npsn);
 	if (karst_unlikely(r->paced))
 		karst_pacer_acked(core, qp, npsn);
-	/* what the peer was not ready for has come through by a packet that was on its way: nobody
-	 * waits for it any more (Q7) */
+	/* a packet that was under way has brought what the peer was not ready for: the wait ends
+	 * (Q7) */
 	if (karst_unlikely(r->flags & KARST_REQ_RNR_WAIT)) {
 		karst_requester_timer_del(core, qp);
 		karst_core_activate(core, qp);
@@ -310,14 +311,14 @@ karst_requester_progress(struct karst_core *core, struct karst_core_qp *qp, uint
 		karst_probe_sample(core, qp);
 	if (karst_unlikely(karst_probe_any(r)))
 		again = karst_probe_answered(core, qp);
-	/* the timer is armed for the longer patience of a further timeout, and none follows */
+	/* the timer is armed for the longer time of a further timeout, and none follows */
 	if (karst_unlikely(requester_timeouts(r) != 0))
 		karst_requester_timer_del(core, qp);
 	r->retry_left = r->retry_cnt;
 	r->rnr_left = r->rnr_retry;
 	r->flags &= (uint8_t) ~(KARST_REQ_ROUND | KARST_REQ_RNR_WAIT);
 	r->deadline_ns = 0;
-	/* the timer may have fired for the end of an RNR wait: then nothing runs */
+	/* the timer may have fired for the end of an RNR wait, and is not armed then */
 	karst_requester_arm(core, qp);
 	if (karst_unlikely(again)) {
 		karst_pacer_lost(core, qp);
@@ -337,13 +338,13 @@ karst_requester_expire(struct karst_core *core, struct karst_core_qp *qp)
 		return;
 	}
 	r->deadline_ns = 0;
-	/* it is this side's memory that is late */
+	/* the delay is in this side's memory */
 	if (karst_unlikely(qp->flags & KARST_QPF_COPIES) && !(r->flags & KARST_REQ_RNR_WAIT) &&
 		(qp->copy[KARST_COPY_RX] != NULL || karst_copy_busy(qp, KARST_COPY_REQ))) {
 		karst_requester_arm(core, qp);
 		return;
 	}
-	/* E6: nothing of this round has left, because there are no tokens for it */
+	/* E6: nothing of this round was sent, because there are no tokens for it */
 	if (karst_unlikely(r->paced) && qp->pacer->waits && !(r->flags & KARST_REQ_RNR_WAIT) &&
 		(r->snd_psn == r->una_psn || r->asks ||
 			(karst_repeat_of(qp) != NULL && (r->flags & KARST_REQ_UNSENT)))) {
@@ -377,7 +378,7 @@ karst_requester_expire(struct karst_core *core, struct karst_core_qp *qp)
 
 /* --- walking --- */
 
-/* Is the request of @slot done when everything before PSN @end is acknowledged? */
+/* Whether the request of @slot is done when everything before PSN @end is acknowledged. */
 static bool
 slot_passed(const struct karst_sq_slot *slot, uint32_t end)
 {
@@ -435,7 +436,7 @@ karst_requester_follow_up(struct karst_core *core, struct karst_core_qp *qp)
 {
 	struct karst_requester *r = &qp->req;
 
-	/* first, because it moves una, too, past local operations */
+	/* first, because it also moves una, past local operations */
 	karst_requester_settle(core, qp);
 	if (!karst_qp_may_send(qp))
 		return;
@@ -449,15 +450,15 @@ karst_requester_follow_up(struct karst_core *core, struct karst_core_qp *qp)
 		karst_core_activate(core, qp);
 }
 
-/* Packets that may be under way when a response was lost, at the least. */
+/* Minimum of the packets that may be under way after a response was lost. */
 #define LEAST_READ_WINDOW 32u
 
 /*
- * A response before the one that came is missing: ask again, once per round (Q3, Q5).
+ * A response before the one that arrived is missing: requests it again, once per round (Q3, Q5).
  *
- * The peer first gives all responses that it was asked for, in vain, and then those that it is
- * asked for again.  So half as much is asked for at a time, until the window has grown again.
- * @before: what is before that PSN the peer has executed.
+ * The peer first sends all responses that were requested before, which are discarded, and then
+ * those that are requested again.  So half as much is requested at a time, until the window has
+ * grown again.  @before: the peer has executed what is before that PSN.
  */
 void
 karst_requester_lost_response(struct karst_core *core, struct karst_core_qp *qp, uint32_t before)
@@ -503,7 +504,7 @@ rx_rnr(struct karst_core *core, struct karst_core_qp *qp, uint8_t code)
 		return;
 	karst_count(&core->counters, KARST_CTR_RNR_NAK_RECEIVED);
 	karst_qp_note(&qp->rnr_naks);
-	/* the peer is there: timeouts before it and after it do not add up (Q6) */
+	/* the peer is alive: timeouts before and after this do not add up (Q6) */
 	r->retry_left = r->retry_cnt;
 	if (r->rnr_left == 0) {
 		karst_requester_fail(core, qp, KARST_WC_RNR_RETRY_EXC_ERR, KARST_AETH_RNR | code);
@@ -512,7 +513,7 @@ rx_rnr(struct karst_core *core, struct karst_core_qp *qp, uint8_t code)
 	if (r->rnr_retry != 7)
 		r->rnr_left--;
 	karst_requester_rewind(core, qp);
-	/* the wait ends the round: what comes after it is a new one */
+	/* the wait ends the round: what follows is a new one */
 	r->flags &= (uint8_t)~KARST_REQ_ROUND;
 	r->flags |= KARST_REQ_RNR_WAIT;
 	r->deadline_ns = core->now_ns + karst_rnr_ns[code];
@@ -542,7 +543,7 @@ rx_nak(struct karst_core *core, struct karst_core_qp *qp, uint8_t syndrome)
 	karst_requester_rewind(core, qp);
 }
 
-/* Q10: syndromes that mean something; code 4 is for RD alone. */
+/* Q10: whether the syndrome has a meaning; code 4 is only for RD. */
 static bool
 syndrome_known(uint8_t syndrome)
 {
@@ -567,7 +568,7 @@ rx_ack(struct karst_core *core, struct karst_core_qp *qp, struct karst_pkt *pkt)
 	}
 	end = positive ? karst_psn_add(pkt->psn, 1) : pkt->psn;
 	if (!karst_requester_ack_before(core, qp, end)) {
-		/* a response before it is missing; and what a NAK asks for goes again by going
+		/* a response before it is missing; what a NAK requests is sent again by going
 		 * back */
 		if (type == KARST_AETH_ACK && karst_gaps_heard(core, qp, end))
 			karst_requester_take_credits(r, syndrome, karst_aeth_msn(pkt->aeth));
@@ -587,7 +588,7 @@ rx_ack(struct karst_core *core, struct karst_core_qp *qp, struct karst_pkt *pkt)
 	karst_requester_follow_up(core, qp);
 }
 
-/* X8: an acknowledgement, and what the peer has besides. */
+/* X8: an acknowledgement, and the bits of what the peer holds. */
 static karst_noinline void
 rx_sack(struct karst_core *core, struct karst_core_qp *qp, struct karst_pkt *pkt)
 {
@@ -620,7 +621,7 @@ karst_requester_rx(struct karst_core *core, struct karst_core_qp *qp, struct kar
 	/* Q10 */
 	if (karst_psn_distance(pkt->psn, r->una_psn) >=
 		karst_psn_distance(r->nxt_psn, r->una_psn)) {
-		/* the last acknowledgement again, perhaps with new credits (Q9) */
+		/* a repetition of the last acknowledgement, perhaps with new credits (Q9) */
 		if (ack && karst_psn_add(pkt->psn, 1) == r->una_psn &&
 			(karst_aeth_syndrome(pkt->aeth) & KARST_AETH_TYPE_MASK) == KARST_AETH_ACK) {
 			karst_requester_take_credits(

@@ -2,14 +2,14 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * The requester sends: from the send ring to frames (RC, UC and XRC).
+ * The requester sends: builds frames from the send ring (RC, UC and XRC).
  *
- * Where it is: (snd_idx, snd_psn) says which request and which packet of it comes next.  A
- * request that is met for the first time (snd_idx == nxt_idx) is validated and gets its slot:
- * first PSN, number of PSNs, length.  One that is met again, because its packets did not fit
- * into one visit or because go-back-N moved the cursor back, is read again from the ring and
- * must still be what its slot says.  So the position in the message follows from the PSN
- * alone, and retransmission is nothing but a smaller cursor.
+ * The cursor (snd_idx, snd_psn) is the request and the packet of it that come next.  A request that
+ * is reached for the first time (snd_idx == nxt_idx) is validated and gets its slot: first PSN,
+ * number of PSNs, length.  A request that is reached again, because its packets did not fit into
+ * one visit or because go-back-N moved the cursor back, is read again from the ring and must still
+ * agree with its slot.  So the position in the message follows from the PSN alone, and a
+ * retransmission needs only a smaller cursor.
  *
  *	karst_requester_tx   one visit: requests until burst, window or work ends
  *	  send_request       one request: load, start, packets
@@ -19,7 +19,7 @@
  *	    send_message     SEND, WRITE: packets up to the MTU
  *	karst_requester_repeat  one packet again, by itself (X9)
  *
- * UC takes the same way and completes requests when their last packet is built.
+ * UC uses the same code and completes requests when their last packet is built.
  */
 #include "gaps.h"
 #include "pacer.h"
@@ -27,12 +27,12 @@
 #include "repeat.h"
 #include "wqe.h"
 
-/* Of a frame that carries data. */
+/* Upper bound of the headers of a frame with data. */
 #define HEADERS_MAX 128u
 
-/* A bind takes no PSN, and so no window ends how many are done while something in front of them
- * waits for its answer.  But all that is outstanding is walked through where a response is missing
- * (gaps.c), by each packet of the peer's; so it is this many and a window at most. */
+/* A bind takes no PSN, so no window limits how many are executed while an earlier request waits for
+ * its answer.  But while a response is missing (gaps.c), each packet of the peer causes a walk
+ * through all outstanding requests.  So there are at most this many and a window. */
 #define LOCAL_AHEAD 1024u
 
 /* PSNs that are under way in this round. */
@@ -42,8 +42,8 @@ requester_under_way(const struct karst_requester *r)
 	return karst_psn_distance(r->snd_psn, r->una_psn);
 }
 
-/* Of these, the packets that count against the window.  READs and atomics have a limit of their
- * own, max_rd_atomic; but in a window that a timeout has made small their answers count, too. */
+/* The packets under way that count against the window.  READs and atomics have their own limit,
+ * max_rd_atomic; but in a window that a timeout has reduced, their answers count as well. */
 static inline uint32_t
 packets_out(const struct karst_core *core, const struct karst_requester *r)
 {
@@ -51,7 +51,7 @@ packets_out(const struct karst_core *core, const struct karst_requester *r)
 		(karst_likely(r->window >= core->wary_packets) ? r->rd_psns : 0);
 }
 
-/* Is the packet that is being built the last that may go before an acknowledgement? */
+/* Whether the packet that is being built is the last that may be sent before an acknowledgement. */
 static inline bool
 closes_small_window(const struct karst_core *core, const struct karst_requester *r)
 {
@@ -59,7 +59,7 @@ closes_small_window(const struct karst_core *core, const struct karst_requester 
 		requester_under_way(r) + 1 == r->window;
 }
 
-/* E6: is the packet of @n bytes that is being built the last that there are tokens for? */
+/* E6: whether the packet of @n bytes that is being built is the last for which there are tokens. */
 static inline bool
 pauses_behind(
 	const struct karst_core_qp *qp, const struct karst_tx_burst *b, uint32_t n, uint32_t limit)
@@ -68,12 +68,12 @@ pauses_behind(
 		b->bytes + n + HEADERS_MAX >= limit;
 }
 
-/* How a step ended. */
+/* The result of a step. */
 enum step {
-	STEP_NEXT,    /* this request has gone out: go on with the next */
-	STEP_MORE,    /* the burst is full: come back */
-	STEP_QUIET,   /* likewise, and no frame came of it */
-	STEP_BLOCKED, /* an acknowledgement, a timer or a doorbell will bring us back */
+	STEP_NEXT,    /* this request was sent: continue with the next */
+	STEP_MORE,    /* the burst is full: continue in the next visit */
+	STEP_QUIET,   /* as STEP_NEXT, but no frame was built */
+	STEP_BLOCKED, /* an acknowledgement, a timer or a doorbell will activate the queue pair */
 };
 
 /* --- gates --- */
@@ -85,11 +85,11 @@ karst_requester_fail_at(struct karst_core *core, struct karst_core_qp *qp, uint3
 	qp->req.flags |= KARST_REQ_FAILED;
 	qp->req.fail_idx = idx;
 	qp->req.fail_status = (uint8_t)status;
-	/* completes it at once if nothing is before it */
+	/* completes it at once if no request is before it */
 	karst_requester_settle(core, qp);
 }
 
-/* Q9: a request that takes a receive work request over there needs a credit, or goes alone. */
+/* Q9: a request that takes a receive work request at the peer needs a credit, or is sent alone. */
 static bool
 credit_ok(const struct karst_requester *r, uint32_t idx)
 {
@@ -107,7 +107,7 @@ gates_open(const struct karst_core *core, const struct karst_core_qp *qp, const 
 	if ((w->h.flags & KARST_SEND_FENCE) && r->rd_out != 0 &&
 		!karst_mutant(KARST_MUTANT_NO_FENCE))
 		return false;
-	/* what LOCAL_INV takes away may still be needed to send earlier requests again */
+	/* earlier requests may have to be sent again, and may need what LOCAL_INV removes */
 	if (w->h.opcode == KARST_WR_LOCAL_INV && r->una_idx != idx)
 		return false;
 	if (w->h.opcode == KARST_WR_BIND_MW &&
@@ -119,7 +119,7 @@ gates_open(const struct karst_core *core, const struct karst_core_qp *qp, const 
 	return true;
 }
 
-/* A request is met for the first time: validate all of it, then give it its PSNs. */
+/* A request is reached for the first time: validates all of it, then assigns its PSNs. */
 static enum step
 start_request(
 	struct karst_core *core, struct karst_core_qp *qp, const struct karst_wqe *w, uint32_t idx)
@@ -129,8 +129,8 @@ start_request(
 	enum karst_wc_status st = KARST_WC_SUCCESS;
 	uint32_t npsn;
 
-	/* nothing goes out of a message whose end may not be sent; a single packet is checked as
-	 * it is gathered, and where a response goes when that comes (D29) */
+	/* a message is not begun if its end may not be sent; a single packet is checked when it is
+	 * gathered, and the destination of a response when that arrives (D29) */
 	if (w->len > karst_qp_mtu(qp) && !w->info->sink)
 		st = karst_wqe_check(core, qp, w);
 	if (karst_unlikely(st != KARST_WC_SUCCESS)) {
@@ -168,7 +168,7 @@ start_request(
 
 /* --- packets --- */
 
-/* The cursor moves over @npsn PSNs that have just gone out. */
+/* Moves the cursor past @npsn PSNs that were just sent. */
 static void
 cursor_advance(struct karst_core *core, struct karst_core_qp *qp, uint32_t npsn)
 {
@@ -215,7 +215,7 @@ send_local(
 								: KARST_WC_LOC_QP_OP_ERR);
 			return STEP_BLOCKED;
 		}
-		slot->len = key; /* told to the program by the completion */
+		slot->len = key; /* the completion returns it to the program */
 		slot->flags |= KARST_SLOT_DONE;
 	}
 	r->snd_idx = idx + 1;
@@ -223,7 +223,7 @@ send_local(
 	return STEP_QUIET;
 }
 
-/* What stands between BTH and the headers of an operation (W5).  @return their place. */
+/* Writes the headers between BTH and those of an operation (W5).  @return the end of these. */
 static inline uint8_t *
 open_request(const struct karst_core_qp *qp, const struct karst_wqe *w, uint8_t transport,
 	struct karst_tx_burst *b)
@@ -237,7 +237,8 @@ open_request(const struct karst_core_qp *qp, const struct karst_wqe *w, uint8_t 
 	return p + KARST_XRCETH_LEN;
 }
 
-/* A frame at @off of request @idx could not be gathered: it fails, or its bytes are fetched. */
+/* A frame at @off of request @idx could not be gathered: fails the request, or fetches its
+ * bytes. */
 static karst_noinline enum step
 not_built(struct karst_core *core, struct karst_core_qp *qp, const struct karst_wqe *w,
 	uint32_t idx, uint32_t off, struct karst_tx_burst *b, uint32_t nsegs,
@@ -256,8 +257,8 @@ not_built(struct karst_core *core, struct karst_core_qp *qp, const struct karst_
 	return karst_copy_fetch_requests(core, qp, w, idx, off, frames) ? STEP_BLOCKED : STEP_MORE;
 }
 
-/* Going back has come to what was answered before its turn: it has its place among those that are
- * outstanding. */
+/* The cursor went back and has reached a request that was answered before earlier ones: skips it,
+ * and counts it among the outstanding ones. */
 static karst_noinline enum step
 step_over(struct karst_requester *r, uint32_t npsn)
 {
@@ -284,7 +285,7 @@ send_single(struct karst_core *core, struct karst_core_qp *qp, const struct kars
 
 	if (r->rd_out >= r->max_rd_atomic && !karst_mutant(KARST_MUTANT_RD_LIMIT))
 		return STEP_BLOCKED;
-	/* after a timeout responses are counted, too: a READ asks for many packets */
+	/* after a timeout responses are counted as well: a READ requests many packets */
 	if (karst_unlikely(r->window < core->wary_packets) && requester_under_way(r) >= r->window &&
 		karst_repeat_of(qp) == NULL)
 		return STEP_BLOCKED;
@@ -301,7 +302,8 @@ send_single(struct karst_core *core, struct karst_core_qp *qp, const struct kars
 		psn = slot->psn;
 	p = open_request(qp, w, transport, b);
 	if (w->h.opcode == KARST_WR_RDMA_READ) {
-		/* Q5: after a loss only the missing part, VA, length and PSN moved together */
+		/* Q5: after a loss only the missing part; VA, length and PSN are advanced
+		 * together */
 		karst_reth_set(p,
 			w->h.rdma.remote_addr +
 				(karst_mutant(KARST_MUTANT_READ_RETRY_VA) ? 0 : off),
@@ -372,8 +374,8 @@ build_packet(struct karst_core *core, struct karst_core_qp *qp, const struct kar
 		if (karst_unlikely(st != KARST_WC_SUCCESS))
 			return st;
 	}
-	/* Q2: on the last packet, and once in ack_interval; and on that which closes a window that
-	 * a timeout has made small, or behind which there is nothing for a while (E6) */
+	/* Q2: on the last packet, and once in ack_interval; and on a packet that closes a window
+	 * that a timeout has reduced, or after which nothing is sent for a while (E6) */
 	if (transport != KARST_TRANSPORT_UC &&
 		(last || ++r->since_ackreq >= core->ack_interval || waits ||
 			closes_small_window(core, r))) {
@@ -381,7 +383,7 @@ build_packet(struct karst_core *core, struct karst_core_qp *qp, const struct kar
 		r->since_ackreq = 0;
 		karst_probe_time(core, qp, r->snd_psn);
 	}
-	/* E7: nothing follows for a while only what closes a window */
+	/* E7: only a packet that closes a window causes a pause */
 	if (karst_unlikely(waits) && r->paced)
 		karst_pacer_sent(core, qp, 1);
 	if (last && (w->h.flags & KARST_SEND_SOLICITED) &&
@@ -392,25 +394,25 @@ build_packet(struct karst_core *core, struct karst_core_qp *qp, const struct kar
 	return KARST_WC_SUCCESS;
 }
 
-/* How many packets of messages may go out, or a lower bound above 1; 1: whoever goes has to ask for
+/* How many packets of messages may be sent, or a lower bound above 1; 1: that packet has to ask for
  * an acknowledgement. */
 static inline uint32_t
 window_room(const struct karst_core *core, struct karst_core_qp *qp)
 {
 	if (karst_repeat_of(qp) != NULL)
 		return karst_repeat_room(core, qp);
-	/* UC: nothing comes back that could open a window */
+	/* UC: no packet comes back that could open a window */
 	return qp->type != KARST_QPT_UC && packets_out(core, &qp->req) >= qp->req.window ? 0 : 2;
 }
 
-/* E7: the same, where something else may limit it, too. */
+/* E7: the same, if congestion control may limit it as well. */
 static karst_noinline uint32_t
 paced_room(const struct karst_core *core, struct karst_core_qp *qp)
 {
 	return karst_pacer_room(core, qp, window_room(core, qp));
 }
 
-/* E7: what it asks for has to fit into the window, or be alone. */
+/* E7: the answer has to fit into the window, or nothing else may be under way. */
 static inline bool
 answer_fits(const struct karst_core *core, struct karst_core_qp *qp, uint32_t idx)
 {
@@ -453,7 +455,7 @@ send_message(struct karst_core *core, struct karst_core_qp *qp, const struct kar
 	}
 	r->snd_idx = idx + 1;
 	if (qp->type == KARST_QPT_UC || karst_mutant(KARST_MUTANT_EARLY_COMPLETE)) {
-		/* nothing comes back: sent is done */
+		/* no acknowledgement will come: the request is complete when it was sent */
 		r->una_psn = r->snd_psn;
 		karst_requester_complete_one(core, qp, KARST_WC_SUCCESS, 0);
 	}
@@ -485,7 +487,7 @@ send_request(
 
 		if (karst_unlikely(slot->op != w.h.opcode ||
 			    (slot->len != w.len && !(slot->flags & KARST_SLOT_LOCAL)))) {
-			/* the program changed a request that is under way */
+			/* the program changed an outstanding request */
 			karst_count(&core->counters, KARST_CTR_SQ_CORRUPT);
 			karst_requester_fail_at(core, qp, idx, KARST_WC_LOC_QP_OP_ERR);
 			return STEP_BLOCKED;
@@ -499,8 +501,9 @@ send_request(
 	return send_message(core, qp, &w, idx, b, limit);
 }
 
-/* The oldest packet goes out once more, alone, and asks; @end becomes what is behind it, or stays
- * if it is no packet any more.  @return false: there is no room for it now. */
+/* Sends the oldest packet once more, alone, with a request for an acknowledgement.  @end becomes
+ * the PSN after it, or is unchanged if no packet was built.  @return false: there is no room for it
+ * now. */
 static karst_noinline bool
 send_oldest(struct karst_core *core, struct karst_core_qp *qp, struct karst_tx_burst *b,
 	uint32_t limit, uint32_t *end)
@@ -515,7 +518,7 @@ send_oldest(struct karst_core *core, struct karst_core_qp *qp, struct karst_tx_b
 	r->window = 1;
 	r->since_ackreq = core->ack_interval - 1;
 	send_request(core, qp, b, limit);
-	/* it was not what it had been, or is being fetched: then this is going back */
+	/* the request was changed, or is being fetched: then this amounts to going back */
 	if (!karst_qp_may_send(qp) || karst_copy_busy(qp, KARST_COPY_REQ)) {
 		karst_probe_forget(r);
 		r->window = cursor.window;
@@ -546,7 +549,7 @@ send_probe(
 	return true;
 }
 
-/* Q12: the window is full, and it is a small one.  @return false: there is no room for it now. */
+/* Q12: the window is full and reduced.  @return false: there is no room for the packet now. */
 static karst_noinline bool
 send_wary(
 	struct karst_core *core, struct karst_core_qp *qp, struct karst_tx_burst *b, uint32_t limit)
@@ -562,7 +565,7 @@ send_wary(
 	return true;
 }
 
-/* Q11, X10: it goes again by itself, below. */
+/* Q11, X10: the caller then sends it as a lost packet. */
 static karst_noinline void
 repeat_probe(struct karst_core *core, struct karst_core_qp *qp)
 {
@@ -583,7 +586,7 @@ repeat_packet(struct karst_core *core, struct karst_core_qp *qp, const struct ka
 	enum karst_wc_status st;
 
 	if (slot->flags & KARST_SLOT_RD_ATOMIC) {
-		/* it has its place among those that are outstanding */
+		/* it was counted among the outstanding ones when it was first sent */
 		r->rd_out = 0;
 		return send_single(core, qp, w, idx, b);
 	}
@@ -612,7 +615,7 @@ karst_requester_repeat(struct karst_core *core, struct karst_core_qp *qp, uint32
 
 	st = karst_wqe_load(qp, idx, &w);
 	if (st == KARST_WC_SUCCESS && (slot->op != w.h.opcode || slot->len != w.len)) {
-		/* the program changed a request that is under way */
+		/* the program changed an outstanding request */
 		karst_count(&core->counters, KARST_CTR_SQ_CORRUPT);
 		st = KARST_WC_LOC_QP_OP_ERR;
 	}
@@ -620,7 +623,8 @@ karst_requester_repeat(struct karst_core *core, struct karst_core_qp *qp, uint32
 		karst_requester_fail_at(core, qp, idx, st);
 		return 2;
 	}
-	/* what is built is what the cursor points at, and is under way already */
+	/* the packet at the cursor is built; it is under way already, so the window does not
+	 * apply */
 	r->snd_idx = idx;
 	r->snd_psn = psn;
 	r->window = core->window_packets;
@@ -646,7 +650,7 @@ sq_broken(struct karst_core *core, struct karst_core_qp *qp)
 	karst_qp_error(core, qp, KARST_EVENT_QP_FATAL);
 }
 
-/* Is there a request at the cursor?  If not, the queue goes idle. */
+/* Whether there is a request at the cursor.  If not, the queue goes idle. */
 static bool
 have_request(struct karst_core *core, struct karst_core_qp *qp)
 {
@@ -654,7 +658,7 @@ have_request(struct karst_core *core, struct karst_core_qp *qp)
 
 	if (r->snd_idx != r->nxt_idx)
 		return true;
-	/* the program rings before it expects us to look again */
+	/* the program rings before it expects its queue to be polled again */
 	if (r->flags & KARST_REQ_IDLE)
 		return false;
 	if (qp->state == KARST_QPS_SQD || (r->flags & KARST_REQ_FAILED))
@@ -673,7 +677,7 @@ have_request(struct karst_core *core, struct karst_core_qp *qp)
 	return true;
 }
 
-/* A request that made no frame counts for the visit as if it had made one. */
+/* Charges a request that made no frame to the visit as if it had made one. */
 static karst_noinline enum step
 charge_quiet(struct karst_tx_burst *b, uint32_t *limit, uint32_t *quiet)
 {
@@ -698,7 +702,8 @@ karst_requester_tx(
 	if (karst_unlikely(r->paced)) {
 		if (karst_pacer_holds(core, qp))
 			return false;
-		/* who was out of tokens has let time pass in which nothing was under way (E6) */
+		/* while the queue pair had no tokens, time has passed with nothing under way
+		 * (E6) */
 		unsent = r->snd_psn == r->una_psn;
 	}
 	if (karst_unlikely(r->probe_due) && karst_qp_may_send(qp)) {

@@ -2,21 +2,21 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * The responder takes requests (RC, and XRC once xrc.c has found their receive queue).
+ * The responder receives requests (RC, and XRC once xrc.c has found their receive queue).
  *
- * A request is expected (PSN == epsn), a duplicate (before it) or a sequence error (after
- * it) (P3).  An expected one passes the checks of rule R1 in order: opcode order, resources,
- * length, access; then it is executed, epsn moves on, and something is owed.
+ * A request is expected (PSN == epsn), a duplicate (before it) or a sequence error (after it) (P3).
+ * An expected one passes the checks of rule R1 in order: opcode order, resources, length, access.
+ * Then it is executed, epsn advances, and an answer is scheduled.
  *
- * What is owed goes out later, in responder_tx.c, in this order: responses of READs and atomics
- * from rsps[] (first in, first out), then at most one ACK or NAK.  So many requests of a
- * burst share one ACK (R11), and an ACK never overtakes a READ response.
+ * responder_tx.c sends the answers later, in this order: responses of READs and atomics from rsps[]
+ * (first in, first out), then at most one ACK or NAK.  So many requests of a burst share one ACK
+ * (R11), and an ACK never overtakes a READ response.
  *
  * READs, atomics and FLUSH are in responder_saved.c.
  */
 #include "repeat.h"
 
-/* --- what is owed --- */
+/* --- scheduled acknowledgements --- */
 
 void
 karst_responder_owe_ack(struct karst_core *core, struct karst_core_qp *qp)
@@ -26,7 +26,7 @@ karst_responder_owe_ack(struct karst_core *core, struct karst_core_qp *qp)
 	karst_core_activate(core, qp);
 }
 
-/* A NAK for the expected PSN; it takes the place of an ACK, which it implies. */
+/* Schedules a NAK for the expected PSN; it replaces an ACK, which it implies. */
 void
 karst_owe_nak(struct karst_core *core, struct karst_core_qp *qp, uint8_t syndrome, uint8_t wait)
 {
@@ -39,7 +39,7 @@ karst_owe_nak(struct karst_core *core, struct karst_core_qp *qp, uint8_t syndrom
 	karst_core_activate(core, qp);
 }
 
-/* R13: a NAK that ends the connection, and the event that tells why. */
+/* R13: schedules a NAK that ends the connection, and raises the event for it. */
 void
 karst_refuse(struct karst_core *core, struct karst_core_qp *qp, struct karst_pkt *pkt,
 	enum karst_nak nak)
@@ -64,7 +64,7 @@ responder_rnr(struct karst_core *core, struct karst_core_qp *qp, struct karst_pk
 	karst_owe_nak(core, qp, KARST_AETH_RNR | qp->rsp.min_rnr_timer, KARST_WAIT_RNR);
 }
 
-/* A receive work request that failed for a reason of this side (R9). */
+/* Completes a receive work request that failed for a local reason (R9). */
 static void
 fail_receive(struct karst_core *core, struct karst_core_qp *qp, enum karst_wc_status status)
 {
@@ -73,7 +73,7 @@ fail_receive(struct karst_core *core, struct karst_core_qp *qp, enum karst_wc_st
 	karst_recv_complete(core, qp, &done);
 }
 
-/* An expected request was executed. */
+/* An expected request was executed: advances epsn. */
 static void
 request_executed(struct karst_core *core, struct karst_core_qp *qp, const struct karst_pkt *pkt,
 	uint32_t npsn)
@@ -83,7 +83,8 @@ request_executed(struct karst_core *core, struct karst_core_qp *qp, const struct
 	r->epsn = karst_psn_add(r->epsn, npsn);
 	if (karst_unlikely((r->epsn & (KARST_RSP_AGE - 1)) == 0))
 		karst_rsp_age(r, 0);
-	/* to new work, but not to duplicates, the NAK of refuse_duplicate() gives way */
+	/* drop the NAK of refuse_duplicate() in favour of new work, but not in favour of
+	 * duplicates */
 	if (karst_unlikely(r->owed == KARST_OWED_NAK) && !r->fatal &&
 		r->syndrome == (KARST_AETH_NAK | KARST_NAK_REM_ACCESS))
 		r->owed = KARST_OWED_NONE;
@@ -101,7 +102,7 @@ karst_message_done(struct karst_core *core, struct karst_core_qp *qp)
 
 /* --- SEND --- */
 
-/* R9: the key that a SEND with Invalidate names is given up. */
+/* R9: invalidates the key that a SEND with Invalidate names. */
 static bool
 request_invalidate(struct karst_core *core, struct karst_core_qp *qp, uint32_t rkey)
 {
@@ -187,7 +188,7 @@ responder_rx_send(
 
 /* --- WRITE --- */
 
-/* Takes over the RETH of a First or Only.  @return 0, or the NAK + 1. */
+/* Processes the RETH of a First or Only.  @return 0, or the NAK + 1. */
 static int
 start_write(struct karst_core *core, struct karst_core_qp *qp, const struct karst_pkt *pkt,
 	uint32_t opf)
@@ -201,7 +202,7 @@ start_write(struct karst_core *core, struct karst_core_qp *qp, const struct kars
 		return KARST_NAK_INV_REQ + 1;
 	if (opf & KARST_OPF_END ? pkt->dma_len != pkt->pay_len : pkt->dma_len <= pkt->pay_len)
 		return KARST_NAK_INV_REQ + 1;
-	/* R12: a zero-length WRITE does not look at the key */
+	/* R12: a zero-length WRITE does not check the key */
 	if (pkt->dma_len != 0 &&
 		karst_mem_check_remote(core->mem, qp->pd, qp->qpn, pkt->rkey, pkt->va, pkt->dma_len,
 			KARST_ACCESS_REMOTE_WRITE, &host) != KARST_MEM_OK)
@@ -293,11 +294,12 @@ responder_rx_write(
 /* --- duplicates --- */
 
 /*
- * R3: the newest requests are READs or atomics, and responses have just left.  Whoever goes back
- * now, to a SEND or WRITE before them, has heard some of those and sends these again, too: what
- * answers them acknowledges it.  An ACK of its own, which comes while the peer is in the middle of
- * a READ, ends a queue pair of Linux (L18).  Who comes round without having asked for READs or
- * atomics again needs one, and so does who has waited: a try may be all that it has left.
+ * R3: the newest requests are READs or atomics, and responses have just been sent.  A peer that now
+ * goes back, to a SEND or WRITE before them, has received some of these requests' responses, and
+ * also sends the READs and atomics again: their answers acknowledge the SEND or WRITE.  A separate
+ * ACK, received in the middle of a READ, would end a queue pair of Linux (L18).  A peer that sends
+ * the same duplicate again without having requested READs or atomics again needs an ACK, and so
+ * does a peer that has waited: this may be its last retry.
  */
 static bool
 left_to_responses(const struct karst_core *core, struct karst_core_qp *qp, uint32_t psn)
@@ -398,16 +400,17 @@ void
 karst_responder_end_wait(struct karst_responder *r)
 {
 	if (r->wait == KARST_WAIT_SEQ && r->owed == KARST_OWED_NAK) {
-		/* it overtook the NAK, which is still here; if more is missing it stays */
+		/* it overtook the NAK, which is still scheduled; if more is missing, the NAK
+		 * remains */
 		return;
 	}
-	/* the NAK is not needed; the ACK that it took the place of may be (R11) */
+	/* the NAK is not needed; the ACK that it replaced may be (R11) */
 	if (r->wait == KARST_WAIT_RNR && r->owed == KARST_OWED_NAK)
 		r->owed = KARST_OWED_ACK;
 	r->wait = KARST_WAIT_NONE;
 }
 
-/* Is the opcode one that may come now (R1), and the payload as long as it must be (W10)? */
+/* Whether the opcode is valid now (R1), and the payload has the required length (W10). */
 static bool
 responder_in_order(const struct karst_core_qp *qp, const struct karst_pkt *pkt, uint32_t opf)
 {

@@ -2,22 +2,22 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * READs, atomics and FLUSH at the responder (RC), and what is kept to answer them again.
+ * READs, atomics and FLUSH at the responder (RC), and the state to answer them again.
  *
- * rsps[] is a ring of the last max_dest_rd_atomic READs and atomics (R6), with a cursor
- * (rsp_cur, rsp_psn) at the next response to send (responder_tx.c).  A duplicate READ or atomic
- * moves the cursor back to the PSN that it asks for (R4, R5); from there it goes as far as
- * duplicates have asked (rsp_again), and then on with what was never answered (rsp_done).  One that
- * the cursor will come to anyway changes nothing.  PSNs come around, so entries are forgotten by
- * age, too (karst_rsp_age()).
+ * rsps[] is a ring of the last max_dest_rd_atomic READs and atomics (R6), with a cursor (rsp_cur,
+ * rsp_psn) at the next response to send (responder_tx.c).  A duplicate READ or atomic moves the
+ * cursor back to the PSN that it requests (R4, R5).  From there the cursor advances as far as
+ * duplicates have requested (rsp_again), and then continues with what was never answered
+ * (rsp_done).  A duplicate for responses that the cursor has yet to reach changes nothing.  PSNs
+ * wrap around, so entries are also discarded by age (karst_rsp_age()).
  */
 #include "repeat.h"
 
-/* --- taking --- */
+/* --- new requests --- */
 
 /*
- * A place in rsps[] for a new READ or atomic (R6); NULL if the peer has more outstanding than
- * was agreed: the oldest was never answered yet.
+ * A place in rsps[] for a new READ or atomic (R6); NULL if the peer has more outstanding than was
+ * agreed: the oldest was never answered.
  */
 static struct karst_rsp *
 rsp_room(struct karst_responder *r)
@@ -25,7 +25,8 @@ rsp_room(struct karst_responder *r)
 	if (r->rsp_added - r->rsp_done >= r->rsp_max)
 		return NULL;
 	if (r->rsp_added - r->rsp_cur >= r->rsp_max) {
-		/* the oldest is only being answered again, to a peer that has moved on */
+		/* the oldest is only being answered again, to a peer that has sent new requests
+		 * since */
 		r->rsp_cur = r->rsp_added - r->rsp_max + 1;
 		karst_rsp_seek(r);
 	}
@@ -33,9 +34,10 @@ rsp_room(struct karst_responder *r)
 }
 
 /*
- * A requester has at most 2^23 PSNs outstanding (P2), so what ends further back is not asked for
- * again; and 2^24 later its PSNs are others'.  It is enough to look once in KARST_RSP_AGE, and when
- * a READ takes many PSNs at once: until the next look nothing is as old as 2^24.
+ * A requester has at most 2^23 PSNs outstanding (P2), so an entry that ends further back is not
+ * requested again; and 2^24 later its PSNs belong to other requests.  It is enough to check once in
+ * KARST_RSP_AGE, and when a READ takes many PSNs at once: until the next check no entry is as old
+ * as 2^24.
  */
 void
 karst_rsp_age(struct karst_responder *r, uint32_t npsn)
@@ -45,7 +47,7 @@ karst_rsp_age(struct karst_responder *r, uint32_t npsn)
 		const struct karst_rsp *e = karst_rsp_at(r, oldest);
 		uint32_t end = karst_psn_add(e->psn, e->npsn);
 
-		/* one that is still to be answered goes when it was */
+		/* an entry that is still to be answered is discarded after that */
 		if (karst_psn_add(r->epsn, -end) + npsn <= 1u << 23 ||
 			(int32_t)(r->rsp_cur - oldest) <= 0)
 			return;
@@ -102,7 +104,7 @@ karst_responder_read(struct karst_core *core, struct karst_core_qp *qp, struct k
 	rsp_add(core, qp, e, pkt, karst_psn_count(pkt->dma_len, qp->mtu_shift));
 }
 
-/* The last header, whatever stands before it. */
+/* AtomicETH is the last header, whatever precedes it. */
 static inline const uint8_t *
 atomiceth_of(const struct karst_pkt *pkt)
 {
@@ -115,7 +117,7 @@ is_cas(const struct karst_pkt *pkt)
 	return (pkt->opcode & KARST_OPERATION_MASK) == KARST_OPERATION_CMP_SWAP;
 }
 
-/* R7: a real CPU atomic.  @return the value before. */
+/* R7: executes an atomic by an instruction of the CPU.  @return the value before. */
 static uint64_t
 execute_atomic(const struct karst_pkt *pkt, uint8_t *host)
 {
@@ -127,7 +129,7 @@ execute_atomic(const struct karst_pkt *pkt, uint8_t *host)
 	return karst_mem_faa(host, karst_atomiceth_swap_add(eth));
 }
 
-/* The same, and ATOMIC WRITE, where no instruction may reach.  @return false: not yet. */
+/* The same, and ATOMIC WRITE, for unmapped memory.  @return false: not yet. */
 static bool
 execute_unmapped(struct karst_core *core, struct karst_core_qp *qp, struct karst_pkt *pkt,
 	bool write, struct karst_copy_atomic *a)
@@ -160,7 +162,7 @@ karst_responder_atomic(
 		karst_refuse(core, qp, pkt, KARST_NAK_INV_REQ);
 		return;
 	}
-	/* zero-based and shifted regions: what the CPU sees must be aligned, too */
+	/* zero-based and shifted regions: the host address must be aligned, too */
 	if (karst_mem_check_remote(core->mem, qp->pd, qp->qpn, pkt->rkey, pkt->va, 8, access,
 		    &host) != KARST_MEM_OK ||
 		((uintptr_t)host & 7) != 0) {
@@ -189,14 +191,14 @@ karst_responder_atomic(
 	rsp_add(core, qp, e, pkt, 1);
 }
 
-/* The header between BTH (and XRCETH) and RETH. */
+/* FETH is the header between BTH (and XRCETH) and RETH. */
 static inline const uint8_t *
 feth_of(const struct karst_pkt *pkt)
 {
 	return pkt->data + pkt->pay_off - KARST_RETH_LEN - KARST_FETH_LEN;
 }
 
-/* The rights that a FLUSH to @type needs; 0: there is no such type. */
+/* The rights that a FLUSH of @type needs; 0: the type is invalid. */
 static unsigned int
 flush_rights(uint8_t type)
 {
@@ -212,9 +214,9 @@ flush_rights(uint8_t type)
 }
 
 /*
- * R15.  It comes in its turn, so all that was written before it has been placed, and what had to be
- * copied is copied: packets wait behind one that is parked.  What is left to do is to wait for the
- * stores of this processor.  Nobody has the right to persistence: modify.c and lib/mem give none.
+ * R15.  A FLUSH is executed in order, so all earlier writes have been placed, and what had to be
+ * copied is copied: packets wait behind a parked one.  It only has to wait for the stores of this
+ * processor.  No queue pair has the right to persistence: modify.c and lib/mem grant none.
  */
 void
 karst_responder_flush(struct karst_core *core, struct karst_core_qp *qp, struct karst_pkt *pkt)
@@ -253,7 +255,7 @@ rsp_find(struct karst_responder *r, uint32_t psn, uint32_t *which)
 {
 	uint32_t i;
 
-	/* newest first: an old one may have had the same PSN 2^24 packets ago */
+	/* newest first: an old entry may have had the same PSN 2^24 packets ago */
 	for (i = 1; i <= r->rsp_saved; i++) {
 		struct karst_rsp *e = karst_rsp_at(r, r->rsp_added - i);
 
@@ -265,7 +267,7 @@ rsp_find(struct karst_responder *r, uint32_t psn, uint32_t *which)
 	return NULL;
 }
 
-/* All of entry @i is to be answered. */
+/* All of entry @i has to be answered. */
 static void
 rsp_whole(struct karst_responder *r, uint32_t i)
 {
@@ -275,13 +277,14 @@ rsp_whole(struct karst_responder *r, uint32_t i)
 	e->end = karst_psn_add(e->psn, e->npsn);
 }
 
-/* Entry @which, which the cursor has not reached: it goes that far before it goes on. */
+/* The cursor has not reached entry @which: makes it answer up to there before it continues with new
+ * entries. */
 static void
 rsp_extend(struct karst_responder *r, uint32_t which, uint32_t psn, uint32_t end)
 {
 	struct karst_rsp *e = karst_rsp_at(r, which);
 
-	/* it comes there anyway */
+	/* the cursor will reach it anyway */
 	if ((int32_t)(which - r->rsp_done) >= 0 || (int32_t)(which - r->rsp_again) < 0)
 		return;
 	for (; r->rsp_again != which; r->rsp_again++)
@@ -291,7 +294,7 @@ rsp_extend(struct karst_responder *r, uint32_t which, uint32_t psn, uint32_t end
 	r->rsp_again = which + 1;
 }
 
-/* The cursor goes back to PSN @psn of entry @which, unless it is not there yet. */
+/* Moves the cursor back to PSN @psn of entry @which, unless it has not reached that yet. */
 static void
 rsp_rewind(struct karst_core *core, struct karst_core_qp *qp, uint32_t which, uint32_t psn,
 	uint32_t end)
@@ -300,12 +303,12 @@ rsp_rewind(struct karst_core *core, struct karst_core_qp *qp, uint32_t which, ui
 	struct karst_rsp *e = karst_rsp_at(r, which);
 	int32_t behind = (int32_t)(r->rsp_cur - which);
 
-	/* who has agreed asks for no more than what is missing, and keeps the rest (X11) */
+	/* a peer that has agreed requests only what is missing, and keeps the rest (X11) */
 	if (karst_repeat_of(qp) != NULL) {
 		karst_repeat_answer(core, qp, which, psn, end);
 		return;
 	}
-	/* what was never answered is answered to its end, whatever is asked for now */
+	/* an entry that was never answered is answered to its end, whatever is requested now */
 	if ((int32_t)(which - r->rsp_done) >= 0)
 		end = karst_psn_add(e->psn, e->npsn);
 	if (behind < 0) {
@@ -317,7 +320,8 @@ rsp_rewind(struct karst_core *core, struct karst_core_qp *qp, uint32_t which, ui
 			e->end = end;
 		return;
 	}
-	/* what was being answered again comes behind it; if nothing was, it is asked for alone */
+	/* what was being answered again follows after it; otherwise only this entry was
+	 * requested */
 	if ((int32_t)(r->rsp_cur - r->rsp_done) >= 0)
 		r->rsp_again = which + 1;
 	for (; (int32_t)(r->rsp_cur - which) > 0; r->rsp_cur--)
@@ -328,7 +332,7 @@ rsp_rewind(struct karst_core *core, struct karst_core_qp *qp, uint32_t which, ui
 	karst_core_activate(core, qp);
 }
 
-/* The response acknowledges a duplicate before it that got no ACK (R3). */
+/* The response to PSN @psn also acknowledges an earlier duplicate that got no ACK (R3). */
 static void
 asked_again(struct karst_responder *r, uint32_t psn)
 {
@@ -336,7 +340,7 @@ asked_again(struct karst_responder *r, uint32_t psn)
 		karst_rsp_leave_none(r);
 }
 
-/* R4: a duplicate READ must be a part of the original. */
+/* R4: whether a duplicate READ is a part of the original. */
 static bool
 part_of(const struct karst_core_qp *qp, const struct karst_rsp *e, const struct karst_pkt *pkt,
 	uint32_t npsn)
@@ -348,9 +352,10 @@ part_of(const struct karst_core_qp *qp, const struct karst_rsp *e, const struct 
 }
 
 /*
- * The key of a duplicate READ fits no more.  A peer that still waits for it is told and fails;
- * but it may be a late copy of one that was answered long ago, of a window that was invalidated
- * since.  So this side goes on, and a peer that has gone on takes the NAK for a ghost (Q10).
+ * The key of a duplicate READ is not valid any more.  A peer that still waits for the response gets
+ * a NAK and fails.  But the packet may be a late copy of a READ that was answered long ago, with a
+ * window that was invalidated since.  So this side continues, and a peer that has moved on treats
+ * the NAK as a ghost (Q10).
  */
 static void
 refuse_duplicate(struct karst_core *core, struct karst_core_qp *qp, struct karst_pkt *pkt)
@@ -358,7 +363,7 @@ refuse_duplicate(struct karst_core *core, struct karst_core_qp *qp, struct karst
 	struct karst_responder *r = &qp->rsp;
 
 	karst_drop_pkt(core, pkt, KARST_DROP_REQUEST);
-	/* what is owed to newer requests is more important; the peer will ask again */
+	/* answers to newer requests are more important; the peer will send the duplicate again */
 	if (r->owed != KARST_OWED_NONE || r->wait != KARST_WAIT_NONE)
 		return;
 	karst_count(&core->counters, KARST_CTR_ERROR_NAK_SENT);
@@ -380,13 +385,13 @@ karst_responder_dup_read(struct karst_core *core, struct karst_core_qp *qp, stru
 		karst_drop_pkt(core, pkt, KARST_DROP_DUPLICATE);
 		return;
 	}
-	/* that of the request, which may not be the one in progress; none if its SRQ has gone */
+	/* the PD of the request, which may not be the one in progress; none if its SRQ is gone */
 	if (qp->type == KARST_QPT_XRC_RECV) {
 		const struct karst_core_srq *srq = karst_xrc_find(core, qp, pkt->srqn);
 
 		pd = srq != NULL ? srq->pd : 0;
 	}
-	/* the key is checked again, and may be another one of the same memory */
+	/* the key is checked again, and may be another key of the same memory */
 	if (pkt->dma_len != 0 &&
 		karst_mem_check_remote(core->mem, pd, qp->qpn, pkt->rkey, pkt->va, pkt->dma_len,
 			KARST_ACCESS_REMOTE_READ, &host) != KARST_MEM_OK) {
@@ -420,6 +425,6 @@ karst_responder_dup_atomic(
 			KARST_ACCESS_REMOTE_ATOMIC, &host) == KARST_MEM_OK)
 		e->va = execute_atomic(pkt, host);
 	asked_again(r, pkt->psn);
-	/* R5: neither key nor address is looked at */
+	/* R5: neither key nor address is checked */
 	rsp_rewind(core, qp, which, pkt->psn, karst_psn_add(pkt->psn, 1));
 }

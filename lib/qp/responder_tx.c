@@ -2,17 +2,18 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * The responder answers (RC): responses of READs and atomics in the order of their requests,
- * then the ACK or NAK that is owed.
+ * The responder sends (RC): responses of READs and atomics in the order of their requests, then the
+ * scheduled ACK or NAK.
  *
- * READ data is taken from memory now, with the key checked for each packet, because the region
- * may have gone since the request was accepted; then the NAK takes the PSN of the response that
- * could not be given.
+ * READ data is taken from memory at this time, and the key is checked for each packet, because the
+ * region may have been deregistered since the request was accepted.  In that case a NAK with the
+ * PSN of the response replaces the response.
  */
 #include "frame.h"
 #include "repeat.h"
 
-/* Q9: what the AETH says about receive work requests; "not limited" unless asked for. */
+/* Q9: the credit code of the AETH for receive work requests; "not limited" unless credits are
+ * enabled. */
 static uint8_t
 credit_code(struct karst_core_qp *qp)
 {
@@ -35,8 +36,8 @@ put_aeth(struct karst_core_qp *qp, uint8_t *p, uint8_t syndrome)
 	return p + KARST_AETH_LEN;
 }
 
-/* Packet @psn of a READ response, the @first or @last of what was asked for.  LOC_PROT_ERR: the
- * memory is not there any more; PARKED: its bytes are not here. */
+/* Builds packet @psn of a READ response, the @first or @last of what was requested.  LOC_PROT_ERR:
+ * the memory is not valid any more; PARKED: its bytes are not available yet. */
 static enum karst_wc_status
 build_read_response(struct karst_core *core, struct karst_core_qp *qp, const struct karst_rsp *e,
 	uint32_t psn, bool first, bool last, struct karst_tx_burst *b)
@@ -87,7 +88,7 @@ build_atomic_response(struct karst_core *core, struct karst_core_qp *qp, const s
 	karst_frame_close(b, &qp->tmpl, p, karst_qp_transport(qp) | operation, 0, false, e->psn, 0);
 }
 
-/* The source of a READ has gone: all that is left to say is why. */
+/* The source of a READ is not valid any more: schedules a NAK, which ends the connection. */
 static void
 source_gone(struct karst_core *core, struct karst_core_qp *qp)
 {
@@ -117,10 +118,11 @@ next_response(struct karst_responder *r, const struct karst_rsp *e)
 }
 
 /*
- * R3, L12: what an ACK names.  Everything that was executed; but if the newest requests are READs
- * or atomics, only what came before them: their responses acknowledge them, and Linux takes an ACK
- * of such a PSN for the response, and completes what has no data.  To new work no such ACK is owed
- * (rsp_add()), only to duplicates of what came before.
+ * R3, L12: the PSN of an ACK.  It covers everything that was executed, except that if the newest
+ * requests are READs or atomics, it covers only what precedes them.  Their responses acknowledge
+ * them, and Linux takes an ACK of such a PSN for the response, and completes the request without
+ * its data.  New work never needs such an ACK (rsp_add()); only duplicates of what precedes them
+ * do.
  */
 uint32_t
 karst_acked_psn(const struct karst_responder *r)
@@ -137,7 +139,8 @@ karst_acked_psn(const struct karst_responder *r)
 	return psn;
 }
 
-/* X7: is the acknowledgement that is owed a SACK?  @param again  set: one is to follow it */
+/* X7: whether the scheduled acknowledgement is a SACK.  @param again  set: a SACK has to follow
+ * it */
 static bool
 says_what_is_held(const struct karst_core_qp *qp, bool *again)
 {
@@ -146,23 +149,24 @@ says_what_is_held(const struct karst_core_qp *qp, bool *again)
 
 	if (p == NULL || qp->rsp.owed != KARST_OWED_ACK)
 		return false;
-	/* whoever repeats what was executed has not heard of it, and may not know what a SACK is */
+	/* a peer that repeats an executed request has not got the acknowledgement, and may not know
+	 * SACKs */
 	plain = p->plain;
 	p->plain = false;
 	says = karst_repeat_says(qp);
-	/* nothing else need come that asks for what was dropped */
+	/* otherwise nothing may follow that reports what was dropped */
 	*again = says && plain && p->lacks;
 	return says && !plain;
 }
 
-/* The AETH has been put: it ends at @p. */
+/* Completes a SACK, whose AETH ends at @p. */
 static karst_noinline void
 build_sack(struct karst_core *core, struct karst_core_qp *qp, struct karst_tx_burst *b, uint8_t *p)
 {
 	struct karst_pkt *pkt = b->pkts[b->n];
 	uint8_t *end = karst_repeat_put_bitmap(qp, p);
 
-	/* to the frame the bitmap is headers, to a parser payload */
+	/* the frame builder treats the bitmap as headers, a parser as payload */
 	karst_frame_close(
 		b, &qp->tmpl, end, KARST_SACK, 0, false, karst_psn_add(qp->rsp.epsn, -1u), 0);
 	pkt->pay_off = (uint8_t)(p - pkt->data);
@@ -180,12 +184,13 @@ build_ack(struct karst_core *core, struct karst_core_qp *qp, struct karst_tx_bur
 	uint32_t psn;
 
 	if (r->owed == KARST_OWED_NAK && r->wait == KARST_WAIT_SEQ) {
-		/* what was missing may have come since; the gap now begins at the expected PSN */
+		/* what was missing may have arrived since; the gap now begins at the expected
+		 * PSN */
 		r->nak_psn = r->epsn;
 		if (karst_psn_before(r->oos_psn, r->epsn)) {
 			r->owed = KARST_OWED_ACK;
 			r->wait = KARST_WAIT_NONE;
-			/* if responses have said so, nobody has asked for more */
+			/* if responses acknowledge everything, no ACK was requested */
 			if (karst_acked_psn(r) != karst_psn_add(r->epsn, -1u)) {
 				r->owed = KARST_OWED_NONE;
 				return;
@@ -208,14 +213,14 @@ build_ack(struct karst_core *core, struct karst_core_qp *qp, struct karst_tx_bur
 		karst_frame_close(b, &qp->tmpl, p, opcode, 0, false, psn, 0);
 	}
 	karst_count(&core->counters, KARST_CTR_ACK_SENT);
-	/* who is to wait shall not send what is held meanwhile (X6) */
+	/* the peer waits now, and shall not send again what is held (X6) */
 	again |= r->owed == KARST_OWED_NAK && r->wait == KARST_WAIT_RNR &&
 		karst_repeat_of(qp) != NULL && karst_repeat_says(qp);
 	r->owed = again ? KARST_OWED_ACK : KARST_OWED_NONE;
 }
 
-/* X11: parts that were asked for again, before what was never answered.  @return false: not all of
- * them now. */
+/* X11: sends parts that were requested again, before what was never answered.  @return false: not
+ * all of them could be sent now. */
 static karst_noinline bool
 answer_again(
 	struct karst_core *core, struct karst_core_qp *qp, struct karst_tx_burst *b, uint32_t limit)
@@ -240,7 +245,7 @@ answer_again(
 			karst_copy_fetch_response(core, qp, e, psn, x->end);
 			return false;
 		}
-		/* the key may have been given up since: no answer */
+		/* the key may have been invalidated since: no answer */
 		if (st != KARST_WC_SUCCESS)
 			x->psn = x->end;
 	}
@@ -277,8 +282,8 @@ karst_responder_tx(
 				source_gone(core, qp);
 				break;
 			}
-			/* it was answered before; whoever asks again may be a late copy, and the
-			 * key may have been given up since: no answer */
+			/* it was answered before.  The duplicate may be a late copy, and the key
+			 * may have been invalidated since: no answer. */
 			r->rsp_psn = karst_psn_add(e->end, -1u);
 		}
 		next_response(r, e);

@@ -2,8 +2,9 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Two of the three entry points: a packet came in, frames may be built.  Here packets are held
- * against their queue pair before any state changes (W9), and split by transport and direction.
+ * Two of the three entry points: a packet arrived; frames may be built.  Packets are checked
+ * against their queue pair before any state changes (W9), and dispatched by transport and
+ * direction.
  */
 #include "migrate.h"
 #include "notify.h"
@@ -17,8 +18,8 @@ pkey_ok(uint16_t a, uint16_t b)
 	return ((a ^ b) & 0x7fff) == 0 && ((a | b) & 0x8000) != 0;
 }
 
-/* W9: RC, UC and XRC packets come from the peer, to us.  False also for a QP that latches the
- * peer's port, or watches MigReq: check_address_again() looks again. */
+/* W9: RC, UC and XRC packets come from the peer and are for this end.  False also for a QP that
+ * latches the peer's port, or watches MigReq: check_address_again() then decides. */
 static bool
 address_ok(const struct karst_core_qp *qp, const struct karst_pkt *pkt)
 {
@@ -30,11 +31,11 @@ address_ok(const struct karst_core_qp *qp, const struct karst_pkt *pkt)
 	if (qp->ip6)
 		return memcmp(karst_ip6_src(l3), qp->path.dst_ip, 16) == 0 &&
 			memcmp(karst_ip6_dst(l3), qp->path.src_ip, 16) == 0;
-	memcpy(&pair, karst_ip4_src(l3), sizeof(pair)); /* and the destination */
+	memcpy(&pair, karst_ip4_src(l3), sizeof(pair)); /* includes the destination */
 	return pair == qp->rx_ip4;
 }
 
-/* CNPs, and SACKs where they were agreed to: elsewhere nobody knows that opcode (X1). */
+/* CNPs, and SACKs where they were agreed to; otherwise that opcode is unknown (X1). */
 static karst_noinline bool
 any_transport(const struct karst_core_qp *qp, const struct karst_pkt *pkt)
 {
@@ -57,7 +58,7 @@ packet_check(const struct karst_core_qp *qp, const struct karst_pkt *pkt)
 	return karst_likely(pkt->opcode != KARST_CNP) ? KARST_DROP_NONE : KARST_DROP_CNP;
 }
 
-/* What comes next of the peer's requests, or answers what is outstanding. */
+/* Whether the packet is the next request of the peer, or answers what is outstanding. */
 static bool
 packet_is_expected(const struct karst_core_qp *qp, const struct karst_pkt *pkt)
 {
@@ -74,7 +75,7 @@ static enum karst_drop
 check_latched(struct karst_core_qp *qp, const struct karst_pkt *pkt)
 {
 	uint16_t sport = karst_udp_sport(pkt->data + pkt->bth_off - KARST_UDP_LEN);
-	/* X12: who sprays has some ports that differ in these bits */
+	/* X12: a peer that sprays uses ports that differ in these bits */
 	uint16_t free = karst_repeat_of(qp) != NULL ? KARST_SPRAY_MAX - 1 : 0;
 
 	if (qp->peer_sport == 0 && pkt->opcode != KARST_CNP && packet_is_expected(qp, pkt))
@@ -84,7 +85,8 @@ check_latched(struct karst_core_qp *qp, const struct karst_pkt *pkt)
 		: KARST_DROP_SOURCE_PORT;
 }
 
-/* Packets whose addresses are not those of the primary path, or that must be looked at anyway. */
+/* Checks packets whose addresses are not those of the primary path, or that always need this
+ * check. */
 static karst_noinline enum karst_drop
 check_address_again(struct karst_core *core, struct karst_core_qp *qp, const struct karst_pkt *pkt)
 {
@@ -136,7 +138,7 @@ packet_deliver(struct karst_core *core, struct karst_core_qp *qp, struct karst_p
 	}
 }
 
-/* Was @pkt, which has just been delivered, parked or held? */
+/* Whether @pkt, which has just been delivered, was parked or held. */
 static inline bool
 is_parked(const struct karst_core_qp *qp, const struct karst_pkt *pkt)
 {
@@ -161,7 +163,7 @@ packet_accept(struct karst_core *core, struct karst_core_qp *qp, struct karst_pk
 	return is_parked(qp, pkt);
 }
 
-/* A function of its own, so that the usual case need not save registers for it. */
+/* A separate function, so that the usual case need not save registers for it. */
 static karst_noinline bool
 rx_odd(struct karst_core *core, struct karst_pkt *pkt, enum karst_drop drop)
 {
@@ -201,9 +203,9 @@ karst_qp_rx_again(struct karst_core *core, struct karst_core_qp *qp, struct kars
 }
 
 /*
- * Answers and requests of one QP share its visits by bytes: whoever goes first and is not done is
- * charged for what it has sent, and while it leads the other one goes first.  A half that runs dry
- * loses what it has saved, as in any round robin.
+ * Answers and requests of one QP share its visits by bytes.  The half that goes first and does not
+ * finish is charged for what it has sent; while its lead is positive the other half goes first.  A
+ * half that has nothing to send loses what it has saved, as in any round robin.
  */
 static karst_noinline bool
 tx_requests_first(
@@ -229,13 +231,13 @@ tx_reliable(
 	if (karst_unlikely(qp->rsp.lead > 0) && karst_qp_may_receive(qp) &&
 		!karst_mutant(KARST_MUTANT_ANSWERS_FIRST))
 		return tx_requests_first(core, qp, b, limit);
-	/* in Error only what explains it */
+	/* in Error, only the NAK that explains it */
 	if (karst_qp_may_receive(qp) || qp->rsp.fatal) {
 		if (karst_unlikely(karst_responder_tx(core, qp, b, limit))) {
 			qp->rsp.lead += (int32_t)(b->bytes - bytes);
 			return true;
 		}
-		/* what is fetched for answers comes before the NAK */
+		/* payload that is being fetched for answers precedes the NAK */
 		if (!karst_copy_busy(qp, KARST_COPY_RSP))
 			qp->rsp.fatal = false;
 	}
@@ -270,7 +272,7 @@ karst_qp_tx(struct karst_core *core, struct karst_core_qp *qp, struct karst_tx_b
 		more |= karst_qp_flush(core, qp, b);
 	if (karst_unlikely(qp->flags & KARST_QPF_COPIES) && !more)
 		karst_qp_unfetch(core, qp);
-	more |= core->ncnps != 0; /* there was no room for all */
+	more |= core->ncnps != 0; /* there was not room for all */
 	karst_count_n(&core->counters, KARST_CTR_TX_PACKETS, b->n - n);
 	karst_count_n(&core->counters, KARST_CTR_TX_BYTES, b->bytes - bytes);
 	karst_qp_add(&qp->tx_packets, b->n - n);
@@ -286,8 +288,8 @@ karst_qp_tx_quiet(struct karst_core *core, struct karst_core_qp *qp, struct kars
 }
 
 /*
- * With many queue pairs each line below comes from memory.  So only what is sure to be needed is
- * loaded: a queue pair that answers a WRITE needs five lines, not those of its requests.
+ * With many queue pairs each line below comes from memory, so only lines that are certainly needed
+ * are loaded: a queue pair that answers a WRITE needs five lines, and not those of its requests.
  */
 
 static inline void
@@ -324,7 +326,7 @@ karst_qp_prefetch_rx(const struct karst_core_qp *qp, uint8_t opcode)
 		return;
 	}
 	prefetch_lines(qp, request, KARST_DIM(request));
-	/* others have to do with receive work requests, or answers that are saved */
+	/* others need receive work requests, or saved answers */
 	if (!(opf & KARST_OPF_WRITE) || (opf & KARST_OPF_IMM))
 		__builtin_prefetch((const char *)&qp->rsp + KARST_CACHE_LINE);
 }

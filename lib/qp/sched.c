@@ -2,58 +2,62 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Two rounds, one in the other.  Users take turns, and in a user's turn his queue pairs do.
+ * Deficit round robin on two levels: users take turns, and in a user's turn that user's queue pairs
+ * do.
  *
- * A queue pair whose deficit is used up gets one quantum more when its turn comes, and keeps its
- * turn until the quantum is spent or it has nothing to send; a frame may overdraw, which the next
- * rounds pay back.  Requests that make no frame are paid for like small ones
+ * A queue pair whose deficit is used up gets one more quantum when its turn comes.  It keeps its
+ * turn until the quantum is spent or it has nothing to send.  A frame may exceed the quantum; the
+ * next rounds make up for the excess.  Requests that make no frame are charged like small ones
  * (karst_tx_burst.charge).  If the burst is full first, the queue pair stays at the front for the
- * next burst.  With users it is the same, so that the turn of a user who is not alone ends after a
- * quantum, whose queue pair then is the first in his next one.  What a visit costs that sends
- * nothing, or finds a port that takes nothing, he pays as for one request without a frame.
+ * next burst.  The same rules apply to users: if other users are active, the turn of a user ends
+ * after a quantum, and the queue pair that was sending is the first in that user's next turn.  A
+ * visit that sends nothing, or finds that the port accepts nothing, is charged like one request
+ * without a frame.
  *
- * The users who have active queue pairs stand in a circle, and s->turn points into it.  Only he may
- * have none: who loses his last one in his turn stays until the next pick, and if he is alone,
- * until somebody else comes.  So whoever is alone does not enter and leave the circle with each
- * message, and pays for all this with one comparison in each visit; a deficit he does not have.
- * Who leaves takes a debt with him, and nothing that he has not spent.
+ * The users who have active queue pairs form a circle, and s->turn points into it.  Only the user
+ * at s->turn may be in the circle without an active queue pair: if the last one becomes inactive in
+ * the user's own turn, the user stays until the next pick, or, as the only user, until another user
+ * enters.  So a user who is the only active one does not enter and leave the circle with each
+ * message.  Each visit then costs one comparison more, and no deficit of the user is kept.  A user
+ * who leaves the circle keeps a negative deficit and loses a positive one.
  *
- * The list of a user is a chain of blocks, which are of the core and enough for all lists at once:
- * a list has a block that is not full at each end, and nothing else is wasted.  Queue pairs are
- * taken off it a few at a time into ready[].  While one of them builds, those that are next on the
- * list are being loaded.  It is made of arrays of pointers and is no chain through the queue
- * pairs, of which each would have to come from memory before the next one is known.  A queue pair
- * knows in which block it stands, so that one that goes is found, however long the list is; the
- * last one takes its place.
+ * The list of a user is a chain of blocks.  The blocks belong to the core and suffice for all lists
+ * together: only the first and the last block of a list may have free places.  Queue pairs are
+ * moved from the list to ready[], a few at a time.  While one of them builds frames, those that are
+ * next on the list are prefetched.  This needs arrays of pointers: in a list linked through the
+ * queue pairs, each queue pair would have to be loaded before the next one is known.  A queue pair
+ * knows its block, so that it can be found and removed, however long the list is; the last one of
+ * the list takes its place.
  *
- * One whose port takes nothing is parked at that port, and comes back to the end of the list when
- * the port takes frames again.  It is flushed all the same if it is in Error.  A UD queue pair is
- * parked at the port that its next packet goes to: no visit builds for two ports.
+ * A queue pair whose port accepts nothing is parked at that port, and is put at the end of the list
+ * when the port accepts frames again.  If it is in Error, it is flushed nevertheless.  A UD queue
+ * pair is parked at the port of its next packet: no visit builds for two ports.
  *
- * A queue pair in ready[], or parked, may be on the list as well, since karst_core_activate() looks
- * at one bit only; then it gets a turn too many, in which it has nothing to send.
+ * A queue pair in ready[], or parked, may also be on the list, since karst_core_activate() tests
+ * only one bit; it then gets an extra turn, in which it has nothing to send.
  */
 #include "qp_priv.h"
 
 #include "pacer.h"
 
-/* Queue pairs between the one that builds and the one whose send ring is being loaded. */
+/* Distance in ready[] from the queue pair that builds to the one whose send ring is prefetched. */
 #define SEND_AHEAD 2u
-/* A user's debt in quanta, at most: what control calls have sent out of turn (pick_first) is not
- * paid for ever. */
+/* Limit of a user's negative deficit, in quanta: so that there is a bound on what is repaid for
+ * bytes that control calls sent out of turn (pick_first). */
 #define DEBT_MAX 64
 
-#define BLOCK_QPS  30u
-#define BLOCK_EACH 65536u /* blocks: their numbers have the same low bits, as karst_core_qp has */
+#define BLOCK_QPS 30u
+/* block numbers this far apart have the same low bits, as kept in karst_core_qp */
+#define BLOCK_EACH 65536u
 
 struct karst_sched_block {
 	struct karst_sched_block *next;
-	struct karst_sched_block *prev;      /* of another one than the head */
-	struct karst_core_qp *qp[BLOCK_QPS]; /* NULL: nothing stands there */
+	struct karst_sched_block *prev;      /* valid except in the head block */
+	struct karst_core_qp *qp[BLOCK_QPS]; /* NULL: free place */
 };
 static_assert(BLOCK_QPS >= KARST_SCHED_READY, "what is fetched ahead is in the first two blocks");
 
-/* A list of n has at most n / BLOCK_QPS + 2 of them, and one that is empty may have one. */
+/* A list of n has at most n / BLOCK_QPS + 2 blocks, and an empty list may have one. */
 static uint32_t
 max_blocks(const struct karst_core_config *cfg, uint32_t sharers)
 {
@@ -87,7 +91,7 @@ karst_sched_init(struct karst_core *core, struct karst_sched_user *users, uint32
 
 /* --- the circle of users --- */
 
-/* Is anybody else in the circle that @u is in? */
+/* Whether another user is in the circle that @u is in. */
 static inline bool
 user_has_company(const struct karst_sched_user *u)
 {
@@ -100,8 +104,8 @@ user_is_empty(const struct karst_sched_user *u)
 	return (u->nready | u->nactive) == 0;
 }
 
-/* It is @u's turn, or, as long as he has to pay something back, that of the next.  What is paid was
- * sent before, so over time this is one step for each turn. */
+/* Gives the turn to @u, or, if @u still has a negative deficit, to the next user.  A deficit stands
+ * for bytes sent before, so on average this is one step per turn. */
 static void
 user_begin(struct karst_sched *s, struct karst_sched_user *u)
 {
@@ -114,7 +118,7 @@ user_begin(struct karst_sched *s, struct karst_sched_user *u)
 	s->turn = u;
 }
 
-/* His turn comes when the others have had theirs. */
+/* Adds @u to the circle, last in order. */
 static karst_noinline void
 user_enter(struct karst_sched *s, struct karst_sched_user *u)
 {
@@ -124,7 +128,7 @@ user_enter(struct karst_sched *s, struct karst_sched_user *u)
 	u->next->prev = u;
 }
 
-/* @u has no queue pair any more that is active. */
+/* Removes @u, who has no active queue pair any more, from the circle. */
 static void
 user_leave(struct karst_sched *s, struct karst_sched_user *u)
 {
@@ -143,7 +147,7 @@ user_leave(struct karst_sched *s, struct karst_sched_user *u)
 		user_begin(s, next);
 }
 
-/* Who has the turn, and is not alone, has spent @bytes in it. */
+/* The user who has the turn, while others are in the circle, has spent @bytes in it. */
 static karst_noinline void
 user_charge(struct karst_sched *s, struct karst_sched_user *u, uint32_t bytes)
 {
@@ -184,7 +188,7 @@ list_grow(struct karst_sched *s, struct karst_sched_user *u)
 	u->block = (uint16_t)((size_t)(b - s->blocks) % BLOCK_EACH);
 }
 
-/* Number @i of the list, of the first KARST_SCHED_READY ones. */
+/* Entry @i of the list, of the first KARST_SCHED_READY ones. */
 static inline struct karst_core_qp *
 list_at(const struct karst_sched_user *u, uint32_t i)
 {
@@ -193,14 +197,14 @@ list_at(const struct karst_sched_user *u, uint32_t i)
 	return at < BLOCK_QPS ? u->head->qp[at] : u->head->next->qp[at - BLOCK_QPS];
 }
 
-/* The first one is gone. */
+/* The first entry was removed. */
 static inline void
 list_step(struct karst_sched *s, struct karst_sched_user *u)
 {
 	struct karst_sched_block *b = u->head;
 
 	if (--u->nactive == 0) {
-		/* a short list stays in the same few lines */
+		/* a short list stays in the same few cache lines */
 		u->first = 0;
 		u->room = BLOCK_QPS;
 	} else if (++u->first == BLOCK_QPS) {
@@ -223,7 +227,8 @@ list_take(struct karst_sched *s, struct karst_sched_user *u)
 	return qp;
 }
 
-/* Where @qp stands.  There are some blocks to be looked at, at most, where there are very many. */
+/* The place of @qp on the list.  Several blocks may share the low bits of their numbers if there
+ * are very many blocks; each of these is searched. */
 static struct karst_core_qp **
 list_place(const struct karst_sched *s, const struct karst_core_qp *qp)
 {
@@ -237,7 +242,7 @@ list_place(const struct karst_sched *s, const struct karst_core_qp *qp)
 	return NULL;
 }
 
-/* The last one is gone.  As list_step(), a block that is empty stays if it is the only one. */
+/* The last entry was removed.  As in list_step(), an empty block stays if it is the only one. */
 static void
 list_step_back(struct karst_sched *s, struct karst_sched_user *u)
 {
@@ -256,7 +261,7 @@ list_step_back(struct karst_sched *s, struct karst_sched_user *u)
 	}
 }
 
-/* Takes @qp out, wherever it stands. */
+/* Removes @qp from any place on the list. */
 static void
 list_remove(struct karst_sched *s, struct karst_sched_user *u, struct karst_core_qp *qp)
 {
@@ -315,7 +320,7 @@ karst_core_has_active(const struct karst_core *core)
 	return !user_is_empty(u) || user_has_company(u);
 }
 
-/* Starts loading the next on the list that is not being loaded yet. */
+/* Prefetches the next queue pair on the list that is not being prefetched yet. */
 static inline void
 sched_fetch_one(struct karst_sched_user *u)
 {
@@ -323,7 +328,8 @@ sched_fetch_one(struct karst_sched_user *u)
 		karst_qp_prefetch(list_at(u, u->nfetched++));
 }
 
-/* Whose turn it is has nothing ready.  @return who has, from now on; NULL: nobody. */
+/* The user who has the turn has no queue pair ready.
+ * @return the user who has the turn from now on; NULL: no user has one. */
 static struct karst_sched_user *
 sched_take_more(struct karst_core *core)
 {
@@ -370,8 +376,8 @@ karst_core_pick(struct karst_core *core)
 	return u->ready[u->ready_head];
 }
 
-/* What the user may spend who has the turn and is not alone.  What a control call sends first is
- * only limited by its own bursts. */
+/* What the user who has the turn may spend, while others are in the circle.  Bytes that a control
+ * call sends out of turn are limited only by the bursts of that call. */
 static karst_noinline uint32_t
 user_limit(const struct karst_sched *s, const struct karst_sched_user *u,
 	const struct karst_core_qp *qp)
@@ -457,7 +463,7 @@ karst_core_park_over(struct karst_parked *from, struct karst_parked *to)
 	LIST_INIT(from);
 }
 
-/* Takes a queue pair out of ready[]. */
+/* Removes a queue pair from ready[]. */
 static void
 sched_unready(struct karst_sched_user *u, const struct karst_core_qp *qp)
 {
@@ -524,7 +530,7 @@ karst_sched_share(struct karst_core *core, struct karst_core_qp *qp, uint32_t sh
 		karst_timer_share(core, qp->sharer, sharer, &qp->pacer->timer);
 	qp->sharer = (uint16_t)sharer;
 	karst_sched_user_of(core, qp)->gaps += qp->gaps;
-	/* it may have been active; if not, it has a turn in which it sends nothing */
+	/* it may have been active; if not, it gets a turn in which it sends nothing */
 	if (qp->state != KARST_QPS_RESET)
 		karst_core_activate(core, qp);
 }

@@ -3,7 +3,7 @@
  */
 /*
  * Congestion control by delay, after "Swift: Delay is Simple and Effective for Congestion Control
- * in the Datacenter" (SIGCOMM 2020), as far as that can be had without the peer's help.
+ * in the Datacenter" (SIGCOMM 2020), as far as possible without the peer's help.
  *
  *	each round trip:  below the target  window += ai * acked / window; below 1: += ai * acked
  *	                  above             window *= max(1 - beta * (d - t) / d, 1 - max_mdf)
@@ -11,23 +11,23 @@
  *	timeouts in a row:                  likewise; when they are many the window is the least
  *	target:                             base + clamp(a / sqrt(window) + b, 0, range)
  *
- * The window becomes smaller once in a round trip at most.  a and b are such that range is added to
- * the target of a window of fs_min, and nothing to that of fs_max: small windows, of which there
- * are many at a link, may wait longer, so that large ones give way.
+ * The window is reduced at most once in a round trip.  a and b are such that range is added to the
+ * target of a window of fs_min, and nothing to that of fs_max: small windows, of which there are
+ * many on a link, may have a longer delay, so that large ones are reduced first.
  *
- * What is different from the paper.  A round trip is measured at a time, not one for each
- * acknowledgement, so what was acknowledged since the one before counts at once; packets that one
- * window has are acknowledged in one round trip, so that is the same sum.  The peer's part of a
+ * Differences from the paper.  One round trip is measured at a time, not one for each
+ * acknowledgement, so what was acknowledged since the previous one counts at once.  The packets of
+ * one window are acknowledged in one round trip, so the sum is the same.  The peer's part of a
  * round trip is not known, so there is one target and one window instead of two, for network and
- * hosts together.  Nor is the number of switches, so nothing is added for these.
+ * hosts together.  The number of switches is not known either, so nothing is added for these.
  *
- * A window of less than 1 is one packet, and a time of round trip / window from each to the next.
- * So is a READ that asks for more than the window: it goes alone, and nothing follows for as long
- * as the window would have taken for it.
+ * A window of less than 1 is one packet, and an interval of round trip / window from each to the
+ * next.  The same applies to a READ that asks for more than the window: it is sent alone, and
+ * nothing follows for as long as the window would have taken for it.
  */
 #include "swift.h"
 
-/* No wait is longer, for a packet and for all that a READ asks for. */
+/* Limits of a wait: for each packet, and for all that a READ asks for. */
 #define WAIT_PACKET_NS 10000000u
 #define WAIT_NS        1000000000u
 
@@ -49,14 +49,14 @@ root(uint64_t v)
 	return r;
 }
 
-/* 1 / sqrt(@cwnd), of KARST_SWIFT_ONE. */
+/* 1 / sqrt(@cwnd), in units of 1/KARST_SWIFT_ONE. */
 static uint64_t
 inverse_root(uint64_t cwnd)
 {
 	return (uint64_t)KARST_SWIFT_ONE * KARST_SWIFT_ONE / root(cwnd * KARST_SWIFT_ONE);
 }
 
-/* Of thousandths. */
+/* Converts thousandths to units of 1/KARST_SWIFT_ONE. */
 static uint64_t
 ones(uint32_t thousandths)
 {
@@ -102,7 +102,7 @@ karst_swift_target(const struct karst_swift_rp *rp, uint64_t cwnd)
 
 /* --- the window --- */
 
-/* The newest round trip, or what it may take. */
+/* The newest round trip, or the base target if none is known. */
 static uint64_t
 round_trip(const struct karst_swift *s, const struct karst_swift_rp *rp)
 {
@@ -115,7 +115,8 @@ set_window(struct karst_swift *s, const struct karst_swift_rp *rp, uint64_t cwnd
 	s->cwnd = karst_min_u64(karst_max_u64(cwnd, rp->least), rp->most);
 }
 
-/* Takes off the part @cut, of KARST_SWIFT_ONE, unless that was done in the last round trip. */
+/* Reduces the window by the part @cut, in units of 1/KARST_SWIFT_ONE, unless it was reduced in the
+ * last round trip. */
 static void
 swift_reduce(struct karst_swift *s, const struct karst_swift_rp *rp, uint64_t cut, uint64_t now_ns)
 {
@@ -129,7 +130,7 @@ swift_reduce(struct karst_swift *s, const struct karst_swift_rp *rp, uint64_t cu
 static void
 grow(struct karst_swift *s, const struct karst_swift_rp *rp)
 {
-	/* no more than a window is acknowledged in a round trip, but for READs that exceed it */
+	/* no more than a window is acknowledged in a round trip, except by READs that exceed it */
 	uint64_t more = rp->ai * karst_min_u32(s->acked, karst_swift_window(s));
 
 	if (s->cwnd >= KARST_SWIFT_ONE)
@@ -188,6 +189,6 @@ karst_swift_sent(
 		return;
 	wait = (uint64_t)((unsigned __int128)round_trip(s, rp) * npsn * KARST_SWIFT_ONE / s->cwnd);
 	s->next_ns = karst_max_u64(s->next_ns, now_ns) + karst_min_u64(wait, most);
-	/* what goes again may leave before that */
+	/* packets that are sent again may be sent before that */
 	s->next_ns = karst_min_u64(s->next_ns, now_ns + WAIT_NS);
 }

@@ -2,19 +2,20 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Timers, of each user on a wheel of his own.
+ * Timers: each user has a wheel.
  *
- * The users who have timers stand in a circle.  In a turn KARST_TIMERS_LOOKS of their wheels are
- * advanced, and what may fire in it is shared out among these: who has a hundred thousand timers
- * that are due together waits for his own.  To bring timers of a crowded slot to a lower level is
- * shared out by the same number (wheel.c).
+ * The users who have timers form a circle.  In a turn, KARST_TIMERS_LOOKS of their wheels are
+ * advanced, and these share the budget of timers to fire: so a user with a hundred thousand timers
+ * that are due together delays only that user's own timers.  The budget of a wheel also limits how
+ * many timers of a crowded slot are moved to a lower level (wheel.c).
  *
- * A wheel is made with the first timer of its user, so that those of users who never come have no
- * pages.  One that is empty stands still, and catches up before something is put on it.
+ * A wheel is initialised with the first timer of its user, so that wheels of users without timers
+ * need no pages.  An empty wheel stands still; it is advanced to the present before a timer is
+ * added.
  */
 #include "pacer.h"
 
-/* Wheels that a turn advances. */
+/* Wheels that are advanced in a turn. */
 #define KARST_TIMERS_LOOKS 8u
 
 size_t
@@ -30,7 +31,7 @@ karst_timers_init(struct karst_core *core, void *buf)
 	core->timing.origin_ns = core->now_ns;
 }
 
-/* The first timer of @u is about to be armed: his turn comes when the others have had theirs. */
+/* The first timer of @u is about to be armed: adds the wheel to the circle, last in order. */
 static karst_noinline void
 timers_enter(struct karst_core *core, struct karst_sched_user *u)
 {
@@ -41,7 +42,7 @@ timers_enter(struct karst_core *core, struct karst_sched_user *u)
 		c = u->timers = &g->wheels[u - core->sched.users];
 		karst_wheel_init(&c->wheel, g->origin_ns);
 	}
-	/* it has stood still, maybe for longer than it reaches */
+	/* it has stood still, perhaps for longer than its range */
 	karst_wheel_advance(&c->wheel, core->now_ns, NULL, 0);
 	if (g->nusers++ == 0) {
 		g->turn = c->next = c->prev = c;
@@ -53,7 +54,7 @@ timers_enter(struct karst_core *core, struct karst_sched_user *u)
 	c->next->prev = c;
 }
 
-/* He has none any more. */
+/* Removes a wheel without timers from the circle. */
 static karst_noinline void
 timers_leave(struct karst_core *core, struct karst_timers *c)
 {
@@ -115,7 +116,7 @@ timer_fire(struct karst_core *core, struct karst_timer *t)
 		karst_cq_expire(core, karst_container_of(t, struct karst_cq_lane_state, timer));
 }
 
-/* Of @c alone. */
+/* Fires timers of @c alone. */
 static unsigned int
 timers_expire(struct karst_core *core, struct karst_timers *c, unsigned int budget)
 {
@@ -126,7 +127,7 @@ timers_expire(struct karst_core *core, struct karst_timers *c, unsigned int budg
 		want = karst_min_u32(budget - done, KARST_DIM(fired));
 		n = karst_wheel_advance(&c->wheel, core->now_ns, fired, want);
 		core->timing.count -= n;
-		/* who arms the first again is the last in the circle */
+		/* if one of them arms a timer again, the wheel enters the circle as the last */
 		if (n != 0 && c->wheel.count == 0)
 			timers_leave(core, c);
 		for (i = 0; i < n; i++)

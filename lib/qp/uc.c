@@ -2,17 +2,18 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * The responder of UC (U1): no acknowledgements.  A message is delivered whole or not at all;
- * a gap, a wrong order or length, one that is longer than its receive work request, or memory that
- * may not be used drops the message in progress, and the next First or Only starts afresh, whatever
- * its PSN.  The receive work request that a dropped message had taken is used by the next one (IBTA
- * 9.9.3, class D1); one of a shared queue completes in error, and the queue pair goes on (class E).
+ * The responder of UC (U1): no acknowledgements.  A message is delivered whole or not at all.  A
+ * gap, a wrong order or length, a message longer than its receive work request, or memory that may
+ * not be used drops the message in progress; the next First or Only starts a new one, whatever its
+ * PSN.  The receive work request that a dropped message had taken is used by the next one (IBTA
+ * 9.9.3, class D1); one of a shared queue completes in error, and the queue pair continues (class
+ * E).
  */
 #include "qp_priv.h"
 
 /*
- * The message in progress is lost.  The receive work request that it took waits for the next one;
- * but one of a shared queue, which others wait for, completes with @status.
+ * The message in progress is lost.  Keeps its receive work request for the next message; but one of
+ * a shared queue, on which other queue pairs depend, completes with @status.
  */
 static void
 uc_forget_message(struct karst_core *core, struct karst_core_qp *qp, enum karst_wc_status status)
@@ -44,7 +45,7 @@ uc_in_order(struct karst_core *core, struct karst_core_qp *qp, struct karst_pkt 
 
 	r->epsn = karst_psn_add(pkt->psn, 1);
 	if (opf & KARST_OPF_START) {
-		/* what was in progress is lost */
+		/* the message in progress is lost */
 		if (r->op != KARST_MSG_NONE)
 			uc_forget_message(core, qp, KARST_WC_REM_INV_REQ_ERR);
 	} else if ((gap && !karst_mutant(KARST_MUTANT_UC_MIX)) || r->op == KARST_MSG_NONE ||
@@ -78,7 +79,7 @@ uc_complete(struct karst_core *core, struct karst_core_qp *qp, const struct kars
 	karst_recv_complete(core, qp, &done);
 }
 
-/* As karst_copy_settle(): a packet that is parked is still the expected one. */
+/* As karst_copy_settle(), but a packet that is parked remains the expected one. */
 static bool
 uc_settle(struct karst_core *core, struct karst_core_qp *qp, struct karst_pkt *pkt, bool ok)
 {

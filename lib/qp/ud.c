@@ -2,9 +2,9 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * UD: single packets (U1).  A send goes by its address handle and is complete when the packet is
- * built; a receive gets 40 bytes of GRH area in front of the payload: the IPv6 header, or the
- * IPv4 header in the last 20 of them.
+ * UD: single packets (U1).  A send uses the headers of its address handle and is complete when the
+ * packet is built.  A receive has 40 bytes of GRH area in front of the payload: the IPv6 header, or
+ * the IPv4 header in the last 20 of them.
  */
 #include "wqe.h"
 
@@ -30,7 +30,7 @@ ud_build(struct karst_core *core, struct karst_core_qp *qp, const struct karst_w
 	if (w->len > karst_qp_mtu(qp))
 		return KARST_WC_LOC_LEN_ERR;
 	p = karst_frame_open(b, t);
-	/* the template knows neither partition nor destination */
+	/* the template of a handle has no partition and no destination */
 	karst_bth_init(p - KARST_BTH_LEN, 0, 0, 0, qp->pkey, w->h.ud.remote_qpn, false, 0);
 	karst_deth_set(p, qkey, qp->qpn);
 	p += KARST_DETH_LEN;
@@ -55,8 +55,8 @@ ud_build(struct karst_core *core, struct karst_core_qp *qp, const struct karst_w
 
 enum sent { SENT, SENT_FAILED, SENT_ELSEWHERE, SENT_LATER };
 
-/* Sends the oldest request, unless it is for another port than the visit, or its bytes are not
- * here: @more says whether to try again. */
+/* Sends the oldest request.  It is not sent if it is for another port than the visit, or if its
+ * bytes are not available yet: @more is then whether to try again. */
 static enum sent
 ud_send_one(struct karst_core *core, struct karst_core_qp *qp, struct karst_tx_burst *b, bool *more)
 {
@@ -131,7 +131,7 @@ karst_datagram_tx(
 
 /* --- receiving --- */
 
-/* U1: what stands in front of the payload. */
+/* U1: the area in front of the payload. */
 static void
 grh_area(const struct karst_pkt *pkt, uint8_t *area)
 {
@@ -172,7 +172,8 @@ karst_ud_rx(struct karst_core *core, struct karst_core_qp *qp, struct karst_pkt 
 		return;
 	}
 	if (!w->bad && w->total < (uint32_t)KARST_GRH_LEN + pkt->pay_len) {
-		/* it stays for the next packet; but a shared queue's is others' as well */
+		/* the work request stays for the next packet; but a shared queue's is for other QPs
+		 * as well */
 		karst_drop_pkt(core, pkt, KARST_DROP_UD_LENGTH);
 		done = (struct karst_recv_done){
 			.status = KARST_WC_LOC_LEN_ERR, .opcode = KARST_WC_RECV};

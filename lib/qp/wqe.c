@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* Send work requests: what each operation means, and the validated private copy (wqe.h). */
+/* Send work requests: the table of operations, and the validated private copy (wqe.h). */
 #include "wqe.h"
 
 #include "karst_wr.h"
@@ -17,7 +17,7 @@
 /* Messages cannot be longer than this (IBTA: 2^31 bytes). */
 #define MAX_MESSAGE (1u << 31)
 
-/* What each operation is on the wire; the rest is in karst_wr_op.def. */
+/* The headers of each operation on the wire; the rest is in karst_wr_op.def. */
 #define WIRE_RDMA_WRITE OPC(WRITE_MIDDLE, WRITE_LAST, WRITE_FIRST, WRITE_ONLY), 0, .reth = true
 #define WIRE_RDMA_WRITE_WITH_IMM                                                           \
 	OPC(WRITE_MIDDLE, WRITE_LAST_IMM, WRITE_FIRST, WRITE_ONLY_IMM), KARST_SLOT_CREDIT, \
@@ -43,7 +43,7 @@ const struct karst_wr_info karst_wr_infos[KARST_WR_MAX] = {
 };
 #undef KARST_WR_OP
 
-/* Takes the SGEs of the copy, as many as the header says, and adds up their lengths. */
+/* Copies the SGEs, as many as the header says, and adds up their lengths. */
 static enum karst_wc_status
 load_sges(const struct karst_core_qp *qp, const uint8_t *slot, struct karst_wqe *w)
 {
@@ -67,7 +67,7 @@ load_sges(const struct karst_core_qp *qp, const uint8_t *slot, struct karst_wqe 
 	return KARST_WC_SUCCESS;
 }
 
-/* FLUSH carries nothing; what it asks for must be something (R15). */
+/* FLUSH has no payload; its placement type must be valid and not empty (R15). */
 static enum karst_wc_status
 load_flush(struct karst_wqe *w)
 {

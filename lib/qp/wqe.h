@@ -2,19 +2,19 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Send work requests as the requester sees them: a private, validated copy.
+ * Send work requests in the requester: a private, validated copy.
  *
- * A request is read from the ring each time the requester comes (back) to it, copied first and
- * then checked, so nothing that the program does to the slot meanwhile can get past a check.
- * What must not change between two readings (length and operation, hence PSNs) is kept in
- * the karst_sq_slot and compared.
+ * A request is read from the ring each time the requester comes (back) to it.  It is copied first
+ * and then checked, so a concurrent change of the slot by the program cannot bypass a check.  What
+ * must not change between two readings (length and operation, hence PSNs) is kept in the
+ * karst_sq_slot and compared.
  */
 #ifndef KARST_QP_WQE_H
 #define KARST_QP_WQE_H
 
 #include "frame.h"
 
-/** What a work request operation means. */
+/** Properties of a work request operation. */
 struct karst_wr_info {
 	uint8_t opc[4]; /* BTH operation by (first << 1 | last) */
 	uint8_t slot_flags;
@@ -41,7 +41,7 @@ struct karst_wqe {
 	};
 };
 
-/** Where the gathering of a message's payload stands. */
+/** A position in the payload of a message. */
 struct karst_sge_cursor {
 	uint32_t i;
 	uint32_t off;
@@ -49,12 +49,13 @@ struct karst_sge_cursor {
 
 /**
  * Copies and validates request @idx.
- * @return KARST_WC_SUCCESS, or how the request fails: LOC_QP_OP_ERR, LOC_LEN_ERR.
+ * @return KARST_WC_SUCCESS, or the status with which the request fails: LOC_QP_OP_ERR, LOC_LEN_ERR.
  */
 enum karst_wc_status karst_wqe_load(
 	const struct karst_core_qp *qp, uint32_t idx, struct karst_wqe *w);
 
-/** Do all SGEs lie in memory that this QP may use so?  KARST_WC_SUCCESS or LOC_PROT_ERR. */
+/** Checks that all SGEs are in memory that this QP may access so.  KARST_WC_SUCCESS or
+ *  LOC_PROT_ERR. */
 enum karst_wc_status karst_wqe_check(
 	const struct karst_core *core, const struct karst_core_qp *qp, const struct karst_wqe *w);
 
@@ -73,7 +74,7 @@ karst_wqe_seek(const struct karst_wqe *w, struct karst_sge_cursor *c, uint32_t o
 }
 
 /** Appends @n bytes from the cursor to the open frame.  KARST_WC_SUCCESS, LOC_PROT_ERR, or PARKED:
- *  some are not here. */
+ *  some bytes are not available yet. */
 static inline enum karst_wc_status
 karst_wqe_gather(struct karst_core *core, const struct karst_core_qp *qp, const struct karst_wqe *w,
 	struct karst_sge_cursor *c, uint32_t n, struct karst_tx_burst *b)

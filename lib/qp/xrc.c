@@ -2,24 +2,23 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * XRC: the receive queue of a request is the one that its XRCETH names (U3).
+ * XRC: the XRCETH of a request names its receive queue (U3).
  *
- * On the wire an XRC connection is an RC connection in one direction, so both ends are RC's
- * requester and RC's responder.  What is different is the target's srq, pd and recv_cq: the first
- * packet of each message sets them (karst_xrc_enter()), and from there on RC's code finds them
- * where it always does.  They stay until another SRQ is named, or the SRQ or the target goes; each
- * SRQ lists the targets that point at it.  READs keep their PD beside them, because they are
- * answered later.
+ * On the wire an XRC connection is an RC connection in one direction, so its ends are RC's
+ * requester and RC's responder.  The target differs in srq, pd and recv_cq: the first packet of
+ * each message sets them (karst_xrc_enter()), and RC's code then uses them as usual.  They remain
+ * set until another SRQ is named, or the SRQ or the target is destroyed; each SRQ lists the targets
+ * that refer to it.  READs store their PD, because they are answered later.
  *
  * The SRQ's protection domain is that of the message, for receives as for READs, WRITEs and
  * atomics; targets have none of their own.  A request that names an SRQ which does not exist, one
  * of another domain, or another one in the middle of a message gets a NAK "invalid request", and
- * the connection ends.  A message has begun when a receive was taken for it, though its first
- * packet may have to be sent again.
+ * the connection ends.  A message has begun when a receive was taken for it, even if its first
+ * packet has to be sent again.
  *
- * An SRQ's number is (n << lcore_bits | lcore), modulo 2^24, where n counts on with each SRQ of the
- * core, past those whose place in the table (the low bits of n) is taken.  So a number comes back
- * when the count has gone all the way round.  0 is never given out.
+ * An SRQ's number is (n << lcore_bits | lcore), modulo 2^24, where n is incremented with each SRQ
+ * of the core and skips values whose place in the table (the low bits of n) is taken.  So a number
+ * is reused when n has wrapped around.  0 is never given out.
  */
 #include "qp_priv.h"
 
@@ -93,10 +92,10 @@ karst_xrc_enter(
 
 	if (karst_mutant(KARST_MUTANT_XRC_STICKS) && srq != NULL)
 		return true;
-	/* one that is being withdrawn has none, and 0 is nobody's */
+	/* an SRQ that is being withdrawn has number 0, which no packet can name */
 	if (srq != NULL && srq->number == pkt->srqn && srq->number != 0)
 		return true;
-	/* one that is held is of the SRQ that the packet named when it could not be placed */
+	/* a held receive belongs to the SRQ that the packet named when it could not be placed */
 	srq = opf & KARST_OPF_START && !qp->rsp.rwqe.held ? karst_xrc_find(core, qp, pkt->srqn)
 							  : NULL;
 	if (srq == NULL) {

@@ -2,34 +2,34 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * The queues between a program and the engine: send and receive work queues, completion
- * queues, doorbells.  This header is the layout of the shared memory and the program's side;
- * karst_ring_engine.h is the engine's side.
+ * The queues between a program and the engine: send and receive work queues, completion queues,
+ * doorbells.  This header has the layout of the shared memory and the program's side;
+ * karst_ring_engine.h has the engine's side.
  *
- * All of it is memory plus C11 atomics: no system call, no lock, no pointer inside of the
- * shared part.  Indices run freely modulo 2^32 and are masked at use; each index has one
- * writer.  Who writes what:
+ * All of it is memory plus C11 atomics: no system call, no lock, no pointer in the shared part.
+ * Indices run freely modulo 2^32 and are masked at use; each index has one writer.  The writers
+ * are:
  *
  *   work queue        slots, tail: program        head: engine
- *                     idle: engine sets, whoever rings clears
+ *                     idle: set by the engine, cleared by the thread that rings
  *   completion lane   entries, ready, tail: engine   head: program
  *   doorbell ring     cells: programs             (the engine reads and frees cells)
- *                     asleep: engine sets, whoever wakes it clears
+ *                     asleep: set by the engine, cleared by the thread that wakes it
  *
- * A program posts in three steps: fill slots, publish the tail, and, if the engine had gone
- * idle on that queue, ring the doorbell.  The idle flag and the tail are a Dekker pair: the
- * program stores the tail and then loads the flag; the engine stores the flag and then loads
- * the tail again; a full fence between store and load on both sides means that at least one
- * of them sees the other.
+ * A program posts in three steps: it fills slots, publishes the tail, and rings the doorbell if the
+ * engine had gone idle on that queue.  The idle flag and the tail are a Dekker pair: the program
+ * stores the tail and then loads the flag; the engine stores the flag and then loads the tail
+ * again; a full fence between store and load on both sides means that at least one of them sees the
+ * other's store.
  *
- * An engine that sleeps is woken in the same manner: the cell of the doorbell ring and the asleep
- * word are a Dekker pair, too.  Waking is a system call (an eventfd), which is not in here: the
- * program makes it when karst_bell_must_wake() says so.
+ * A sleeping engine is woken in the same manner: the cell of the doorbell ring and the asleep word
+ * are a Dekker pair, too.  To wake it takes a system call (an eventfd), which is not in this
+ * header: the program makes it when karst_bell_must_wake() returns true.
  *
  * The engine trusts nothing in here; see karst_ring_engine.h.
  *
- * Threads: the program's side of one queue is for one thread at a time (the client library
- * locks where verbs must be thread-safe).
+ * Threads: the program's side of one queue is for one thread at a time (the client library locks
+ * where verbs must be thread-safe).
  */
 #ifndef KARST_RING_H
 #define KARST_RING_H
@@ -38,8 +38,8 @@
 
 #include "karst_base.h"
 
-/** A word that both sides use.  C++ has the same types and functions under other names (until
- *  its <stdatomic.h> of 2023). */
+/** A word that both sides use.  C++ has the same types and functions under other names (until its
+ *  <stdatomic.h> of 2023). */
 #ifdef __cplusplus
 #include <atomic>
 using std::atomic_compare_exchange_weak;
@@ -60,8 +60,8 @@ typedef std::atomic<uint32_t> karst_word;
 typedef _Atomic uint32_t karst_word;
 #endif
 
-/** Number of these layouts and of the rules of doc/ring-abi.rst; a program and an engine whose
- *  numbers differ do not talk to each other. */
+/** Version of these layouts and of the rules of doc/ring-abi.rst.  A program and an engine with
+ *  different versions do not communicate. */
 #define KARST_RING_ABI 5u
 
 /* --- work requests --- */
@@ -97,7 +97,7 @@ struct karst_sge {
 	uint32_t lkey;
 };
 
-/** A send work request as it stands in the ring: 64 bytes, longer with more SGEs or inline data. */
+/** A send work request in the ring: 64 bytes, longer with more SGEs or inline data. */
 struct karst_send_wqe {
 	uint64_t wr_id;
 	uint8_t opcode; /* enum karst_wr_opcode */
@@ -108,7 +108,7 @@ struct karst_send_wqe {
 		struct {
 			uint64_t remote_addr;
 			uint32_t rkey;
-			uint32_t srqn; /* XRC_SEND, SENDs too: the peer's SRQ, 24 bits */
+			uint32_t srqn; /* XRC_SEND, also for SENDs: the peer's SRQ, 24 bits */
 		} rdma;                /* WRITE, READ, atomics, ATOMIC WRITE, FLUSH */
 		struct {
 			uint32_t ah; /* address handle number */
@@ -122,7 +122,7 @@ struct karst_send_wqe {
 		struct {
 			uint64_t compare_add;
 			uint64_t swap;
-			struct karst_sge sge[1]; /* where the old value goes: 8 bytes */
+			struct karst_sge sge[1]; /* destination of the old value: 8 bytes */
 		} atomic;
 		struct {
 			uint64_t addr;
@@ -157,26 +157,28 @@ static_assert(sizeof(struct karst_recv_wqe) == 32, "half a cache line");
 
 /* --- work queue: layout --- */
 
-/** Start of a work queue in shared memory; the slots follow. */
+/** Header of a work queue in shared memory; the slots follow. */
 struct karst_wq_shared {
-	karst_word tail; /* program: slots ever filled */
+	karst_word tail; /* program: number of slots ever filled */
 	uint8_t pad0[KARST_CACHE_LINE - 4];
-	/* engine: slots that may be filled again, ever; stored before their completions are shown,
-	 * so that whoever has seen one has room, but after they are ready */
+	/* engine: number of slots ever given back, which may be filled again.  Stored after the
+	 * completions of these are ready but before they are published, so that a program that has
+	 * seen a completion has room. */
 	karst_word head;
-	karst_word idle; /* engine sets: 1 = ring the doorbell after posting; taken by that */
+	/* engine sets it: 1 = ring the doorbell after posting; the thread that rings clears it */
+	karst_word idle;
 	uint8_t pad1[KARST_CACHE_LINE - 8];
 } karst_cache_aligned;
 static_assert(sizeof(struct karst_wq_shared) == 128, "one line per writer");
 
-/* Limits of one queue; anything else is -EINVAL. */
+/* Limits of one queue; other values are -EINVAL. */
 #define KARST_WQ_MAX_SLOTS  65536u
 #define KARST_WQ_MAX_SGE    32u
 #define KARST_WQ_MAX_INLINE 1024u
 
 /**
- * Bytes of a slot for so many SGEs and inline bytes: a power of two, at least 64 (send) or 32
- * (receive).
+ * Bytes of a slot for @max_sge SGEs and @max_inline inline bytes: a power of two, at least 64
+ * (send) or 32 (receive).
  */
 static inline uint32_t
 karst_wq_stride(bool send, uint32_t max_sge, uint32_t max_inline)
@@ -206,11 +208,11 @@ struct karst_wq {
 	uint32_t mask;
 	uint8_t shift;      /* log2 of the stride */
 	bool cross_cpu;     /* set by the owner: the engine runs on another CPU */
-	uint32_t tail;      /* filled, maybe not published yet */
+	uint32_t tail;      /* filled, perhaps not published yet */
 	uint32_t head_seen; /* last value of sh->head */
 };
 
-/** Views shared memory of karst_wq_bytes() as a queue; the engine has initialised it. */
+/** Makes a view of shared memory of karst_wq_bytes() as a queue; the engine has initialised it. */
 static inline void
 karst_wq_attach(struct karst_wq *wq, void *shared, uint32_t slots, uint32_t stride)
 {
@@ -223,15 +225,16 @@ karst_wq_attach(struct karst_wq *wq, void *shared, uint32_t slots, uint32_t stri
 	wq->head_seen = atomic_load_explicit(&wq->sh->head, memory_order_relaxed);
 }
 
-/** Free slots, at least @want if there are so many; reads the engine's line only when it must. */
+/** The number of free slots, at least @want if there are so many.  Reads the engine's cache line
+ *  only if necessary. */
 static inline uint32_t
 karst_wq_free(struct karst_wq *wq, uint32_t want)
 {
 	uint32_t room = wq->mask + 1 - (wq->tail - wq->head_seen);
 
 	if (karst_unlikely(room < want)) {
-		/* acquire, pairs with the release in karst_wqe_publish_head(): the engine has
-		 * read the old contents before we overwrite them */
+		/* acquire, pairs with the release in karst_wqe_publish_head(): the engine has read
+		 * the old contents before this side overwrites them */
 		wq->head_seen = atomic_load_explicit(&wq->sh->head, memory_order_acquire);
 		room = wq->mask + 1 - (wq->tail - wq->head_seen);
 	}
@@ -247,16 +250,16 @@ karst_wq_slot(const struct karst_wq *wq, uint32_t i)
 
 /**
  * Publishes the next @n slots to the engine.
- * @return true if the doorbell must be rung: the engine is not looking at this queue.  (At
- *   receive queues it looks when a packet needs one; they are idle only in the Error state.)
+ * @return true if the doorbell must be rung: the engine does not poll this queue.  (It polls a
+ *   receive queue when a packet needs a receive; receive queues are idle only in the Error state.)
  */
 static inline bool
 karst_wq_publish(struct karst_wq *wq, uint32_t n)
 {
 	uint32_t i;
 
-	/* The engine loads them one after the other, unless they are in a cache nearer to it.  A
-	 * single one it wants before it could be moved. */
+	/* The engine loads these one after the other, unless they are in a cache nearer to it.  It
+	 * reads a single one before the line could have been moved. */
 	if (wq->cross_cpu && n > 1) {
 		for (i = 0; i < n; i++)
 			karst_demote(karst_wq_slot(wq, i));
@@ -268,9 +271,9 @@ karst_wq_publish(struct karst_wq *wq, uint32_t n)
 	atomic_thread_fence(memory_order_seq_cst);
 	if (karst_likely(atomic_load_explicit(&wq->sh->idle, memory_order_relaxed) == 0))
 		return false;
-	/* taking the flag is the right to ring: once, however much is posted before the engine
-	 * has seen the bell.  acquire, pairs with the release in karst_wqe_idle(): the engine has
-	 * freed the cell of our last bell, and those before it */
+	/* the thread that clears the flag rings: once, however much is posted before the engine has
+	 * seen the doorbell.  acquire, pairs with the release in karst_wqe_idle(): the engine has
+	 * freed the cell of the last doorbell of this queue, and earlier ones */
 	return atomic_exchange_explicit(&wq->sh->idle, 0, memory_order_acquire) != 0;
 }
 
@@ -315,7 +318,7 @@ enum karst_wc_flags {
 	KARST_WC_GRH = 1u << 0,
 	KARST_WC_WITH_IMM = 1u << 1,
 	KARST_WC_WITH_INV = 1u << 3,
-	KARST_WC_IP4 = 1u << 7, /* with GRH: the packet came over IPv4, not IPv6 */
+	KARST_WC_IP4 = 1u << 7, /* with GRH: the packet was received over IPv4, not IPv6 */
 };
 
 /** A completion, 32 bytes. */
@@ -333,47 +336,53 @@ struct karst_cqe {
 };
 static_assert(sizeof(struct karst_cqe) == 32, "two a cache line");
 
-/* The armed word: what a program waits for (karst_cq_arm), 0 = nothing, and with what in view. */
+/* The armed word: what a program waits for (karst_cq_arm), 0 = nothing, and which completions it
+ * has seen. */
 enum karst_cq_armed {
 	KARST_CQ_ARM_SOLICITED = 1,
 	KARST_CQ_ARM_NEXT = 2,
-	KARST_CQ_ARM_WHAT = 3,   /* mask of these */
-	KARST_CQ_ARM_BEHIND = 4, /* the lanes say where: what they showed before is no reason */
-	KARST_CQ_ARM_COUNT = 8,  /* from here on: how often it was armed, modulo its bits */
+	KARST_CQ_ARM_WHAT = 3, /* mask of these */
+	/* armed_at of each lane is valid: entries published before that cause no event */
+	KARST_CQ_ARM_BEHIND = 4,
+	/* from this bit on: how often it was armed, modulo the remaining bits */
+	KARST_CQ_ARM_COUNT = 8,
 };
 
-/* What a completion queue has beyond the usual. */
+/* Options of a completion queue. */
 enum karst_cq_flags {
-	KARST_CQ_TIMESTAMPS = 1u << 0, /* a time beside each entry */
+	KARST_CQ_TIMESTAMPS = 1u << 0, /* a timestamp for each entry */
 };
 
-/** What the lanes of a completion queue have in common; they are elsewhere, and can be exchanged
- *  for larger or smaller ones. */
+/** The part of a completion queue that its lanes share.  The lanes are elsewhere, and can be
+ *  replaced by larger or smaller ones. */
 struct karst_cq_shared {
-	karst_word armed;     /* enum karst_cq_armed: program sets, engine clears as it signals,
-			       * but for the count */
-	karst_word overflown; /* engine: 1 = a lane was full, and a completion is lost that would
-			      * follow those that the lane shows */
+	/* enum karst_cq_armed: set by the program; the engine clears it, except the count, when it
+	 * signals */
+	karst_word armed;
+	/* engine: 1 = a lane was full, and a completion is lost that would follow those that the
+	 * lane has published */
+	karst_word overflown;
 	uint8_t pad[KARST_CACHE_LINE - 8];
 } karst_cache_aligned;
 
 /** One lane: written by one lcore.  Its entries follow; then, with KARST_CQ_TIMESTAMPS, a 64-bit
- *  time for each of them: ns of CLOCK_MONOTONIC. */
+ *  timestamp for each of them: ns of CLOCK_MONOTONIC. */
 struct karst_lane_shared {
-	karst_word tail; /* engine: entries ever shown */
-	karst_word live; /* engine: 1 = the lane is in use; 0 = not yet, or not any more */
-	/* engine: entries that are complete, and about to be shown; stored before the heads of
-	 * their queues.  For a program whose engine has died: it shows them itself */
+	karst_word tail; /* engine: number of entries ever published */
+	karst_word live; /* engine: 1 = the lane is in use; 0 = not yet, or no longer */
+	/* engine: number of entries that are complete and about to be published; stored before the
+	 * heads of their queues.  If the engine has died, the program publishes these entries
+	 * itself */
 	karst_word ready;
 	uint8_t pad0[KARST_CACHE_LINE - 12];
-	karst_word head;     /* program: entries ever read */
-	karst_word armed_at; /* program: entries shown when it armed the queue */
+	karst_word head;     /* program: number of entries ever read */
+	karst_word armed_at; /* program: entries that were published when it armed the queue */
 	uint8_t pad1[KARST_CACHE_LINE - 8];
 } karst_cache_aligned;
 
 #define KARST_CQ_MAX_ENTRIES (1u << 22)
 
-/** Bytes of a lane of @entries (a power of two), whole cache lines from 2 entries on. */
+/** Bytes of a lane of @entries (a power of two); whole cache lines for 2 or more entries. */
 static inline size_t
 karst_lane_bytes(uint32_t entries, unsigned int flags)
 {
@@ -401,7 +410,7 @@ karst_cq_lane(void *lanes, uint32_t entries, unsigned int flags, uint32_t lane)
 		lane * karst_lane_bytes(entries, flags));
 }
 
-/** The times of a lane's entries; NULL: it has none. */
+/** The timestamps of a lane's entries; NULL: it has none. */
 static inline uint64_t *
 karst_lane_stamps(struct karst_lane_shared *sh, uint32_t entries, unsigned int flags)
 {
@@ -431,8 +440,8 @@ karst_cq_lane_attach(
 }
 
 /**
- * Looks at what has completed, in place, without taking it.
- * @return how many entries stand at *@cqes, without wrapping around; 0 if none.
+ * Returns completions in place, without taking them.
+ * @return how many entries are contiguous at *@cqes, up to the end of the ring; 0 if none.
  */
 static inline uint32_t
 karst_cq_lane_peek(struct karst_cq_lane *l, const struct karst_cqe **cqes)
@@ -441,7 +450,8 @@ karst_cq_lane_peek(struct karst_cq_lane *l, const struct karst_cqe **cqes)
 
 	*cqes = (const struct karst_cqe *)(l->sh + 1) + i;
 	if (l->tail_seen == l->head) {
-		__builtin_prefetch(*cqes); /* both lines come from the engine, together */
+		/* both lines come from the engine; this loads them at the same time */
+		__builtin_prefetch(*cqes);
 		/* acquire, pairs with the release in karst_lane_publish(): the entries and the
 		 * data that they announce are written (R14) */
 		l->tail_seen = atomic_load_explicit(&l->sh->tail, memory_order_acquire);
@@ -450,36 +460,38 @@ karst_cq_lane_peek(struct karst_cq_lane *l, const struct karst_cqe **cqes)
 	return n;
 }
 
-/** As karst_cq_lane_peek(), of what was shown when karst_cq_arm_behind() armed the queue. */
+/** As karst_cq_lane_peek(), but only for entries that were published when karst_cq_arm_behind()
+ *  armed the queue. */
 static inline uint32_t
 karst_cq_lane_peek_before(struct karst_cq_lane *l, const struct karst_cqe **cqes)
 {
 	uint32_t n = karst_cq_lane_peek(l, cqes);
 	uint32_t left = atomic_load_explicit(&l->sh->armed_at, memory_order_relaxed) - l->head;
 
-	/* more than there can be: the head is past it */
+	/* more than the ring can hold: the head is past armed_at */
 	return left <= l->mask + 1 ? karst_min_u32(n, left) : 0;
 }
 
-/** The times of what karst_cq_lane_peek() has shown, until it is taken; NULL: it has none. */
+/** The timestamps of the entries that karst_cq_lane_peek() has returned, until these are taken;
+ *  NULL: there are none. */
 static inline const uint64_t *
 karst_cq_lane_stamps(const struct karst_cq_lane *l)
 {
 	return l->stamps != NULL ? l->stamps + (l->head & l->mask) : NULL;
 }
 
-/** Takes @n entries that karst_cq_lane_peek() has shown. */
+/** Takes @n entries that karst_cq_lane_peek() has returned. */
 static inline void
 karst_cq_lane_take(struct karst_cq_lane *l, uint32_t n)
 {
 	l->head += n;
-	/* release, pairs with the acquire in karst_lane_room(): we have read the entries */
+	/* release, pairs with the acquire in karst_lane_room(): this side has read the entries */
 	atomic_store_explicit(&l->sh->head, l->head, memory_order_release);
 }
 
 /**
- * Forgets the entries of queue pair @qpn that are not taken: the others close up, towards the end,
- * in their order.  What karst_cq_lane_peek() has shown is gone.
+ * Discards the untaken entries of queue pair @qpn: the others are moved together, towards the end,
+ * in their order.  Entries that karst_cq_lane_peek() has returned are invalid then.
  */
 static inline void
 karst_cq_lane_drop(struct karst_cq_lane *l, uint32_t qpn)
@@ -502,7 +514,7 @@ karst_cq_lane_drop(struct karst_cq_lane *l, uint32_t qpn)
 	karst_cq_lane_take(l, to - l->head);
 }
 
-/* What the lanes show at this moment does not count for an event. */
+/* Entries that the lanes have published until now cause no event. */
 static inline void
 karst_cq_lanes_arm(const struct karst_cq_lane *lane, uint32_t nlanes)
 {
@@ -515,10 +527,11 @@ karst_cq_lanes_arm(const struct karst_cq_lane *lane, uint32_t nlanes)
 }
 
 /**
- * Asks for an event at the next completion (@solicited_only: the next solicited or failed one).
- * As with verbs: arm, then poll once more, then wait.  What the @nlanes of @lane showed before this
- * call raises no event, even if the engine has still to look whether it must: it is what that poll
- * finds.  With no lanes it may raise one.  One thread at a time, if there are lanes.
+ * Requests an event at the next completion (@solicited_only: the next solicited or failed one).  As
+ * with verbs: arm, then poll once more, then wait.  Entries that the @nlanes of @lane had published
+ * before this call raise no event, even if the engine has yet to check whether it must raise one:
+ * the poll after this call finds them.  Without lanes they may raise one.  One thread at a time, if
+ * there are lanes.
  */
 static inline void
 karst_cq_arm_behind(struct karst_cq_shared *sh, const struct karst_cq_lane *lane, uint32_t nlanes,
@@ -535,10 +548,12 @@ karst_cq_arm_behind(struct karst_cq_shared *sh, const struct karst_cq_lane *lane
 			if (nlanes > 0)
 				to |= KARST_CQ_ARM_BEHIND;
 		} else {
-			/* a solicited one before this call may be a reason still */
+			/* a solicited completion before this call may still be a reason for an
+			 * event */
 			to = (is & ~(uint32_t)(KARST_CQ_ARM_WHAT | KARST_CQ_ARM_BEHIND)) | want;
 		}
-		/* release, pairs with the acquire in signal_lane() of lib/qp: what armed_at says */
+		/* release, pairs with the acquire in signal_lane() of lib/qp: the values of
+		 * armed_at */
 		if (atomic_compare_exchange_weak_explicit(
 			    &sh->armed, &is, to, memory_order_release, memory_order_relaxed))
 			break;
@@ -553,22 +568,22 @@ karst_cq_arm(struct karst_cq_shared *sh, bool solicited_only)
 	karst_cq_arm_behind(sh, NULL, 0, solicited_only);
 }
 
-/** Has an event been asked for that has not come?  A moment later it may have. */
+/** Whether an event was requested that has not been raised.  It may be raised a moment later. */
 static inline bool
 karst_cq_is_armed(const struct karst_cq_shared *sh)
 {
 	return (atomic_load_explicit(&sh->armed, memory_order_relaxed) & KARST_CQ_ARM_WHAT) != 0;
 }
 
-/** Changes each time that a queue becomes armed which was not. */
+/** Changes each time that a queue is armed which was not armed. */
 static inline uint32_t
 karst_cq_arm_count(const struct karst_cq_shared *sh)
 {
 	return atomic_load_explicit(&sh->armed, memory_order_relaxed) / KARST_CQ_ARM_COUNT;
 }
 
-/** After karst_cq_arm_behind(): has the lane shown anything since that call began?  If not, the
- *  engine will see that the queue is armed when it does. */
+/** After karst_cq_arm_behind(): whether the lane has published anything since that call began.  If
+ *  not, the engine will see that the queue is armed when it publishes. */
 static inline bool
 karst_cq_lane_came(const struct karst_cq_lane *l)
 {
@@ -576,7 +591,7 @@ karst_cq_lane_came(const struct karst_cq_lane *l)
 		atomic_load_explicit(&l->sh->armed_at, memory_order_relaxed);
 }
 
-/** Has the lane shown anything that was not taken?  Any thread. */
+/** Whether the lane has published entries that were not taken.  Any thread. */
 static inline bool
 karst_cq_lane_unread(const struct karst_cq_lane *l)
 {
@@ -584,11 +599,11 @@ karst_cq_lane_unread(const struct karst_cq_lane *l)
 		atomic_load_explicit(&l->sh->head, memory_order_relaxed);
 }
 
-/** Disarms.  @return whether it was armed: who has disarmed it raises the event. */
+/** Disarms.  @return whether it was armed: the caller that has disarmed it raises the event. */
 static inline bool
 karst_cq_disarm(struct karst_cq_shared *sh)
 {
-	/* relaxed: the event orders what comes after it */
+	/* relaxed: the event provides the order */
 	return (atomic_fetch_and_explicit(
 			&sh->armed, ~(uint32_t)KARST_CQ_ARM_WHAT, memory_order_relaxed) &
 		       KARST_CQ_ARM_WHAT) != 0;
@@ -596,16 +611,17 @@ karst_cq_disarm(struct karst_cq_shared *sh)
 
 /* --- doorbell ring: many producers, one consumer; one per client and lcore --- */
 
-/** A cell: the sequence says whose turn it is, as in a bounded queue with tickets. */
+/** A cell: the sequence number says which side may use it, as in a bounded queue with tickets. */
 struct karst_bell_cell {
 	karst_word seq;
 	uint32_t qpn;
 };
 
 struct karst_bell_shared {
-	karst_word tail; /* producers: tickets ever taken */
+	karst_word tail; /* producers: number of tickets ever taken */
 	uint8_t pad0[KARST_CACHE_LINE - 4];
-	karst_word asleep; /* engine sets: 1 = wake the lcore after ringing; taken by that */
+	/* engine sets it: 1 = wake the lcore after ringing; the thread that wakes it clears it */
+	karst_word asleep;
 	uint8_t pad1[KARST_CACHE_LINE - 4];
 } karst_cache_aligned;
 static_assert(sizeof(struct karst_bell_shared) == 128, "one line per purpose");
@@ -618,16 +634,17 @@ karst_bell_bytes(uint32_t cells)
 }
 
 /**
- * Rings for @qpn.  Any number of threads.
- * The ring has a cell for every send queue that may ring at once (each rings at most once
- * until the engine has seen it), so -EAGAIN (full) means that somebody broke the rules.
+ * Rings the doorbell of @qpn.  Any number of threads.  The ring has a cell for every send queue
+ * that may ring at the same time (each rings at most once until the engine has seen it), so -EAGAIN
+ * (full) means that a program has violated the rules.
  */
 static inline int
 karst_bell_ring(struct karst_bell_shared *sh, uint32_t mask, uint32_t qpn)
 {
 	struct karst_bell_cell *cells = (struct karst_bell_cell *)(sh + 1), *c;
-	/* acquire, pairs with the release of the ticket before: who took it knew that the cells
-	 * before its own were free, and a cell that only looks taken would pass for a full ring */
+	/* acquire, pairs with the release of the previous ticket: the thread that took it knew that
+	 * the cells before its own were free.  Without this, a free cell could look taken, and the
+	 * ring full */
 	uint32_t pos = atomic_load_explicit(&sh->tail, memory_order_acquire);
 
 	for (;;) {
@@ -654,9 +671,9 @@ karst_bell_ring(struct karst_bell_shared *sh, uint32_t mask, uint32_t qpn)
 }
 
 /**
- * After karst_bell_ring(), or after several.
- * @return true: the engine sleeps and it is up to the caller to wake it, by the eventfd that
- *   belongs to the ring.  Of many who ring at once, one is told.
+ * After one or more calls of karst_bell_ring().
+ * @return true: the engine sleeps, and the caller has to wake it by the eventfd of the ring.  If
+ *   several threads ring at the same time, one of them gets true.
  */
 static inline bool
 karst_bell_must_wake(struct karst_bell_shared *sh)
@@ -665,7 +682,8 @@ karst_bell_must_wake(struct karst_bell_shared *sh)
 	atomic_thread_fence(memory_order_seq_cst);
 	if (karst_likely(atomic_load_explicit(&sh->asleep, memory_order_relaxed) == 0))
 		return false;
-	/* taking the word is the duty to wake.  relaxed: the eventfd orders, not the word */
+	/* the thread that clears the word has to wake the engine.  relaxed: the eventfd provides
+	 * the order */
 	return atomic_exchange_explicit(&sh->asleep, 0, memory_order_relaxed) != 0;
 }
 

@@ -4,10 +4,10 @@
 /*
  * The engine's side of the rings of karst_ring.h.
  *
- * Shared memory is hostile.  The engine keeps its own copy of every mask, stride and index;
- * of what the program wrote it reads a tail or a head, checks that it is possible, and uses
- * its own copy from there on.  An impossible index is reported to the caller, who fails that
- * one queue.  Slots are copied to private memory before anything in them is looked at.
+ * Shared memory is not trusted.  The engine keeps its own copy of every mask, stride and index.  Of
+ * what the program wrote it reads a tail or a head, checks that the value is valid, and from then
+ * on uses its own copy.  An invalid index is reported to the caller, which fails that one queue.
+ * Slots are copied to private memory before their contents are examined.
  *
  * One lcore owns each queue, lane and doorbell ring.
  */
@@ -26,12 +26,12 @@ struct karst_wqe_ring {
 	uint8_t max_sge;
 	uint16_t max_inline;
 	uint32_t head; /* slots given back */
-	uint32_t tail; /* slots that the program has published, as far as we looked */
+	uint32_t tail; /* slots that the program has published, as of the last poll */
 };
 
 /**
- * Initialises the shared memory and the engine's view; @slots a power of two.
- * @idle whether the first post rings the doorbell: send queues yes, receive queues no.
+ * Initialises the shared memory and the engine's view; @slots a power of two.  @idle: whether the
+ * first post rings the doorbell: send queues yes, receive queues no.
  */
 static inline void
 karst_wqe_init(struct karst_wqe_ring *r, void *shared, uint32_t slots, uint32_t stride,
@@ -49,7 +49,7 @@ karst_wqe_init(struct karst_wqe_ring *r, void *shared, uint32_t slots, uint32_t 
 	atomic_store_explicit(&r->sh->idle, idle, memory_order_release);
 }
 
-/** Looks for newly published slots.  @return 0, or -EPROTO if the tail is impossible. */
+/** Reads the tail for newly published slots.  @return 0, or -EPROTO if the tail is invalid. */
 static inline int
 karst_wqe_poll(struct karst_wqe_ring *r)
 {
@@ -62,19 +62,19 @@ karst_wqe_poll(struct karst_wqe_ring *r)
 	return 0;
 }
 
-/** Address of slot @idx; read it once, into private memory. */
+/** Address of slot @idx; copy it once, to private memory. */
 static inline const void *
 karst_wqe_slot(const struct karst_wqe_ring *r, uint32_t idx)
 {
 	return r->slots + ((size_t)(idx & r->mask) << r->shift);
 }
 
-/** Tells the program that it may fill all slots before @head again; @head is not behind what it
- *  was told before. */
+/** Allows the program to fill all slots before @head again; @head is not less than in an earlier
+ *  call. */
 static inline void
 karst_wqe_show_head(const struct karst_wqe_ring *r, uint32_t head)
 {
-	/* release, pairs with the acquire in karst_wq_free(): we have read the slots */
+	/* release, pairs with the acquire in karst_wq_free(): this side has read the slots */
 	atomic_store_explicit(&r->sh->head, head, memory_order_release);
 }
 
@@ -86,7 +86,7 @@ karst_wqe_publish_head(struct karst_wqe_ring *r, uint32_t head)
 	karst_wqe_show_head(r, head);
 }
 
-/** Has the program published nothing since the last karst_wqe_poll()?  One load. */
+/** Whether the program has published nothing since the last karst_wqe_poll().  One load. */
 static inline bool
 karst_wqe_dry(const struct karst_wqe_ring *r)
 {
@@ -95,25 +95,25 @@ karst_wqe_dry(const struct karst_wqe_ring *r)
 }
 
 /**
- * The engine stops looking at this queue until the doorbell rings.
- * @return true if slots arrived meanwhile and no doorbell will tell: then it is not idle, go
- *   on (-EPROTO as in poll is found by the next karst_wqe_poll()).
+ * The engine stops polling this queue until the doorbell rings.
+ * @return true if slots were published meanwhile and no doorbell will follow: then the queue is not
+ *   idle, continue (the next karst_wqe_poll() finds an invalid tail and returns -EPROTO).
  */
 static inline bool
 karst_wqe_idle(struct karst_wqe_ring *r)
 {
-	/* release, pairs with the acquire in karst_wq_publish(): the cells of bells that we have
-	 * taken are free */
+	/* release, pairs with the acquire in karst_wq_publish(): the cells of the doorbells taken
+	 * so far are free */
 	atomic_store_explicit(&r->sh->idle, 1, memory_order_release);
 	/* Dekker with karst_wq_publish(): idle flag before tail */
 	atomic_thread_fence(memory_order_seq_cst);
 	if (karst_likely(atomic_load_explicit(&r->sh->tail, memory_order_relaxed) == r->tail))
 		return false;
-	/* The program may have seen the flag, too; if it took it, it rings. */
+	/* The program may have seen the flag as well; if it has cleared it, it rings. */
 	return atomic_exchange_explicit(&r->sh->idle, 0, memory_order_relaxed) != 0;
 }
 
-/** The doorbell rang, or the engine looks at the queue by itself: no more bells needed. */
+/** The doorbell rang, or the engine polls the queue anyway: no more doorbells are needed. */
 static inline void
 karst_wqe_busy(struct karst_wqe_ring *r)
 {
@@ -127,9 +127,9 @@ struct karst_lane {
 	struct karst_cqe *cqes;
 	uint64_t *stamps; /* NULL: none */
 	uint32_t mask;
-	uint32_t tail;      /* written, maybe not published */
-	uint32_t published; /* what sh->tail says */
-	uint32_t head_seen; /* last believable value of sh->head */
+	uint32_t tail;      /* written, perhaps not published */
+	uint32_t published; /* value of sh->tail */
+	uint32_t head_seen; /* last valid value of sh->head */
 };
 
 static inline void
@@ -148,7 +148,7 @@ karst_lane_init(
 	atomic_store_explicit(&sh->live, 1, memory_order_release);
 }
 
-/** Is there room for one more entry?  A head that is impossible counts as no progress. */
+/** Whether there is room for one more entry.  An invalid head is treated as no progress. */
 static inline bool
 karst_lane_room(struct karst_lane *l)
 {
@@ -162,14 +162,14 @@ karst_lane_room(struct karst_lane *l)
 	return l->tail - l->head_seen <= l->mask;
 }
 
-/** Where the next entry goes; only after karst_lane_room(). */
+/** The place of the next entry; only after karst_lane_room(). */
 static inline struct karst_cqe *
 karst_lane_next(struct karst_lane *l)
 {
 	return &l->cqes[l->tail++ & l->mask];
 }
 
-/** Gives everything that is not published yet the time @ns. */
+/** Sets the timestamp of all entries that are not published yet to @ns. */
 static inline void
 karst_lane_stamp(struct karst_lane *l, uint64_t ns)
 {
@@ -179,29 +179,30 @@ karst_lane_stamp(struct karst_lane *l, uint64_t ns)
 		l->stamps[i & l->mask] = ns;
 }
 
-/* Exchanging the memory of a lane: unread, by the lane's lcore; copy, by anybody, which may take
- * its time, since what is published does not change; move, by the lcore again. */
+/* Replacing the memory of a lane.  Unread is called by the lane's lcore; copy by any thread, which
+ * may take long, since published entries do not change; move by the lcore again. */
 
-/** Entries by index. */
+/** A range of entries, by index. */
 struct karst_lane_span {
 	uint32_t from; /* the first that the program has not read */
-	uint32_t upto; /* those before it are copied */
+	uint32_t upto; /* entries before it have been copied */
 };
 
-/** What the program has not read.  Only here its head is read, which may be wrong. */
+/** The entries that the program has not read.  This is the only use of the program's head, which
+ *  may be invalid. */
 static inline struct karst_lane_span
 karst_lane_unread(const struct karst_lane *l)
 {
 	/* acquire, pairs with the release in karst_cq_lane_take() */
 	uint32_t head = atomic_load_explicit(&l->sh->head, memory_order_acquire);
 
-	/* not beyond what it was shown, not behind what it is known to have read */
+	/* not beyond what was published, not before what it is known to have read */
 	if (l->published - head > l->published - l->head_seen)
 		head = l->head_seen;
 	return (struct karst_lane_span){.from = head, .upto = l->published};
 }
 
-/** The lane @l, as it would stand in the memory @sh of @entries. */
+/** The lane @l as it would be in the memory @sh of @entries. */
 static inline struct karst_lane
 karst_lane_in(const struct karst_lane *l, struct karst_lane_shared *sh, uint32_t entries)
 {
@@ -214,7 +215,7 @@ karst_lane_in(const struct karst_lane *l, struct karst_lane_shared *sh, uint32_t
 	return to;
 }
 
-/** Copies entries @from to @upto. */
+/** Copies entries @from to before @upto. */
 static inline void
 karst_lane_copy(
 	const struct karst_lane *to, const struct karst_lane *l, uint32_t from, uint32_t upto)
@@ -229,9 +230,9 @@ karst_lane_copy(
 }
 
 /**
- * Goes on in the memory @sh of @entries, in which @done has been copied; the rest is copied now,
- * and @done is what both memories have.  Indices stay what they are.
- * -ENOSPC: what is unread is more than @entries; nothing has changed.
+ * Continues in the memory @sh of @entries, to which @done was copied.  The rest is copied now;
+ * @done then is what both memories contain.  Indices do not change.  -ENOSPC: more than @entries
+ * entries are unread; nothing has changed.
  */
 static inline int
 karst_lane_move(struct karst_lane *l, struct karst_lane_shared *sh, uint32_t entries,
@@ -249,16 +250,16 @@ karst_lane_move(struct karst_lane *l, struct karst_lane_shared *sh, uint32_t ent
 		atomic_load_explicit(&l->sh->armed_at, memory_order_relaxed), memory_order_relaxed);
 	atomic_store_explicit(&sh->tail, to.published, memory_order_relaxed);
 	atomic_store_explicit(&sh->ready, to.published, memory_order_relaxed);
-	/* release, pairs with the acquire of a program whose engine died meanwhile: this lane is
-	 * the one to go on with; for a moment both would do */
+	/* release, pairs with the acquire of a program whose engine died meanwhile: it continues
+	 * with this lane; for a moment both lanes are valid */
 	atomic_store_explicit(&sh->live, 1, memory_order_release);
 	atomic_store_explicit(&l->sh->live, 0, memory_order_release);
 	*l = to;
 	return 0;
 }
 
-/** Before coming back to memory of @entries, which must not fail: of a program that has pretended
- *  to read what it had not, the newest are kept. */
+/** Before a return to memory of @entries, which must not fail: if the program has claimed to have
+ *  read entries that it had not, the newest are kept. */
 static inline void
 karst_lane_trim(const struct karst_lane *l, uint32_t entries, struct karst_lane_span *span)
 {
@@ -269,17 +270,17 @@ karst_lane_trim(const struct karst_lane *l, uint32_t entries, struct karst_lane_
 		span->upto = span->from;
 }
 
-/** Everything written so far counts, and is shown even if we die before karst_lane_publish().  From
- *  here on the slots of its requests can be given back. */
+/** All entries written so far count from now on: the program gets them even if the engine dies
+ *  before karst_lane_publish().  The slots of their requests can be given back. */
 static inline void
 karst_lane_ready(const struct karst_lane *l)
 {
-	/* release: after the entries, for who reads this when we are gone; the heads of work queues
-	 * are stored with release after it, and so is the tail */
+	/* release: after the entries, for a program that reads this when the engine is gone; the
+	 * heads of work queues are stored with release after it, and so is the tail */
 	atomic_store_explicit(&l->sh->ready, l->tail, memory_order_release);
 }
 
-/** Shows the program everything written so far; after karst_lane_ready(). */
+/** Publishes all entries written so far; after karst_lane_ready(). */
 static inline void
 karst_lane_publish(struct karst_lane *l)
 {
@@ -288,8 +289,9 @@ karst_lane_publish(struct karst_lane *l)
 	atomic_store_explicit(&l->sh->tail, l->tail, memory_order_release);
 }
 
-/** After karst_lane_publish() of a single entry: a program on another processor finds it sooner.
- *  Several entries will soon be followed by others, which would want the lines back. */
+/** After karst_lane_publish() of a single entry: demotes its lines, so that a program on another
+ *  processor reads them sooner.  Several entries will soon be followed by others, which would need
+ *  the lines again. */
 static inline void
 karst_lane_hand_over(const struct karst_lane *l)
 {
@@ -321,7 +323,7 @@ karst_bell_init(struct karst_bell *b, void *shared, uint32_t cells)
 	atomic_store_explicit(&b->sh->tail, 0, memory_order_release);
 }
 
-/** Takes up to @max rung QPNs, unchecked: any 32-bit value may come.  @return how many. */
+/** Takes up to @max rung QPNs, unchecked: they may have any 32-bit value.  @return how many. */
 static inline unsigned int
 karst_bell_poll(struct karst_bell *b, uint32_t *qpns, unsigned int max)
 {
@@ -341,8 +343,8 @@ karst_bell_poll(struct karst_bell *b, uint32_t *qpns, unsigned int max)
 	return n;
 }
 
-/** Is there nothing to take?  A ticket that is taken but not written yet counts as nothing: who
- *  has taken it writes, and then looks at the asleep word. */
+/** Whether the ring is empty.  A ticket that was taken without the cell being written yet does not
+ *  count: the thread that took it writes the cell, and then tests the asleep word. */
 static inline bool
 karst_bell_empty(const struct karst_bell *b)
 {
@@ -351,8 +353,8 @@ karst_bell_empty(const struct karst_bell *b)
 		b->head + 1;
 }
 
-/** First half of karst_bell_sleep(), for who sleeps on many rings: this for each of them, one full
- *  fence, and then karst_bell_empty() for each. */
+/** First half of karst_bell_sleep(), for an lcore that sleeps on several rings: call this for each
+ *  of them, then a full fence, then karst_bell_empty() for each. */
 static inline void
 karst_bell_doze(struct karst_bell *b)
 {
@@ -360,17 +362,19 @@ karst_bell_doze(struct karst_bell *b)
 	atomic_store_explicit(&b->sh->asleep, 1, memory_order_relaxed);
 }
 
-/** Awake: bells need no eventfd.  A program that has just read the word may still write to it. */
+/** The engine is awake: doorbells need no eventfd.  A program that has just read the word may still
+ *  write to the eventfd. */
 static inline void
 karst_bell_awake(struct karst_bell *b)
 {
-	/* relaxed: whoever sees the old value wakes in vain, no more */
+	/* relaxed: a thread that sees the old value makes one unnecessary write to the eventfd */
 	atomic_store_explicit(&b->sh->asleep, 0, memory_order_relaxed);
 }
 
 /**
- * The engine is about to sleep until the eventfd of this ring is written (or anything else wakes
- * it).  @return false: there is a bell, stay awake.
+ * The engine is about to sleep until the eventfd of this ring is written (or another event wakes
+ * it).
+ * @return false: a doorbell has been rung, do not sleep.
  */
 static inline bool
 karst_bell_sleep(struct karst_bell *b)

@@ -2,16 +2,16 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * The encoder of work requests: from what an API says of a request to the slot of the ring.
+ * The encoder of work requests: converts a request of an API to a slot of the ring.
  *
- * Each API has a structure of its own (struct karst_send_wr, struct ibv_send_wr).  Its file of
- * posting turns that into a struct karst_wr on the stack, which holds values and no objects of the
- * API; karst_wr_encode_header() and karst_wr_encode_body() check it against its queue pair and
- * write the slot.  All is inline, so that the structure between the two disappears.  An API that
- * builds a request by several calls (ibv_wr_*()) uses the karst_wr_put_*() that these two consist
- * of.
+ * Each API has its own structure (struct karst_send_wr, struct ibv_send_wr).  The file of that API
+ * which posts requests converts the structure to a struct karst_wr on the stack, which contains
+ * values and no objects of the API.  karst_wr_encode_header() and karst_wr_encode_body() check it
+ * against its queue pair and write the slot.  All functions are inline, so that the compiler
+ * removes the intermediate structure.  An API that builds a request by several calls (ibv_wr_*())
+ * uses the karst_wr_put_*() that these two functions consist of.
  *
- * The checks are those that verbs ask for at once; the engine checks again what it must.
+ * The checks are those that verbs require at the call; the engine repeats the ones that it needs.
  *
  * For libkarst and the provider above it; not installed.
  */
@@ -23,7 +23,7 @@
 
 /* --- operations --- */
 
-/** What stands in the slot behind the header. */
+/** The layout of the slot after the header. */
 enum karst_wr_shape {
 	KARST_WR_SHAPE_NONE, /* no such operation */
 	KARST_WR_SHAPE_SEND,
@@ -38,13 +38,13 @@ struct karst_wr_op {
 	uint16_t types; /* bits 1 << enum karst_qp_type */
 	uint8_t shape;  /* enum karst_wr_shape */
 	uint8_t wc;     /* enum karst_wc_opcode */
-	bool inlined;   /* may have its payload in the slot */
+	bool inlined;   /* the slot may contain the payload */
 };
 
 #define KARST_WR_RC (1u << KARST_QPT_RC)
 #define KARST_WR_UC (1u << KARST_QPT_UC)
 #define KARST_WR_UD (1u << KARST_QPT_UD)
-#define KARST_WR_RX (KARST_WR_RC | 1u << KARST_QPT_XRC_SEND) /* what RC has, XRC has */
+#define KARST_WR_RX (KARST_WR_RC | 1u << KARST_QPT_XRC_SEND) /* XRC has the operations of RC */
 
 #define KARST_WR_OP(opcode, types, shape, wc, inlined) \
 	[KARST_WR_##opcode] = {types, KARST_WR_SHAPE_##shape, KARST_WC_##wc, inlined},
@@ -53,7 +53,7 @@ static const struct karst_wr_op karst_wr_ops[KARST_WR_MAX] = {
 };
 #undef KARST_WR_OP
 
-/** The operation, if queue pairs of @qp_type have it; NULL otherwise, whatever @opcode is. */
+/** The operation, if queue pairs of @qp_type have it; otherwise NULL, for any value of @opcode. */
 static inline const struct karst_wr_op *
 karst_wr_op(unsigned int opcode, unsigned int qp_type)
 {
@@ -67,7 +67,7 @@ karst_wr_op(unsigned int opcode, unsigned int qp_type)
 #define KARST_WR_FLAGS \
 	(KARST_SEND_FENCE | KARST_SEND_SIGNALED | KARST_SEND_SOLICITED | KARST_SEND_INLINE)
 
-/** A send request in no API's words. */
+/** A send request, independent of the API. */
 struct karst_wr {
 	uint64_t wr_id;
 	uint32_t opcode;  /* any value */
@@ -76,7 +76,8 @@ struct karst_wr {
 	uint32_t srqn;    /* XRC_SEND: the peer's SRQ */
 	uint32_t num_sge; /* any value */
 	const void
-		*sges; /* struct karst_sge, or what has its layout; may be NULL if there are none */
+		/* struct karst_sge, or a type of the same layout; may be NULL if there are none */
+		*sges;
 	union {
 		struct {
 			uint64_t remote_addr;
@@ -107,23 +108,24 @@ struct karst_wr {
 	};
 };
 
-/** What a queue pair allows its requests. */
+/** The limits of a queue pair for its requests. */
 struct karst_wr_limits {
 	uint32_t qp_type; /* enum karst_qp_type */
 	uint32_t max_send_sge;
 	uint32_t max_inline_data;
 };
 
-/** Why a request cannot be encoded. */
+/** Errors of the encoder. */
 enum karst_wr_error {
 	KARST_WR_OK,
-	KARST_WR_BAD_OPCODE,   /* not one of queue pairs of this type */
-	KARST_WR_BAD_FLAGS,    /* flags outside of KARST_WR_FLAGS */
+	KARST_WR_BAD_OPCODE,   /* queue pairs of this type do not have the operation */
+	KARST_WR_BAD_FLAGS,    /* flags that are not in KARST_WR_FLAGS */
 	KARST_WR_BAD_SRQN,     /* more than 24 bits */
 	KARST_WR_BAD_NUM_SGE,  /* more than max_send_sge; an atomic: not 1; a FLUSH: not 0 */
-	KARST_WR_BAD_INLINE,   /* an operation that cannot have inline data */
+	KARST_WR_BAD_INLINE,   /* the operation cannot have inline data */
 	KARST_WR_INLINE_BYTES, /* inline data exceeds max_inline_data */
-	KARST_WR_BAD_FLUSH,    /* a FLUSH of no placement type, or of an unknown type or level */
+	/* a FLUSH without a placement type, or with an unknown type or level */
+	KARST_WR_BAD_FLUSH,
 };
 
 /* --- parts of a slot --- */
@@ -172,7 +174,7 @@ karst_wr_put_bind(struct karst_send_wqe *w, uint64_t addr, uint64_t len, uint32_
 	w->bind.access = access;
 }
 
-/** A FLUSH to these placement types, not none; it has neither SGEs nor inline data. */
+/** Writes a FLUSH with these placement types, at least one; it has neither SGEs nor inline data. */
 static inline enum karst_wr_error
 karst_wr_put_flush(struct karst_send_wqe *w, uint32_t len, uint32_t type, uint32_t level)
 {
@@ -187,7 +189,7 @@ karst_wr_put_flush(struct karst_send_wqe *w, uint32_t len, uint32_t type, uint32
 	return KARST_WR_OK;
 }
 
-/** @at: where SGEs of its shape begin. */
+/** @at: where the SGEs of its shape begin. */
 static inline void
 karst_wr_put_sges(
 	struct karst_send_wqe *w, struct karst_sge *at, const void *sges, uint32_t num_sge)
@@ -199,7 +201,7 @@ karst_wr_put_sges(
 		memcpy(at, sges, (size_t)num_sge * sizeof(*at));
 }
 
-/** The SGEs of the request that the header is of: as many as it may have. */
+/** Writes the SGEs of the request whose header was written; checks their number. */
 static inline enum karst_wr_error
 karst_wr_put_sge_list(struct karst_send_wqe *w, const struct karst_wr_limits *limits,
 	const void *sges, size_t num_sge)
@@ -212,7 +214,7 @@ karst_wr_put_sge_list(struct karst_send_wqe *w, const struct karst_wr_limits *li
 	return KARST_WR_OK;
 }
 
-/** Appends @len bytes to the inline data, of which there are w->num bytes. */
+/** Appends @len bytes to the inline data, which has w->num bytes. */
 static inline enum karst_wr_error
 karst_wr_put_inline(
 	struct karst_send_wqe *w, uint32_t max_inline_data, const void *data, size_t len)
@@ -228,7 +230,7 @@ karst_wr_put_inline(
 
 /**
  * Checks the header of @wr, whose operation queue pairs of @qp_type have, and writes it to the free
- * slot @w.  karst_wr_encode_body() follows; what an error leaves in the slot is never published.
+ * slot @w.  karst_wr_encode_body() follows.  If an error occurs, the slot is never published.
  */
 karst_always_inline enum karst_wr_error
 karst_wr_encode_header(struct karst_send_wqe *w, uint32_t qp_type, const struct karst_wr *wr)
@@ -244,7 +246,7 @@ karst_wr_encode_header(struct karst_send_wqe *w, uint32_t qp_type, const struct 
 	return KARST_WR_OK;
 }
 
-/* Inline data of SGEs.  Not inline itself: it would take registers from the usual case. */
+/* Writes the inline data of SGEs.  Not inlined: it would take registers from the usual case. */
 karst_noinline static enum karst_wr_error
 karst_wr_put_inline_sges(
 	struct karst_send_wqe *w, uint32_t max_inline_data, const uint8_t *sges, uint32_t num_sge)
@@ -264,7 +266,7 @@ karst_wr_put_inline_sges(
 	return error;
 }
 
-/* Inline data, or SGEs. */
+/* Writes inline data, or SGEs. */
 karst_always_inline enum karst_wr_error
 karst_wr_put_payload(
 	struct karst_send_wqe *w, const struct karst_wr_limits *limits, const struct karst_wr *wr)
@@ -279,8 +281,8 @@ karst_wr_put_payload(
 }
 
 /**
- * Checks the rest of @wr and writes it.  @shape: of its operation; the caller, which had to know it
- * to fill @wr, calls this with a constant.
+ * Checks the rest of @wr and writes it.  @shape: that of its operation.  The caller had to know it
+ * to fill @wr, and passes a constant.
  */
 karst_always_inline enum karst_wr_error
 karst_wr_encode_body(struct karst_send_wqe *w, const struct karst_wr_limits *limits,
@@ -321,7 +323,7 @@ karst_wr_encode_body(struct karst_send_wqe *w, const struct karst_wr_limits *lim
 	}
 }
 
-/** A receive request to the free slot @w; @num_sge is at most the queue's max_sge. */
+/** Writes a receive request to the free slot @w; @num_sge is at most the queue's max_sge. */
 static inline void
 karst_wr_encode_recv(struct karst_recv_wqe *w, uint64_t wr_id, const void *sges, uint32_t num_sge)
 {

@@ -2,8 +2,8 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Processor features.  The compiler's run-time support knows cpuid, and that the system
- * must save the wide registers (XCR0); the kernel tells on Arm.
+ * Processor features.  On x86 the compiler's run-time support evaluates cpuid, and whether the
+ * system saves the wide registers (XCR0); on Arm the kernel reports them.
  */
 #include "karst_cpu.h"
 

@@ -23,8 +23,8 @@
 #define karst_noinline      __attribute__((noinline))
 
 /**
- * Starts to bring the line of @p here for writing.  The builtin becomes a prefetch for reading
- * unless the compiler may assume PREFETCHW, which every x86-64 decodes (some as no operation).
+ * Prefetches the cache line of @p for writing.  The builtin becomes a prefetch for reading unless
+ * the compiler may assume PREFETCHW, which every x86-64 decodes (some as no operation).
  */
 karst_always_inline void
 karst_prefetchw(const void *p)
@@ -37,9 +37,10 @@ karst_prefetchw(const void *p)
 }
 
 /**
- * Another processor reads the line of @p next: moves it from this one's own caches to one that they
- * share, where it costs the reader half as much to fetch.  A hint; CLDEMOTE is no operation where
- * it is unknown.  Not for a line that this processor is about to use again.
+ * Demotes the cache line of @p, which another processor reads next: moves it from this processor's
+ * own caches to one that they share, from which the reader fetches it at half the cost.  A hint;
+ * CLDEMOTE is no operation where it is unknown.  Not for a line that this processor is about to use
+ * again.
  */
 karst_always_inline void
 karst_demote(const void *p)
@@ -54,7 +55,7 @@ karst_demote(const void *p)
 /** Number of elements of an array (not of a pointer). */
 #define KARST_DIM(a) (sizeof(a) / sizeof((a)[0]))
 
-/** The structure that holds @member at address @ptr. */
+/** The structure whose @member is at address @ptr. */
 #define karst_container_of(ptr, type, member) ((type *)((char *)(ptr)-offsetof(type, member)))
 
 static inline uint32_t

@@ -3,9 +3,9 @@
  */
 /*
  * Counters and drop reasons.  Both are generated from one table each (karst_counter.def,
- * karst_drop.def); a third (karst_hw_counter.def) says which of them Linux has other names for.
- * A set belongs to one lcore, which is its only writer; readers on other
- * threads see each 64-bit value whole, never a torn one.
+ * karst_drop.def); a third table (karst_hw_counter.def) has those for which Linux has other names.
+ * A set belongs to one lcore, which is its only writer; readers on other threads see no torn 64-bit
+ * values.
  */
 #ifndef KARST_COUNTERS_H
 #define KARST_COUNTERS_H
@@ -47,18 +47,18 @@ const char *karst_drop_help(enum karst_drop reason);
 const char *karst_counter_name(enum karst_counter ctr);
 /** One-line meaning of a counter. */
 const char *karst_counter_help(enum karst_counter ctr);
-/** Name in the manner of Linux's hw_counters; @i below KARST_HW_COUNTERS, else "unknown". */
+/** Name in the style of Linux's hw_counters; @i below KARST_HW_COUNTERS, else "unknown". */
 const char *karst_hw_counter_name(unsigned int i);
 /** One-line meaning. */
 const char *karst_hw_counter_help(unsigned int i);
 /** Its value, from counters that were summed up before. */
 uint64_t karst_hw_counter_value(const struct karst_counters *c, unsigned int i);
-/** Adds @from to @sum, entry by entry; @from may be written meanwhile by its lcore. */
+/** Adds @from to @sum, entry by entry; the lcore of @from may write to it at the same time. */
 void karst_counters_add(struct karst_counters *sum, const struct karst_counters *from);
 
 /*
- * Plain load, relaxed store: one writer, so no read-modify-write is needed, and a reader
- * elsewhere gets a whole value.
+ * Plain load, relaxed store: there is one writer, so no read-modify-write is needed, and readers on
+ * other threads see no torn value.
  */
 static inline void
 karst_count_n(struct karst_counters *c, enum karst_counter ctr, uint64_t n)

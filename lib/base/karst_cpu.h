@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* What the processor that we run on can do; read once by those who choose kernels. */
+/* The features of the processor; read once by code that selects kernels. */
 #ifndef KARST_CPU_H
 #define KARST_CPU_H
 

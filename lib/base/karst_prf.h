@@ -15,10 +15,10 @@
 
 #include "karst_base.h"
 
-/** The number that belongs to (@a, @b) under @key. */
+/** The number for (@a, @b) under @key. */
 uint64_t karst_prf(const uint64_t key[2], uint64_t a, uint64_t b);
 
-/** A key of its own for purpose @use, and object @n of that purpose, from @secret. */
+/** Derives the key for purpose @use, and object @n of that purpose, from @secret. */
 void karst_prf_derive(const uint64_t secret[2], uint64_t use, uint64_t n, uint64_t key[2]);
 
 #endif /* KARST_PRF_H */

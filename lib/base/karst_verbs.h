@@ -2,9 +2,9 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Numbers that programs, control messages and the engine share.  They are those of libibverbs,
- * so a shim above karst hands them through.  Work request opcodes, send flags and completion
- * codes stand in karst_ring.h, beside the layouts that carry them.
+ * Numbers that programs, control messages and the engine share.  They are those of libibverbs, so a
+ * shim above karst passes them on unchanged.  Work request opcodes, send flags and completion codes
+ * are in karst_ring.h, with the layouts that contain them.
  */
 #ifndef KARST_VERBS_H
 #define KARST_VERBS_H
@@ -17,27 +17,29 @@ enum karst_access {
 	KARST_ACCESS_REMOTE_ATOMIC = 1u << 3,
 	KARST_ACCESS_MW_BIND = 1u << 4,
 	KARST_ACCESS_ZERO_BASED = 1u << 5,
-	KARST_ACCESS_ON_DEMAND = 1u << 6,         /* to libkarst alone: see doc/memory.rst */
-	KARST_ACCESS_HUGETLB = 1u << 7,           /* accepted, no effect */
-	KARST_ACCESS_FLUSH_GLOBAL = 1u << 8,      /* peers may FLUSH to where all can see it */
-	KARST_ACCESS_FLUSH_PERSISTENT = 1u << 9,  /* refused: no memory of an engine's is (R15) */
+	KARST_ACCESS_ON_DEMAND = 1u << 6,    /* only for libkarst: see doc/memory.rst */
+	KARST_ACCESS_HUGETLB = 1u << 7,      /* accepted, no effect */
+	KARST_ACCESS_FLUSH_GLOBAL = 1u << 8, /* peers may FLUSH to global visibility */
+	/* refused: an engine has no persistent memory (R15) */
+	KARST_ACCESS_FLUSH_PERSISTENT = 1u << 9,
 	KARST_ACCESS_RELAXED_ORDERING = 1u << 20, /* accepted, no effect */
 };
 
-/* What a peer may be allowed. */
+/* The rights that a peer may have. */
 #define KARST_ACCESS_REMOTE                                                                  \
 	(KARST_ACCESS_REMOTE_WRITE | KARST_ACCESS_REMOTE_READ | KARST_ACCESS_REMOTE_ATOMIC | \
 		KARST_ACCESS_FLUSH_GLOBAL)
 
-/* Where a FLUSH brings what was written before it: one of them, or both; the values are those of
- * enum ibv_placement_type, and of the FETH (W3). */
+/* Placement types of a FLUSH: where it brings earlier writes; one of them, or both.  The values are
+ * those of enum ibv_placement_type, and of the FETH (W3). */
 enum karst_flush_type {
-	KARST_FLUSH_GLOBAL = 1u << 0,     /* where every program of the peer's host sees it */
-	KARST_FLUSH_PERSISTENT = 1u << 1, /* where it outlives a loss of power */
+	KARST_FLUSH_GLOBAL = 1u << 0,     /* every program of the peer's host sees the data */
+	KARST_FLUSH_PERSISTENT = 1u << 1, /* the data survives a loss of power */
 };
 #define KARST_FLUSH_TYPES (KARST_FLUSH_GLOBAL | KARST_FLUSH_PERSISTENT)
 
-/* What of the memory: the values are those of enum ibv_selectivity_level, and of the FETH. */
+/* Selectivity levels of a FLUSH; the values are those of enum ibv_selectivity_level, and of the
+ * FETH. */
 enum karst_flush_level {
 	KARST_FLUSH_RANGE = 0,
 	KARST_FLUSH_MR = 1, /* the whole region or window of the key */
@@ -51,12 +53,13 @@ enum karst_rereg {
 	KARST_REREG_ACCESS = 1u << 2,
 };
 
-/* What a key names. */
+/* The types of object that a key names. */
 enum karst_mem_type {
 	KARST_MEM_FREE,
 	KARST_MEM_MR,
 	KARST_MEM_MW1, /* type 1 window: bound by a bind verb, belongs to the PD */
-	KARST_MEM_MW2, /* type 2 window (2B): bound and invalidated by work requests, of a QP */
+	/* type 2 window (2B): bound and invalidated by work requests, belongs to a QP */
+	KARST_MEM_MW2,
 };
 
 /* The values are those of enum ibv_qp_type. */
@@ -70,8 +73,8 @@ enum karst_qp_type {
 
 /* The values are those of enum ibv_srq_type. */
 enum karst_srq_type {
-	KARST_SRQT_BASIC = 0, /* of queue pairs that were made with it */
-	KARST_SRQT_XRC = 1,   /* of every target of its domain; requests name it by number */
+	KARST_SRQT_BASIC = 0, /* used by queue pairs that were created with it */
+	KARST_SRQT_XRC = 1,   /* used by every target of its domain; requests carry its number */
 };
 
 /* The values are those of enum ibv_qp_state. */
@@ -85,7 +88,7 @@ enum karst_qp_state {
 	KARST_QPS_ERR = 6,
 };
 
-/* Which attributes of a queue pair are meant; the values are those of enum ibv_qp_attr_mask. */
+/* Attributes of a queue pair; the values are those of enum ibv_qp_attr_mask. */
 enum karst_qp_attr_mask {
 	KARST_QP_STATE = 1u << 0,
 	KARST_QP_CUR_STATE = 1u << 1,
@@ -108,22 +111,22 @@ enum karst_qp_attr_mask {
 	KARST_QP_PATH_MIG_STATE = 1u << 18,
 	KARST_QP_CAP = 1u << 19, /* refused: no resizing */
 	KARST_QP_DEST_QPN = 1u << 20,
-	KARST_QP_REPEAT = 1u << 30, /* not of verbs: selective repeat (X1) */
+	KARST_QP_REPEAT = 1u << 30, /* not in verbs: selective repeat (X1) */
 };
 
-/* Of path migration; the values are those of enum ibv_mig_state. */
+/* States of path migration; the values are those of enum ibv_mig_state. */
 enum karst_mig_state {
-	KARST_MIG_MIGRATED = 0, /* goes on over the primary path, whatever happens */
-	KARST_MIG_REARM = 1,    /* is to be armed as soon as the peer is ready for it */
-	KARST_MIG_ARMED = 2,    /* goes over to the alternate path if need be */
+	KARST_MIG_MIGRATED = 0, /* stays on the primary path */
+	KARST_MIG_REARM = 1,    /* becomes ARMED as soon as the peer is ready for it */
+	KARST_MIG_ARMED = 2,    /* migrates to the alternate path if necessary */
 };
 
-/* Of struct karst_qp_rate_limit_attr. */
+/* Limits of struct karst_qp_rate_limit_attr. */
 #define KARST_RATE_LIMIT_MIN 1u          /* kbit/s */
 #define KARST_RATE_LIMIT_MAX 400000000u  /* kbit/s */
 #define KARST_RATE_BURST_MAX (16u << 20) /* bytes */
 
-/* Asynchronous events; the values are those of enum ibv_event_type, but for the last. */
+/* Asynchronous events; the values are those of enum ibv_event_type, except the last. */
 enum karst_async_event_code {
 	KARST_EVENT_CQ_ERR = 0,
 	KARST_EVENT_QP_FATAL = 1,
@@ -132,7 +135,7 @@ enum karst_async_event_code {
 	KARST_EVENT_COMM_EST = 4,
 	KARST_EVENT_SQ_DRAINED = 5,
 	KARST_EVENT_PATH_MIG = 6,     /* the alternate path is the primary one from now on */
-	KARST_EVENT_PATH_MIG_ERR = 7, /* there is no alternate path any more */
+	KARST_EVENT_PATH_MIG_ERR = 7, /* the alternate path was lost */
 	KARST_EVENT_DEVICE_FATAL = 8, /* the engine is gone */
 	KARST_EVENT_PORT_ACTIVE = 9,
 	KARST_EVENT_PORT_ERR = 10,
@@ -140,14 +143,14 @@ enum karst_async_event_code {
 	KARST_EVENT_SRQ_LIMIT_REACHED = 15,
 	KARST_EVENT_QP_LAST_WQE_REACHED = 16,
 	KARST_EVENT_GID_CHANGE = 18,
-	KARST_EVENT_PORT_GONE = 64, /* the port's device was taken away, and its queue pairs are in
-				     * Error; with verbs, where a port is a device of its own,
-				     * this is IBV_EVENT_DEVICE_FATAL */
+	/* the port's device was removed, and its queue pairs are in Error; with verbs, where a port
+	 * is a device of its own, this is IBV_EVENT_DEVICE_FATAL */
+	KARST_EVENT_PORT_GONE = 64,
 };
 
 /* --- connection management --- */
 
-/** The values are those of enum rdma_port_space.  Of an InfiniBand address there is none. */
+/** The values are those of enum rdma_port_space, which has none for an InfiniBand address. */
 enum karst_rdmacm_port_space {
 	KARST_RDMACM_PS_TCP = 0x0106,
 	KARST_RDMACM_PS_UDP = 0x0111,

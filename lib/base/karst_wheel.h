@@ -24,28 +24,30 @@
 /** A timer; zero-initialised means "not on any wheel". */
 struct karst_timer {
 	struct karst_timer *next;
-	struct karst_timer **pprev; /* what points to us; NULL when idle */
+	struct karst_timer **pprev; /* the pointer to this timer; NULL when idle */
 	uint64_t tick;              /* when it fires, in ticks since the wheel's origin */
-	uint32_t kind;              /* its owner's, to tell what it is embedded in */
+	uint32_t kind;              /* set by its owner: the type of the structure that embeds it */
 };
 
 struct karst_wheel {
 	uint64_t origin_ns;
-	uint64_t now_tick;       /* every tick up to this one has fired, but for what is on "due" */
+	/* every tick up to this one has fired, except for the timers on "due" */
+	uint64_t now_tick;
 	uint64_t count;          /* timers on the wheel, "due" and "moving" included */
 	struct karst_timer *due; /* expired, to be handed out */
-	struct karst_timer *moving; /* of a slot that is being spread over the levels below */
+	/* timers of a slot that is being distributed to the lower levels */
+	struct karst_timer *moving;
 	uint64_t occupied[KARST_WHEEL_LEVELS][KARST_WHEEL_SLOTS / 64];
 	struct karst_timer *slot[KARST_WHEEL_LEVELS][KARST_WHEEL_SLOTS];
 };
 
-/** Makes an empty wheel whose time begins at @now_ns. */
+/** Initialises an empty wheel whose time begins at @now_ns. */
 void karst_wheel_init(struct karst_wheel *w, uint64_t now_ns);
 
-/** Arms @t for @deadline_ns; if it was armed, it moves. */
+/** Arms @t for @deadline_ns; changes the deadline if it is armed. */
 void karst_wheel_add(struct karst_wheel *w, struct karst_timer *t, uint64_t deadline_ns);
 
-/** Disarms @t; nothing happens if it was not armed. */
+/** Disarms @t; no effect if it is not armed. */
 void karst_wheel_del(struct karst_wheel *w, struct karst_timer *t);
 
 static inline bool
@@ -55,24 +57,24 @@ karst_timer_armed(const struct karst_timer *t)
 }
 
 /**
- * Moves time to @now_ns and takes off up to @max expired timers into @fired.  The work is
- * bounded: by @max, and by a few timers for each of these brought to a lower level; none per empty
- * tick.
+ * Advances time to @now_ns and removes up to @max expired timers to @fired.  The work is bounded:
+ * by @max, and by a few timers moved to a lower level for each of these; an empty tick costs
+ * nothing.
  *
- * @return how many expired; equal to @max means that there may be more: call again with the
- *   same time.  Less than @max may also leave some behind, when a crowded slot takes several
- *   calls to spread; karst_wheel_next_ns() is then not later than @now_ns, and every call gets
- *   further.  A fired timer is idle and may be armed again at once.  Earlier ticks come first;
- *   the order among timers of the same tick is unspecified.
+ * @return how many expired.  If this equals @max, there may be more: call again with the same time.
+ *   If it is less than @max, some may also remain, when a crowded slot takes several calls to
+ *   distribute; karst_wheel_next_ns() is then not later than @now_ns, and every call makes
+ *   progress.  A fired timer is idle and may be armed again at once.  Earlier ticks come first; the
+ *   order among timers of the same tick is unspecified.
  */
 unsigned int karst_wheel_advance(
 	struct karst_wheel *w, uint64_t now_ns, struct karst_timer **fired, unsigned int max);
 
 /**
- * The next time at which karst_wheel_advance() has something to do, in ns; UINT64_MAX when the
- * wheel is empty.  Less than a tick later than the first deadline at most (a deadline is rounded
- * up to a tick); may be earlier.  Later than the time of the last advance, unless that left
- * something behind: whoever goes from one of these times to the next always gets further.
+ * The next time at which karst_wheel_advance() has work, in ns; UINT64_MAX when the wheel is empty.
+ * It is later than the first deadline by less than a tick (a deadline is rounded up to a tick), and
+ * may be earlier.  It is later than the time of the last advance, unless that left some timers: so
+ * a caller that advances to each of these times always makes progress.
  */
 uint64_t karst_wheel_next_ns(const struct karst_wheel *w);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* The default log sink.  The sink pointer is the one piece of process-wide state in lib/. */
+/* Logging, and the escaping of text.  The sink pointer is the only process-wide state in lib/. */
 #include "karst_log.h"
 
 #include <stdbool.h>
@@ -12,9 +12,9 @@
 #define LINE_BYTES 1024u
 #define SOME_NS    UINT64_C(60000000000)
 
-/* --- text of others --- */
+/* --- text of programs and peers --- */
 
-/* Bytes of the UTF-8 character at @s, and what it is; 0: it is none. */
+/* The number of bytes of the UTF-8 character at @s, and the character; 0: there is none. */
 static unsigned int
 decode(const uint8_t *s, uint32_t *c)
 {
@@ -30,14 +30,14 @@ decode(const uint8_t *s, uint32_t *c)
 		return 0;
 	*c = n == 1 ? s[0] : s[0] & (0xffu >> (n + 1));
 	for (i = 1; i < n; i++) {
-		if ((s[i] & 0xc0) != 0x80) /* a 0 at the end is none of these */
+		if ((s[i] & 0xc0) != 0x80) /* also stops at the final 0 */
 			return 0;
 		*c = *c << 6 | (s[i] & 0x3f);
 	}
 	return *c < least[n] || (*c >= 0xd800 && *c < 0xe000) || *c > 0x10ffff ? 0 : n;
 }
 
-/* Bytes of the character at @s if it is harmless where one line is shown; else 0. */
+/* The number of bytes of the character at @s if it is harmless in a line of text; else 0. */
 static unsigned int
 harmless(const uint8_t *s)
 {
@@ -109,7 +109,7 @@ karst_log_set_sink(karst_log_sink_fn fn)
 	sink = fn != NULL ? fn : stderr_sink;
 }
 
-/* Sinks take a format and what belongs to it. */
+/* Calls the sink, which takes a format and its arguments. */
 __attribute__((format(printf, 2, 3))) static void
 pass(enum karst_log_level level, const char *fmt, ...)
 {
@@ -140,15 +140,15 @@ karst_log(enum karst_log_level level, const char *fmt, ...)
 	va_end(ap);
 }
 
-/* Whether there is room for one more line.  *left_out: those that nobody has told of yet.  All
- * relaxed: counters, of which one line more or less does no harm. */
+/* Whether the limit allows one more line.  *left_out: lines that were not reported yet.  All
+ * relaxed: these are counters, and an error of one line does no harm. */
 static bool
 some_take(struct karst_log_some *some, uint64_t now_ns, uint32_t *left_out)
 {
 	uint64_t until = __atomic_load_n(&some->until_ns, __ATOMIC_RELAXED);
 
 	*left_out = 0;
-	/* one of the threads that come then begins the next minute */
+	/* one of the threads that arrive here begins the next minute */
 	if (now_ns >= until &&
 		__atomic_compare_exchange_n(&some->until_ns, &until, now_ns + SOME_NS, false,
 			__ATOMIC_RELAXED, __ATOMIC_RELAXED)) {

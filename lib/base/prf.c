@@ -45,7 +45,7 @@ karst_prf(const uint64_t key[2], uint64_t a, uint64_t b)
 
 	sip_absorb(v, a);
 	sip_absorb(v, b);
-	sip_absorb(v, 16ull << 56); /* the message's length */
+	sip_absorb(v, 16ull << 56); /* length of the message */
 	v[2] ^= 0xff;
 	for (i = 0; i < 4; i++)
 		sip_round(v);

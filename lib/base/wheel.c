@@ -2,25 +2,26 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * A timer waits on the level of the highest byte in which its tick differs from the wheel's
- * now, in the slot that this byte of its tick names.  From that follows, with N for now_tick:
+ * A timer is on the level of the highest byte in which its tick differs from now_tick of the wheel,
+ * in the slot whose number is this byte of its tick.  It follows, with N for now_tick:
  *
  *  - on levels 0..2 only slots above N's own byte of that level are occupied, and everything
  *    on a lower level fires before anything on a higher one.  So the first occupied slot of
- *    the lowest occupied level is the next event, and the bitmaps find it without looking at
- *    the empty ticks between;
- *  - level 3 is a ring: its slots lie 1..256 steps ahead of N's byte (256 is N's own slot, a
+ *    the lowest occupied level is the next event, and the bitmaps find it without a search
+ *    through the empty ticks between;
+ *  - level 3 is a ring: its slots are 1..256 steps ahead of N's byte (256 is N's own slot, a
  *    whole turn away), which is what a horizon of 2^32 - 1 ticks can reach.
  *
- * Advancing jumps N from event to event.  At a slot of level 0 the slot's list becomes the
- * list "due", whose timers are handed out; at a slot of a higher level N is the first tick of
- * the slot, the slot's list becomes the list "moving", and its timers are put where they
- * belong as seen from the new N: on a lower level, or on "due".  Both lists are emptied before
- * N moves on, but not necessarily in one call: a call moves at most a few timers for each that may
- * fire, so that a slot with a hundred thousand of them does not stop the data path.
+ * To advance is to set N from event to event.  At a slot of level 0 the slot's list becomes the
+ * list "due", whose timers are returned to the caller.  At a slot of a higher level N is the first
+ * tick of the slot, the slot's list becomes the list "moving", and its timers are placed again with
+ * the new N: on a lower level, or on "due".  Both lists are emptied before N advances, but not
+ * necessarily in one call: a call moves at most a few timers for each that may fire, so that a slot
+ * with a hundred thousand of them does not stop the data path.
  *
- * Deadlines are rounded up to a tick and the time down, so nothing fires early.  What is armed
- * while timers fire gets a tick after N and never lands on the lists being emptied.
+ * Deadlines are rounded up to a tick and the time down, so nothing fires early.  A timer that is
+ * armed while timers fire gets a tick after N, and so is never put on the lists that are being
+ * emptied.
  */
 #include "karst_wheel.h"
 
@@ -29,8 +30,8 @@
 #define SLOT_WORDS    (KARST_WHEEL_SLOTS / 64)
 #define HORIZON_TICKS ((1ull << (SLOT_BITS * KARST_WHEEL_LEVELS)) - 1)
 
-/* Timers that one call may take to a lower level: MOVES_FOR_ONE for each that may fire, and not
- * less than MOVES_MIN, which are about 2.5 us of work if all miss the cache. */
+/* Limit of the timers that one call moves to a lower level: MOVES_FOR_ONE for each that may fire,
+ * and not less than MOVES_MIN, which is about 2.5 us of work if all miss the cache. */
 #define MOVES_FOR_ONE 4u
 #define MOVES_MIN     64u
 
@@ -61,7 +62,7 @@ list_pop(struct karst_timer **head)
 	return t;
 }
 
-/* Puts @t, whose tick is after now, on its slot. */
+/* Puts @t, whose tick is after now_tick, into its slot. */
 static void
 wheel_place(struct karst_wheel *w, struct karst_timer *t)
 {
@@ -94,7 +95,7 @@ first_occupied(const struct karst_wheel *w, unsigned int level, unsigned int fro
 	return (int)(i * 64 + (unsigned int)__builtin_ctzll(word));
 }
 
-/* The next event: its level and slot, and the tick at which it begins.  -1: no slot occupied. */
+/* The next event: its level and slot, and the tick at which it begins.  -1: no slot is occupied. */
 static int
 next_slot(const struct karst_wheel *w, unsigned int *slot, uint64_t *tick)
 {
@@ -124,7 +125,7 @@ next_slot(const struct karst_wheel *w, unsigned int *slot, uint64_t *tick)
 	return (int)top;
 }
 
-/* Makes a slot's whole list the list @head, which is empty. */
+/* Makes the whole list of a slot the list @head, which is empty. */
 static void
 take_slot(struct karst_wheel *w, unsigned int level, unsigned int slot, struct karst_timer **head)
 {
@@ -169,7 +170,7 @@ karst_wheel_del(struct karst_wheel *w, struct karst_timer *t)
 	if (t->next != NULL) {
 		t->next->pprev = pprev;
 	} else {
-		/* Was it alone in a slot?  "due" and "moving" lie outside of the array. */
+		/* Was it the only one in its slot?  "due" and "moving" are outside of the array. */
 		i = ((uintptr_t)pprev - (uintptr_t)w->slot) / sizeof(w->slot[0][0]);
 		if (i < KARST_WHEEL_LEVELS * KARST_WHEEL_SLOTS)
 			w->occupied[i / KARST_WHEEL_SLOTS][(i & SLOT_MASK) / 64] &=
@@ -180,7 +181,7 @@ karst_wheel_del(struct karst_wheel *w, struct karst_timer *t)
 	w->count--;
 }
 
-/* Takes up to @budget timers from "moving" to where they belong. */
+/* Places up to @budget timers of "moving" again.  @return the rest of @budget. */
 static unsigned int
 move_down(struct karst_wheel *w, unsigned int budget)
 {

@@ -4,17 +4,16 @@
 /*
  * Placing received payload in application memory.
  *
- * Order (R14).  A program may poll the last byte of a message instead of a completion, so the
- * last bytes of a message are stored after all others: neither memcpy() nor streaming stores
- * promise any order among the bytes of one call.  The last eight (four, one) bytes go as one
- * store, so a flag of that size never tears.
+ * Order (R14).  A program may poll the last byte of a message instead of a completion, so the last
+ * bytes of a message are stored after all others: neither memcpy() nor streaming stores guarantee
+ * any order among the bytes of one call.  The last eight (four, one) bytes are one store, so a flag
+ * of that size is never torn.
  *
- * Streaming.  Payload that goes to a large region will not be in any cache, and a plain store
- * would read each line from memory before overwriting it.  For regions above a threshold and
- * payloads of at least KARST_COPY_STREAM_MIN bytes, stores bypass the cache: measured with 64
- * MiB buffers, 4 KiB took 92 ns instead of 130 to 200.  Such stores are ordered behind nothing
- * but a store fence, which the end of a message (of any QP of this lcore) provides before its
- * last bytes.
+ * Streaming.  Payload for a large region will not be in any cache, and a plain store would read
+ * each line from memory before overwriting it.  For regions above a threshold and payloads of at
+ * least KARST_COPY_STREAM_MIN bytes, stores bypass the cache: measured with 64 MiB buffers, 4 KiB
+ * took 92 ns instead of 130 to 200.  Such stores are ordered only by a store fence, which the end
+ * of a message (of any QP of this lcore) executes before its last bytes.
  */
 #ifndef KARST_MEM_COPY_H
 #define KARST_MEM_COPY_H
@@ -29,11 +28,11 @@
 
 #define KARST_COPY_STREAM_MIN 1024u
 
-/** One lcore's placing: which regions are large, and whether stores await a fence. */
+/** State of one lcore: which regions are large, and whether stores need a fence. */
 struct karst_placer {
-	uint64_t stream_bytes; /* regions of at least this size are streamed to */
+	uint64_t stream_bytes; /* regions of at least this size get streaming stores */
 	bool pending;          /* streaming stores since the last fence */
-	/* set by the driver for a packet that is the only one of its burst: latency counts, so the
+	/* set by the driver for a packet that is the only one of its burst: latency matters, so the
 	 * line with the end of the message is demoted to where the program loads it faster */
 	bool demote_tail;
 };
@@ -88,7 +87,7 @@ karst_copy_tail(uint8_t *dst, const uint8_t *src, size_t n)
 	uint64_t v8;
 	uint32_t v4;
 
-	/* release: everything else of the message before it.  The asm keeps the compiler from
+	/* release: everything else of the message before it.  The asm prevents the compiler from
 	 * merging or moving the store; the accesses may be unaligned, so they are not _Atomic. */
 	atomic_thread_fence(memory_order_release);
 	if (n == 8) {
@@ -103,7 +102,8 @@ karst_copy_tail(uint8_t *dst, const uint8_t *src, size_t n)
 	__asm__ volatile("" ::: "memory");
 }
 
-/** Lcore.  After it all that was placed is there for whoever synchronises with this lcore. */
+/** Lcore.  After it, all placed bytes are visible to any thread that synchronises with this
+ *  lcore. */
 static inline void
 karst_mem_place_fence(struct karst_placer *p)
 {
@@ -114,20 +114,20 @@ karst_mem_place_fence(struct karst_placer *p)
 }
 
 /**
- * Lcore.  R15: what was placed is there for every processor and program of the host before
- * anything that this lcore does after it.
+ * Lcore.  R15: makes the placed bytes visible to every processor and program of the host before
+ * anything that this lcore does afterwards.
  */
 static inline void
 karst_mem_show(struct karst_placer *p)
 {
 	karst_mem_place_fence(p);
-	/* the stores that did not stream may still be on their way to the cache */
+	/* the stores that did not stream may still be in the store buffer */
 	atomic_thread_fence(memory_order_seq_cst);
 }
 
 /**
- * Lcore.  Copies @n > 0 verified bytes to application memory, which a check has found at @dst
- * in the region or window of @key.  @end: these are the last of a message.
+ * Lcore.  Copies @n > 0 verified bytes to application memory; a check has returned @dst for the
+ * region or window of @key.  @end: these are the last bytes of a message.
  */
 static inline void
 karst_mem_place(struct karst_placer *p, const struct karst_mem *m, uint32_t key, uint8_t *dst,

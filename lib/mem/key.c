@@ -16,7 +16,7 @@
 
 #include "karst_prf.h"
 
-/* What a number from karst_prf() is for; the upper half of its first argument. */
+/* The purpose of a number from karst_prf(); the upper half of its first argument. */
 enum prf_use {
 	PRF_MUL = 1,
 	PRF_XOR,
@@ -30,7 +30,7 @@ prf_use(const uint64_t seed[2], enum prf_use use, uint32_t n, uint64_t b)
 	return karst_prf(seed, (uint64_t)use << 32 | n, b);
 }
 
-/* The inverse of odd @a modulo 2^32; each step doubles the number of right bits, 3 at first. */
+/* The inverse of odd @a modulo 2^32; each step doubles the number of correct bits, 3 at first. */
 static uint32_t
 invert_odd(uint32_t a)
 {
@@ -94,7 +94,7 @@ mem_key_renew(struct karst_mem *m, struct karst_mem_entry *e)
 {
 	uint32_t upper;
 
-	/* Programs take 0 for "no key": no key has zeros in its upper 24 bits. */
+	/* Programs use 0 for "no key": no key has zeros in its upper 24 bits. */
 	do {
 		e->generation = (e->generation + 1) & generation_mask(m);
 		upper = mem_key_of(m, e->generation, mem_slot_of(m, e));

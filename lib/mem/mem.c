@@ -4,15 +4,15 @@
 /*
  * The table of keys, protection domains and regions: the control side.
  *
- * One block of memory holds everything: the hot header, the entries, the queues of free slots
- * and PDs, the PDs, and the counters of windows by QP.  A slot that is freed goes to the end of
- * its queue, so that a stale key meets as many other generations as possible before its own
- * comes back.
+ * One block of memory holds everything: the hot header, the entries, the queues of free slots and
+ * PDs, the PDs, and the counters of windows by QP.  A slot that is freed goes to the end of its
+ * queue, so that a stale key meets as many other generations as possible before its own is used
+ * again.
  *
- * A region is closed (to be deregistered or changed) by setting BOUND_NONE in its count of
- * bound windows, which succeeds at a count of 0 only; from then on no lcore binds to it, and
- * its key is withdrawn.  Lcores that found the key before may go on until their quiescent
- * point; that is why attributes change and slots are freed in a second step.
+ * A region is closed (to be deregistered or changed) by setting BOUND_NONE in its count of bound
+ * windows, which succeeds only at a count of 0.  From then on no lcore binds to it, and its key is
+ * withdrawn.  Lcores that found the key before may continue until their quiescent point; for that
+ * reason attributes change and slots are freed in a second step.
  */
 #include "karst_mem.h"
 
@@ -28,7 +28,7 @@
 		KARST_ACCESS_ZERO_BASED | KARST_ACCESS_HUGETLB | KARST_ACCESS_RELAXED_ORDERING)
 #define REREG_KNOWN (KARST_REREG_TRANSLATION | KARST_REREG_PD | KARST_REREG_ACCESS)
 
-/* Where the parts of the block begin. */
+/* Offsets of the parts of the block. */
 struct layout {
 	uint32_t keys;
 	size_t ctl, entries, slots, pds, pd, qp_windows, binder, total;
@@ -215,7 +215,7 @@ mem_slot_free(struct karst_mem *m, struct karst_mem_entry *e)
 	fifo_push(&m->ctl->slots, mem_slot_of(m, e));
 }
 
-/* Does [start, start + len) end at 2^64 or before? */
+/* Whether [start, start + len) ends at 2^64 or before. */
 static bool
 range_fits(uint64_t start, uint64_t len)
 {
@@ -262,11 +262,11 @@ set_range(struct karst_mem_entry *e, void *host, uint64_t va, uint64_t len)
 	__atomic_store_n(&e->host, (uintptr_t)host, __ATOMIC_RELAXED);
 }
 
-/* Lets lcores use a region, and bind windows to it. */
+/* Allows lcores to use a region, and to bind windows to it. */
 static void
 mr_open(struct karst_mem_entry *e)
 {
-	/* Relaxed: a binder looks at the count after it has acquired the word. */
+	/* Relaxed: a binder reads the count after it has acquired the word. */
 	__atomic_store_n(&e->bound, 0, __ATOMIC_RELAXED);
 	mem_word_store(e, mem_word_live(mem_word_load(e), MEM_MR, e->key));
 }
@@ -290,7 +290,7 @@ karst_mr_reg(struct karst_mem *m, uint32_t pd, void *host, uint64_t va, uint64_t
 	return 0;
 }
 
-/* The region of @key; NULL if it is none, or not in a state in which control may use it. */
+/* The region of @key; NULL if it is none, or control may not use it in its state. */
 static struct karst_mem_entry *
 mr_find(struct karst_mem *m, uint32_t key)
 {
@@ -307,13 +307,13 @@ mr_close(struct karst_mem_entry *e)
 {
 	uint32_t bound = 0;
 
-	/* Acquire: pairs with the release of the last window's unbinding, whose key is dead by
-	 * then for all who look after our grace period. */
+	/* Acquire: pairs with the release of the last window's unbinding.  That window's key is
+	 * invalid by then for every lcore that checks it after the grace period of this call. */
 	if (!__atomic_compare_exchange_n(
 		    &e->bound, &bound, BOUND_NONE, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED)) {
 		if (bound != BOUND_NONE)
 			return -EBUSY;
-		/* An invalidation came first; it is two instructions from its end. */
+		/* An invalidation came first; it completes within two instructions. */
 		while (mem_state(mem_word_load(e)) != MEM_DEAD)
 			mem_pause();
 	}
@@ -361,7 +361,7 @@ rereg_check(const struct karst_mem *m, const struct karst_mem_entry *e, unsigned
 		return -EINVAL;
 	if ((what & KARST_REREG_TRANSLATION) != 0)
 		return range_check(attr->host, attr->va, attr->len, access);
-	/* A zero-based region has no other address that it could go back to. */
+	/* A zero-based region has no other address to which it could return. */
 	return (had & ~access & KARST_ACCESS_ZERO_BASED) == 0 ? 0 : -EINVAL;
 }
 
@@ -377,7 +377,7 @@ karst_mr_rereg_begin(
 	rc = rereg_check(m, e, what, attr);
 	if (rc == 0)
 		rc = mr_close(e);
-	/* The new PD is held from here on, the old one until _end. */
+	/* The new PD is referenced from here on, the old one until _end. */
 	if (rc == 0 && (what & KARST_REREG_PD) != 0)
 		m->ctl->pd[attr->pd].refs++;
 	return rc;
@@ -410,7 +410,8 @@ karst_mr_remap(struct karst_mem *m, uint32_t key, void *host)
 		return -EINVAL;
 	if ((e->rights & (KARST_ACCESS_MW_BIND | KARST_ACCESS_REMOTE_ATOMIC)) != 0)
 		return -EBUSY;
-	/* Release: what the caller has mapped there comes first.  Readers take one or the other. */
+	/* Release: after the caller's mapping at @host.  Readers see either the old or the new
+	 * address. */
 	__atomic_store_n(&e->host, (uintptr_t)host, __ATOMIC_RELEASE);
 	return 0;
 }
@@ -424,7 +425,7 @@ karst_mem_query(const struct karst_mem *m, uint32_t key, struct karst_mr_attr *a
 
 	if ((word & KARST_MEM_KEY_MASK) != (KARST_MEM_LIVE | key))
 		return -EINVAL;
-	/* Acquire and a second look, as in karst_mem_check_remote(). */
+	/* Acquire and a second load, as in karst_mem_check_remote(). */
 	a.pd = (uint32_t)(__atomic_load_n(&e->owner, __ATOMIC_ACQUIRE) >> 32);
 	a.access = __atomic_load_n(&e->rights, __ATOMIC_ACQUIRE) & ~KARST_MEM_LOCAL_READ;
 	a.host = (void *)(uintptr_t)__atomic_load_n(&e->host, __ATOMIC_ACQUIRE);

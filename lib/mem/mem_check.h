@@ -2,25 +2,26 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * The inline half of karst_mem.h: what runs for every packet that touches memory.
+ * The inline half of karst_mem.h: what runs for every packet that accesses memory.
  *
- * A key's upper 24 bits are a permutation, keyed with a secret, of (generation, slot).  The
- * check inverts it, looks at the one cache line of that slot, and compares the whole key with
- * the one that is published there.
+ * A key's upper 24 bits are a permutation, keyed with a secret, of (generation, slot).  The check
+ * inverts it, reads the one cache line of that slot, and compares the whole key with the one that
+ * is published there.
  *
- * An entry is published by its word: the key, a bit that says that the key may be used, the
- * state, and a sequence number that changes with every change of the word.  Of a region nothing
- * changes while a reader may hold it (the two steps of deregistration see to that).  A window
- * can be bound anew by another lcore at any time, so a remote check reads the word again after
- * the attributes, and an attribute of another binding never mixes in:
+ * An entry is published by its word: the key, a bit that says that the key may be used, the state,
+ * and a sequence number that changes with every change of the word.  Nothing of a region changes
+ * while a reader may use it (the two steps of deregistration ensure that).  But another lcore may
+ * bind a window again at any time.  So a remote check reads the word again after the attributes,
+ * and never combines attributes of two bindings:
  *
  *	reader				binder
  *	word	load acquire (A)	word	compare and swap: not usable
  *	attributes load acquire (B)	attributes store release (C)
  *	word	load: the same?		word	store release: usable (D)
  *
- * A pairs with D: who sees the key sees its attributes.  B pairs with C: who sees an attribute
- * of the next binding also sees that the word has changed.  On x86 all of these are plain moves.
+ * A pairs with D: a reader that sees the key sees its attributes.  B pairs with C: a reader that
+ * sees an attribute of the next binding also sees that the word has changed.  On x86 all of these
+ * are plain moves.
  */
 #ifndef KARST_MEM_CHECK_H
 #define KARST_MEM_CHECK_H
@@ -31,23 +32,23 @@
 #define KARST_MEM_KEY_MASK   (KARST_MEM_LIVE | 0xffffffffull)
 #define KARST_MEM_KEY_ROUNDS 3
 
-/* A right that every region has and no window: to be read by the program's own requests. */
+/* A right that every region has and no window: the program's own requests may read it. */
 #define KARST_MEM_LOCAL_READ (1u << 31)
 
-/** A slot of the table; private but for the checks below. */
+/** A slot of the table; private except to the checks below. */
 struct karst_mem_entry {
 	uint64_t word;       /* 0..31 key, 32 live, 33..35 state, 36..63 sequence number */
-	uint64_t base;       /* first address, as work requests and peers count */
+	uint64_t base;       /* first address, as used by work requests and peers */
 	uint64_t len;        /* base + len is at most 2^64 */
-	uint64_t host;       /* where "base" is in our address space */
-	uint64_t owner;      /* PD << 32 | QPN (0 but for a type 2 window) */
+	uint64_t host;       /* host address of "base" */
+	uint64_t owner;      /* PD << 32 | QPN (0 except for a type 2 window) */
 	uint32_t rights;     /* enum karst_access, KARST_MEM_LOCAL_READ */
-	uint32_t key;        /* the current key, whether it may be used or not */
-	uint32_t bound;      /* region: how many windows are bound to it, or that none may be */
-	uint32_t mr_slot;    /* window: the region that it is bound to */
-	uint32_t generation; /* how often the slot was used, modulo what fits in a key */
+	uint32_t key;        /* the current key, whether usable or not */
+	uint32_t bound;      /* region: number of windows bound to it, or BOUND_NONE: none may be */
+	uint32_t mr_slot;    /* window: slot of the region that it is bound to */
+	uint32_t generation; /* number of uses of the slot, modulo what fits in a key */
 	uint8_t type;        /* enum karst_mem_type */
-	uint8_t owner_shift; /* 0: PD and QPN must fit; 32: the PD */
+	uint8_t owner_shift; /* 0: PD and QPN must match; 32: only the PD */
 	uint16_t reserved;
 } karst_cache_aligned;
 
@@ -60,7 +61,8 @@ static_assert(offsetof(struct karst_mem_entry, type) == 60, "layout");
 
 struct karst_mem_ctl;
 
-/* The first line is all that a check needs but for the entry; nothing writes it after init. */
+/* The first cache line contains all that a check needs besides the entry; it is constant after
+ * init. */
 struct karst_mem {
 	struct karst_mem_entry *entry;
 	uint32_t slot_mask;
@@ -71,13 +73,13 @@ struct karst_mem {
 
 static_assert(sizeof(struct karst_mem) == KARST_CACHE_LINE, "one line");
 
-/** Lcore.  The slot that @key names, if it names any: the caller compares keys. */
+/** Lcore.  The slot for @key.  The key need not be valid: the caller compares keys. */
 karst_always_inline struct karst_mem_entry *
 karst_mem_entry_of(const struct karst_mem *m, uint32_t key)
 {
 	uint32_t v = (key & ~0xffu) ^ m->xor [3];
 
-	/* Upper half onto lower half of the 24 bits undoes itself. */
+	/* The operation "upper half of the 24 bits onto the lower" is its own inverse. */
 	v ^= v >> 20 << 8;
 	v = v * m->inv_mul[2] ^ m->xor [2];
 	v ^= v >> 20 << 8;
@@ -87,14 +89,14 @@ karst_mem_entry_of(const struct karst_mem *m, uint32_t key)
 	return &m->entry[(v >> 8) & m->slot_mask];
 }
 
-/** Lcore.  Fetches what a check of @key will look at; any value of @key is fine. */
+/** Lcore.  Prefetches what a check of @key will read; any value of @key is allowed. */
 karst_always_inline void
 karst_mem_prefetch(const struct karst_mem *m, uint32_t key)
 {
 	__builtin_prefetch(karst_mem_entry_of(m, key));
 }
 
-/* Is [va, va + len) inside of [base, base + size)?  Neither side can wrap around. */
+/* Whether [va, va + len) is inside [base, base + size).  Neither range can wrap around. */
 karst_always_inline bool
 karst_mem_in_range(uint64_t base, uint64_t size, uint64_t va, uint64_t len)
 {
@@ -113,7 +115,7 @@ karst_mem_check_local(const struct karst_mem *m, uint32_t pd, uint32_t key, uint
 	uint32_t rights;
 	uint64_t base;
 
-	/* No second look at the word: only windows change under a reader, and none has the
+	/* The word is not read again: only windows change under a reader, and no window has the
 	 * right to be read locally. */
 	if (karst_unlikely((word & KARST_MEM_KEY_MASK) != (KARST_MEM_LIVE | key)))
 		return KARST_MEM_BAD_KEY;
@@ -131,7 +133,7 @@ karst_mem_check_local(const struct karst_mem *m, uint32_t pd, uint32_t key, uint
 	return KARST_MEM_OK;
 }
 
-/** Lcore.  See karst_mem.h.  Zero bytes are asked for by FLUSH alone (R12, R15). */
+/** Lcore.  See karst_mem.h.  Only FLUSH checks zero bytes (R12, R15). */
 karst_always_inline enum karst_mem_status
 karst_mem_check_remote(const struct karst_mem *m, uint32_t pd, uint32_t qpn, uint32_t key,
 	uint64_t va, uint32_t len, unsigned int access, uint8_t **host)
@@ -160,8 +162,8 @@ karst_mem_check_remote(const struct karst_mem *m, uint32_t pd, uint32_t qpn, uin
 	return KARST_MEM_OK;
 }
 
-/** Lcore.  First address of the region or window of @key, for a check of that key; if it fits
- *  nothing, any. */
+/** Lcore.  First address of the region or window of @key, for a check of that key; any value if the
+ *  key matches nothing. */
 karst_always_inline uint64_t
 karst_mem_base_of(const struct karst_mem *m, uint32_t key)
 {
@@ -176,12 +178,12 @@ karst_mem_size_of(const struct karst_mem *m, uint32_t key)
 }
 
 /*
- * Atomics: release, so that an application that sees the value also sees what the connection
- * wrote before (R14), pairing with its acquire load; acquire, so that nothing that the
- * connection does next happens before, pairing with the release of whoever wrote the old value.
+ * Atomics.  Release: an application that sees the value also sees what the connection wrote before
+ * (R14); pairs with its acquire load.  Acquire: nothing that the connection does next happens
+ * before; pairs with the release of the thread that wrote the old value.
  */
 
-/** Lcore.  Compare and swap at @host (8-aligned); the value before. */
+/** Lcore.  Compare and swap at @host (8-aligned); returns the value before. */
 karst_always_inline uint64_t
 karst_mem_cas(uint8_t *host, uint64_t compare, uint64_t swap)
 {
@@ -191,7 +193,7 @@ karst_mem_cas(uint8_t *host, uint64_t compare, uint64_t swap)
 	return compare;
 }
 
-/** Lcore.  Fetch and add at @host (8-aligned); the value before. */
+/** Lcore.  Fetch and add at @host (8-aligned); returns the value before. */
 karst_always_inline uint64_t
 karst_mem_faa(uint8_t *host, uint64_t add)
 {

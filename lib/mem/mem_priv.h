@@ -2,7 +2,7 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * What the files of lib/mem share: states of an entry, the control part of the table, keys.
+ * Shared by the files of lib/mem: states of an entry, the control part of the table, keys.
  *
  * States (in the word; "usable" is the live bit):
  *
@@ -11,10 +11,10 @@
  *	FREE -> UNBOUND <-> BUSY (an lcore binds) -> BOUND (usable) -> UNBOUND
  *	            `-> CLOSED -> FREE                 `-> BUSY (type 1), CLOSED
  *
- * Which thread may change a word: control changes a FREE, CLOSED or DEAD one by storing.  The word
+ * Which thread may change a word: control changes a FREE, CLOSED or DEAD one by a store.  The word
  * of a region is changed by the thread that set BOUND_NONE in its "bound".  The word of a window is
- * changed by a thread that swaps the value it has seen for another one, and by the owner of BUSY by
- * storing.
+ * changed by a thread that swaps the value it has read for another one, and by the owner of BUSY by
+ * a store.
  */
 #ifndef KARST_MEM_PRIV_H
 #define KARST_MEM_PRIV_H
@@ -34,7 +34,7 @@ enum mem_state {
 #define MEM_STATE_SHIFT 33
 #define MEM_SEQ_SHIFT   36
 
-/* In "bound": no window may be bound.  Set for all entries but usable regions. */
+/* In "bound": no window may be bound.  Set for all entries except usable regions. */
 #define BOUND_NONE (1u << 31)
 
 /* Counters of bound type 2 windows by hash of the QPN. */
@@ -45,7 +45,7 @@ struct mem_pd {
 	bool used;
 };
 
-/* First in, first out. */
+/* A queue, first in, first out. */
 struct mem_fifo {
 	uint32_t *item;
 	uint32_t size;
@@ -59,15 +59,15 @@ struct karst_mem_ctl {
 	unsigned int slot_bits;
 	uint32_t max_pds;
 	uint32_t used[KARST_MEM_MW2 + 1]; /* slots by enum karst_mem_type */
-	struct mem_fifo slots;            /* free slots, the one freed longest ago first */
+	struct mem_fifo slots;            /* free slots, the longest free first */
 	struct mem_fifo pds;
 	struct mem_pd *pd;    /* [max_pds + 1]; 0 is not used */
 	uint32_t *qp_windows; /* [MEM_QP_BUCKETS], changed by lcores */
-	/* [slots]: the QP that has bound the type 2 window there last, changed by lcores */
+	/* [slots]: the QP that last bound the type 2 window in the slot, changed by lcores */
 	uint32_t *binder;
 };
 
-/* Control waits for an lcore that is about to store. */
+/* Control waits for an lcore that is about to do a store. */
 static inline void
 mem_pause(void)
 {
@@ -108,20 +108,20 @@ mem_word_load(const struct karst_mem_entry *e)
 static inline void
 mem_word_store(struct karst_mem_entry *e, uint64_t word)
 {
-	/* Release: what was written before is seen by who acquires the word (A, D). */
+	/* Release: a thread that acquires the word sees what was written before (A, D). */
 	__atomic_store_n(&e->word, word, __ATOMIC_RELEASE);
 }
 
-/* Draws the secrets of the keys from the seed. */
+/* Derives the secrets of the keys from the seed. */
 void mem_key_init(struct karst_mem *m);
 
 /* The upper 24 bits of the key of (generation, slot); low byte 0. */
 uint32_t mem_key_of(const struct karst_mem *m, uint32_t generation, uint32_t slot);
 
-/* Moves a free slot on to its next generation and gives it a key with a random low byte. */
+/* Advances a free slot to its next generation and gives it a key with a random low byte. */
 void mem_key_renew(struct karst_mem *m, struct karst_mem_entry *e);
 
-/* Another random low byte than the present one. */
+/* A key with a random low byte that differs from the present one. */
 uint32_t mem_key_next_low(const struct karst_mem *m, const struct karst_mem_entry *e);
 
 static inline uint32_t

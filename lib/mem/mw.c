@@ -2,18 +2,18 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Memory windows, and invalidation: what lcores do to the table.
+ * Memory windows, and invalidation: the operations of lcores that change the table.
  *
- * A bind first pins the region, by adding to its count of bound windows, so that control can
- * neither free nor change it; then claims the window by swapping its word for a BUSY one; then
- * writes the attributes and publishes the key.  Everything that may fail comes before the
- * claim.  A thread that loses a race for a window sees its swap fail, and only control
- * ever waits for an lcore.  An unbinding is one swap, then the count goes down.
+ * A bind first pins the region, by incrementing its count of bound windows, so that control can
+ * neither free nor change it.  Then it claims the window by swapping its word for a BUSY one.  Then
+ * it writes the attributes and publishes the key.  Everything that may fail comes before the claim.
+ * A thread that loses a race for a window sees its swap fail, and only control ever waits for an
+ * lcore.  To unbind is one swap, then the count is decremented.
  *
- * The binder checks the region before it pins it, so that a program cannot disturb another's
- * regions.  What it has checked stays true: nothing but the live bit changes under an lcore
- * that has seen a region live, and nothing comes back to life, without a grace period.  If the
- * region was closed meanwhile, pinning fails.
+ * The binder checks the region before it pins it, so that a program cannot disturb another
+ * program's regions.  The result remains valid: for an lcore that has seen a region live, only the
+ * live bit changes, and nothing becomes live again, without a grace period.  If the region was
+ * closed meanwhile, pinning fails.
  */
 #include <errno.h>
 
@@ -32,14 +32,14 @@ qp_bucket(const struct karst_mem *m, uint32_t qpn)
 static void
 binding_drop(struct karst_mem *m, enum karst_mem_type type, uint32_t mr_slot, uint32_t qpn)
 {
-	/* Relaxed: only a hint for the control thread, which the QP's end orders. */
+	/* Relaxed: only a hint for the control thread; destroying the QP provides the order. */
 	if (type == KARST_MEM_MW2)
 		__atomic_fetch_sub(qp_bucket(m, qpn), 1, __ATOMIC_RELAXED);
 	/* Release: the window's key was withdrawn before; pairs with mr_close()'s acquire. */
 	__atomic_fetch_sub(&m->entry[mr_slot].bound, 1, __ATOMIC_RELEASE);
 }
 
-/* Takes a window that is in the state that @word says to state @s; false: it has changed. */
+/* Changes a window in the state of @word to state @s; false: it has changed since. */
 static bool
 window_unbind(struct karst_mem *m, struct karst_mem_entry *e, uint64_t word, enum mem_state s)
 {
@@ -48,9 +48,9 @@ window_unbind(struct karst_mem *m, struct karst_mem_entry *e, uint64_t word, enu
 	uint32_t qpn = (uint32_t)__atomic_load_n(&e->owner, __ATOMIC_RELAXED);
 	enum karst_mem_type type = (enum karst_mem_type)e->type;
 
-	/* Release: what we read above comes before what the next binder writes; pairs with the
-	 * acquire of its load of the word.  If the swap succeeds, what we read is the binding
-	 * that @word published. */
+	/* Release: the loads above come before what the next binder writes; pairs with the acquire
+	 * of its load of the word.  If the swap succeeds, the loaded values are the binding that
+	 * @word published. */
 	if (!__atomic_compare_exchange_n(&e->word, &word, mem_word_next(word, s), false,
 		    __ATOMIC_RELEASE, __ATOMIC_RELAXED))
 		return false;
@@ -65,7 +65,7 @@ same_upper(uint32_t a, uint32_t b)
 	return ((a ^ b) & ~0xffu) == 0;
 }
 
-/* The window that the upper bits of @key name, and its word; NULL if there is none. */
+/* The window with the upper bits of @key, and its word; NULL if there is none. */
 static struct karst_mem_entry *
 window_find(const struct karst_mem *m, uint32_t key, uint64_t *word)
 {
@@ -102,7 +102,7 @@ karst_mw_free_begin(struct karst_mem *m, uint32_t key)
 	struct karst_mem_entry *e;
 	uint64_t word;
 
-	/* BUSY lasts for a few stores of an lcore. */
+	/* BUSY lasts only for a few stores of an lcore. */
 	do {
 		e = window_find(m, key, &word);
 		if (e == NULL)
@@ -129,7 +129,7 @@ mr_unpin(struct karst_mem_entry *mr)
 	__atomic_fetch_sub(&mr->bound, 1, __ATOMIC_RELEASE);
 }
 
-/* The live region that @b names, pinned, if it may be bound to it; else NULL. */
+/* Pins and returns the live region of @b, if the window may be bound to it; else NULL. */
 static struct karst_mem_entry *
 mr_pin(const struct karst_mem *m, const struct karst_mw_bind *b)
 {
@@ -146,7 +146,7 @@ mr_pin(const struct karst_mem *m, const struct karst_mw_bind *b)
 	if (mr->owner >> 32 != b->pd || (mr->rights & need) != need ||
 		!karst_mem_in_range(mr->base, mr->len, b->va, b->len))
 		return NULL;
-	/* Relaxed: the word has given us the attributes. */
+	/* Relaxed: the acquire of the word has ordered the attributes. */
 	bound = __atomic_load_n(&mr->bound, __ATOMIC_RELAXED);
 	do {
 		if (bound == BOUND_NONE)
@@ -156,7 +156,7 @@ mr_pin(const struct karst_mem *m, const struct karst_mw_bind *b)
 	return mr;
 }
 
-/* What does not depend on the region. */
+/* The checks that do not depend on the region. */
 static int
 bind_check(const struct karst_mem_entry *e, const struct karst_mw_bind *b, uint64_t word)
 {
@@ -174,7 +174,7 @@ bind_check(const struct karst_mem_entry *e, const struct karst_mw_bind *b, uint6
 	return 0;
 }
 
-/* Writes a claimed window's new binding.  Release (C): pairs with the readers' acquire (B). */
+/* Writes the new binding of a claimed window.  Release (C): pairs with the readers' acquire (B). */
 static void
 bind_fill(const struct karst_mem *m, struct karst_mem_entry *e, const struct karst_mw_bind *b,
 	const struct karst_mem_entry *mr)
@@ -210,8 +210,8 @@ karst_mw_bind(struct karst_mem *m, const struct karst_mw_bind *b, uint32_t *boun
 			return -EINVAL;
 	}
 	busy = mem_word_next(word, MEM_BUSY);
-	/* Acquire: the previous binder's attributes and unbinder's reads come before our stores;
-	 * pairs with the release of their words. */
+	/* Acquire: the previous binder's attributes and unbinder's loads come before the stores
+	 * here; pairs with the release of their words. */
 	if (!__atomic_compare_exchange_n(
 		    &e->word, &word, busy, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED)) {
 		if (mr != NULL)
@@ -220,7 +220,8 @@ karst_mw_bind(struct karst_mem *m, const struct karst_mw_bind *b, uint32_t *boun
 	}
 	old_mr = e->mr_slot;
 	key = (e->key & ~0xffu) | (b->new_key & 0xff);
-	/* type 1: what the program proposes, unless that is another window's or no change */
+	/* type 1: the key that the program proposes, unless that is another window's or no
+	 * change */
 	if (e->type == KARST_MEM_MW1 && (key != b->new_key || key == e->key))
 		key = mem_key_next_low(m, e);
 	__atomic_store_n(&e->key, key, __ATOMIC_RELEASE);
@@ -236,7 +237,7 @@ karst_mw_bind(struct karst_mem *m, const struct karst_mw_bind *b, uint32_t *boun
 	} else {
 		mem_word_store(e, mem_word_next(busy, MEM_UNBOUND));
 	}
-	/* @word is still what it was before the claim. */
+	/* @word still has the value from before the claim. */
 	if (mem_state(word) == MEM_BOUND)
 		binding_drop(m, KARST_MEM_MW1, old_mr, 0);
 	*bound_key = key;
@@ -279,7 +280,7 @@ karst_mem_invalidate(struct karst_mem *m, uint32_t pd, uint32_t qpn, uint32_t ke
 	}
 }
 
-/* @return how many of [@e, @end) could not be taken. */
+/* Revokes the matching entries of [@e, @end).  @return how many could not be changed. */
 static uint32_t
 mw_revoke(struct karst_mem *m, bool (*match)(const void *host), struct karst_mem_entry *e,
 	const struct karst_mem_entry *end, bool windows)
@@ -316,8 +317,8 @@ karst_mem_revoke(
 	return !w->regions;
 }
 
-/* Words of karst_mem_ctl.binder that are looked at together: a line, which with very few keys goes
- * beyond the last slot. */
+/* Words of karst_mem_ctl.binder that are examined together: a cache line, which with very few keys
+ * extends beyond the last slot. */
 #define BINDERS 16u
 
 static bool
@@ -344,10 +345,10 @@ release_slot(struct karst_mem *m, uint32_t slot, uint32_t qpn)
 	return window_unbind(m, e, word, MEM_UNBOUND);
 }
 
-/* Control has the lock of its calls meanwhile, and the counters of all QPs say that there are some
- * when one program has bound windows by thousands of its own.  So a word for each slot is looked
- * at, a sixteenth of the table, and an entry only where that names the QP; its window need not be
- * bound any more. */
+/* Control holds the lock of its calls meanwhile, and the counters of all QPs are not 0 if one
+ * program has bound thousands of windows.  So the function examines a word for each slot, which is
+ * a sixteenth of the table, and an entry only where the word names the QP; the window there need
+ * not be bound any more. */
 uint32_t
 karst_mw_release_qp(struct karst_mem *m, uint32_t qpn)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* From plain fields to frames; the mirror image of decode.c. */
+/* Builds frames from plain fields; the inverse of decode.c. */
 #include "karst_build.h"
 
 #include <errno.h>
@@ -43,7 +43,7 @@ put_bth(uint8_t *p, const struct karst_ib_hdrs *ib)
 	p[8] |= ib->resv7 & 0x7f;
 }
 
-/* The headers behind the BTH, in the order of W5.  @return where the payload starts. */
+/* Writes the headers after the BTH, in the order of W5.  @return where the payload starts. */
 static uint8_t *
 put_extended(uint8_t *p, uint32_t op, const struct karst_ib_hdrs *ib)
 {

@@ -2,10 +2,10 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * From frames to plain fields; the mirror image of build.c.
+ * Decodes frames to plain fields; the inverse of build.c.
  *
- * For tools, so it goes header by header as the flags of the opcode say, which also makes it a
- * second opinion on the parser's table of offsets: the unit tests and the fuzzer compare them.
+ * This is for tools.  It decodes header by header, according to the flags of the opcode.  So it
+ * also verifies the parser's table of offsets: the unit tests and the fuzzer compare the results.
  */
 #include "karst_decode.h"
 #include "karst_hdr.h"
@@ -28,7 +28,7 @@ get_bth(const uint8_t *p, struct karst_ib_hdrs *ib)
 	ib->psn = karst_bth_psn(p);
 }
 
-/* The headers behind the BTH, in the order of W5.  @return where the payload starts. */
+/* Reads the headers after the BTH, in the order of W5.  @return where the payload starts. */
 static const uint8_t *
 get_extended(const uint8_t *p, uint32_t op, struct karst_ib_hdrs *ib)
 {

@@ -2,13 +2,13 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Whole frames from plain fields.  For tools and tests: the engine sends from templates.
+ * Builds whole frames from plain fields.  For tools and tests: the engine sends from templates.
  *
- * The CRCs are the caller's (lib/crc stands above this library): build, compute the ICRC over
- * what was built, write it to the last four bytes, then, if a UDP checksum is wanted, call
+ * The caller adds the CRCs (lib/crc is above this library): build, compute the ICRC over what was
+ * built, write it to the last four bytes, then, if a UDP checksum is wanted, call
  * karst_build_udp_checksum().
  *
- * Any thread; nothing is kept.  Sources and destination do not overlap.
+ * Any thread; no state.  Sources and destination do not overlap.
  */
 #ifndef KARST_BUILD_H
 #define KARST_BUILD_H
@@ -39,8 +39,8 @@ int karst_build_frame(uint8_t *buf, size_t room, const struct karst_frame *f);
 int karst_build_native(uint8_t *buf, size_t room, const struct karst_native *n);
 
 /**
- * Computes the UDP checksum of a complete frame and writes it.  Never 0 (RFC 768).
- * @udp the UDP header, preceded by an IP header; @len UDP length; @ip6 which IP.
+ * Computes the UDP checksum of a complete frame and writes it.  Never 0 (RFC 768).  @udp the UDP
+ * header, preceded by an IP header; @len UDP length; @ip6 the IP version.
  */
 void karst_build_udp_checksum(uint8_t *udp, size_t len, bool ip6);
 

@@ -2,8 +2,8 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * All fields of a frame as plain numbers, also those that struct karst_pkt has no room for.
- * Any thread; nothing is kept but the pointer to the payload, which points into the frame.
+ * Decodes all fields of a frame to plain numbers, also those that struct karst_pkt has no room for.
+ * Any thread; no state, except that the pointer to the payload points into the frame.
  */
 #ifndef KARST_DECODE_H
 #define KARST_DECODE_H
@@ -24,11 +24,11 @@ enum karst_drop karst_decode_ib(const uint8_t *bth, size_t len, struct karst_ib_
 void karst_decode_frame(const struct karst_pkt *p, struct karst_frame *f);
 
 /**
- * Reads a native InfiniBand packet (W8): @len bytes from the LRH on.  They must reach the end
- * of the ICRC; whether a VCRC follows is for the caller to see from pkt_len.
- * @return KARST_DROP_NONE; KARST_DROP_RUNT: shorter than LRH.PktLen says, or PktLen too small
- *   for the headers; KARST_DROP_IP_HEADER: bad LVer, or a GRH that is not one or contradicts
- *   PktLen; KARST_DROP_NOT_ROCE: LNH says that no InfiniBand transport follows; others as
+ * Reads a native InfiniBand packet (W8): @len bytes from the LRH on.  They must reach the end of
+ * the ICRC; the caller can compute from pkt_len whether a VCRC follows.
+ * @return KARST_DROP_NONE; KARST_DROP_RUNT: shorter than LRH.PktLen says, or PktLen too small for
+ *   the headers; KARST_DROP_IP_HEADER: bad LVer, or a GRH that is invalid or contradicts PktLen;
+ *   KARST_DROP_NOT_ROCE: LNH says that no InfiniBand transport follows; others as
  *   karst_decode_ib().
  */
 enum karst_drop karst_decode_native(const uint8_t *lrh, size_t len, struct karst_native *n);

@@ -13,7 +13,7 @@
 
 #include "karst_base.h"
 
-/** BTH, extended headers and payload (W2, W3, W5, W6): what RoCE and native InfiniBand share. */
+/** BTH, extended headers and payload (W2, W3, W5, W6): common to RoCE and native InfiniBand. */
 struct karst_ib_hdrs {
 	/* BTH */
 	uint8_t opcode;
@@ -45,7 +45,7 @@ struct karst_ib_hdrs {
 	uint64_t compare;
 	/* AETH: syndrome in the top byte, MSN below */
 	uint32_t aeth;
-	/* AtomicAckETH: what the memory held */
+	/* AtomicAckETH: the value before */
 	uint64_t orig;
 	uint32_t imm;      /* ImmDt */
 	uint32_t inv_rkey; /* IETH */
@@ -73,7 +73,7 @@ struct karst_frame {
 	/* UDP */
 	uint16_t sport;
 	uint16_t dport;
-	uint16_t udp_checksum; /* as it stands; 0: none */
+	uint16_t udp_checksum; /* as in the frame; 0: none */
 
 	struct karst_ib_hdrs ib;
 };
@@ -105,7 +105,7 @@ struct karst_native {
 	uint8_t tclass;
 	uint8_t next_hdr;
 	uint8_t hop_limit;
-	uint16_t grh_len; /* bytes behind the GRH up to the ICRC's end; the builder computes it */
+	uint16_t grh_len; /* bytes after the GRH up to the ICRC's end; the builder computes it */
 	uint32_t flow_label;
 	uint8_t sgid[16];
 	uint8_t dgid[16];

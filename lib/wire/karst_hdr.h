@@ -2,8 +2,8 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Accessors of wire fields (W2, W3).  Nobody else computes offsets inside of a header.
- * Every pointer may be unaligned; values are in host order.
+ * Accessors of wire fields (W2, W3).  No other code computes offsets inside a header.  Every
+ * pointer may be unaligned; values are in host order.
  */
 #ifndef KARST_HDR_H
 #define KARST_HDR_H
@@ -78,7 +78,7 @@ karst_put_be64(void *p, uint64_t v)
 	memcpy(p, &v, sizeof(v));
 }
 
-/* --- IPv4, without options, and IPv6; addresses as they stand there --- */
+/* --- IPv4, without options, and IPv6; addresses in wire order --- */
 
 /* The low two bits of ToS or traffic class. */
 #define KARST_ECN_MASK 3u
@@ -187,7 +187,7 @@ karst_bth_opcode(const uint8_t *bth)
 	return bth[0];
 }
 
-/** SE, MigReq, PadCnt, TVer as they stand in byte 1. */
+/** SE, MigReq, PadCnt, TVer, as in byte 1. */
 static inline uint8_t
 karst_bth_flags(const uint8_t *bth)
 {
@@ -245,7 +245,7 @@ karst_bth_psn(const uint8_t *bth)
 	return karst_get_be32(bth + 8) & 0xffffff;
 }
 
-/** Writes the fields that differ from packet to packet; P_Key and DestQP stay as they are. */
+/** Writes the fields that differ from packet to packet; P_Key and DestQP are unchanged. */
 static inline void
 karst_bth_set(
 	uint8_t *bth, uint8_t opcode, uint8_t flags, unsigned int pad, bool ackreq, uint32_t psn)

@@ -2,15 +2,15 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * BTH opcodes: constants KARST_RC_SEND_FIRST, KARST_UC_..., and what each one carries.
- * Generated from karst_opcode.def.
+ * BTH opcodes: constants KARST_RC_SEND_FIRST, KARST_UC_..., and the headers of each.  Generated
+ * from karst_opcode.def.
  */
 #ifndef KARST_OPCODE_H
 #define KARST_OPCODE_H
 
 #include "karst_base.h"
 
-/* What an opcode is and carries. */
+/* Properties of an opcode. */
 enum karst_opcode_flags {
 	KARST_OPF_REQUEST = 1u << 0,
 	KARST_OPF_RESPONSE = 1u << 1,
@@ -38,7 +38,7 @@ enum karst_opcode_flags {
 	KARST_OPF_KNOWN = 1u << 31,
 };
 
-/* Which transports carry an operation. */
+/* The transports that have an operation. */
 enum karst_opcode_transports {
 	KARST_OPT_RC = 1u << 0,
 	KARST_OPT_UC = 1u << 1,
@@ -64,8 +64,8 @@ enum karst_operation {
 };
 
 /*
- * Every combination has a constant; those that no transport carries are unknown to the table
- * and to the parser.
+ * Every combination has a constant; the table and the parser treat combinations that no transport
+ * has as unknown.
  */
 enum karst_opcode {
 #define KARST_OPERATION(code, sym, name, flags, on)   \
@@ -98,7 +98,7 @@ karst_opcode_flags(uint8_t opcode)
 /** "RC SEND First"; "unknown" for an unknown opcode. */
 const char *karst_opcode_name(uint8_t opcode);
 
-/** Its constant's name without "KARST_", "RC_SEND_FIRST"; "unknown" for an unknown opcode. */
+/** The name of its constant without "KARST_": "RC_SEND_FIRST"; "unknown" for an unknown opcode. */
 const char *karst_opcode_symbol(uint8_t opcode);
 
 #endif /* KARST_OPCODE_H */

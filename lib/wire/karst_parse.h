@@ -2,7 +2,7 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * From a frame to struct karst_pkt (W1 to W6, and the checks of W9 that need no queue pair).
+ * Parses a frame to struct karst_pkt (W1 to W6, and the checks of W9 that need no queue pair).
  */
 #ifndef KARST_PARSE_H
 #define KARST_PARSE_H
@@ -13,12 +13,11 @@
 /**
  * Parses one frame.
  *
- * In: p->data and p->len describe all the bytes that were received (an Ethernet padding may
- * follow the IP packet); p->port is kept.  Never reads outside of [data, data + len).
- * Out: on KARST_DROP_NONE every field whose header is present is valid (one whose header the
- * opcode lacks holds an arbitrary value), p->len ends behind the ICRC, and p->qp is NULL.  On
- * any other value only data, port and drop are meaningful.
- * The ICRC is not looked at.  Any thread.
+ * In: p->data and p->len describe all received bytes (Ethernet padding may follow the IP packet);
+ * p->port is unchanged.  Never reads outside [data, data + len).  Out: on KARST_DROP_NONE every
+ * field whose header is present is valid (a field whose header the opcode lacks has an arbitrary
+ * value), p->len ends after the ICRC, and p->qp is NULL.  On any other value only data, port and
+ * drop are meaningful.  The ICRC is not checked.  Any thread.
  *
  * @return p->drop.
  */

@@ -2,12 +2,12 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * struct karst_pkt: the one currency that moves between the stages of the engine.
+ * struct karst_pkt: the description of a packet that the stages of the engine pass on.
  *
- * It describes one RoCEv2 frame in one contiguous buffer.  On the data path it lives in the
- * private area of the mbuf that holds the frame; in tests it lives on the stack.  The parser
- * (karst_parse.h) fills it once; later stages read fields, never the headers again, except
- * for rarely used ones (atomic operands, GRH) through the accessors of karst_hdr.h.
+ * It describes one RoCEv2 frame in one contiguous buffer.  On the data path it is in the private
+ * area of the mbuf that contains the frame; in tests it is on the stack.  The parser
+ * (karst_parse.h) fills it once.  Later stages read its fields instead of the headers, except for
+ * rarely used ones (atomic operands, GRH), which they read through the accessors of karst_hdr.h.
  *
  * All integers are in host order.
  */
@@ -30,10 +30,10 @@ struct karst_core_qp;
 struct karst_pkt {
 	uint8_t *data;    /* first byte of the Ethernet header */
 	uint16_t len;     /* from data to the last byte of the ICRC; Ethernet padding cut off */
-	uint8_t port;     /* engine port that the frame came from or goes to */
+	uint8_t port;     /* engine port of reception or transmission */
 	uint8_t bth_off;  /* BTH, from data */
 	uint8_t pay_off;  /* payload, from data */
-	uint8_t drop;     /* enum karst_drop; KARST_DROP_NONE while the packet lives */
+	uint8_t drop;     /* enum karst_drop; KARST_DROP_NONE unless the packet is dropped */
 	uint16_t pay_len; /* payload bytes without pad */
 	uint8_t opcode;   /* BTH opcode, known to the opcode table once parsed */
 	uint8_t flags;    /* KARST_PKT_* */
@@ -57,7 +57,8 @@ struct karst_pkt {
 	};
 	union {
 		struct karst_core_qp *qp; /* set by dispatch; NULL before */
-		struct karst_pkt *next;   /* while it waits behind another of its queue pair */
+		/* while it waits behind another packet of its queue pair */
+		struct karst_pkt *next;
 	};
 };
 

@@ -9,7 +9,7 @@
 
 #define KARST_PSN_MASK 0xffffffu
 
-/** @psn moved by @n packets, which may be negative as an unsigned. */
+/** @psn plus @n packets; a negative @n is passed as unsigned. */
 static inline uint32_t
 karst_psn_add(uint32_t psn, uint32_t n)
 {
@@ -29,7 +29,7 @@ karst_psn_before(uint32_t a, uint32_t b)
 	return karst_psn_diff(a, b) < 0;
 }
 
-/** How many PSNs it is from @from on to @to. */
+/** The number of PSNs from @from to @to. */
 static inline uint32_t
 karst_psn_distance(uint32_t to, uint32_t from)
 {

@@ -2,7 +2,7 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Where the fields of struct karst_pkt lie, per opcode: the second table made from
+ * Offsets of the fields of struct karst_pkt, per opcode: the second table generated from
  * karst_opcode.def, private to lib/wire.
  */
 #ifndef KARST_WIRE_LAYOUT_H

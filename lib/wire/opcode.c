@@ -4,10 +4,10 @@
 /*
  * The opcode tables, generated from karst_opcode.def.
  *
- * Each row of the .def is laid out once per transport.  A combination that no transport
- * carries is written, as zeros, to slot 0xff: that code belongs to the reserved transport 7,
- * so it is unknown anyway, and the row that does belong at the combination's own place (CNP
- * shares its operation code with SEND Middle) is not disturbed.
+ * Each row of the .def is expanded once per transport.  A combination that no transport has is
+ * written, as zeros, to slot 0xff: that code belongs to the reserved transport 7, so it is unknown
+ * anyway.  The place of the combination itself may belong to another row (CNP shares its operation
+ * code with SEND Middle), which is not overwritten.
  */
 #include "karst_opcode.h"
 #include "karst_hdr.h"
@@ -15,7 +15,7 @@
 
 #define NOWHERE 0xff
 
-/* What a transport puts in front of an operation's headers, on requests and on responses. */
+/* The headers that a transport adds in front of an operation's, on requests and on responses. */
 enum transport_headers {
 #define KARST_TRANSPORT(code, sym, req, rsp) REQ_##sym = (req), RSP_##sym = (rsp),
 #include "karst_opcode.def"
@@ -25,13 +25,13 @@ enum transport_headers {
 #define ON(on, t)          (((on)&KARST_OPT_##t) != 0)
 #define PLACE(code, on, t) (ON(on, t) ? KARST_TRANSPORT_##t | (code) : NOWHERE)
 
-/* The transport's share of an operation's headers. */
+/* The headers of an operation that the transport adds. */
 #define FRONT(flags, t)                                         \
 	(((flags)&KARST_OPF_REQUEST ? (uint32_t)REQ_##t : 0u) | \
 		((flags)&KARST_OPF_RESPONSE ? (uint32_t)RSP_##t : 0u))
 #define FLAGS(flags, t) ((uint32_t)(flags) | KARST_OPF_KNOWN | FRONT(flags, t))
 
-/* Where each header starts, in the order of the wire (W5), and where the last one ends. */
+/* Offset of each header, in the order of the wire (W5), and of the end of the last one. */
 #define HAS(f, sym)     (((f)&KARST_OPF_##sym) != 0)
 #define AT_DETH(f)      (KARST_BTH_LEN + HAS(f, RDETH) * KARST_RDETH_LEN)
 #define AT_XRCETH(f)    (AT_DETH(f) + HAS(f, DETH) * KARST_DETH_LEN)
@@ -45,7 +45,7 @@ enum transport_headers {
 #define AT_END(f)       (AT_IETH(f) + HAS(f, IETH) * KARST_IETH_LEN)
 
 #pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Woverride-init" /* slot NOWHERE, as said above */
+#pragma GCC diagnostic ignored "-Woverride-init" /* slot NOWHERE, see above */
 
 #define ENTRY(code, flag, on, t)                                   \
 	[PLACE(code, on, t)] = {                                   \
@@ -66,7 +66,7 @@ const struct karst_opcode_info karst_opcode_table[256] = {
 #undef KARST_OPERATION
 };
 
-/* @f is the whole of the flags, the transport's share included. */
+/* @f: all flags, including those of the transport. */
 #define LAYOUT(f)                                             \
 	{                                                     \
 		.hdr_len = (f) != 0 ? AT_END(f) : 0,          \
@@ -99,7 +99,7 @@ const struct karst_wire_layout karst_wire_layouts[256] = {
 #undef KARST_OPERATION
 };
 
-/* Transports with one operation, CNP and SACK: no need to say it twice. */
+/* CNP and SACK are each the only operation of a transport, which the name does not repeat. */
 #define TEXT(code, on, t, text) [PLACE(code, on, t)] = ON(on, t) ? (text) : NULL,
 
 static const char *const names[256] = {

@@ -2,27 +2,26 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * The parser: from a frame to struct karst_pkt.
+ * The parser: fills struct karst_pkt from a frame.
  *
- * A frame is walked once, front to back: Ethernet, at most one tag, IPv4 or IPv6, UDP, BTH.
- * Each step first proves that the next header lies inside of what the step before it
- * announced, then loads it.  So a claimed length is never trusted beyond the bytes received,
- * and no byte behind the end of the IP packet is read.
+ * A frame is parsed once, front to back: Ethernet, at most one tag, IPv4 or IPv6, UDP, BTH.  Each
+ * step first verifies that the next header is inside the length that the step before it found, then
+ * loads it.  So a claimed length is never trusted beyond the bytes received, and no byte after the
+ * end of the IP packet is read.
  *
- * Which extended headers follow is known by the opcode alone, so nothing loops over them: a
- * table made from karst_opcode.def (layout.h) says per opcode where each field of karst_pkt
- * would be, counted from the BTH.  Every field is loaded every time.  For a header that the
- * opcode does not carry the table says 0, the BTH itself: at least 16 bytes (BTH and ICRC)
- * are there, no field reaches further, and what is loaded is a value that nobody may look at.
- * That costs five loads and no branch.
+ * The extended headers depend on the opcode alone, so there is no loop over them: a table generated
+ * from karst_opcode.def (layout.h) has, per opcode, the offset of each field of karst_pkt from the
+ * BTH.  Every field is loaded every time.  For a header that the opcode does not have the offset is
+ * 0, that of the BTH itself.  At least 16 bytes (BTH and ICRC) are there, no field extends further,
+ * and the loaded value is never used.  That costs five loads and no branch.
  *
- * Nearly all frames are of one kind: no tag, IPv4, no UDP checksum.  Those are recognized first,
- * by a few words under masks (plain_udp_len()).  A frame that is not of this kind, or that is wrong
- * anywhere, is walked step by step, which says what is wrong with it.
+ * Nearly all frames are of one kind: no tag, IPv4, no UDP checksum.  Those are recognized first, by
+ * comparing a few words under masks (plain_udp_len()).  A frame that is not of this kind, or that
+ * has any error, is parsed step by step, which finds the drop reason.
  *
  * Order of the checks: frame length, EtherType, IP header, fragment, protocol, UDP port, UDP
- * length, UDP checksum, TVer, opcode, header length, pad.  Bytes behind the IP packet
- * (Ethernet pads to 60) are not looked at.
+ * length, UDP checksum, TVer, opcode, header length, pad.  Bytes after the IP packet (Ethernet pads
+ * to 60) are ignored.
  */
 #include "karst_parse.h"
 #include "karst_hdr.h"
@@ -39,16 +38,16 @@
 /* Shortest UDP datagram that can be RoCE. */
 #define UDP_ROCE_MIN (KARST_UDP_LEN + KARST_BTH_LEN + KARST_ICRC_LEN)
 
-/* How far ahead of the packet being parsed a burst's headers are fetched. */
+/* How many packets ahead the headers of a burst are prefetched. */
 #define PREFETCH_AHEAD 4
 
-/* The bytes that a field of an absent header is loaded from (see above). */
+/* The range that a field of an absent header is loaded from (see above). */
 static_assert(KARST_BTH_LEN + KARST_ICRC_LEN >= KARST_RETH_LEN, "a RETH at the BTH is in range");
 
-/* What the network layer says. */
+/* Properties of the network layer. */
 struct l3 {
 	uint32_t hdr_len;
-	uint32_t pay_len; /* bytes behind the header, all of them received */
+	uint32_t pay_len; /* bytes after the header, all of them received */
 	bool ce;
 };
 
@@ -134,8 +133,8 @@ parse_sum16(const uint8_t *p, uint32_t len)
 }
 
 /*
- * A UDP checksum other than 0 must be right (W1).  RoCE peers send 0, so this is off the path.
- * The addresses are the last 8 or 32 bytes before the UDP header in both IP versions.
+ * A UDP checksum other than 0 must be right (W1).  RoCE peers send 0, so this is not on the fast
+ * path.  The addresses are the last 8 or 32 bytes before the UDP header in both IP versions.
  */
 static karst_noinline bool
 udp_checksum_ok(const uint8_t *udp, uint32_t len, bool ip6)
@@ -169,15 +168,15 @@ parse_udp(const uint8_t *udp, uint32_t len, bool ip6)
 
 typedef uint8_t bytes16 __attribute__((vector_size(16)));
 
-/* Opcode, P_Key, PSN and destination QP; va, rkey and dma_len of the RETH: each a shuffle. */
+/* Loads opcode, P_Key, PSN and destination QP; va, rkey and dma_len of the RETH: one shuffle
+ * each. */
 karst_always_inline void
 load_fields(struct karst_pkt *p, const uint8_t *bth, const uint8_t *reth)
 {
 	const bytes16 zero = {0};
 	bytes16 a, b;
 
-	memcpy(&a, bth,
-		sizeof(a)); /* 12 bytes, and 4 of what is behind: there is an ICRC at least */
+	memcpy(&a, bth, sizeof(a)); /* 12 bytes, and 4 of what follows, which is at least an ICRC */
 	memcpy(&b, reth, sizeof(b));
 	a = __builtin_shufflevector(
 		a, zero, 0, 16, 3, 2, 11, 10, 9, 16, 7, 6, 5, 16, 16, 16, 16, 16);
@@ -193,9 +192,9 @@ static_assert(offsetof(struct karst_pkt, pkey) == 18 && offsetof(struct karst_pk
 static_assert(KARST_RETH_LEN == 16, "all of it");
 
 /*
- * BTH, extended headers, payload, pad, ICRC: @len bytes, at least BTH and ICRC of them.
- * A payload behind an opcode that has none is refused as wrongly padded: it would be covered
- * by no check of a queue pair.  CNP has 16 reserved bytes there, which are let pass (E3).
+ * BTH, extended headers, payload, pad, ICRC: @len bytes, at least BTH and ICRC.  A payload after an
+ * opcode that has none is dropped with a pad error: no check of a queue pair would cover it.  A CNP
+ * has 16 reserved bytes there, which are accepted (E3).
  */
 static inline enum karst_drop
 parse_bth(struct karst_pkt *p, const uint8_t *bth, uint32_t len)
@@ -244,7 +243,7 @@ load64(const uint8_t *p)
 	return v;
 }
 
-/* As ip4_checksum_ok(), with carries where they fall out. */
+/* As ip4_checksum_ok(), with explicit carries. */
 static inline bool
 plain_checksum_ok(uint64_t a, uint64_t b, uint32_t c)
 {
@@ -252,10 +251,10 @@ plain_checksum_ok(uint64_t a, uint64_t b, uint32_t c)
 	uint32_t half;
 	bool carry = __builtin_add_overflow(a, b, &sum);
 
-	sum += carry; /* the sum was not all ones, if there was a carry */
+	sum += carry; /* if there was a carry, the sum was not all ones */
 	carry = __builtin_add_overflow(sum, (uint64_t)c, &sum);
 	sum += carry;
-	/* each half of what is added has the sum of both in its upper half, with the carry */
+	/* adding the swapped halves leaves the sum of both, with the carry, in the upper half */
 	sum += sum << 32 | sum >> 32;
 	half = (uint32_t)(sum >> 32);
 	half += half << 16 | half >> 16;
@@ -263,9 +262,10 @@ plain_checksum_ok(uint64_t a, uint64_t b, uint32_t c)
 }
 
 /*
- * Is it a frame without a tag, IPv4 without options or fragments, and UDP to the RoCE port without
- * a checksum, of which all is right before the BTH?  The lengths of IP and UDP agree, and the
- * frame has as much.  @return the UDP length; 0 says nothing but that parse_any() has to look.
+ * Whether the frame has no tag, IPv4 without options or fragments, and UDP to the RoCE port without
+ * a checksum, and everything before the BTH is right.  The lengths of IP and UDP agree, and the
+ * frame is long enough.  @return the UDP length; 0 means only that parse_any() has to parse the
+ * frame.
  */
 static inline uint32_t
 plain_udp_len(const uint8_t *d, uint32_t len)

@@ -2,9 +2,9 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Which kernels there are, which one is used, and the proof that it works here.
+ * The list of kernels, the selection of one, and its self-test on this machine.
  *
- * The choice is the one mutable variable of this library: written by karst_crc_init() before
+ * The selection is the only mutable variable of this library: written by karst_crc_init() before
  * other threads start, read once per burst afterwards.
  */
 #include "karst_crc.h"
@@ -76,7 +76,7 @@ answers_known(const struct karst_crc_ops *ops)
 	return true;
 }
 
-/* Lengths around every boundary of a kernel, at odd addresses and from an odd state. */
+/* Tests lengths around every boundary of a kernel, at odd addresses and from an odd state. */
 static bool
 agrees_with_scalar(const struct karst_crc_ops *ops)
 {
@@ -116,7 +116,7 @@ seals_and_verifies(const struct crc_kernel *k)
 	return memcmp(frame, known_frame, sizeof(frame)) == 0 && k->verify_burst(pkts, 1) == 0;
 }
 
-/* Of four, the third has another PSN than its ICRC covers, which shows in its sum alone. */
+/* Of four frames, the third has another PSN than its ICRC covers; only its sum may differ. */
 static bool
 sums_known(const struct crc_kernel *k)
 {

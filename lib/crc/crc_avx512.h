@@ -2,8 +2,8 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * The primitives of crc_fold.h on 512 bits: a block is one register, and masks take care of
- * the edges of a message.
+ * The primitives of crc_fold.h on 512 bits: a block is one register, and masks handle the edges of
+ * a message.
  */
 #ifndef CRC_AVX512_H
 #define CRC_AVX512_H
@@ -118,7 +118,7 @@ page_offset(const void *p)
 	return (uintptr_t)p % 4096;
 }
 
-/* Numbers 0..63, less @n each. */
+/* The numbers 0..63, minus @n each. */
 karst_always_inline V
 moved_up_by(unsigned int n)
 {
@@ -126,12 +126,11 @@ moved_up_by(unsigned int n)
 }
 
 /*
- * The n (1..64) bytes at @src in the upper end, zeros below.
+ * Loads the n (1..64) bytes at @src to the upper end, zeros below.
  *
- * Masked loads fetch nothing that the mask leaves out, so the address may lie outside of the
- * message; but if it lies in another page that is not there, suppressing the fault costs
- * hundreds of cycles.  So near the beginning of a page the bytes are loaded upwards
- * and moved.
+ * Masked loads read nothing that the mask excludes, so the address may be outside the message.  But
+ * if it is in another page that is not mapped, suppressing the fault costs hundreds of cycles.  So
+ * near the beginning of a page the bytes are loaded upwards and moved.
  */
 karst_always_inline V
 load_top(const uint8_t *src, unsigned int n)
@@ -145,7 +144,7 @@ load_top(const uint8_t *src, unsigned int n)
 	return _mm512_maskz_loadu_epi8(m, (const void *)((uintptr_t)src - gap));
 }
 
-/* The reverse, with the same care. */
+/* The reverse: stores the upper @n bytes of @v, with the same precaution. */
 karst_always_inline void
 store_top(uint8_t *dst, V v, unsigned int n)
 {
@@ -175,7 +174,7 @@ block_head(uint32_t state, const bool copying, uint8_t *dst, const uint8_t *src,
 		b.v[0] = load_top(src, n);
 		if (copying)
 			store_top(dst, b.v[0], n);
-		/* The state over the first four of the n bytes. */
+		/* XOR the state over the first four of the n bytes. */
 		s = _mm512_maskz_mov_epi8(0xfull << gap,
 			_mm512_set1_epi32((int)(state << turn | state >> (-turn & 31))));
 	}

@@ -2,7 +2,7 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * The loops over bursts, for a kernel file to include after it has defined
+ * The loops over bursts.  A kernel file includes this file after it has defined
  *   icrc_frame(l3, end, ip6): the state after a whole packet
  *   icrc_headers_and(job, src, len): the state after headers and a first segment, copied
  *   crc_copy(): struct karst_crc_ops.copy
@@ -13,7 +13,8 @@
 #include "crc_kernel.h"
 #include "karst_counters.h"
 
-/* Lines of the next packet to ask for while doing this one: the rest follows in a stream. */
+/* Cache lines of the next packet to prefetch while processing this one: the hardware prefetches the
+ * rest. */
 #define AHEAD_LINES 4
 
 karst_always_inline uint32_t
@@ -97,13 +98,13 @@ seal_one(const struct karst_seal *j)
 	store_le32(out, ~state);
 }
 
-/* Payload of at least so many bytes is fetched ahead for writing if the frame is cold. */
+/* Minimum payload for which a cold frame is prefetched for writing. */
 #define COLD_MIN 1024u
 
 /*
- * A frame that another processor wrote or read last is fetched line by line as it is stored to,
- * each with the latency of that processor's cache: asked for a packet ahead, the lines come
- * while something else is done.
+ * Prefetches a frame that another processor last wrote or read.  Without this, each line would be
+ * fetched when it is stored to, with the latency of that processor's cache; with a prefetch one
+ * packet ahead, the lines arrive while other work is done.
  */
 static karst_noinline void
 fetch_cold(const struct karst_seal *j)

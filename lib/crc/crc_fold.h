@@ -2,44 +2,44 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * The folding engine, written once for all instruction sets that multiply without carries.
- * A kernel file defines the primitives listed below and includes this file, then
- * crc_burst.h; no other file may include it.
+ * The folding engine, written once for all instruction sets that multiply without carries.  A
+ * kernel file defines the primitives listed below and includes this file, then crc_burst.h; no
+ * other file may include it.
  *
- * The message is cut into blocks of 64 bytes counted from its END; the first block is filled
- * up with leading zeros, which do not change a CRC.  So the tail needs no treatment, and what
- * a block contributes depends only on how many blocks follow it.  The incoming state is
- * xored into the first four bytes of the message.
+ * The message is divided into blocks of 64 bytes counted from its END; the first block is filled up
+ * with leading zeros, which do not change a CRC.  So the tail needs no special case, and the
+ * contribution of a block depends only on how many blocks follow it.  The incoming state is xored
+ * into the first four bytes of the message.
  *
- * Polynomials are reflected (the lowest bit of a word is its highest power), as the bytes of
- * the message are.  crc_fold_table[CRC_FOLD_WORDS - 1 - j] is the 33-bit factor K(j) that
- * carries a 64-bit word over the j words after it and the 32 bits of the CRC:
- * word * K(j) = word * x^(64 j + 32) mod P, a polynomial of 96 bits.  Hence:
+ * Polynomials are reflected (the lowest bit of a word is its highest power), as the bytes of the
+ * message are.  crc_fold_table[CRC_FOLD_WORDS - 1 - j] is the 33-bit factor K(j) that carries a
+ * 64-bit word over the j words after it and the 32 bits of the CRC: word * K(j) = word * x^(64 j +
+ * 32) mod P, a polynomial of 96 bits.  Hence:
  *
- *   finish: multiply every word by the K of its distance from the end and xor the lot.  The
- *     table lies in the order of the message, so the factors of the 64 bytes that are d blocks
+ *   finish: multiply every word by the K of its distance from the end and xor the products.  The
+ *     table is in the order of the message, so the factors of the 64 bytes that are d blocks
  *     before the end are the 64 bytes of the table that are d blocks before its end.
  *   fold by D words: the low word of each 128-bit lane times K(D) plus the high word times
  *     K(D - 1) is congruent to the lane carried over D words: read as a 128-bit lane, a
- *     product stands 32 bits higher than as a 96-bit remainder, which eats K's extra 32.
+ *     product is 32 bits higher than as a 96-bit remainder, which cancels K's extra 32.
  *   reduce: a 96-bit remainder has its upper 64 bits in the low word of a lane.  Barrett:
  *     times x^96 / P gives the quotient, already in the low word; times P gives what to
- *     subtract; the CRC falls out in the third quarter of the lane.
+ *     subtract; the CRC is then in the third quarter of the lane.
  *
- * Folding N blocks at a time and finishing the N accumulators costs as many multiplications
- * as finishing each block directly, two a lane; folding only bounds the table.
+ * Folding N blocks at a time and finishing the N accumulators costs as many multiplications as
+ * finishing each block directly, two a lane; folding only limits the size of the table.
  *
- * What the including file provides (V is its vector type, VEC_BYTES its size):
+ * The including file provides (V is its vector type, VEC_BYTES its size):
  *   vec_load(p) vec_store(p, v) vec_or(a, b) vec_xor(a, b) vec_xor3(a, b, c)
  *   vec_mul_lo(a, k), vec_mul_hi(a, k): low (high) words of each lane, 128-bit products
  *   vec_pair(p): the 16 bytes at p in every lane
  *   vec_reduce(t): the lanes of t xored, then reduced to the CRC
  *   word_reduce(w): the state after the 8 message bytes w, from state 0
  *   FOLD_ACCS: blocks folded side by side, a group; with OWN_GROUP_FOLD also group_fold(),
- *     which carries a group over the next one, for machines with a faster way
+ *     which carries a group over the next one, for machines with a faster method
  *   HEAD_UNIT: block_head() can't inject a state when n % HEAD_UNIT is 1, 2 or 3
  *   block_head(state, copying, dst, src, n): the block whose last n (1..64) bytes are at
- *     src, the rest zero, with state xored into the first of them; copies them if asked
+ *     src, the rest zero, with state xored into the first of them; copies them if copying
  *   block_join(frame, src, n, avail): the block that ends at frame and whose last n (0..63)
  *     bytes come from src and are stored in the frame; the avail (n < avail) last bytes of
  *     it are the frame's and src's, the rest is zero
@@ -58,8 +58,8 @@ static_assert((DIRECT_MAX + 1) * BLOCK <= CRC_FOLD_WORDS * 8, "factors for a dir
 static_assert((2 * FOLD_ACCS - 1) * BLOCK <= CRC_FOLD_WORDS * 8, "factors for the accumulators");
 
 /*
- * How far ahead to ask for a long message's source.  Past its end that is a guess: that the
- * message goes on there, as the payload of the next packet does.
+ * Prefetch distance for the source of a long message.  Past its end this assumes that the next
+ * message follows in memory, as the payload of the next packet does.
  */
 #define STREAM_AHEAD 5120
 
@@ -95,14 +95,14 @@ block_or(struct block b, const uint8_t *ones)
 	return b;
 }
 
-/* The factors that fold by @blocks. */
+/* The factors to fold by @blocks. */
 karst_always_inline V
 fold_factors(size_t blocks)
 {
 	return vec_pair(crc_fold_table + CRC_FOLD_WORDS - 1 - blocks * (BLOCK / 8));
 }
 
-/* a folded by the factors k, onto b. */
+/* Folds a by the factors k and adds b. */
 karst_always_inline struct block
 block_fold(struct block a, V k, struct block b)
 {
@@ -131,7 +131,7 @@ group_fold(struct block *acc, const struct group_factors *f, const struct block 
 }
 #endif
 
-/* What a block contributes to the remainder, by the 64 bytes of factors at @f. */
+/* The contribution of a block to the remainder, by the 64 bytes of factors at @f. */
 karst_always_inline V
 block_finish(struct block b, const uint64_t *f)
 {
@@ -144,7 +144,7 @@ block_finish(struct block b, const uint64_t *f)
 	return sum;
 }
 
-/* The same added to @sum. */
+/* Adds the same to @sum. */
 karst_always_inline V
 block_finish_onto(V sum, struct block b, const uint64_t *f)
 {
@@ -167,10 +167,10 @@ block_take(const bool copying, uint8_t *dst, const uint8_t *src, size_t at)
 }
 
 /*
- * The same from a long buffer, also asking for the line @ahead bytes on.  A loop of several
- * loads is several strided streams to the hardware's prefetchers, which get little right where
- * one buffer ends and the next one begins: without help a cold walk runs at half the speed
- * of memory.
+ * The same from a long buffer, with a prefetch of the line @ahead bytes on.  A loop of several
+ * loads is several strided streams to the hardware's prefetchers, which predict poorly where one
+ * buffer ends and the next one begins: without the prefetch, reading cold memory runs at half the
+ * speed of memory.
  */
 karst_always_inline struct block
 block_stream(const bool copying, uint8_t *dst, const uint8_t *src, size_t at, const size_t ahead)
@@ -212,7 +212,7 @@ fold_groups(struct block b, const bool copying, uint8_t *dst, const uint8_t *src
 	return vec_reduce(sum);
 }
 
-/* Out of line, so that short messages don't pay for the registers that long ones take. */
+/* Out of line, so that short messages do not need the registers that long ones use. */
 
 static karst_noinline uint32_t
 fold_many_copy(struct block b, uint8_t *dst, const uint8_t *src, size_t n)
@@ -221,8 +221,8 @@ fold_many_copy(struct block b, uint8_t *dst, const uint8_t *src, size_t n)
 }
 
 /*
- * For the bodies that copy only when told to: a place that is not written, but to which one may
- * add an offset (to NULL one may not).
+ * For functions that copy only if requested: an address that is not written, but to which an offset
+ * may be added (which is not allowed for NULL).
  */
 static inline uint8_t *
 nowhere(const uint8_t *src)
@@ -236,28 +236,28 @@ fold_many(struct block b, const uint8_t *src, size_t n)
 	return fold_groups(b, false, nowhere(src), src, n, STREAM_AHEAD);
 }
 
-/* A frame is not part of a stream: what follows it in memory is not what comes next. */
+/* A frame is not part of a stream: the memory after it is not what is processed next. */
 static karst_noinline uint32_t
 fold_many_frame(struct block b, const uint8_t *src, size_t n)
 {
 	return fold_groups(b, false, nowhere(src), src, n, 0);
 }
 
-/* The next frame is known: its lines are asked for while those of this one are folded. */
+/* The next frame is known: its lines are prefetched while this frame is folded. */
 static karst_noinline uint32_t
 fold_many_frame_then(struct block b, const uint8_t *src, size_t n, size_t next)
 {
 	if (next == 0)
-		__builtin_unreachable(); /* so that the loop need not ask */
+		__builtin_unreachable(); /* so that the loop has no test for it */
 	return fold_groups(b, false, nowhere(src), src, n, next);
 }
 
 enum fold_mode { FOLD_STREAM, FOLD_COPY, FOLD_FRAME };
 
 /*
- * The state after block @b, which holds the beginning of the message and the state before,
- * and @n blocks at @src, which are copied to @dst in FOLD_COPY.
- * @next: in FOLD_FRAME, how far the frame that comes next is from this one; 0: nobody knows.
+ * The state after block @b, which contains the beginning of the message and the state before, and
+ * @n blocks at @src, which are copied to @dst in FOLD_COPY.  @next: in FOLD_FRAME, the distance
+ * from this frame to the next one; 0: unknown.
  */
 karst_always_inline uint32_t
 fold_rest(struct block b, const enum fold_mode mode, uint8_t *dst, const uint8_t *src, size_t n,
@@ -282,7 +282,7 @@ fold_rest(struct block b, const enum fold_mode mode, uint8_t *dst, const uint8_t
 	return vec_reduce(sum);
 }
 
-/* One to three bytes, the low ones of @w: too few to take a whole state. */
+/* One to three bytes, the low ones of @w: too few to xor a whole state into. */
 karst_always_inline uint32_t
 update_tiny(uint32_t state, uint32_t w, unsigned int n)
 {
@@ -303,7 +303,7 @@ store_tiny(uint8_t *p, uint32_t w, unsigned int n)
 	p[n - 1] = (uint8_t)(w >> 8 * (n - 1));
 }
 
-/* What precedes the whole HEAD_UNITs of a message with an awkward length. */
+/* Processes the bytes that precede the whole HEAD_UNITs of a message. */
 karst_always_inline uint32_t
 take_tiny(uint32_t state, const bool copying, uint8_t *dst, const uint8_t *src, unsigned int n)
 {
@@ -355,7 +355,7 @@ copy_any(uint32_t state, uint8_t *dst, const uint8_t *src, size_t len)
 	return fold_message(state, true, dst, src, len);
 }
 
-/* One block is common, and so fast that saving a register would show. */
+/* One block is common, and so fast that saving a register would be measurable. */
 
 karst_always_inline uint32_t
 fold_one_block(uint32_t state, const bool copying, uint8_t *dst, const uint8_t *src)

@@ -4,23 +4,23 @@
 /*
  * The ICRC of RoCEv2 (W7) on top of crc_fold.h, without a copy of the headers.
  *
- * What W7 covers is 8 bytes of ones and then the packet with some header fields replaced by
- * ones.  The initial state, all ones too, turns the first four of the eight bytes into zeros,
- * and leading zeros vanish; the other four are had by starting CRC_ICRC_LEAD bytes before the
- * IP header, where the Ethernet header is, and ORing ones over them.  The same OR
- * replaces the fields; all of them lie in the first 57 bytes, so only the blocks of the
- * beginning need it.  From there on it is folding as usual, from state 0.
+ * W7 covers 8 bytes of ones and then the packet with some header fields replaced by ones.  The
+ * initial state, all ones too, turns the first four of the eight bytes into zeros, and leading
+ * zeros do not change a CRC.  For the other four, the computation starts CRC_ICRC_LEAD bytes before
+ * the IP header, where the Ethernet header is, and ORs ones over them.  The same OR replaces the
+ * fields.  All of them are in the first 57 bytes, so only the blocks of the beginning need it.
+ * From there on it is folding as usual, from state 0.
  *
- * When a frame is sealed, the bytes of the first segment that do not fill a block are joined
- * with the headers in registers, and the rest of it is copied block by block: headers and
- * payload are one message with one reduction.
+ * When a frame is sealed, the bytes of the first segment that do not fill a block are joined with
+ * the headers in registers, and the rest of it is copied block by block: headers and payload are
+ * one message with one reduction.
  */
 #ifndef CRC_FOLD_ICRC_H
 #define CRC_FOLD_ICRC_H
 
 #include "crc_fold.h"
 
-/* The state after the packet from @l3 to @end; @next is how far the next one is from it, or 0. */
+/* The state after the packet from @l3 to @end; @next is the distance to the next packet, or 0. */
 karst_always_inline uint32_t
 icrc_frame_then(const uint8_t *l3, const uint8_t *end, unsigned int ip6, const size_t next)
 {
@@ -46,7 +46,7 @@ icrc_frame(const uint8_t *l3, const uint8_t *end, unsigned int ip6)
 	return icrc_frame_then(l3, end, ip6, 0);
 }
 
-/* The state after the headers of @j and the @len bytes at @src, which are copied behind them. */
+/* The state after the headers of @j and the @len bytes at @src, which are copied after them. */
 karst_always_inline uint32_t
 icrc_headers_and(const struct karst_seal *j, const uint8_t *src, size_t len)
 {

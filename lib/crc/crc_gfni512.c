@@ -4,18 +4,18 @@
 /*
  * CRC-32 folded by bit matrices (GFNI) instead of carry-less products, on 512 bits.
  *
- * Take a group of five blocks in a row and look at a column: the bytes at the same place in
- * each.  Modulo P it is worth some number of 32 bits, which depends linearly on its 40.  The
- * 32 bits of four of the five (the middle one left out) happen to stand for independent
- * powers of x, so every number can be written as such a column.  To carry a group over the
- * next one is to multiply its columns by x^2560 and write the results that way: a linear map,
- * the same for each column, made of twenty matrices of 8x8 bits, and vgf2p8affineqb applies
- * one to 64 bytes at once.  What comes out, added to the next group, are five blocks that the
- * message may begin with just as well; it goes on, and ends, as in crc_fold.h.
+ * Consider a group of five consecutive blocks and a column of it: the bytes at the same offset in
+ * each block.  Modulo P its value is a 32-bit number, which depends linearly on its 40 bits.  The
+ * 32 bits of four of the five blocks (without the middle one) stand for linearly independent powers
+ * of x, so every number can be represented by such a column.  To carry a group over the next one is
+ * to multiply its columns by x^2560 and to represent the results in that way.  This is a linear
+ * map, the same for each column, made of twenty matrices of 8x8 bits, and vgf2p8affineqb applies
+ * one to 64 bytes at once.  The result, added to the next group, is five blocks with which the
+ * message may equally begin; the computation continues, and ends, as in crc_fold.h.
  *
- * That is 4 maps and 2.4 three-way xors for 64 bytes, against 2 products and 1.  Where two
- * maps start each cycle and a product only every other one (AMD), it is twice as fast;
- * elsewhere it is not, hence .likes.
+ * That is 4 maps and 2.4 three-way xors for 64 bytes, against 2 products and 1.  Where two maps
+ * start each cycle and a product only every other one (AMD), it is twice as fast; elsewhere it is
+ * not, hence .likes.
  */
 #include "karst_cpu.h"
 
@@ -40,7 +40,7 @@ group_load_factors(void)
 	return f;
 }
 
-/* One block of a group carried onto @next. */
+/* Carries one block of a group onto @next. */
 karst_always_inline struct block
 columns_to(const struct block *acc, const V *m, struct block next)
 {

@@ -3,11 +3,11 @@
  */
 /*
  * block_head() and block_join() of crc_fold.h for machines without masked loads: a block is
- * put together from four pieces of 16 bytes.  The piece that is only partly inside the
- * message is loaded from where the message begins and moved up by a byte shuffle; if the
- * message is shorter than a piece, from two overlapping words.
+ * composed of four pieces of 16 bytes.  The piece that is only partly inside the message is loaded
+ * from the beginning of the message and moved up by a byte shuffle; if the message is shorter than
+ * a piece, it is loaded as two overlapping words.
  *
- * What the including file provides (X is its 16-byte vector type):
+ * The including file provides (X is its 16-byte vector type):
  *   x_load(p) x_store(p, x) x_zero() x_words(low, high) x_xor_state(x, state)
  *   x_shuffle(x, index): byte i is byte index[i] of x, or 0 if index[i] has its top bit set
  *   block_of(a, b, c, d)
@@ -28,7 +28,7 @@ load_word(const uint8_t *p, unsigned int bytes)
 	return v;
 }
 
-/* The 1..15 bytes at @p in the low end, zeros above. */
+/* Loads the 1..15 bytes at @p to the low end, zeros above. */
 karst_always_inline X
 x_load_short(const uint8_t *p, unsigned int n)
 {
@@ -42,7 +42,8 @@ x_load_short(const uint8_t *p, unsigned int n)
 		p[0] | (uint64_t)p[n / 2] << 8 * (n / 2) | (uint64_t)p[n - 1] << 8 * (n - 1), 0);
 }
 
-/* Copies 0..64 bytes; every byte is read before any that it may share a word with is written. */
+/* Copies 0..64 bytes; every byte is read before any byte is written with which it may share a
+ * word. */
 karst_always_inline void
 copy_short(uint8_t *dst, const uint8_t *src, unsigned int n)
 {

@@ -2,11 +2,11 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Private to lib/crc: what one instruction set's file provides, and the tables they share.
+ * Private to lib/crc: what the file of one instruction set provides, and the shared tables.
  *
- * Each kernel file defines exactly one struct crc_kernel, by including crc_fold.h and
- * crc_burst.h after its primitives (crc_scalar.c needs no folding).  The burst functions
- * are part of the kernel so that a burst costs one indirect call and a packet none.
+ * Each kernel file defines exactly one struct crc_kernel, by including crc_fold.h and crc_burst.h
+ * after its primitives (crc_scalar.c needs no folding).  The burst functions are part of the
+ * kernel, so that there is one indirect call per burst and none per packet.
  */
 #ifndef CRC_KERNEL_H
 #define CRC_KERNEL_H
@@ -17,11 +17,11 @@
 struct crc_kernel {
 	struct karst_crc_ops ops;
 	unsigned int needs; /* enum karst_cpu_feature bits */
-	unsigned int likes; /* those without which it runs, but not as the fastest */
+	unsigned int likes; /* features without which it runs, but not as the fastest kernel */
 	void (*seal_burst)(const struct karst_seal *jobs, unsigned int n);
 	unsigned int (*verify_burst)(struct karst_pkt *const *pkts, unsigned int n);
 	void (*known_sums)(struct karst_icrc_known *k, unsigned int n);
-	/* up to so many bytes behind the BTH, these are without the known headers */
+	/* for tails after the BTH up to this length, the sums exclude the known headers */
 	unsigned int known_tail;
 };
 
@@ -32,25 +32,25 @@ extern const struct crc_kernel crc_kernel_vpclmul512;
 extern const struct crc_kernel crc_kernel_gfni512;
 extern const struct crc_kernel crc_kernel_pmull;
 
-/** The kernel that karst_crc_init() chose. */
+/** The kernel that karst_crc_init() selected. */
 const struct crc_kernel *crc_kernel_chosen(void);
 
 /* Tables written by gen_tables.py. */
 
-/** Row k: what a byte contributes to the state with k more bytes after it. */
+/** Row k: the contribution of a byte to the state with k more bytes after it. */
 extern const uint32_t crc_slice_table[16][256];
 
 #define CRC_FOLD_WORDS 128
 /** Fold factors, by distance from the end: see crc_fold.h. */
 extern const uint64_t crc_fold_table[CRC_FOLD_WORDS];
-/* Frames of struct karst_icrc_known: the IP header, and the first byte behind the BTH. */
+/* Offsets in frames of struct karst_icrc_known: the IP header, and the first byte after the BTH. */
 #define CRC_KNOWN_L3  14
 #define CRC_KNOWN_END 54
 
-/** What the known headers of @data contribute to the ICRC of a frame of @len bytes. */
+/** The contribution of the known headers of @data to the ICRC of a frame of @len bytes. */
 uint32_t crc_known_sum(const uint8_t *data, uint32_t len);
 
-/** Tails of struct karst_icrc_known that crc_known.h takes: none is longer. */
+/** Longest tail of struct karst_icrc_known that crc_known.h processes. */
 #define CRC_KNOWN_TAIL 256
 /** By tail / 8: the factors of the words with identification and PSN. */
 extern const uint64_t crc_known_table[CRC_KNOWN_TAIL / 8 + 1][2];
@@ -67,10 +67,10 @@ extern const uint8_t crc_iota[64];
 
 #define CRC_ICRC_LEAD      4 /* bytes of ones before the IP header: see crc_burst.h */
 #define CRC_ICRC_ONES      256
-#define CRC_ICRC_ONES_BASE 64 /* entry of the first byte of those ones */
+#define CRC_ICRC_ONES_BASE 64 /* entry for the first of those bytes */
 /**
- * What to OR over a RoCEv2 packet before its CRC (W7), IPv4 and IPv6; zeros on both sides
- * so that any 64 bytes that touch the headers find their 64 bytes of ones here.
+ * The bytes to OR over a RoCEv2 packet before its CRC (W7), IPv4 and IPv6; zeros on both sides, so
+ * that any 64 bytes that overlap the headers have their 64 bytes of ones here.
  */
 extern const uint8_t crc_icrc_ones[2][CRC_ICRC_ONES];
 

@@ -2,17 +2,17 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * struct karst_icrc_known, four frames at a time; for a kernel file to include after crc_burst.h.
+ * struct karst_icrc_known, four frames at a time; a kernel file includes this after crc_burst.h.
  *
- * An ICRC is linear, so it is what the known headers contribute, which the caller has, and what
- * identification, PSN and the bytes behind the BTH do, which is computed here.  Of those the first
- * two lie in a word of 64 bits each, counted from the end of the message, so each is one product; a
- * lane has both words of a frame, and the four lanes of a block those of four.  The bytes behind
- * the BTH are finished block by block as in crc_fold.h, and the four sums brought together in one
- * block before the last reduction.  No frame waits for a product of its own: those of the other
- * three fill the time.
+ * An ICRC is linear, so it is the sum of two contributions: that of the known headers, which the
+ * caller has, and that of identification, PSN and the bytes after the BTH, which is computed here.
+ * Identification and PSN are in one 64-bit word each, counted from the end of the message, so each
+ * is one product.  A lane has both words of a frame, and the four lanes of a block those of four
+ * frames.  The bytes after the BTH are finished block by block as in crc_fold.h, and the four sums
+ * are combined in one block before the last reduction.  So while one frame would wait for a
+ * product, those of the other three are computed.
  *
- * What the including file provides, beside the primitives of crc_fold.h:
+ * The including file provides, besides the primitives of crc_fold.h:
  *   vec_and(a, b)
  *   block_of(a, b, c, d): a block of four lanes
  *   block_sums(a, b, c, d): the lanes of each vector xored; those of a are the first lane
@@ -26,24 +26,25 @@
 
 #include "crc_burst.h"
 
-#define KNOWN_ID  14 /* the words with identification and PSN, if the tail is whole words */
+/* offsets of the words with identification and PSN, if the tail is whole words */
+#define KNOWN_ID  14
 #define KNOWN_PSN 46
 
 static_assert(KNOWN_PSN - KNOWN_ID == 4 * 8, "crc_known_table has factors of words so far apart");
 
-/* What counts of the two words: by whether the tail has half a word more. */
+/* The bits of the two words to use, by whether the tail has half a word more. */
 static const uint64_t known_masks[2][2] karst_aligned(16) = {
 	{UINT64_C(0x0000ffff00000000), UINT64_C(0xffffffff00000000)},
 	{UINT64_C(0x000000000000ffff), UINT64_C(0x00000000ffffffff)},
 };
 
-/* Frames are asked for so many before they are needed, mostly two lines of each. */
+/* Prefetch distance in frames, and the usual number of lines of each. */
 #define KNOWN_AHEAD 8u
 #define KNOWN_LINES 2u
 
 #define KNOWN_LEN_MAX (CRC_KNOWN_END + CRC_KNOWN_TAIL + 4)
 
-/* Has a frame of @len bytes an ICRC behind whole words? */
+/* Whether a frame of @len bytes has an ICRC after whole words. */
 karst_always_inline bool
 known_is_frame(unsigned int len)
 {
@@ -66,7 +67,7 @@ known_words(const uint8_t *d, unsigned int half)
 	return x_words(id, psn);
 }
 
-/* What the bytes behind the BTH contribute to the remainder. */
+/* The contribution of the bytes after the BTH to the remainder. */
 karst_always_inline V
 known_tail(const uint8_t *end, unsigned int tail)
 {
@@ -100,7 +101,7 @@ known_reduce(struct block b)
 	return block_thirds(b);
 }
 
-/* Four times the 16 bytes at @p. */
+/* The 16 bytes at @p four times. */
 karst_always_inline struct block
 block_pairs(const void *p)
 {
@@ -112,8 +113,8 @@ block_pairs(const void *p)
 }
 
 /*
- * The sums of the four frames from @at on; no tail is long.
- * @alike: all tails have the length @tail.
+ * Computes the sums of the four frames from @at on; no tail is long.  @alike: all tails have the
+ * length @tail.
  */
 karst_always_inline void
 known_four(struct karst_icrc_known *k, unsigned int at, const bool alike, unsigned int tail)
@@ -146,7 +147,7 @@ known_four(struct karst_icrc_known *k, unsigned int at, const bool alike, unsign
 	x_store(&k->sum[at], x_xor(known_reduce(b), x_quarters(end[0], end[1], end[2], end[3])));
 }
 
-/* The sum of one frame alone. */
+/* The sum of a single frame. */
 static karst_noinline uint32_t
 known_one(const uint8_t *d, unsigned int tail)
 {
@@ -160,7 +161,7 @@ known_one(const uint8_t *d, unsigned int tail)
 	return vec_reduce(w) ^ load_le32(end);
 }
 
-/* Have the four from @at on the same length, and not a long one? */
+/* Whether the four from @at on have the same length, and not a long one. */
 karst_always_inline bool
 known_alike(const struct karst_icrc_known *k, unsigned int at)
 {
@@ -177,7 +178,7 @@ known_short(const struct karst_icrc_known *k, unsigned int at)
 		known_is_short(k->len[at + 2]) && known_is_short(k->len[at + 3]);
 }
 
-/* Of a frame that is none of four. */
+/* Computes the sum of a frame that is not in a group of four. */
 karst_always_inline void
 known_alone(struct karst_icrc_known *k, unsigned int i, unsigned int n)
 {
@@ -194,14 +195,14 @@ known_alone(struct karst_icrc_known *k, unsigned int i, unsigned int n)
 		k->sum[i] = ~icrc_frame(d + CRC_KNOWN_L3, end, 0) ^ load_le32(end);
 }
 
-/* Those of a frame as long as the @i-th. */
+/* The number of cache lines of a frame as long as the @i-th. */
 karst_always_inline unsigned int
 known_lines(const struct karst_icrc_known *k, unsigned int i)
 {
 	return k->len[i] / KARST_CACHE_LINE + 1u;
 }
 
-/* Asks for @lines of four frames from the @i-th on, if they are there. */
+/* Prefetches @lines of each of four frames from the @i-th on, if there are four. */
 karst_always_inline void
 known_fetch(const struct karst_icrc_known *k, unsigned int i, unsigned int n, unsigned int lines)
 {
@@ -214,8 +215,8 @@ known_fetch(const struct karst_icrc_known *k, unsigned int i, unsigned int n, un
 }
 
 /*
- * The most common of all, fours with 64 bytes behind the BTH: nothing is left to be looked up.
- * @return the first that is not one of them.
+ * The most common case, groups of four with 64 bytes after the BTH, without any table look-up.
+ * @return the index of the first frame that is in no such group.
  */
 static karst_noinline unsigned int
 known_blocks(struct karst_icrc_known *k, unsigned int i, unsigned int n)

@@ -2,8 +2,8 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * CRC-32 on any machine: 16 bytes a step, each through the table of its distance from the
- * end of the step, so that the look-ups of a step do not wait for each other.
+ * CRC-32 on any machine: 16 bytes a step, each by the table for its distance from the end of the
+ * step, so that the look-ups of a step do not depend on each other.
  */
 #include "crc_kernel.h"
 
@@ -39,7 +39,7 @@ crc_copy(uint32_t state, void *dst, const void *src, size_t len)
 	return crc_update(state, src, len);
 }
 
-/* The state after the headers that the ones cover; *@p moves behind them, at most to @end. */
+/* The state after the headers that the ones cover; *@p moves past them, at most to @end. */
 static uint32_t
 headers(const uint8_t **p, const uint8_t *end, unsigned int ip6)
 {
@@ -69,7 +69,7 @@ icrc_headers_and(const struct karst_seal *j, const uint8_t *src, size_t len)
 
 #include "crc_burst.h"
 
-/* All of them as if nothing were known: .known_tail is 0. */
+/* Computes all sums as if nothing were known: .known_tail is 0. */
 static void
 known_sums(struct karst_icrc_known *k, unsigned int n)
 {

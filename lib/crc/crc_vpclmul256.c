@@ -89,7 +89,7 @@ vec_reduce(V t)
 		_mm_xor_si128(_mm256_castsi256_si128(t), _mm256_extracti128_si256(t, 1)));
 }
 
-/* The lanes of each added up: those of @a are lane 0. */
+/* The xor of the lanes of each; that of @a is lane 0. */
 karst_always_inline V
 two_sums(V a, V b)
 {
@@ -106,7 +106,7 @@ block_sums(V a, V b, V c, V d)
 karst_always_inline X
 block_thirds(struct block b)
 {
-	V v = _mm256_unpackhi_epi32(b.v[0], b.v[1]); /* of the lanes 0 and 2, and 1 and 3 */
+	V v = _mm256_unpackhi_epi32(b.v[0], b.v[1]); /* of lanes 0 and 2, and of lanes 1 and 3 */
 
 	return _mm_unpacklo_epi32(_mm256_castsi256_si128(v), _mm256_extracti128_si256(v, 1));
 }

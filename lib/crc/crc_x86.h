@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* What the x86 kernels share: the last reduction, and the 16-byte pieces of crc_head16.h. */
+/* Shared by the x86 kernels: the last reduction, and the 16-byte pieces of crc_head16.h. */
 #ifndef CRC_X86_H
 #define CRC_X86_H
 

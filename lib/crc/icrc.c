@@ -2,8 +2,8 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Bursts by the chosen kernel (crc_fold_icrc.h has the mechanism); single ICRCs, of RoCEv2 and
- * of native InfiniBand, for dissectors and tests, which may take their time.
+ * Bursts by the selected kernel (crc_fold_icrc.h explains the method); single ICRCs, of RoCEv2 and
+ * of native InfiniBand, for dissectors and tests, where speed does not matter.
  */
 #include "karst_icrc.h"
 
@@ -57,11 +57,11 @@ uint32_t
 karst_icrc_known_sum(const uint8_t *data, uint32_t len)
 {
 	if (len - CRC_KNOWN_END - 4 > crc_kernel_chosen()->known_tail)
-		return 0; /* the kernel's sums are of all of the frame */
+		return 0; /* the kernel's sums cover the whole frame */
 	return crc_known_sum(data, len);
 }
 
-/* Not the kernel's way, which would read the bytes before @l3. */
+/* Not by the kernel's method, which would read the bytes before @l3. */
 uint32_t
 karst_icrc_rocev2(const uint8_t *l3, size_t len, bool ip6)
 {
@@ -89,7 +89,7 @@ karst_icrc_native(const uint8_t *lrh, size_t len, bool grh)
 	memcpy(head, lrh, n);
 	if (grh) {
 		memset(head, 0xff, n < LRH_LEN ? n : LRH_LEN);
-		/* IPVer stays; traffic class, flow label and hop limit do not count. */
+		/* IPVer is covered; traffic class, flow label and hop limit are not. */
 		head[LRH_LEN] |= 0x0f;
 		memset(head + LRH_LEN + 1, 0xff, 3);
 		head[LRH_LEN + 7] = 0xff;

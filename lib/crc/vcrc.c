@@ -2,9 +2,9 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * The variant CRC of native InfiniBand (W8): CRC-16 with polynomial 0x100B over the bits as
- * they are sent, lowest of each byte first; the register starts as all ones and is sent
- * inverted.  Only the dissector needs it, so a byte at a time will do.
+ * The variant CRC of native InfiniBand (W8): CRC-16 with polynomial 0x100B over the bits as they
+ * are sent, lowest of each byte first; the register starts as all ones and is sent inverted.  Only
+ * the dissector needs it, so one byte at a time is fast enough.
  */
 #include "karst_crc.h"
 

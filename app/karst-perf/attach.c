@@ -55,7 +55,7 @@ is_ip4(const union karst_gid *gid)
 	return memcmp(gid->raw, prefix, sizeof(prefix)) == 0;
 }
 
-/* The GID that was asked for; else the first of IPv4; else the first. */
+/* The requested GID; else the first IPv4 entry; else the first entry. */
 static int
 choose_gid(const struct perf_opts *o, struct perf_attach *a)
 {
@@ -103,7 +103,7 @@ attach_check_port(const struct perf_opts *o, struct perf_attach *a)
 		attach_refused("port", rc);
 		return 1;
 	}
-	/* a server is told by its client */
+	/* a server gets the MTU from its client */
 	if (!o->server && o->mtu > 128u << attr.active_mtu) {
 		fprintf(stderr,
 			"karst-perf: --mtu: port %u carries a path MTU of %u; allowed: up to that\n",
@@ -136,7 +136,7 @@ perf_attach_open(const struct perf_opts *o, enum perf_end end, struct perf_attac
 	return rc;
 }
 
-/* A yield that took so long was used by somebody. */
+/* If sched_yield() took this long, another thread has run. */
 #define USED_NS 700u
 
 void
@@ -145,13 +145,13 @@ perf_attach_rest(struct perf_attach *a)
 	uint64_t began = rte_rdtsc();
 
 	sched_yield();
-	/* with several lcores, whose answer is waited for is not known */
+	/* with several lcores it is not known which lcore the thread waits for */
 	if (a->ctx->nlcores == 1 &&
 		(rte_rdtsc() - began) * 1000000000u > rte_get_tsc_hz() * USED_NS)
 		karst_near_lcore(a->ctx, 0);
 }
 
-/* However long nothing completes, whoever waits looks at the clock from time to time. */
+/* Limit of a sleep, so that a waiting thread checks the clock even if nothing completes. */
 #define WAIT_MS 10
 
 bool
@@ -320,7 +320,7 @@ attach_show_qp(struct karst_qp *from, struct perf_qp *to)
 	to->attached = from;
 }
 
-/* As the traffic sees it. */
+/* Describes the objects in @bed, for the traffic. */
 static int
 attach_show(const struct perf_attach *a, struct perf_bed *b)
 {

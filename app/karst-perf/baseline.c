@@ -13,7 +13,7 @@
 #define SLOT_BYTES          4096u
 #define BASELINE_HUGE_BYTES (2u << 20)
 #define RTT_SLOTS           64u
-#define CLOCK_EVERY         32u /* pieces between two looks at the clock */
+#define CLOCK_EVERY         32u /* pieces between two reads of the clock */
 
 int
 perf_baseline_create(uint32_t ring_slots, struct perf_baseline *b)
@@ -145,7 +145,7 @@ perf_baseline_ring_copy(struct perf_baseline *b, uint64_t cycles, bool alone)
 {
 	uint64_t start = rte_rdtsc(), now, pieces = 0;
 
-	/* every piece goes to where a message from there would go: --verify relies on it */
+	/* each piece is copied to the same place as a message from there: --verify relies on it */
 	b->walk.from_at = b->walk.to_at;
 	do {
 		uint32_t i;
@@ -234,7 +234,7 @@ perf_baseline_rtt(struct perf_baseline *b, uint64_t cycles, bool alone)
 		now = rte_rdtsc();
 		perf_hist_add(b->rtt, now - sent);
 	} while (now - start < cycles);
-	/* the messages were read, and the compiler must believe it */
+	/* keeps the compiler from removing the reads of the messages */
 	__asm__ volatile("" : : "r"(sum));
 }
 

@@ -2,11 +2,11 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * What the machine can do without a transport, measured between slices of traffic so that both
- * see the same machine:
+ * Baselines: what the machine can do without a transport.  They are measured between slices of
+ * traffic, so that both run under the same conditions:
  *
- *   copy        one core: memcpy from the places that messages come from to the places that
- *               they go to, in pieces of the MTU, round and round
+ *   copy        one core: memcpy from the source places of the messages to their destination
+ *               places, in pieces of the MTU, repeatedly
  *   ring copy   a bare ring of as many slots of an MTU as the port's ring: one lcore copies
  *               from the source into slots, the other from the slots to the destination;
  *               with one lcore it does both, some slots at a time
@@ -27,7 +27,7 @@ struct rte_ring;
 /** Slots that are handed over at once. */
 #define PERF_RING_BATCH 8u
 
-/** Both copies go through the whole of the working set. */
+/** Both copies walk through the whole working set. */
 struct perf_walk {
 	const uint8_t *from;
 	uint8_t *to;
@@ -54,14 +54,14 @@ struct perf_baseline {
 	struct rte_ring *there, *back; /* of ring rtt */
 	struct perf_hist *rtt;         /* TSC cycles */
 	uint8_t message[2][KARST_CACHE_LINE] karst_cache_aligned;
-	_Atomic uint32_t stop; /* the follower returns when it sees it and nothing is left */
+	_Atomic uint32_t stop; /* the follower returns when this is set and nothing is left */
 };
 
 /** -ENOMEM.  @ring_slots: a power of two. */
 int perf_baseline_create(uint32_t ring_slots, struct perf_baseline *b);
 void perf_baseline_destroy(struct perf_baseline *b);
 
-/** Chooses the memory for the next measurement. */
+/** Sets the memory for the next measurement. */
 void perf_baseline_aim(
 	struct perf_baseline *b, const void *from, void *to, uint64_t bytes, uint32_t piece);
 

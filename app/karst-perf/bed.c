@@ -15,8 +15,8 @@
 struct perf_bed_engine {
 	const struct perf_ports *ports;
 	uint32_t pd;
-	uint32_t num_ahs;  /* of them made */
-	uint32_t num_keys; /* of traffic's made */
+	uint32_t num_ahs;  /* created ones */
+	uint32_t num_keys; /* created ones, of the traffic */
 	uint32_t num_lat_keys;
 	struct karst_engine_cq *send_cq; /* of the client's sends */
 	struct karst_engine_cq *recv_cq; /* of the server's receives */
@@ -216,7 +216,7 @@ perf_bed_cq_sizes(const struct perf_job *j, uint32_t *sends, uint32_t *receives)
 	*sends = j->inflight + 64;
 	*receives = 64;
 	/* an unreliable sender does not wait for the receiver, but it cannot get further ahead
-	 * than the receiver has work requests, and those are bounded by a turn's burst */
+	 * than the receiver has work requests, and those are limited by the burst of a turn */
 	if (j->recv_depth != 0)
 		*receives += (uint32_t)karst_min_u64(
 			(uint64_t)j->recv_depth * j->qps, j->inflight + 2 * j->recv_depth);
@@ -265,7 +265,7 @@ bed_create_memory(struct perf_bed *b)
 	return 0;
 }
 
-/* What a queue pair costs, for the report. */
+/* The memory of a queue pair, for the report. */
 static void
 bed_account(struct perf_bed *b)
 {
@@ -279,7 +279,7 @@ bed_account(struct perf_bed *b)
 		traffic_init(b, end, &i);
 		core = (struct karst_qp_init){
 			.type = i.type,
-			/* only asked whether they are there */
+			/* only compared with NULL */
 			.send_cq = (struct karst_core_cq *)b->engine->send_cq,
 			.recv_cq = (struct karst_core_cq *)b->engine->recv_cq,
 			.sq_shared = b->mem->base[end],

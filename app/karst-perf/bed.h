@@ -2,12 +2,13 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * What one measurement stands on: memory of both ends, its registrations, completion queues,
- * and connected queue pairs.  Made and taken down by the main thread while no lcore is
- * attached.
+ * The bed of a measurement: the objects that it needs, which are memory of both ends, its
+ * registrations, completion queues, and connected queue pairs.  The main thread creates and
+ * destroys it while no lcore is attached.
  *
- * The client's QP i is connected with the server's QP i.  For ping-pong there is one more pair
- * with memory and completion queues of its own, so that it disturbs nothing.
+ * The client's QP i is connected with the server's QP i.  For ping-pong there is one more queue
+ * pair at each end, with separate memory and completion queues, so that it does not affect the
+ * traffic.
  */
 #ifndef PERF_BED_H
 #define PERF_BED_H
@@ -17,7 +18,7 @@
 #include "plan.h"
 #include "ports.h"
 
-/** What one end must know of the other. */
+/** What one end must know about the other. */
 struct perf_far {
 	uint64_t base; /* of its memory, in its addresses */
 	uint64_t lat;
@@ -43,7 +44,7 @@ struct perf_bed {
 	struct perf_lanes lat_lanes[PERF_ENDS];
 	uint64_t qp_bytes;   /* memory of a QP without its rings, both ends' average */
 	uint64_t ring_bytes; /* memory of the rings of a QP of the client */
-	/* whose it is */
+	/* the owner */
 	struct perf_bed_engine *engine;
 	struct perf_attach *attach;
 };
@@ -54,23 +55,23 @@ struct perf_bed {
 
 enum karst_qp_type perf_qp_type(enum perf_transport transport);
 
-/** Entries that the client's completion queue of sends and the server's of receives need. */
+/** Entries of the client's completion queue for sends, and of the server's for receives. */
 void perf_bed_cq_sizes(const struct perf_job *job, uint32_t *sends, uint32_t *receives);
 
-/** What both kinds of bed begin and end with.  -ENOMEM, said on stderr. */
+/** The common part of both kinds of bed.  -ENOMEM, with a message on stderr. */
 int perf_bed_init(const struct perf_job *job, const struct perf_memory *mem, struct perf_bed *bed);
 void perf_bed_fini(struct perf_bed *bed);
 
-/** @n zeroed queue pairs, for free(); NULL. */
+/** @n zeroed queue pairs, to be freed with free(); NULL: no memory. */
 struct perf_qp *perf_qp_array(uint32_t n);
 
-/** A bed of an embedded engine.  0 or 1: the engine refused, said on stderr; everything is taken
- *  down again then. */
+/** A bed of an embedded engine.  @return 0, or 1: the engine refused, with a message on stderr;
+ *  everything is destroyed again then. */
 int perf_bed_create(const struct perf_job *job, const struct perf_ports *ports,
 	const struct perf_memory *mem, bool latency, struct perf_bed *bed);
 void perf_bed_destroy(struct perf_bed *bed);
 
-/** Where message number @seq of QP @qp stands, in the memory of either end: its payload. */
+/** Offset of the payload of message number @seq of QP @qp, in the memory of either end. */
 static inline uint64_t
 perf_bed_offset(const struct perf_job *j, uint32_t qp, uint64_t seq)
 {

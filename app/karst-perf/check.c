@@ -10,7 +10,7 @@ check_at(uint64_t base, uint64_t off)
 	return (uint8_t *)(uintptr_t)(base + off);
 }
 
-/* All of the place behind the headroom: the message, and nothing written behind it. */
+/* Checks a place from the headroom on: the message, and that nothing was written after it. */
 static bool
 check_holds(const struct perf_job *j, const uint8_t *p, uint64_t seed, uint32_t flow, uint64_t seq)
 {
@@ -26,7 +26,7 @@ perf_check_begin(struct perf_client *c)
 	if (!c->verify)
 		return;
 	memset(check_at(c->local, 0), 0, c->job.working_set);
-	/* an end that is elsewhere clears its own: perf_check_expect() */
+	/* an end in another process clears its own memory: perf_check_expect() */
 	if (c->bed->mem->base[PERF_SERVER] != NULL)
 		memset(check_at(c->remote, 0), 0, c->job.working_set);
 }
@@ -57,7 +57,7 @@ post_atomic(
 {
 	uint64_t result = ~UINT64_C(0);
 
-	/* what is there before is not what should come */
+	/* the memory must not already hold the expected result */
 	memcpy(check_at(c->local, off), &result, sizeof(result));
 	if (c->job.op == PERF_OP_FAA) {
 		w->atomic.compare_add = check_operand(c, flow, seq);
@@ -115,7 +115,7 @@ perf_check_completed(struct perf_client *c, uint32_t flow, uint32_t n)
 		perf_tally_add(&c->tally.wrong, wrong);
 }
 
-/* Messages [from, to) of a flow that were written to @base, and the wire is empty. */
+/* Checks messages [from, to) of a flow that were written to @base.  The wire is empty. */
 static void
 settle_flow(const struct perf_job *j, uint64_t base, uint64_t seed, uint32_t flow, uint64_t from,
 	uint64_t to, struct perf_tally *tally)
@@ -220,7 +220,7 @@ perf_server_settle(struct perf_server *s, uint32_t flow, uint64_t posted)
 		k->checked = posted;
 		return;
 	}
-	/* what has been read is given its next contents */
+	/* writes the next pattern to memory that has been read */
 	for (; k->checked < posted; k->checked++)
 		perf_pattern_fill(check_at(base, perf_bed_offset(j, flow, k->checked)), j->size,
 			s->seed, flow, (uint32_t)(k->checked + j->slots));
@@ -253,7 +253,7 @@ perf_check_received(struct perf_server *s, uint32_t flow, const struct karst_cqe
 	}
 	if (j->transport == PERF_UD)
 		right &= (e->flags & KARST_WC_GRH) != 0 && e->src_qpn == k->peer_qpn;
-	/* reliable messages come one after the other; unreliable ones never backwards */
+	/* reliable messages arrive in sequence; the numbers of unreliable ones never go back */
 	right &= j->transport == PERF_RC ? seq == k->expected : seq - k->expected < 1u << 31;
 	if (!right || !check_holds(j, p, s->seed, flow, seq)) {
 		perf_tally_add(&s->tally.wrong, 1);

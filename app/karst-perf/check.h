@@ -2,22 +2,22 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * --verify.  Before a message is posted, its pattern (pattern.h) is written to where its data comes
- * from; after it has arrived, every byte is compared where it should be, and the bytes from there
- * to the next place must still be zero.  The end that can know that it has arrived compares:
+ * --verify.  Before a message is posted, its pattern (pattern.h) is written to its source memory.
+ * After it has arrived, every byte is compared in the destination memory, and the bytes up to the
+ * next place must still be zero.  The end that can know that the message has arrived compares:
  *
  *   WRITE, ATOMIC WRITE over RC   client, at the completion, in the server's memory
  *   READ                          client, at the completion, in its own memory
  *   SEND, WRITE with immediate    server, at the receive; a place is posted again afterwards
  *   WRITE over UC                 client, when the wire is empty (perf_client_settle())
- *   CAS, FAA                      client: the old value must be the one that all operations
- *                                 before have led to; at the end every target is compared
+ *   CAS, FAA                      client: the old value must be the result of all operations
+ *                                 before; at the end every target is compared
  *
- * Over a karstd the client does not see the server's memory.  Then the server looks at what was
- * written, and prepares what is going to be read, while the wire is empty; the client goes on
- * only in places that the server has been through (perf_server_settle()).
+ * Over a karstd the client cannot access the server's memory.  Then the server checks what was
+ * written, and prepares what is going to be read, while the wire is empty; the client uses only
+ * places again that the server has checked (perf_server_settle()).
  *
- * Every fourth CAS compares with a wrong value, must fail and must leave its target alone.
+ * Every fourth CAS compares with a wrong value; it must fail and must not change its target.
  * All of this runs in the reactor, so figures with --verify are lower.
  */
 #ifndef PERF_CHECK_H
@@ -25,7 +25,7 @@
 
 #include "traffic.h"
 
-/** Before the first message: clears what messages are written to. */
+/** Before the first message: clears the destination memory of the messages. */
 void perf_check_begin(struct perf_client *c);
 
 /** Message @seq of @flow, with its place at @off, is about to be posted with @w. */
@@ -41,7 +41,7 @@ void perf_check_expect(struct perf_server *s);
 /** Attached: messages of @flow up to number @posted have completed. */
 void perf_server_settle(struct perf_server *s, uint32_t flow, uint64_t posted);
 
-/** Attached: what all targets of atomics hold, as one number. */
+/** Attached: a checksum of the values of all targets of atomics. */
 uint64_t perf_check_targets(const struct perf_server *s);
 
 /** The server received completion @e of sink @flow. */

@@ -9,7 +9,7 @@
 #include <rte_cycles.h>
 #include <rte_prefetch.h>
 
-/* How far ahead of the visit a queue pair's parts are loaded: each needs the one before. */
+/* How many visits ahead parts of a queue pair are prefetched; each part needs the one before. */
 #define AHEAD_FLOW  12u
 #define AHEAD_QP    8u
 #define AHEAD_RING  4u
@@ -31,7 +31,7 @@ wr_opcode(const struct perf_job *j)
 	return opcodes[j->op];
 }
 
-/* What all work requests of the measurement have in common. */
+/* Fills the part that all work requests of the measurement have in common. */
 static void
 client_template(struct perf_client *c)
 {
@@ -57,7 +57,7 @@ client_template(struct perf_client *c)
 	}
 }
 
-/* Is there nobody who can look at a message as it completes? */
+/* Must messages be checked later, because no end can check each of them as it completes? */
 static bool
 checks_late(const struct perf_bed *bed)
 {
@@ -137,7 +137,7 @@ take_sample(struct perf_client *c, struct perf_flow *f)
 	f->sample_tsc = 0;
 }
 
-/* A completion stands for all messages up to the one whose number it carries. */
+/* A completion covers all messages up to the one whose number it contains. */
 static inline uint32_t
 take_one(struct perf_client *c, const struct karst_cqe *e)
 {
@@ -189,7 +189,7 @@ perf_client_reap(struct perf_client *c)
 
 /* --- work requests --- */
 
-/* Where a message's place and peer go. */
+/* Fills in the place and the peer of a message. */
 static inline void
 fill_wqe(struct perf_client *c, struct karst_send_wqe *w, const struct perf_flow *f, uint64_t off)
 {
@@ -243,7 +243,7 @@ client_wrap(const struct perf_client *c, uint32_t flow)
 	return flow >= c->job.qps ? flow % c->job.qps : flow;
 }
 
-/* The next flows' cache lines; only worth it when there are many. */
+/* Prefetches the cache lines of the next flows, which only pays off when there are many. */
 static inline void
 prefetch_ahead(const struct perf_client *c)
 {
@@ -259,7 +259,8 @@ prefetch_ahead(const struct perf_client *c)
 		rte_prefetch0(perf_qp_send_slot(qp, i));
 }
 
-/* How many messages the flow may take now: a whole batch, or what is left of all; 0: none. */
+/* How many messages may be posted to the flow now: a whole batch, or all messages that are left; 0:
+ * none. */
 static inline uint32_t
 client_room(const struct perf_client *c, const struct perf_flow *f)
 {
@@ -267,7 +268,7 @@ client_room(const struct perf_client *c, const struct perf_flow *f)
 
 	if (f->posted - f->completed + n > c->job.depth || karst_wq_free(&f->qp->sq, n) < n)
 		return 0;
-	/* a place is not used again before it was looked at */
+	/* a place is not used again before it was checked */
 	if (karst_unlikely(c->late_check && f->posted - f->checked + n > c->job.slots))
 		return 0;
 	return n;
@@ -284,7 +285,7 @@ perf_client_post(struct perf_client *c)
 
 		c->next = flow + 1 == c->job.qps ? 0 : flow + 1;
 		if (n == 0) {
-			/* nearly always the one that was visited longest ago: then all are full */
+			/* nearly always the least recently visited flow: if it is full, all are */
 			if (++full >= karst_min_u32(c->job.qps, 4))
 				break;
 			continue;

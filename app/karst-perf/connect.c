@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* --op connect: the engine, the two ends, and what is printed. */
+/* --op connect: the engine, the two ends, and the output. */
 #include "connect.h"
 
 #include <errno.h>
@@ -45,7 +45,7 @@ struct connect_run {
 struct connect_result {
 	uint64_t connections; /* made and ended */
 	double rate;
-	uint64_t lost; /* of which one end or the other has not heard to the end */
+	uint64_t lost; /* begun, and not ended at both ends */
 	uint64_t wrong;
 	uint64_t errors;
 };
@@ -165,7 +165,7 @@ connect_prepare(struct connect_run *r)
 	return c->conns != NULL && c->connect_ns != NULL && c->disconnect_ns != NULL ? 0 : -ENOMEM;
 }
 
-/* Both ends have contexts, and addresses. */
+/* Runs both ends, which have contexts and addresses. */
 static int
 run_ends(struct connect_run *r)
 {
@@ -248,7 +248,7 @@ connect_poll_engine(void *arg)
 	struct karst_yield yield = {0};
 	struct connect_run *r = arg;
 
-	/* relaxed: nothing is ordered by it */
+	/* relaxed: no other data depends on it */
 	while (!atomic_load_explicit(&r->stop, memory_order_relaxed)) {
 		if (karst_engine_poll(r->ports.engine, 0) != 0)
 			continue;
@@ -320,7 +320,7 @@ connect_embedded(struct connect_run *r)
 
 	if (rc != 0)
 		return rc;
-	/* idle lcores leave the processor to the ends where there are not enough */
+	/* with few processors, idle lcores yield to the threads of the ends */
 	r->yield = r->opts->yield >= 0 ? r->opts->yield != 0 : r->eal.num_cpus < 4;
 	rc = perf_ports_open(r->opts, 2 * r->opts->conns, &r->ports);
 	if (rc == 0) {

@@ -2,17 +2,17 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * --op connect: connections made and ended as fast as can be, by two ends that are attached to one
- * engine, each with a context and a thread of its own.
+ * --op connect: two ends that are attached to one engine make and end connections as fast as
+ * possible, each end with a context and a thread of its own.
  *
- *	connect.c         the engine, the two ends, what is printed
+ *	connect.c         the engine, the two ends, the output
  *	connect_end.c     what both ends do: queue pairs, private data, events
- *	connect_client.c  resolves, connects, disconnects; so many at a time
+ *	connect_client.c  resolves, connects, disconnects; opts->conns connections at a time
  *	connect_server.c  listens, accepts, answers
  *
- * Every connection has a number, and private data made of it in both directions, of as many bytes
- * as the messages carry.  Each of its ends has an RC queue pair, made for it, modified to RTS and
- * destroyed, unless --no-qps.
+ * Every connection has a number, which determines the private data in both directions.  The private
+ * data has the maximum size of its messages.  Each end creates an RC queue pair for the connection,
+ * modifies it to RTS and destroys it, unless --no-qps.
  */
 #ifndef PERF_CONNECT_H
 #define PERF_CONNECT_H
@@ -30,17 +30,17 @@
 #define CONNECT_REP_BYTES 196u
 
 enum connect_event {
-	CONNECT_NOTHING, /* for so long that nothing will come any more */
+	CONNECT_NOTHING, /* no event for so long that none will come any more */
 	CONNECT_EVENT,
-	CONNECT_BROKEN, /* said on stderr */
+	CONNECT_BROKEN, /* failed, with a message on stderr */
 };
 
-/* What an end has of a connection. */
+/* One end's state of a connection. */
 struct connect_conn {
 	uint32_t number;
 	uint32_t id; /* of connection management; 0: none */
 	struct karst_qp *qp;
-	uint64_t began_ns; /* of what is measured at present */
+	uint64_t began_ns; /* start of the step that is being measured */
 };
 
 struct connect_end {
@@ -51,12 +51,12 @@ struct connect_end {
 	struct karst_rdmacm_channel *ch;
 	uint64_t seed;
 	bool with_qps;
-	uint32_t next_qpn; /* without: a number that nobody has; of one end even, of one odd */
+	uint32_t next_qpn; /* without: an unused number; even at one end, odd at the other */
 	/* figures */
-	uint64_t begun;       /* client: asked for; server: requests */
-	uint64_t established; /* client: answered as well; server: events */
+	uint64_t begun;       /* client: requests sent; server: requests received */
+	uint64_t established; /* client: responses; server: established events */
 	uint64_t ended;       /* disconnected */
-	uint64_t wrong;       /* private data of another connection, or of none */
+	uint64_t wrong;       /* private data that is not that of the connection */
 	uint64_t errors;
 };
 
@@ -83,19 +83,20 @@ uint64_t connect_now_ns(void);
 
 /* --- connect_end.c --- */
 
-/** Channel, and what queue pairs need.  -errno, said on stderr; ended by _down() all the same. */
+/** Creates the channel, and the objects that queue pairs need.  -errno, with a message on stderr;
+ *  _down() must be called then, too. */
 int connect_end_up(struct connect_end *e);
 void connect_end_down(struct connect_end *e);
-/** Says on stderr what was refused, once for each end, and counts it.  @return @rc */
+/** Counts a failed call, and prints it on stderr, once for each end.  @return @rc */
 int connect_fault(struct connect_end *e, const char *what, int rc);
 
 /** The next event; waits up to @ms for it. */
 enum connect_event connect_next(struct connect_end *e, int ms, struct karst_rdmacm_event *event);
 
-/** A queue pair in Init, and its number into @param.  -errno, said */
+/** Creates a queue pair in Init and stores its number in @param.  -errno, with a message */
 int connect_make_qp(
 	struct connect_end *e, struct connect_conn *c, struct karst_rdmacm_conn_param *param);
-/** To RTR and RTS.  -errno, said */
+/** Modifies the queue pair to RTR and RTS.  -errno, with a message */
 int connect_open_qp(struct connect_end *e, struct connect_conn *c);
 /** Destroys identifier and queue pair. */
 void connect_drop(struct connect_end *e, struct connect_conn *c);
@@ -103,23 +104,23 @@ void connect_drop(struct connect_end *e, struct connect_conn *c);
 /** Private data of connection @number, from the client or to it. */
 void connect_fill(const struct connect_end *e, uint32_t number, bool request,
 	struct karst_rdmacm_conn_param *p);
-/** Counts it if they are others.  @number: what they say it is. */
+/** Checks private data, and counts wrong data.  @number: the connection's number in the data. */
 bool connect_check(struct connect_end *e, bool request, const struct karst_rdmacm_conn_param *p,
 	uint32_t *number);
 
 /* --- the ends --- */
 
-/** Listens at c->at, whose port number it chooses.  -errno, said */
+/** Listens at s->at, and chooses its port number.  -errno, with a message */
 int connect_server_listen(struct connect_server *s);
-/** A thread: until s->expected connections have ended, or nothing comes any more. */
+/** Thread function: runs until s->expected connections have ended, or no more events come. */
 void *connect_server_main(void *server);
 
-/** All connections that were asked for, until they have ended.  -errno, said */
+/** Makes all requested connections, and returns when they have ended.  -errno, with a message */
 int connect_client_run(struct connect_client *c);
 
 /* --- connect.c --- */
 
-/** @return exit status; said on stderr. */
+/** @return exit status; errors are printed on stderr. */
 int perf_connect_main(struct perf_opts *opts);
 
 #endif /* PERF_CONNECT_H */

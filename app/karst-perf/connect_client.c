@@ -2,7 +2,7 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * The end that asks: so many connections at a time, each begun as soon as another one has ended.
+ * The active end: opts->conns connections at a time, each begun as soon as another one has ended.
  *
  *	create_id, resolve_addr -> ADDR_RESOLVED, resolve_route -> ROUTE_RESOLVED,
  *	[QP to Init] connect -> CONNECT_RESPONSE, [QP to RTR, RTS] accept, disconnect
@@ -15,7 +15,7 @@
 #include <stdlib.h>
 
 #define RESOLVE_MS 10000u
-/* Longer than any message is repeated: without an event for so long, none will come. */
+/* Longer than any message is repeated: after this time without an event, none will come. */
 #define STUCK_MS 60000
 
 static bool
@@ -101,7 +101,7 @@ on_response(
 	return rc == 0 ? 0 : connect_fault(e, "disconnect", rc);
 }
 
-/* One that went wrong is given up. */
+/* Abandons a connection that failed. */
 static int
 client_unexpected(struct connect_end *e, const struct karst_rdmacm_event *ev)
 {
@@ -112,7 +112,7 @@ client_unexpected(struct connect_end *e, const struct karst_rdmacm_event *ev)
 	return -EIO;
 }
 
-/* @return 0: it goes on; else it is over, one way or the other. */
+/* @return 0: the connection continues; else it has ended or failed. */
 static int
 client_on_event(struct connect_client *c, const struct karst_rdmacm_event *ev)
 {
@@ -140,7 +140,7 @@ client_on_event(struct connect_client *c, const struct karst_rdmacm_event *ev)
 	}
 }
 
-/* Fills the slots that are free; the first one to be looked at is @slot. */
+/* Begins connections in all free slots, starting the search at @slot. */
 static void
 client_refill(struct connect_client *c, uint32_t slot, uint64_t began_ns)
 {

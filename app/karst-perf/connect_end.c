@@ -143,7 +143,7 @@ size_of(bool request)
 	return request ? CONNECT_REQ_BYTES : CONNECT_REP_BYTES;
 }
 
-/* splitmix64; no two connections, directions or seeds agree. */
+/* splitmix64; the data differs for each connection, direction and seed. */
 static void
 end_fill(uint64_t seed, uint32_t number, bool request, uint8_t *to)
 {

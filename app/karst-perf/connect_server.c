@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* The end that is asked: every request is accepted, every end answered. */
+/* The passive end: accepts every request and answers every disconnect. */
 #include "connect.h"
 
 #include <netinet/in.h>
 #include <stdlib.h>
 
-/* Between looks whether the client is through. */
+/* Interval of the checks whether the client has finished. */
 #define SERVER_LOOK_MS 20
 
-/* What its listener's events are called; those of connections, by where they are. */
+/* The uid of the listener's events; events of connections have the address of their connection. */
 #define LISTENER 1u
 
 int
@@ -60,7 +60,7 @@ server_on_request(struct connect_server *s, const struct karst_rdmacm_event *ev)
 	}
 	if (rc == 0)
 		return;
-	/* which rejects it */
+	/* this rejects the request */
 	connect_drop(e, c);
 	free(c);
 }
@@ -112,7 +112,7 @@ connect_server_main(void *arg)
 		what = connect_next(&s->end, SERVER_LOOK_MS, &ev);
 		if (what == CONNECT_EVENT)
 			server_on_event(s, &ev);
-		/* the client has heard of all ends; what has not come by now is lost */
+		/* the client has seen all connections end; missing events are lost */
 		else if (what == CONNECT_BROKEN || expected != UINT64_MAX)
 			break;
 	}

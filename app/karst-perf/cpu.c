@@ -11,7 +11,7 @@ perf_cpu_parse(const char *text, long ticks_per_s)
 {
 	unsigned long long user, nice, system, idle, iowait, irq, softirq;
 
-	/* what the hypervisor has kept (steal) was nobody's here, and guests are in user */
+	/* steal time was not used by this machine, and guest time is part of user time */
 	if (ticks_per_s <= 0 ||
 		sscanf(text, "cpu %llu %llu %llu %llu %llu %llu %llu", &user, &nice, &system, &idle,
 			&iowait, &irq, &softirq) != 7)

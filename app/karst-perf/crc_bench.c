@@ -2,16 +2,16 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * CRC-32 of whole buffers, plain and together with a copy, by karst's kernels and by the
- * libraries that one would use otherwise.
+ * Benchmark of CRC-32 over whole buffers, alone and together with a copy: karst's kernels and the
+ * libraries that are the alternatives.
  *
- * A measurement walks over slots of one size: in cache over a few KiB again and again; cold
- * over a set far larger than any cache, always onwards, so that no slot is met twice before
- * 512 MiB of others were.  Calls are independent of each other, as those for a burst are.
+ * A measurement walks over slots of one size.  In cache, it uses the same few KiB again and again.
+ * Cold, it walks through a set far larger than any cache, so that 512 MiB of other slots are
+ * between two uses of a slot.  Calls are independent of each other, like the calls for a burst.
  *
- * All candidates of a size and set take turns, a short slice each, and the fastest slice of
- * each counts: what disturbs the machine meets all of them, and only has to pause once for
- * each.
+ * All candidates of a size and set run in turns of a short slice each, and the fastest slice of
+ * each counts.  So disturbances of the machine affect all candidates alike, and a candidate needs
+ * only one undisturbed slice.
  */
 #include "crc_bench.h"
 
@@ -68,10 +68,10 @@ struct bench {
 	bool json;
 	double seconds;
 	uint8_t *mem; /* COLD_SET bytes: sources in the lower half, destinations in the upper */
-	size_t at;    /* how far the cold walk has come, in the lower half */
+	size_t at;    /* position of the cold walk in the lower half */
 	double ns[SETS][MAX_SIZES][MAX_IMPLS]; /* the shortest of all slices */
-	/* and the mean of all, to hold against rates that are measured over a time: those have in
-	 * them whatever held the processor up meanwhile */
+	/* for the mean of all slices, to compare with rates that are measured over a time, which
+	 * include all disturbances of the processor */
 	double sum_ns[SETS][MAX_SIZES][MAX_IMPLS];
 	double slices[SETS][MAX_SIZES][MAX_IMPLS];
 	uint32_t sink;
@@ -336,7 +336,7 @@ bench_print_json(const struct bench *b, enum set set, unsigned int size)
 	fflush(stdout);
 }
 
-/* The time of the kernel that karst picks here, plain or copying; 0 if it was not measured. */
+/* The time of the kernel that karst selects here, plain or copying; 0 if it was not measured. */
 static double
 bench_picked(const struct bench *b, enum set set, unsigned int size, bool copies)
 {
@@ -520,7 +520,7 @@ parse_time(struct bench *b, const char *arg)
 	return -EINVAL;
 }
 
-/* 0, 1 when help was asked for and given, or -EINVAL when an explanation was given. */
+/* @return 0, 1 after printing the help, or -EINVAL after an error message. */
 static int
 bench_parse(struct bench *b, int argc, char **argv)
 {

@@ -25,7 +25,7 @@
 
 /* --- children --- */
 
-/* @fds: a pipe that becomes its standard output, or NULL.  -errno */
+/* @fds: a pipe that becomes the standard output of the child, or NULL.  -errno */
 static pid_t
 daemon_spawn(const char *program, char *const *argv, const int *fds)
 {
@@ -33,11 +33,11 @@ daemon_spawn(const char *program, char *const *argv, const int *fds)
 
 	if (pid != 0)
 		return pid < 0 ? -errno : pid;
-	/* it ends when we end, however we do */
+	/* the child ends when this process ends, for whatever reason */
 	prctl(PR_SET_PDEATHSIG, SIGTERM);
 	if (getppid() != parent)
 		_exit(1);
-	/* what it says goes where our own messages go: standard output is for figures */
+	/* its output goes to the standard error: the standard output is for results */
 	dup2(fds != NULL ? fds[1] : STDERR_FILENO, STDOUT_FILENO);
 	execvp(program, argv);
 	fprintf(stderr, "karst-perf: %s: %s\n", program, strerror(errno));
@@ -110,7 +110,7 @@ write_config(const struct perf_opts *o, const char *path)
 	return fclose(f) != 0 || bad ? -EIO : 0;
 }
 
-/* The karstd beside this program, as it is built or installed. */
+/* Finds karstd relative to this program, as built or as installed. */
 static void
 find_karstd(char *path, size_t bytes)
 {
@@ -193,7 +193,7 @@ start_karstd(const struct perf_opts *o, struct perf_daemon *d)
 
 /* --- the server --- */
 
-/* The line with which the server says on which port it listens. */
+/* Reads the server's line with the port on which it listens. */
 static int
 read_port(int fd, uint16_t *port)
 {
@@ -258,7 +258,7 @@ perf_daemon_start(struct perf_opts *o, struct perf_daemon *d)
 	if (rc == 0 && !o->connections)
 		rc = start_server(o, d);
 	o->connect = d->socket;
-	/* not "localhost": the name is that of a file that a small system may lack */
+	/* not "localhost": resolving that name needs a file that a small system may lack */
 	o->peer = o->connections ? NULL : "127.0.0.1";
 	return rc;
 }

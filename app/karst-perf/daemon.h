@@ -2,8 +2,8 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * --daemon: a karstd with one loopback port and (not for --op connect) a server, both children of
- * this process and gone with it, on a socket in a temporary directory.
+ * --daemon: starts a karstd with one loopback port, on a socket in a temporary directory, and (not
+ * for --op connect) a server.  Both are children of this process and end with it.
  */
 #ifndef PERF_DAEMON_H
 #define PERF_DAEMON_H
@@ -20,12 +20,12 @@ struct perf_daemon {
 };
 
 /**
- * Starts both.  @opts->connect, ->peer and ->tcp_port are set to reach them.
- * @return 0 or an exit status; said on stderr.
+ * Starts both, and sets @opts->connect, ->peer and ->tcp_port accordingly.
+ * @return 0, or an exit status after a message on stderr.
  */
 int perf_daemon_start(struct perf_opts *opts, struct perf_daemon *d);
 
-/** Ends both.  Also after a failure of the start. */
+/** Ends both.  May be called after a failed start, too. */
 void perf_daemon_stop(struct perf_daemon *d);
 
 #endif /* PERF_DAEMON_H */

@@ -110,7 +110,7 @@ user_has(const struct perf_opts *o, const char *const *names, uint32_t num)
 	return false;
 }
 
-/* The workers: the last processors that we may use; the main thread: any. */
+/* The workers use the last allowed processors; the main thread may use any. */
 static int
 add_lcores(struct args *a, const struct perf_opts *o, struct perf_eal *eal)
 {
@@ -160,7 +160,7 @@ add_memory(struct args *a, const struct perf_opts *o, uint64_t bytes, struct per
 		arg_add(a, "--in-memory");
 		return;
 	}
-	/* EAL takes no --in-memory with --no-huge; this comes to the same */
+	/* EAL does not accept --in-memory with --no-huge; this has the same effect */
 	arg_add(a, "--no-shconf");
 	arg_add(a, "--no-huge");
 	arg_addf(a, "-m");
@@ -218,12 +218,12 @@ perf_eal_start(const struct perf_opts *o, uint64_t bytes, struct perf_eal *eal)
 		return rc;
 	arg_add(&a, "--no-pci");
 	if (!user_has(o, logs, 1)) {
-		/* for types that are registered late, the first pattern that fits wins */
+		/* for log types that are registered later, the first matching pattern counts */
 		arg_add(&a, "--log-level=lib.telemetry:error");
 		arg_add(&a, "--log-level=*:warning");
 	}
 	add_memory(&a, o, bytes, eal);
-	/* devices of the user's may want any driver */
+	/* devices that the user names may need any driver */
 	if (o->num_vdevs == 0 && o->num_eal_args == 0)
 		few_drivers_begin();
 	for (i = 0; i < o->num_vdevs; i++)

@@ -4,11 +4,11 @@
 /*
  * Starts DPDK's environment for the benchmark.
  *
- * The first lcore of EAL is the main thread: it only watches, and may run on any processor.  The
- * workers are pinned, one a processor, beginning with the last one, because the first has more
- * interrupts.  Huge pages are used when enough are free, otherwise ordinary memory; other DPDK
- * programs do not see ours.  What the user gives after "--" comes last, and
- * a list of lcores there replaces ours.
+ * The first lcore of EAL is the main thread, which only shows progress and may run on any
+ * processor.  The workers are pinned, one to a processor, beginning with the last processor,
+ * because the first has more interrupts.  Huge pages are used when enough are free, otherwise
+ * ordinary memory; other DPDK programs cannot see this memory.  The user's arguments after "--"
+ * come last, and a list of lcores there replaces the default one.
  */
 #ifndef PERF_EAL_H
 #define PERF_EAL_H
@@ -22,17 +22,18 @@ struct perf_eal {
 	int cpus[2];            /* where they are pinned */
 };
 
-/** Bytes that are free in this machine. */
+/** Free memory of this machine, in bytes. */
 uint64_t perf_eal_free_memory(void);
 
 /**
- * @bytes: most that EAL will have to allocate.
- * @return 0; 2: wrong EAL options; 1: EAL does not start.  Said on stderr.
+ * @bytes: the most that EAL will have to allocate.
+ * @return 0; 2: wrong EAL options; 1: EAL does not start.  Errors are printed on stderr.
  */
 int perf_eal_start(const struct perf_opts *opts, uint64_t bytes, struct perf_eal *eal);
 
-/** For a program that attaches to a karstd: clock and rings, nothing else.  This thread runs on
- *  any processor but the last, which is a small machine's engine's; cpus[0] is that one. */
+/** For a program that attaches to a karstd: starts only what the clock and rings need.  This thread
+ *  runs on any processor but the last, which the engine uses on a small machine; cpus[0] is that
+ *  last one. */
 int perf_eal_start_attached(struct perf_eal *eal);
 
 #endif /* PERF_EAL_H */

@@ -2,9 +2,9 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Queue pairs and completion queues as the traffic sees them: rings, whoever made them.  An
- * embedded engine's (bed.c) and an attached program's (attach.c) look the same from here; only
- * the bell is rung in two ways.
+ * Queue pairs and completion queues as the traffic uses them: as rings, regardless of their owner.
+ * Those of an embedded engine (bed.c) and those of an attached program (attach.c) differ only in
+ * how the doorbell is rung.
  */
 #ifndef PERF_ENDPOINT_H
 #define PERF_ENDPOINT_H
@@ -15,7 +15,7 @@ struct karst_qp;
 
 /** One thread at a time posts to each queue. */
 struct perf_qp {
-	/* one cache line for who sends */
+	/* the sender needs only this cache line */
 	struct karst_wq sq;
 	struct karst_bell_shared *bell; /* of an embedded engine */
 	struct karst_qp *attached;      /* or the attached program's handle, else NULL */

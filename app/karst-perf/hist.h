@@ -8,7 +8,7 @@
  * of equal width.  So a bucket is never wider than 1/1024 of the values in it, and finding it
  * takes a count of leading zeros and a shift.
  *
- * The unit is the caller's.  One thread at a time; no function fails but _create().
+ * The caller chooses the unit.  One thread at a time; only _create() can fail.
  */
 #ifndef PERF_HIST_H
 #define PERF_HIST_H
@@ -34,7 +34,7 @@ struct perf_hist *perf_hist_create(void);
 void perf_hist_reset(struct perf_hist *h);
 
 /**
- * The value that at least @fraction (0..1) of all values do not exceed: the middle of its
+ * The value that at least @fraction (0..1) of all values do not exceed, given as the middle of its
  * bucket, but never beyond the exact minimum and maximum.  0 if empty.
  */
 uint64_t perf_hist_percentile(const struct perf_hist *h, double fraction);

@@ -14,7 +14,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define MAX_LINE   (64u << 20) /* numbers of half a million queue pairs fit */
+#define MAX_LINE   (64u << 20) /* enough for the numbers of half a million queue pairs */
 #define FIRST_ROOM 65536u
 #define TRIES      100 /* of 50 ms */
 
@@ -159,13 +159,13 @@ perf_link_send(struct perf_link *l, json_t *o)
 	if (text == NULL)
 		return -ENOMEM;
 	n = strlen(text);
-	text[n] = '\n'; /* in the place of its end */
+	text[n] = '\n'; /* replaces the terminating zero */
 	rc = perf_link_write(l->fd, text, n + 1);
 	free(text);
 	return rc;
 }
 
-/* Makes room and reads what is there.  -EAGAIN, -EPIPE, -EPROTO, -ENOMEM */
+/* Makes room and reads the available bytes.  -EAGAIN, -EPIPE, -EPROTO, -ENOMEM */
 static int
 read_more(struct perf_link *l, bool wait)
 {
@@ -254,7 +254,7 @@ perf_link_number(const json_t *o, const char *name, uint64_t max, uint64_t *valu
 {
 	const json_t *v = json_object_get(o, name);
 
-	/* JSON's integers are signed: the bits of a 64-bit number are what is meant */
+	/* integers of the JSON library are signed, but @value has the bits of an unsigned number */
 	if (!json_is_integer(v) || (uint64_t)json_integer_value(v) > max)
 		return -EPROTO;
 	*value = (uint64_t)json_integer_value(v);

@@ -2,11 +2,12 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * The TCP connection between an attached client and its server, outside of what is measured:
- * numbers of queue pairs, phases, results.  One JSON object a line; a request is answered by one
- * object, {"error": "..."} if it cannot be done.
+ * The TCP connection between an attached client and its server, which is not part of what is
+ * measured.  It carries numbers of queue pairs, phases and results, as one JSON object a line.  A
+ * request is answered by one object, {"error": "..."} if it cannot be executed.
  *
- * The receiver trusts nothing: lines are bounded, and every number is checked where it is used.
+ * The receiver trusts no data: the length of lines is limited, and every number is checked where it
+ * is used.
  */
 #ifndef PERF_LINK_H
 #define PERF_LINK_H
@@ -15,45 +16,46 @@
 
 #include "karst_base.h"
 
-#define PERF_LINK_PORT 18515u /* as perftest's */
+#define PERF_LINK_PORT 18515u /* the same as perftest's */
 
 struct perf_link {
 	int fd;
 	char peer[80]; /* address, for messages */
-	char *line;    /* what has been received of the next line */
+	char *line;    /* the received part of the next line */
 	size_t len, room;
 	size_t scanned; /* bytes of it without a line's end */
 };
 
-/** Listens on all addresses.  @port 0: any, told in *@port.  @return a socket, or -errno. */
+/** Listens on all addresses.  *@port 0: any free port, which is stored there.  @return a socket, or
+ *  -errno. */
 int perf_link_listen(uint16_t *port);
 
 /** Waits for a client.  -errno. */
 int perf_link_accept(int listener, struct perf_link *link);
 
-/** @host: a name or an address.  Tries again for some seconds while nobody listens.
- *  0 or -errno, said on stderr. */
+/** @host: a name or an address.  Tries again for some seconds while no server listens.
+ *  0 or -errno, with a message on stderr. */
 int perf_link_connect(const char *host, uint16_t port, struct perf_link *link);
 
 void perf_link_close(struct perf_link *link);
 
-/** All @n bytes, to any stream socket.  -EPIPE */
+/** Writes all @n bytes to any stream socket.  -EPIPE */
 int perf_link_write(int fd, const void *bytes, size_t n);
 
 /** Sends @o and drops the reference.  -EPIPE, -ENOMEM (also for NULL) */
 int perf_link_send(struct perf_link *link, json_t *o);
 
 /**
- * The next object.  @wait: else -EAGAIN if it is not there yet.
- * -EPIPE: the peer is gone; -EPROTO: not JSON, or too long.
+ * Receives the next object.  Without @wait: -EAGAIN if it has not arrived yet.
+ * -EPIPE: the peer has closed the connection; -EPROTO: not JSON, or too long.
  */
 int perf_link_recv(struct perf_link *link, bool wait, json_t **o);
 
-/** Sends @request and waits for the answer; an "error" in it is said on stderr: -EREMOTEIO.
- *  @answer may be NULL. */
+/** Sends @request and waits for the answer; an "error" in it is printed on stderr, and the result
+ *  is -EREMOTEIO then.  @answer may be NULL. */
 int perf_link_ask(struct perf_link *link, json_t *request, json_t **answer);
 
-/** Member @name of @o as a number of up to @max, into *@value.  -EPROTO: there is none. */
+/** Stores member @name of @o, a number of up to @max, in *@value.  -EPROTO: there is none. */
 int perf_link_number(const json_t *o, const char *name, uint64_t max, uint64_t *value);
 
 #endif /* PERF_LINK_H */

@@ -2,20 +2,20 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * karst-perf: two endpoints in one process over a pair of DPDK ports, or in two processes over
- * karstd, at full speed.
+ * karst-perf: measures traffic between two endpoints at full speed, in one process over a pair of
+ * DPDK ports, or in two processes over karstd.
  *
- * Order of things: the command line (opts.c) becomes a list of measurements (plan.c); DPDK
- * starts (eal.c); ports, engine (ports.c) and buffers (bed.c) are made once; then for each
- * measurement queue pairs are made and connected (bed.c), worker threads run it (run.c, which
- * calls client.c, server.c, pingpong.c and baseline.c) while the main thread shows progress,
- * and the figures are printed (report.c).
+ * Steps: the command line (opts.c) is turned into a list of measurements (plan.c); DPDK is started
+ * (eal.c); ports, engine (ports.c) and buffers (memory.c) are created once.  Then for each
+ * measurement queue pairs are created and connected (bed.c), worker threads run it (run.c, which
+ * calls client.c, server.c, pingpong.c and baseline.c) while the main thread shows progress, and
+ * the figures are printed (report.c).
  *
- * Over karstd the bed is made of libkarst's objects (attach.c), and the server is a process of
- * its own (remote.c) that is spoken to over TCP (link.c); --daemon starts it and a karstd
- * (daemon.c).
+ * Over karstd the bed consists of libkarst's objects (attach.c), and the server is a separate
+ * process (remote.c) that the client controls over TCP (link.c); --daemon starts the server and a
+ * karstd (daemon.c).
  *
- * Connections are another thing: connect.c has all of it.
+ * --op connect is separate from all of this and is in connect.c.
  */
 #include "attach.h"
 #include "connect.h"
@@ -37,7 +37,7 @@
 
 #define MIB            (UINT64_C(1) << 20)
 #define EAL_BASE_BYTES (256 * MIB)
-#define WATCH_NS       5000000 /* how often the main thread looks */
+#define WATCH_NS       5000000 /* interval of the main thread's checks */
 
 struct perf_app {
 	struct perf_opts opts;
@@ -92,7 +92,7 @@ show_progress(const struct perf_app *app, const struct perf_run *r, uint32_t nr,
 	fflush(app->progress);
 }
 
-/* Until the leader is through: one of two lcores, or a thread. */
+/* Has the leader, which is one of two lcores or a thread, not finished yet? */
 static bool
 is_running(const struct perf_app *app, const struct perf_run *r, uint32_t worker)
 {
@@ -209,8 +209,8 @@ prepare_run(
 	bool attached = perf_opts_attached(&app->opts);
 	uint32_t cpus = app->opts.lcores;
 
-	/* with the server and the lcores of two daemons: who polls on one's CPU keeps it from
-	 * working until the kernel's slice of milliseconds is over */
+	/* the CPUs may be shared with the server and the lcores of two daemons: a thread that polls
+	 * on the CPU of one of them stops it for the kernel's time slice of milliseconds */
 	if (attached)
 		cpus = 4;
 	memset(r, 0, sizeof(*r));
@@ -225,7 +225,7 @@ prepare_run(
 	r->rtt_cpu = attached && app->eal.num_cpus > 1 ? app->eal.cpus[0] : -1;
 }
 
-/* So that several clients begin together. */
+/* --hold: lets several clients begin at the same time. */
 static void
 wait_for_word(void)
 {
@@ -303,7 +303,8 @@ main_measure(struct perf_app *app, uint32_t nr)
 
 /* --- all of them --- */
 
-/* What the engine needs of EAL, generously: buffers, rings and queue pairs of both ends. */
+/* Upper bound of the memory that the engine needs from EAL: buffers, rings and queue pairs of both
+ * ends. */
 static uint64_t
 eal_bytes(const struct perf_app *app)
 {
@@ -405,7 +406,7 @@ run_all(struct perf_app *app)
 	return worst;
 }
 
-/* Buffers and baselines, then the measurements. */
+/* Creates buffers and baselines, then runs the measurements. */
 static int
 buffers_and_run(struct perf_app *app, uint32_t ends, void *stack)
 {
@@ -491,7 +492,7 @@ main_attached(struct perf_app *app)
 
 	if (o->memory == PERF_MEMORY_STACK)
 		stack = __builtin_alloca(PERF_STACK_BYTES);
-	/* children are started while this thread may run wherever the process may */
+	/* children inherit the affinity, so they start before this thread restricts its own */
 	if (o->daemon)
 		rc = perf_daemon_start(o, &app->daemon);
 	if (rc == 0)

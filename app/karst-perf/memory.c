@@ -27,7 +27,7 @@ map_private(uint64_t bytes)
 	raw = mmap(NULL, slack, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (raw == MAP_FAILED)
 		return NULL;
-	/* whole huge pages; what is left over stays untouched until the program ends */
+	/* whole huge pages; the unaligned rest of the mapping stays unused */
 	p = (uint8_t *)(((uintptr_t)raw + HUGE_BYTES - 1) & ~(uintptr_t)(HUGE_BYTES - 1));
 	(void)madvise(p, bytes, MADV_HUGEPAGE);
 	return p;

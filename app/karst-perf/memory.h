@@ -2,8 +2,8 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Buffers of a whole run, reused by all measurements.  What kind of memory they are is one of the
- * things that an attached run measures (--memory): the engine reaches each kind in another way.
+ * Buffers of a whole run, reused by all measurements.  An attached run can compare kinds of memory
+ * (--memory), because the engine has a different access method for each kind.
  */
 #ifndef PERF_MEMORY_H
 #define PERF_MEMORY_H
@@ -25,13 +25,13 @@ struct perf_memory {
 	enum perf_memory_kind kind;
 };
 
-/** Most bytes of an end on the stack, and what --working-set is then if it is not given. */
+/** Limit of the bytes of an end on the stack. */
 #define PERF_STACK_BYTES (UINT64_C(6) << 20)
 
 /**
  * @ends: bit set of enum perf_end.  @lat_bytes: for both places of an end.  @stack: at least @bytes
- * + @lat_bytes of the caller's stack, for PERF_MEMORY_STACK.  All of it is populated.
- * -ENOMEM, said on stderr.
+ * + @lat_bytes of the caller's stack, for PERF_MEMORY_STACK.  All memory is populated.
+ * -ENOMEM, with a message on stderr.
  */
 int perf_memory_create(enum perf_memory_kind kind, uint32_t ends, uint64_t bytes,
 	uint64_t lat_bytes, void *stack, struct perf_memory *m);

@@ -231,7 +231,7 @@ add_vdev(const char *text, struct perf_opts *o)
 	return 0;
 }
 
-/* Words that are one of a few; long options return where they stand in this list. */
+/* Values that getopt_long() returns for long options. */
 enum {
 	OPT_OP = 256,
 	OPT_TRANSPORT,
@@ -416,7 +416,7 @@ parse_where(int opt, const char *arg, struct perf_opts *o)
 		o->events = true;
 		break;
 	case OPT_TCP_PORT:
-		/* 0: any, as whoever starts the server by program wants it */
+		/* 0: any free port, for programs that start the server */
 		rc = perf_opt_u32("--tcp-port", arg, 0, 65535, &v);
 		o->tcp_port = (uint16_t)v;
 		break;
@@ -512,7 +512,7 @@ parse_how(int opt, const char *arg, struct perf_opts *o)
 	}
 }
 
-/* What getopt found wrong, in our words. */
+/* Prints an error that getopt has found. */
 static int
 opt_misused(int opt, const char *word)
 {
@@ -525,7 +525,7 @@ opt_misused(int opt, const char *word)
 	return 2;
 }
 
-/* Everything behind "--" is for EAL; nothing else may be left over. */
+/* All arguments after "--" are for EAL; no other arguments may be left. */
 static int
 take_rest(int argc, char **argv, struct perf_opts *o)
 {
@@ -566,7 +566,7 @@ set_defaults(struct perf_opts *o)
 	o->conns = DEFAULT_CONNS;
 }
 
-/* Is the option for messages alone, or for connections alone? */
+/* Is the option only for connections (@connections), or else only for messages? */
 static bool
 is_for(int opt, bool connections)
 {
@@ -581,7 +581,7 @@ is_for(int opt, bool connections)
 	return (opt == OPT_CONNS || opt == OPT_NO_QPS) == connections;
 }
 
-/* @alone: the first option that is for messages, and for connections. */
+/* @alone: the first option that is only for messages, and the first only for connections. */
 static int
 check_op(const struct perf_opts *o, const int alone[2])
 {
@@ -606,7 +606,7 @@ check_op(const struct perf_opts *o, const int alone[2])
 int
 perf_opts_parse(int argc, char **argv, struct perf_opts *o)
 {
-	int alone[2] = {0, 0}; /* for messages, for connections */
+	int alone[2] = {0, 0}; /* only for messages, only for connections */
 	bool timed = false;
 	int opt, rc, i;
 

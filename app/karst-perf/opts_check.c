@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* Options that are allowed with an engine of its own, and with a karstd. */
+/* Checks which options are allowed with an embedded engine, and which with a karstd. */
 
 #include "opts_value.h"
 
 #define STACK_WORKING_SET (UINT64_C(2) << 20) /* a stack is small */
 
-/* Options that need an engine of our own, or a karstd. */
+/* Checks options that need an embedded engine, or a karstd. */
 int
 perf_opts_check_where(struct perf_opts *o)
 {
@@ -30,7 +30,7 @@ perf_opts_check_where(struct perf_opts *o)
 	}
 	if (o->server && (o->compare_tcp || o->events))
 		return perf_opt_misplaced(o->events ? "--events" : "--compare", "at the client");
-	/* a round trip is seen in memory by some operations, which raise no event */
+	/* some round trips end with a change in memory, which raises no event */
 	if (o->events && o->latency)
 		return perf_opt_misplaced("--events", "without --lat");
 	if (o->daemon && (o->connect != NULL || o->server || o->peer != NULL))

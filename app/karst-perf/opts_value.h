@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* Values of options, and which options go together; what is wrong is written to standard error. */
+/* Values of options, and combinations of options.  Errors are printed on standard error. */
 #ifndef KARST_PERF_OPTS_VALUE_H
 #define KARST_PERF_OPTS_VALUE_H
 
@@ -23,7 +23,7 @@ int perf_opt_find(const char *text, const char *const *names, uint32_t num);
 
 /* --- opts_check.c --- */
 
-/** Checks options that need an engine of our own, or a karstd. */
+/** Checks options that need an embedded engine, or a karstd. */
 int perf_opts_check_where(struct perf_opts *o);
 
 #endif /* KARST_PERF_OPTS_VALUE_H */

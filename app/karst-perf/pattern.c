@@ -5,7 +5,7 @@
 
 #define STEP UINT64_C(0x9e3779b97f4a7c15)
 
-/* Word 0 is perf_pattern_first() itself; word i is made from that and i. */
+/* Word 0 is perf_pattern_first() itself; word i is computed from that and i. */
 static inline uint64_t
 pattern_word(uint64_t key, uint64_t i)
 {

@@ -2,14 +2,14 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * What --verify puts into messages: eight bytes at offset o depend on the queue pair, on the
- * number of the message and on o, so that data of another message, another place or another
- * time is never taken for the right one.  Cheap enough to be made and checked at memory speed:
- * the compiler turns both loops into vector code.
+ * The pattern that --verify writes to messages.  The eight bytes at offset o depend on the queue
+ * pair, on the number of the message and on o, so that the data of another message or of another
+ * offset is never taken for the right data.  The pattern can be generated and checked at memory
+ * speed, because the compiler vectorizes both loops.
  *
- * The first eight bytes also tell the number of the message to who knows the queue pair
- * (perf_pattern_seq()), so that a receiver of an unreliable transport can tell a lost message
- * from a damaged one.
+ * The first eight bytes also contain the number of the message, which can be extracted if the queue
+ * pair is known (perf_pattern_seq()).  So the receiver of an unreliable transport can tell a lost
+ * message from a damaged one.
  */
 #ifndef PERF_PATTERN_H
 #define PERF_PATTERN_H
@@ -28,7 +28,7 @@ perf_mix64(uint64_t v)
 	return v;
 }
 
-/** What the pattern of message @seq of queue pair @qp begins with. */
+/** The first eight bytes of the pattern of message @seq of queue pair @qp. */
 static inline uint64_t
 perf_pattern_first(uint64_t seed, uint32_t qp, uint32_t seq)
 {
@@ -48,7 +48,7 @@ void perf_pattern_fill(void *to, uint32_t bytes, uint64_t seed, uint32_t qp, uin
 /** @return whether @from holds message @seq of @qp. */
 bool perf_pattern_check(const void *from, uint32_t bytes, uint64_t seed, uint32_t qp, uint32_t seq);
 
-/** @return whether the end of @from, eight bytes or what hangs over, is that of the message. */
+/** @return whether the last bytes of @from, eight or the shorter rest, are those of the message. */
 bool perf_pattern_check_end(
 	const void *from, uint32_t bytes, uint64_t seed, uint32_t qp, uint32_t seq);
 

@@ -96,7 +96,7 @@ perf_pinger_init(const struct perf_bed *bed, enum perf_end end, struct perf_ping
 static uint8_t
 last_byte(const struct perf_pinger *p)
 {
-	/* acquire: the bytes before it are there as well (R14) */
+	/* acquire: the bytes before it have arrived as well (R14) */
 	return __atomic_load_n(&p->in[p->bed->job->size - 1], __ATOMIC_ACQUIRE);
 }
 
@@ -107,7 +107,7 @@ pingpong_post(struct perf_pinger *p, uint32_t number)
 	struct karst_send_wqe *w;
 
 	if (karst_wq_free(&p->qp->sq, 1) == 0)
-		return; /* only when answers were lost: as if this one was, too */
+		return; /* only when answers were lost: treated as lost, too */
 	w = perf_qp_send_slot(p->qp, 0);
 	*w = p->template;
 	if (!p->fetches)

@@ -13,10 +13,10 @@
 #define DEFAULT_DEPTH       64u
 #define DEFAULT_INFLIGHT    1024u
 #define INFLIGHT_BYTES      (64u << 20)
-#define BATCH_BYTES         65536u /* how much is posted at once */
+#define BATCH_BYTES         65536u /* bytes that are posted at once */
 #define MAX_BATCH           16u
-/* A receiver takes at most a burst of frames in a turn and then posts anew: enough for that,
- * where no acknowledgement holds the sender back. */
+/* A receiver takes at most a burst of frames in a turn and then posts receives again.  This is
+ * enough for such a burst, for transports whose sender does not wait for acknowledgements. */
 #define MIN_RECV_UNRELIABLE 128u
 
 /* Operations of each transport (W4); --op all means these. */
@@ -76,7 +76,7 @@ too_large(const struct perf_job *j, uint64_t need, uint64_t have, const char *wh
 	return 2;
 }
 
-/* A batch of every queue pair. */
+/* Bytes of one batch of every queue pair. */
 static uint64_t
 row_bytes(const struct perf_job *j)
 {
@@ -89,7 +89,7 @@ rows_needed(const struct perf_job *j)
 	return align_up(slots_needed(j), j->batch) / j->batch;
 }
 
-/* Places in memory. */
+/* Computes the number and the size of the places in memory. */
 static int
 lay_out(const struct perf_opts *o, uint64_t memory, struct perf_job *j)
 {
@@ -102,7 +102,7 @@ lay_out(const struct perf_opts *o, uint64_t memory, struct perf_job *j)
 			return too_large(j, least * row, want, "--working-set");
 		rows = least;
 	}
-	/* both ends have one */
+	/* both ends have a working set */
 	if (rows * row > memory / 2) {
 		if (o->working_set == 0 || least * row > memory / 2)
 			return too_large(j, rows * row, memory / 2, "half of the free memory");
@@ -118,8 +118,8 @@ lay_out(const struct perf_opts *o, uint64_t memory, struct perf_job *j)
 	return 0;
 }
 
-/* Patient, since a reactor may lose its processor for a while: 0.5 s; with losses, 1 ms if the
- * peer is the same thread, else 8 ms. */
+/* 0.5 s, which is long because a reactor may lose its processor for a while.  With losses, 1 ms if
+ * the peer is the same thread, else 8 ms. */
 static uint32_t
 default_timeout(const struct perf_opts *o)
 {
@@ -128,7 +128,7 @@ default_timeout(const struct perf_opts *o)
 	return o->lcores == 1 && !perf_opts_attached(o) ? 8 : 11;
 }
 
-/* More than one queue pair needs, but so few that what is outstanding stays in the cache. */
+/* More than one queue pair needs, but so few that the outstanding messages stay in the cache. */
 static uint32_t
 default_inflight(const struct perf_job *j)
 {
@@ -137,7 +137,7 @@ default_inflight(const struct perf_job *j)
 	return n > j->depth ? n : j->depth;
 }
 
-/* Everything that follows from the depth. */
+/* Sets everything that depends on the depth. */
 static int
 fit_depth(const struct perf_opts *o, struct perf_job *j, uint32_t depth)
 {
@@ -194,7 +194,7 @@ fill_job(const struct perf_opts *o, uint64_t memory, enum perf_op op, uint32_t s
 	return rc;
 }
 
-/* What does not go together whatever the op and the size. */
+/* Checks combinations that are wrong whatever the op and the size. */
 static int
 check_opts(const struct perf_opts *o)
 {

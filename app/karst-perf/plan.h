@@ -2,25 +2,25 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * From the command line to a list of measurements with every number filled in.
+ * Turns the command line into a list of measurements in which every parameter has a value.
  *
- * Messages walk through the working set: each queue pair owns @slots places for a message in
- * the source and as many in the destination, and uses them in turn.  The places are laid out
- * in the order in which they are used when queue pairs take turns, so that memory is walked
- * from one end to the other whatever the number of queue pairs:
+ * Messages use the whole working set: each queue pair owns @slots places for a message in the
+ * source and as many in the destination, and uses them in turn.  The order of the places in memory
+ * is that in which they are used when queue pairs are visited in turn, so that memory is used from
+ * the lowest to the highest address whatever the number of queue pairs:
  *
  *   batch 0 of QP 0, batch 0 of QP 1, ... batch 0 of the last QP, batch 1 of QP 0, ...
  *
- * A place is not used again before the message that was in it has completed and, with
- * --verify, has been checked; that is what sets the smallest number of places.  When a working
- * set was given that is too small for the default depth, the depth is lowered to what fits.
+ * A place is not used again before the message that was in it has completed and, with --verify,
+ * has been checked; this determines the smallest number of places.  If the given working set is too
+ * small for the default depth, the depth is lowered to what fits.
  */
 #ifndef PERF_PLAN_H
 #define PERF_PLAN_H
 
 #include "opts.h"
 
-/** What stands in front of the payload of a received datagram, rounded up so that the payload
+/** Room for the GRH in front of the payload of a received datagram, rounded up so that the payload
  *  begins on a cache line (U1). */
 #define PERF_GRH_ROOM  64u
 #define PERF_GRH_BYTES 40u
@@ -74,7 +74,9 @@ perf_op_fetches(enum perf_op op)
 
 /**
  * @memory: bytes of this machine that may be used.
- * @return 0; 2: said on stderr what does not go together and what is allowed; 1: no memory.
+ * @return 0; 2: options that cannot be combined, after a message on stderr that says what is
+ * allowed;
+ *   1: no memory.
  */
 int perf_plan_make(const struct perf_opts *opts, uint64_t memory, struct perf_plan *plan);
 

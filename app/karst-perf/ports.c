@@ -22,7 +22,7 @@ ports_failed(const char *what, int rc)
 	return 1;
 }
 
-/* Two ports back to back: what one sends into a ring, the other receives from it. */
+/* Creates two ports back to back: each receives from the ring that the other one sends to. */
 static int
 make_rings(uint32_t slots, uint16_t ethdev[PERF_ENDS])
 {
@@ -46,7 +46,7 @@ make_rings(uint32_t slots, uint16_t ethdev[PERF_ENDS])
 	return 0;
 }
 
-/* The devices that --vdev has made: the first two that there are. */
+/* Finds the devices that --vdev has created: the first two that exist. */
 static int
 find_vdevs(uint16_t ethdev[PERF_ENDS])
 {
@@ -70,7 +70,7 @@ find_vdevs(uint16_t ethdev[PERF_ENDS])
 static int
 make_engine(const struct perf_opts *o, uint32_t max_qps, struct perf_ports *p)
 {
-	/* every address of either family */
+	/* every address of both families */
 	static const struct karst_engine_addr all[] = {{.ip = {0}}, {.ip = {[10] = 0xff, 0xff}}};
 	struct karst_congestion_config congestion;
 	struct karst_engine_config cfg = {
@@ -139,7 +139,7 @@ make_path(struct perf_ports *p, int end)
 	return rc == 0 ? 0 : ports_failed("path", rc);
 }
 
-/* Some devices connect to each other in the background. */
+/* Waits for devices that connect to each other in the background. */
 static int
 wait_for_links(const uint16_t ethdev[PERF_ENDS])
 {

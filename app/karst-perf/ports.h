@@ -2,13 +2,13 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * The pair of DPDK ports and the engine that drives them: port 0 with address 10.0.0.1 is the
- * client's (it posts), port 1 with 10.0.0.2 the server's.  With one lcore it serves both, with
- * two each serves one.
+ * The pair of DPDK ports and the engine that drives them.  Port 0 with address 10.0.0.1 is that of
+ * the client, which posts; port 1 with 10.0.0.2 is that of the server.  A single lcore serves both
+ * ports; of two lcores each serves one.
  *
- * The default pair is two net_ring ports over two single-producer, single-consumer rings: what
- * one end transmits is a pointer that the other end receives.  A ring holds as many frames as
- * it has slots less one; few slots keep the frames in the cache.
+ * The default pair is two net_ring ports over two single-producer, single-consumer rings: one end
+ * transmits pointers, which the other end receives.  A ring holds one frame less than it has slots;
+ * with few slots the frames stay in the cache.
  */
 #ifndef PERF_PORTS_H
 #define PERF_PORTS_H
@@ -26,13 +26,13 @@ struct perf_ports {
 };
 
 /**
- * Makes ports and engine; EAL runs.  @max_qps: of each end.
- * @return 0; 2: the ports do not carry what the options want; 1: they do not work.  Said on
- *   stderr.
+ * Creates ports and engine; EAL must be running.  @max_qps: of each end.
+ * @return 0; 2: the ports do not support what the options need; 1: they do not work.  Errors are
+ *   printed on stderr.
  */
 int perf_ports_open(const struct perf_opts *opts, uint32_t max_qps, struct perf_ports *ports);
 
-/** No lcore is attached. */
+/** May be called only when no lcore is attached. */
 void perf_ports_close(struct perf_ports *ports);
 
 #endif /* PERF_PORTS_H */

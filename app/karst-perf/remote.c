@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-/* Turns without work before the link is looked at. */
+/* Turns without work between two checks of the link. */
 #define LOOK_EVERY 64u
 
 struct remote {
@@ -21,13 +21,13 @@ struct remote {
 	struct perf_attach *attach;
 	void *stack;
 	struct perf_link link;
-	struct perf_opts theirs; /* of the client: what both ends must do alike */
+	struct perf_opts theirs; /* of the client: options that both ends must share */
 	struct perf_memory memory;
 	struct perf_job job;
 	struct perf_bed bed;
 	struct perf_run *run; /* NULL: no measurement is going on */
 	enum perf_phase phase;
-	int rc; /* why it ends */
+	int rc; /* reason for the end */
 };
 
 /* --- the client's part of the conversation --- */
@@ -44,7 +44,7 @@ perf_remote_hello(
 		NULL);
 }
 
-/* The members of a job that go over the link. */
+/* The members of a job that are sent over the link. */
 /* clang-format off */
 #define JOB_MEMBERS(X) \
 	X(op) X(transport) X(size) X(mtu) X(qps) X(depth) X(inflight) X(batch) X(slots) \
@@ -116,7 +116,7 @@ end_job(struct remote *r)
 	perf_attach_bed_destroy(&r->bed);
 }
 
-/* Can the places of a job be in @bytes, and does nothing divide by zero? */
+/* Do the places of a job fit in @bytes, and is no divisor zero? */
 static bool
 job_possible(const struct perf_job *j, uint64_t bytes)
 {
@@ -242,7 +242,7 @@ on_settle(struct remote *r, const json_t *posted)
 		const json_t *v = json_array_get(posted, i);
 		uint64_t n = (uint64_t)json_integer_value(v);
 
-		/* no more than there are places since the last time */
+		/* at most as many as there are places, since the last time */
 		if (!json_is_integer(v) || n - r->run->server.sinks[i].checked > r->job.slots)
 			return remote_complaint("a settlement that does not fit");
 		perf_server_settle(&r->run->server, i, n);
@@ -302,7 +302,7 @@ remote_answer(struct remote *r, const json_t *o)
 	return remote_complaint("a request that this version does not know");
 }
 
-/* Has the server anything to do in this phase but to answer requests? */
+/* Does the server have work in this phase besides answering requests? */
 static bool
 remote_works(const struct remote *r)
 {
@@ -313,7 +313,7 @@ remote_works(const struct remote *r)
 	return r->phase == PERF_PHASE_PINGPONG && !r->run->pong.fetches;
 }
 
-/* One request.  @wait: else it may be that there is none.  @return false: it is over. */
+/* Handles one request.  Without @wait there may be none.  @return false: the server ends. */
 static bool
 remote_attend(struct remote *r, bool wait)
 {
@@ -323,7 +323,7 @@ remote_attend(struct remote *r, bool wait)
 	if (rc == -EAGAIN)
 		return true;
 	if (rc != 0) {
-		/* the client closes when it is through */
+		/* the client closes the link when it has finished */
 		if (rc == -EPROTO)
 			fprintf(stderr, "karst-perf: %s does not speak as karst-perf does\n",
 				r->link.peer);

@@ -2,15 +2,15 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * The server's process of an attached run: waits for one client, makes its end of each measurement
- * that the client asks for, and plays the server's part in its phases.
+ * The server process of an attached run: waits for one client, creates its end of each measurement
+ * that the client requests, and executes the server's part of its phases.
  *
  * Requests on the link, each answered by one object:
  *
  *   {"hello": version, "verify", "latency", "seed", "bytes", "lat_bytes"}   once; makes buffers
  *   {"job": {...}, "end": {...}}   a measurement and the client's end; answered with ours
  *   {"phase": number}              see run.h; PERF_PHASE_QUIT ends the measurement
- *   {"settle": [posted, ...]}      --verify: what may be looked at
+ *   {"settle": [posted, ...]}      --verify: what may be checked
  *   {"count": true}, {"targets": true}, {"result": true}
  *   {"tcp": true}                  --compare tcp: answered with where to connect; see tcp.h
  */
@@ -23,14 +23,15 @@
 #define PERF_REMOTE_VERSION 5
 
 /** @a is attached as the server's end.  @stack: see perf_memory_create().
- *  @return exit status, said on stderr. */
+ *  @return exit status; errors are printed on stderr. */
 int perf_remote_serve(const struct perf_opts *opts, struct perf_attach *a, void *stack);
 
-/** The client's first request.  -errno, said on stderr. */
+/** Sends the client's first request.  -errno, with a message on stderr. */
 int perf_remote_hello(
 	struct perf_link *link, const struct perf_opts *opts, uint64_t bytes, uint64_t lat_bytes);
 
-/** The client: has the server make its end of @bed's job, and connects both.  -errno, said. */
+/** Client: lets the server create its end of @bed's job, and connects both.  -errno, with a
+ *  message on stderr. */
 int perf_remote_connect(struct perf_link *link, struct perf_bed *bed);
 
 #endif /* PERF_REMOTE_H */

@@ -23,7 +23,7 @@ median_compare(const void *a, const void *b)
 	return x < y ? -1 : x > y;
 }
 
-/* Of a copy: the rounds stay in order. */
+/* Sorts a copy, so that the rounds stay in order. */
 static double
 report_median(const double *values, uint32_t num)
 {
@@ -124,7 +124,7 @@ make_counts(const struct perf_run *r, struct perf_result *x)
 	x->icrc_drops = now.drop[KARST_DROP_ICRC] - bd[KARST_DROP_ICRC];
 	x->verify_errors = c->wrong + s->wrong;
 	x->errors = c->errors + s->errors + r->ping.errors + r->pong.errors + r->stuck + r->broken;
-	/* what receivers never got; with one-sided operations only --verify can tell */
+	/* messages that receivers never got; for one-sided operations only --verify detects them */
 	x->lost = c->lost + s->lost;
 	if (r->job->transport != PERF_RC && r->job->recv_depth != 0)
 		x->lost = c->posted - karst_min_u64(c->posted, s->completed);
@@ -221,7 +221,7 @@ perf_report_table_row(FILE *to, const struct perf_run *r, const struct perf_resu
 	fflush(to);
 }
 
-/* How the two compare, and what else is known of karst's part. */
+/* The ratio of the two, and further figures of karst's part. */
 static void
 tcp_ratios(
 	FILE *to, const struct perf_job *j, const struct perf_result *x, const struct perf_tcp *t)
@@ -256,7 +256,7 @@ perf_report_tcp_row(
 
 /* --- JSON --- */
 
-/* Six digits are more than any figure here is worth. */
+/* Six digits are more than the precision of any figure here. */
 static json_t *
 put_real(double v)
 {
@@ -269,7 +269,7 @@ put_integer(uint64_t v)
 	return json_integer((json_int_t)v);
 }
 
-/* Shares of the registered bytes, by how the engine reaches them; its own memory: shared. */
+/* Shares of the registered bytes, by access method; memory of an embedded engine is shared. */
 static int
 add_paths(json_t *o, const struct perf_run *r)
 {
@@ -341,7 +341,7 @@ add_figures(json_t *o, const struct perf_result *x)
 	return rc;
 }
 
-/* What is not needed to compare two measurements, but explains one. */
+/* Figures that explain a measurement, but are not needed to compare two of them. */
 static int
 add_more(json_t *o, const struct perf_run *r, const struct perf_result *x)
 {

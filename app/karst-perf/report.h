@@ -2,7 +2,7 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * What a measurement found, and how it is printed: a line of a table, or an object of JSON.
+ * The results of a measurement, and their output as a line of a table or as a JSON object.
  * karst-perf(1) defines every figure.
  */
 #ifndef PERF_REPORT_H
@@ -21,14 +21,14 @@ struct perf_result {
 	double cycles_per_message;
 	double cycles_per_packet;
 	double latency_ns[4]; /* p50, p99, p999, max */
-	double gbps_median;   /* of slices, as the three that follow */
+	double gbps_median;   /* of slices, like the next three */
 	double memcpy_gbps;
 	double memcpy_ratio;
 	double ring_copy_gbps;
 	double ring_copy_ratio;
 	double ring_rtt_ns;
-	double cpu_s;    /* --compare: what the traffic took of all processors */
-	double gb_a_cpu; /* Gbit of payload for each second of that */
+	double cpu_s;    /* --compare: busy time of all processors during the traffic */
+	double gb_a_cpu; /* Gbit of payload per second of that time */
 	double fairness; /* between the queue pairs, Jain's index */
 	uint64_t posted;
 	uint64_t retransmits;
@@ -44,10 +44,10 @@ struct perf_result {
 /** After perf_run_lead(), before perf_run_end(). */
 void perf_result_make(const struct perf_run *run, struct perf_result *result);
 
-/** Did anything go wrong that makes the exit status 1? */
+/** Was there an error that makes the exit status 1? */
 bool perf_result_bad(const struct perf_result *result);
 
-/** Says on stderr what went wrong, if anything did. */
+/** Prints errors on stderr, if there were any. */
 void perf_report_trouble(const struct perf_run *run, const struct perf_result *result);
 
 void perf_report_table_head(FILE *to);
@@ -56,7 +56,7 @@ void perf_report_table_row(FILE *to, const struct perf_run *run, const struct pe
 /** One object in one line.  -ENOMEM */
 int perf_report_json(FILE *to, const struct perf_run *run, const struct perf_result *result);
 
-/** The kernel's TCP at the same work, under the row of what it is compared with. */
+/** A row for the kernel's TCP, below the row that it is compared with. */
 void perf_report_tcp_row(FILE *to, const struct perf_job *job, const struct perf_result *result,
 	const struct perf_tcp *tcp);
 int perf_report_tcp_json(FILE *to, const struct perf_job *job, const struct perf_tcp *tcp);

@@ -15,7 +15,7 @@
 #include <rte_pause.h>
 
 /* Lengths of the parts of a round. */
-#define SLICE_S      0.050 /* at most; at least four to a measurement */
+#define SLICE_S      0.050 /* at most; a measurement has at least four slices */
 #define WARM_UP_S    0.003
 #define PINGPONG_S   0.020
 #define COPY_S       0.020
@@ -23,7 +23,7 @@
 #define MIN_SLICES   4
 #define MIN_MESSAGES 16    /* a slice lasts at least until so many have completed */
 #define LONG_SLICE_S 1.0   /* but no longer than this */
-#define QUIET_S      0.020 /* without a packet: what is missing is lost */
+#define QUIET_S      0.020 /* after this time without a packet, missing messages are lost */
 #define STUCK_S      30.0
 #define LOST_PING_S  0.010
 
@@ -46,7 +46,7 @@ run_rest(const struct perf_run *r)
 		sched_yield();
 }
 
-/* The client has nothing to do. */
+/* Called when the client has nothing to do. */
 static inline void
 run_pause(const struct perf_run *r)
 {
@@ -59,22 +59,22 @@ run_pause(const struct perf_run *r)
 static void
 enter_here(struct perf_run *r, enum perf_phase phase)
 {
-	/* relaxed: written by this thread alone */
+	/* relaxed: only this thread writes it */
 	uint32_t was = atomic_load_explicit(&r->phase, memory_order_relaxed);
 	uint32_t now = ((was >> 8) + 1) << 8 | phase;
 
-	/* release, pairs with the acquire in perf_run_follow(): what we prepared is seen */
+	/* release, pairs with the acquire in perf_run_follow(): earlier writes are seen there */
 	atomic_store_explicit(&r->phase, now, memory_order_release);
 	if (r->job->lcores == 1)
 		return;
-	/* acquire, pairs with the release there: what the follower did is seen */
+	/* acquire, pairs with the release there: the follower's writes are seen */
 	while (atomic_load_explicit(&r->at, memory_order_acquire) != now) {
 		rte_pause();
 		run_rest(r);
 	}
 }
 
-/* A turn of our own engine; a karstd's makes its turns itself. */
+/* A turn of the embedded engine; the engine of a karstd runs by itself. */
 static inline unsigned int
 run_poll_engine(const struct perf_run *r, enum perf_end end)
 {
@@ -83,7 +83,7 @@ run_poll_engine(const struct perf_run *r, enum perf_end end)
 	return karst_engine_poll(r->ports->engine, r->ports->lcore[end]);
 }
 
-/* Asks the server in the other process; without an answer the measurement has failed. */
+/* Sends a request to the server in the other process; without an answer the measurement fails. */
 static json_t *
 run_ask(struct perf_run *r, json_t *request)
 {
@@ -201,7 +201,7 @@ run_turn(struct perf_run *r, bool post)
 		run_pause(r);
 }
 
-/* Where the counters stand that a window is made of. */
+/* Reads the counters of a window. */
 static struct perf_window
 run_look(struct perf_run *r)
 {
@@ -209,7 +209,7 @@ run_look(struct perf_run *r)
 	struct perf_window w = {.messages = r->client.tally.completed};
 
 	if (r->link != NULL) {
-		/* what was written one-sidedly is seen by nobody there: it counts when sent */
+		/* no program at the server sees one-sided writes: they count when they are sent */
 		if (r->job->transport != PERF_RC && r->job->recv_depth != 0)
 			w.messages = ask_number(r, json_pack("{s:b}", "count", 1), "completed");
 		if (r->opts->compare_tcp)
@@ -219,7 +219,7 @@ run_look(struct perf_run *r)
 	}
 	memset(&c, 0, sizeof(c));
 	karst_engine_counters(r->ports->engine, KARST_ENGINE_ANY_LCORE, &c);
-	/* what an unreliable sender has sent has not arrived yet */
+	/* with an unreliable transport, a message that was sent may not have arrived yet */
 	if (r->job->transport != PERF_RC)
 		w.messages = c.ctr[KARST_CTR_RX_REQUESTS];
 	w.packets = c.ctr[KARST_CTR_TX_PACKETS];
@@ -227,7 +227,8 @@ run_look(struct perf_run *r)
 	return w;
 }
 
-/* Everything posted has completed; of unreliable messages: has arrived, or will not. */
+/* Waits until all posted requests have completed, and until unreliable messages have arrived or are
+ * lost. */
 static void
 run_drain(struct perf_run *r)
 {
@@ -246,7 +247,7 @@ run_drain(struct perf_run *r)
 	if (r->job->transport == PERF_RC)
 		return;
 	if (r->link != NULL && r->job->recv_depth == 0) {
-		/* nobody can tell what has arrived of writes that nobody acknowledges */
+		/* neither end knows which unacknowledged WRITEs have arrived */
 		for (since = rte_rdtsc(); rte_rdtsc() - since < cycles_of(QUIET_S);)
 			run_turn(r, false);
 		return;
@@ -304,7 +305,7 @@ count_window(struct perf_run *r, const struct perf_window *from, const struct pe
 		__ATOMIC_RELAXED);
 }
 
-/* UC WRITE with --verify stops when no place is left that was looked at. */
+/* UC WRITE with --verify stops when all places hold messages that were not checked yet. */
 static bool
 must_settle(const struct perf_client *c)
 {
@@ -314,7 +315,7 @@ must_settle(const struct perf_client *c)
 		f->posted - f->checked + c->job.batch > c->job.slots;
 }
 
-/* Everything posted has completed: those who look late look now. */
+/* All posted requests have completed: does the checks that could not be done message by message. */
 static void
 run_settle(struct perf_run *r)
 {
@@ -331,7 +332,7 @@ run_settle(struct perf_run *r)
 	perf_client_settle(&r->client);
 }
 
-/* Polls for @cycles and until @messages have completed, or until there is nothing more to do. */
+/* Polls for @cycles and until @messages have completed, or until no messages are left. */
 static void
 traffic_for(struct perf_run *r, uint64_t cycles, uint64_t messages)
 {
@@ -409,7 +410,7 @@ pingpong_slice(struct perf_run *r, uint64_t cycles)
 
 /* --- the leader: all of it --- */
 
-/* Without a second lcore that polls: for the round trip a thread of its own. */
+/* The other end of ring rtt, if there is no second lcore that polls. */
 static void *
 rtt_thread(void *arg)
 {
@@ -464,7 +465,7 @@ baseline_slices(struct perf_run *r)
 	atomic_store_explicit(&r->baseline->stop, 0, memory_order_relaxed);
 	run_enter(r, PERF_PHASE_RING_COPY);
 	r->slices.ring_copy[i] = perf_baseline_ring_copy(r->baseline, cycles_of(COPY_S), r->alone);
-	/* release, pairs with the acquire in ..._follow(): nothing comes after it */
+	/* release, pairs with the acquire in ..._follow(): no slots follow */
 	atomic_store_explicit(&r->baseline->stop, 1, memory_order_release);
 	run_enter(r, PERF_PHASE_PARK);
 	atomic_store_explicit(&r->baseline->stop, 0, memory_order_relaxed);
@@ -474,7 +475,7 @@ baseline_slices(struct perf_run *r)
 	run_enter(r, PERF_PHASE_PARK);
 }
 
-/* The last checks, and what the server in another process has found. */
+/* Does the last checks, and gets the results of a server in another process. */
 static void
 run_finish(struct perf_run *r)
 {
@@ -503,9 +504,9 @@ run_finish(struct perf_run *r)
 	json_decref(o);
 }
 
-/* Is the time over that was asked for?  A measurement in which nothing happened is none: on a
- * machine that is busy enough not a single message may complete in time.  Of unreliable ones, none
- * may ever arrive. */
+/* Has the requested time passed?  With RC it also takes one completed message, since on a busy
+ * machine none may complete in time.  Unreliable messages may never arrive, so there the time alone
+ * counts. */
 static bool
 time_is_over(const struct perf_run *r, uint64_t slice)
 {
@@ -546,10 +547,10 @@ aim_baseline(struct perf_run *r)
 		r->job->op == PERF_OP_FAA;
 	uint8_t *here = base[PERF_CLIENT], *there = base[PERF_SERVER];
 
-	/* a server in another process: memory of ours stands for its */
+	/* a server in another process: memory of this process replaces the server's memory */
 	if (there == NULL) {
 		there = r->bed->mem->mirror;
-		/* the last job's bytes would come behind messages, where zeros belong */
+		/* else bytes of the last job would be copied after messages, where zeros must be */
 		if (back && r->opts->verify)
 			memset(there, 0, r->job->working_set);
 	}
@@ -575,7 +576,7 @@ begin_client(struct perf_run *r)
 
 	if (rc == 0 && r->pingpong && (r->latency = perf_hist_create()) == NULL)
 		rc = -ENOMEM;
-	/* room for the first slices now, so that it is seldom made while measuring */
+	/* allocates room for the first slices now, so that this is rare during a measurement */
 	if (rc == 0 && !add_slice(&r->slices, 0))
 		rc = -ENOMEM;
 	if (rc != 0)

@@ -2,23 +2,23 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * One measurement, from connected queue pairs to figures.
+ * Runs one measurement, from connected queue pairs to figures.
  *
- * Time is cut into rounds.  In each, one after the other and never two at once:
+ * A measurement consists of rounds.  Each round has these phases, one after the other:
  *
- *   traffic    warm-up, then the measured window (a slice), then no more is posted until all
- *              that is outstanding has completed
+ *   traffic    warm-up, then the measured window (a slice), then nothing is posted until all
+ *              outstanding requests have completed
  *   ping-pong  with --lat
  *   copy, ring copy, ring rtt (baseline.h)
  *
- * so that baselines see the same machine, the same memory and the same noise as the traffic.
+ * So the baselines run with the same machine, the same memory and the same noise as the traffic.
  *
- * The thread of the first lcore leads: it polls the client's end (and the server's, if there is
- * one lcore) and decides when a phase begins.  The thread of the second lcore follows: it does
- * the server's part of whatever phase there is.  The main thread only watches.
+ * The thread of the first lcore is the leader: it polls the client's end (and the server's, if
+ * there is one lcore) and decides when a phase begins.  The thread of the second lcore is the
+ * follower: it executes the server's part of each phase.  The main thread only shows progress.
  *
- * Over a karstd the leader is a thread of the client, the follower the server's process
- * (remote.c), which is told of phases over the link; there are no ring copies then.
+ * Over a karstd the leader is a thread of the client, and the follower is the server process
+ * (remote.c), which gets the phases over the link; there are no ring copies then.
  */
 #ifndef PERF_RUN_H
 #define PERF_RUN_H
@@ -66,28 +66,28 @@ struct perf_run {
 	struct perf_hist *latency; /* of --lat, in TSC cycles */
 	struct perf_slices slices;
 	struct perf_window sum;
-	double connect_s;             /* from no queue pairs to all of them connected */
+	double connect_s;             /* time to create and connect all queue pairs */
 	struct karst_counters before; /* of the engine, when the measurement began */
 	uint64_t posted_before;       /* when the slice began */
 	uint64_t arrived_before;      /* requests that responders had completed, then */
 	uint64_t lost_pings;
 	uint64_t server_events; /* completion events that the other process has taken */
-	bool stuck;             /* something outstanding never completed */
-	bool broken;            /* the other process is gone */
+	bool stuck;             /* an outstanding request never completed */
+	bool broken;            /* the other process has ended */
 	bool alone;             /* both ends on this thread */
 	bool yield;
 	int rtt_cpu;   /* attached: where the other half of ring rtt runs; -1: nowhere */
 	bool pingpong; /* --lat */
 	/* phases */
 	_Atomic uint32_t phase karst_cache_aligned; /* leader: number << 8 | enum phase */
-	_Atomic uint32_t at karst_cache_aligned;    /* follower: the last one it has entered */
+	_Atomic uint32_t at karst_cache_aligned;    /* follower: the last phase it has entered */
 	uint64_t elapsed_ns karst_cache_aligned;    /* leader: measured so far, for progress */
-	_Atomic bool done;                          /* attached: the leader's thread is through */
+	_Atomic bool done;                          /* attached: the leader's thread has finished */
 };
 
 /**
- * Before the threads start: makes both ends.  @run is zeroed but for the pointers, @yield and
- * @pingpong.  -ENOMEM.
+ * Before the threads start: creates both ends.  @run must be zeroed except for the pointers, @yield
+ * and @pingpong.  -ENOMEM.
  */
 int perf_run_begin(struct perf_run *run);
 
@@ -96,7 +96,7 @@ int perf_run_begin(struct perf_run *run);
 int perf_run_lead(void *arg);
 int perf_run_follow(void *arg);
 
-/** After both: what perf_run_begin() made is freed. */
+/** After both have returned: frees what perf_run_begin() created. */
 void perf_run_end(struct perf_run *run);
 
 #endif /* PERF_RUN_H */

@@ -93,7 +93,7 @@ take_lane(struct perf_server *s, struct karst_cq_lane *lane)
 		}
 		if (s->verify)
 			perf_check_received(s, of, e);
-		/* receives of one queue pair are published together */
+		/* the receives of a queue pair are published together */
 		if (of != flow) {
 			server_publish(s, flow, fresh);
 			fresh = 0;

@@ -22,22 +22,21 @@
 #define MAX_PINGS 100000u
 
 enum mode {
-	MODE_SINK =
-		1,   /* the server receives, and answers with how much when the client is through */
-	MODE_SOURCE, /* the server sends until the client closes */
-	MODE_ECHO,   /* messages of @size, there and back */
+	MODE_SINK = 1, /* the server receives, and answers with the number of bytes at the end */
+	MODE_SOURCE,   /* the server sends until the client closes */
+	MODE_ECHO,     /* messages of @size, there and back */
 };
 
-/* The first that a client sends; both ends are of the same version, but perhaps not of the same
- * byte order. */
+/* The first message of a client.  Both ends have the same version, but may have different byte
+ * orders. */
 struct order {
 	uint32_t mode;
 	uint32_t size;
-	uint64_t span; /* bytes of memory that the stream goes through */
+	uint64_t span; /* bytes of memory that the stream uses */
 };
 
-/* Memory that a stream comes from or goes to, from its beginning to its end and anew: as much as
- * the messages have, so that the bytes are in a cache for both or for neither. */
+/* Source or destination memory of a stream, used from its beginning to its end, repeatedly.  It is
+ * as large as that of the messages, so that the bytes are cached for both or for neither. */
 struct span {
 	uint8_t *base;
 	size_t bytes, at;
@@ -68,8 +67,8 @@ recv_all(int fd, uint8_t *p, size_t n)
 	return 0;
 }
 
-/* Written to, since what was never written is one page of zeros for all.  @return false: there is
- * no such memory. */
+/* Writes to the memory, because all pages that were never written are one page of zeros.  @return
+ * false: no memory. */
 static bool
 span_create(struct span *s, uint64_t bytes, size_t least)
 {
@@ -90,7 +89,7 @@ span_write(struct span *s, int fd, size_t chunk)
 	return perf_link_write(fd, s->base + s->at - chunk, chunk);
 }
 
-/* As recv() does. */
+/* Like recv(). */
 static ssize_t
 span_recv(struct span *s, int fd, size_t chunk)
 {
@@ -103,7 +102,7 @@ span_recv(struct span *s, int fd, size_t chunk)
 
 /* --- addresses --- */
 
-/* The address that a GID stands for, if it is one that a connection can be bound to. */
+/* The IP address of a GID, if a connection can be bound to it. */
 static bool
 tcp_address_of(const union karst_gid *gid, struct sockaddr_storage *to, socklen_t *len)
 {
@@ -208,7 +207,7 @@ serve_order(int fd, const struct order *order)
 	const uint8_t ready = 1;
 	struct span s;
 
-	/* without memory the client sees the connection's end */
+	/* without memory the connection ends, which the client detects */
 	if (order->size > MAX_SIZE || !span_create(&s, order->span, chunk))
 		return;
 	/* The client's clock waits for this: memory that is touched for the first time can take
@@ -334,7 +333,7 @@ open_connection(struct perf_link *link, const struct perf_attach *a, struct perf
 		return rc;
 	fd = bound_socket(link, a);
 	if (fd >= 0 && connect(fd, (struct sockaddr *)&at, len) != 0) {
-		/* an own address from which the server's cannot be reached */
+		/* the server cannot be reached from the local address */
 		int on = 1;
 
 		close(fd);
@@ -373,7 +372,7 @@ tcp_begin(struct perf_link *link, const struct perf_attach *a, enum mode mode,
 	return fd;
 }
 
-/* The server's count says when all of it has arrived. */
+/* Sends a stream.  The server's count at the end shows that all bytes have arrived. */
 static int
 tcp_push(int fd, struct span *s, size_t chunk, uint64_t until, struct perf_tcp *t)
 {
@@ -390,7 +389,7 @@ tcp_push(int fd, struct span *s, size_t chunk, uint64_t until, struct perf_tcp *
 	return rc;
 }
 
-/* Less than @chunk is no measurement: who sends may have had no processor. */
+/* Receives a stream, at least @chunk bytes: the sender may not have had a processor until then. */
 static int
 tcp_pull(int fd, struct span *s, size_t chunk, uint64_t until, struct perf_tcp *t)
 {

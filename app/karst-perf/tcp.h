@@ -2,21 +2,21 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * --compare tcp: the same work by the kernel's TCP between the same two processes, in the same
- * run, so that karst's figures stand beside what programs use otherwise.
+ * --compare tcp: measures the same work over the kernel's TCP, between the same two processes and
+ * in the same run, so that karst's figures can be compared with it.
  *
  * The server listens on the address of its RoCE port if the kernel has that address too (a port
- * on a kernel interface), so that TCP crosses the same interface; else on the address by which
- * the client reached it.  One connection for each measurement:
+ * on a kernel interface), so that TCP uses the same interface; else on the address by which the
+ * client reached it.  There is one connection for each measurement:
  *
  *   write, write-imm, send   the client sends for a time, the server receives
  *   read                     the server sends for a time, the client receives
- *   all                      a message of the size goes there and back, as in ping-pong
+ *   all                      a message of the size is sent there and back, as in ping-pong
  *
- * Writes are of the message's size, but of 128 KiB at least when throughput is measured: TCP has
- * no messages, and a program that wants throughput of it makes large writes.  They come from, and
- * go to, as much memory as the messages do (--working-set): a stream of one buffer that stays in
- * the caches would be other work.
+ * Each write has the size of the message, but at least 128 KiB when throughput is measured: TCP has
+ * no messages, and a program that needs throughput makes large writes.  The source and the
+ * destination are as large as those of the messages (--working-set), because a stream through one
+ * buffer that stays in the caches would not be the same work.
  */
 #ifndef PERF_TCP_H
 #define PERF_TCP_H
@@ -31,15 +31,15 @@ struct perf_tcp {
 	double gbps;
 	double seconds;
 	uint64_t bytes;
-	double cpu_s;          /* that the stream took of all processors of this machine */
+	double cpu_s;          /* busy time of all processors of this machine during the stream */
 	struct perf_hist *rtt; /* ns; owned: free() */
 };
 
-/** The client: measures @job's counterpart for @seconds.  0 or -errno, said on stderr. */
+/** Client: measures @job's counterpart for @seconds.  0 or -errno, with a message on stderr. */
 int perf_tcp_measure(struct perf_link *link, const struct perf_attach *a,
 	const struct perf_job *job, double seconds, struct perf_tcp *result);
 
-/** The server: {"tcp": true} was asked.  Answers on @link and serves one connection to its end.
+/** Server: handles {"tcp": true}.  Answers on @link and serves one connection until it ends.
  *  0 or -errno: the link is broken. */
 int perf_tcp_serve(struct perf_link *link, const struct perf_attach *a);
 

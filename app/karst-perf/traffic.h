@@ -2,16 +2,16 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * The two ends of the traffic, as parts of a reactor: what is called between two turns of the
- * engine.  The client posts messages and takes their completions; the server takes and posts
- * receives, where the operation needs them.
+ * The two ends of the traffic, as parts of a reactor: the functions that are called between two
+ * turns of the engine.  The client posts messages and polls their completions; the server polls and
+ * posts receives, if the operation needs them.
  *
- * The client visits queue pairs in turn and posts a batch of messages to each: the work
- * requests are written in place from a template, the last of the batch is signalled, and the
- * batch is published at once.  Since queue pairs are visited in a fixed order, those that come
- * next are being loaded meanwhile, as far as their send rings.
+ * The client visits queue pairs in turn and posts a batch of messages to each: the work requests
+ * are written in place from a template, the last of the batch is signaled, and the batch is
+ * published at once.  Queue pairs are visited in a fixed order, so the data of the next ones, down
+ * to their send rings, is prefetched.
  *
- * Each end belongs to one thread.  Others may read struct perf_tally.
+ * Each end belongs to one thread.  Other threads may read struct perf_tally.
  */
 #ifndef PERF_TRAFFIC_H
 #define PERF_TRAFFIC_H
@@ -45,7 +45,7 @@ struct perf_flow {
 	struct perf_qp *qp;
 	uint64_t posted;
 	uint64_t completed;
-	uint64_t checked;    /* with late_check: messages looked at */
+	uint64_t checked;    /* with late_check: messages that were checked */
 	uint64_t sample_tsc; /* when the sample was posted; 0: there is none */
 	uint64_t sample;     /* number of the message whose latency is being taken */
 	uint32_t row;        /* of places, for the next batch */
@@ -65,7 +65,7 @@ struct perf_client {
 	uint64_t left;          /* messages that may still be posted */
 	uint64_t local, remote; /* addresses of the places */
 	bool verify;
-	bool late_check;     /* what was written is checked at the end: see perf_client_settle() */
+	bool late_check;     /* writes are checked later: see perf_client_settle() */
 	bool failed;         /* a completion in error: no more is posted */
 	uint8_t first_error; /* its status */
 	uint64_t seed;
@@ -108,17 +108,18 @@ void perf_server_destroy(struct perf_server *s);
 /** Takes completions.  @return how many. */
 uint32_t perf_client_reap(struct perf_client *c);
 
-/** Posts what depth, window of messages and @left allow.  @return how many messages. */
+/** Posts as many messages as depth, window of messages and @left allow.  @return how many. */
 uint32_t perf_client_post(struct perf_client *c);
 
-/** Checks what could not be checked message by message; everything has arrived or is lost. */
+/** Does the checks that could not be done message by message.  All messages have arrived or are
+ *  lost. */
 void perf_client_settle(struct perf_client *c);
 
-/** At the end of a measurement: what is left to check (atomics' targets).  @targets: of
- *  perf_check_targets(), if the server is elsewhere. */
+/** At the end of a measurement: does the remaining checks (targets of atomics).  @targets: the
+ *  result of perf_check_targets(), if the server is in another process. */
 void perf_client_finish(struct perf_client *c, uint64_t targets);
 
-/** Takes receives, checks them, posts them anew.  @return how many. */
+/** Takes receives, checks them, and posts them again.  @return how many. */
 uint32_t perf_server_turn(struct perf_server *s);
 
 #endif /* PERF_TRAFFIC_H */

@@ -407,8 +407,8 @@ choose_workers(struct karst_engine *e, const unsigned int *eal_lcores)
 	return 0;
 }
 
-/* From now on a program may poll the lcores itself, so worker threads make the copies.  A failure is
- * logged; the engine tries again with the next memory that is registered. */
+/* From now on a program may poll the lcores itself, so worker threads make the copies.  A failure
+ * is logged; the engine tries again with the next memory that is registered. */
 static void
 resume_copies(struct karst_engine *e)
 {

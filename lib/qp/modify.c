@@ -19,7 +19,7 @@
 #define RNRT_      KARST_QP_MIN_RNR_TIMER
 #define ALT_       KARST_QP_ALT_PATH
 #define MIG_       (KARST_QP_ALT_PATH | KARST_QP_PATH_MIG_STATE)
-#define SQD_UC_OPT (PORT_ | KARST_QP_AV | CUR_ | ACC_ | PKEY_ | MIG_)
+#define SQD_UC_OPT (PORT_ | KARST_QP_AV | ACC_ | PKEY_ | MIG_)
 #define SQD_RC_OPT                                                                 \
 	(SQD_UC_OPT | KARST_QP_TIMEOUT | KARST_QP_RETRY_CNT | KARST_QP_RNR_RETRY | \
 		KARST_QP_MAX_QP_RD_ATOMIC | KARST_QP_MAX_DEST_RD_ATOMIC | RNRT_)
@@ -110,7 +110,7 @@ karst_qp_transition(enum karst_qp_type type, enum karst_qp_state from, enum kars
 	size_t i;
 
 	*required = 0;
-	*optional = CUR_;
+	*optional = 0;
 	if (to == KARST_QPS_RESET || to == KARST_QPS_ERR)
 		return 0;
 	for (i = 0; i < KARST_DIM(rules); i++) {

@@ -24,10 +24,8 @@ table(enum karst_qp_type type, int from, int to, unsigned int *required, unsigne
 	const unsigned int mig = ud ? 0 : alt | KARST_QP_PATH_MIG_STATE;
 
 	*required = *optional = 0;
-	if (to == KARST_QPS_RESET || to == KARST_QPS_ERR) {
-		*optional = cur;
+	if (to == KARST_QPS_RESET || to == KARST_QPS_ERR)
 		return true;
-	}
 	switch (from * 8 + to) {
 	case KARST_QPS_RESET * 8 + KARST_QPS_INIT:
 		*required = pk | port | (ud ? qk : acc);
@@ -58,7 +56,7 @@ table(enum karst_qp_type type, int from, int to, unsigned int *required, unsigne
 		*optional = KARST_QP_EN_SQD_ASYNC_NOTIFY;
 		return true;
 	case KARST_QPS_SQD * 8 + KARST_QPS_SQD:
-		*optional = ud ? pk | qk : port | KARST_QP_AV | cur | acc | pk | mig;
+		*optional = ud ? pk | qk : port | KARST_QP_AV | acc | pk | mig;
 		if (rc)
 			*optional |= KARST_QP_TIMEOUT | KARST_QP_RETRY_CNT | KARST_QP_RNR_RETRY |
 				KARST_QP_MAX_QP_RD_ATOMIC | KARST_QP_MAX_DEST_RD_ATOMIC | rnr;

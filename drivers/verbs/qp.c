@@ -50,8 +50,11 @@ qp_init_check(const struct ibv_qp_init_attr_ex *init)
 		if (init->comp_mask & IBV_QP_INIT_ATTR_XRCD && init->xrcd != NULL)
 			return 0;
 		return kv_refuse(-EINVAL, "comp_mask has no IBV_QP_INIT_ATTR_XRCD");
-	default:
+	case IBV_QPT_RAW_PACKET:
+	case IBV_QPT_DRIVER:
 		return kv_refuse(-EOPNOTSUPP, "qp_type is not RC, UC, UD or XRC");
+	default:
+		return kv_refuse(-EINVAL, "qp_type is none");
 	}
 }
 
@@ -266,6 +269,17 @@ check_rate(const struct ibv_qp *ibv, const struct ibv_qp_attr *attr, int mask)
 	return 0;
 }
 
+/* Rights that are a matter of regions alone are let pass, and have no effect. */
+static bool
+access_known(unsigned int access)
+{
+	const unsigned int known = KARST_ACCESS_REMOTE | KARST_ACCESS_FLUSH_PERSISTENT |
+		IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_MW_BIND | IBV_ACCESS_ZERO_BASED |
+		IBV_ACCESS_ON_DEMAND | IBV_ACCESS_HUGETLB | IBV_ACCESS_OPTIONAL_RANGE;
+
+	return (access & ~known) == 0;
+}
+
 int
 kv_modify_qp(struct ibv_qp *ibv, struct ibv_qp_attr *attr, int mask)
 {
@@ -279,7 +293,6 @@ kv_modify_qp(struct ibv_qp *ibv, struct ibv_qp_attr *attr, int mask)
 		.rq_psn = attr->rq_psn & 0xffffff,
 		.sq_psn = attr->sq_psn & 0xffffff,
 		.dest_qp_num = attr->dest_qp_num,
-		/* local access is a matter of regions alone */
 		.qp_access_flags = attr->qp_access_flags & KARST_ACCESS_REMOTE,
 		.pkey_index = attr->pkey_index,
 		.en_sqd_async_notify = attr->en_sqd_async_notify,
@@ -304,6 +317,8 @@ kv_modify_qp(struct ibv_qp *ibv, struct ibv_qp_attr *attr, int mask)
 		ret = kv_refuse(-EOPNOTSUPP, "attr_mask has a bit that is not supported");
 	if (ret == 0 && limits)
 		ret = check_rate(ibv, attr, mask);
+	if (ret == 0 && mask & IBV_QP_ACCESS_FLAGS && !access_known(attr->qp_access_flags))
+		ret = kv_refuse(-EINVAL, "qp_access_flags has a bit that is no right");
 	if (ret == 0 && mask & IBV_QP_PORT && attr->port_num != 1)
 		ret = kv_refuse(-EINVAL, "port_num must be 1");
 	if (ret == 0 && mask & IBV_QP_AV)

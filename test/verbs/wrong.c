@@ -306,7 +306,8 @@ queue_pairs(void)
 	MUST(ibv_query_device(r->ctx, &dev) == 0);
 	NONE("no send CQ", qp_with(IBV_QPT_RC, cap, false), EINVAL);
 	NONE("raw packets", qp_with(IBV_QPT_RAW_PACKET, cap, true), EOPNOTSUPP);
-	NONE("no type", qp_with((enum ibv_qp_type)77, cap, true), EOPNOTSUPP);
+	NONE("no type", qp_with((enum ibv_qp_type)77, cap, true), EINVAL);
+	NONE("type 0", qp_with((enum ibv_qp_type)0, cap, true), EINVAL);
 	large.max_send_wr = (uint32_t)dev.max_qp_wr + 1;
 	NONE("too many requests", qp_with(IBV_QPT_RC, large, true), EINVAL);
 	large = cap;
@@ -344,6 +345,10 @@ modify(void)
 	a = init;
 	a.pkey_index = 1;
 	ERR("INIT with P_Key 1", ibv_modify_qp(qp, &a, to_init), EINVAL);
+	a = init;
+	a.qp_access_flags = 1 << 15;
+	ERR("INIT with a right that there is not", ibv_modify_qp(qp, &a, to_init), EINVAL);
+	SAID("no right");
 	a = init;
 	a.cur_qp_state = IBV_QPS_RTS;
 	ERR("INIT, and it is in RTS", ibv_modify_qp(qp, &a, to_init | IBV_QP_CUR_STATE), EINVAL);

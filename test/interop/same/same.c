@@ -9,7 +9,7 @@
 
 static const struct same_case *const tables[] = {modify_cases, state_cases, error_cases,
 	object_cases, memory_cases, cq_cases, srq_cases, ud_cases, wr_cases, id_cases,
-	connection_cases, meeting_cases, later_cases};
+	connection_cases, meeting_cases, later_cases, address_cases};
 static const char *case_name;
 
 const char *

@@ -44,7 +44,7 @@ struct same_case {
 /* Of each file, ended by one without a name. */
 extern const struct same_case modify_cases[], state_cases[], error_cases[], object_cases[],
 	cq_cases[], srq_cases[], ud_cases[], memory_cases[], id_cases[], connection_cases[],
-	wr_cases[], meeting_cases[], later_cases[];
+	wr_cases[], meeting_cases[], later_cases[], address_cases[];
 
 /* --- what is said --- */
 

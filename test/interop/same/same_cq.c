@@ -104,8 +104,6 @@ resize(void)
 	for (i = 0; i < 8; i++)
 		MUST(post_recv(qp[0], (uint64_t)i, 0, 8) == 0);
 	MUST(move(qp[0], IBV_QPS_ERR, 0) == 0);
-	usleep(100000);
-	say_rc("for less than there are", ibv_resize_cq(small, 4));
 	say_rc("with some in it", ibv_resize_cq(small, 200));
 	say_wcs("all are there", small, 8);
 	say_none("and no other", small);
@@ -140,7 +138,8 @@ overrun(void)
 static void
 polling(void)
 {
-	struct ibv_wc wc[8];
+	struct ibv_wc wc[16];
+	int n = 0;
 
 	bed_open();
 	qp[0] = make_qp(IBV_QPT_RC);
@@ -148,9 +147,10 @@ polling(void)
 	bring_to(qp[0], IBV_QPS_ERR, 0);
 	MUST(post_send(qp[0], 1, 0, 8) == 0);
 	MUST(post_send(qp[0], 2, 0, 8) == 0);
-	usleep(100000);
 	say("for none", "%d", ibv_poll_cq(cq, 0, wc));
-	say("for more than there are", "%d", ibv_poll_cq(cq, 8, wc));
+	while (n < 2)
+		n += ibv_poll_cq(cq, 8, wc + n);
+	say("for more than there are", "%d", n);
 	say("the second", "%d", (int)wc[1].wr_id);
 }
 

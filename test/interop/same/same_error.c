@@ -29,11 +29,17 @@ static void
 outcome(const char *what, int n)
 {
 	enum ibv_qp_state state[2];
+	int i;
 
 	post(what);
 	say_wcs(what, cq, n);
 	state[0] = state_of(qp[0]);
 	state[1] = state_of(qp[1]);
+	/* a peer that refuses may end after it has said so */
+	for (i = 0; i < 100 && state[0] == IBV_QPS_ERR && state[1] == IBV_QPS_RTS; i++) {
+		usleep(3000);
+		state[1] = state_of(qp[1]);
+	}
 	say(what, "%s %s", state_name(state[0]), state_name(state[1]));
 	if (state[0] != IBV_QPS_RTS || state[1] != IBV_QPS_RTS)
 		again();

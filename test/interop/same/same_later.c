@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* What comes after something has ended: queue pairs that are used again, regions, handles and queues
+/* What comes after an end: queue pairs that are used again, regions, handles and queues
  * that go while others use them, and connections that are made again.
  */
 #include "same_cm.h"

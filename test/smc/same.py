@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Copyright (c) 2026 The karst authors
-"""What the kernel's TCP does, SMC-R does, too (same.c)."""
+"""What the kernel's TCP does, SMC-R does, too (same/same.c)."""
 import subprocess
 
 from smcbed import CONF, bed

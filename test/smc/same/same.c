@@ -1,0 +1,226 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/*
+ * What the manual pages say of sockets, and the kernel's TCP does.  It is run over TCP and over
+ * SMC-R, and has to say the same (same.py):
+ *
+ *   smc-same ADDRESS
+ *
+ * Each case is a process of its own, with both ends of a connection.  A thread that is to wait is
+ * seen to sleep in its call before the case goes on, or to have come back.
+ */
+#include "same.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define HANG_S 60
+
+struct sockaddr_in address;
+int listener, near, far;
+char data[MUCH];
+volatile sig_atomic_t came;
+
+void
+fail(const char *what)
+{
+	printf(" %s: %s\n", what, strerror(errno));
+	exit(1);
+}
+
+/* What a call has returned. */
+void
+tell(long rc)
+{
+	if (rc >= 0)
+		printf(" %ld", rc);
+	else
+		printf(" %s", strerrorname_np(errno));
+}
+
+static void
+note(int sig)
+{
+	(void)sig;
+	came++;
+}
+
+void
+handle(int sig, int flags)
+{
+	const struct sigaction act = {.sa_handler = note, .sa_flags = flags};
+
+	if (sigaction(sig, &act, NULL) != 0)
+		fail("sigaction");
+}
+
+/* A byte has gone each way: what is agreed on at the beginning is. */
+void
+greet(void)
+{
+	char byte;
+
+	if (send(near, "x", 1, 0) != 1 || recv(far, &byte, 1, 0) != 1 ||
+		send(far, "y", 1, 0) != 1 || recv(near, &byte, 1, 0) != 1)
+		fail("a byte each way");
+}
+
+void
+open_both(void)
+{
+	near = socket(AF_INET, SOCK_STREAM, 0);
+	if (connect(near, (void *)&address, sizeof(address)) != 0)
+		fail("connect");
+	far = accept(listener, NULL, NULL);
+	if (far < 0)
+		fail("accept");
+	greet();
+}
+
+/* Until there is no room, also when what is on its way has come. */
+void
+fill(void)
+{
+	struct pollfd p = {.fd = near, .events = POLLOUT};
+
+	do
+		while (send(near, data, sizeof(data), MSG_DONTWAIT) > 0)
+			continue;
+	while (poll(&p, 1, 100) > 0);
+}
+
+/* --- a thread that waits in a call --- */
+
+static void *
+make_call(void *arg)
+{
+	struct call *c = arg;
+
+	atomic_store(&c->id, (pid_t)syscall(SYS_gettid));
+	c->rc = c->fn(c);
+	c->err = errno;
+	atomic_store(&c->done, true);
+	return NULL;
+}
+
+/* In one of those in which who has a connection sleeps. */
+static bool
+sleeps(pid_t id)
+{
+	char path[64];
+	long number = -1;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/self/task/%d/syscall", (int)id);
+	f = fopen(path, "re");
+	if (f == NULL || fscanf(f, "%ld", &number) != 1)
+		number = -1;
+	if (f != NULL)
+		fclose(f);
+	return number == SYS_recvfrom || number == SYS_sendto || number == SYS_poll;
+}
+
+void
+begin_call(struct call *c, long (*fn)(struct call *c), int fd, size_t len, int flags)
+{
+	*c = (struct call){.fn = fn, .fd = fd, .len = len, .flags = flags};
+	if (pthread_create(&c->thread, NULL, make_call, c) != 0)
+		fail("a thread");
+	while (!atomic_load(&c->done) && (atomic_load(&c->id) == 0 || !sleeps(atomic_load(&c->id))))
+		usleep(1000);
+}
+
+void
+end_call(struct call *c)
+{
+	pthread_join(c->thread, NULL);
+	errno = c->err;
+	tell(c->rc);
+}
+
+/* Until it cannot: where TCP has no room for much it may have some for a little. */
+long
+call_send(struct call *c)
+{
+	ssize_t n;
+
+	do
+		n = send(c->fd, data, c->len, c->flags);
+	while (n > 0);
+	return n;
+}
+
+long
+call_poll(struct call *c)
+{
+	struct pollfd p = {.fd = c->fd, .events = (short)c->flags};
+
+	return poll(&p, 1, -1) > 0 ? p.revents : -1;
+}
+
+long
+call_recv(struct call *c)
+{
+	return recv(c->fd, data, c->len, c->flags);
+}
+
+/* --- all of it --- */
+
+static const struct same_case *const subjects[] = {waits, reads, files, connects, signals};
+
+static void
+run(const struct same_case *c)
+{
+	socklen_t len = sizeof(address);
+
+	alarm(HANG_S);
+	listener = socket(AF_INET, SOCK_STREAM, 0);
+	if (bind(listener, (void *)&address, sizeof(address)) != 0 || listen(listener, 8) != 0 ||
+		getsockname(listener, (void *)&address, &len) != 0)
+		fail("a listener");
+	c->fn();
+	exit(0);
+}
+
+static void
+run_apart(const struct same_case *c)
+{
+	pid_t child;
+	int status;
+
+	printf("%s:", c->name);
+	fflush(stdout);
+	child = fork();
+	if (child == 0)
+		run(c);
+	if (child < 0 || waitpid(child, &status, 0) != child)
+		fail("a child");
+	if (status != 0)
+		printf(" status %d", status);
+	printf("\n");
+}
+
+int
+main(int argc, char **argv)
+{
+	const struct same_case *c;
+
+	address.sin_family = AF_INET;
+	if (argc != 2 || inet_pton(AF_INET, argv[1], &address.sin_addr) != 1) {
+		fprintf(stderr, "usage: smc-same ADDRESS\n");
+		return 2;
+	}
+	for (size_t i = 0; i < sizeof(subjects) / sizeof(subjects[0]); i++)
+		for (c = subjects[i]; c->name != NULL; c++)
+			run_apart(c);
+	return 0;
+}

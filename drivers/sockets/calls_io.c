@@ -2,8 +2,8 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Reading and writing, in all of its forms.  A connection has no addresses and no ancillary data
- * beside its bytes; and what came with descriptors on another socket may bring connections.
+ * Reading and writing, but for messages (calls_msg.c).  A connection has no addresses beside its
+ * bytes.
  */
 #include "ks.h"
 
@@ -51,10 +51,8 @@ send_one(int fd, struct ks_sock *s, const void *buf, size_t len, int flags)
 	return send_iov(fd, s, &iov, 1, flags);
 }
 
-/* What the kernel refuses before it looks at anything else.  @many: errno of too many parts
- * @return 0, or an errno */
-static int
-refuse_iov(const struct iovec *iov, size_t n, int many)
+int
+ks_refuse_iov(const struct iovec *iov, size_t n, int many)
 {
 	if (n > IOV_MAX)
 		return many;
@@ -87,7 +85,7 @@ is_empty(const struct iovec *iov, int n)
 static ssize_t
 read_iov(int fd, struct ks_sock *s, const struct iovec *iov, int n, int flags)
 {
-	int err = refuse_iov(iov, (size_t)n, EINVAL);
+	int err = ks_refuse_iov(iov, (size_t)n, EINVAL);
 
 	if (err != 0)
 		return refused_with(s, err);
@@ -101,9 +99,15 @@ read_iov(int fd, struct ks_sock *s, const struct iovec *iov, int n, int flags)
 static ssize_t
 write_iov(int fd, struct ks_sock *s, const struct iovec *iov, int n, int flags)
 {
-	int err = refuse_iov(iov, (size_t)n, EINVAL);
+	int err = ks_refuse_iov(iov, (size_t)n, EINVAL);
 
-	return err != 0 ? refused_with(s, err) : send_iov(fd, s, iov, n, flags);
+	if (err != 0)
+		return refused_with(s, err);
+	if (is_empty(iov, n)) {
+		ks_put(s);
+		return 0; /* also behind the end, unlike write() */
+	}
+	return send_iov(fd, s, iov, n, flags);
 }
 
 KS_API ssize_t
@@ -121,11 +125,10 @@ KS_API ssize_t
 write(int fd, const void *buf, size_t len)
 {
 	struct ks_sock *s = ks_enter(fd);
-	const struct iovec iov = {.iov_base = (void *)(uintptr_t)buf, .iov_len = len};
 
 	if (s != NULL && len > SSIZE_MAX)
 		return refused_with(s, EFAULT);
-	return s != NULL ? write_iov(fd, s, &iov, 1, 0) : real(write)(fd, buf, len);
+	return s != NULL ? send_one(fd, s, buf, len, 0) : real(write)(fd, buf, len);
 }
 
 KS_API ssize_t
@@ -209,12 +212,14 @@ KS_API ssize_t
 recvfrom(int fd, void *buf, size_t len, int flags, struct sockaddr *from, socklen_t *from_len)
 {
 	struct ks_sock *s = ks_enter(fd);
+	ssize_t n;
 
 	if (s == NULL)
 		return real(recvfrom)(fd, buf, len, flags, from, from_len);
-	if (from_len != NULL)
+	n = recv_one(fd, s, buf, len, flags);
+	if (n >= 0 && from != NULL && from_len != NULL)
 		*from_len = 0;
-	return recv_one(fd, s, buf, len, flags);
+	return n;
 }
 
 KS_API ssize_t
@@ -224,143 +229,6 @@ sendto(int fd, const void *buf, size_t len, int flags, const struct sockaddr *to
 
 	return s != NULL ? send_one(fd, s, buf, len, flags)
 			 : real(sendto)(fd, buf, len, flags, to, to_len);
-}
-
-/* --- messages --- */
-
-/* Descriptors that came. */
-static void
-look_at_rights(struct msghdr *m)
-{
-	struct cmsghdr *c;
-
-	for (c = CMSG_FIRSTHDR(m); c != NULL; c = CMSG_NXTHDR(m, c)) {
-		size_t i, n = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
-		int fd;
-
-		if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
-			continue;
-		for (i = 0; i < n; i++) {
-			memcpy(&fd, CMSG_DATA(c) + i * sizeof(int), sizeof(fd));
-			ks_forget(fd);
-			ks_look_at(fd);
-		}
-	}
-}
-
-static ssize_t
-sendmsg_here(int fd, struct ks_sock *s, const struct msghdr *m, int flags)
-{
-	int err = refuse_iov(m->msg_iov, m->msg_iovlen, EMSGSIZE);
-
-	if (err == 0)
-		return ks_send(fd, s, m->msg_iov, (int)m->msg_iovlen, flags);
-	errno = err;
-	return -1;
-}
-
-static ssize_t
-recvmsg_here(int fd, struct ks_sock *s, struct msghdr *m, int flags)
-{
-	int err = refuse_iov(m->msg_iov, m->msg_iovlen, EMSGSIZE);
-	ssize_t n = -1;
-
-	if (err == 0)
-		n = ks_recv(fd, s, m->msg_iov, (int)m->msg_iovlen, flags);
-	else
-		errno = err;
-	if (n >= 0) {
-		m->msg_namelen = 0;
-		m->msg_controllen = 0;
-		m->msg_flags = flags & MSG_OOB ? MSG_OOB : 0;
-	}
-	return n;
-}
-
-KS_API ssize_t
-recvmsg(int fd, struct msghdr *m, int flags)
-{
-	struct ks_sock *s = ks_enter(fd);
-	ssize_t n;
-
-	if (s == NULL) {
-		n = real(recvmsg)(fd, m, flags);
-		if (n >= 0 && m->msg_controllen != 0)
-			look_at_rights(m);
-		return n;
-	}
-	n = recvmsg_here(fd, s, m, flags);
-	ks_put(s);
-	return n;
-}
-
-KS_API ssize_t
-sendmsg(int fd, const struct msghdr *m, int flags)
-{
-	struct ks_sock *s = ks_enter(fd);
-	ssize_t n;
-
-	if (s == NULL)
-		return real(sendmsg)(fd, m, flags);
-	n = sendmsg_here(fd, s, m, flags);
-	ks_put(s);
-	return n;
-}
-
-static int
-recvmmsg_elsewhere(int fd, struct mmsghdr *m, unsigned int n, int flags, struct timespec *limit)
-{
-	int got = real(recvmmsg)(fd, m, n, flags, limit);
-
-	for (int i = 0; i < got; i++)
-		if (m[i].msg_hdr.msg_controllen != 0)
-			look_at_rights(&m[i].msg_hdr);
-	return got;
-}
-
-/* As the kernel: the time limit is looked at only after a message has come. */
-KS_API int
-recvmmsg(int fd, struct mmsghdr *m, unsigned int n, int flags, struct timespec *limit)
-{
-	struct ks_sock *s = ks_enter(fd);
-	unsigned int i;
-
-	if (s == NULL)
-		return recvmmsg_elsewhere(fd, m, n, flags, limit);
-	for (i = 0; i < n; i++) {
-		ssize_t len = recvmsg_here(fd, s, &m[i].msg_hdr,
-			(flags & ~MSG_WAITFORONE) |
-				(i > 0 && (flags & MSG_WAITFORONE) ? MSG_DONTWAIT : 0));
-
-		if (len < 0)
-			break;
-		m[i].msg_len = (unsigned int)len;
-		if (len == 0) {
-			i++;
-			break;
-		}
-	}
-	ks_put(s);
-	return i > 0 || n == 0 ? (int)i : -1;
-}
-
-KS_API int
-sendmmsg(int fd, struct mmsghdr *m, unsigned int n, int flags)
-{
-	struct ks_sock *s = ks_enter(fd);
-	unsigned int i;
-
-	if (s == NULL)
-		return real(sendmmsg)(fd, m, n, flags);
-	for (i = 0; i < n; i++) {
-		ssize_t len = sendmsg_here(fd, s, &m[i].msg_hdr, flags);
-
-		if (len < 0)
-			break;
-		m[i].msg_len = (unsigned int)len;
-	}
-	ks_put(s);
-	return i > 0 || n == 0 ? (int)i : -1;
 }
 
 /* --- files --- */

@@ -431,6 +431,12 @@ void ks_sleep_end(struct ks_sock *s, int place);
 /** Whether anybody is: who has died is not. */
 bool ks_sleeps(struct ks_sock *s);
 
+/* --- calls_io.c --- */
+
+/** What the kernel refuses before it looks at anything else.  @many: errno of too many parts
+ *  @return 0, or an errno */
+int ks_refuse_iov(const struct iovec *iov, size_t n, int many);
+
 /* --- calls_confine.c --- */
 
 /** System calls of this process are filtered: it connects neither to the service nor by it. */

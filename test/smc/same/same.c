@@ -19,6 +19,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -86,6 +87,35 @@ open_both(void)
 	greet();
 }
 
+void
+give(int fd, size_t n)
+{
+	int to = fd == near ? far : near, before = 0, there = 0;
+
+	if (ioctl(to, FIONREAD, &before) != 0 || send(fd, data, n, 0) != (ssize_t)n)
+		fail("bytes for the other one");
+	while (ioctl(to, FIONREAD, &there) == 0 && there < before + (int)n)
+		usleep(1000);
+}
+
+void
+reset(int fd)
+{
+	const struct linger now = {.l_onoff = 1};
+
+	if (setsockopt(fd, SOL_SOCKET, SO_LINGER, &now, sizeof(now)) != 0 || close(fd) != 0)
+		fail("a reset");
+}
+
+void
+await(int fd, short events)
+{
+	struct pollfd p = {.fd = fd, .events = events};
+
+	if (poll(&p, 1, -1) != 1)
+		fail("poll");
+}
+
 /* Until there is no room, also when what is on its way has come. */
 void
 fill(void)
@@ -126,7 +156,8 @@ sleeps(pid_t id)
 		number = -1;
 	if (f != NULL)
 		fclose(f);
-	return number == SYS_recvfrom || number == SYS_sendto || number == SYS_poll;
+	return number == SYS_recvfrom || number == SYS_sendto || number == SYS_poll ||
+		number == SYS_recvmmsg;
 }
 
 void
@@ -173,9 +204,20 @@ call_recv(struct call *c)
 	return recv(c->fd, data, c->len, c->flags);
 }
 
+long
+call_recv_many(struct call *c)
+{
+	struct iovec one = {data, c->len};
+	struct mmsghdr m[2] = {{.msg_hdr = {.msg_iov = &one, .msg_iovlen = 1}}};
+
+	m[1] = m[0];
+	return recvmmsg(c->fd, m, 2, c->flags, NULL);
+}
+
 /* --- all of it --- */
 
-static const struct same_case *const subjects[] = {waits, reads, files, connects, signals};
+static const struct same_case *const subjects[] = {
+	waits, reads, messages, files, connects, signals};
 
 static void
 run(const struct same_case *c)

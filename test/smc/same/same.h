@@ -6,6 +6,7 @@
 #define SAME_H
 
 #include <netinet/in.h>
+#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -22,7 +23,7 @@ struct same_case {
 };
 
 /* One array for each subject; its last case has no name. */
-extern const struct same_case waits[], reads[], files[], connects[], signals[];
+extern const struct same_case waits[], reads[], messages[], files[], connects[], signals[];
 
 extern struct sockaddr_in address; /* of the listener */
 extern int listener, near, far;    /* near has connected, far was accepted */
@@ -38,6 +39,12 @@ void handle(int sig, int flags);
 void greet(void);
 /** Connects near and far. */
 void open_both(void);
+/** @fd sends @n bytes, and they are there. */
+void give(int fd, size_t n);
+/** Closes @fd by a reset. */
+void reset(int fd);
+/** Waits for one of @events, of poll(). */
+void await(int fd, short events);
 /** Writes to near until there is no room, also when what is on its way has come. */
 void fill(void);
 
@@ -61,5 +68,7 @@ void end_call(struct call *c);
 long call_send(struct call *c);
 long call_poll(struct call *c);
 long call_recv(struct call *c);
+/** Two messages of that length. */
+long call_recv_many(struct call *c);
 
 #endif /* SAME_H */

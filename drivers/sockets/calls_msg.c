@@ -1,0 +1,234 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/*
+ * Messages, single and many.  A connection has no addresses and no ancillary data beside its bytes;
+ * and what came with descriptors on another socket may bring connections.
+ */
+#include "ks.h"
+
+#include <netinet/in.h>
+
+#define MSG_NS 1000000000l /* in a second */
+
+/* Descriptors that came. */
+static void
+look_at_rights(struct msghdr *m)
+{
+	struct cmsghdr *c;
+
+	for (c = CMSG_FIRSTHDR(m); c != NULL; c = CMSG_NXTHDR(m, c)) {
+		size_t i, n = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+		int fd;
+
+		if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
+			continue;
+		for (i = 0; i < n; i++) {
+			memcpy(&fd, CMSG_DATA(c) + i * sizeof(int), sizeof(fd));
+			ks_forget(fd);
+			ks_look_at(fd);
+		}
+	}
+}
+
+/* @return 0, or an errno */
+static int
+refuse_message(const struct msghdr *m)
+{
+	if (m->msg_name != NULL && (int)m->msg_namelen < 0)
+		return EINVAL;
+	return ks_refuse_iov(m->msg_iov, m->msg_iovlen, EMSGSIZE);
+}
+
+/* As TCP, which leaves out what is for other kinds of sockets; of what it has a use for itself
+ * (SO_TIMESTAMPING, say) a connection has none. */
+static int
+refuse_control(const struct msghdr *m)
+{
+	const char *end = (const char *)m->msg_control + m->msg_controllen;
+	struct cmsghdr *c;
+
+	for (c = CMSG_FIRSTHDR(m); c != NULL; c = CMSG_NXTHDR((struct msghdr *)(uintptr_t)m, c)) {
+		if (c->cmsg_len < sizeof(*c) || c->cmsg_len > (size_t)(end - (const char *)c))
+			return EINVAL;
+		if (c->cmsg_level == SOL_SOCKET && c->cmsg_type != SCM_RIGHTS &&
+			c->cmsg_type != SCM_CREDENTIALS)
+			return EINVAL;
+	}
+	return 0;
+}
+
+static ssize_t
+sendmsg_here(int fd, struct ks_sock *s, const struct msghdr *m, int flags)
+{
+	int err = refuse_message(m);
+
+	if (err == 0)
+		err = refuse_control(m);
+	if (err == 0)
+		return ks_send(fd, s, m->msg_iov, (int)m->msg_iovlen, flags);
+	errno = err;
+	return -1;
+}
+
+static ssize_t
+recvmsg_here(int fd, struct ks_sock *s, struct msghdr *m, int flags)
+{
+	int err = refuse_message(m);
+	ssize_t n = -1;
+
+	if (err == 0)
+		n = ks_recv(fd, s, m->msg_iov, (int)m->msg_iovlen, flags);
+	else
+		errno = err;
+	if (n >= 0) {
+		m->msg_namelen = 0;
+		m->msg_controllen = 0;
+		m->msg_flags = flags & (MSG_OOB | MSG_CMSG_CLOEXEC);
+	}
+	return n;
+}
+
+KS_API ssize_t
+recvmsg(int fd, struct msghdr *m, int flags)
+{
+	struct ks_sock *s = ks_enter(fd);
+	ssize_t n;
+
+	if (s == NULL) {
+		n = real(recvmsg)(fd, m, flags);
+		if (n >= 0 && m->msg_controllen != 0)
+			look_at_rights(m);
+		return n;
+	}
+	n = recvmsg_here(fd, s, m, flags);
+	ks_put(s);
+	return n;
+}
+
+KS_API ssize_t
+sendmsg(int fd, const struct msghdr *m, int flags)
+{
+	struct ks_sock *s = ks_enter(fd);
+	ssize_t n;
+
+	if (s == NULL)
+		return real(sendmsg)(fd, m, flags);
+	n = sendmsg_here(fd, s, m, flags);
+	ks_put(s);
+	return n;
+}
+
+/* @return whether it is over; *@limit is what is left of it */
+static bool
+is_past(struct timespec *limit, uint64_t until)
+{
+	uint64_t now, left;
+
+	if (limit == NULL)
+		return false;
+	now = ks_now();
+	left = until > now ? until - now : 0;
+	*limit = (struct timespec){(time_t)(left / MSG_NS), (long)(left % MSG_NS)};
+	return left == 0;
+}
+
+/* The limit is looked at only after a message has come.  @return how many came, and in *@err
+ * what has ended that, if it was an error */
+static unsigned int
+recv_many(int fd, struct ks_sock *s, struct mmsghdr *m, unsigned int n, int flags,
+	struct timespec *limit, int *err)
+{
+	uint64_t until = 0;
+	unsigned int i;
+
+	if (limit != NULL && limit->tv_sec <= UINT32_MAX)
+		until = ks_now() + (uint64_t)limit->tv_sec * MSG_NS + (uint64_t)limit->tv_nsec;
+	else if (limit != NULL)
+		until = UINT64_MAX;
+	for (i = 0; i < n; i++) {
+		ssize_t len = recvmsg_here(fd, s, &m[i].msg_hdr, flags & ~MSG_WAITFORONE);
+
+		if (len < 0) {
+			*err = errno;
+			return i;
+		}
+		m[i].msg_len = (unsigned int)len;
+		if (flags & MSG_WAITFORONE)
+			flags |= MSG_DONTWAIT;
+		if (is_past(limit, until) || (flags & MSG_OOB))
+			n = i + 1;
+	}
+	return n;
+}
+
+/* As the kernel: an error from before is told first, and one that comes behind messages is left to
+ * the next call. */
+static int
+recvmmsg_here(int fd, struct ks_sock *s, struct mmsghdr *m, unsigned int n, int flags,
+	struct timespec *limit)
+{
+	unsigned int got;
+	int err = 0;
+
+	if (limit != NULL && (limit->tv_sec < 0 || limit->tv_nsec < 0 || limit->tv_nsec >= MSG_NS))
+		err = EINVAL;
+	else if ((flags & MSG_ERRQUEUE) == 0)
+		err = atomic_exchange(&s->page->error, 0);
+	if (err != 0) {
+		errno = err;
+		return -1;
+	}
+	got = recv_many(fd, s, m, n, flags, limit, &err);
+	if (got > 0 && err != 0 && err != EAGAIN && err != EINTR)
+		atomic_store(&s->page->error, err);
+	if (got == 0 && err != 0) {
+		errno = err;
+		return -1;
+	}
+	return (int)got;
+}
+
+static int
+recvmmsg_elsewhere(int fd, struct mmsghdr *m, unsigned int n, int flags, struct timespec *limit)
+{
+	int got = real(recvmmsg)(fd, m, n, flags, limit);
+
+	for (int i = 0; i < got; i++)
+		if (m[i].msg_hdr.msg_controllen != 0)
+			look_at_rights(&m[i].msg_hdr);
+	return got;
+}
+
+KS_API int
+recvmmsg(int fd, struct mmsghdr *m, unsigned int n, int flags, struct timespec *limit)
+{
+	struct ks_sock *s = ks_enter(fd);
+	int rc;
+
+	if (s == NULL)
+		return recvmmsg_elsewhere(fd, m, n, flags, limit);
+	rc = recvmmsg_here(fd, s, m, n, flags, limit);
+	ks_put(s);
+	return rc;
+}
+
+KS_API int
+sendmmsg(int fd, struct mmsghdr *m, unsigned int n, int flags)
+{
+	struct ks_sock *s = ks_enter(fd);
+	unsigned int i;
+
+	if (s == NULL)
+		return real(sendmmsg)(fd, m, n, flags);
+	n = n < UIO_MAXIOV ? n : UIO_MAXIOV; /* of one call, as with the kernel */
+	for (i = 0; i < n; i++) {
+		ssize_t len = sendmsg_here(fd, s, &m[i].msg_hdr, flags);
+
+		if (len < 0)
+			break;
+		m[i].msg_len = (unsigned int)len;
+	}
+	ks_put(s);
+	return i > 0 || n == 0 ? (int)i : -1;
+}

@@ -1,0 +1,239 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/* Addresses, flags and counts of recvfrom(), recvmsg(), recvmmsg(), sendmmsg() and writev(). */
+#include "same.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+/* --- one message --- */
+
+static void
+addresses_of_messages(void)
+{
+	struct sockaddr_in from;
+	socklen_t len = 77;
+
+	open_both();
+	tell(recvfrom(near, data, 1, MSG_DONTWAIT, (void *)&from, &len));
+	tell(len);
+	give(far, 3);
+	tell(recvfrom(near, data, 1, 0, NULL, &len));
+	tell(len);
+	tell(recvfrom(near, data, 1, 0, (void *)&from, &len));
+	tell(len);
+	tell(sendto(far, data, 1, 0, (void *)&address, sizeof(address)));
+	tell(sendto(far, data, 1, 0, (void *)&address, 1));
+}
+
+static void
+tell_message(int flags)
+{
+	char name[40], control[100];
+	struct iovec one = {data, 2};
+	struct msghdr m = {.msg_name = name,
+		.msg_namelen = sizeof(name),
+		.msg_iov = &one,
+		.msg_iovlen = 1,
+		.msg_control = control,
+		.msg_controllen = sizeof(control),
+		.msg_flags = 0x1234};
+
+	tell(recvmsg(near, &m, flags));
+	printf(" (%u %zu %x)", m.msg_namelen, m.msg_controllen, (unsigned int)m.msg_flags);
+}
+
+static void
+flags_of_messages(void)
+{
+	open_both();
+	tell_message(MSG_DONTWAIT);
+	give(far, 8);
+	tell_message(0);
+	tell_message(MSG_PEEK);
+	tell_message(MSG_CMSG_CLOEXEC);
+	tell_message(MSG_TRUNC);
+	tell_message(MSG_ERRQUEUE);
+	tell_message(MSG_OOB);
+	shutdown(far, SHUT_WR);
+	tell_message(MSG_WAITALL);
+	tell_message(0);
+	tell_message(MSG_PEEK);
+}
+
+/* --- many of them --- */
+
+#define MANY 3
+
+static struct mmsghdr many[MANY];
+static struct iovec parts[MANY];
+
+static void
+make_many(size_t len)
+{
+	for (int i = 0; i < MANY; i++) {
+		parts[i] = (struct iovec){data, len};
+		many[i] = (struct mmsghdr){
+			.msg_hdr = {.msg_iov = &parts[i], .msg_iovlen = 1}, .msg_len = 99};
+	}
+}
+
+static void
+tell_many(int flags, struct timespec *limit)
+{
+	make_many(2);
+	tell(recvmmsg(near, many, MANY, flags, limit));
+	printf(" (%u %u %u)", many[0].msg_len, many[1].msg_len, many[2].msg_len);
+}
+
+static void
+many_messages(void)
+{
+	open_both();
+	tell_many(MSG_DONTWAIT, NULL);
+	give(far, 3);
+	tell_many(MSG_WAITFORONE, NULL);
+	tell(recvmmsg(near, many, 0, 0, NULL));
+	give(far, 3);
+	shutdown(far, SHUT_WR);
+	await(near, POLLRDHUP);
+	tell_many(0, NULL);
+	tell_many(0, NULL);
+}
+
+/* Each limit that is over ends the call after a message; how much is left of one is the clock's. */
+static void
+many_with_limits(void)
+{
+	struct timespec none = {0, 0}, past = {-1, 0}, wrong = {0, 1000000000}, large = {600, 0};
+
+	open_both();
+	give(far, 8);
+	tell_many(0, &none);
+	tell(none.tv_sec + none.tv_nsec);
+	tell_many(0, &past);
+	tell_many(0, &wrong);
+	tell_many(0, &large);
+	printf(" %d", large.tv_sec < 600);
+	tell_many(MSG_DONTWAIT, &large);
+}
+
+static void
+many_and_an_error(void)
+{
+	open_both();
+	give(far, 2);
+	reset(far);
+	await(near, POLLRDHUP);
+	tell_many(0, NULL);
+	tell_many(0, NULL);
+}
+
+/* The error that has ended a call that got something is the next one's. */
+static void
+many_before_an_error(void)
+{
+	struct call c;
+
+	open_both();
+	begin_call(&c, call_recv_many, near, 2, 0);
+	if (send(far, "ab", 2, 0) != 2)
+		fail("send");
+	while (*(volatile char *)data != 'a') /* it has got these */
+		usleep(1000);
+	reset(far);
+	end_call(&c);
+	tell(recv(near, data, 1, 0));
+	tell(recv(near, data, 1, 0));
+}
+
+static void
+send_many(void)
+{
+	static struct mmsghdr more[UIO_MAXIOV + 1];
+
+	open_both();
+	make_many(2);
+	tell(sendmmsg(near, many, MANY, 0));
+	printf(" (%u %u %u)", many[0].msg_len, many[1].msg_len, many[2].msg_len);
+	tell(sendmmsg(near, many, 0, 0));
+	for (int i = 0; i <= UIO_MAXIOV; i++)
+		more[i] = many[0];
+	tell(sendmmsg(near, more, UIO_MAXIOV + 1, 0));
+	shutdown(near, SHUT_WR);
+	tell(sendmmsg(near, many, MANY, MSG_NOSIGNAL));
+}
+
+/* What goes with a message, of which a connection has no use. */
+static void
+tell_control(int level, int type, size_t len)
+{
+	union {
+		struct cmsghdr head;
+		char room[CMSG_SPACE(sizeof(int))];
+	} control = {.head = {.cmsg_level = level, .cmsg_type = type, .cmsg_len = len}};
+	struct iovec one = {data, 1};
+	struct msghdr m = {.msg_iov = &one,
+		.msg_iovlen = 1,
+		.msg_control = &control,
+		.msg_controllen = sizeof(control)};
+
+	tell(sendmsg(near, &m, 0));
+}
+
+static void
+send_control(void)
+{
+	struct iovec one = {data, 1};
+	struct msghdr m = {.msg_iov = &one, .msg_iovlen = 1, .msg_name = &address};
+
+	open_both();
+	tell_control(SOL_SOCKET, SCM_RIGHTS, CMSG_LEN(sizeof(int)));
+	tell_control(SOL_SOCKET, SCM_CREDENTIALS, CMSG_LEN(sizeof(int)));
+	tell_control(SOL_SOCKET, 999, CMSG_LEN(sizeof(int)));
+	tell_control(IPPROTO_IP, 999, CMSG_LEN(sizeof(int)));
+	tell_control(IPPROTO_IP, 999, 3);
+	tell_control(SOL_SOCKET, SCM_RIGHTS, 1000);
+	m.msg_namelen = (socklen_t)-1;
+	tell(sendmsg(near, &m, 0));
+	tell(recvmsg(near, &m, MSG_DONTWAIT));
+	m.msg_namelen = 1000;
+	tell(sendmsg(near, &m, 0));
+}
+
+/* --- no bytes behind the end --- */
+
+static void
+write_none_behind_end(void)
+{
+	struct iovec none = {data, 0};
+	struct msghdr m = {.msg_iov = &none, .msg_iovlen = 1};
+
+	handle(SIGPIPE, SA_RESTART);
+	open_both();
+	shutdown(near, SHUT_WR);
+	tell(send(near, data, 0, 0));
+	tell(write(near, data, 0));
+	tell(sendmsg(near, &m, 0));
+	printf(" %d", (int)came);
+	tell(writev(near, &none, 1));
+	tell(writev(near, &none, 0));
+	printf(" %d", (int)came);
+}
+
+const struct same_case messages[] = {
+	{"addresses of messages", addresses_of_messages},
+	{"flags of messages", flags_of_messages},
+	{"many messages", many_messages},
+	{"many messages with time limits", many_with_limits},
+	{"many messages, and an error", many_and_an_error},
+	{"many messages before an error", many_before_an_error},
+	{"many messages are sent", send_many},
+	{"what goes with a message", send_control},
+	{"no bytes are written behind the end", write_none_behind_end},
+	{NULL, NULL},
+};

@@ -64,10 +64,16 @@ offer(int fd, const struct sockaddr *to, socklen_t len)
 
 /* Of a connection. */
 static int
-connect_again(struct ks_sock *s)
+connect_again(struct ks_sock *s, socklen_t len)
 {
-	bool untold = atomic_exchange(&s->untold, false);
+	bool untold;
 
+	if (len < sizeof(sa_family_t) || len > sizeof(struct sockaddr_storage)) {
+		ks_put(s);
+		errno = EINVAL;
+		return -1;
+	}
+	untold = atomic_exchange(&s->untold, false);
 	ks_put(s);
 	if (untold)
 		return 0;
@@ -81,7 +87,7 @@ connect(int fd, const struct sockaddr *to, socklen_t len)
 	struct ks_sock *s = ks_enter(fd);
 
 	if (s != NULL)
-		return connect_again(s);
+		return connect_again(s, len);
 	if (may_try(fd, to))
 		return offer(fd, to, len);
 	if (is_internet(to) && is_refused(fd)) {

@@ -55,6 +55,19 @@ ask_option(int fd, int level, int name, void *value, socklen_t *len)
 	return rc == 0 ? copy_value(msg.data, msg.len, value, len) : rc;
 }
 
+/* That of what was written to a peer that has closed, too, which is EPIPE with TCP. */
+static int
+tell_error(struct ks_sock *s)
+{
+	uint32_t untold = KARST_SOCK_LOST_UNTOLD;
+	int err = atomic_exchange(&s->page->error, 0);
+
+	if (err == 0 &&
+		atomic_compare_exchange_strong(&s->page->lost, &untold, KARST_SOCK_LOST_TOLD))
+		err = EPIPE;
+	return err;
+}
+
 KS_API int
 getsockopt(int fd, int level, int name, void *value, socklen_t *len)
 {
@@ -65,8 +78,10 @@ getsockopt(int fd, int level, int name, void *value, socklen_t *len)
 		rc = real(getsockopt)(fd, level, name, value, len);
 	} else if (value == NULL || len == NULL) {
 		rc = failed(-EFAULT);
+	} else if ((int)*len < 0) {
+		rc = failed(-EINVAL);
 	} else if (level == SOL_SOCKET && name == SO_ERROR) {
-		err = atomic_exchange(&s->page->error, 0);
+		err = tell_error(s);
 		rc = copy_value(&err, sizeof(err), value, len);
 	} else if (level == SOL_SOCKET && name == SO_OOBINLINE) {
 		on = (int)atomic_load(&s->page->oob_inline);
@@ -82,8 +97,10 @@ getsockopt(int fd, int level, int name, void *value, socklen_t *len)
 static int
 set_option(int fd, struct ks_sock *s, int level, int name, const void *value, socklen_t len)
 {
-	struct karst_sock_msg msg = {
-		.op = KARST_SOCK_SETOPT, .level = level, .name = name, .len = len};
+	struct karst_sock_msg msg = {.op = KARST_SOCK_SETOPT,
+		.level = level,
+		.name = name,
+		.len = len < KARST_SOCK_DATA ? len : KARST_SOCK_DATA}; /* more is not looked at */
 	int fds[KARST_SOCK_FDS];
 	const struct linger *linger = value;
 
@@ -95,11 +112,9 @@ set_option(int fd, struct ks_sock *s, int level, int name, const void *value, so
 		ks_urgent_inline(s, *(const int *)value != 0);
 		return 0;
 	}
-	if (len > KARST_SOCK_DATA)
-		return -EINVAL;
 	if (level == SOL_SOCKET && name == SO_LINGER && len >= sizeof(*linger))
 		atomic_store(&s->page->reset, linger->l_onoff && linger->l_linger == 0);
-	memcpy(msg.data, value, len);
+	memcpy(msg.data, value, msg.len);
 	return ks_ask(&msg, fd, fds);
 }
 
@@ -128,6 +143,8 @@ setsockopt(int fd, int level, int name, const void *value, socklen_t len)
 			ks_forget(fd);
 			ks_set(fd, KS_NEVER, NULL);
 		}
+	} else if ((int)len < 0 || (value == NULL && len < sizeof(int))) {
+		rc = failed(-EINVAL);
 	} else if (value == NULL) {
 		rc = failed(-EFAULT);
 	} else {
@@ -140,11 +157,29 @@ setsockopt(int fd, int level, int name, const void *value, socklen_t len)
 
 /* --- names --- */
 
+/* Both directions have ended, or it was reset: TCP has no connection any more. */
+static bool
+is_over(int fd, struct ks_sock *s)
+{
+	uint32_t flags;
+
+	ks_notice_close(fd, s);
+	if (atomic_load(&s->page->state) == KARST_SOCK_OVER)
+		return true;
+	flags = atomic_load(&s->page->flags);
+	return ks_has_ended(s) &&
+		((atomic_load(&s->page->shut) & KARST_SOCK_SHUT_WR) != 0 ||
+			atomic_load(&s->page->lost) != 0 ||
+			(flags & (KARST_SOCK_NO_SEND | KARST_SOCK_CLOSED)) == KARST_SOCK_NO_SEND);
+}
+
 static int
 name_of(const struct sockaddr_storage *from, uint32_t bytes, struct sockaddr *to, socklen_t *len)
 {
 	if (to == NULL || len == NULL)
 		return failed(-EFAULT);
+	if ((int)*len < 0)
+		return failed(-EINVAL);
 	bytes = bytes < sizeof(*from) ? bytes : sizeof(*from);
 	memcpy(to, from, *len < bytes ? *len : bytes);
 	*len = bytes;
@@ -172,8 +207,7 @@ getpeername(int fd, struct sockaddr *name, socklen_t *len)
 
 	if (s == NULL)
 		return real(getpeername)(fd, name, len);
-	ks_notice_close(fd, s);
-	if (atomic_load(&s->page->state) == KARST_SOCK_OVER)
+	if (is_over(fd, s))
 		rc = failed(-ENOTCONN);
 	else
 		rc = name_of(&s->page->peer, s->page->peer_len, name, len);
@@ -187,6 +221,7 @@ KS_API int
 shutdown(int fd, int how)
 {
 	struct ks_sock *s = ks_enter(fd);
+	bool over;
 	int rc;
 
 	if (s == NULL)
@@ -195,13 +230,14 @@ shutdown(int fd, int how)
 		ks_put(s);
 		return failed(-EINVAL);
 	}
+	over = is_over(fd, s);
 	if (how != SHUT_WR)
 		atomic_fetch_or(&s->page->shut, KARST_SOCK_SHUT_RD);
 	rc = how == SHUT_WR ? 0 : real(shutdown)(fd, SHUT_RD);
 	if (rc == 0 && how != SHUT_RD)
 		ks_end(fd, s);
 	ks_put(s);
-	return rc;
+	return rc == 0 && over ? failed(-ENOTCONN) : rc;
 }
 
 /* Not more than there can be, whatever the peer's position says. */

@@ -382,11 +382,13 @@ send_ended(int fd, struct ks_sock *s, size_t done, size_t want, int flags)
 	if (err == 0 && is_lost(s)) {
 		if (want == 0)
 			return 0; /* no answer comes to nothing */
-		if (atomic_exchange(&s->page->lost, 1) == 0) {
+		if (atomic_exchange(&s->page->lost, KARST_SOCK_LOST_UNTOLD) == 0) {
 			(void)real(shutdown)(fd, SHUT_RDWR); /* so that poll() tells of it, too */
 			return (ssize_t)want;
 		}
 	}
+	if (atomic_load(&s->page->lost) != 0)
+		atomic_store(&s->page->lost, KARST_SOCK_LOST_TOLD);
 	return broken(flags, err != 0 ? err : EPIPE);
 }
 

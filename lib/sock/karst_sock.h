@@ -200,6 +200,11 @@ enum karst_sock_state {
 #define KARST_SOCK_SHUT_WR 1u /* EPIPE */
 #define KARST_SOCK_SHUT_RD 2u
 
+/* Values of lost: bytes were written to a peer that has closed, and the program has not yet got EPIPE for that,
+ * or has. */
+#define KARST_SOCK_LOST_UNTOLD 1u
+#define KARST_SOCK_LOST_TOLD   2u
+
 /* Held by one thread of all processes; released if its owner has died (drivers/sockets/lock.c). */
 struct karst_sock_lock {
 	_Atomic uint32_t owner; /* number of the owner, and whether a thread waits; 0: free */
@@ -247,7 +252,7 @@ struct karst_sock_page {
 	_Atomic uint32_t watched;              /* by poll(), epoll or a signal */
 	_Atomic uint32_t nonblock;             /* O_NONBLOCK, as far as known */
 	_Atomic uint32_t in_middle;            /* the last write had no room for all */
-	_Atomic uint32_t lost;                 /* bytes were written to a peer that has closed */
+	_Atomic uint32_t lost;                 /* as below */
 	_Atomic uint32_t oob_inline;           /* SO_OOBINLINE */
 	_Atomic uint32_t met;                  /* DIRECT: the program has begun to use its waker */
 	_Atomic uint32_t marked;               /* the program has sent urgent data */

@@ -1,0 +1,290 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/*
+ * How a connection ends, in each of its ways, and what each call says then.  Of poll() POLLERR and
+ * POLLHUP are left out: doc/smc.rst, "What is not there".
+ */
+#include "same.h"
+
+#include <stdio.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+static void
+tell_ready(int fd)
+{
+	struct pollfd p = {.fd = fd, .events = POLLIN | POLLPRI | POLLOUT | POLLRDHUP};
+
+	(void)poll(&p, 1, 0);
+	printf(" [%s%s%s%s]", p.revents & POLLIN ? "i" : "", p.revents & POLLPRI ? "p" : "",
+		p.revents & POLLOUT ? "o" : "", p.revents & POLLRDHUP ? "e" : "");
+}
+
+static void
+tell_read(int fd, size_t n)
+{
+	tell(recv(fd, data, n, MSG_DONTWAIT));
+	tell_ready(fd);
+}
+
+static void
+tell_write(int fd)
+{
+	tell(send(fd, data, 1, 0));
+	printf("/%d", (int)came); /* SIGPIPE */
+}
+
+static void
+tell_error(int fd)
+{
+	int error = -1;
+	socklen_t len = sizeof(error);
+
+	tell(getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &len));
+	printf("=%d", error);
+}
+
+static void
+tell_peer(int fd)
+{
+	struct sockaddr_in peer;
+	socklen_t len = sizeof(peer);
+
+	tell(getpeername(fd, (void *)&peer, &len));
+}
+
+static void
+open_to_end(void)
+{
+	handle(SIGPIPE, SA_RESTART);
+	open_both();
+}
+
+static void
+half_close(void)
+{
+	open_to_end();
+	give(far, 3);
+	tell(shutdown(far, SHUT_WR));
+	await(near, POLLRDHUP);
+	tell_ready(near);
+	tell_peer(near);
+	tell_read(near, 2);
+	tell_read(near, 9);
+	tell_read(near, 9);
+	give(near, 1);
+	tell_write(far);
+	tell(shutdown(far, SHUT_WR));
+	tell_read(far, 9);
+	tell(shutdown(near, SHUT_WR));
+	await(far, POLLRDHUP);
+	tell_peer(near);
+	tell_peer(far);
+	tell(shutdown(near, SHUT_WR));
+	tell(shutdown(far, SHUT_WR));
+	tell(shutdown(far, SHUT_RD));
+	tell_read(near, 9);
+	tell_read(far, 9);
+	tell_write(near);
+	tell_write(far);
+	tell_error(near);
+	tell_error(far);
+}
+
+static void
+shut_reading(void)
+{
+	open_to_end();
+	give(far, 3);
+	tell(shutdown(near, SHUT_RD));
+	tell_ready(near);
+	tell_read(near, 2);
+	tell_read(near, 9);
+	tell_read(near, 9);
+	give(far, 2);
+	tell_read(near, 9);
+	tell_read(near, 9);
+	give(near, 1);
+	tell_read(far, 9);
+	tell(shutdown(near, SHUT_RD));
+	tell_error(near);
+}
+
+static void
+shut_both(void)
+{
+	open_to_end();
+	give(far, 3);
+	tell(shutdown(near, SHUT_RDWR));
+	tell_ready(near);
+	tell_read(near, 2);
+	tell_read(near, 9);
+	tell_read(near, 9);
+	tell_write(near);
+	await(far, POLLRDHUP);
+	tell_ready(far);
+	tell_read(far, 9);
+	tell(shutdown(near, 3));
+	tell(shutdown(near, -1));
+	tell(shutdown(near, SHUT_RDWR));
+	tell_peer(near);
+	tell_peer(far);
+}
+
+/* Who closes with bytes unread resets. */
+static void
+close_unread(void)
+{
+	open_to_end();
+	give(near, 3);
+	give(far, 3);
+	close(far);
+	await(near, POLLRDHUP);
+	tell_ready(near);
+	tell_peer(near);
+	tell_read(near, 2);
+	tell_read(near, 9);
+	tell_read(near, 9);
+	tell_read(near, 9);
+	tell_error(near);
+	tell_write(near);
+	tell(shutdown(near, SHUT_WR));
+	tell(shutdown(near, SHUT_RD));
+}
+
+static void
+reset_and_write(void)
+{
+	open_to_end();
+	reset(far);
+	await(near, POLLRDHUP);
+	tell_write(near);
+	tell_write(near);
+	tell_read(near, 9);
+	tell_error(near);
+	tell(shutdown(near, SHUT_RDWR));
+}
+
+static void
+reset_and_ask(void)
+{
+	open_to_end();
+	give(far, 3);
+	reset(far);
+	await(near, POLLRDHUP);
+	tell_error(near);
+	tell_error(near);
+	tell(recv(near, data, 2, MSG_PEEK));
+	tell_read(near, 9);
+	tell_read(near, 9);
+	tell_write(near);
+}
+
+static void
+reset_without_room(void)
+{
+	open_to_end();
+	fill();
+	tell_ready(near);
+	reset(far);
+	await(near, POLLRDHUP);
+	await(near, POLLOUT);
+	tell_ready(near);
+	tell_write(near);
+	tell_write(near);
+}
+
+static void
+reset_behind_end(void)
+{
+	open_to_end();
+	shutdown(near, SHUT_WR);
+	await(far, POLLRDHUP);
+	reset(far);
+	await(near, POLLRDHUP);
+	tell_read(near, 9);
+	tell_read(near, 9);
+	tell_error(near);
+	tell_peer(near);
+}
+
+static void
+reset_while_receiving(void)
+{
+	struct call c;
+
+	open_to_end();
+	give(near, 3);
+	begin_call(&c, call_recv, far, 10, MSG_WAITALL);
+	reset(near);
+	end_call(&c);
+	tell_read(far, 9);
+	tell_read(far, 9);
+}
+
+static void
+close_and_write(void)
+{
+	open_to_end();
+	close(far);
+	await(near, POLLRDHUP);
+	tell_peer(near);
+	tell_read(near, 9);
+	tell_write(near);
+	tell_peer(near);
+	tell_read(near, 9);
+	tell_write(near);
+	tell_error(near);
+	tell(shutdown(near, SHUT_WR));
+}
+
+static void
+close_write_and_ask(void)
+{
+	open_to_end();
+	give(far, 3);
+	close(far);
+	await(near, POLLRDHUP);
+	tell_write(near);
+	tell_error(near);
+	tell_error(near);
+	tell_read(near, 9);
+	tell_read(near, 9);
+	tell_write(near);
+}
+
+/* What is on its way in both directions comes before the ends. */
+static void
+ends_behind_bytes(void)
+{
+	ssize_t n, all = 0;
+
+	open_to_end();
+	fill();
+	tell(shutdown(near, SHUT_WR));
+	tell(send(far, data, 3, 0));
+	tell(shutdown(far, SHUT_WR));
+	tell(recv(near, data, 9, MSG_WAITALL));
+	while ((n = recv(far, data, sizeof(data), 0)) > 0)
+		all += n;
+	tell(n);
+	printf(" %d", all > 0);
+}
+
+const struct same_case closes[] = {
+	{"a half closed connection, until its end", half_close},
+	{"shutdown, reading", shut_reading},
+	{"shutdown, both", shut_both},
+	{"close with bytes unread", close_unread},
+	{"a reset, and writing", reset_and_write},
+	{"a reset, and SO_ERROR", reset_and_ask},
+	{"a reset when there is no room", reset_without_room},
+	{"a reset behind the end", reset_behind_end},
+	{"a reset while a thread receives", reset_while_receiving},
+	{"close, and writing", close_and_write},
+	{"close, writing, and SO_ERROR", close_write_and_ask},
+	{"ends behind bytes, both ways", ends_behind_bytes},
+	{NULL, NULL},
+};

@@ -210,8 +210,11 @@ closefrom(int first)
 static int
 duplicated(int from, int to)
 {
-	if (to >= 0 && ks_is_ours())
+	if (to >= 0 && ks_is_ours()) {
 		ks_copy(from, to);
+		if (to <= STDERR_FILENO)
+			ks_streams_look();
+	}
 	return to;
 }
 
@@ -287,49 +290,4 @@ fcntl(int fd, int cmd, ...)
 	arg = va_arg(ap, void *);
 	va_end(ap);
 	return fcntl64(fd, cmd, arg);
-}
-
-/* --- streams of the C library, which reads and writes by itself --- */
-
-static ssize_t
-cookie_read(void *cookie, char *buf, size_t n)
-{
-	return read((int)(intptr_t)cookie, buf, n);
-}
-
-static ssize_t
-cookie_write(void *cookie, const char *buf, size_t n)
-{
-	ssize_t put = write((int)(intptr_t)cookie, buf, n);
-
-	return put < 0 ? 0 : put;
-}
-
-static int
-cookie_close(void *cookie)
-{
-	return close((int)(intptr_t)cookie);
-}
-
-KS_API FILE *
-fdopen(int fd, const char *mode)
-{
-	const cookie_io_functions_t calls = {cookie_read, cookie_write, NULL, cookie_close};
-	struct ks_sock *s = ks_enter(fd);
-
-	if (s == NULL)
-		return real(fdopen)(fd, mode);
-	ks_put(s);
-	return fopencookie((void *)(intptr_t)fd, mode, calls);
-}
-
-/* It closes its descriptor by itself, too. */
-KS_API int
-fclose(FILE *f)
-{
-	int fd = f != NULL ? fileno(f) : -1;
-
-	if (fd >= 0 && ks_is_ours())
-		ks_forget(fd);
-	return real(fclose)(f);
 }

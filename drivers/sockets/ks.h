@@ -19,6 +19,7 @@
  *   watch.c    poll() and its kin, before which a connection has to know of them
  *   calls_confine.c  filters of system calls that programs set for themselves
  *   calls_signal.c  handlers of signals, which do not interrupt what holds a lock
+ *   calls_stream.c  streams of the C library, which reads and writes by itself
  *   calls_*.c  what programs call
  *
  * A descriptor of a connection is one end of a pair of AF_UNIX sockets (karst_sock.h), so poll(),
@@ -436,6 +437,13 @@ bool ks_sleeps(struct ks_sock *s);
 /** What the kernel refuses before it looks at anything else.  @many: errno of too many parts
  *  @return 0, or an errno */
 int ks_refuse_iov(const struct iovec *iov, size_t n, int many);
+
+/* --- calls_stream.c --- */
+
+/** After 0, 1 or 2 has become something else: whether stdin, stdout and stderr are connections. */
+void ks_streams_look(void);
+/** In a child. */
+void ks_streams_forked(void);
 
 /* --- calls_confine.c --- */
 

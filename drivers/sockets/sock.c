@@ -312,6 +312,8 @@ take_number(int fd, int end, struct ks_sock *s, const struct settings *is)
 		return -errno;
 	}
 	ks_set(fd, KS_SMC, s);
+	if (fd <= STDERR_FILENO)
+		ks_streams_look();
 	if (ks_uring_waits() || (is->flags & O_ASYNC) != 0)
 		ks_watch(fd);
 	return 0;
@@ -695,6 +697,7 @@ on_fork(void)
 	ks_locks_forked();
 	ks_service_forked(ks_listens() || ks_connects());
 	pthread_mutex_init(&settling, NULL);
+	ks_streams_forked();
 }
 
 __attribute__((constructor)) static void
@@ -710,5 +713,6 @@ ks_begin(void)
 	ks_peers_begin();
 	pthread_atfork(before_fork, has_forked, on_fork);
 	look_at_all();
+	ks_streams_look();
 	ks_service_begin();
 }

@@ -216,8 +216,8 @@ call_recv_many(struct call *c)
 
 /* --- all of it --- */
 
-static const struct same_case *const subjects[] = {
-	waits, reads, messages, files, connects, signals, closes, settings, streams, ready};
+static const struct same_case *const subjects[] = {waits, reads, messages, files, connects, signals,
+	closes, settings, streams, ready, descriptors};
 
 static void
 run(const struct same_case *c)

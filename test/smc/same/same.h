@@ -24,7 +24,7 @@ struct same_case {
 
 /* One array for each subject; its last case has no name. */
 extern const struct same_case waits[], reads[], messages[], files[], connects[], signals[],
-	closes[], settings[], streams[], ready[];
+	closes[], settings[], streams[], ready[], descriptors[];
 
 extern struct sockaddr_in address; /* of the listener */
 extern int listener, near, far;    /* near has connected, far was accepted */

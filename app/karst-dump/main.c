@@ -21,7 +21,8 @@
 #define EXIT_BAD   1
 #define EXIT_USAGE 2
 
-static void
+/* @return whether anything was read of it. */
+static bool
 dump_file(const char *path, const struct options *o, struct stats *st)
 {
 	struct capture_frame f;
@@ -33,7 +34,7 @@ dump_file(const char *path, const struct options *o, struct stats *st)
 	sink_init(&sink, stdout, o->json);
 	if (capture_open(&c, path) != 0) {
 		st->errors++;
-		return;
+		return false;
 	}
 	while ((o->count == 0 || st->frames < o->count) && (rc = capture_next(&c, &f)) != 0) {
 		if (rc < 0) {
@@ -46,6 +47,7 @@ dump_file(const char *path, const struct options *o, struct stats *st)
 			show_frame(&sink, &f, &j);
 	}
 	capture_close(&c);
+	return true;
 }
 
 static int
@@ -153,7 +155,7 @@ main(int argc, char **argv)
 {
 	struct stats total = {0};
 	struct options o = {0};
-	int i, rc, files;
+	int i, rc, files, opened = 0;
 
 	rc = options_parse(argc, argv, &o);
 	if (rc != 0)
@@ -169,14 +171,17 @@ main(int argc, char **argv)
 		return analyse_all(argv + optind, files, &o);
 	for (i = optind; i < argc; i++) {
 		struct stats st = {0};
+		bool is_open = dump_file(argv[i], &o, &st);
 
-		dump_file(argv[i], &o, &st);
-		if (files > 1)
+		opened += is_open;
+		if (files > 1 && (is_open || o.json))
 			stats_print(&st, stdout, o.json, argv[i], o.judge.rebuild);
 		stats_add(&total, &st);
 	}
-	stats_print(
-		&total, stdout, o.json, files > 1 || o.json ? NULL : argv[optind], o.judge.rebuild);
+	/* zeros in words would look like an empty file; in JSON there are the errors */
+	if (opened != 0 || o.json)
+		stats_print(&total, stdout, o.json, files > 1 || o.json ? NULL : argv[optind],
+			o.judge.rebuild);
 	if (fflush(stdout) != 0 || ferror(stdout)) {
 		fprintf(stderr, "karst-dump: standard output: %s\n", strerror(errno));
 		return EXIT_BAD;

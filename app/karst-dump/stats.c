@@ -156,6 +156,9 @@ print_text(const struct stats *st, FILE *out, const char *file, bool rebuild)
 		fprintf(out, ", malformed %" PRIu64, st->malformed);
 	if (st->truncated != 0)
 		fprintf(out, ", truncated %" PRIu64, st->truncated);
+	if (st->errors != 0)
+		fprintf(out, ", not read or not to the end: %" PRIu64 " file%s", st->errors,
+			st->errors == 1 ? "" : "s");
 	fputc('\n', out);
 	print_counts(out, "opcodes", opcodes(st));
 	print_counts(out, "acknowledgements", syndromes(st));

@@ -81,9 +81,16 @@ def test_not_a_capture(tmp):
     status, _, err = run(DUMP, path)
     if status != 1 or '113' not in err or 'Ethernet (1)' not in err:
         problems.append('link type 113: status %d, %s' % (status, err))
-    status, _, err = run(DUMP, path + '.not.there')
-    if status != 1 or '.not.there' not in err:
-        problems.append('missing file: status %d, %s' % (status, err))
+    for mode in ((), ('--quiet',), ('--rebuild',), ('--analyse',)):
+        status, out, err = run(DUMP, *mode, path + '.not.there')
+        if status != 1 or out or '.not.there: No such file' not in err:
+            problems.append('missing file %s: status %d, %s%s' % (mode, status, out, err))
+    status, out, err = run(DUMP, '--quiet', path + '.not.there', SAMPLE)
+    if status != 1 or '.not.there: 0 frames' in out or 'not read or not to the end: 1 file\n' not in out:
+        problems.append('one of two is missing: status %d, %s%s' % (status, out, err))
+    status, _, total, err = run_json(DUMP, path + '.not.there')
+    if status != 1 or total['errors'] != 1:
+        problems.append('missing file, JSON: status %d, %s' % (status, total))
     return problems
 
 

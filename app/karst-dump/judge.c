@@ -198,6 +198,11 @@ judge_beginning(const struct capture_frame *f, uint8_t *whole, struct judge *j)
 	g.len = f->wire_len;
 	judge_frame(&g, &none, j);
 	j->icrc_is = JUDGE_CRC_NONE;
+	if (j->ib != NULL && j->ib->pay > whole + f->len) { /* what is cut off are headers */
+		j->kind = JUDGE_MALFORMED;
+		j->drop = KARST_DROP_RUNT;
+		j->ib = NULL;
+	}
 	return j->ib != NULL;
 }
 

@@ -64,7 +64,7 @@ void judge_frame(const struct capture_frame *f, const struct judge_options *opt,
 /**
  * Looks at a frame of which the capture holds the beginning: its headers are as good as if the rest
  * were zeros, and its ICRC is none.  @whole: [JUDGE_FRAME_MAX], where the result points into.
- * @return whether it is RoCE or native, as far as can be seen.
+ * @return whether it is RoCE or native, as far as can be seen, and all of its headers are there.
  */
 bool judge_beginning(const struct capture_frame *f, uint8_t *whole, struct judge *j);
 

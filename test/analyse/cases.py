@@ -113,7 +113,7 @@ def something_that_cannot_be_parsed():
     """What it was may be the reason of what looks like an early timeout."""
     w = timeouts(3000)
     ns, frame = w.frames[0]
-    w.frames.append((w.frames[-1][0] + 1000, frame[:42] + b'\xff' + frame[43:]))
+    w.frames.append((w.frames[-1][0] + 1000, frame[:42] + b'\x1f' + frame[43:]))
     return w
 
 

@@ -12,6 +12,7 @@ import html.parser
 import json
 import os
 import random
+import struct
 import subprocess
 import sys
 import tempfile
@@ -20,7 +21,8 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [os.path.join(HERE, '..', 'captures'), os.path.join(HERE, '..', 'common')]
 sys.dont_write_bytecode = True
 from cases import CASES  # noqa: E402
-from forge import A, ACK, B, OK, ONLY, Wire  # noqa: E402
+import cases_capture  # noqa: E402, F401
+from forge import A, ACK, B, MTU, OK, ONLY, WRITE_FIRST, WRITE_LAST, Wire  # noqa: E402
 import roce  # noqa: E402
 from pcap import header, read_pcap, record, write_pcap  # noqa: E402
 from tap import Tap, run  # noqa: E402
@@ -330,6 +332,28 @@ def test_short_snap_length(tmp):
     return []
 
 
+def test_headers_cut_off(tmp):
+    """A snap length that ends within headers: what is not seen of them is not taken for zeros."""
+    w, problems = Wire().send(2), []
+    for _ in range(2):
+        for i, op in enumerate((WRITE_FIRST, WRITE_LAST)):
+            w.request(op, w.psn + i, bytes(MTU if i == 0 else 100),
+                      ext=struct.pack('>QII', 0x1000, 7, MTU + 100) if i == 0 else b'')
+        w.msn += 1
+        w.ack(w.psn + 1)
+        w.psn += 2
+    w.read(w.psn, 4 * MTU).responses(w.psn, 4 * MTU)
+    path = os.path.join(tmp, 'snap.pcap')
+    for snap in range(64, 75):
+        write_pcap(path, 1, w.frames, snap=snap)
+        status, report, err = analyse(path, '--tap', 'senders', '--timeout', '14')
+        whole = snap >= 70  # Ethernet, IPv4, UDP, BTH and RETH
+        if status != 0 or err or (report['checks']['form']['cannot_tell'] == 0) != whole or \
+                (report['checks']['read']['verdict'] == 'pass') != whole:
+            problems.append('%d bytes: status %d, %s' % (snap, status, report['checks']))
+    return problems
+
+
 def test_noise(tmp):
     """Random bits in conversations: never a crash, never an error message."""
     problems = []
@@ -463,7 +487,7 @@ def main():
         for name in KARST:
             tap.result('karst: ' + name, test_karst(name))
         for test in (test_loss_is_judged, test_html, test_html_is_bounded, test_names_are_escaped, test_counters,
-                     test_cut_file, test_short_snap_length, test_noise, test_memory_is_bounded,
+                     test_cut_file, test_short_snap_length, test_headers_cut_off, test_noise, test_memory_is_bounded,
                      test_who_is_answered_is_looked_for_with_an_end, test_flows_have_an_end,
                      test_connections_have_an_end, test_usage):
             tap.result(test.__name__[5:].replace('_', ' '), test(tmp))

@@ -162,6 +162,8 @@ struct an_stream {
 	bool ack_seen;
 	uint32_t ack_max; /* newest PSN acknowledged */
 	uint64_t ack_frame;
+	uint64_t anew;        /* perhaps a queue pair of the same numbers began here; 0: none */
+	bool unseen;          /* something was answered before it was seen */
 	uint64_t again_frame; /* last request that was sent again, or doubled by the log */
 	bool msn_known;
 	uint32_t msn_lo, msn_hi; /* what the MSN was before the stream began */
@@ -245,6 +247,16 @@ struct an_pair {
 	bool malformed; /* some frames between the two cannot be parsed */
 };
 
+/** What came last in a flow (doubled.c). */
+struct an_recent {
+	uint32_t icrc, psn;
+	uint8_t opcode;
+	bool lost; /* by the injury log, perhaps */
+	uint64_t ns, frame;
+};
+
+#define AN_RECENT 16
+
 /* bytes sent lately, in slots of time */
 #define AN_RATE_SLOTS 8
 #define AN_RATE_NS    50000 /* of a slot */
@@ -259,14 +271,15 @@ struct an_flow {
 	struct an_flow *unpaired_next;
 	struct an_flow *all_next;
 	bool on_unpaired;
-	bool tainted; /* the capture lacks packets of this connection */
+	bool tainted;    /* the capture lacks packets of this connection */
+	bool misordered; /* it has some in another order than they were taken */
 	unsigned int tries;
 	uint8_t transport;
 	uint64_t packets, bytes, first_frame, last_frame, first_ns, last_ns;
 	uint64_t orphans; /* responses without a known counterpart */
 	uint64_t doubled;
-	uint32_t last_icrc, last_psn;
-	uint8_t last_opcode;
+	struct an_recent recent[AN_RECENT];
+	unsigned int recent_at;
 	bool migreq[2]; /* seen with 0, with 1 */
 	uint64_t ce, ce_frame;
 	bool ce_asked; /* a request was marked, first the one of ce_psn */
@@ -303,6 +316,7 @@ struct an_pkt {
 	unsigned int fate; /* AN_LOST ... */
 	bool logged;       /* the injury log has it */
 	bool cut;          /* the capture holds its beginning only */
+	bool late;         /* its time is before that of a frame that the capture has before it */
 };
 
 struct an_injury {
@@ -337,6 +351,7 @@ struct an {
 	uint64_t frames, packets, truncated, backwards, doubled;
 	uint64_t last_ns;  /* of the newest frame, as of struct an_pkt */
 	int64_t stamp_ns;  /* as the capture says */
+	int64_t newest_ns; /* the latest of these */
 	uint64_t unsteady; /* the newest frame whose time was before that of the one before it */
 	bool broken;
 	bool malformed; /* frames of unknown ends cannot be parsed */
@@ -358,6 +373,8 @@ struct an_flow *an_flow_answered(struct an *a, struct an_flow *f, const struct a
 /** Of a response that the counterpart of @f did not ask for: whether another one did, since a queue
  * pair number was used again.  @return that, which is the counterpart from now on, or NULL. */
 struct an_flow *an_flow_repaired(struct an *a, struct an_flow *f, const struct an_pkt *p);
+/** Frames of @f are not in the order of their times: what that may look like fails no more. */
+void an_flow_misordered(struct an_flow *f);
 /** What was not judged, as there was too much of it. */
 void an_flows_finish(struct an *a);
 /** Whether the capture shows what the source of @f has sent, as it was sent. */
@@ -365,6 +382,8 @@ bool an_sees_sent(const struct an *a, const struct an_flow *f);
 /** Whether it shows what its destination has received, and nothing else. */
 bool an_sees_received(const struct an *a, const struct an_flow *f);
 struct an_end *an_end_of(struct an *a, const uint8_t address[16]);
+/** Whether some between the ends of @f could not be parsed. */
+bool an_flow_malformed(const struct an *a, const struct an_flow *f);
 /** A frame between these two cannot be parsed. */
 void an_pair_malformed(struct an *a, const uint8_t src[16], const uint8_t dst[16]);
 void an_flows_free(struct an *a);
@@ -381,6 +400,11 @@ struct an_flow *an_cm_peer(struct an *a, const struct an_flow *f);
 /** What was not learned, as there was too much of it. */
 void an_cm_finish(struct an *a);
 void an_cm_free(struct an *a);
+
+/* --- frames that are there twice (doubled.c) --- */
+
+/** @return the frame of which @p is a copy; 0: none, or there was a reason to send it again. */
+uint64_t an_copy_of(const struct an *a, struct an_flow *f, const struct an_pkt *p);
 
 /* --- verdicts (finding.c) --- */
 

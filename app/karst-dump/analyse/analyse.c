@@ -2,11 +2,8 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * From frames to verdicts: which flow a frame belongs to, and which checks it is for.
- *
- * A frame that is the same as the one before it in its flow, to the last bit of the ICRC and within
- * DOUBLED_NS, was doubled on its way or by the capture (a mirror port that copies both directions
- * does that): it is counted and left out.
+ * From frames to verdicts: which flow a frame belongs to, and which checks it is for.  What was
+ * doubled (doubled.c) is counted and left out.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -14,8 +11,6 @@
 #include <unistd.h>
 
 #include "an_priv.h"
-
-#define DOUBLED_NS 50000
 
 struct an *
 an_new(const struct an_options *o)
@@ -106,19 +101,6 @@ ip_addresses(const struct capture_frame *f, struct an_pkt *p)
 	return karst_get_be16(f->data + off - 2) == 0x0800;
 }
 
-static bool
-is_doubled(struct an_flow *f, const struct an_pkt *p)
-{
-	bool same = !p->cut && f->packets != 0 && f->last_icrc == p->j->icrc &&
-		f->last_psn == p->ib->psn && f->last_opcode == p->ib->opcode &&
-		p->ns - f->last_ns < DOUBLED_NS;
-
-	f->last_icrc = p->j->icrc;
-	f->last_psn = p->ib->psn;
-	f->last_opcode = p->ib->opcode;
-	return same;
-}
-
 static void
 note(struct an_flow *f, const struct an_pkt *p)
 {
@@ -180,6 +162,7 @@ static void
 packet(struct an *a, struct an_pkt *p, uint64_t absolute_ns)
 {
 	struct an_flow *f;
+	uint64_t copied;
 
 	an_addresses(p->j, p->src, p->dst);
 	p->tclass = tclass_of(p->j);
@@ -192,12 +175,13 @@ packet(struct an *a, struct an_pkt *p, uint64_t absolute_ns)
 	a->packets++;
 	an_injury_of(a, f, p, absolute_ns);
 	packet_fate(a, p);
-	if (is_doubled(f, p)) {
+	copied = an_copy_of(a, f, p);
+	if (copied != 0) {
 		a->doubled++;
 		f->doubled++;
 		if (p->flags & KARST_OPF_CNP && f->cnp_same++ == 0)
 			f->cnp_same_frame = p->frame;
-		an_say(a, f, AN_TRACE, AN_UNKNOWN, f->last_frame, p->frame,
+		an_say(a, f, AN_TRACE, AN_UNKNOWN, copied, p->frame,
 			"the same frame twice: doubled on the way or by the capture; left out");
 		return;
 	}
@@ -208,15 +192,24 @@ packet(struct an *a, struct an_pkt *p, uint64_t absolute_ns)
 	dispatch(a, f, p);
 }
 
+/* Opcodes from 0xc0 on are for manufacturers: such a packet is right or wrong by their rules. */
+static bool
+is_manufacturers(const struct judge *j)
+{
+	return j->kind == JUDGE_MALFORMED && j->drop == KARST_DROP_OPCODE && j->pkt.bth_off != 0 &&
+		j->pkt.data[j->pkt.bth_off] >= KARST_TRANSPORT_VENDOR;
+}
+
 /* Nobody knows what was in it: of the connections between its two ends packets are missing. */
 static void
 malformed(struct an *a, const struct capture_frame *f, const struct judge *j)
 {
-	bool cut = f->len < f->wire_len;
+	bool cut = f->len < f->wire_len, own = is_manufacturers(j);
 	struct an_pkt p = {0};
 
-	an_say(a, NULL, AN_FORM, cut ? AN_UNKNOWN : AN_FAIL, f->number, 0, "%s%s",
-		karst_drop_help(j->drop), cut ? "; the capture holds only a part" : "");
+	an_say(a, NULL, AN_FORM, cut || own ? AN_UNKNOWN : AN_FAIL, f->number, 0, "%s%s",
+		own ? "an opcode of a manufacturer's own" : karst_drop_help(j->drop),
+		cut ? "; the capture holds only a part" : "");
 	if (ip_addresses(f, &p))
 		an_pair_malformed(a, p.src, p.dst);
 	else
@@ -236,6 +229,8 @@ pass_time(struct an *a, const struct capture_frame *f)
 			"its time is before that of the frame before it");
 	}
 	a->stamp_ns = f->time_ns;
+	if (f->time_ns > a->newest_ns)
+		a->newest_ns = f->time_ns;
 }
 
 void
@@ -260,7 +255,8 @@ an_frame(struct an *a, const struct capture_frame *f, const struct judge *j, uin
 		.frame = f->number,
 		.ns = a->last_ns,
 		.wire_len = f->wire_len,
-		.cut = cut};
+		.cut = cut,
+		.late = f->time_ns < a->newest_ns};
 	packet(a, &p, start_ns + (uint64_t)f->time_ns);
 }
 
@@ -277,16 +273,22 @@ one_direction(struct an *a, struct an_flow *f)
 			(unsigned long long)f->orphans);
 }
 
+/* Whether what is missing or not in order may be why it fails. */
+static bool
+is_spoilt(const struct an_flow *f, unsigned int check)
+{
+	return f->tainted && (an_checks[check].spoilt || (check == AN_TRACE && f->misordered));
+}
+
 /* Where the capture lacks packets of a connection, what they may have caused is no failure. */
 static void
 demote(struct an *a, struct an_flow *f)
 {
 	unsigned int c;
 
-	f->tainted |= a->malformed || f->pair->malformed ||
-		(f->pair->reverse != NULL && f->pair->reverse->malformed);
+	f->tainted |= an_flow_malformed(a, f);
 	for (c = 0; f->tainted && c < AN_CHECKS; c++)
-		if (an_checks[c].spoilt) {
+		if (is_spoilt(f, c)) {
 			f->count[c][AN_UNKNOWN] += f->count[c][AN_FAIL];
 			f->count[c][AN_FAIL] = 0;
 		}
@@ -299,15 +301,16 @@ demote(struct an *a, struct an_flow *f)
 }
 
 static void
-demote_findings(struct an_result *r)
+demote_findings(struct an *a, unsigned int check)
 {
+	struct an_result *r = &a->result[check];
 	struct an_findings *fails = &r->found[AN_FAIL], *unknown = &r->found[AN_UNKNOWN];
 	unsigned int i, kept = 0;
 
 	for (i = 0; i < fails->n; i++) {
 		const struct an_finding *at = &fails->at[i];
 
-		if (at->flow == NULL || !at->flow->tainted)
+		if (at->flow == NULL || !is_spoilt(at->flow, check))
 			fails->at[kept++] = *at;
 		else if (unknown->n < AN_FINDINGS)
 			unknown->at[unknown->n++] = *at;
@@ -335,8 +338,7 @@ an_finish(struct an *a, bool broken)
 	for (f = a->flows; f != NULL; f = f->all_next)
 		demote(a, f);
 	for (c = 0; c < AN_CHECKS; c++)
-		if (an_checks[c].spoilt)
-			demote_findings(&a->result[c]);
+		demote_findings(a, c);
 }
 
 bool

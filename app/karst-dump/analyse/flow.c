@@ -144,6 +144,13 @@ an_pair_malformed(struct an *a, const uint8_t src[16], const uint8_t dst[16])
 		a->malformed = true;
 }
 
+bool
+an_flow_malformed(const struct an *a, const struct an_flow *f)
+{
+	return a->malformed || f->pair->malformed ||
+		(f->pair->reverse != NULL && f->pair->reverse->malformed);
+}
+
 uint32_t
 an_flow_hash(const struct an *a, const struct an_pair *p, uint32_t dqpn)
 {
@@ -308,6 +315,14 @@ an_flow_repaired(struct an *a, struct an_flow *f, const struct an_pkt *p)
 		f->peer->peer = NULL;
 	join(f, g);
 	return g;
+}
+
+void
+an_flow_misordered(struct an_flow *f)
+{
+	f->misordered = f->tainted = true;
+	if (f->peer != NULL)
+		f->peer->misordered = f->peer->tainted = true;
 }
 
 void

@@ -305,8 +305,8 @@ timeout(struct an *a, struct an_flow *f, const struct an_pkt *p, const struct an
 	bool still = still_early(s, p->ib->psn);
 	uint64_t longest = p->ns - (still ? s->early.since : r->last_ns);
 	uint64_t from = still ? s->early.from : r->last_frame;
-	/* the reason may be a response that was lost behind the place of the capture */
-	bool sees = an_sees_sent(a, f);
+	/* the reason may be a response lost behind the place of the capture, or a new queue pair */
+	bool sees = an_sees_sent(a, f) && s->anew != p->frame;
 	bool hidden = (p->flags & AN_ANSWERED) != 0 && !an_sees_received(a, f->peer);
 
 	if (sees && !hidden && may_be_early(a, s, p, longest)) {

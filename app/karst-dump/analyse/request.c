@@ -136,6 +136,9 @@ fresh(struct an *a, struct an_flow *f, const struct an_pkt *p, uint32_t ahead)
 	struct an_stream *s = &f->req;
 	struct an_rec *r;
 
+	if (p->late && s->unseen)
+		an_flow_misordered(f);
+	s->anew = 0;
 	if (ahead != 0 && span_shown(s, ahead))
 		ahead = 0;
 	if (ahead != 0)
@@ -166,14 +169,23 @@ begin(struct an_stream *s, const struct an_pkt *p)
 
 /*
  * What was acknowledged, and now has other content under the same PSN: a queue pair that was made
- * anew, whose PSNs begin where those of the one before began.
+ * anew, whose PSNs begin where those of the one before began.  The first packets of both may be the
+ * same: so if nothing waited for acknowledgement when an old one came again (may_be_anew()).
  */
 static bool
 is_another(struct an_stream *s, const struct an_rec *r, const struct an_pkt *p)
 {
+	return r != NULL && r->psn == p->ib->psn && (p->flags & KARST_OPF_START || s->anew != 0) &&
+		s->una_known && karst_psn_diff(r->psn, s->una) < 0 && p->fate == 0 && !p->cut &&
+		!r->maybe && (r->opcode != p->ib->opcode || r->print != an_print(p));
+}
+
+/* What nobody sends again, unless acknowledgements were lost behind the place of the capture. */
+static bool
+may_be_anew(const struct an_stream *s, const struct an_rec *r, const struct an_pkt *p)
+{
 	return r != NULL && r->psn == p->ib->psn && p->flags & KARST_OPF_START && s->una_known &&
-		karst_psn_diff(r->psn, s->una) < 0 && p->fate == 0 && !p->cut && !r->maybe &&
-		(r->opcode != p->ib->opcode || r->print != an_print(p));
+		s->una == s->next && p->fate == 0 && !p->cut && !r->maybe;
 }
 
 /* A PSN that has been passed. */
@@ -191,6 +203,8 @@ older(struct an *a, struct an_flow *f, const struct an_pkt *p)
 		fresh(a, f, p, 0);
 		return;
 	}
+	if (may_be_anew(s, r, p))
+		s->anew = p->frame;
 	s->again++;
 	if (r == NULL && s->n != 0 && karst_psn_diff(p->ib->psn, an_rec_at(s, 0)->psn) < 0) {
 		an_say(a, f, AN_RESEND, AN_UNKNOWN, p->frame, 0,
@@ -205,6 +219,8 @@ older(struct an *a, struct an_flow *f, const struct an_pkt *p)
 			made_good(s, r, p);
 		return;
 	}
+	if (p->late)
+		an_flow_misordered(f);
 	remember(f, p);
 	an_stream_advance(s);
 }
@@ -221,7 +237,8 @@ an_request(struct an *a, struct an_flow *f, const struct an_pkt *p)
 	if (!s->begun)
 		begin(s, p);
 	ahead = karst_psn_diff(p->ib->psn, s->next);
-	if (ahead > RESTART_REACH || ahead < -RESTART_REACH) {
+	if (ahead > RESTART_REACH ||
+		(ahead < -RESTART_REACH && an_stream_find(s, p->ib->psn) == NULL)) {
 		begin(s, p); /* a queue pair that was made anew under the same number */
 		ahead = 0;
 	}

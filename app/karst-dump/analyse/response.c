@@ -12,8 +12,12 @@
 static void
 taint(struct an *a, struct an_flow *f, const struct an_pkt *p, const char *what, uint32_t psn)
 {
-	an_say(a, f, AN_TRACE, AN_FAIL, p->frame, 0, "%s, PSN %06x: %s %06x",
-		karst_opcode_symbol(p->ib->opcode), p->ib->psn, what, psn);
+	bool part = an_flow_malformed(a, f);
+
+	an_say(a, f, AN_TRACE, part ? AN_UNKNOWN : AN_FAIL, p->frame, 0, "%s, PSN %06x: %s %06x%s",
+		karst_opcode_symbol(p->ib->opcode), p->ib->psn, what, psn,
+		part ? ", or cannot be parsed" : "");
+	f->req.unseen = true;
 	f->tainted = true;
 	if (f->peer != NULL)
 		f->peer->tainted = true;
@@ -112,7 +116,8 @@ ack_order(struct an *a, struct an_flow *f, const struct an_flow *by, const struc
 	int32_t moved = s->ack_seen ? karst_psn_diff(psn, s->ack_max) : 1;
 
 	if (moved < 0 && s->again_frame < s->ack_frame)
-		an_say(a, f, AN_ACK, p->fate == 0 && an_sees_sent(a, by) ? AN_FAIL : AN_UNKNOWN,
+		an_say(a, f, AN_ACK,
+			p->fate == 0 && !p->late && an_sees_sent(a, by) ? AN_FAIL : AN_UNKNOWN,
 			s->ack_frame, p->frame,
 			"PSN %06x after %06x was acknowledged, and nothing was sent again", psn,
 			s->ack_max);
@@ -271,6 +276,8 @@ an_read_response(struct an *a, struct an_flow *f, struct an_flow *by, const stru
 			an_sees_sent(a, by) ? "" : " (or lost before the place of the capture)");
 	if (ahead >= 0)
 		r->resp_next = karst_psn_add(p->ib->psn, 1);
+	else if (p->late)
+		an_flow_misordered(f);
 	r->resp_frame = p->frame;
 	response_came(a, f, r, p);
 	if (!s->ack_seen || karst_psn_diff(p->ib->psn, s->ack_max) > 0) {

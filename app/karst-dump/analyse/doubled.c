@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/*
+ * Frames that are in the capture twice: doubled on their way, or by a mirror port that copies both
+ * directions, or a frame as it comes into a switch and as it leaves it.
+ *
+ * A copy is the same as one of the last frames of its flow, to the last bit of the ICRC, and
+ * follows it within DOUBLED_NS; others may have come in between.  What is sent again may be the
+ * same as well and come as soon: if there was a reason to send it again, it is no copy.
+ */
+#include "an_priv.h"
+
+#define DOUBLED_NS 50000
+
+static bool
+is_asked_for(const struct an_nak *n, uint32_t psn)
+{
+	return n->valid && n->psn == psn;
+}
+
+/*
+ * Whether a requester that has sent @p before may send it again now: it was asked to, or goes on
+ * behind what it sent again before.  If it was asked for another one it may do wrong; unless copies
+ * are what this capture has.
+ */
+static bool
+may_come_again(const struct an_flow *f, const struct an_pkt *p, bool newest)
+{
+	const struct an_stream *s = &f->req;
+	bool copies = f->doubled != 0 || (f->peer != NULL && f->peer->doubled != 0);
+
+	if (is_asked_for(&s->nak, p->ib->psn) || is_asked_for(&s->rnr, p->ib->psn) ||
+		is_asked_for(&s->gap, p->ib->psn))
+		return true;
+	return !newest &&
+		(p->ib->psn == s->last_end ||
+			((s->nak.valid || s->rnr.valid || s->gap.valid) && !copies));
+}
+
+static bool
+is_copy(const struct an *a, const struct an_flow *f, const struct an_recent *r,
+	const struct an_pkt *p, bool newest)
+{
+	if (r->frame == 0 || r->icrc != p->j->icrc || r->psn != p->ib->psn ||
+		r->opcode != p->ib->opcode || r->lost || p->ns - r->ns >= DOUBLED_NS)
+		return false;
+	if (!newest && r->frame < a->unsteady)
+		return false; /* nobody knows how much later */
+	if (p->flags & KARST_OPF_REQUEST)
+		return !may_come_again(f, p, newest);
+	if (p->flags & KARST_OPF_CNP)
+		return newest; /* all of a flow are the same */
+	return newest || f->peer == NULL || f->peer->req.again_frame < r->frame;
+}
+
+uint64_t
+an_copy_of(const struct an *a, struct an_flow *f, const struct an_pkt *p)
+{
+	unsigned int i, last = (f->recent_at - 1u) % AN_RECENT;
+
+	if (p->cut)
+		return 0;
+	for (i = 0; i < AN_RECENT; i++)
+		if (is_copy(a, f, &f->recent[i], p, i == last))
+			return f->recent[i].frame;
+	f->recent[f->recent_at++ % AN_RECENT] = (struct an_recent){
+		.icrc = p->j->icrc,
+		.psn = p->ib->psn,
+		.opcode = p->ib->opcode,
+		.lost = (p->fate & (AN_LOST | AN_MAYBE)) != 0,
+		.ns = p->ns,
+		.frame = p->frame,
+	};
+	return 0;
+}

@@ -1,0 +1,167 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# Copyright (c) 2026 The karst authors
+"""More of CASES, of conversations that are right: what a capture makes of them, or numbers that are used again."""
+import struct
+
+from cases import SENDERS, T14, case
+from forge import FIRST, LAST, MIDDLE, MTU, OK, ONLY, READ, READ_FIRST, READ_LAST, READ_MIDDLE, Wire, A
+
+FROM_A = ['--tap', A, '--timeout', '14']
+
+
+# --- each frame is there twice ---
+
+def mirrored(w, by_ns):
+    """As by a mirror port at two places, the second of which a frame passes so much later."""
+    twice = [(ns + later, frame) for ns, frame in w.frames for later in (0, by_ns)]
+    w.frames = sorted(twice, key=lambda at: at[0])
+    return w
+
+
+def recovered():
+    """A message of eight packets, of which one is asked for again."""
+    w = Wire().send(3).message(8)
+    w.wait(10).nak(w.psn + 2).wait(5).message(8, start=2)
+    w.msn += 1
+    w.wait(5).ack(w.psn + 7)
+    w.psn += 8
+    return w.send(3)
+
+
+for how in (T14, FROM_A, []):
+    for ns in (500, 5000, 11000):
+        @case('trace', 'cannot tell', *how)
+        @case('psn', 'pass', *how)
+        @case('go-back', 'pass', *how)
+        @case('timeout', 'not seen', *how)
+        @case('nak-once', 'pass', *how)
+        @case('ack', 'pass', *how)
+        @case('msn', 'pass', *how)
+        def twice_with_others_in_between(later=ns):
+            return mirrored(recovered(), later)
+
+
+@case('trace', 'pass', *T14)
+@case('rnr-wait', 'pass', *T14)
+@case('rnr-resume', 'pass', *T14)
+def sent_again_soon_after_an_rnr_nak():
+    """The same to the last bit, but nothing that was doubled."""
+    w = Wire().send(2).request(ONLY, 102, b'karst')
+    for _ in range(2):
+        w.rnr(102, 1).wait(12).request(ONLY, 102, b'karst')
+    w.msn += 1
+    return w.ack(102)
+
+
+# --- frames are not in the order of their times ---
+
+def swapped(w, at):
+    w.frames[at], w.frames[at + 1] = w.frames[at + 1], w.frames[at]
+    return w
+
+
+for how in (SENDERS, FROM_A):
+    @case('trace', 'cannot tell', *how)
+    @case('psn', 'cannot tell', *how)
+    @case('msn', 'pass', *how)
+    def requests_swapped():
+        w = Wire().send(4).message(8)
+        return swapped(w, 11)
+
+
+@case('trace', 'cannot tell', *SENDERS)
+@case('ack', 'cannot tell', *SENDERS)
+def acknowledgements_swapped():
+    w = Wire().send(2).request(ONLY, 102, b'a').request(ONLY, 103, b'b')
+    w.msn += 1
+    w.ack(102)
+    w.msn += 1
+    return swapped(w.ack(103), 6)
+
+
+@case('trace', 'cannot tell', *SENDERS)
+@case('psn', 'pass', *SENDERS)
+@case('ack', 'pass', *SENDERS)
+def request_swapped_with_its_acknowledgement():
+    return swapped(Wire().send(5), 4)
+
+
+@case('trace', 'cannot tell', *SENDERS)
+@case('read', 'cannot tell', *SENDERS)
+def responses_swapped():
+    w = Wire().send(2).read(102, 4 * MTU).responses(102, 4 * MTU)
+    return swapped(w, 6)
+
+
+@case('psn', 'fail', *SENDERS)
+def left_out_long_after_frames_were_swapped():
+    return swapped(Wire().send(4), 1).wait(10).request(ONLY, 105, b'karst')
+
+
+# --- the same numbers again ---
+
+def messages(w, n, middle):
+    """Each of three packets, of which the first is always the same."""
+    for _ in range(n):
+        for i, op in enumerate((FIRST, MIDDLE, LAST)):
+            w.request(op, w.psn + i, (middle if i else b'a') * (MTU if i < 2 else 100))
+        w.msn += 1
+        w.ack(w.psn + 2)
+        w.psn += 3
+    return w
+
+
+def begins_again(w):
+    w.psn, w.msn = 0, 0
+    return w.wait(3 * 10**6)
+
+
+for how in (T14, FROM_A):
+    for second in (b'b', b'c'):
+        @case('resend', 'pass' if second == b'b' else 'cannot tell', *how)
+        @case('timeout', 'cannot tell', *how)
+        @case('msn', 'pass', *how)
+        @case('message', 'pass', *how)
+        def queue_pair_that_begins_at_the_same_psn(middle=second):
+            return messages(begins_again(messages(Wire(psn=0), 4, b'b')), 4, middle)
+
+
+@case('timeout', 'fail', *FROM_A)
+def sent_again_too_late():
+    """What is not acknowledged is no new connection's."""
+    return Wire().send(3).request(ONLY, 103, b'karst').wait(3 * 10**6).request(ONLY, 103, b'karst').ack(103)
+
+
+# --- long ways back, opcodes of manufacturers ---
+
+@case('read-retry', 'pass', *SENDERS)
+@case('read', 'pass', *SENDERS)
+@case('msn', 'pass', *SENDERS)
+def read_of_many_psns_is_asked_for_again():
+    psns = 70000
+    w = Wire().send(3)
+
+    def ask(k):
+        w.request(READ, w.psn + k, ext=struct.pack('>QII', 0x1000 + k * MTU, 7, (psns - k) * MTU))
+
+    def answer(k, op):
+        w.respond(op, w.psn + k, None if op == READ_MIDDLE else OK, bytes(MTU))
+
+    ask(0)
+    answer(0, READ_FIRST)
+    answer(1, READ_MIDDLE)
+    w.wait(200)
+    ask(2)
+    w.msn += 1
+    answer(2, READ_FIRST)
+    for k in range(3, psns - 1):
+        answer(k, READ_MIDDLE)
+    answer(psns - 1, READ_LAST)
+    w.psn += psns
+    return w.send(2)
+
+
+@case('form', 'cannot tell', *SENDERS)
+@case('psn', 'pass', *SENDERS)
+def opcode_of_a_manufacturer():
+    return Wire().send(3).request(0xc1, 7, b'karst', qp=0x99).send(2)

@@ -67,7 +67,7 @@ class Telemetry:
         try:
             self.sock.connect(path)
             self.hello = json.loads(self.sock.recv(65536))
-        except (OSError, ValueError) as e:
+        except (OSError, ValueError, RecursionError) as e:
             self.sock.close()
             raise Failure(f'{path}: {words(e)}') from e
 
@@ -82,8 +82,8 @@ class Telemetry:
             raise Failure(f'{self.path}: the engine has gone')
         try:
             return next(iter(json.loads(text).values()))
-        except ValueError as e:
-            raise Failure(f'{self.path}: {command}: not JSON: {e}') from e
+        except (ValueError, RecursionError, AttributeError, StopIteration) as e:
+            raise Failure(f'{self.path}: {command}: the answer is no JSON object of one member: {e}') from e
 
     def close(self):
         self.sock.close()

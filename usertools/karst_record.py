@@ -219,13 +219,22 @@ def check(record):
         check_members('goals', goal, GOAL)
 
 
-def load(path):
-    """Bad: it cannot be read, or is no record."""
+def load_json(path):
+    """Bad: it cannot be read, or is no JSON."""
     try:
         with open(path, encoding='utf-8') as f:
-            record = json.load(f)
-    except (OSError, ValueError) as e:
-        raise Bad(f'{path}: {e}') from e
+            return json.load(f)
+    except OSError as e:
+        raise Bad(f'{path}: {e.strerror}') from e
+    except ValueError as e:
+        raise Bad(f'{path}: not JSON: {e}') from e
+    except RecursionError as e:
+        raise Bad(f'{path}: not JSON of a record: nested too deeply') from e
+
+
+def load(path):
+    """Bad: it cannot be read, or is no record."""
+    record = load_json(path)
     try:
         check(record)
     except Bad as e:

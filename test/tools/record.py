@@ -290,6 +290,22 @@ class Programs(unittest.TestCase):
                 self.assertIn('bad.json', run.stderr)
         self.assertEqual(self.run_tool('karst-plot', 'none.json').returncode, 2)
 
+    def test_json_that_is_nested_without_end(self):
+        bad = self.file('bad.json', '[' * 100000)
+        for tool, words in (('karst-compare', (bad, bad)), ('karst-plot', (bad,))):
+            run = self.run_tool(tool, *words)
+            self.assertEqual((run.returncode, 'Traceback' in run.stderr), (2, False), run.stderr)
+            self.assertIn('bad.json: not JSON of a record', run.stderr)
+
+    def test_version(self):
+        """All tools that are Python programs say that of the file VERSION, from anywhere."""
+        with open(os.path.join(USERTOOLS, '..', 'VERSION'), encoding='ascii') as f:
+            version = f.read().strip()
+        for name in ('karst-capture', 'karst-compare', 'karst-exporter', 'karst-plot', 'karst-smc', 'karst-top'):
+            run = self.run_tool(name, '--version')
+            self.assertEqual((run.returncode, run.stdout, run.stderr), (0, f'{name} {version}\n', ''))
+            self.assertEqual(self.run_tool(name, '--no-such-option').returncode, 2)
+
     def test_figures_of_other_kinds(self):
         whole = json.dumps(self.whole())
         for old, new, tools in (('"value": 9', '"value": 1' + '0' * 400, ('karst-compare', 'karst-plot')),

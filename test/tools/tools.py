@@ -7,6 +7,7 @@
   conformance.py    finds citations, and what they stand for
   run-suites.py     runs steps side by side, and leaves nothing behind
   karst-setup       says what is wrong with a command line, and exits with 2
+  karst_observe.py  takes no answer that is none for one
   karst_listen.py   knows who listens by TCP, in other network namespaces, too
   interop_bed.py    tells a Linux that stops (L16) from a fault of karst's
   cases_nvme.py     tells a Linux that refuses a READ that was late (L17) from one
@@ -74,6 +75,25 @@ class Listen(unittest.TestCase):
         self.assertEqual(self.listeners(port, there.pid), ['0.0.0.0'])
         there.communicate()
         self.assertEqual(there.returncode, 0)
+
+
+class Observe(unittest.TestCase):
+    """karst_observe.py"""
+
+    def test_answers_that_are_none(self):
+        """Who answers on a telemetry socket may be anybody."""
+        observe = load('karst_observe.py')
+        telemetry = observe.Telemetry.__new__(observe.Telemetry)
+        telemetry.path = 'there'
+        telemetry.sock, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with telemetry.sock, other:
+            for answer in (b'{', b'{}', b'[]', b'7', b'null', b'[' * 30000, b'\xff'):
+                other.send(answer)
+                with self.assertRaises(observe.Failure, msg=answer[:9]) as failed:
+                    telemetry.ask('/karst/engines')
+                self.assertIn('there: /karst/engines: ', str(failed.exception))
+            other.send(b'{"/karst/engines": ["a"]}')
+            self.assertEqual(telemetry.ask('/karst/engines'), ['a'])
 
 
 class Summary(unittest.TestCase):

@@ -164,7 +164,11 @@ do_set_pcap(void *parsed, struct cmdline *cl, void *data)
 	}
 	fwd_play_free(fwd_commands.fwd->play);
 	fwd_commands.fwd->play = play;
-	printf("%u frames, %llu of them RoCEv2\n", play->nframes, (unsigned long long)play->roce);
+	printf("%u frames, %llu of them RoCEv2", play->nframes, (unsigned long long)play->roce);
+	if (play->left_out != 0)
+		printf("; %llu more are not whole in the file, and left out",
+			(unsigned long long)play->left_out);
+	putchar('\n');
 }
 
 WORD(set_gen, 1, "gen");

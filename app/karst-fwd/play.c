@@ -7,6 +7,8 @@
 #include <pcap/pcap.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
 
 #include "karst_build.h"
 #include "karst_hdr.h"
@@ -95,6 +97,25 @@ read_words(struct reader *r, const char *text)
 		c->file[0] == '\0' ? "no file; allowed: file=PATH and others"
 				   : "src, dst: two addresses of one kind are allowed");
 	return -1;
+}
+
+/* New addresses of another kind than those of the capture would take no one's place. */
+static int
+check_kind(struct reader *r)
+{
+	const struct change *c = &r->change;
+	int i;
+
+	for (i = 0; c->known && i < 2; i++)
+		if (c->ip_set[i] && c->ip6[i] != c->old_ip6) {
+			snprintf(r->why, r->why_room,
+				"%s: the first RoCEv2 frame of %.200s is IPv%d; an IPv%d address is "
+				"allowed",
+				i == 0 ? "src" : "dst", c->file, c->old_ip6 ? 6 : 4,
+				c->old_ip6 ? 6 : 4);
+			return -1;
+		}
+	return 0;
 }
 
 /* Where source and destination addresses are. */
@@ -260,7 +281,7 @@ read_all(struct reader *r, pcap_t *pcap)
 	else if (r->play->nframes == 0)
 		snprintf(r->why, r->why_room, "%.200s: no whole frame in it", r->change.file);
 	else
-		return 0;
+		return check_kind(r);
 	return -1;
 }
 
@@ -279,6 +300,10 @@ fwd_play_open(const char *text, char *why, size_t room)
 	}
 	r.play->loops = 1;
 	rc = read_words(&r, text);
+	if (rc == 0 && access(r.change.file, R_OK) != 0) {
+		snprintf(why, room, "%.200s: %s", r.change.file, strerror(errno));
+		rc = -1;
+	}
 	if (rc == 0) {
 		pcap = pcap_open_offline(r.change.file, err);
 		rc = pcap == NULL ? -1 : read_all(&r, pcap);

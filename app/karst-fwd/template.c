@@ -5,6 +5,7 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -128,7 +129,11 @@ fwd_ip_text(bool ip6, const uint8_t addr[16], char text[64])
 static int
 wrong(char why[FWD_WHY], const struct key *k, const char *value)
 {
-	snprintf(why, FWD_WHY, "%s=%s: allowed: %s", k->name, value, k->help);
+	int at = snprintf(why, FWD_WHY, "%s=%.100s: allowed: %s", k->name, value, k->help);
+
+	if (k->most != 0 && at > 0 && at < FWD_WHY)
+		snprintf(why + at, FWD_WHY - (size_t)at, ", from %" PRIu64 " to %" PRIu64, k->least,
+			k->most);
 	return -1;
 }
 

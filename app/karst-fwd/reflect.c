@@ -11,6 +11,8 @@
  *	UD       a SEND comes back, to its source queue pair
  *	else     nothing: UC has no answers, and responses are none
  *
+ * What comes to or from a group address is not answered: no frame may have such a source.
+ *
  * An answer's destination queue pair is the request's own, as nobody has said what the requester's
  * is: the two ends of a flow have one number.  The MSN is the PSN's successor.
  *
@@ -27,6 +29,11 @@
 
 /* A READ of more is refused with a NAK: a packet must not cost many. */
 #define READ_MAX 65536u
+
+#define ANSWER_TTL   64
+#define REFLECT_ECT0 2
+#define REFLECT_CE   3
+#define MAC_GROUP    1 /* of the first byte */
 
 /* Answers that wait to be sent. */
 struct answers {
@@ -92,6 +99,11 @@ turn_round(struct karst_frame *f)
 	swap(f->dmac, f->smac, 6);
 	swap(f->daddr, f->saddr, 16);
 	f->udp_checksum = 0;
+	f->ttl = ANSWER_TTL;
+	/* the mark was for the sender of the request */
+	if ((f->tclass & REFLECT_CE) == REFLECT_CE)
+		f->tclass ^= REFLECT_CE ^ REFLECT_ECT0;
+	f->ib.resv6 = f->ib.resv7 = 0;
 	f->ib.se = f->ib.ackreq = f->ib.fecn = f->ib.becn = false;
 	f->ib.aeth = (uint32_t)KARST_AETH_CREDIT_UNLIMITED << 24 | karst_psn_add(f->ib.psn, 1);
 }
@@ -160,6 +172,8 @@ answer_packet(struct answers *a, const struct karst_pkt *p)
 	if (p->drop != KARST_DROP_NONE || !(op & KARST_OPF_REQUEST))
 		return;
 	karst_decode_frame(p, &f);
+	if ((f.dmac[0] | f.smac[0]) & MAC_GROUP)
+		return;
 	if (transport == KARST_TRANSPORT_RC || transport == KARST_TRANSPORT_XRC) {
 		answer_reliable(a, &f, op);
 	} else if (transport == KARST_TRANSPORT_UD) {

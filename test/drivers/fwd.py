@@ -14,6 +14,7 @@ import os
 import pty
 import re
 import select
+import struct
 import subprocess
 import sys
 import tempfile
@@ -366,6 +367,35 @@ def reflected(tap, program):
         tap.point('both end', end_beside([], far, near))
 
 
+def odd_requests(tap, program):
+    """What reflect makes of requests that have what an answer must not have: an answer that is right, or none."""
+    a, b, group = b'\x02\0\0\0\0\x01', b'\x02\0\0\0\0\x02', b'\x01\0\x5e\x01\x01\x01'
+    send = roce.bth(4, 0x22, 5) + b'abcd'
+    datagram = roce.bth(0x64, 0xffffff, 1) + struct.pack('>II', 0x11111111, 0x33) + b'abcd'
+    reserved = send[:4] + b'\x3f' + send[5:8] + b'\xff' + send[9:]
+    cases = [('reserved bits', b, a, reserved, 0, 64, 1), ('a CE mark', b, a, send, 3, 64, 1),
+             ('a last hop', b, a, send, 2, 1, 1), ('a group of RC', group, a, send, 0, 64, 0),
+             ('a group of datagrams', group, a, datagram, 0, 64, 0), ('a group as its source', b, b'\xff' * 6, send, 0, 64, 0)]
+    with tempfile.TemporaryDirectory() as folder:
+        asked, answered = os.path.join(folder, 'in.pcap'), os.path.join(folder, 'out.pcap')
+        for name, to, origin, ib, tos, ttl, n in cases:
+            f = bytearray(roce.frame(to, origin, '192.0.2.1', '224.1.1.1' if to == group else '192.0.2.2', ib))
+            f[15], f[22], f[24:26] = tos, ttl, bytes(2)
+            f[24:26] = struct.pack('>H', roce.ones_sum(bytes(f[14:34])))
+            write_pcap(asked, 1, [(10**18, bytes(f))])
+            problems, _ = script(program, [f'net_pcap0,rx_pcap={asked},tx_pcap={answered}'], [
+                'set fwd reflect', 'start', 'wait rx 1'])
+            answers = [frame for _, frame in read_pcap(answered)[1]] if not problems else []
+            if len(answers) != n:
+                problems.append(f'{len(answers)} answers, not {n}')
+            for g in answers:
+                # traffic class, time to live, reserved bits of the BTH
+                found = (g[15] & 3, g[22], g[46] & 0x3f, g[50] & 0x7f)
+                if found != (2 if tos else 0, 64, 0, 0):
+                    problems.append(f'{found}')
+            tap.point(f'reflect: a request with {name}', problems)
+
+
 def beside_testpmd(tap, program):
     """testpmd forwards what the generator sends back to it."""
     with tempfile.TemporaryDirectory() as folder:
@@ -651,6 +681,7 @@ def main(argv):
     bad_captures(tap, program, captures)
     forwarded(tap, program)
     reflected(tap, program)
+    odd_requests(tap, program)
     beside_testpmd(tap, program)
     mistakes(tap, program)
     commands(tap, program)

@@ -290,6 +290,14 @@ def test_counters(tmp):
         _, report, _ = analyse(path, '--tap', tap, '--counters', '%s=%s' % (A, counters))
         if report['checks']['counters']['verdict'] != want:
             problems.append('%r at %s: %s' % (text, tap, report['checks']['counters']))
+    # the second NAK that was counted may be the one that cannot be parsed
+    with open(counters, 'w') as f:
+        f.write('packet_seq_err 2\n')
+    _, nak = w.frames[5]
+    write_pcap(path, 1, w.frames + [(w.frames[-1][0] + 10**6, nak[:43] + b'\x0f' + nak[44:])])
+    _, report, _ = analyse(path, '--tap', A, '--counters', '%s=%s' % (A, counters))
+    if report['checks']['counters']['verdict'] != 'cannot tell' or report['checks']['form']['verdict'] != 'fail':
+        problems.append('one that cannot be parsed: %s' % report['checks'])
     # CNPs that are the same to the last bit, which are left out, and a file that was cut
     with open(counters, 'w') as f:
         f.write('rp_cnp_handled 4\n')

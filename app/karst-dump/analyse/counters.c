@@ -62,13 +62,16 @@ compare(struct an *a, const struct an_end *e, const char *name, uint64_t value)
 {
 	bool at = a->o->tap == AN_TAP_ADDRESS &&
 		memcmp(a->o->tap_address, a->o->counters_address, 16) == 0;
-	/* frames that were left out, or are missing, may be those that were counted */
-	bool tainted = a->doubled != 0 || a->left_out != 0 || a->broken;
+	/* what was counted may be left out, missing, or among what cannot be parsed */
+	bool tainted = a->doubled != 0 || a->left_out != 0 || a->broken || a->malformed;
+	const struct an_pair *p;
 	struct an_flow *f;
 	size_t i;
 
 	for (f = a->flows; f != NULL; f = f->all_next)
 		tainted |= f->tainted;
+	for (p = a->pairs; p != NULL; p = p->next)
+		tainted |= p->malformed;
 	for (i = 0; i < sizeof(known) / sizeof(known[0]); i++) {
 		uint64_t seen;
 

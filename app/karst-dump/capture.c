@@ -23,6 +23,18 @@
 #define ERF_MORE            0x80
 #define ERF_TYPE_INFINIBAND 21
 
+#define PLACE_ROOM 64
+
+/* Where in the file; nothing of a pipe, which has no places. */
+static const char *__attribute__((format(printf, 2, 0)))
+place(char text[PLACE_ROOM], const char *format, long at)
+{
+	text[0] = '\0';
+	if (at >= 0)
+		snprintf(text, PLACE_ROOM, format, at);
+	return text;
+}
+
 static int
 check_link(struct capture *c)
 {
@@ -50,7 +62,7 @@ check_link(struct capture *c)
 int
 capture_open(struct capture *c, const char *path)
 {
-	char err[PCAP_ERRBUF_SIZE] = "";
+	char err[PCAP_ERRBUF_SIZE] = "", text[PLACE_ROOM];
 
 	*c = (struct capture){.path = path};
 	c->file = strcmp(path, "-") == 0 ? stdin : fopen(path, "rb");
@@ -61,8 +73,8 @@ capture_open(struct capture *c, const char *path)
 	c->pcap =
 		pcap_fopen_offline_with_tstamp_precision(c->file, PCAP_TSTAMP_PRECISION_NANO, err);
 	if (c->pcap == NULL) {
-		fprintf(stderr, "karst-dump: %s: byte %ld: not a pcap or pcapng file: %s\n", path,
-			ftell(c->file), err);
+		fprintf(stderr, "karst-dump: %s:%s not a pcap or pcapng file: %s\n", path,
+			place(text, " byte %ld:", ftell(c->file)), err);
 		if (c->file != stdin)
 			fclose(c->file);
 		return -1;
@@ -103,6 +115,7 @@ capture_next(struct capture *c, struct capture_frame *f)
 	struct pcap_pkthdr *hdr;
 	const u_char *data;
 	long at = ftell(c->file);
+	char text[PLACE_ROOM];
 	uint64_t ns;
 	int rc;
 
@@ -110,8 +123,9 @@ capture_next(struct capture *c, struct capture_frame *f)
 	if (rc == PCAP_ERROR_BREAK)
 		return 0;
 	if (rc != 1 && !c->quiet)
-		fprintf(stderr, "karst-dump: %s: frame %llu, which starts at byte %ld: %s\n",
-			c->path, (unsigned long long)c->frames + 1, at, pcap_geterr(c->pcap));
+		fprintf(stderr, "karst-dump: %s: frame %llu%s: %s\n", c->path,
+			(unsigned long long)c->frames + 1,
+			place(text, ", which starts at byte %ld", at), pcap_geterr(c->pcap));
 	if (rc != 1)
 		return -1;
 	ns = (uint64_t)hdr->ts.tv_sec * 1000000000 + (uint64_t)hdr->ts.tv_usec;

@@ -5,6 +5,7 @@
 import os
 import random
 import struct
+import subprocess
 import sys
 import tempfile
 
@@ -65,6 +66,19 @@ def test_cut_file(tmp):
         for word in (path, 'frame 6', 'byte %d' % start):
             if word not in err:
                 problems.append('cut at %d: no "%s" in: %s' % (size, word, err))
+    return problems
+
+
+def test_cut_pipe(_):
+    """What comes by a pipe has no places to name."""
+    problems = []
+    with open(SAMPLE, 'rb') as f:
+        data = f.read()
+    for size in (2, len(data) - 3):
+        done = subprocess.run([DUMP, '--quiet', '-'], input=data[:size], stdout=subprocess.PIPE,
+                              stderr=subprocess.PIPE, check=False)
+        if done.returncode != 1 or b'karst-dump: -: ' not in done.stderr or b'byte -1' in done.stderr:
+            problems.append('cut at %d: status %d, %s' % (size, done.returncode, done.stderr))
     return problems
 
 

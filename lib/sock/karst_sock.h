@@ -200,8 +200,8 @@ enum karst_sock_state {
 #define KARST_SOCK_SHUT_WR 1u /* EPIPE */
 #define KARST_SOCK_SHUT_RD 2u
 
-/* Values of lost: bytes were written to a peer that has closed, and the program has not yet got EPIPE for that,
- * or has. */
+/* Values of lost: bytes were written to a peer that has closed, and the program has not yet got
+ * EPIPE for that, or has got it. */
 #define KARST_SOCK_LOST_UNTOLD 1u
 #define KARST_SOCK_LOST_TOLD   2u
 

@@ -256,8 +256,8 @@ enum fold_mode { FOLD_STREAM, FOLD_COPY, FOLD_FRAME };
 
 /*
  * The state after block @b, which contains the beginning of the message and the state before, and
- * @n blocks at @src, which are copied to @dst in FOLD_COPY.  @next: in FOLD_FRAME, the distance
- * from this frame to the next one; 0: unknown.
+ * @n blocks at @src, which are copied to @dst in FOLD_COPY.
+ * @next: in FOLD_FRAME, the distance from this frame to the next one; 0: unknown.
  */
 karst_always_inline uint32_t
 fold_rest(struct block b, const enum fold_mode mode, uint8_t *dst, const uint8_t *src, size_t n,

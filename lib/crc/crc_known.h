@@ -113,8 +113,8 @@ block_pairs(const void *p)
 }
 
 /*
- * Computes the sums of the four frames from @at on; no tail is long.  @alike: all tails have the
- * length @tail.
+ * Computes the sums of the four frames from @at on; no tail is long.
+ * @alike: all tails have the length @tail.
  */
 karst_always_inline void
 known_four(struct karst_icrc_known *k, unsigned int at, const bool alike, unsigned int tail)

@@ -37,8 +37,9 @@ struct karst_crc_ops {
 };
 
 /**
- * Selects and self-tests the kernels.  @name NULL for the best that this machine runs, or the name
- * of one (the environment variable KARST_CRC does the same when @name is NULL).
+ * Selects and self-tests the kernels.
+ * @name NULL for the best that this machine runs, or the name of one (the environment
+ *   variable KARST_CRC does the same when @name is NULL).
  * @return 0; -ENOENT: no such kernel, -ENOTSUP: this machine cannot run it, -EIO: it failed its
  *   known-answer test.  Not thread-safe; call before the other functions.
  */

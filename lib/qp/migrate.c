@@ -20,7 +20,7 @@
  * the program can end the state MIGRATED, so whatever a peer sends causes at most one migration for
  * each REARM.
  *
- * In ARMED there is no extra cost: packets of the primary path are processed as ever, and those of
+ * In ARMED there is no extra cost: packets of the primary path are processed as usual, and those of
  * the alternate one do not match, which is where this file begins.  In REARM, and if both paths
  * have the same addresses, all packets are treated as mismatches (KARST_QP_WATCHES).
  */

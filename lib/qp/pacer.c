@@ -12,8 +12,8 @@
  * rate.  A queue pair that had nothing to send gets the tokens of a tick, or of a burst, if its
  * program has requested one.
  *
- * Tokens are taken for all frames except acknowledgements and CNPs.  These are sent whatever the
- * bucket contains, and so is the NAK with which a queue pair ends.
+ * Tokens are taken for all frames except acknowledgements and CNPs.  These are sent, and a queue
+ * pair in Error is flushed, whatever the bucket contains.
  *
  * Control by delay (E7) applies only to the requester, which measures round trips.  The answer of a
  * READ counts against the window of the queue pair that reads, so the responder sends its answers

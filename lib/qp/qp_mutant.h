@@ -51,8 +51,8 @@ enum karst_mutant {
 	KARST_MUTANT_FLUSH_AHEAD,    /* a FLUSH is answered before earlier requests (R15) */
 	KARST_MUTANT_BIT_LIES,       /* a SACK has a bit for what is not held (X4) */
 	KARST_MUTANT_BIT_FORGOTTEN,  /* what the peer has is sent again (X8) */
-	KARST_MUTANT_SACK_UNASKED,   /* an ACK is called a SACK where nobody has agreed (X1) */
-	KARST_MUTANT_SPRAY_UNASKED,  /* source ports change where nobody has agreed (X12) */
+	KARST_MUTANT_SACK_UNASKED,   /* an ACK is called a SACK without agreement (X1) */
+	KARST_MUTANT_SPRAY_UNASKED,  /* source ports change without agreement (X12) */
 	KARST_MUTANT_GAP_PLACE,      /* a response behind a gap goes to the wrong place (X11) */
 	KARST_MUTANT_GAP_CLOSED,     /* a response after a gap closes the gap (X11) */
 	KARST_MUTANT_GAP_ALL,        /* responses that have arrived are requested again (X11) */

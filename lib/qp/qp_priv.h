@@ -191,7 +191,7 @@ struct karst_responder {
 	uint32_t total;     /* WRITE: bytes of the message */
 	uint16_t rsp_saved; /* saved entries, at most rsp_max */
 	uint8_t min_rnr_timer;
-	bool fatal; /* the QP goes to Error when the NAK has been sent */
+	bool fatal; /* in Error: the NAK that explains it is still to be sent */
 	/* bytes that this half has sent more than the requester, while both had work */
 	int32_t lead;
 	uint32_t rsp_added; /* entries ever added to rsps[] */
@@ -307,10 +307,9 @@ struct karst_requester {
 	uint32_t probe_out : 1; /* Q11: a probe is unanswered */
 	uint32_t probes : 4;    /* Q11: probes since the last progress */
 	uint32_t ssn;           /* send sequence number of the newest request started, from 1 */
-	uint32_t
-		/* PSNs of rd_out that are under way: they are those of the answers, not of packets
-		 * sent */
-		rd_psns;
+	/* PSNs of rd_out that are under way: they are those of the answers, not of packets
+	 * sent */
+	uint32_t rd_psns;
 	uint8_t fail_status; /* enum karst_wc_status */
 	uint8_t retry_cnt;
 	uint8_t rnr_retry : 4;

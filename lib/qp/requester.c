@@ -458,7 +458,8 @@ karst_requester_follow_up(struct karst_core *core, struct karst_core_qp *qp)
  *
  * The peer first sends all responses that were requested before, which are discarded, and then
  * those that are requested again.  So half as much is requested at a time, until the window has
- * grown again.  @before: the peer has executed what is before that PSN.
+ * grown again.
+ * @before: the peer has executed what is before that PSN.
  */
 void
 karst_requester_lost_response(struct karst_core *core, struct karst_core_qp *qp, uint32_t before)

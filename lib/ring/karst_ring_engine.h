@@ -30,8 +30,8 @@ struct karst_wqe_ring {
 };
 
 /**
- * Initialises the shared memory and the engine's view; @slots a power of two.  @idle: whether the
- * first post rings the doorbell: send queues yes, receive queues no.
+ * Initialises the shared memory and the engine's view; @slots a power of two.
+ * @idle: whether the first post rings the doorbell: send queues yes, receive queues no.
  */
 static inline void
 karst_wqe_init(struct karst_wqe_ring *r, void *shared, uint32_t slots, uint32_t stride,

@@ -2,16 +2,17 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * CLC: what is agreed on over TCP (S2, S6, S7), as far as it is the same on both sides.
+ * CLC: the negotiation over TCP (S2, S6, S7), as far as it is the same on both sides.
  *
- * Until both know that it is SMC-R, whoever cannot go on says DECLINE and the connection is TCP.
- * What the peer has sent before it hears of that must not be left in the stream for the program to
- * read.  So nobody declines before he has heard what the peer is about to say (smc_refuse()); while
- * both wait for the link to be confirmed the client is the one to give up, and the server only long
- * after it.  From CONFIRM_LINK on there is no way back.
+ * Until both sides know that the connection is SMC-R, a side that cannot continue sends DECLINE and
+ * the connection is TCP.  CLC messages that the peer has sent before it receives the DECLINE must
+ * not remain in the stream, where the program would read them.  So a side declines only after it
+ * has received the message that the peer is about to send (smc_refuse()).  While both sides wait
+ * for the link to be confirmed, the client is the one to give up, and the server only long after
+ * that.  From CONFIRM_LINK on the connection cannot fall back.
  *
- * A side that hears nothing must not fall back by itself: the peer may still take what it reads for
- * CLC, or have taken it for data.  Then the connection has failed.
+ * A side that receives nothing must not fall back by itself: the peer may still treat what it reads
+ * as CLC, or have treated CLC as data.  Then the connection fails.
  */
 #include "smc_priv.h"
 
@@ -25,14 +26,14 @@ smc_clc_send(struct smc_core *c, struct smc_conn *conn, const struct karst_smc_c
 	c->cfg.ops->clc(c->cfg.user, conn_id(c, conn), conn->user, buf, (size_t)len);
 }
 
-/* It is in no group, has no buffer and no name any more. */
+/* Removes the connection from its group, and takes its buffer and its token away. */
 void
 smc_clc_detach(struct smc_core *c, struct smc_conn *conn)
 {
 	struct smc_group *g = conn->group;
 
 	if (g != NULL && g->state == GROUP_NEW && conn->counted)
-		smc_group_kill(c, g, 0); /* which takes this one out */
+		smc_group_kill(c, g, 0); /* which removes this connection */
 	smc_rmb_put(c, conn);
 	smc_group_leave(c, conn);
 }
@@ -105,7 +106,7 @@ smc_connected(struct smc_core *c, struct smc_conn *conn)
 	smc_conn_event(c, conn, KARST_SMC_EV_CONNECTED | KARST_SMC_EV_WRITABLE);
 	if (conn->recv_pos != 0)
 		smc_conn_event(c, conn, KARST_SMC_EV_READABLE);
-	if (conn->rx_flags != 0) /* an impatient peer */
+	if (conn->rx_flags != 0) /* a peer that sends early */
 		smc_close_peer(c, conn, conn->rx_flags);
 	smc_push(c, conn);
 }
@@ -197,15 +198,16 @@ smc_take_element(struct smc_conn *conn, const struct karst_smc_accept *a)
 
 	if (a->vaddr + offset < a->vaddr ||
 		a->vaddr + offset + karst_smc_size_bytes(a->size) - 1 < a->vaddr + offset)
-		return false; /* it would go around the end of all addresses */
+		return false; /* it would wrap around the end of the address space */
 	conn->peer_token = a->token;
 	conn->peer_bytes = karst_smc_size_bytes(a->size);
 	conn->peer_offset = offset;
 	return true;
 }
 
-/* Whether another connection still writes with a key.  The peer gives its buffer to the next one
- * when the last message of this is complete, which has been heard here by then. */
+/* Whether another connection still writes with a key.  The peer gives its buffer to the next
+ * connection when the last message of the previous one is complete, and this side has received that
+ * by then. */
 static bool
 rtoken_in_use(const struct smc_core *c, const struct smc_conn *conn, int rtoken)
 {
@@ -217,10 +219,11 @@ rtoken_in_use(const struct smc_core *c, const struct smc_conn *conn, int rtoken)
 }
 
 /*
- * That there is such a key the peer has said on the link; what lies behind it is said on TCP alone,
- * where a program that has kept its socket can say what it likes.  A WRITE beyond the peer's buffer
- * ends the link, for all, so of a key's elements only what was said first is believed; and one into
- * another connection's buffer is read as what came there.
+ * The peer has confirmed on the link that the key exists.  But what the key is for is said only on
+ * TCP, where a program that has kept its socket can send anything.  A WRITE beyond the peer's
+ * buffer would end the link, for all connections, so only the first statement about a key's
+ * elements is believed.  A WRITE into another connection's buffer would be read as data of that
+ * connection.
  */
 bool
 smc_take_rtoken(
@@ -280,7 +283,7 @@ smc_first_contact_confirmed(struct smc_core *c, struct smc_group *g)
 		return;
 	conn->state = KARST_SMC_WAIT_ADD_LINK;
 	smc_timer_set(c, &conn->timer, c->cfg.llc_wait_ns);
-	/* A side of release 0 counts on ADD_LINK; later ones do if two links were agreed on. */
+	/* A side of release 0 expects ADD_LINK; later ones do if two links were agreed on. */
 	if (g->release > 0 && g->max_links == 1)
 		smc_first_contact_over(c, g);
 	else if (g->role == KARST_SMC_SERVER)
@@ -300,7 +303,7 @@ smc_first_contact_over(struct smc_core *c, struct smc_group *g)
 	smc_group_settled(c, g);
 }
 
-/* --- what came, and what did not --- */
+/* --- received messages, and timeouts --- */
 
 void
 smc_conn_rkey_done(struct smc_core *c, struct smc_conn *conn, bool confirmed)
@@ -337,7 +340,7 @@ smc_conn_timeout(struct smc_core *c, struct smc_conn *conn)
 		smc_decline(c, conn,
 			conn->refuse != 0 ? conn->refuse : KARST_SMC_DECL_TIMEOUT_CONFIRM_LINK);
 		break;
-	case KARST_SMC_WAIT_ADD_LINK: /* one link does as well */
+	case KARST_SMC_WAIT_ADD_LINK: /* one link is enough */
 		smc_first_contact_over(c, conn->group);
 		break;
 	case KARST_SMC_PARKED:
@@ -348,7 +351,7 @@ smc_conn_timeout(struct smc_core *c, struct smc_conn *conn)
 	case KARST_SMC_WAIT_CONFIRM:
 		smc_fail(c, conn, ETIMEDOUT);
 		break;
-	default: /* the program has closed, the peer does not answer */
+	default: /* the program has closed, and the peer does not answer */
 		smc_conn_abort(c, conn, ETIMEDOUT, true);
 		if (conn->state == KARST_SMC_PEER_ABORT_WAIT)
 			smc_conn_closed(c, conn);
@@ -359,8 +362,8 @@ static void
 clc_declined(struct smc_core *c, struct smc_conn *conn, const struct karst_smc_decline *d)
 {
 	/*
-	 * Linux ends the group at once.  The TCP connection does not prove who says so, therefore
-	 * those that are in the group keep it; it takes no others (S7, S11).
+	 * Linux ends the group at once.  The TCP connection does not prove the identity of the
+	 * sender, so the connections in the group keep it; it accepts no others (S7, S11).
 	 */
 	if (d->out_of_sync && conn->group != NULL && conn->state != KARST_SMC_PARKED)
 		conn->group->no_reuse = true;
@@ -404,14 +407,14 @@ clc_take(struct smc_core *c, struct smc_conn *conn, const struct karst_smc_clc *
 	}
 }
 
-/* Bytes that are no CLC message, or not the right one. */
+/* Handles bytes that are no CLC message, or an unexpected one. */
 static void
 clc_nonsense(struct smc_core *c, struct smc_conn *conn, const void *buf, size_t len)
 {
 	count(c, KARST_SMC_CTR_CLC_BAD);
 	if (conn->state == KARST_SMC_WAIT_PROPOSAL && !karst_smc_clc_begins(buf, len))
 		smc_fall_back(
-			c, conn, KARST_SMC_DECL_PEER_NO_SMC, true); /* data: nothing was said yet */
+			c, conn, KARST_SMC_DECL_PEER_NO_SMC, true); /* data: nothing was sent yet */
 	else if (conn->state < KARST_SMC_ACTIVE)
 		smc_fail(c, conn, EPROTO);
 	else

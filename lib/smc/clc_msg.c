@@ -2,7 +2,7 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * CLC messages on the wire (S2).  Each is a header of 8 bytes, which ends with version and modes, a
+ * Format of CLC messages (S2).  Each is a header of 8 bytes, which ends with version and modes, a
  * body, and the eyecatcher again.  Offsets below count from the message's first byte.
  *
  *   Proposal        8 who (30)   38 offset of prefixes   40 SMC-D (40)   ... prefixes,
@@ -11,8 +11,8 @@
  *                   61 PSN; version 2: 64 EID, 104 first contact (36 or 52), GIDs (4 + 16 each)
  *   Decline         8 system id  16 reason   version 2: 20 OS
  *
- * The order of prefixes and version 2's extension is not fixed: both are found by offsets, which
- * count from where they stand to what they point at.
+ * The order of prefixes and version 2's extension is not fixed: both are found by offset fields,
+ * which count from the offset field to the object.
  */
 #include "karst_smc_msg.h"
 
@@ -85,7 +85,7 @@ put_peer(uint8_t *p, const struct karst_smc_peer *peer)
 
 /* --- Proposal --- */
 
-/* @end: where the trailer begins. */
+/* @end: offset of the trailer. */
 static int
 parse_prefixes(const uint8_t *m, size_t end, struct karst_smc_proposal *p)
 {

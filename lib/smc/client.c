@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* The side that connects: Proposal, Accept, Confirm (S2, S6). */
+/* The client side: Proposal, Accept, Confirm (S2, S6). */
 #include "smc_priv.h"
 
 static void
@@ -25,7 +25,8 @@ fill_v1(const struct smc_core *c, const struct smc_conn *conn, struct karst_smc_
 	p->mode1 = KARST_SMC_MODE_R;
 	memcpy(p->peer.gid, conn->local_gid, 16);
 	memcpy(p->peer.mac, c->cfg.mac, 6);
-	/* the whole address: whether both are in one network is for those who have the routes */
+	/* the whole address: the side that has the routes decides whether both are in one
+	 * network */
 	p->subnet = (uint32_t)conn->local_gid[12] << 24 | (uint32_t)conn->local_gid[13] << 16 |
 		(uint32_t)conn->local_gid[14] << 8 | conn->local_gid[15];
 	p->subnet_len = 32;
@@ -45,8 +46,9 @@ smc_client_propose(struct smc_core *c, struct smc_conn *conn)
 	conn->version = c->cfg.neids != 0 ? 2 : 1;
 	msg.proposal.version = conn->version;
 	/*
-	 * Linux proposes version 2 alone without it, but knows the groups of its clients by it:
-	 * only so are those of another process at our address, which is gone, not taken for ours.
+	 * Linux proposes version 2 alone without the system id, but uses it to find the groups of
+	 * its clients: without it, a group of a former process at this address could be taken for
+	 * one of this process.
 	 */
 	memcpy(msg.proposal.peer.system_id, c->cfg.system_id, 8);
 	if (c->cfg.v1)
@@ -56,7 +58,7 @@ smc_client_propose(struct smc_core *c, struct smc_conn *conn)
 	smc_clc_send(c, conn, &msg);
 }
 
-/* What is agreed on in version 2.  0, or why not. */
+/* Negotiates version 2.  0, or the reason to decline. */
 static uint32_t
 client_negotiate(struct smc_core *c, struct smc_conn *conn, const struct karst_smc_accept *a)
 {
@@ -82,7 +84,7 @@ client_negotiate(struct smc_core *c, struct smc_conn *conn, const struct karst_s
 	return 0;
 }
 
-/* 0, or why not. */
+/* 0, or the reason to decline. */
 static uint32_t
 client_first_contact(struct smc_core *c, struct smc_conn *conn, const struct karst_smc_accept *a)
 {
@@ -109,7 +111,7 @@ client_first_contact(struct smc_core *c, struct smc_conn *conn, const struct kar
 	return smc_link_connect(c, conn->link) != 0 ? KARST_SMC_DECL_READY_LINK : 0;
 }
 
-/* The group is there, on both sides if all is well.  0, or why not. */
+/* The group exists, on both sides if they are in sync.  0, or the reason to decline. */
 static uint32_t
 client_reuse(struct smc_core *c, struct smc_conn *conn, const struct karst_smc_accept *a)
 {
@@ -120,10 +122,11 @@ client_reuse(struct smc_core *c, struct smc_conn *conn, const struct karst_smc_a
 	if (g == NULL || g->nconns >= KARST_SMC_CONNS)
 		return KARST_SMC_DECL_OUT_OF_SYNC;
 	for (link = g->links; !link_usable(link) || link->remote.qpn != a->qpn; link++)
-		assert(link < g->links + KARST_SMC_LINKS - 1); /* or the group would not fit */
+		assert(link < g->links + KARST_SMC_LINKS - 1); /* or the group would not match */
 	rc = smc_rtoken_find(g, link, a->rkey);
 	if (rc < 0 || g->rtokens[rc].vaddr[link_slot(link)] != a->vaddr)
-		return KARST_SMC_DECL_RTOKEN; /* the peer has not asked us to confirm it (S9) */
+		/* the peer has not asked this side to confirm it (S9) */
+		return KARST_SMC_DECL_RTOKEN;
 	smc_group_join(c, g, conn);
 	conn->link = link;
 	if (!smc_take_rtoken(c, conn, rc, a))
@@ -162,7 +165,7 @@ smc_client_accepted(struct smc_core *c, struct smc_conn *conn, const struct kars
 			smc_client_linked(c, conn);
 	} else {
 		conn->state = KARST_SMC_WAIT_RKEY;
-		smc_timer_stop(c, &conn->timer); /* those in front of it have their own */
+		smc_timer_stop(c, &conn->timer); /* the exchanges that precede it have their own */
 		smc_rmb_confirm(c, conn->rmb);
 	}
 }

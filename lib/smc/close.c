@@ -14,9 +14,9 @@
  *             PROCESS_ABORT -> CLOSED            abort   -> PROCESS_ABORT, CLOSED if closed
  *   abort     -> PEER_ABORT_WAIT                         PEER_ABORT_WAIT -> CLOSED
  *
- * What the program wants to end waits until all that it gave is written.  A program that closes
- * with something unread aborts, as with TCP.  CLOSED is told when the last message is complete:
- * only then nothing reads the send buffer any more.
+ * A shutdown or close takes effect when all bytes of the program are written.  A program that
+ * closes with unread bytes aborts, as with TCP.  The event CLOSED is raised when the last message
+ * is complete: only then does nothing read the send buffer any more.
  */
 #include "smc_priv.h"
 
@@ -44,7 +44,7 @@ smc_conn_closed(struct smc_core *c, struct smc_conn *conn)
 	smc_close_quiet(c, conn);
 }
 
-/* Sends @flag, which stays, and enters @state. */
+/* Sends @flag, which remains set, and enters @state. */
 static void
 close_tell(struct smc_core *c, struct smc_conn *conn, uint8_t flag, enum karst_smc_state state)
 {
@@ -110,7 +110,7 @@ close_finish(struct smc_core *c, struct smc_conn *conn)
 	}
 }
 
-/* Nothing is left to write, or never can be. */
+/* Whether nothing is left to write, or can be written any more. */
 static bool
 all_written(const struct smc_conn *conn)
 {
@@ -128,7 +128,7 @@ smc_close_step(struct smc_core *c, struct smc_conn *conn)
 	smc_close_quiet(c, conn);
 }
 
-/* --- what the program wants --- */
+/* --- requests of the program --- */
 
 int
 karst_smc_conn_shutdown(struct karst_smc *smc, uint32_t id)
@@ -183,7 +183,7 @@ karst_smc_conn_abort(struct karst_smc *smc, uint32_t id)
 
 /* --- aborts --- */
 
-/* What was not written never will be. */
+/* Discards unwritten bytes, which cannot be written any more. */
 static void
 drop_unwritten(struct smc_core *c, struct smc_conn *conn)
 {
@@ -243,7 +243,7 @@ peer_aborted(struct smc_core *c, struct smc_conn *conn)
 	}
 }
 
-/* --- what the peer says --- */
+/* --- flags from the peer --- */
 
 void
 smc_close_peer(struct smc_core *c, struct smc_conn *conn, uint8_t news)
@@ -256,7 +256,7 @@ smc_close_peer(struct smc_core *c, struct smc_conn *conn, uint8_t news)
 	}
 	smc_conn_event(c, conn, KARST_SMC_EV_PEER_DONE);
 	if (conn->rx_flags & KARST_SMC_CDC_CLOSED)
-		drop_unwritten(c, conn); /* nobody would read it */
+		drop_unwritten(c, conn); /* the peer would not read it */
 	switch (conn->state) {
 	case KARST_SMC_ACTIVE:
 		conn->state = KARST_SMC_APP_CLOSE_WAIT1;

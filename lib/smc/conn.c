@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* Connections come and go; what the program does with one in between. */
+/* Creation and release of connections, and the program's calls for one. */
 #include "smc_priv.h"
 
 #define SIZE_MAX_OWN 10 /* 16 MiB */
@@ -23,7 +23,8 @@ karst_smc_conn_open(struct karst_smc *smc, const struct karst_smc_conn_attr *att
 	conn = &c->conns[c->free_conn];
 	c->free_conn = conn->group_next;
 	generation = (uint16_t)(conn->generation + 1);
-	listed = conn->ev_listed; /* of the one before, which was released with events */
+	/* events of the previous connection in this slot, which was released with events */
+	listed = conn->ev_listed;
 	ev_next = conn->ev_next;
 	*conn = (struct smc_conn){
 		.generation = generation,
@@ -109,8 +110,8 @@ karst_smc_conn_send(struct karst_smc *smc, uint32_t id, uint32_t bytes, bool urg
 }
 
 /*
- * More than a tenth, and not much room behind it: what is not known to a peer costs it most when
- * its buffer is nearly full (S14).
+ * Whether to send an update: more than a tenth was consumed, and not much room is left.  The peer
+ * needs the information most when its view of the buffer is nearly full (S14).
  */
 static bool
 worth_telling(const struct smc_conn *conn)

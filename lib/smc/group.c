@@ -4,14 +4,16 @@
 /*
  * Link groups (S5, S11): two systems, in given roles, and the links between them.
  *
- * A group is NEW while its first connection is being made, ACTIVE afterwards, and ENDING between
- * the message that says so and the end of its links.  With its last link all of it ends.
+ * A group is NEW while its first connection is being established, ACTIVE afterwards, and ENDING
+ * between the message that announces its end and the end of its links.  When its last link is lost,
+ * the group ends.
  */
 #include "smc_priv.h"
 
-#define CLIENT_LONGER UINT64_C(10000000000) /* so that the server is the one who ends it */
+#define CLIENT_LONGER UINT64_C(10000000000) /* so that the server is the side that ends it */
 
-/* Of IPv6 a machine has a network of 64 bits at least. */
+/* Whether two addresses may belong to one machine; of IPv6 a machine has at least a 64-bit
+ * network. */
 static bool
 is_near(const uint8_t a[16], const uint8_t b[16])
 {
@@ -21,8 +23,8 @@ is_near(const uint8_t a[16], const uint8_t b[16])
 }
 
 /*
- * Who makes groups for one system id after the other leaves some to others: nobody has more than
- * three times what is left.
+ * Whether an address already has too many groups, so that it leaves some to others: an address has
+ * at most three times as many as are left.  A peer could make groups with ever new system ids.
  */
 static bool
 has_too_many(const struct smc_core *c, const uint8_t ip[16])
@@ -82,7 +84,7 @@ smc_group_new(struct smc_core *c, struct smc_conn *conn)
 	return g;
 }
 
-/* With links and members gone. */
+/* Frees a group whose links and members are gone. */
 static void
 group_free(struct smc_core *c, struct smc_group *g)
 {
@@ -191,16 +193,16 @@ smc_group_settled(struct smc_core *c, struct smc_group *g)
 		if (conn->state != KARST_SMC_PARKED)
 			continue;
 		smc_group_leave(c, conn);
-		conn->state = KARST_SMC_WAIT_PROPOSAL; /* as if it had come now */
+		conn->state = KARST_SMC_WAIT_PROPOSAL; /* as if its Proposal had arrived now */
 		smc_server_choose(c, conn);
 		/*
-		 * It may have joined this group again, at the head of its list, and more is not
-		 * done to those that are left.
+		 * The connection may have joined this group again, at the head of its list; the
+		 * loop does not process it again.
 		 */
 	}
 }
 
-/* The connections of a group without links. */
+/* Ends the connections of a group without links. */
 static void
 abort_conns(struct smc_core *c, struct smc_group *g, int error)
 {
@@ -227,14 +229,14 @@ smc_group_kill(struct smc_core *c, struct smc_group *g, int error)
 {
 	if (g->state != GROUP_NEW)
 		smc_group_event(c, g, KARST_SMC_EV_GROUP_DOWN);
-	g->state = GROUP_ENDING; /* whoever falls back does not end it once more */
+	g->state = GROUP_ENDING; /* a connection that falls back does not end it again */
 	for (unsigned int n = 0; n < KARST_SMC_LINKS; n++) {
 		if (g->links[n].state != LINK_NONE)
 			smc_link_close(c, &g->links[n]);
 	}
 	abort_conns(c, g, error);
 	smc_rmb_group_gone(c, g);
-	g->state = GROUP_NONE; /* nobody finds it */
+	g->state = GROUP_NONE; /* it is not found any more */
 	smc_group_settled(c, g);
 	group_free(c, g);
 }
@@ -244,12 +246,12 @@ smc_group_terminate(struct smc_core *c, struct smc_group *g)
 {
 	uint32_t i;
 
-	/* With a confirmed link there is no way back (S7): connected, and reset at once. */
+	/* With a confirmed link the connection cannot fall back (S7): connect it, then reset it. */
 	smc_first_contact_over(c, g);
 	for (i = g->state == GROUP_NEW ? g->conns : NIL; i != NIL; i = c->conns[i].group_next) {
 		if (c->conns[i].counted) {
 			smc_refuse(c, &c->conns[i],
-				KARST_SMC_DECL_NO_ACTIVE_LINK); /* and with it the group */
+				KARST_SMC_DECL_NO_ACTIVE_LINK); /* which also ends the group */
 			return;
 		}
 	}
@@ -299,7 +301,7 @@ smc_group_rearm(struct smc_core *c, struct smc_group *g)
 	uint64_t idle = c->cfg.group_idle_ns + (g->role == KARST_SMC_CLIENT ? CLIENT_LONGER : 0);
 
 	if (g->flow_sent || g->state == GROUP_ENDING)
-		return; /* the timer is theirs */
+		return; /* these use the timer */
 	if (g->nconns == 0 && g->flow == NIL && g->state == GROUP_ACTIVE) {
 		if (!karst_timer_armed(&g->timer))
 			smc_timer_set(c, &g->timer, idle);
@@ -312,7 +314,7 @@ void
 smc_group_timeout(struct smc_core *c, struct smc_group *g)
 {
 	if (g->state == GROUP_ENDING) {
-		smc_group_kill(c, g, ECONNABORTED); /* the message did not leave */
+		smc_group_kill(c, g, ECONNABORTED); /* the message was not sent */
 	} else if (g->flow_sent) {
 		count(c, KARST_SMC_CTR_LLC_TIMEOUT);
 		smc_flow_over(c, g, false);
@@ -335,7 +337,7 @@ karst_smc_group_end(struct karst_smc *smc, uint32_t group)
 	return 0;
 }
 
-/* --- the peer's keys --- */
+/* --- keys of the peer --- */
 
 int
 smc_rtoken_find(struct smc_group *g, struct smc_link *link, uint32_t rkey)
@@ -372,8 +374,8 @@ smc_rtoken_add(
 }
 
 /*
- * A key that a connection still writes with ends that connection: with a WRITE the peer's queue
- * pair would end all of them.
+ * Removes a key.  A connection that still writes with it is ended, since a WRITE would put the
+ * peer's queue pair into Error and end all connections.
  */
 bool
 smc_rtoken_remove(struct smc_core *c, struct smc_group *g, struct smc_link *link, uint32_t rkey)

@@ -2,10 +2,10 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Links: queue pairs, what is on its way on them, and their death (S17, S18).
+ * Links: queue pairs, messages under way on them, and their failure (S17, S18).
  *
- * A link sends at most cfg.send_slots messages that are not complete.  The last few are for LLC; a
- * connection that finds no slot waits in the link's list, in turn with others.
+ * A link has at most cfg.send_slots incomplete messages.  The last few slots are for LLC.  A
+ * connection that finds no slot waits in the link's list, first in first out.
  */
 #include "smc_priv.h"
 
@@ -87,7 +87,7 @@ smc_link_active(struct smc_core *c, struct smc_link *link)
 	}
 }
 
-/* Nothing that was on its way will complete. */
+/* Frees all slots: what was under way will not complete. */
 static void
 drop_slots(struct smc_core *c, struct smc_link *link)
 {
@@ -113,7 +113,7 @@ smc_link_close(struct smc_core *c, struct smc_link *link)
 		link->group->rtokens[i].known[link_slot(link)] = false;
 }
 
-/* Connections of @link go over to @other, or end if the peer's buffer is not known there. */
+/* Moves the connections of @link to @other; ends those whose peer's buffer is not known there. */
 static void
 move_conns(struct smc_core *c, struct smc_link *link, struct smc_link *other)
 {
@@ -127,7 +127,7 @@ move_conns(struct smc_core *c, struct smc_link *link, struct smc_link *other)
 		if (conn->link != link)
 			continue;
 		if (!conn_connected(conn) && conn->state != KARST_SMC_CLOSED) {
-			/* The key that was named on TCP is of the link that has gone. */
+			/* The key that was sent on TCP belongs to the lost link. */
 			if (conn->state > KARST_SMC_PARKED && conn->state < KARST_SMC_FELL_BACK)
 				smc_refuse(c, conn, KARST_SMC_DECL_NO_ACTIVE_LINK);
 			continue;
@@ -136,7 +136,7 @@ move_conns(struct smc_core *c, struct smc_link *link, struct smc_link *other)
 		if (conn->state == KARST_SMC_CLOSED && conn->closed_told)
 			continue;
 		if (conn->dead || g->rtokens[conn->rtoken].known[link_slot(other)])
-			smc_fail_over(c, conn, other); /* with nothing but a last word, maybe */
+			smc_fail_over(c, conn, other); /* perhaps only to send the last message */
 		else
 			smc_conn_abort(c, conn, ECONNABORTED, true);
 	}
@@ -203,7 +203,7 @@ smc_link_timeout(struct smc_core *c, struct smc_link *link)
 	case LINK_ADDING:
 	case LINK_CONNECTING:
 	case LINK_READY:
-	case LINK_CONFIRMING: /* a second link that does not come */
+	case LINK_CONFIRMING: /* a second link that was not established */
 		count(c, KARST_SMC_CTR_LLC_TIMEOUT);
 		smc_link_lost(c, link, 0);
 		break;
@@ -232,7 +232,7 @@ karst_smc_link_rx(struct karst_smc *smc, uint32_t id, const void *msg, size_t le
 		smc_llc_rx(c, link, msg, len);
 }
 
-/* --- what is on its way --- */
+/* --- messages under way --- */
 
 static unsigned int
 slots_for(const struct smc_core *c, bool cdc)
@@ -333,7 +333,7 @@ send_later(struct smc_core *c, struct smc_link *link)
 	memmove(link->later, link->later[n], link->nlater * sizeof(link->later[0]));
 }
 
-/* Each that waits once, at most: it may have to wait again. */
+/* Serves each waiting connection at most once: it may have to wait again. */
 static void
 serve_waiting(struct smc_core *c, struct smc_link *link)
 {
@@ -368,5 +368,5 @@ karst_smc_link_sent(struct karst_smc *smc, uint32_t id, unsigned int n)
 	send_later(c, link);
 	serve_waiting(c, link);
 	if (link->group->state == GROUP_ENDING && link->nslots == 0)
-		smc_group_kill(c, link->group, ECONNABORTED); /* the peer knows */
+		smc_group_kill(c, link->group, ECONNABORTED); /* the peer has been told */
 }

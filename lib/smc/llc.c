@@ -2,10 +2,11 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * LLC messages (S3, S8 to S10, S18): what comes is answered at once, or answers what was asked.
+ * LLC messages (S3, S8 to S10, S18): a received message is answered at once, or answers a request.
  *
- * Who asks what is fixed: CONFIRM_LINK and ADD_LINK come from servers, REQ_ADD_LINK from clients;
- * keys, tests and deletions from both.  What does not fit is counted and has no effect.
+ * Roles are fixed: CONFIRM_LINK and ADD_LINK requests come from servers, REQ_ADD_LINK from clients;
+ * requests about keys, tests and deletions from both.  Messages that do not fit are counted and
+ * have no effect.
  */
 #include "smc_priv.h"
 
@@ -45,7 +46,7 @@ smc_llc_send(struct smc_core *c, struct smc_link *link)
 	llc_send(c, link, &c->llc_tx);
 }
 
-/* Says @m again, as an answer. */
+/* Sends @m back, as an answer. */
 static void
 llc_answer(struct smc_core *c, struct smc_link *link, struct karst_smc_llc *m, uint8_t flags)
 {
@@ -76,11 +77,12 @@ smc_llc_confirm_link(struct smc_core *c, struct smc_link *link, uint8_t flags)
 	m->max_links = link->group->release > 0 ? link->group->max_links : KARST_SMC_LINKS;
 	m->max_conns = link->group->release > 0 ? link->group->max_conns : 0;
 	smc_llc_send(c, link);
-	if (flags == 0 && link->group->state != GROUP_NEW) /* else its maker has the timer */
+	/* else the timer of the group's first connection runs */
+	if (flags == 0 && link->group->state != GROUP_NEW)
 		smc_timer_set(c, &link->timer, c->cfg.add_wait_ns);
 }
 
-/* The group's first connection is declined, because elements have eyecatchers. */
+/* Declines the group's first connection, because elements have eyecatchers. */
 static void
 llc_eyecatcher(struct smc_core *c, struct smc_link *link)
 {
@@ -122,7 +124,7 @@ rx_confirm_link(struct smc_core *c, struct smc_link *link, const struct karst_sm
 
 /* --- ADD_LINK (S10) --- */
 
-/* Which link, and one of its ends. */
+/* Writes the number of a link, and one of its ends. */
 static void
 put_end(struct karst_smc_llc *m, const struct smc_link *link, const struct karst_smc_end *end)
 {
@@ -158,7 +160,7 @@ smc_llc_add_link(struct smc_core *c, struct smc_group *g, struct smc_link *added
 
 	if (added != NULL) {
 		fill_add_link(m, on, added);
-	} else { /* none to offer: with no MTU it is refused at once, and nobody has to wait */
+	} else { /* none to offer: with no MTU it is refused at once, and no side waits */
 		memcpy(m->mac, on->local.mac, 6);
 		memcpy(m->gid, on->local.gid, 16);
 		m->direct = g->direct;
@@ -166,8 +168,8 @@ smc_llc_add_link(struct smc_core *c, struct smc_group *g, struct smc_link *added
 	smc_llc_send(c, on);
 }
 
-/* A queue pair is dear to make, and the peer can refuse, or delete, at once what it has asked for
- * or offered. */
+/* Whether enough time has passed since the last second link.  A queue pair is expensive to create,
+ * and the peer can at once refuse, or delete, what it has requested or offered. */
 static bool
 may_add(const struct smc_core *c, const struct smc_group *g)
 {
@@ -243,7 +245,7 @@ karst_smc_group_ask_link(struct karst_smc *smc, uint32_t group, const uint8_t gi
 	return 0;
 }
 
-/* What the peer's keys, which we know on @on, are on @added. */
+/* Takes the keys on @added of the peer's keys that are known on @on. */
 static void
 take_keys(struct smc_link *on, struct smc_link *added, const struct karst_smc_llc *m)
 {
@@ -268,7 +270,7 @@ take_end(struct smc_link *added, const struct karst_smc_llc *m)
 	memcpy(added->remote.mac, m->mac, 6);
 }
 
-/* As client.  NULL: it is refused. */
+/* As client.  NULL: the link is refused. */
 static struct smc_link *
 join_link(struct smc_core *c, struct smc_link *on, const struct karst_smc_llc *m)
 {
@@ -302,7 +304,7 @@ accept_link(struct smc_core *c, struct smc_link *on, struct smc_link *added)
 	smc_llc_send(c, on);
 }
 
-/* The same, with what the server has offered. */
+/* As client: refuses, with the fields that the server has offered. */
 static void
 reject_link(struct smc_core *c, struct smc_link *on, const struct smc_link *added)
 {
@@ -336,7 +338,7 @@ static void
 rx_add_link_request(struct smc_core *c, struct smc_link *link, struct karst_smc_llc *m)
 {
 	struct smc_group *g = link->group;
-	/* what is said is long, and cannot wait for a slot */
+	/* the answer is long, and cannot be queued for a slot */
 	struct smc_link *added = smc_link_has_llc_slot(c, link) ? join_link(c, link, m) : NULL;
 
 	if (added == NULL)
@@ -424,7 +426,7 @@ rx_delete_link(struct smc_core *c, struct smc_link *link, struct karst_smc_llc *
 		smc_group_terminate(c, g);
 		return;
 	}
-	if (g->role == KARST_SMC_CLIENT) { /* also if we knew */
+	if (g->role == KARST_SMC_CLIENT) { /* also if this side knew */
 		if (dead == NULL)
 			m->reason = KARST_SMC_DEL_UNKNOWN;
 		llc_answer(c, other, m, 0);
@@ -497,7 +499,7 @@ llc_dispatch(struct smc_core *c, struct smc_link *link, struct karst_smc_llc *m)
 		rx_delete_link(c, link, m);
 		break;
 	case KARST_SMC_LLC_REQ_ADD_LINK:
-		/* the answer to ours is the ADD_LINK, or there is none to be had */
+		/* the answer to this side's request is the ADD_LINK, or there is none */
 		if (!(m->flags & KARST_SMC_LLC_RESPONSE) && link_usable(link) &&
 			link->group->state == GROUP_ACTIVE)
 			rx_link_wanted(c, link->group);
@@ -514,7 +516,7 @@ llc_dispatch(struct smc_core *c, struct smc_link *link, struct karst_smc_llc *m)
 		break;
 	case KARST_SMC_LLC_ADD_LINK_CONT:
 	case KARST_SMC_LLC_CONFIRM_RKEY_CONT:
-		llc_bad(c); /* nothing that would go on so was begun */
+		llc_bad(c); /* this side begins no exchange that is continued so */
 	}
 }
 
@@ -527,7 +529,7 @@ smc_llc_rx(struct smc_core *c, struct smc_link *link, const void *msg, size_t le
 	if (karst_smc_llc_parse(msg, len, m) != 0 || m->v2 != (link->group->version > 1))
 		llc_bad(c);
 	else if (link->group->state == GROUP_ENDING)
-		return; /* what it will hear last is on its way */
+		return; /* the last message for the peer is under way */
 	else if (!link_usable(link) && m->type != KARST_SMC_LLC_CONFIRM_LINK)
 		llc_bad(c);
 	else

@@ -2,10 +2,10 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * LLC messages on the wire (S3): a header of 4 bytes (type, length, flags) and what the type has.
- * Those of version 2 have 0x20 in the type, and a length of 16 bits in the byte order of the
- * sender's processor, as the number of keys in ADD_LINK; either order is understood, because only
- * one fits the length of what came.  Those of version 1 are always 44 bytes.
+ * Format of LLC messages (S3): a header of 4 bytes (type, length, flags) and the fields of the
+ * type.  Messages of version 2 have 0x20 in the type, and a length of 16 bits in the byte order of
+ * the sender's processor, as the number of keys in ADD_LINK.  Both orders are accepted, because
+ * only one fits the length of the received message.  Messages of version 1 are always 44 bytes.
  */
 #include "karst_smc_msg.h"
 
@@ -14,13 +14,13 @@
 #include "smc_wire.h"
 
 #define HDR_LEN        4
-#define ADD_EXT        44 /* ADD_LINK of version 2 goes on here */
+#define ADD_EXT        44 /* continuation of ADD_LINK in version 2 */
 #define ADD_EXT_LEN    28
 #define ADD_RKEY_LEN   16
 #define ADD_CONT_RKEYS 2 /* in one ADD_LINK_CONT */
 #define RTOKEN_LEN     13
-#define DELETE_RKEYS   8 /* of which the key begins ... */
-#define DELETE_MAX_V1  8 /* ... and how many there may be */
+#define DELETE_RKEYS   8 /* offset of the keys ... */
+#define DELETE_MAX_V1  8 /* ... and their maximum number */
 #define REQ_ADD_GIDS   28
 #define DIRECT         0x80u
 static_assert(ADD_EXT + ADD_EXT_LEN + KARST_SMC_RKEYS_MAX * ADD_RKEY_LEN == KARST_SMC_LLC_BUILD_MAX,
@@ -104,7 +104,7 @@ parse_add_link(const uint8_t *m, size_t len, struct karst_smc_llc *msg)
 	msg->link = m[31];
 	msg->mtu = m[32] & 15;
 	msg->psn = smc_get_be24(m + 33);
-	/* who refuses a link says nothing more of it */
+	/* a refusal has no further fields */
 	if (!msg->v2 || msg->flags & KARST_SMC_LLC_REJECTED || len < ADD_EXT + ADD_EXT_LEN)
 		return 0;
 	msg->direct = m[ADD_EXT] & DIRECT;

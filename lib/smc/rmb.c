@@ -4,19 +4,19 @@
 /*
  * Buffers that peers write into (S5), and the exchange about their keys (S9).
  *
- * A buffer has one element, as Linux' have, and so one connection at a time: its keys are valid
- * from when a connection takes it to when the peer has answered that it will not use them any
- * more.  Then the buffer waits in the pool, open, for another connection of any group that wants
- * its size.
+ * A buffer has one element, as Linux' have, and so one connection at a time.  Its keys are valid
+ * from when a connection takes it to when the peer has answered that it will not use them any more.
+ * Then the buffer waits in the pool, open, for another connection of any group that needs its size.
  *
- * Or the connection's owner keeps it for his next one (karst_smc_conn_keep()): then it stays his,
- * with its key, which the peer need not confirm again.  That is for one that has ended well, as
- * nothing is written any more when both ends have said so, and for as long as the group has the
- * same links: by another one bytes might be written once more that had come.
+ * Alternatively the connection's owner keeps it for the next one (karst_smc_conn_keep()): then it
+ * remains the owner's, with its key, which the peer need not confirm again.  This requires that the
+ * connection has ended properly, since nothing is written any more when both ends have said so.  It
+ * lasts as long as the group has the same links: over another link, bytes that had arrived might be
+ * written once more.
  *
- * A group knows its buffers, which are few of those that there may be.  It asks about one key at a
- * time.  The buffers that wait are a list of the group; its first is the one that is being asked
- * about, if flow_sent.
+ * A group has a list of its buffers, which are few of all that may exist.  It has one request about
+ * a key outstanding at a time.  The buffers that wait for this are a list of the group; the first
+ * is the one of the outstanding request, if flow_sent.
  */
 #include "smc_priv.h"
 
@@ -30,7 +30,7 @@ close_one(struct smc_core *c, struct smc_rmb *rmb)
 	c->pub.nrmbs--;
 }
 
-/* One of another size makes room. */
+/* Closes an idle buffer of another size, so that a new one can be opened. */
 static bool
 make_room(struct smc_core *c)
 {
@@ -45,7 +45,7 @@ make_room(struct smc_core *c)
 	return c->free_rmb != NIL;
 }
 
-/* -errno */
+/* Takes an idle buffer, or opens one.  -errno */
 static int
 take_idle(struct smc_core *c, uint8_t size, struct smc_rmb **rmb)
 {
@@ -98,7 +98,7 @@ enqueue(struct smc_core *c, struct smc_rmb *rmb)
 	smc_flow_next(c, g);
 }
 
-/* The peer is told that it must not use it any more, if there is a way to tell. */
+/* Tells the peer not to use the key any more, if a link is there to do so. */
 static void
 delete_key(struct smc_core *c, struct smc_rmb *rmb)
 {
@@ -117,8 +117,8 @@ drop_spare(struct smc_core *c, struct smc_rmb *rmb)
 	delete_key(c, rmb);
 }
 
-/* A peer has room for as many keys as a group has connections (S5), and what is kept must not take
- * the place of those. */
+/* Limits spare buffers.  A peer has room for as many keys as a group has connections (S5), and
+ * spare buffers must not take the place of those. */
 static void
 make_key_room(struct smc_core *c, struct smc_group *g)
 {
@@ -156,7 +156,7 @@ key_on(struct smc_core *c, struct smc_rmb *rmb, struct smc_link *link)
 		&rmb->vaddr[n]);
 }
 
-/* With a key that the peer has on all links of the group, or will have. */
+/* Whether the peer has, or will have, the key on all links of the group. */
 static bool
 is_of(const struct smc_rmb *rmb, const struct smc_group *g)
 {
@@ -210,9 +210,10 @@ smc_rmb_add_link(struct smc_core *c, struct smc_group *g, struct smc_link *link)
 }
 
 /*
- * A peer that has begun anew has no keys, and the old one is gone without a word.  So only of one
- * that was heard of just now it is believed that it has them; others are asked, and who does not
- * answer gets a new group (smc_server_anew()).
+ * Whether something was received on the link recently.  A peer that has restarted has no keys, and
+ * sent no message when the old process ended.  So only a peer from which something was just
+ * received is assumed to have them; others are asked, and one that does not answer gets a new group
+ * (smc_server_anew()).
  */
 static bool
 was_heard_of(const struct smc_core *c, const struct smc_link *link)
@@ -236,7 +237,7 @@ smc_rmb_confirm(struct smc_core *c, struct smc_rmb *rmb)
 	enqueue(c, rmb);
 }
 
-/* In the list, but not asked about. */
+/* Whether it is in the list, without an outstanding request. */
 static bool
 waits(const struct smc_core *c, const struct smc_rmb *rmb)
 {
@@ -271,9 +272,9 @@ smc_rmb_put(struct smc_core *c, struct smc_conn *conn)
 	rmb->conn = NULL;
 	g = rmb->group;
 	if (rmb->state == RMB_CONFIRMING && !waits(c, rmb))
-		return; /* it is deleted when the answer has come */
+		return; /* the key is deleted when the answer has arrived */
 	if (rmb->queued) {
-		dequeue(c, rmb); /* nobody knows its key */
+		dequeue(c, rmb); /* the peer does not have its key */
 		give_idle(c, rmb);
 		smc_group_rearm(c, g);
 	} else {
@@ -281,7 +282,7 @@ smc_rmb_put(struct smc_core *c, struct smc_conn *conn)
 	}
 }
 
-/* Both have said that this is the end, and have got all that was sent. */
+/* Whether both sides have closed, and have received all that was sent. */
 static bool
 ended_well(const struct smc_conn *conn)
 {
@@ -368,7 +369,7 @@ smc_rmb_group_gone(struct smc_core *c, struct smc_group *g)
 	g->flow_sent = false;
 }
 
-/* --- one exchange after the other --- */
+/* --- one request at a time --- */
 
 static void
 send_confirm(struct smc_core *c, struct smc_rmb *rmb, struct smc_link *link)
@@ -454,7 +455,7 @@ smc_flow_answer(struct smc_core *c, struct smc_group *g, struct smc_link *link,
 
 	if (!g->flow_sent || g->flow_link != link || rmb->state != about ||
 		(about == RMB_CONFIRMING && m->first.rkey != g->flow_rkey)) {
-		count(c, KARST_SMC_CTR_LLC_BAD); /* late, or never asked for */
+		count(c, KARST_SMC_CTR_LLC_BAD); /* late, or not requested */
 		return;
 	}
 	smc_flow_over(c, g, !(m->flags & KARST_SMC_LLC_NEGATIVE));
@@ -465,7 +466,7 @@ smc_flow_link_lost(struct smc_core *c, struct smc_group *g, struct smc_link *lin
 {
 	if (!g->flow_sent || g->flow_link != link)
 		return;
-	g->flow_sent = false; /* it is asked again on the other one */
+	g->flow_sent = false; /* the request is repeated on the other link */
 	smc_timer_stop(c, &g->timer);
 	smc_flow_next(c, g);
 }

@@ -2,16 +2,16 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * CDC messages that came (S4, S13 to S16).
+ * Received CDC messages (S4, S13 to S16).
  *
- * A peer is believed as far as it cannot do harm: its producer may be ahead of what it knows to be
- * consumed by the element's size at most, and its consumer not ahead of what was ever written.
- * What lies behind is old news, which failover repeats.  More than that is a lie, and ends the
- * connection, which no other one notices.
+ * Cursors of the peer are checked: its producer may be ahead of what it knows to be consumed by at
+ * most the element's size, and its consumer may not be ahead of what was ever written.  A cursor
+ * that goes back is old, and is repeated by failover.  Any other violation ends that connection,
+ * and affects no other one.
  */
 #include "smc_priv.h"
 
-/* False: they are impossible. */
+/* False: the values are impossible. */
 static bool
 take_producer(struct smc_core *c, struct smc_conn *conn, const struct karst_smc_cdc *m)
 {
@@ -44,7 +44,7 @@ take_consumer(struct smc_core *c, struct smc_conn *conn, const struct karst_smc_
 {
 	int64_t ahead;
 
-	if (conn->peer_bytes == 0) /* its Confirm is still on its way: we have written nothing */
+	if (conn->peer_bytes == 0) /* its Confirm has not arrived: this side has written nothing */
 		return m->cons.wrap == 0 && m->cons.count == 0;
 	if (m->cons.count >= conn->peer_bytes)
 		return false;
@@ -56,9 +56,9 @@ take_consumer(struct smc_core *c, struct smc_conn *conn, const struct karst_smc_
 	if (conn->peer_cons + (uint64_t)ahead > conn->prod_high)
 		return false;
 	conn->peer_cons += (uint64_t)ahead;
-	if (conn->peer_cons > conn->prod) { /* after failover: it had arrived */
+	if (conn->peer_cons > conn->prod) { /* after failover: the bytes had arrived */
 		conn->prod = conn->peer_cons;
-		conn->want_cdc = true; /* with its completion the send buffer is free */
+		conn->want_cdc = true; /* the send buffer is free when this message is complete */
 	}
 	return true;
 }
@@ -74,8 +74,8 @@ rx_violation(struct smc_core *c, struct smc_conn *conn)
 }
 
 /*
- * Is there something that the peer waits for us to say?  Once is enough: it may want the same.
- * For an urgent byte it waits until there is room, of which it may know already.
+ * Whether the peer waits for a message of this side.  One message is enough: the peer may request
+ * the same.  For an urgent byte the peer waits until there is room; it may know about that already.
  */
 static bool
 rx_asks(const struct smc_conn *conn, uint8_t before)
@@ -100,7 +100,7 @@ rx_take(struct smc_core *c, struct smc_conn *conn, const struct karst_smc_cdc *m
 	conn->rx_prod_flags = m->prod_flags;
 	conn->rx_flags |= m->conn_flags;
 	if (conn->state < KARST_SMC_ACTIVE)
-		return; /* seen again when it is connected */
+		return; /* processed again when it is connected */
 	if (rx_asks(conn, before))
 		conn->want_cdc = true;
 	if (news != 0)
@@ -109,10 +109,9 @@ rx_take(struct smc_core *c, struct smc_conn *conn, const struct karst_smc_cdc *m
 }
 
 /*
- * The peer has left the link that the connection went over.  What it has sent there, and writes
- * again here, may still be on its way, and must not come when the program has taken these bytes and
- * others are in their place (S17): so that link ends before anything is said that lets the peer
- * write on.
+ * The peer has left the link of the connection.  What it has sent there, and writes again here, may
+ * still be under way.  It must not arrive when the program has taken these bytes and others are in
+ * their place (S17).  So that link is ended before any message that allows the peer to write more.
  */
 static void
 rx_validation(struct smc_core *c, struct smc_link *link, struct smc_conn *conn,
@@ -122,7 +121,7 @@ rx_validation(struct smc_core *c, struct smc_link *link, struct smc_conn *conn,
 	bool server = link->group->role == KARST_SMC_SERVER;
 
 	if ((int16_t)(uint16_t)(conn->rx_seq - m->seq) < 0)
-		rx_violation(c, conn); /* something was lost that the peer took for delivered */
+		rx_violation(c, conn); /* something was lost that the peer considered delivered */
 	if (left != NULL && left != link && link_usable(left))
 		smc_link_lost(c, left, server ? KARST_SMC_DEL_LOST_PATH : 0);
 }

@@ -2,16 +2,17 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * The side that listens: Proposal, Accept, Confirm (S2, S6).
+ * The server side: Proposal, Accept, Confirm (S2, S6).
  *
- * While the first connection with a peer is being made, others from there wait for its group:
- * else a burst of them would make a group each.  Not for long: its program, or the peer's, may have
- * taken out of TCP what we wait for, and the others are other users'.
+ * While the first connection with a peer is being established, other connections from that peer
+ * wait for its group: otherwise a burst of them would make a group each.  They do not wait long:
+ * one of the two programs may have taken the message that this side waits for out of TCP, and the
+ * waiting connections belong to other users.
  */
 #include "smc_priv.h"
 
 #define REUSE_WAIT    UINT64_C(3000000000) /* half of what a client of Linux waits for the Accept */
-#define SERVER_LONGER UINT64_C(3000000000) /* so that the client is the one who gives up */
+#define SERVER_LONGER UINT64_C(3000000000) /* so that the client is the side that gives up */
 
 static bool
 offers_r(uint8_t mode)
@@ -43,7 +44,7 @@ negotiate_v2(struct smc_core *c, struct smc_conn *conn, const struct karst_smc_p
 	return 0;
 }
 
-/* The best version that both have.  0, or why there is none. */
+/* Negotiates the best version that both have.  0, or the reason why there is none. */
 static uint32_t
 server_negotiate(struct smc_core *c, struct smc_conn *conn, const struct karst_smc_proposal *p)
 {
@@ -72,7 +73,7 @@ smc_server_proposed(struct smc_core *c, struct smc_conn *conn, const struct kars
 {
 	uint32_t reason;
 
-	conn->version = p->version > 1 ? 2 : 1; /* in which a DECLINE is said */
+	conn->version = p->version > 1 ? 2 : 1; /* the version of a DECLINE */
 	reason = server_negotiate(c, conn, p);
 	if (reason != 0)
 		smc_decline(c, conn, reason);
@@ -80,7 +81,7 @@ smc_server_proposed(struct smc_core *c, struct smc_conn *conn, const struct kars
 		smc_server_choose(c, conn);
 }
 
-/* 0, or why not. */
+/* 0, or the reason to decline. */
 static uint32_t
 server_first_contact(struct smc_core *c, struct smc_conn *conn)
 {
@@ -143,9 +144,9 @@ smc_server_choose(struct smc_core *c, struct smc_conn *conn)
 }
 
 /*
- * The link of the group does not answer.  It may be one of another process at the peer's address,
- * which is gone: Linux does not tell in version 2's Proposal who it is.  So this connection makes
- * a group.
+ * The link of the group does not answer.  It may belong to a former process at the peer's address:
+ * Linux does not identify the system in version 2's Proposal.  So this connection makes a new
+ * group.
  */
 void
 smc_server_anew(struct smc_core *c, struct smc_conn *conn)
@@ -155,8 +156,8 @@ smc_server_anew(struct smc_core *c, struct smc_conn *conn)
 	smc_server_choose(c, conn);
 }
 
-/* The group that it waits for is not there yet: it makes one, for which those that come later wait.
- * */
+/* The group that the connection waits for is not established yet: the connection makes one, for
+ * which later connections wait. */
 void
 smc_server_unpark(struct smc_core *c, struct smc_conn *conn)
 {
@@ -166,7 +167,7 @@ smc_server_unpark(struct smc_core *c, struct smc_conn *conn)
 	smc_server_choose(c, conn);
 }
 
-/* 0, or why not. */
+/* 0, or the reason to decline. */
 static uint32_t
 confirmed_first(struct smc_core *c, struct smc_conn *conn, const struct karst_smc_accept *a)
 {
@@ -181,7 +182,7 @@ confirmed_first(struct smc_core *c, struct smc_conn *conn, const struct karst_sm
 		if (conn->release > 0 && a->max_links != conn->max_links)
 			return KARST_SMC_DECL_MAX_LINKS;
 		if (memcmp(a->peer.gid, conn->peer_roce, 16) != 0)
-			return KARST_SMC_DECL_OUT_OF_SYNC; /* not who has proposed */
+			return KARST_SMC_DECL_OUT_OF_SYNC; /* not the sender of the Proposal */
 	}
 	rc = smc_rtoken_add(g, conn->link, a->rkey, a->vaddr, NULL);
 	if (rc < 0 || !smc_take_rtoken(c, conn, rc, a))
@@ -193,7 +194,8 @@ confirmed_first(struct smc_core *c, struct smc_conn *conn, const struct karst_sm
 	return smc_link_connect(c, conn->link) != 0 ? KARST_SMC_DECL_READY_LINK : 0;
 }
 
-/* The sender must be who is at the other end of the link, not just who knows its GID (S11). */
+/* Checks that the sender is the peer at the other end of the link, and not just knows its GID
+ * (S11). */
 static uint32_t
 confirmed_reuse(struct smc_core *c, struct smc_conn *conn, const struct karst_smc_accept *a)
 {
@@ -240,8 +242,8 @@ smc_server_linked(struct smc_core *c, struct smc_conn *conn)
 	smc_llc_confirm_link(c, conn->link, 0);
 }
 
-/* The client waits for the link from here on, and gives up; what it says then would be data if we
- * had declined. */
+/* The client now waits for the link, and gives up; if this side had declined, the client's DECLINE
+ * would be read as data. */
 void
 smc_server_await_decline(struct smc_core *c, struct smc_conn *conn)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* The whole: memory, ids, timers, events. */
+/* Memory, ids, timers and events of a struct karst_smc. */
 #include "smc_priv.h"
 
 #include "karst_prf.h"
@@ -20,7 +20,7 @@ or_default_ns(uint64_t v, uint64_t def)
 	return v != 0 ? v : def;
 }
 
-/* @given with its defaults; false if it is impossible. */
+/* Copies @given and sets its defaults; false if it is invalid. */
 static bool
 smc_complete(const struct karst_smc_config *given, struct karst_smc_config *cfg)
 {
@@ -257,7 +257,7 @@ smc_fire(struct smc_core *c, struct karst_timer *t)
 	}
 }
 
-/* One at a time: what one does may stop the next. */
+/* One timer at a time: the action of one may stop the next. */
 unsigned int
 karst_smc_expire(struct karst_smc *smc, unsigned int budget)
 {
@@ -349,7 +349,7 @@ karst_smc_next_event(struct karst_smc *smc, struct karst_smc_ev *ev)
 	return true;
 }
 
-/* --- what can be known --- */
+/* --- queries --- */
 
 int
 karst_smc_conn_info(const struct karst_smc *smc, uint32_t id, struct karst_smc_conn_info *info)
@@ -375,7 +375,7 @@ karst_smc_conn_info(const struct karst_smc *smc, uint32_t id, struct karst_smc_c
 		.consumed_pos = conn->cons,
 		.urgent_pos = conn->urgent_pos,
 		.urgent = conn->urgent_seen,
-		/* Linux says pending of one that is present, too */
+		/* Linux also sets "pending" for a byte that is present */
 		.urgent_coming = (conn->rx_prod_flags &
 					 (KARST_SMC_CDC_URGENT | KARST_SMC_CDC_URGENT_PENDING)) ==
 			KARST_SMC_CDC_URGENT_PENDING,

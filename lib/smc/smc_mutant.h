@@ -2,29 +2,31 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Deliberate faults, for tests of the tests.  A normal build has none: smc_mutant() is constant 0
- * there.  test/sim/smc builds lib/smc once more with all of them (-DKARST_SMC_MUTANTS), and a
- * process has the one that test/sim/mutant.c chose for it.
+ * Deliberate faults, to test the tests.  A normal build has none: smc_mutant() is constant 0 there.
+ * test/sim/smc builds lib/smc once more with all of them (-DKARST_SMC_MUTANTS), and a process has
+ * the one that test/sim/mutant.c selected for it.
  */
 #ifndef KARST_SMC_MUTANT_H
 #define KARST_SMC_MUTANT_H
 
 enum karst_smc_mutant {
 	SMC_MUTANT_NONE,
-	SMC_MUTANT_NO_SPLIT,    /* S12: a WRITE goes over the end of the element */
-	SMC_MUTANT_NO_WINDOW,   /* S12: more is written than there is room */
-	SMC_MUTANT_NO_BLOCKED,  /* S14: a blocked writer does not say so */
-	SMC_MUTANT_NO_UPDATE,   /* S14: the consumer never says what it has consumed by itself */
-	SMC_MUTANT_NO_REWIND,   /* S17: what was on its way when a link died is not written again */
-	SMC_MUTANT_NO_VALIDATE, /* S17: no validation after failover */
-	SMC_MUTANT_FREE_EARLY,  /* S12: the send buffer is free before the WRITE is complete */
-	SMC_MUTANT_CLOSE_EARLY, /* S15: closes before everything is sent */
-	SMC_MUTANT_NO_ABORT,    /* S15: closes well with unread data */
-	SMC_MUTANT_URGENT_LATE, /* S16: the mark stands behind a later byte */
-	SMC_MUTANT_NO_DELETE_RKEY, /* S9: a key that the peer knows is taken away and not deleted */
-	SMC_MUTANT_NO_CONFIRM_RKEY, /* S9: a key is named on TCP before it is confirmed */
-	SMC_MUTANT_FORGET_WAITING,  /* S12: who waits for a slot is forgotten */
-	SMC_MUTANT_KEEP_ANY,        /* S9: a key is kept although not both sides have ended well */
+	SMC_MUTANT_NO_SPLIT,   /* S12: a WRITE extends over the end of the element */
+	SMC_MUTANT_NO_WINDOW,  /* S12: more is written than there is room for */
+	SMC_MUTANT_NO_BLOCKED, /* S14: a blocked writer does not set the flag */
+	SMC_MUTANT_NO_UPDATE,  /* S14: the consumer sends no update by itself */
+	/* S17: what was under way when a link failed is not written again */
+	SMC_MUTANT_NO_REWIND,
+	SMC_MUTANT_NO_VALIDATE,     /* S17: no validation after failover */
+	SMC_MUTANT_FREE_EARLY,      /* S12: the send buffer is freed before the WRITE is complete */
+	SMC_MUTANT_CLOSE_EARLY,     /* S15: closes before everything is sent */
+	SMC_MUTANT_NO_ABORT,        /* S15: closes without an abort with unread data */
+	SMC_MUTANT_URGENT_LATE,     /* S16: the mark is after a later byte */
+	SMC_MUTANT_NO_DELETE_RKEY,  /* S9: a key that the peer has is invalidated and not deleted */
+	SMC_MUTANT_NO_CONFIRM_RKEY, /* S9: a key is sent on TCP before it is confirmed */
+	SMC_MUTANT_FORGET_WAITING,  /* S12: a connection that waits for a slot is forgotten */
+	/* S9: a key is kept although the sides have not both ended properly */
+	SMC_MUTANT_KEEP_ANY,
 	SMC_MUTANT_MAX
 };
 

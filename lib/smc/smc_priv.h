@@ -2,15 +2,16 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * What the files of lib/smc share.
+ * Private structures and functions that the files of lib/smc share.
  *
- * A connection is made by clc.c, client.c and server.c, lives by tx.c and rx.c, and ends by
- * close.c. It belongs to a group (group.c) and goes over one of its links (link.c, llc.c); its
+ * A connection is established by clc.c, client.c and server.c, transfers data by tx.c and rx.c, and
+ * ends by close.c.  It belongs to a group (group.c) and uses one of its links (link.c, llc.c).  Its
  * receive element is a buffer of the pool (rmb.c), whose key the peer has to confirm before it is
- * named on TCP.
+ * sent on TCP.
  *
- * Everything is found by index; lists are made of indices, too, with NIL as their end.  What waits
- * for something that ends with a link, a group or a connection stands in one of these places:
+ * Objects are referenced by index; lists are made of indices, too, with NIL as their end.  An
+ * object that waits, and whose wait ends with a link, a group or a connection, is in one of these
+ * places:
  *
  *   conn.on_link     wants to send: list of its link, when there is no slot
  *   rmb.flow_next    a key is to be confirmed or deleted: list of its group, one at a time
@@ -31,11 +32,13 @@
 
 #define NIL            UINT32_MAX
 #define SLOTS_MAX      64
-#define SLOTS_RESERVED 4                    /* of a link's, for LLC */
-#define LATER_MAX      8                    /* an honest peer asks one thing of a kind at a time */
-#define ADD_EACH       UINT64_C(1000000000) /* between two queue pairs that it has us make */
-#define RELEASE_MAX    1
-#define CONNS_MIN      16 /* fewer for a group nobody agrees to */
+#define SLOTS_RESERVED 4 /* of a link's, for LLC */
+/* a correct peer has one request of a kind outstanding */
+#define LATER_MAX 8
+/* minimum time between two queue pairs that a peer causes to be created */
+#define ADD_EACH    UINT64_C(1000000000)
+#define RELEASE_MAX 1
+#define CONNS_MIN   16 /* a lower limit for a group is never agreed to */
 
 enum smc_timer {
 	TIMER_CONN,
@@ -43,15 +46,15 @@ enum smc_timer {
 	TIMER_LINK,
 };
 
-/* A key of the peer's. */
+/* A key of the peer. */
 struct smc_rtoken {
 	bool used;
-	bool known[KARST_SMC_LINKS]; /* on which links it is */
+	bool known[KARST_SMC_LINKS]; /* the links on which it is known */
 	uint32_t rkey[KARST_SMC_LINKS];
 	uint64_t vaddr[KARST_SMC_LINKS];
-	bool sized;    /* a connection has used it: */
-	uint8_t size;  /* of its elements */
-	uint32_t conn; /* that has used it last */
+	bool sized;    /* a connection has used it, so @size is valid */
+	uint8_t size;  /* size class of its elements */
+	uint32_t conn; /* the last connection that used it */
 };
 
 struct smc_conn {
@@ -61,11 +64,11 @@ struct smc_conn {
 	void *user;
 	struct karst_timer timer;
 	struct smc_rmb *rmb;
-	struct smc_group *group; /* from when it has one to its end */
+	struct smc_group *group; /* from the time when it has one to its end */
 	struct smc_link *link;
 	uint32_t group_next, group_prev; /* of the group's connections */
-	bool counted;         /* among those that the group has room for: not if parked */
-	uint32_t hash_next;   /* of the same token, see smc_conn_by_token() */
+	bool counted;                    /* it counts against the group's limit: not if parked */
+	uint32_t hash_next;   /* next with the same hash of the token, see smc_conn_by_token() */
 	uint32_t ev_next, ev; /* events that were not fetched */
 	bool ev_listed;
 	uint32_t token, peer_token;
@@ -73,7 +76,7 @@ struct smc_conn {
 	uint8_t local_gid[16];
 	uint8_t peer_ip[16];
 
-	/* CLC: what is agreed on */
+	/* CLC: results of the negotiation */
 	uint8_t version;
 	bool first_contact;
 	uint8_t release, max_conns, max_links;
@@ -82,8 +85,9 @@ struct smc_conn {
 	bool direct;
 	const uint8_t *eid;     /* one of the configuration's */
 	uint8_t peer_roce[16];  /* server: of the proposal */
-	uint8_t peer_system[8]; /* server: of the proposal, maybe zeros */
-	/* why it will be declined, when the peer has said what it is about to say */
+	uint8_t peer_system[8]; /* server: of the proposal, may be zeros */
+	/* reason of the DECLINE to send when the peer has sent the message that it is about to
+	 * send */
 	uint32_t refuse;
 	uint32_t reason;
 	bool local_reason;
@@ -91,81 +95,83 @@ struct smc_conn {
 
 	/* sending; positions of the stream */
 	uint32_t send_bytes;
-	uint32_t peer_bytes;  /* its element */
+	uint32_t peer_bytes;  /* size of the peer's element */
 	uint64_t peer_offset; /* of the element in the peer's RMB */
-	uint16_t rtoken;      /* of the group */
-	uint64_t snd_pos;     /* given by the program */
+	uint16_t rtoken;      /* index of the peer's key in the group */
+	uint64_t snd_pos;     /* bytes that the program has added */
 	uint64_t prod;        /* written */
-	uint64_t prod_high;   /* ever: after failover prod may be less */
-	uint64_t fin;         /* whose CDC message is complete: below this nothing is read again */
+	uint64_t prod_high;   /* highest value of prod: after failover prod may be lower */
+	/* position up to which CDC messages are complete: bytes before it are not read again */
+	uint64_t fin;
 	uint64_t peer_cons;
-	uint64_t urgent_end; /* behind the last urgent byte of ours, if urgent_set */
+	uint64_t urgent_end; /* position after this side's last urgent byte, if urgent_set */
 	bool urgent_set;
-	uint64_t urgent_hold;   /* behind the last urgent byte that was written */
+	uint64_t urgent_hold;   /* position after the last urgent byte that was written */
 	uint16_t seq;           /* of the last CDC message sent */
 	uint16_t seq_fin;       /* of the last one that is complete */
 	unsigned int in_flight; /* CDC messages */
-	bool want_cdc;          /* something is to be said even without data */
+	bool want_cdc;          /* a message has to be sent even without data */
 	bool validate;          /* the first message on another link */
 	uint8_t prod_flags;     /* of the last message */
-	uint8_t conn_flags;     /* sent; they stay */
+	uint8_t conn_flags;     /* flags sent; they remain set */
 	bool dead;              /* nothing is sent any more */
 	bool app_closed, app_shut;
-	bool shut_done, close_done;    /* told the state machine */
-	bool closed_told;              /* and CLOSED to the program */
+	bool shut_done, close_done;    /* passed to the state machine */
+	bool closed_told;              /* the program has the event CLOSED */
 	uint32_t link_next, link_prev; /* waiting for a slot */
 	bool on_link;
 
 	/* receiving */
 	uint32_t rmb_bytes;
 	uint64_t recv_pos;
-	uint64_t cons;      /* by the program */
-	uint64_t cons_told; /* to the peer */
+	uint64_t cons;      /* bytes that the program has consumed */
+	uint64_t cons_told; /* bytes consumed, as reported to the peer */
 	uint64_t urgent_pos;
 	bool urgent_seen;
-	bool rx_seen; /* any CDC message came */
+	bool rx_seen; /* a CDC message was received */
 	uint16_t rx_seq;
 	uint8_t rx_prod_flags;
-	uint8_t rx_flags; /* of the connection; they stay */
+	uint8_t rx_flags; /* flags of the connection; they remain set */
 };
 
 enum smc_rmb_state {
 	RMB_NONE,
 	RMB_IDLE,       /* open, no key */
-	RMB_KEYED,      /* the peer learns its key by CLC, or has confirmed it */
-	RMB_CONFIRMING, /* CONFIRM_RKEY is to be sent, or was */
-	RMB_DELETING,   /* DELETE_RKEY is to be sent, or was */
-	RMB_SPARE,      /* no connection has it, and the peer has its key */
+	RMB_KEYED,      /* the peer gets its key by CLC, or has confirmed it */
+	RMB_CONFIRMING, /* CONFIRM_RKEY has to be sent, or was sent */
+	RMB_DELETING,   /* DELETE_RKEY has to be sent, or was sent */
+	RMB_SPARE,      /* no connection uses it, and the peer has its key */
 };
 
 struct smc_rmb {
 	enum smc_rmb_state state;
 	uint8_t size;
 	struct smc_group *group;
-	TAILQ_ENTRY(smc_rmb) of_group; /* from when it has one to when that has gone */
-	struct smc_conn *conn;         /* NULL: it has gone */
+	/* from the time when it has a group to when the group is gone */
+	TAILQ_ENTRY(smc_rmb) of_group;
+	struct smc_conn *conn; /* NULL: the connection is gone */
 	uint32_t rkey[KARST_SMC_LINKS];
 	uint64_t vaddr[KARST_SMC_LINKS];
-	uint32_t next;      /* idle ones of its size, or free ones */
-	uint32_t flow_next; /* of the group's flows */
+	uint32_t next;      /* list of idle buffers of its size, or of free ones */
+	uint32_t flow_next; /* list of the group's exchanges */
 	bool queued;
-	bool again;        /* it was spare, so the peer has its key, */
-	uint32_t changes;  /* on the links that the group had then */
-	uint64_t spare_at; /* RMB_SPARE: in which order they became so */
+	bool again;        /* it was spare, so the peer has its key, ... */
+	uint32_t changes;  /* ... on the links of the group at this count of changes */
+	uint64_t spare_at; /* RMB_SPARE: order in which buffers became spare */
 };
 
 enum smc_link_state {
 	LINK_NONE,
-	LINK_OPEN,       /* there is a queue pair */
+	LINK_OPEN,       /* the queue pair exists */
 	LINK_ADDING,     /* server: ADD_LINK was sent */
-	LINK_CONNECTING, /* which takes time */
+	LINK_CONNECTING, /* connecting, which takes time */
 	LINK_READY,      /* connected */
 	LINK_CONFIRMING, /* server: CONFIRM_LINK was sent */
 	LINK_ACTIVE,
 };
 
 struct smc_slot {
-	struct smc_conn *conn; /* NULL: LLC, or it has gone */
+	struct smc_conn *conn; /* NULL: LLC, or the connection is gone */
 	uint64_t prod;
 	uint16_t seq;
 };
@@ -182,16 +188,16 @@ struct smc_link {
 	bool tested;
 	struct smc_slot slots[SLOTS_MAX];
 	unsigned int first_slot, nslots;
-	uint8_t later[LATER_MAX][KARST_SMC_LLC_LEN]; /* LLC messages for which there was no slot */
+	uint8_t later[LATER_MAX][KARST_SMC_LLC_LEN]; /* LLC messages that wait for a slot */
 	unsigned int nlater;
-	uint32_t waiting, waiting_tail; /* connections that want to send */
+	uint32_t waiting, waiting_tail; /* connections that wait for a slot */
 };
 
 enum smc_group_state {
 	GROUP_NONE,
-	GROUP_NEW, /* its first connection is being made */
+	GROUP_NEW, /* its first connection is being established */
 	GROUP_ACTIVE,
-	GROUP_ENDING, /* told the peer */
+	GROUP_ENDING, /* the peer has been told */
 };
 
 struct smc_group {
@@ -200,26 +206,27 @@ struct smc_group {
 	uint8_t version, release;
 	uint8_t max_conns, max_links;
 	bool direct;
-	bool one_element; /* of the peer's keys, each has one */
-	bool no_reuse;    /* the peer does not know it any more */
+	bool one_element; /* each of the peer's keys has one element */
+	bool no_reuse;    /* the peer does not know the group any more */
 	struct karst_smc_peer peer;
-	uint8_t key_system[8], key_gid[16]; /* how it is found as server, */
-	uint8_t peer_ip[16];                /* by who has the address of its maker */
+	uint8_t key_system[8], key_gid[16]; /* the key under which a server finds it, ... */
+	/* ... together with the address of the peer that made it */
+	uint8_t peer_ip[16];
 	const uint8_t *eid;
-	uint32_t uid; /* of its links, but for the number */
+	uint32_t uid; /* base of the uids of its links; the number is added */
 	uint32_t conns;
 	uint8_t nconns;
 	struct smc_link links[KARST_SMC_LINKS];
 	struct smc_rtoken rtokens[KARST_SMC_CONNS];
 	TAILQ_HEAD(, smc_rmb) rmbs;
-	struct karst_timer timer; /* of the flow, or the idle time */
-	uint32_t flow, flow_tail; /* buffers whose keys are to be confirmed or deleted */
-	bool flow_sent;           /* the first one's message was sent */
+	struct karst_timer timer; /* for the exchange, or the idle time */
+	uint32_t flow, flow_tail; /* list of buffers whose keys have to be confirmed or deleted */
+	bool flow_sent;           /* the message for the first of them was sent */
 	struct smc_link *flow_link;
-	uint32_t flow_rkey; /* whose answer is awaited */
-	uint32_t changes;   /* how often a link has come or gone */
-	uint64_t add_ns;    /* until then the peer causes no second link */
-	uint32_t nspares;   /* buffers */
+	uint32_t flow_rkey; /* key of the outstanding request */
+	uint32_t changes;   /* number of times that a link was added or lost */
+	uint64_t add_ns;    /* until this time the peer cannot cause a second link */
+	uint32_t nspares;   /* spare buffers */
 	uint32_t next_free;
 	uint32_t ev_next, ev;
 	bool ev_listed;
@@ -232,15 +239,15 @@ struct smc_core {
 	struct smc_conn *conns;
 	struct smc_group *groups;
 	struct smc_rmb *rmbs;
-	uint32_t *hash; /* of tokens */
+	uint32_t *hash; /* of connections, by token */
 	uint32_t hash_mask;
 	uint32_t free_conn, free_group, free_rmb;
 	uint32_t idle_rmbs[KARST_SMC_SIZE_MAX + 1];
-	uint64_t ntokens; /* given by now */
-	uint64_t nspared; /* buffers that have become spare by now */
+	uint64_t ntokens; /* tokens drawn so far */
+	uint64_t nspared; /* buffers that have become spare so far */
 	uint32_t next_uid;
 	uint32_t ev_conn, ev_conn_tail, ev_group, ev_group_tail;
-	struct karst_smc_llc llc_rx, llc_tx; /* too large for a stack of an lcore */
+	struct karst_smc_llc llc_rx, llc_tx; /* too large for the stack of an lcore */
 	uint8_t buf[KARST_SMC_LLC_MAX_LEN];
 };
 
@@ -280,7 +287,7 @@ group_index(const struct smc_core *c, const struct smc_group *g)
 	return (uint32_t)(g - c->groups);
 }
 
-/** Which of its group's links it is. */
+/** The index of a link in its group. */
 static inline unsigned int
 link_slot(const struct smc_link *link)
 {
@@ -294,7 +301,7 @@ link_id(const struct smc_core *c, const struct smc_link *link)
 		(group_index(c, link->group) * KARST_SMC_LINKS + link_slot(link));
 }
 
-/** Is it one that LLC and CDC go over? */
+/** Whether LLC and CDC messages use the link. */
 static inline bool
 link_usable(const struct smc_link *link)
 {
@@ -309,12 +316,12 @@ conn_connected(const struct smc_conn *conn)
 
 /* --- smc.c --- */
 
-/** NULL: there is none of that id. */
+/** NULL: there is no object with that id. */
 struct smc_conn *smc_conn_find(const struct smc_core *c, uint32_t id);
 struct smc_link *smc_link_find(const struct smc_core *c, uint32_t id);
 struct smc_conn *smc_conn_by_token(
 	const struct smc_core *c, const struct smc_group *g, uint32_t token);
-/** Gives it a token that no other has. */
+/** Assigns a token that no other connection has. */
 void smc_conn_name(struct smc_core *c, struct smc_conn *conn);
 void smc_conn_unname(struct smc_core *c, struct smc_conn *conn);
 void smc_conn_event(struct smc_core *c, struct smc_conn *conn, uint32_t what);
@@ -326,37 +333,37 @@ void smc_timer_stop(struct smc_core *c, struct karst_timer *t);
 
 void smc_clc_send(struct smc_core *c, struct smc_conn *conn, const struct karst_smc_clc *msg);
 void smc_clc_detach(struct smc_core *c, struct smc_conn *conn);
-/** It stays on TCP, as the other side was told or has said. */
+/** The connection stays on TCP; the peer was told, or has told this side. */
 void smc_fall_back(struct smc_core *c, struct smc_conn *conn, uint32_t reason, bool local);
-/** Says DECLINE, and falls back.  The peer has nothing on its way that is not a DECLINE. */
+/** Sends DECLINE, and falls back.  The peer has sent nothing that is not a DECLINE. */
 void smc_decline(struct smc_core *c, struct smc_conn *conn, uint32_t reason);
-/** The same as soon as that is so. */
+/** The same, as soon as that condition is true. */
 void smc_refuse(struct smc_core *c, struct smc_conn *conn, uint32_t reason);
-/** The sides may not agree what it is: it is nothing. */
+/** The sides may disagree whether it is SMC-R: the connection fails. */
 void smc_fail(struct smc_core *c, struct smc_conn *conn, int error);
-/** It is SMC-R from here on. */
+/** The connection is SMC-R from here on. */
 void smc_connected(struct smc_core *c, struct smc_conn *conn);
-/** The timer of a connection that is being made, or is closing. */
+/** The timer of a connection that is being established, or is closing. */
 void smc_conn_timeout(struct smc_core *c, struct smc_conn *conn);
-/** The peer has confirmed the key of the connection's buffer, or has not. */
+/** The peer has confirmed the key of the connection's buffer, or not. */
 void smc_conn_rkey_done(struct smc_core *c, struct smc_conn *conn, bool confirmed);
-/** Accept or Confirm, of @type. */
+/** Sends Accept or Confirm, according to @type. */
 void smc_send_accept(struct smc_core *c, struct smc_conn *conn, enum karst_smc_clc_type type);
-/** What an Accept or Confirm says about the peer's element.  False: it is impossible. */
+/** Takes the peer's element from an Accept or Confirm.  False: it is invalid. */
 bool smc_take_element(struct smc_conn *conn, const struct karst_smc_accept *a);
-/** The same, as far as it is known what the key @rtoken of the group is for. */
+/** The same for the key @rtoken of the group, checked against earlier uses of the key. */
 bool smc_take_rtoken(
 	struct smc_core *c, struct smc_conn *conn, int rtoken, const struct karst_smc_accept *a);
-/** As a reason to decline: what an op returned. */
+/** The reason to decline for the result of an op. */
 uint32_t smc_reason_of(int rc);
-/** One of ours that is among them, NULL: none. */
+/** A configured EID that is among @eids; NULL: none. */
 const uint8_t *smc_eid_match(
 	const struct smc_core *c, const uint8_t (*eids)[KARST_SMC_EID_LEN], unsigned int n);
-/** The queue pair of a first contact's link is connected; if @rc is not 0, it cannot be. */
+/** The queue pair of a first contact's link is connected; @rc not 0: it cannot be. */
 void smc_first_contact_linked(struct smc_core *c, struct smc_group *g, int rc);
-/** The link of a first contact is confirmed: ADD_LINK is next, or nothing. */
+/** The link of a first contact is confirmed: ADD_LINK follows, or nothing. */
 void smc_first_contact_confirmed(struct smc_core *c, struct smc_group *g);
-/** Waiting for ADD_LINK is over. */
+/** The wait for ADD_LINK is over. */
 void smc_first_contact_over(struct smc_core *c, struct smc_group *g);
 
 /* --- client.c, server.c --- */
@@ -364,128 +371,129 @@ void smc_first_contact_over(struct smc_core *c, struct smc_group *g);
 void smc_client_propose(struct smc_core *c, struct smc_conn *conn);
 void smc_client_accepted(
 	struct smc_core *c, struct smc_conn *conn, const struct karst_smc_accept *a);
-/** The key is confirmed: Confirm. */
+/** The key is confirmed: sends Confirm. */
 void smc_client_confirm(struct smc_core *c, struct smc_conn *conn);
-/** The queue pair of a first contact is connected: Confirm. */
+/** The queue pair of a first contact is connected: sends Confirm. */
 void smc_client_linked(struct smc_core *c, struct smc_conn *conn);
 void smc_server_proposed(
 	struct smc_core *c, struct smc_conn *conn, const struct karst_smc_proposal *p);
-/** Looks for a group; parks it, accepts, or declines. */
+/** Looks for a group; parks the connection, accepts, or declines. */
 void smc_server_choose(struct smc_core *c, struct smc_conn *conn);
 void smc_server_anew(struct smc_core *c, struct smc_conn *conn);
-/** It has waited for the group of another one for long enough. */
+/** The connection has waited long enough for the group of another one. */
 void smc_server_unpark(struct smc_core *c, struct smc_conn *conn);
-/** As if its Confirm had been taken, of one that is to be refused. */
+/** Continues as if its Confirm had been accepted, for a connection that is to be refused. */
 void smc_server_await_decline(struct smc_core *c, struct smc_conn *conn);
 void smc_server_confirmed(
 	struct smc_core *c, struct smc_conn *conn, const struct karst_smc_accept *a);
-/** The queue pair of a first contact is connected: CONFIRM_LINK. */
+/** The queue pair of a first contact is connected: sends CONFIRM_LINK. */
 void smc_server_linked(struct smc_core *c, struct smc_conn *conn);
 
 /* --- group.c --- */
 
-/** A new one for @conn, which is in it afterwards.  NULL: no room */
+/** Creates a group for @conn, and adds @conn to it.  NULL: no room */
 struct smc_group *smc_group_new(struct smc_core *c, struct smc_conn *conn);
 void smc_group_join(struct smc_core *c, struct smc_group *g, struct smc_conn *conn);
 void smc_group_leave(struct smc_core *c, struct smc_conn *conn);
 struct smc_group *smc_group_of_client(
 	const struct smc_core *c, const struct smc_conn *conn, const struct karst_smc_accept *a);
-/** The one that @conn may join, or that is being made; NULL */
+/** The group that @conn may join, or that is being made; NULL */
 struct smc_group *smc_group_of_server(const struct smc_core *c, const struct smc_conn *conn);
-/** Sets the timer for whatever the group waits for. */
+/** Sets the timer according to what the group waits for. */
 void smc_group_rearm(struct smc_core *c, struct smc_group *g);
-/** The group is there, or will not be: those that waited for it choose again. */
+/** The group is established, or will not be: connections that waited for it choose again. */
 void smc_group_settled(struct smc_core *c, struct smc_group *g);
 /** Closes everything; its connections are aborted. */
 void smc_group_kill(struct smc_core *c, struct smc_group *g, int error);
-/** Tells the peer that it ends, with @reason, and kills it when that has left. */
+/** Tells the peer that the group ends, with @reason, and kills it when that was sent. */
 void smc_group_end(struct smc_core *c, struct smc_group *g, uint8_t flags, uint32_t reason);
-/** The peer has ended it. */
+/** The peer has ended the group. */
 void smc_group_terminate(struct smc_core *c, struct smc_group *g);
 void smc_group_timeout(struct smc_core *c, struct smc_group *g);
-/** A link of the group that is active; NULL */
+/** An active link of the group other than @but; NULL */
 struct smc_link *smc_group_link(struct smc_group *g, const struct smc_link *but);
-/** True while a link is being added. */
+/** Whether a link is being added. */
 bool smc_group_adding(const struct smc_group *g);
 
-/** The peer's key on @link; a new one if there is room, with @known set if it was there.  -1 */
+/** The index of the peer's key on @link; a new one if there is room; @known: it existed.  -1 */
 int smc_rtoken_add(
 	struct smc_group *g, struct smc_link *link, uint32_t rkey, uint64_t vaddr, bool *known);
 int smc_rtoken_find(struct smc_group *g, struct smc_link *link, uint32_t rkey);
-/** True if it was there. */
+/** @return whether it existed. */
 bool smc_rtoken_remove(
 	struct smc_core *c, struct smc_group *g, struct smc_link *link, uint32_t rkey);
 
 /* --- link.c --- */
 
-/** -errno of the op */
+/** Creates the queue pair of a link.  -errno of the op */
 int smc_link_start(struct smc_core *c, struct smc_group *g, unsigned int n, uint8_t number,
 	const uint8_t *local_gid, const uint8_t *remote_gid);
-/** The same.  0: it is READY, or CONNECTING and will be heard of. */
+/** Connects it.  -errno of the op; 0: it is READY, or CONNECTING and a report follows. */
 int smc_link_connect(struct smc_core *c, struct smc_link *link);
 void smc_link_active(struct smc_core *c, struct smc_link *link);
 void smc_link_close(struct smc_core *c, struct smc_link *link);
-/** It has died: connections go to the other one, or the group ends. */
+/** A link has failed: connections go over to the other one, or the group ends. */
 void smc_link_lost(struct smc_core *c, struct smc_link *link, uint32_t tell);
 void smc_link_timeout(struct smc_core *c, struct smc_link *link);
-/** A SEND: of LLC, or a CDC message of @conn.  False: there is no slot for it. */
+/** SENDs an LLC message, or a CDC message of @conn.  False: there is no slot for it. */
 bool smc_link_send(struct smc_core *c, struct smc_link *link, struct smc_conn *conn,
 	const void *msg, size_t len);
-/** True if an LLC message that is too long to wait may be sent now. */
+/** Whether an LLC message that is too long to be queued may be sent now. */
 bool smc_link_has_llc_slot(const struct smc_core *c, const struct smc_link *link);
-/** True if a CDC message may be sent now. */
+/** Whether a CDC message may be sent now. */
 bool smc_link_has_slot(const struct smc_core *c, const struct smc_link *link);
 void smc_link_wait(struct smc_core *c, struct smc_conn *conn);
 void smc_link_unwait(struct smc_core *c, struct smc_conn *conn);
-/** The connection has gone: slots do not name it any more. */
+/** The connection is gone: removes it from the slots. */
 void smc_link_forget(struct smc_core *c, struct smc_conn *conn);
 
 /* --- llc.c --- */
 
-/** An empty message of the group's version, to be filled in and sent by smc_llc_send(). */
+/** Returns an empty message of the group's version, to be filled in and sent by smc_llc_send(). */
 struct karst_smc_llc *smc_llc_new(struct smc_core *c, const struct smc_link *link,
 	enum karst_smc_llc_type type, uint8_t flags);
 void smc_llc_send(struct smc_core *c, struct smc_link *link);
 void smc_llc_rx(struct smc_core *c, struct smc_link *link, const void *msg, size_t len);
 void smc_llc_confirm_link(struct smc_core *c, struct smc_link *link, uint8_t flags);
-/** The queue pair of a second link is connected; if @rc is not 0, it cannot be. */
+/** The queue pair of a second link is connected; @rc not 0: it cannot be. */
 void smc_llc_linked(struct smc_core *c, struct smc_link *added, int rc);
-/** Offers link @n, or with mtu 0 none (S10). */
+/** Offers link @added; NULL: sends an ADD_LINK with mtu 0, which offers none (S10). */
 void smc_llc_add_link(struct smc_core *c, struct smc_group *g, struct smc_link *added);
 void smc_llc_delete_link(
 	struct smc_core *c, struct smc_link *link, uint8_t number, uint8_t flags, uint32_t reason);
 
 /* --- rmb.c --- */
 
-/** A buffer for @conn, with keys on its group's links: its own, if that will do.  -errno */
+/** Gets a buffer for @conn, with keys on its group's links: the connection's own if usable.
+ *  -errno */
 int smc_rmb_get(struct smc_core *c, struct smc_conn *conn);
-/** Its connection does not need it any more. */
+/** The connection does not need its buffer any more. */
 void smc_rmb_put(struct smc_core *c, struct smc_conn *conn);
-/** Its group's links are not the same any more: those that wait for another connection go. */
+/** The links of the group have changed: deletes the keys of spare buffers. */
 void smc_rmb_links_changed(struct smc_core *c, struct smc_group *g);
-/** Asks the peer to confirm the key, unless it has it; smc_conn_rkey_done() follows. */
+/** Asks the peer to confirm the key, unless the peer has it; smc_conn_rkey_done() follows. */
 void smc_rmb_confirm(struct smc_core *c, struct smc_rmb *rmb);
-/** The group has gone, with all links. */
+/** The group is gone, with all links. */
 void smc_rmb_group_gone(struct smc_core *c, struct smc_group *g);
-/** Keys on a new link.  -errno */
+/** Creates keys on a new link.  -errno */
 int smc_rmb_add_link(struct smc_core *c, struct smc_group *g, struct smc_link *link);
-/** Sends the next request about a key, if it may. */
+/** Sends the next request about a key, if that is allowed. */
 void smc_flow_next(struct smc_core *c, struct smc_group *g);
-/** An answer came, or never will. */
+/** An answer has arrived, or never will. */
 void smc_flow_answer(struct smc_core *c, struct smc_group *g, struct smc_link *link,
 	const struct karst_smc_llc *m);
 void smc_flow_over(struct smc_core *c, struct smc_group *g, bool good);
-/** The link that the question went over has gone. */
+/** The link that carried the request is gone. */
 void smc_flow_link_lost(struct smc_core *c, struct smc_group *g, struct smc_link *link);
 
 /* --- tx.c --- */
 
-/** Sends what there is and may be sent. */
+/** Sends what there is, as far as that is allowed. */
 void smc_push(struct smc_core *c, struct smc_conn *conn);
 /** The same, with a message even if there is no data. */
 void smc_push_cdc(struct smc_core *c, struct smc_conn *conn);
 void smc_sent(struct smc_core *c, struct smc_conn *conn, const struct smc_slot *slot);
-/** Goes over to @link, with nothing lost. */
+/** Goes over to @link, without loss. */
 void smc_fail_over(struct smc_core *c, struct smc_conn *conn, struct smc_link *link);
 
 /* --- rx.c --- */
@@ -494,14 +502,14 @@ void smc_cdc_rx(struct smc_core *c, struct smc_link *link, const void *msg, size
 
 /* --- close.c --- */
 
-/** All was sent, maybe: goes on with what the program wanted to end. */
+/** All may have been sent: continues with what the program wanted to end. */
 void smc_close_step(struct smc_core *c, struct smc_conn *conn);
-/** The peer has said something about the connection's end. */
+/** The peer has sent flags about the end of the connection. */
 void smc_close_peer(struct smc_core *c, struct smc_conn *conn, uint8_t news);
-/** Ends it from our side, with @error for the program; says so if @tell. */
+/** Aborts the connection, with @error for the program; notifies the peer if @tell. */
 void smc_conn_abort(struct smc_core *c, struct smc_conn *conn, int error, bool tell);
 void smc_conn_closed(struct smc_core *c, struct smc_conn *conn);
-/** Is it CLOSED, and nothing on its way?  Then the program may know. */
+/** Raises the event CLOSED if the connection is CLOSED and nothing is under way. */
 void smc_close_quiet(struct smc_core *c, struct smc_conn *conn);
 
 #endif /* KARST_SMC_PRIV_H */

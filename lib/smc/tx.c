@@ -2,7 +2,7 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Sending (S4, S12, S14, S16): WRITEs into the peer's element, and the CDC message that tells of
+ * Sending (S4, S12, S14, S16): WRITEs into the peer's element, and the CDC message that announces
  * them.
  *
  *        fin          prod            snd_pos          fin + send_bytes
@@ -10,19 +10,19 @@
  *   free  | may be     | to be written  | free: for the program
  *         | read again |
  *
- * The queue pair keeps the order, so the completion of a CDC message says that the WRITEs in
- * front of it are complete, too.  Room in the peer's element is what lies between prod and
- * peer_cons plus its size.
+ * The queue pair keeps the order, so the completion of a CDC message shows that the WRITEs before
+ * it are complete, too.  The room in the peer's element is what is between prod and peer_cons plus
+ * its size.
  *
- * A message is sent if there is something to write, or if want_cdc.  When there is no slot the
- * connection waits in its link's list, and what it has to say by then is said in one message.
+ * A message is sent if there is something to write, or if want_cdc.  If there is no slot, the
+ * connection waits in its link's list, and then sends everything in one message.
  *
- * Behind an urgent byte nothing is written until the peer has consumed it (urgent_hold), as Linux
- * does: its receiver leaves the byte out of what it counts, and copes with one alone, the last.
+ * After an urgent byte nothing is written until the peer has consumed it (urgent_hold), as Linux
+ * does: a Linux receiver does not count that byte, and supports only one, the last.
  *
- * Failover (S17): prod goes back to fin, because nobody knows whether what was on its way has
- * arrived. What has is written again, with the same bytes, and the peer ignores cursors that go
- * backwards.  What the peer has consumed meanwhile need not be written: then prod follows
+ * Failover (S17): prod goes back to fin, because it is unknown whether what was under way has
+ * arrived.  Bytes that have are written again, with the same contents, and the peer ignores cursors
+ * that go backwards.  What the peer has consumed meanwhile need not be written: then prod follows
  * peer_cons.
  */
 #include "smc_priv.h"
@@ -73,7 +73,7 @@ write_one(struct smc_core *c, struct smc_conn *conn, uint64_t pos, uint32_t len)
 	c->cfg.ops->write(c->cfg.user, &w);
 }
 
-/* Cut where the peer's element ends and where the send buffer does. */
+/* Writes @len bytes, split where the peer's element ends and where the send buffer ends. */
 static void
 write_bytes(struct smc_core *c, struct smc_conn *conn, uint32_t len)
 {
@@ -108,7 +108,7 @@ send_cdc(struct smc_core *c, struct smc_conn *conn, uint16_t seq, uint8_t prod_f
 	};
 	uint8_t buf[KARST_SMC_CDC_LEN];
 
-	/* After failover: the end comes later again. */
+	/* After failover, the flags for the end are sent later again. */
 	if (!conn->dead && conn->prod != conn->snd_pos && !smc_mutant(CLOSE_EARLY))
 		m.conn_flags &= KARST_SMC_CDC_ABORT;
 	karst_smc_cdc_build(&m, buf);
@@ -123,7 +123,7 @@ send_validation(struct smc_core *c, struct smc_conn *conn)
 	uint16_t seq = conn->seq;
 
 	conn->validate = false;
-	conn->seq = conn->seq_fin; /* for the slot: it completes nothing new */
+	conn->seq = conn->seq_fin; /* for the slot: its completion shows nothing new */
 	send_cdc(c, conn, conn->seq_fin, KARST_SMC_CDC_VALIDATE);
 	conn->seq = seq;
 }
@@ -155,7 +155,7 @@ tx_send_one(struct smc_core *c, struct smc_conn *conn, uint32_t len)
 	send_cdc(c, conn, conn->seq, flags);
 }
 
-/* All that is possible; what ended with it may call for more. */
+/* Sends as much as possible; the end of the connection may require more messages. */
 static void
 tx_push(struct smc_core *c, struct smc_conn *conn)
 {
@@ -205,7 +205,7 @@ smc_sent(struct smc_core *c, struct smc_conn *conn, const struct smc_slot *slot)
 	}
 	if ((int16_t)(uint16_t)(slot->seq - conn->seq_fin) > 0)
 		conn->seq_fin = slot->seq;
-	smc_push(c, conn); /* what was corked */
+	smc_push(c, conn); /* sends bytes that were held back (cork_bytes) */
 	smc_close_quiet(c, conn);
 }
 
@@ -216,14 +216,13 @@ smc_fail_over(struct smc_core *c, struct smc_conn *conn, struct smc_link *link)
 	conn->link = link;
 	if (!smc_mutant(NO_REWIND)) {
 		if (conn->peer_cons > conn->fin)
-			conn->fin =
-				conn->peer_cons; /* the queue pair that might read it is no more */
+			conn->fin = conn->peer_cons; /* the queue pair that could read it is gone */
 		conn->prod = conn->fin;
 	}
 	if (conn->urgent_end > conn->prod && conn->urgent_end <= conn->snd_pos)
-		conn->urgent_set = true; /* the message that said so may be lost */
+		conn->urgent_set = true; /* the message that announced it may be lost */
 	conn->validate = !smc_mutant(NO_VALIDATE);
-	conn->want_cdc = true; /* cursor and flags of ours may be lost, too */
+	conn->want_cdc = true; /* this side's cursor and flags may be lost, too */
 	smc_conn_event(c, conn, KARST_SMC_EV_WRITABLE);
 	smc_push(c, conn);
 }

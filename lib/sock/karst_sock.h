@@ -82,13 +82,14 @@ enum karst_sock_op {
 	/* The program's first message.  Answer: the map of the TCP option, as a descriptor, and in
 	 * buffer how many us the program may poll for an answer before it sleeps. */
 	KARST_SOCK_HELLO = 1,
-	/* With a TCP socket that has seen the option: the service takes it over.  In left: how many
-	 * connections of the program have stayed on TCP since its last report, because connections
-	 * to their peer are short.  In data: numbers of pages, each of 32 bits, that the program
-	 * does not use any more, nor the rings that it had with them; KARST_SOCK_SHARED says that
-	 * another process may.  Answer: the program's end of the pair; the file of the page, unless
-	 * KARST_SOCK_PAGE_KEPT says that the program has it; that of the rings if
-	 * KARST_SOCK_RINGS_COME is set; and a waker if KARST_SOCK_WAKES is set. */
+	/* With a TCP socket that has seen the option: the service takes it over.
+	 * In left: how many connections of the program have stayed on TCP since its last report,
+	 * because connections to their peer are short.
+	 * In data: numbers of pages, each of 32 bits, that the program does not use any more, nor
+	 * the rings that it had with them; KARST_SOCK_SHARED says that another process may.
+	 * Answer: the program's end of the pair; the file of the page, unless KARST_SOCK_PAGE_KEPT
+	 * says that the program has it; that of the rings if KARST_SOCK_RINGS_COME is set; and a
+	 * waker if KARST_SOCK_WAKES is set. */
 	KARST_SOCK_OPEN,
 	/* With the end of a pair.  Answer: the files of the page and of the rings. */
 	KARST_SOCK_ADOPT,
@@ -353,8 +354,8 @@ karst_sock_shift(uint32_t buffer, unsigned int dir)
 	return dir == 0 ? buffer - KARST_SOCK_NEAR : 0;
 }
 
-/** Whether neither direction has exceeded the page of the rings that has the positions.  The rings
- *  of longer streams are not kept. */
+/** Whether neither direction has exceeded the page of the rings that has the positions.  Rings of
+ *  longer streams are kept only after use by RDMA (karst_sock_spares()). */
 static inline bool
 karst_sock_is_short(uint64_t dir0, uint64_t dir1)
 {

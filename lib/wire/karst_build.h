@@ -39,8 +39,8 @@ int karst_build_frame(uint8_t *buf, size_t room, const struct karst_frame *f);
 int karst_build_native(uint8_t *buf, size_t room, const struct karst_native *n);
 
 /**
- * Computes the UDP checksum of a complete frame and writes it.  Never 0 (RFC 768).  @udp the UDP
- * header, preceded by an IP header; @len UDP length; @ip6 the IP version.
+ * Computes the UDP checksum of a complete frame and writes it.  Never 0 (RFC 768).
+ * @udp the UDP header, preceded by an IP header; @len UDP length; @ip6 the IP version.
  */
 void karst_build_udp_checksum(uint8_t *udp, size_t len, bool ip6);
 

@@ -14,10 +14,11 @@
  * Parses one frame.
  *
  * In: p->data and p->len describe all received bytes (Ethernet padding may follow the IP packet);
- * p->port is unchanged.  Never reads outside [data, data + len).  Out: on KARST_DROP_NONE every
- * field whose header is present is valid (a field whose header the opcode lacks has an arbitrary
- * value), p->len ends after the ICRC, and p->qp is NULL.  On any other value only data, port and
- * drop are meaningful.  The ICRC is not checked.  Any thread.
+ * p->port is unchanged.  Never reads outside [data, data + len).
+ * Out: on KARST_DROP_NONE every field whose header is present is valid (a field whose header the
+ * opcode lacks has an arbitrary value), p->len ends after the ICRC, and p->qp is NULL.  On
+ * any other value only data, port and drop are meaningful.
+ * The ICRC is not checked.  Any thread.
  *
  * @return p->drop.
  */

@@ -138,8 +138,7 @@ smc_cdc_rx(struct smc_core *c, struct smc_link *link, const void *msg, size_t le
 		return;
 	}
 	conn = smc_conn_by_token(c, link->group, m.token);
-	if (conn == NULL ||
-		(conn->state < KARST_SMC_ACTIVE && conn->state < KARST_SMC_WAIT_CONFIRM) ||
+	if (conn == NULL || conn->state < KARST_SMC_WAIT_CONFIRM ||
 		conn->state == KARST_SMC_CLOSED) {
 		count(c, KARST_SMC_CTR_CDC_UNKNOWN);
 		return;

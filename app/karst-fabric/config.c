@@ -1,23 +1,23 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* What can be simulated: defaults, what follows from what, and limits. */
+/* The configuration: defaults, derived values, and limits. */
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 
 #include "sim.h"
 
-/* 100 KB of queue at 25 Gb/s, by which DCQCN is usually set up, and 400 KB. */
+/* 100 KB and 400 KB of queue at 25 Gb/s, the usual settings for DCQCN. */
 #define KMIN_PER_MBPS 4u
 #define KMAX_PER_MBPS 16u
-/* Ports of a switch: numbers of 16 bits name them. */
+/* Maximum ports of a switch; port numbers have 16 bits. */
 #define MAX_PORTS 4096u
-/* Runs without an end of their own. */
+/* Duration of runs that have no end otherwise. */
 #define DEFAULT_NS   20000000ull
 #define INCAST_BYTES 500000u
 #define INCAST_LOAD  0.02
-/* After flows have ceased to begin: their queue pairs may be in a long wait. */
+/* Limit of the run, in durations: after the last flow has begun, queue pairs may wait for long. */
 #define LIMIT_TIMES 100u
 
 const char *const fab_topology_names[] = {
@@ -132,15 +132,15 @@ fab_config_qps(const struct fab_config *c)
 	case FAB_WEBSEARCH ... FAB_ALISTORAGE:
 		return FAB_MAX_QPS;
 	case FAB_TREE:
-		/* three edges in one of them and one in the other, up and down */
+		/* three edges in one tree and one in the other, each up and down */
 		return 8;
 	default:
 		return 2ull * c->connections;
 	}
 }
 
-/* Of hosts whose flows have a connection each, together: their number is not known, and memory is
- * needed for those that there are. */
+/* Limit for all hosts together if each flow has a connection: the number of flows is not known, and
+ * memory is only used for existing connections. */
 #define IDS_MOST (1u << 21)
 
 uint64_t

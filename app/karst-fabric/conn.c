@@ -2,9 +2,9 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Connections: a queue pair of the sender and one of the receiver.  What they know of each other
- * comes from lib/cm (connect.c).  Their memory is used again for the next connection, whichever
- * hosts that is between.
+ * Connections: a queue pair of the sender and one of the receiver.  They learn their attributes
+ * from each other by lib/cm (connect.c).  Their memory is used again for the next connection,
+ * between any two hosts.
  */
 #include <stdio.h>
 
@@ -21,7 +21,7 @@ make_end(struct fab_sim *s, struct fab_end *e)
 	*in = (struct karst_qp_init){
 		.type = KARST_QPT_RC,
 		.pd = s->pd,
-		/* any: that of its host takes its place */
+		/* any queue: it is replaced by that of the host */
 		.send_cq = s->host[0].cq,
 		.recv_cq = s->host[0].cq,
 		.max_send_wr = s->c->depth,
@@ -180,7 +180,7 @@ fab_conn_open(struct fab_sim *s, uint32_t src, uint32_t dst)
 	c->once = false;
 	c->nposted = c->ncompleted = 0;
 	c->tries = 0;
-	/* READs are posted where their data goes to */
+	/* READs are posted at the destination of their data */
 	create_qps(s, c, &s->host[s->c->read ? dst : src], &s->host[s->c->read ? src : dst]);
 	return c;
 }
@@ -194,7 +194,7 @@ destroy_qps(struct fab_sim *s, struct fab_conn *c)
 		struct fab_end *e = &c->end[i];
 
 		fab_host_enter(s, e->host);
-		/* completions that are not taken yet are of no interest */
+		/* discards completions that were not polled yet */
 		karst_core_flush(e->host->core);
 		karst_cq_lane_drop(&e->host->lane, karst_qp_num(e->qp));
 		karst_qp_destroy(e->host->core, e->qp);
@@ -215,7 +215,7 @@ fab_conn_close(struct fab_sim *s, struct fab_conn *c)
 {
 	destroy_qps(s, c);
 	c->live = false;
-	/* those of before the workload's time end after it, to leave it as it is */
+	/* connections made before the workload's time end after it, so as not to affect it */
 	if (!s->at_once && !s->c->timed)
 		return;
 	fab_disconnect(s, c);

@@ -2,32 +2,36 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * How connections come to be, and how they end: REQ, REP and RTU, then DREQ and DREP, of lib/cm.
- * Queue pairs get from them what they know of each other: numbers, first PSNs, path MTU, timeout,
- * retries, READs outstanding, and whether they repeat selectively.
+ * Makes and ends connections with lib/cm: REQ, REP and RTU, then DREQ and DREP.  From these
+ * messages the queue pairs learn the attributes of their peers: numbers, first PSNs, path MTU,
+ * timeout, retries, outstanding READs, and whether they use selective repeat.
  *
- * When that is.  A workload whose connections are known has them before its time begins: they are
- * asked for all at once, through the network, which is empty otherwise, and when the last one has
- * its RTU the clock is set to 0.  They end after its time.  A flow of a distribution has one of its
- * own, which comes and ends at the moments at which the flow does: messages are handed over, and
- * take no time and no place in queues.  So neither changes what the workload finds.  Or it counts:
- * then a flow begins with its REQ, through the network with all that is there.
+ * Time of connection management:
+ *
+ * - If the connections of a workload are known, they are made before its time begins: all are
+ *   requested at once, through the network, which is empty otherwise, and when the last one has its
+ *   RTU the clock is set to 0.  They end after the workload's time.
+ * - A flow of a distribution has a connection of its own, which is made and ended at the times at
+ *   which the flow begins and ends: messages are delivered directly, without delay or queueing.
+ *
+ * So connections do not affect the workload.  With --connect timed they do: a flow begins with its
+ * REQ, which shares the network with all other traffic.
  */
 #include <errno.h>
 
 #include "karst_cm_ece.h"
 #include "sim.h"
 
-/* Other queue pairs that are tried when those that were drawn had been somebody's a moment ago. */
+/* How many other queue pairs are tried when the peer still knows the chosen ones as connected. */
 #define TRIES 8u
-/* Memory that lib/cm touches for a connection, about. */
+/* Approximate memory that lib/cm touches for a connection. */
 #define ID_BYTES 1024u
 
 #define RNR_RETRY 7u
 #define PSN_SHIFT 16u
 
-/* Random, but a multiple of all that PSNs are counted off by (X12: UDP source ports), so that it
- * makes no difference to a run. */
+/* Random, but a multiple of every number that divides PSNs into groups (X12: UDP source ports), so
+ * that the first PSN does not affect a run. */
 static uint32_t
 first_psn(struct fab_sim *s)
 {
@@ -82,7 +86,7 @@ send_req(struct fab_sim *s, struct fab_conn *c)
 	s->unsettled++;
 }
 
-/* What ids need. */
+/* Charges the memory of identifiers. */
 static void
 charge(struct fab_sim *s, struct fab_host *h)
 {
@@ -143,7 +147,7 @@ asked(struct fab_sim *s, struct fab_host *h, const struct karst_cm_ev *ev)
 	struct fab_peer p;
 
 	charge(s, h);
-	/* what comes late may be about a connection that is another one by now */
+	/* a late event may be for an earlier connection that used this memory */
 	if (c == NULL || !c->asking || c->end[FAB_RECEIVER].host != h ||
 		c->end[FAB_RECEIVER].cm_id != 0 ||
 		karst_qp_num(c->end[FAB_SENDER].qp) != ev->remote.qpn) {
@@ -183,7 +187,7 @@ settle(struct fab_sim *s, struct fab_conn *c)
 	c->asking = c->awaiting = false;
 }
 
-/* Its ids, without waiting for anybody. */
+/* Destroys the identifiers of @c without waiting for the peer. */
 static void
 forget(struct fab_sim *s, struct fab_conn *c)
 {
@@ -222,7 +226,7 @@ refused(struct fab_sim *s, struct fab_conn *c, const struct karst_cm_ev *ev)
 	fab_flow_refuse(s, f);
 }
 
-/* The receiver has waited for an RTU in vain, and the sender was told so. */
+/* The receiver got no RTU in time, and the sender was notified. */
 static void
 lost(struct fab_sim *s, struct fab_conn *c)
 {
@@ -263,7 +267,7 @@ receiver_event(
 		return;
 	case KARST_CM_EV_REJ:
 	case KARST_CM_EV_REP_ERROR:
-		/* the sender will hear of it, or has told it */
+		/* the sender will be notified, or has sent the notification itself */
 		s->unsettled -= c->awaiting;
 		c->awaiting = false;
 		c->end[FAB_RECEIVER].cm_id = 0;
@@ -282,7 +286,8 @@ fab_disconnect(struct fab_sim *s, struct fab_conn *c)
 	struct fab_end *from = &c->end[FAB_SENDER], *to = &c->end[FAB_RECEIVER];
 
 	settle(s, c);
-	/* the receiver's ends when the DREQ comes, whoever has the connection's memory then */
+	/* the receiver's identifier ends when the DREQ arrives, even if the connection's memory is
+	 * in use for another connection then */
 	if (to->cm_id != 0)
 		karst_cm_id_set_user(to->host->cm, to->cm_id, NULL);
 	to->cm_id = 0;
@@ -306,7 +311,7 @@ end_event(struct fab_sim *s, struct fab_host *h, const struct karst_cm_ev *ev)
 					       : &s->r->connections.broken) += 1;
 		s->disconnecting--;
 	}
-	/* who is asked to disconnect does, and answers */
+	/* the side that gets a DREQ disconnects and answers */
 	karst_cm_id_destroy(h->cm, ev->id);
 }
 
@@ -331,7 +336,7 @@ fab_connect_event(void *host, const struct karst_cm_ev *ev)
 
 /* --- before and after the workload's time --- */
 
-/* A multiple of all that timers are rounded to, so that they do as if it were 0. */
+/* A multiple of every granularity of timers, so that timers behave as if the clock were 0. */
 #define CLOCK_ROUND (UINT64_C(1) << 44)
 
 static void
@@ -343,7 +348,7 @@ restart_port(struct fab_port *p)
 		fab_gauge_restart(&p->queue, 0);
 }
 
-/* The workload's time begins.  Nothing is on its way, so what there is of events is over. */
+/* Begins the workload's time.  No frame is in flight, so remaining events are obsolete. */
 static void
 restart(struct fab_sim *s)
 {
@@ -384,7 +389,7 @@ fab_disconnect_all(struct fab_sim *s)
 	}
 	while ((s->disconnecting != 0 || s->mads != 0) && fab_step(s))
 		;
-	/* what frames of the workload come to now is not its result any more */
+	/* from now on, frames of the workload do not count for its result */
 	r.connections = s->r->connections;
 	*s->r = r;
 }

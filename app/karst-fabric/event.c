@@ -2,8 +2,8 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * What happens when: a heap with four children to a node, whose entries are compared where they
- * lie.
+ * The queue of events, ordered by time: a heap with four children to a node, whose entries contain
+ * the keys.
  */
 #include "sim.h"
 

@@ -3,9 +3,10 @@
  */
 /*
  * Flows: bytes that a program moves over a connection by WRITEs, or by READs, as many at a time as
- * the send queue holds.  A flow is done when the last of them has completed, where it was posted.
+ * the send queue holds.  A flow is done when its last request has completed at the host that posted
+ * it.
  *
- * All are from one region to the same one: it is what the bytes are that does not matter.
+ * All requests use one region as source and destination, because the contents do not matter.
  */
 #include "sim.h"
 
@@ -15,7 +16,7 @@ fab_flow_at(struct fab_sim *s, uint64_t i)
 	return &s->flow[i / FAB_FLOW_CHUNK][i % FAB_FLOW_CHUNK];
 }
 
-/* One chunk more. */
+/* Adds a chunk. */
 static void
 flows_grow(struct fab_sim *s)
 {
@@ -153,7 +154,7 @@ end_flow(struct fab_sim *s, struct fab_conn *c, enum fab_flow_state state)
 		c->tail = &c->head;
 }
 
-/* Nothing that it should have moved will be. */
+/* Fails all flows of the connection. */
 void
 fab_flow_fail(struct fab_sim *s, struct fab_conn *c)
 {

@@ -2,8 +2,8 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Frames: their headers as the core has built them, and how long they would be.  Payload, pad and
- * ICRC are nowhere: who receives a frame finds bytes of no meaning behind the headers.
+ * Frames: their headers as the core has built them, and their length.  Payload, pad and ICRC are
+ * not stored: the receiver of a frame finds arbitrary bytes after the headers.
  */
 #include "karst_hdr.h"
 #include "karst_opcode.h"

@@ -2,9 +2,9 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * How long a queue was how long: each length counts for the time that it lasted, so a percentile is
- * what somebody would find who looks at random moments.  Below 64 bytes a bucket for each length,
- * above 32 to a power of two: 3 % wide.
+ * A histogram of queue lengths.  Each length is weighted by the time that it lasted, so percentiles
+ * are those of samples at random times.  There is a bucket for each length below 64 bytes, and 32
+ * buckets for each power of two above, which are 3 % wide.
  */
 #include "sim.h"
 

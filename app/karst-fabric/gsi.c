@@ -2,10 +2,10 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * lib/cm of a host, as behind QP 1 of an engine: each message is a UD SEND ONLY of 256 bytes, which
- * goes before all that the queue pairs have to send, and then through the network as any other
- * frame; its timers are events.  Or, where connections are to take no time (connect.c), messages
- * are handed over one after the other, as the same frames.
+ * lib/cm of a host, connected to QP 1 as in an engine.  Each message is a UD SEND ONLY of 256
+ * bytes, which is sent before all frames of the queue pairs and crosses the network like any other
+ * frame; timers are events.  If connections must take no time (connect.c), the same frames are
+ * delivered directly, one after the other.
  */
 #include <errno.h>
 
@@ -15,15 +15,15 @@
 #include "karst_prf.h"
 #include "sim.h"
 
-/* As of QP 1 of an engine (W1). */
+/* The same as those of QP 1 of an engine (W1). */
 #define UDP_SPORT 0xc001u
 #define PKEY      0xffffu
 #define TTL       64u
 #define IP_DF     0x4000u
-/* As of an engine: 1.07 s for an answer, as an exponent; 16 times in all. */
+/* As in an engine: the timeout of an answer, 1.07 s, as an exponent; 16 attempts in total. */
 #define RESPONSE_TIMEOUT 18u
 #define EXPIRE_AT_ONCE   64u
-/* As of an engine by default. */
+/* The default of an engine. */
 #define HALF_OPEN_MOST 2048u
 
 void
@@ -94,7 +94,7 @@ build(struct fab_host *h, uint32_t to, const uint8_t *mad, struct fab_frame *f)
 	memcpy(f->data, all, FAB_HEAD);
 	pkt.len = (uint16_t)len;
 	fab_frame_sent(f, &pkt);
-	/* of the workload's */
+	/* it is no request of the workload */
 	f->request = false;
 }
 
@@ -150,7 +150,7 @@ fab_gsi_rx(struct fab_sim *s, struct fab_host *h, const struct karst_pkt *pkt)
 	fab_gsi_run(s, h);
 }
 
-/* Until nobody has anything more to say. */
+/* Delivers messages until no host has any left. */
 static void
 hand_over(struct fab_sim *s)
 {
@@ -176,7 +176,7 @@ cm_wake(struct fab_sim *s, void *arg)
 {
 	struct fab_host *h = arg;
 
-	/* an earlier one has taken its place */
+	/* the event is obsolete: an earlier one has replaced it */
 	if (h->cm_wake_ps != s->now_ps)
 		return;
 	h->cm_wake_ps = UINT64_MAX;
@@ -218,10 +218,10 @@ void
 fab_gsi_init(struct fab_sim *s, struct fab_host *h)
 {
 	uint32_t ids = (uint32_t)fab_config_ids(s->c, h->id), listener;
-	/* all may come from one peer, which may have half of those that are half open */
+	/* all may be from one peer, which may have half of the half-open connections */
 	uint32_t half_open = karst_min_u32(2 * ids, HALF_OPEN_MOST);
 	struct karst_cm_config cfg = {
-		/* whoever listens has one, too */
+		/* the listener needs one, too */
 		.max_ids = half_open > ids ? half_open : ids + 1,
 		.max_half_open = half_open,
 		.guid = h->id + 1,
@@ -236,7 +236,7 @@ fab_gsi_init(struct fab_sim *s, struct fab_host *h)
 	h->mads_tail = &h->mads;
 	rc = karst_cm_init(fab_reserve(s, karst_cm_bytes(&cfg)), &cfg, 0, &h->cm);
 	if (rc == 0)
-		/* any service: its id is the number of the connection */
+		/* any service id: it is the number of the connection */
 		rc = karst_cm_id_listen(h->cm, 0, 0, NULL, &listener);
 	if (rc != 0)
 		fab_bail(s, rc, "lib/cm of host %u: %s", h->id, strerror(-rc));

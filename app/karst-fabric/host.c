@@ -2,12 +2,12 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Drives the protocol core of a host, as an engine's lcore does, but for two things: an engine
- * takes time for what it does, and puts frames into the queue of its port ahead of time.  Here a
- * frame is built when the link is free for it.
+ * Drives the protocol core of a host, like an lcore of an engine, with two differences: an engine
+ * needs time for its work, and it puts frames into the queue of its port ahead of time.  Here work
+ * takes no time, and a frame is built when the link is free.
  *
- * What a host sends has no payload in it, and no ICRC.  What it receives has headers, and behind
- * them whatever the frame before has left: nobody looks at it.
+ * Frames that a host sends have no payload and no ICRC.  In received frames the bytes after the
+ * headers are those of an earlier frame, and are not used.
  */
 #include "karst_hdr.h"
 #include "karst_parse.h"
@@ -132,7 +132,7 @@ fab_host_clock_ns(const struct fab_sim *s)
 uint64_t
 fab_host_moment_ps(const struct fab_sim *s, uint64_t ns)
 {
-	/* what was left behind waits for the next nanosecond */
+	/* unfinished work waits for the next nanosecond */
 	if (ns <= s->before_ns)
 		return s->now_ps + PS_PER_NS;
 	return karst_max_u64((ns - s->before_ns) * PS_PER_NS, s->now_ps + PS_PER_NS);
@@ -194,7 +194,7 @@ wake(struct fab_sim *s, void *arg)
 {
 	struct fab_host *h = arg;
 
-	/* an earlier one has taken its place */
+	/* the event is obsolete: an earlier one has replaced it */
 	if (h->wake_ps != s->now_ps)
 		return;
 	h->wake_ps = UINT64_MAX;
@@ -239,7 +239,7 @@ poll_cq(struct fab_sim *s, struct fab_host *h)
 void
 fab_host_run(struct fab_sim *s, struct fab_host *h)
 {
-	/* a program that was told of a completion has posted: whoever told it goes on here */
+	/* called from a completion handler that has posted: the outer call continues the work */
 	if (h->running)
 		return;
 	h->running = true;
@@ -253,7 +253,7 @@ fab_host_run(struct fab_sim *s, struct fab_host *h)
 
 /* --- receiving --- */
 
-/* Losses that were asked for. */
+/* Is the frame lost by one of the configured losses? */
 static bool
 is_lost(struct fab_sim *s, const struct fab_frame *f)
 {
@@ -292,7 +292,7 @@ fab_host_rx(struct fab_sim *s, struct fab_frame *f)
 		return;
 	}
 	pkt.qp = karst_core_lookup(h->core, pkt.dqpn);
-	if (pkt.qp == NULL) /* it is for a queue pair that is gone */
+	if (pkt.qp == NULL) /* for a queue pair that no longer exists */
 		return;
 	fab_host_enter(s, h);
 	karst_qp_rx(h->core, &pkt);

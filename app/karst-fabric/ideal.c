@@ -2,12 +2,13 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * How long a flow would take alone: all of its frames one behind the other along its way, each
- * stored by each switch before it goes on, and the last one's acknowledgement back; or, of READs,
- * the first one's request, and its answers and those of the others, that are asked for meanwhile.
+ * Computes how long a flow would take alone.  All of its frames follow one another along its path,
+ * each switch stores a frame before it forwards it, and the last frame is acknowledged.  For READs
+ * it is the first request, its responses, and the responses of the other READs, which are requested
+ * in the meantime.
  *
- * For each link the moment is kept at which its last frame was sent: the next one begins then, or
- * when it has come, whichever is later.  All ways that are as good are equally fast.
+ * For each link the time is kept at which its last frame was sent: the next frame begins then, or
+ * when it has arrived, whichever is later.  All equal-cost paths are equally fast.
  */
 #include "karst_hdr.h"
 #include "sim.h"
@@ -42,7 +43,7 @@ find_way(struct fab_sim *s, uint32_t src, uint32_t dst, struct way *w)
 	}
 }
 
-/* One frame more.  @return when it has arrived. */
+/* Sends a frame.  @return when it has arrived. */
 static uint64_t
 send_frame(struct way *w, uint32_t len)
 {

@@ -2,9 +2,9 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * karst-fabric: what would a network do with karst's queue pairs at its hosts?  Simulates it in
- * virtual time and reports.  The report depends on the command line alone; how far a long run is,
- * and how fast it was, goes to standard error.
+ * karst-fabric: simulates, in virtual time, a network with karst's queue pairs at its hosts, and
+ * prints a report.  The report depends only on the command line; progress and speed of a long run
+ * are printed on standard error.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -16,7 +16,7 @@
 #define EXIT_BAD   1
 #define EXIT_USAGE 2
 
-/* Between two words about progress. */
+/* Interval of progress messages. */
 #define EVERY_S 2.0
 
 struct progress {
@@ -33,7 +33,7 @@ clock_s(clockid_t which)
 	return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
 }
 
-/* Of the processor's time: others may have had it meanwhile. */
+/* The speed is per processor time, because other programs may run at the same time. */
 static void
 say_speed(const char *before, uint64_t events)
 {

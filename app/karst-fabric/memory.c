@@ -2,9 +2,9 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * What a run has allocated is freed when it ends, however it ends.  A run that cannot go on ends
- * where that is found, so nobody else has to look for it.  Random numbers, too: what is drawn
- * depends on the seed, and on what was drawn before for the same purpose.
+ * Memory of a run, which is all freed when the run ends, for whatever reason.  A run that cannot
+ * continue ends at the place where that is detected, so that callers need no error checks.  Also
+ * random numbers: they depend on the seed, and on the earlier numbers for the same purpose.
  */
 #include <errno.h>
 #include <stdarg.h>
@@ -31,7 +31,7 @@ fab_charge(struct fab_sim *s, size_t bytes)
 	s->allocated += bytes;
 }
 
-/* @charged: of it, from now on. */
+/* @charged: the memory counts from now on. */
 static void *
 get_block(struct fab_sim *s, size_t bytes, bool charged)
 {

@@ -261,7 +261,7 @@ parse_network(int c, struct fab_config *f)
 	}
 }
 
-/* What the paper has (doc/congestion.rst). */
+/* The parameters of the paper (doc/congestion.rst). */
 static const char paper[] =
 	"dce_tcp_g=1020,dce_tcp_rtt=55,rate_reduce_monitor_period=50,rpg_time_reset=55,"
 	"rpg_byte_reset=10000000,rpg_threshold=5,rpg_ai_rate=40,rpg_hai_rate=400,clamp_tgt_rate=1,"

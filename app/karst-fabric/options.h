@@ -10,10 +10,10 @@
 struct options {
 	struct fab_config c;
 	bool json;
-	bool quiet; /* no word about progress */
+	bool quiet; /* do not report progress */
 };
 
-/** @return 0 to go on, 1 when all is done (help, version), negative errno after a message. */
+/** @return 0 to go on, 1 to exit (help, version), negative errno after a message. */
 int options_parse(int argc, char **argv, struct options *o);
 
 #endif /* KARST_FABRIC_OPTIONS_H */

@@ -2,10 +2,10 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * One end of a link, which sends a frame after the other: what its switch has queued, or what its
- * host builds at that moment.  A frame has arrived when its last bit has.
+ * One end of a link, which sends one frame after the other: frames that its switch has queued, or
+ * frames that its host builds at that time.  A frame has arrived when its last bit has arrived.
  *
- * Nothing happens at the end of a frame unless somebody waits for it.
+ * There is an event for the end of a frame only if another frame waits for it.
  */
 #include "sim.h"
 

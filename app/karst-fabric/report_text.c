@@ -5,7 +5,7 @@
 
 #include "report.h"
 
-/* More flows than that are not listed. */
+/* Flows are listed only if there are at most this many. */
 #define FLOWS_MOST 32u
 
 static const char *

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* What came of a run: goodput, fairness, slowdown, queues, and what the cores have counted. */
+/* The result of a run: goodput, fairness, slowdown, queues, and the counters of the cores. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,8 +15,8 @@ static const uint64_t class_most[FAB_CLASSES] = {
 
 /* --- goodput --- */
 
-/* Of a flow that is done in its time; of one without end, or that was cut off, in what was counted
- * of it. */
+/* The goodput of a completed flow is over its duration; that of a flow without end, or of one that
+ * was cut off, is over the measured part. */
 static void
 flow_goodput(struct fab_sim *s, struct fab_flow *f)
 {
@@ -67,7 +67,7 @@ compare(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-/* The least that so many of @n sorted values do not exceed. */
+/* The smallest value that @fraction of the @n sorted values do not exceed. */
 static double
 percentile(const double *v, uint64_t n, double fraction)
 {
@@ -76,7 +76,7 @@ percentile(const double *v, uint64_t n, double fraction)
 	return v[i == 0 ? 0 : i - 1];
 }
 
-/* Of those larger than @above. */
+/* The slowdown of flows larger than @above. */
 static void
 slowdown(const struct fab_result *r, double *v, uint64_t above, struct fab_class *c)
 {

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* One run: building the network, the loop over its events, the end. */
+/* One run: builds the network, loops over its events, and ends. */
 #include <errno.h>
 #include <stdlib.h>
 
 #include "karst_prf.h"
 #include "sim.h"
 
-/* Events between two looks at the clock, by who wants to know how far it is. */
+/* Events between two progress callbacks. */
 #define PROGRESS_EVERY (1u << 20)
 
 static void
@@ -31,7 +31,7 @@ make_memory(struct fab_sim *s)
 	s->scratch = fab_alloc(s, KARST_FRAME_MAX);
 }
 
-/* From here on it counts. */
+/* Begins the measured time. */
 static void
 warm(struct fab_sim *s, void *arg)
 {
@@ -47,7 +47,7 @@ warm(struct fab_sim *s, void *arg)
 			fab_gauge_restart(&s->sw[i].port[j].queue, s->now_ps);
 }
 
-/* Flows begin no more: what is still on its way is not counted as goodput. */
+/* Ends the measured time: no more flows begin, and data in flight does not count as goodput. */
 static void
 cool(struct fab_sim *s, void *arg)
 {

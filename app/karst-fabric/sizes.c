@@ -2,9 +2,8 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Sizes of flows as others have measured them.  The points of the distributions are those that
- * simulations of RDMA networks have used since the HPCC paper (SIGCOMM 2019): between two points
- * all sizes are equally likely.
+ * Published distributions of flow sizes.  Their points are those that simulations of RDMA networks
+ * have used since the HPCC paper (SIGCOMM 2019): between two points all sizes are equally likely.
  */
 #include "sim.h"
 

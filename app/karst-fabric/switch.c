@@ -2,18 +2,18 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * A switch: a frame that has arrived is put into the queue of the port that it leaves by, at once;
- * it is out of the queue, and of the buffer, when its first bit leaves.
+ * A switch.  A frame that has arrived is put into the queue of its output port without delay; it
+ * leaves the queue and the buffer when its first bit is sent.
  *
- * Buffer.  All ports share it.  Without PFC a queue may have alpha times what is free (dynamic
- * threshold); what comes then is dropped.
+ * Buffer: all ports share it.  Without PFC a queue may hold alpha times the free bytes (dynamic
+ * threshold); frames beyond that are dropped.
  *
- * PFC.  What is counted is what came in by a port and is still here.  When that is more than alpha
- * times what is free, the sender over there is told to stop, and to go on when there are two frames
- * less.  What is under way meanwhile has a place of its own, the headroom, which is not part of
- * what is free: so nothing is dropped.
+ * PFC: the switch counts for each port the bytes that arrived there and are still in the switch.
+ * When these are more than alpha times the free bytes, the sender at that port is paused, and it
+ * resumes when there are two frames less.  A separate part of the buffer, the headroom, is for
+ * frames in flight; it does not count as free.  So no frame is dropped.
  *
- * Marking is RED by the length of the queue that a frame finds, not averaged, as DCQCN wants it.
+ * Marking is RED by the current length of the queue, not by an average, as DCQCN requires.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -40,8 +40,9 @@ fab_switch_init(struct fab_sim *s, struct fab_switch *w, uint32_t nports)
 	karst_prf_derive(s->secret, 1, w->id, w->key);
 }
 
-/* Bytes that still come by @p when a pause has been decided on: what is sent until it arrives,
- * behind a frame that was being sent the other way, and until the frame there is over. */
+/* Bytes that may still arrive at @p after the decision to pause: those that are sent until the
+ * pause frame, which waits for a frame in the other direction, has arrived, and until the frame
+ * that is being sent then has ended. */
 static uint64_t
 headroom_of(const struct fab_sim *s, const struct fab_port *p)
 {
@@ -115,7 +116,7 @@ mark(struct fab_sim *s, const struct fab_port *out, struct fab_frame *f)
 
 /* --- PFC --- */
 
-/* Of what came in by a port; more than that is too much. */
+/* Limit of the bytes that arrived at a port; beyond it the sender is paused. */
 static uint64_t
 threshold(const struct fab_sim *s, const struct fab_switch *w)
 {
@@ -136,7 +137,7 @@ resume_comes(struct fab_sim *s, void *arg)
 	fab_port_pause(s, arg, false);
 }
 
-/* A pause frame goes before all others, but not before the end of the one that is being sent. */
+/* A pause frame is sent before all others, but after the end of the frame that is being sent. */
 static void
 send_pause(struct fab_sim *s, struct fab_port *in, bool pause)
 {

@@ -2,7 +2,7 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Who is linked with whom, and which way leads where.
+ * Links between hosts and switches, and routes.
  *
  *   star       hosts -- switch
  *   dumbbell   hosts -- left == right -- hosts
@@ -26,7 +26,7 @@ fab_topology_switches(const struct fab_config *c)
 	}
 }
 
-/* Host @h at port @port of @w. */
+/* Links host @h to port @port of @w. */
 static void
 attach(struct fab_sim *s, struct fab_switch *w, uint32_t port, struct fab_host *h)
 {
@@ -44,8 +44,8 @@ join(struct fab_sim *s, struct fab_switch *a, uint32_t pa, struct fab_switch *b,
 	fab_link(&a->port[pa], &b->port[pb]);
 }
 
-/* Hosts first..first+n-1 are at the ports 0..n-1 of @w; the way to all others is by @n_up ports
- * behind them. */
+/* Links hosts first..first+n-1 to ports 0..n-1 of @w; the next @n_up ports lead to all other
+ * hosts. */
 static void
 populate(struct fab_sim *s, struct fab_switch *w, uint32_t first, uint32_t n, uint32_t n_up)
 {

@@ -4,28 +4,28 @@
 /*
  * Allreduce by two binary trees, each of which reduces one half of the bytes.
  *
- * A half is cut into chunks of a WRITE.  A chunk goes up, from each place to its parent when it has
- * come from both children, and from the root down again, to whoever is below; so chunks follow
- * one another, and all levels work at once.  The children of place i are 2 i + 1 and 2 i + 2; host
- * i has place i of the first tree and place N - 1 - i of the second one, so that who passes on in
- * one of them is a leaf of the other.
+ * A half is cut into chunks of one WRITE each.  A node sends a chunk to its parent when the chunk
+ * has arrived from both children, and the root sends it down again to all nodes.  Chunks follow one
+ * another, so all levels work at the same time.  The children of node i are 2 i + 1 and 2 i + 2.
+ * Host i is node i of the first tree and node N - 1 - i of the second one, so that an inner node of
+ * one tree is a leaf of the other.
  *
- * Each WRITE has immediate data, by which the receiver hears of it.  Each edge has a connection up
- * and one down; chunks come in order on each, so they are counted.
+ * Each WRITE has immediate data, which notifies the receiver.  Each edge has a connection up and
+ * one down; chunks arrive in order on each connection, so a count identifies them.
  */
 #include "sim.h"
 
 #define TREES 2u
-/* Receives of a connection: one is posted again for each that was taken. */
+/* Receives of a connection: one is posted again for each that was consumed. */
 #define RECVS 2u
 
-/* What a place has with its parent. */
+/* The edge between a node (place) and its parent. */
 struct edge {
 	struct fab_conn *up;
 	struct fab_conn *down;
 	uint32_t sent;     /* chunks, to the parent */
-	uint32_t reduced;  /* that have come up by it */
-	uint32_t returned; /* that have come down by it */
+	uint32_t reduced;  /* chunks that have arrived at the parent */
+	uint32_t returned; /* chunks that have arrived from the parent */
 };
 
 struct fab_tree {
@@ -56,7 +56,7 @@ send_chunk(struct fab_sim *s, struct fab_tree *tree, struct fab_conn *c, uint32_
 	fab_flow_begin(s, f, c);
 }
 
-/* To the children of @place, of which there may be fewer than two. */
+/* Sends a chunk to the children of @place, which may be fewer than two. */
 static void
 send_down(struct fab_sim *s, struct fab_tree *tree, uint32_t place, uint32_t chunk)
 {
@@ -66,7 +66,7 @@ send_down(struct fab_sim *s, struct fab_tree *tree, uint32_t place, uint32_t chu
 		send_chunk(s, tree, tree->edge[i].down, chunk);
 }
 
-/* Sends up what has come from all children. */
+/* Sends the chunks that have arrived from all children to the parent. */
 static void
 send_up(struct fab_sim *s, struct fab_tree *tree, uint32_t place)
 {

@@ -40,7 +40,7 @@ fab_value_number(const char *option, const char *text, uint64_t least, uint64_t 
 	return fab_value_wrong(option, text, what);
 }
 
-/* A number, in decimal, and what stands behind it. */
+/* Parses a decimal number; @end: the text after it. */
 static bool
 scan(const char *text, double *v, char **end)
 {
@@ -51,7 +51,7 @@ scan(const char *text, double *v, char **end)
 	return errno == 0 && isfinite(*v);
 }
 
-/* The same, with one of @units behind it. */
+/* The same, followed by one of @units. */
 static bool
 scan_unit(const char *text, const struct unit *units, double *v)
 {

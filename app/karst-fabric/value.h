@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* Values of options: with their units, within limits.  What is wrong is said on standard error. */
+/* Values of options: with their units, within limits.  Errors are printed on standard error. */
 #ifndef KARST_FABRIC_VALUE_H
 #define KARST_FABRIC_VALUE_H
 
 #include "fabric.h"
 
-/** Says "@option 'text': allowed".  @return -EINVAL */
+/** Prints "@option 'text': allowed".  @return -EINVAL */
 int fab_value_wrong(const char *option, const char *text, const char *allowed);
 /** A whole number. */
 int fab_value_number(
 	const char *option, const char *text, uint64_t least, uint64_t most, uint64_t *v);
-/** A number, perhaps with a point, least..most. */
+/** A number, with an optional decimal point, least..most. */
 int fab_value_real(const char *option, const char *text, double least, double most, double *v);
-/** Bytes: a number, perhaps with a point, and nothing, K, M or G (of 1024). */
+/** Bytes: a number, with an optional decimal point, and nothing, K, M or G (of 1024). */
 int fab_value_bytes(
 	const char *option, const char *text, uint64_t least, uint64_t most, uint64_t *v);
 /** A time: a number and ns, us, ms or s, to ns. */

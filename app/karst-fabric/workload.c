@@ -2,15 +2,17 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Which flows begin when.
+ * Workloads: which flows begin at which time.
  *
- * Ring allreduce of N hosts: each cuts its bytes into N parts, and in each of 2 (N - 1) steps sends
- * one part to its right: first its own, then always the one that it has received from its left.
- * The last WRITE of a part has immediate data, by which the receiver hears of it.
+ * Ring allreduce of N hosts: each host cuts its bytes into N parts, and in each of 2 (N - 1) steps
+ * sends one part to its right neighbour: first its own, then always the one that it has received
+ * from its left neighbour.  The last WRITE of a part has immediate data, which notifies the
+ * receiver.
  *
- * Arrivals by a distribution are Poisson: at the given load of all hosts' links by payload bytes;
- * sender and receiver are random; each flow has a queue pair of its own.  Incasts beside them are
- * Poisson as well, by a load of their own: to a random host, from as many random others, at once.
+ * Flows of a distribution have Poisson arrivals, at the given load of all hosts' links by payload
+ * bytes.  Sender and receiver are random, and each flow has a queue pair of its own.  Added incasts
+ * also have Poisson arrivals, at a load of their own: each is to a random host from fan_in random
+ * others at the same time.
  */
 #include <math.h>
 
@@ -73,7 +75,7 @@ begin_flows(struct fab_sim *s)
 	}
 }
 
-/* Sattolo's shuffle: one cycle through all hosts, so nobody sends to itself. */
+/* Sattolo's shuffle: one cycle through all hosts, so that no host sends to itself. */
 static void
 prepare_permutation(struct fab_sim *s)
 {
@@ -125,7 +127,7 @@ prepare_ring(struct fab_sim *s)
 	s->ring_step = fab_alloc(s, n * sizeof(uint32_t));
 	for (i = 0; i < n; i++) {
 		s->ring[i] = fab_conn_open(s, i, (i + 1) % n);
-		/* the left may be a step ahead */
+		/* the left neighbour may be a step ahead */
 		fab_conn_post_recv(s, s->ring[i]);
 		fab_conn_post_recv(s, s->ring[i]);
 		fab_connect(s, s->ring[i]);
@@ -153,7 +155,7 @@ fab_workload_received(struct fab_sim *s, struct fab_conn *c)
 
 /* --- arrivals --- */
 
-/* The next of a Poisson process, unless there are to be no more. */
+/* Schedules the next arrival of a Poisson process, unless all flows have begun. */
 static void
 next_of(struct fab_sim *s, enum fab_chance of, double mean_ps,
 	void (*fn)(struct fab_sim *s, void *arg))
@@ -201,7 +203,7 @@ arrival(struct fab_sim *s, void *arg)
 	next_of(s, FAB_TRAFFIC, s->gap_ps, arrival);
 }
 
-/* As many steps of a shuffle as there are senders: whatever order it begins with. */
+/* Chooses the senders by as many steps of a shuffle; the initial order does not matter. */
 static void
 incast_arrival(struct fab_sim *s, void *arg)
 {

@@ -50,7 +50,7 @@ class Recorder:
         self.cases, self.first, self.goals, self.seconds, self.later = {}, {}, [], 0, 0
 
     def go_on(self, record):
-        """Adds to a record of the same build on the same machine.  Bad: it is of others."""
+        """Adds to a record of the same build on the same machine.  Bad: the record is of another one."""
         for what, names in (('machine', karst_record.SAME_MACHINE), ('build', karst_record.BUILD)):
             for name in names:
                 if record[what][name] != self.facts[what][name]:
@@ -98,7 +98,7 @@ class Recorder:
 
 
 class Interrupted:
-    """Whether somebody wants it to end (SIGINT, SIGTERM): it does behind the command that runs."""
+    """Whether SIGINT or SIGTERM has arrived: the program then ends after the running command."""
 
     def __init__(self):
         self.told = False
@@ -115,7 +115,7 @@ class Interrupted:
 
 
 def measure_records(args, interrupted):
-    """Recorders of this build and, by turns with it, of the other one."""
+    """Recorders of this build and of the other one, measured by turns."""
     session = uuid.uuid4().hex
     builds = [Recorder(build, args, session) for build in (args.build, args.against) if build]
     for recorder, path in zip(builds, (args.json, f'{args.json}.before')):
@@ -133,7 +133,7 @@ def measure_records(args, interrupted):
                 return builds
             print(f'[{time.monotonic() - builds[0].runner.began:5.0f} s] round {number + 1} of {args.runs}, '
                   f'{i} of {len(wanted)}: {command}', file=sys.stderr, flush=True)
-            # who is first has the machine as the case before left it: by turns
+            # the previous case affects the build that is measured first, so the order alternates
             for recorder in builds if number % 2 == 0 else builds[::-1]:
                 recorder.measure(command, cases, number)
     return builds

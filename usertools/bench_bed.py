@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Copyright (c) 2026 The karst authors
-"""What bench.py measures on: a karstd of its own, pairs of programs over it or over the kernel's TCP."""
+"""The test bed of bench.py: a private karstd, and pairs of programs over it or over the kernel's TCP."""
 import ctypes
 import json
 import os
@@ -13,7 +13,7 @@ import time
 from karst_listen import listens
 
 ADDRESS = '192.0.2.1'  # of the daemon's port, for programs that ignore loopback addresses
-VERBS_PORT = 18770     # of perftest, UCX and libfabric, for meeting
+VERBS_PORT = 18770     # TCP port on which perftest, UCX and libfabric connect
 UCX_RC = 'rc_verbs,ud_verbs'
 CLONE_NEWNET = 0x40000000
 
@@ -37,7 +37,7 @@ class Interface:
 
 
 class Daemon:
-    """A karstd of the bench's own with a loopback port."""
+    """A private karstd with a loopback port."""
 
     def __init__(self, perf, engine='', ports=''):
         beside = os.path.join(os.path.dirname(perf), 'karstd')
@@ -57,7 +57,7 @@ class Daemon:
             time.sleep(0.01)
 
     def admits(self):
-        """Its socket is there a moment before anybody can connect."""
+        """Whether the daemon accepts connections; its socket exists slightly earlier."""
         with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as s:
             return s.connect_ex(self.socket) == 0
 
@@ -76,7 +76,7 @@ class Daemon:
 
 
 class Pair:
-    """A server and a client over a daemon; the client waits for the word to begin."""
+    """A server and a client over a daemon; the client waits until it is told to begin."""
 
     def __init__(self, bench, daemon, args):
         self.server = subprocess.Popen(
@@ -113,22 +113,22 @@ def timed_pair(bench, daemon, args):
 
 
 def karst_run(bench):
-    """Its path: beside karst-perf if both are installed, else in the same build."""
+    """The path of karst-run: in the folder of karst-perf if both are installed, else in the same build."""
     beside = os.path.join(os.path.dirname(bench.perf), 'karst-run')
     return beside if os.path.isfile(beside) else \
         os.path.join(os.path.dirname(bench.perf), '..', 'karst-run', 'karst-run')
 
 
 class Programs:
-    """Pairs of programs, over a daemon by karst-run or over the kernel as they are."""
+    """Pairs of programs, over a daemon by karst-run or directly over the kernel."""
 
     def __init__(self, bench, daemon):
         self.bench = bench
         self.over = [karst_run(bench), '--socket', daemon.socket]
 
     def pair(self, server, client, karst=True, env=None, port=None):
-        """What the client printed; None if it failed.  @port: where the server listens by TCP; a second
-        is waited for where it does not."""
+        """The client's output; None if it failed.  @port: the server's TCP port; for a server without one,
+        the client starts after a second."""
         before = self.over if karst else []
         print(f'[{time.monotonic() - self.bench.began:5.0f} s] '
               f'{"karst-run " if karst else ""}{" ".join(client)}', file=sys.stderr, flush=True)
@@ -166,9 +166,9 @@ class Programs:
         return [float(word) for word in lines[-1][1:]] if lines else None
 
     def fabric(self, provider, kind, size, karst):
-        """MB/s and microseconds a transfer of fi_pingpong; both know each other by an address of an
-        interface, since libfabric passes over that of lo."""
-        # so many that the connection, which the first of them waits for, is little of it
+        """MB/s and microseconds per transfer of fi_pingpong; both programs use the address of an
+        interface, because libfabric ignores that of lo."""
+        # enough transfers that the connection, which the first one waits for, takes a small part of the time
         words = ['fi_pingpong', '-p', provider, '-e', kind, '-S', str(size), '-I',
                  '100000' if size < 1024 else '20000']
         with Interface():
@@ -186,7 +186,7 @@ FIO_DEPTH = {4096: '--iodepth=128 --iodepth_batch=32 --iodepth_batch_complete_mi
 def fio_once(bench, p, size, karst, align):
     """(MiB/s, blocks a second) that fio writes; None if it failed."""
     engine = ['--ioengine=rdma'] if karst else ['--ioengine=net', '--protocol=tcp']
-    # behind the engine, whose option --port is
+    # must follow the engine, because --port is an option of the engine
     common = ['fio', *engine, f'--port={FIO_PORT}', f'--bs={size}', '--size=1t',
               '--output-format=json', '--time_based', f'--iomem_align={align}']
     server = [*common, '--name=server', '--rw=read', f'--runtime={bench.seconds + 5:.0f}']

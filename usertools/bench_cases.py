@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Copyright (c) 2026 The karst authors
-"""What the performance record measures: the cases, and how one of them is run once.
+"""The cases of the performance record, and how one of them is run once.
 
-A case is a figure of a command.  Cases of one command share its run, so that what is compared, karst and the
-kernel's TCP for one, is of the same moment.
+A case is a figure of a command.  Cases of one command share its run, so that figures that are compared, such
+as those of karst and of the kernel's TCP, are measured at the same time.
 """
 import json
 import os
@@ -21,12 +21,12 @@ HANG_S = 300
 
 class Case(NamedTuple):
     name: str
-    group: str     # what karst-plot draws together
+    group: str     # cases that karst-plot draws together
     command: str   # of karst-perf, without --duration and --json; "verbs: ..." and "fwd: ..." are other programs'
-    figure: str    # which of what it says, see FIGURES
+    figure: str    # which figure of its output, see FIGURES
     unit: str
     better: str    # higher or lower
-    x: dict        # what the group goes through
+    x: dict        # the parameters that vary in the group
 
 
 def size_word(size):
@@ -134,7 +134,7 @@ def of_tcp_latency(said):
 
 
 def of_crc(copies):
-    """The fastest of karst's kernels; beside it the fastest of the others."""
+    """The fastest of karst's kernels, with the fastest of the others."""
     def find(said):
         ours = [row['gbps'] for row in said if row['impl'].startswith('karst-') and row['impl'].endswith('+copy') == copies]
         theirs = [row['gbps'] for row in said if not row['impl'].startswith('karst-') and row['impl'] != 'memcpy' and
@@ -158,7 +158,7 @@ class Runner:
         self.failed = 0  # counted by Programs, too
 
     def cannot(self, command):
-        """Why a command is left out on this machine; None: it is not."""
+        """Why a command cannot run on this machine; None: it can."""
         if command.startswith('verbs: ') and not shutil.which(command.split()[1]):
             return f'{command.split()[1]} is not installed (perftest)'
         return None
@@ -169,7 +169,7 @@ class Runner:
         return [self.perf, *command.split(), '--json', '--duration', str(self.seconds)]
 
     def objects(self, command):
-        """What karst-perf printed; None if it failed."""
+        """The JSON objects that karst-perf printed; None if it failed."""
         try:
             run = subprocess.run(self.perf_words(command), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                                  stderr=subprocess.PIPE, text=True, timeout=HANG_S, check=False)
@@ -182,7 +182,7 @@ class Runner:
         return [json.loads(line) for line in run.stdout.splitlines() if line.startswith('{')]
 
     def forwards(self, command):
-        """The same of karst-fwd; beside it what dpdk-testpmd forwards, where it is installed."""
+        """The same for karst-fwd, with the rate of dpdk-testpmd if that is installed."""
         fwd = os.path.join(self.build, 'app', 'karst-fwd', 'karst-fwd')
         mode, size = command.split()[1:]
         if not os.access(fwd, os.X_OK):
@@ -204,7 +204,7 @@ class Runner:
             return Programs(self, daemon).perftest(command.removeprefix('verbs: ')) or None
 
     def run(self, command, figures):
-        """[(value, more)] of @figures; None if the command failed or says nothing of one."""
+        """[(value, more)] of @figures; None if the command failed or does not print one of them."""
         try:
             if command.startswith('verbs: '):
                 words = self.program(command)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Copyright (c) 2026 The karst authors
-"""karst-fwd and dpdk-testpmd over the same ports, for the benches: what they forward, check and generate.
+"""karst-fwd and dpdk-testpmd over the same ports, for the benches: forwarding, checking and generating.
 
-Ports are net_ring, whose packets go round by pointer: there is no cheaper one.
+The ports are net_ring, which passes packets by pointer: no port has a lower cost.
 """
 import json
 import os
@@ -34,7 +34,7 @@ class Program(Prompted):
         return int(re.search(r'RX-packets: (\d+)', self.said[at:]).group(1))
 
     def rate(self, bursts, seconds):
-        """Packets a second, once @bursts go round."""
+        """Packets a second, with @bursts in circulation."""
         since = len(self.said)
         self.command(f'start tx_first {bursts}', 'packet forwarding')
         self.wait(self.prompt, self.said.index('packet forwarding', since))
@@ -42,7 +42,7 @@ class Program(Prompted):
         time.sleep(seconds)
         found = self.received()
         while found == before and time.monotonic() - began < HANG_S:
-            found = self.received()  # nobody has let the lcore run yet
+            found = self.received()  # the lcore has not run yet
         return (found - before) / (time.monotonic() - began)
 
 
@@ -56,7 +56,7 @@ def measure(program, words, bursts, seconds):
 
 def forwarded(fwd, mode, seconds, large=False):
     """Packets a second of karst-fwd's mode."""
-    # long frames of more bursts would not stay in the cache that the CRC kernel is measured in
+    # more bursts of long frames would not fit the cache, in which the CRC kernel is measured
     return measure(fwd, [f'--forward-mode={mode}', f'--gen-template={LARGE if large else SMALL}'],
                    1 if large else 8, seconds)
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Copyright (c) 2026 The karst authors
-"""The figures that karst is meant to reach, beside their goals: ratios of two things measured together.
+"""Figures with goals that karst should reach: ratios of two things that are measured together.
 
-Run by bench.py.  Nothing here is a test: a figure that is missed is marked.
+Run by bench.py.  Nothing here is a test: a figure that misses its goal is marked.
 """
 import json
 import os
@@ -266,7 +266,7 @@ def clients(bench):
 
 
 def idle(bench):
-    """What costs nothing."""
+    """The cost of idle engines and of idle programs."""
     with Daemon(bench.perf, 'idle = sleep\n') as daemon:
         time.sleep(1)
         before, began = daemon.cpu_seconds(), time.monotonic()
@@ -296,9 +296,9 @@ def idle(bench):
 # --- unmodified programs ---
 
 def verbs(bench):
-    """perftest beside karst-perf on the same daemon; UCX and libfabric beside kernel TCP.
+    """perftest compared with karst-perf on the same daemon; UCX and libfabric compared with kernel TCP.
 
-    perftest sends one buffer over and over, which stays in the cache; karst-perf does not.
+    perftest sends one buffer again and again, which stays in the cache; karst-perf does not.
     """
     with Daemon(bench.perf, ports=f'addresses = {ADDRESS}/24\n') as daemon:
         p = Programs(bench, daemon)
@@ -356,10 +356,10 @@ def against_tcp(bench, p):
 
 
 def fio(bench):
-    """fio's rdma engine over a daemon beside its net engine over the kernel's TCP on loopback.
+    """fio's rdma engine over a daemon, compared with its net engine over the kernel's TCP on loopback.
 
-    Once with buffers that begin with a page, as programs that do storage have them, once with those
-    that malloc() gives to fio, each of which shares its first and last page with another.
+    Measured with page-aligned buffers, as storage programs use, and with the buffers that fio gets from
+    malloc(), each of which shares its first and last page with another.
     """
     with Daemon(bench.perf, ports=f'addresses = {ADDRESS}/24\n') as daemon:
         p = Programs(bench, daemon)
@@ -378,7 +378,7 @@ def fio(bench):
 
 
 def ahead(bench, what, ours, tcp, unit):
-    """More bandwidth, or less time, than the kernel's."""
+    """Rows that compare bandwidth or time with those of the kernel."""
     bench.row(what, ratio(ours, tcp), 1, at_most=unit == 'us',
               note=f'{ours:.2f} and {tcp:.2f} {unit}' if ours and tcp else '')
 

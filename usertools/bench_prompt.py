@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Copyright (c) 2026 The karst authors
-"""A program with testpmd's prompt, for the benches that ask it for its rate."""
+"""A program with testpmd's prompt, for the benches that query its rate."""
 import os
 import select
 import subprocess
@@ -10,7 +10,7 @@ HANG_S = 60
 
 
 class Prompted:
-    """@words: its command line; @prompt: what it says when it waits for a command."""
+    """@words: its command line; @prompt: the text that it prints when it waits for a command."""
 
     def __init__(self, words, prompt):
         self.prompt = prompt
@@ -20,7 +20,7 @@ class Prompted:
         self.wait(prompt)
 
     def wait(self, text, since=0):
-        """Until it has said @text, behind the first @since characters of all that it has said."""
+        """Waits until it has printed @text, after the first @since characters of its output."""
         end = time.monotonic() + HANG_S
         while text not in self.said[since:]:
             ready = select.select([self.process.stdout], [], [], 1)[0]
@@ -31,7 +31,7 @@ class Prompted:
             self.said += new or ''
 
     def command(self, text, until):
-        """@return what it has said since, up to @until at least."""
+        """@return the output since the command, at least up to @until."""
         since = len(self.said)
         self.process.stdin.write(text.encode() + b'\n')
         self.wait(until, since)

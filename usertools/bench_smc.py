@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Copyright (c) 2026 The karst authors
-"""TCP programs over SMC-R beside the same programs over the kernel's TCP: both of a pair over one daemon,
-on the loopback interface."""
+"""TCP programs over SMC-R, compared with the same programs over the kernel's TCP.  Client and server use
+one daemon, on the loopback interface."""
 import os
 import shutil
 import subprocess
@@ -16,7 +16,7 @@ SMC = '[smc]\nenabled = yes\n'
 
 
 def redis(bench, before, pipeline):
-    """{test: requests a second}; {} if it failed.  @before: words before a program; none: over TCP."""
+    """{test: requests a second}; {} if it failed.  @before: words in front of each command; none: over TCP."""
     words = ['redis-benchmark', '-p', str(PORT), '-t', 'set,get', '-c', str(CLIENTS), '-P', str(pipeline),
              '-n', str(int((40000 if pipeline == 1 else 400000) * bench.seconds)), '--csv']
     print(f'[{time.monotonic() - bench.began:5.0f} s] {"karst-run --smc " if before else ""}{" ".join(words)}',

@@ -28,8 +28,8 @@ html_show_sphinx = False
 primary_domain = 'c'
 c_id_attributes = ['karst_nonnull', 'karst_pure']
 '''
-# As "python3 -m sphinx" does; but to go through all nodes of all documents in search of garbage, of which
-# there is little, takes a third of its time.
+# Like "python3 -m sphinx", but without garbage collection, which takes a third of the time and finds little
+# in the nodes of all documents.
 SPHINX = '''
 import gc
 import sys
@@ -77,7 +77,7 @@ karst {version}
 
 {api}
 '''
-# What stands before a declaration, the declaration, and how it goes on.
+# The comment before a declaration, the declaration, and what follows it.
 FUNCTION = re.compile(
     r'(?P<doc>/\*\*(?:(?!\*/).)*\*/\n)?(?P<text>^(?!#|\t|typedef|return|extern)[a-z][\w \t\n*]*?'
     r'\**(?P<name>karst_\w+)\((?:[^;{}()]|\([^;{}()]*\))*\))\s*(?:;|\{)',
@@ -92,7 +92,7 @@ def title(text, line='='):
 
 
 def prose(comment):
-    """The words of a comment, as reStructuredText that has no markup but names of parameters."""
+    """The text of a comment as reStructuredText, with markup only for names of parameters."""
     lines = [re.sub(r'^\s*/?\*+/?\s?|\s*\*/\s*$', '', line) for line in comment.splitlines()]
     text = '\n'.join(lines).strip()
     text = re.sub(r'([\\*_`|<>])', r'\\\1', text)
@@ -119,8 +119,8 @@ def signature(text):
 
 
 def api_page(path, known):
-    """The contract of one header, or None if it declares nothing.  @known: names that have a page;
-    Sphinx knows only one thing of a name, and for it a function is what counts."""
+    """The contract of one header, or None if it declares nothing.  @known: names that have a page
+    already; Sphinx allows only one object of a name, and functions take precedence."""
     with open(path, encoding='utf-8') as f:
         text = f.read()
     entries = []
@@ -185,7 +185,7 @@ def gather(source, to):
             if page is not None:
                 put(to, f'api/{header[:-2]}.rst', page)
                 names.append(f'   api/{header[:-2]}')
-    # what programs call comes first
+    # headers for programs come first
     names.sort(key=lambda n: (n.strip() not in ('api/karst', 'api/karst_rdmacm'), n))
     put(to, 'index.rst', INDEX.format(version=version, api='\n'.join(names)))
     put(to, 'conf.py', CONF.format(version=version))

@@ -24,13 +24,13 @@ import os
 import re
 import sys
 
-# Rules of parts that do not exist yet.  Delete a line when its part lands: from then on the
-# check wants code and a test for it.
+# Rules of parts that do not exist yet.  Delete a line when its part is added: the check then
+# requires code and a test for it.
 NOT_YET = {}
 # Partly there: what is missing.
 PARTLY = {}
 
-# Kinds of tests: columns of the table.  The first takes what is in no other.
+# Kinds of tests: columns of the table.  The first one is for tests of no other kind.
 KINDS = (
     ('unit', 'unit tests and other suites', ()),
     ('sim', 'simulator', ('test/sim/', 'test/model/')),
@@ -41,7 +41,7 @@ MUTANTS = os.path.join('lib', 'qp', 'qp_mutant.h')
 
 SELECTIVE = {f'X{i}': 'Linux does not repeat selectively' for i in (*range(1, 11), 12, 13)}
 MIGRATION = {f'G{i}': 'Linux soft-RoCE has no path migration' for i in range(1, 7)}
-# Why a kind of test has nothing to say about a rule.
+# Why a kind of test does not cover a rule.
 WHY = {
     'sim': {
         'W8': 'frames that only karst-dump reads',
@@ -97,7 +97,7 @@ WHY_ELSE = {'interop': 'no case is about it yet'}
 
 CODE_DIRS = ('lib', 'app', 'drivers')
 TEST_DIRS = ('test',)
-# Tests of the house, not of the protocol: rules in them are examples.
+# Tests of the project's tools, not of the protocol: rules in them are examples.
 NOT_READ = ('corpus', 'layering', 'format', 'docs', 'tools', '__pycache__')
 SUFFIXES = ('.c', '.h', '.def', '.py')
 OUTPUT = os.path.join('doc', 'conformance.rst')
@@ -106,7 +106,7 @@ RULE_LINE = re.compile(r'^\*\*([WPQRUCEXGSL]\d+)\b\s*([^*]*)\*\*\s*(.*)$')
 # The L rules are facts about peers: cited where they matter, not required.
 OPTIONAL = 'L'
 LANGUAGES = ('C11', 'C17', 'C99')
-# Says what a rule is about and implements none: alone it makes no rule covered.
+# A file that describes rules and implements none: a citation there alone does not cover a rule.
 NO_PROOF = os.path.join('lib', 'base', 'karst_drop.def')
 COMMENT = re.compile(r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"', re.DOTALL)
 PY_COMMENT = re.compile(r'#[^\n]*|""".*?"""|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'', re.DOTALL)
@@ -177,7 +177,7 @@ def citations(comment):
 
 
 class Source:
-    """A file whose lines are known to belong to a function, a type, a table row or the file."""
+    """A file in which each line is assigned to a function, a type, a table row or the file."""
 
     def __init__(self, path, text):
         self.path = path
@@ -334,7 +334,7 @@ def of_kind(found, kind):
 
 
 def why(rule, kind):
-    """Why a kind of test says nothing about a rule; None: there is no reason."""
+    """Why a kind of test does not cover a rule; None: there is no reason."""
     if rule in NOT_YET or rule[0] == OPTIONAL:
         return '--'
     return WHY.get(kind, {}).get(rule) or WHY_ELSE.get(kind)
@@ -354,7 +354,7 @@ def collect(root, tops):
 
 
 def collect_tests(root):
-    """As collect() of the tests, with the mutants as what the simulator is built with."""
+    """Like collect(), for the tests; mutants count as tests of the simulator."""
     found = collect(root, TEST_DIRS)
     for rule, names in mutants(root).items():
         found.setdefault(rule, {})['test/sim/mutants.py'] = names
@@ -434,20 +434,20 @@ def render(rules, code, test):
 
 
 def holes(rules, test, kind):
-    """What is wrong with the cells of one kind of test."""
+    """The errors in the cells of one kind of test."""
     found = []
     for rule in rules:
         shown = of_kind(test.get(rule), kind)
         if not shown and why(rule, kind) is None:
             found.append(f'{rule}: no test cites it, and WHY has no reason')
-        # cases come and go; their reasons are for as long as there is none
+        # a reason only counts while a rule has no case
         if shown and rule in WHY.get(kind, {}) and kind not in WHY_ELSE:
             found.append(f'{rule}: delete its reason from WHY, {sorted(shown)[0]} cites it')
     return found
 
 
 def unexplained(root):
-    """Differences that are allowed, but for which doc/differences.rst has no paragraph."""
+    """Differences that are allowed, but have no paragraph in doc/differences.rst."""
     rows = read(os.path.join(root, 'test', 'replay', 'differences.tsv')).splitlines()
     allowed = {row.split('\t')[-1] for row in rows if row and row[0] != '#'}
     paragraphs = set(DIFFERENCE.findall(read(os.path.join(root, 'doc', 'differences.rst'))))

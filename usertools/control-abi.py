@@ -95,7 +95,7 @@ class Struct:
         self.name, self.members, self.size, self.align, self.comment = name, [], 0, 1, ''
 
     def add(self, name, kind, size, align, count, meaning):
-        """@count: of an array; None: not one; 0: of unknown length."""
+        """@count: length of an array; None: not an array; 0: of unknown length."""
         offset = (self.size + align - 1) // align * align
         if offset != self.size:
             raise SystemExit(f'control-abi.py: {self.name}: hole before {name}')

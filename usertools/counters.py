@@ -89,7 +89,7 @@ def rows_of(root, name, folder='base'):
 
 
 def hw_table(root):
-    """The table of lib/base/karst_hw_counter.def, each row with what it is the sum of."""
+    """The table of lib/base/karst_hw_counter.def, each row with the counters that it sums."""
     names = {}
     for name in ('karst_counter.def', 'karst_drop.def'):
         with open(os.path.join(root, 'lib', 'base', name), encoding='utf-8') as f:

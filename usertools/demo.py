@@ -31,7 +31,7 @@ Next:
 
 
 def measure(perf, *words):
-    """The objects that karst-perf printed; what went wrong it has said itself."""
+    """The objects that karst-perf printed; it prints its errors itself."""
     run = subprocess.run([perf, '--daemon', '--op', OPERATIONS, '--json', *words],
                          stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                          stderr=subprocess.PIPE, text=True, check=False)

@@ -30,9 +30,8 @@ RATES = ('1Mbps', '10Mbps', '100Mbps', '1Gbps', '10Gbps', 'max')
 def kernel_rate(perf, seconds):
     """Bytes a second of karst's fastest kernel, over 4 KiB in the cache.
 
-    The mean of its slices and not the shortest, which is what "ns" is: packets are counted over a time
-    as well, in which interrupts and other programs held the processor up, and so are the buffers that
-    they are compared with.
+    This is the mean of its slices, not the shortest slice, which is "ns".  The packets that it is compared
+    with are counted over a time in which interrupts and other programs use the processor, too.
     """
     done = subprocess.run([perf, 'crc', '--json', '--size', '4096', '--set', 'cache', '--time',
                            str(seconds)], stdout=subprocess.PIPE, text=True, check=True,

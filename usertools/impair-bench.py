@@ -36,7 +36,7 @@ PAYLOAD = 1024
 
 
 def packet(psn):
-    """RC SEND Only; nobody looks at the ICRC."""
+    """An RC SEND Only; its ICRC is not checked."""
     ib = struct.pack('>BBHII', 4, 0x40, 0xffff, 0x11, psn) + bytes(PAYLOAD) + bytes(4)
     ip = struct.pack('>BBHHHBBH8s', 0x45, 0, 28 + len(ib), 0, 0x4000, 64, 17, 0,
                      bytes([192, 0, 2, 1, 192, 0, 2, 2]))

@@ -30,7 +30,7 @@ HEAD = """# SPDX-License-Identifier: BSD-3-Clause
 # Every key is here with its default, which holds when the key is left out.
 # "karstd --check --config FILE" says what is wrong with a file.
 """
-# What stands behind a "#" in the file, so that the file as shipped is good as it is.
+# Example names and values; they are commented out in the file, so that it is valid as shipped.
 SAMPLE = {'port': 'port wire', 'limits': 'limits'}
 SAMPLE_VALUES = {('port', 'device'): 'eth0', ('port', 'addresses'): '192.0.2.1/24, 2001:db8::1/64'}
 
@@ -95,7 +95,7 @@ def render_conf(table):
     for kind, row in table:
         section = row['section']
         if kind == 'SECTION':
-            # The example of a port is no port.
+            # The port section is only an example.
             commented = section == 'port'
             out += ['', ''] + comment(row['what'])
             out += [('#' if commented else '') + f'[{SAMPLE.get(section, section)}]']
@@ -111,7 +111,7 @@ def roff(text):
 
 
 def sentences(text):
-    """A sentence a line, and none that roff would take for a request."""
+    """One sentence per line, and no line that roff would take for a request."""
     lines = re.split(r'(?<=[.;])\s+', text)
     return ['\\&' + roff(line) if line[:1] in ".'" else roff(line) for line in lines]
 

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Copyright (c) 2026 The karst authors
-"""Who listens by TCP, asked of the kernel without connecting, which would be a client.
+"""Finds TCP listeners by asking the kernel, without a connection, which the server would see as a client.
 
-By a sock_diag dump of listening sockets alone: /proc/net/tcp has the kernel walk through its table
-of all connections, 8 ms on a machine of 24 GiB whether there are any or not, and who waits for a
-server asks often.
+Uses a sock_diag dump of listening sockets only: for /proc/net/tcp the kernel walks through its table of
+all connections, which takes 8 ms on a machine of 24 GiB even if there are none, and a program that waits
+for a server asks often.
 """
 import ctypes
 import os
@@ -23,7 +23,7 @@ ANSWER = struct.Struct('=BBxx2s2x16s16x4x8x') # the beginning of inet_diag_msg
 
 
 def diag_socket(pid):
-    """In the network namespace of a process; of this one if @pid is None."""
+    """A socket in the network namespace of process @pid; of this process if @pid is None."""
     if pid is None:
         return socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, NETLINK_SOCK_DIAG)
     libc = ctypes.CDLL(None, use_errno=True)
@@ -36,7 +36,7 @@ def diag_socket(pid):
             return diag_socket(None)
         finally:
             if libc.setns(home.fileno(), CLONE_NEWNET) != 0:
-                os._exit(1) # this thread must not go on in a namespace that nobody expects
+                os._exit(1) # this thread must not continue in the wrong namespace
 
 
 def answers(sock):
@@ -54,8 +54,8 @@ def answers(sock):
 
 
 def listeners(port, pid=None):
-    """The addresses at which somebody listens on TCP @port, in the network namespace of a process; none
-    if that process has ended."""
+    """The addresses with a listener on TCP @port, in the network namespace of a process; none if that
+    process has ended."""
     found, number = [], struct.pack('!H', port)
     try:
         sock = diag_socket(pid)
@@ -75,5 +75,5 @@ def listeners(port, pid=None):
 
 
 def listens(port, pid=None):
-    """Whether anybody does."""
+    """Whether there is a listener."""
     return bool(listeners(port, pid))

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Copyright (c) 2026 The karst authors
-"""What engines count, as metrics of Prometheus: names, types, meanings and labels.  karst-exporter(1)."""
+"""Counters of engines as metrics of Prometheus: names, types, meanings and labels.  karst-exporter(1)."""
 import karst_observe as observe
 
-# What of each row is a level, not a count; everything else only grows.
+# The members of each row that are levels, not counters; all others only grow.
 PORT_COUNTS = {
     'rx_packets': 'frames received, by the driver', 'rx_bytes': 'bytes of these',
     'rx_missed': 'frames that the device had no room for',
@@ -59,7 +59,7 @@ def escape(value):
 
 
 class Metrics:
-    """Samples by metric, each metric with its HELP and TYPE once, as the format wants it."""
+    """Samples by metric, each metric with its HELP and TYPE once, as the format requires."""
 
     def __init__(self):
         self.found = {}

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Copyright (c) 2026 The karst authors
-"""What karst-top, karst-exporter and karst-capture share: engines, found by their telemetry sockets.
+"""Shared code of karst-top, karst-exporter and karst-capture: finds engines by their telemetry sockets.
 
 An engine answers on the telemetry socket of its process (DPDK's rte_telemetry: a JSON answer to
 each command, at most 16 KiB, long lists in pages).  doc/observability.rst has the commands.
@@ -12,21 +12,21 @@ import socket
 import stat
 
 SOCKET = 'dpdk_telemetry.v2'
-DAEMONS = '/run/karst'  # made by root, and given to the user that the daemon runs as
+DAEMONS = '/run/karst'  # created by root, and owned by the user that the daemon runs as
 TIMEOUT_S = 10
 
 
 class Failure(Exception):
-    """Said to the user as it is."""
+    """An error whose text is shown to the user unchanged."""
 
 
 def words(error):
-    """Of an exception: what the system says, without its number."""
+    """The system's text of an exception, without its number."""
     return getattr(error, 'strerror', None) or str(error)
 
 
 def bases():
-    """Where DPDK keeps the run-time folders of programs, by their --file-prefix."""
+    """The folders in which DPDK has the run-time folders of programs, named by their --file-prefix."""
     found = ['/var/run/dpdk', DAEMONS + '/dpdk']
     if os.environ.get('XDG_RUNTIME_DIR'):
         found.insert(0, os.path.join(os.environ['XDG_RUNTIME_DIR'], 'dpdk'))
@@ -44,8 +44,8 @@ def belongs(folder, owners):
 def sockets(prefix=None):
     """Paths of telemetry sockets, of all programs or of those with this --file-prefix.
 
-    In /tmp anybody can make such a folder, and answer there as an engine of any name.  So those of other
-    users are not found; who wants to look at one says which (--socket)."""
+    In /tmp any user can create such a folder, and pretend to be an engine of any name.  So sockets of other
+    users are not searched for; --socket names one explicitly."""
     folder = glob.escape(prefix) if prefix else '*'
     found = []
     for base in bases():
@@ -140,7 +140,7 @@ class Engine:
 
 
 def engines_at(path):
-    """The engines of the process whose socket that is."""
+    """The engines of the process that owns the socket."""
     telemetry = Telemetry(path)
     try:
         return [Engine(telemetry, name) for name in telemetry.ask('/karst/engines') or []]
@@ -160,7 +160,7 @@ def find_engines(path=None, prefix=None, name=None):
             try:
                 found += engines_at(candidate)
             except Failure:
-                continue  # left behind by a program that has ended, or not ours to open
+                continue  # left behind by a program that has ended, or not accessible
     if name:
         found = [engine for engine in found if engine.name == name]
     if not found:
@@ -172,7 +172,7 @@ def find_engines(path=None, prefix=None, name=None):
 
 
 def add_options(parser):
-    """Which engine, for an argparse parser."""
+    """Adds the options that select an engine to an argparse parser."""
     where = parser.add_mutually_exclusive_group()
     where.add_argument('--socket', metavar='PATH', help='telemetry socket of the engine')
     where.add_argument('--file-prefix', metavar='NAME', help="the program's --file-prefix (DPDK)")

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Copyright (c) 2026 The karst authors
-"""The performance record: its format, and the facts of a machine and of its noise that are in it.
+"""The performance record: its format, and its facts about the machine and the noise.
 
 Written by bench.py (karst-setup bench --json), read by karst-plot and karst-compare.
 doc/performance-record.rst has every member.
@@ -18,7 +18,7 @@ FORMAT, VERSION = 'karst-record', 1
 
 
 class Bad(Exception):
-    """A file that is no record: says why."""
+    """The error for a file that is no valid record, with the reason."""
 
 
 # --- facts ---
@@ -32,7 +32,7 @@ def read(path):
 
 
 def said(*words, cwd=None):
-    """What a command prints; None if it fails or is not there."""
+    """The output of a command; None if it fails or does not exist."""
     try:
         run = subprocess.run(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                              stderr=subprocess.DEVNULL, text=True, cwd=cwd, check=False)
@@ -57,7 +57,7 @@ def meminfo():
 
 
 def machine():
-    """What is measured on."""
+    """The facts about this machine."""
     cpuinfo = read('/proc/cpuinfo') or ''
     model = re.search(r'^model name\s*: (.*)$', cpuinfo, flags=re.MULTILINE)
     flags = re.search(r'^flags\s*: (.*)$', cpuinfo, flags=re.MULTILINE)
@@ -76,7 +76,7 @@ def machine():
 
 
 def build_facts(build):
-    """What was measured: the commit of a build directory's source, and how it was built."""
+    """The facts about a build directory: the commit of its source, and how it was built."""
     def intro(name):
         try:
             return json.loads(read(os.path.join(build, 'meson-info', name)) or '{}')
@@ -99,14 +99,14 @@ def build_facts(build):
 
 
 class Noise:
-    """What other programs, and the machine's other guests, took while something was measured."""
+    """CPU time that other programs, and other guests of the machine, used during a measurement."""
 
     def __init__(self):
         self.last = self.now()
 
     @staticmethod
     def now():
-        """Seconds of all CPUs: (busy, stolen, of these our children's), and when."""
+        """Seconds of all CPUs: (busy, stolen, used by child processes), and the time."""
         row = [int(word) for word in read('/proc/stat').split('\n', 1)[0].split()[1:9]]
         tick = os.sysconf('SC_CLK_TCK')
         ours = sum(sum(resource.getrusage(who)[:2]) for who in (resource.RUSAGE_CHILDREN, resource.RUSAGE_SELF))
@@ -154,7 +154,7 @@ def median(case):
 NUMBER, TEXT, MAYBE_TEXT = (int, float), str, (str, type(None))
 MACHINE = {'cpu': TEXT, 'cpus': int, 'cpus_usable': int, 'virtual': bool, 'caches': list, 'memory_bytes': int,
            'huge_pages': dict, 'governor': MAYBE_TEXT, 'kernel': TEXT, 'system': MAYBE_TEXT}
-SAME_MACHINE = ('cpu', 'cpus', 'caches', 'kernel', 'virtual')  # what a comparison wants to be the same
+SAME_MACHINE = ('cpu', 'cpus', 'caches', 'kernel', 'virtual')  # facts that must be equal for a comparison
 BUILD = {'commit': MAYBE_TEXT, 'changed': (bool, type(None)), 'compiler': MAYBE_TEXT, 'buildtype': MAYBE_TEXT,
          'cpu': MAYBE_TEXT, 'dpdk': MAYBE_TEXT}
 NOISE = {'load_before': list, 'load_after': list, 'others': NUMBER, 'stolen': NUMBER,
@@ -165,7 +165,7 @@ RECORD = {'format': TEXT, 'version': int, 'session': TEXT, 'began': TEXT, 'secon
 CASE = {'name': TEXT, 'group': TEXT, 'unit': TEXT, 'better': TEXT, 'x': dict, 'command': TEXT, 'runs': list,
         'failed': int}
 RUN = {'round': int, 'at': NUMBER, 'value': NUMBER, 'others': NUMBER, 'stolen': NUMBER}
-MOST, LEAST = 1e150, 1e-150  # of a figure that is not 0: what is computed of two fits a double
+MOST, LEAST = 1e150, 1e-150  # limits of a figure that is not 0, so that results from two figures fit a double
 GOAL = {'what': TEXT, 'measured': TEXT, 'goal': TEXT, 'met': TEXT, 'note': TEXT}
 
 
@@ -243,10 +243,10 @@ def load(path):
 
 
 def save(path, record):
-    """OSError.  Whoever reads @path sees the old file or the new one; a case's runs are a line each."""
+    """OSError.  A reader of @path sees the old file or the new one; each run of a case is one line."""
     check(record)
     text = json.dumps(record, indent=1)
-    # a run is one thing to a reader of a diff
+    # one line for each run, so that diffs are readable
     text = re.sub(r'\{\s+"round": .*?\n    \}', lambda m: re.sub(r'\s*\n\s*', ' ', m.group()), text, flags=re.DOTALL)
     with open(path + '.tmp', 'w', encoding='utf-8') as f:
         f.write(text + '\n')

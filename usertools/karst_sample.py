@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Copyright (c) 2026 The karst authors
-"""Two looks at an engine, and what has changed between them: for karst-top and the exporter's page."""
+"""Two samples of an engine's counters, and the changes between them: for karst-top and the exporter's page."""
 import time
 
-# Orders of queue pairs: negative, so that the busiest come first.
+# Sort keys of queue pairs: negative, so that the busiest come first.
 SORTS = {
     'bytes': lambda rates: -(rates['tx_bytes'] + rates['rx_bytes']),
     'packets': lambda rates: -(rates['tx_packets'] + rates['rx_packets']),
@@ -14,7 +14,7 @@ QP_RATES = ('tx_packets', 'tx_bytes', 'rx_packets', 'rx_bytes', 'retransmits', '
 
 
 class Sample:
-    """What an engine has counted, at a moment."""
+    """The counters of an engine at one time."""
 
     def __init__(self, engine):
         self.time = time.monotonic()
@@ -32,7 +32,7 @@ class Sample:
 
 
 class Change:
-    """Between two samples of an engine."""
+    """The changes between two samples of an engine."""
 
     def __init__(self, before, after):
         self.before = before
@@ -40,7 +40,7 @@ class Change:
         self.seconds = max(after.time - before.time, 1e-6)
 
     def rate(self, table, key, name):
-        """A second; what was not there before began at 0."""
+        """The rate per second; a counter that is new began at 0."""
         old = getattr(self.before, table).get(key, {}).get(name, 0)
         return max(getattr(self.after, table)[key].get(name, 0) - old, 0) / self.seconds
 
@@ -52,12 +52,12 @@ class Change:
         frames = self.rate('lcores', number, 'rx_frames') + self.rate('lcores', number, 'tx_frames')
         cycles = self.rate('lcores', number, 'cycles')
         busy = self.rate('lcores', number, 'busy_cycles')
-        # an lcore that has slept all the time has not even counted it
+        # an lcore that has slept the whole time has not updated its counters
         idle = 1 - busy / cycles if cycles > 0 else 1.0
         return frames, busy / frames if frames > 0 else None, idle
 
     def drops(self):
-        """[(a second, in all, reason)], the most first, of reasons that there were."""
+        """[(per second, total, reason)] of all reasons with drops, the largest first."""
         found = []
         for reason in next(iter(self.after.drops.values()), {}):
             now = sum(row[reason] for row in self.after.drops.values())

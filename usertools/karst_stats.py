@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Copyright (c) 2026 The karst authors
-"""How much more is B than A: a ratio with an interval, for runs by turns (paired) and for others.
+"""The ratio of B to A with an interval, for runs measured by turns (paired) and for others.
 
-Of values that are measured by turns, each round's ratio is looked at: the Hodges-Lehmann estimate (median
-of the means of all pairs of log ratios), and the interval that Wilcoxon's signed-rank test does not
-reject.  Of two series, the same by the rank-sum test (Mann-Whitney): the median of all differences of
-logs.  Both are exact for any number of runs, assume no normal distribution, and a few wild runs move
-them little.
+For values measured by turns, the ratio of each round is used: the Hodges-Lehmann estimate (median of the
+means of all pairs of log ratios), and the interval that Wilcoxon's signed-rank test does not reject.  For
+two separate series, the rank-sum test (Mann-Whitney) is used: the estimate is the median of all differences
+of logs.  Both are exact for any number of runs, assume no normal distribution, and are robust against a few
+outliers.
 """
 import functools
 import itertools
@@ -40,7 +40,7 @@ def rank_sum_counts(n, m):
 
 
 def depth(counts, alpha):
-    """How many values from each end an interval of error @alpha leaves out; 0: there is no such interval."""
+    """How many values an interval of error @alpha leaves out at each end; 0: there is no such interval."""
     allowed, whole, below = alpha / 2, sum(counts), 0
     for k, number in enumerate(counts):
         below += number
@@ -73,7 +73,7 @@ def unpaired(first, second, alpha):
 
 
 def runs_wanted(alpha, by_turns):
-    """The least number of runs of each that has an interval."""
+    """The smallest number of runs of each build for which there is an interval."""
     n = 1
     while not depth(signed_rank_counts(n) if by_turns else rank_sum_counts(n, n), alpha):
         n += 1

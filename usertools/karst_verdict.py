@@ -1,18 +1,19 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Copyright (c) 2026 The karst authors
-"""What two performance records say about each other: a ratio, its interval and a verdict for each case.
+"""Compares two performance records: a ratio, its interval and a verdict for each case.
 
-Verdicts: "slower" and "faster", the whole interval is beyond the tolerance; "same", all of it is within;
-"unsure", neither, or too few runs for an interval; "failed", measured before and now it fails, at times or
-always; "missing", in one record only, or measured as something else.  A run that moved nothing has failed.
-What fails more often than before is at best unsure: the runs that are left say nothing of the others.  The error is shared out among the cases (Bonferroni), so that of all verdicts of a
-comparison of two equal builds none is wrong with the confidence given.
+Verdicts: "slower" and "faster": the whole interval is beyond the tolerance; "same": the whole interval is
+within it; "unsure": none of these, or too few runs for an interval; "failed": the case was measured before,
+and now it fails sometimes or always; "missing": the case is in one record only, or is measured differently.
+A run that moved no data has failed.  A case that fails more often than before is at best unsure, because the
+remaining runs say nothing about the failed ones.  The error is divided among the cases (Bonferroni): for two
+equal builds, all verdicts are right with the given confidence.
 """
 import karst_record
 import karst_stats
 
 CONFIDENCE = 0.95
-TOLERANCE = {True: 0.02, False: 0.10}  # by turns; not by turns, where the machine itself changes between them
+TOLERANCE = {True: 0.02, False: 0.10}  # measured by turns; not by turns, where the machine may change between the records
 
 
 def values_above_zero(case):
@@ -60,13 +61,13 @@ def judge(before, after, by_turns, alpha, tolerance):
 
 
 def differences(before, after):
-    """What is not the same of the machines."""
+    """The differences between the machines."""
     return [f'{name}: {before["machine"][name]} and {after["machine"][name]}' for name in karst_record.SAME_MACHINE
             if before['machine'][name] != after['machine'][name]]
 
 
 def compare(before, after, word='', confidence=CONFIDENCE, tolerance=None):
-    """All of it, as karst-compare --json prints it."""
+    """The whole comparison, as karst-compare --json prints it."""
     by_turns = before['session'] == after['session']
     tolerance = TOLERANCE[by_turns] if tolerance is None else tolerance
     old, new = ({case['name']: case for case in record['cases'] if word in case['name'] or word in case['group']}

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Copyright (c) 2026 The karst authors
-"""Engines as JSON for the exporter's page: counts, rates between two looks, and what has happened.
+"""Engines as JSON for the exporter's page: counts, rates between two samples, and events.
 
-However many browsers ask, an engine is looked at once in LOOK_S at most: all of them get the same look,
-and rates are between it and the look before.  An event is a difference between two looks, so there are
-events only of the time in which somebody asked.  doc/observability.rst has the members.
+However many browsers there are, an engine is sampled at most once in LOOK_S: all of them get the same
+sample, and rates are between it and the previous one.  An event is a difference between two samples, so
+there are events only for times with requests.  doc/observability.rst describes the members.
 """
 import collections
 import threading
@@ -15,12 +15,12 @@ from karst_sample import SORTS, Change, Sample
 
 API_VERSION = 1
 LOOK_S = 0.9        # a page asks each second
-FORGET_S = 60       # rates over a longer time say nothing about now
+FORGET_S = 60       # rates over a longer time do not show the current state
 MAX_EVENTS = 200    # kept of an engine
 MAX_ENGINES = 64    # remembered
 MAX_CLIENTS = 200   # rows of programs in an answer
 MAX_QPS = 1000      # rows of queue pairs that may be asked for
-MANY = 10           # events of one kind in one look; then their number
+MANY = 10           # events of one kind in one sample; beyond that, their number
 
 PORT_RATES = ('rx_packets', 'rx_bytes', 'tx_packets', 'tx_bytes', 'rx_missed', 'rx_errors',
               'rx_no_mbufs', 'tx_errors')
@@ -38,7 +38,7 @@ class NotThere(Exception):
 
 
 def some(found):
-    """The first of many events of one kind, and how many more there were."""
+    """The first events of one kind, and how many more there were."""
     if len(found) <= MANY:
         return found
     level, text = found[-1]
@@ -82,7 +82,7 @@ def lcore_events(before, after):
 
 
 class Watched:
-    """An engine: its last two looks and its events."""
+    """An engine: its last two samples and its events."""
 
     def __init__(self):
         self.lock = threading.Lock()
@@ -96,7 +96,8 @@ class Watched:
         self.events.append({'time': round(self.wall, 3), 'level': level, 'text': text})
 
     def refresh(self, find):
-        """Looks, unless that was just now.  @find: the engine; its connection is closed here."""
+        """Takes a sample, unless the last one is recent.  @find: returns the engine; its connection is closed
+        here."""
         now = time.monotonic()
         if self.after and now - self.after.time < LOOK_S:
             return
@@ -137,7 +138,7 @@ class Watched:
             self.note(level, text)
 
     def rates(self, change, table, key, names):
-        """{name: a second}; None where there is no look before."""
+        """{name: rate per second}; None if there is no previous sample."""
         row = getattr(self.after, table)[key]
         return {name: round(change.rate(table, key, name), 3) if change else None
                 for name in names if name in row}
@@ -191,7 +192,7 @@ class Watch:
     def __init__(self, find):
         self.find = find
         self.lock = threading.Lock()
-        self.finding = threading.Lock()  # one at a time: a process answers few (Shared of karst_web)
+        self.finding = threading.Lock()  # one at a time: a process answers few connections (see Shared in karst_web)
         self.watched = collections.OrderedDict()
 
     def engines(self):
@@ -226,11 +227,11 @@ class Watch:
         return wanted
 
     def snapshot(self, key, qps=50, sort='bytes'):
-        """What is known of engine @key.  NotThere; observe.Failure."""
+        """The state of engine @key.  NotThere; observe.Failure."""
         with self.lock:
             watched = self.watched.get(key)
             if watched is None:
-                self.one(key).telemetry.close()  # nobody fills the table with names
+                self.one(key).telemetry.close()  # so that requests cannot fill the table with unknown names
                 watched = self.watched[key] = Watched()
                 while len(self.watched) > MAX_ENGINES:
                     self.watched.popitem(last=False)
@@ -241,7 +242,7 @@ class Watch:
 
 
 def query(pairs):
-    """(qps, sort) of the query's [(name, value)].  ValueError: what is wrong with it."""
+    """(qps, sort) of the query's [(name, value)].  ValueError, with the reason: the query is invalid."""
     found = {'qps': '50', 'sort': 'bytes'}
     for name, value in pairs:
         if name not in found:

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Copyright (c) 2026 The karst authors
-"""karst-exporter's HTTP: the page (web/), what is behind it (/api), and /metrics.
+"""The HTTP server of karst-exporter: the page (web/), its data (/api), and /metrics.
 
-It only reads, and believes nothing of a request: paths are a fixed list, engines are looked up among
-those that answer, and other methods than GET and HEAD are refused.  A page of another site cannot read
-answers (no CORS), nor by a name of its own that it lets point here (DNS rebinding): the Host must be
-an address, this machine's name, or one that was allowed.
+It changes nothing and does not trust requests: paths are a fixed list, engines are looked up among those
+that answer, and methods other than GET and HEAD are refused.  A page of another site cannot read answers
+(no CORS).  It cannot read them through a name of its own that it has made resolve to this machine either
+(DNS rebinding), because the Host must be an address, this machine's name, or an allowed name.
 """
 import http.server
 import ipaddress
@@ -39,8 +39,8 @@ HEADERS = {
     'X-Content-Type-Options': 'nosniff',
 }
 MAX_REQUESTS = 32     # answered at a time
-ROOM_S = 1            # for one of them to end that was hung up on
-MAX_DRAIN = 1 << 16   # bytes of an unwanted body that are read, so that the answer arrives
+ROOM_S = 1            # for a request to end whose connection was closed
+MAX_DRAIN = 1 << 16   # bytes of an unexpected body that are read, so that the answer arrives
 
 
 def load_files():
@@ -61,27 +61,27 @@ def host_name(header):
 
 
 def host_allowed(header, names):
-    """Whether a request with this Host is one that its sender meant for this machine."""
+    """Whether this Host shows that the sender meant the request for this machine."""
     name = host_name(header)
     if not name or any(c in header for c in '/?#@\\ '):
         return False
     try:
         ipaddress.ip_address(name)
-        return True  # a page elsewhere has a name, never just an address
+        return True  # for a page of another site the Host is a name, never an address
     except ValueError:
         return name.rstrip('.') in names
 
 
 class Shared:
-    """What @make makes, for whoever asks at the same time: an engine answers few at once (DPDK's telemetry
-    has ten connections), and who asks for more is not to keep others from it.  One is made at a time, and
-    nobody gets one that was begun before he asked."""
+    """Shares a result of @make among requests that arrive at the same time.  An engine answers few requests
+    at once (DPDK's telemetry has ten connections), and many requests must not block others.  One result is
+    made at a time, and no request gets a result whose making began before the request."""
 
     def __init__(self, make):
         self.make = make
         self.lock = threading.Lock()
-        self.begun = 0  # so many were
-        self.made = 0, None  # the newest: which one of these it is, and what it is
+        self.begun = 0  # number of results begun
+        self.made = 0, None  # the newest result: its number, and its value
 
     def get(self):
         asked = self.begun
@@ -97,7 +97,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
     server_version = 'karst-exporter'
     sys_version = ''
-    default_request_version = 'HTTP/1.0'  # answers to what is not HTTP have headers, too
+    default_request_version = 'HTTP/1.0'  # answers to requests that are not HTTP have headers, too
     timeout = 10
 
     def do_GET(self):
@@ -161,7 +161,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.answer(status, PLAIN, f'{text}\n'.encode(), **headers)
 
     def send_error(self, code, message=None, explain=None):
-        """What http.server itself finds wrong; its own answer would be HTML with the request in it."""
+        """Answers requests that http.server rejects; its own answer would be HTML that contains the request."""
         self.close_connection = True
         self.say(code, self.responses.get(code, ('',))[0])
 
@@ -193,7 +193,7 @@ class Server(http.server.ThreadingHTTPServer):
                       for name in ('localhost', host, own, own.split('.')[0], *allowed)}
         self.room = threading.BoundedSemaphore(MAX_REQUESTS)
         self.lock = threading.Lock()
-        self.asking = {}  # connections whose request is not there yet, the oldest first
+        self.asking = {}  # connections whose request has not arrived yet, the oldest first
         self.answered = {}  # the others
         where = f'[{host}]' if ':' in host else host
         try:
@@ -212,12 +212,13 @@ class Server(http.server.ThreadingHTTPServer):
             super().process_request(request, client_address)
         except BaseException:
             self.over(request)
-            self.room.release()  # no thread has begun
+            self.room.release()  # no thread was started
             raise
 
     def make_room(self):
-        """A byte now and then keeps a place from others, asked or read.  So the one who has taken longest to
-        ask is hung up on; if that does not help, because all have asked, who has taken longest since."""
+        """A client that sends or reads a byte from time to time could keep its place for ever.  So the
+        connection that has waited longest without a complete request is closed; if that frees no place, the
+        one that has taken longest since its request."""
         for late in self.asking, self.answered:
             self.hang_up(late)
             if self.room.acquire(timeout=ROOM_S):
@@ -225,7 +226,7 @@ class Server(http.server.ThreadingHTTPServer):
         return False
 
     def heard(self, request):
-        """It is there, and is answered."""
+        """The request has arrived, and is being answered."""
         with self.lock:
             if request in self.asking:
                 del self.asking[request]
@@ -244,7 +245,7 @@ class Server(http.server.ThreadingHTTPServer):
                 try:
                     request.shutdown(socket.SHUT_RDWR)
                 except OSError:
-                    pass  # it has just gone
+                    pass  # it has just ended
 
     def process_request_thread(self, request, client_address):
         try:
@@ -254,6 +255,6 @@ class Server(http.server.ThreadingHTTPServer):
             self.room.release()
 
     def handle_error(self, request, client_address):
-        """Who hangs up, or never ends his request, is no error of ours."""
+        """A client that closes its connection, or never completes its request, is not an error."""
         if not isinstance(sys.exc_info()[1], (ConnectionError, TimeoutError)):
             super().handle_error(request, client_address)

@@ -34,7 +34,7 @@ import sys
 import time
 
 HEARTBEAT_S = 30
-GRACE_S = 10 # for steps to take away what they made
+GRACE_S = 10 # for steps to clean up
 PR_SET_CHILD_SUBREAPER = 36
 ENDS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -102,7 +102,7 @@ class Step:
 
 
 def with_needs(names):
-    """@names and all that they need, in the order of the table."""
+    """@names and everything that they need, in the order of the table."""
     wanted, new = set(), set(names)
     while new:
         wanted |= new
@@ -123,7 +123,7 @@ def parents():
 
 
 def descendants():
-    """Of this process, however they came to be orphans."""
+    """All descendants of this process, including orphans."""
     children, found = {}, []
     for pid, parent in parents().items():
         children.setdefault(parent, []).append(pid)
@@ -144,7 +144,7 @@ def signal_all(pids, number):
 
 
 def reap(but=()):
-    """Takes leave of orphans that have ended; those of @but are waited for elsewhere."""
+    """Reaps orphans that have ended; the processes in @but are waited for elsewhere."""
     try:
         while (ended := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)) is not None \
                 and ended.si_pid not in but:
@@ -154,7 +154,7 @@ def reap(but=()):
 
 
 def end_all():
-    """Ends every descendant: first in peace, so that they can take away what they have made."""
+    """Ends every descendant, first by SIGTERM, so that they can clean up."""
     end = time.monotonic() + GRACE_S
     signal_all(descendants(), signal.SIGTERM)
     while descendants():
@@ -165,7 +165,7 @@ def end_all():
 
 
 def stop(number, _):
-    """Once: several signals may come for one Ctrl-C."""
+    """Acts only once: one Ctrl-C may cause several signals."""
     for other in ENDS:
         signal.signal(other, lambda *_: None)
     sys.exit(128 + number)
@@ -178,7 +178,7 @@ class Runner:
         self.running = []
         self.done = {} # name: (exit status, output, seconds of processors)
         self.ended = [] # steps, in that order
-        self.unsaid = list(suites) # of which nothing was printed yet
+        self.unsaid = list(suites) # suites of which nothing was printed yet
         processors = len(os.sched_getaffinity(0))
         self.processors = processors
         self.room = {False: max(1, processors // 2), True: max(2, processors)}
@@ -189,7 +189,7 @@ class Runner:
         self.said = time.monotonic()
 
     def next(self, waits):
-        """The first step of a kind that can be begun, or None."""
+        """The first step of a kind that can begin now, or None."""
         if sum(STEPS[s.name][1] == waits for s in self.running) >= self.room[waits]:
             return None
         to_end = {*self.todo, *(step.name for step in self.running)}

@@ -28,10 +28,10 @@ import sys
 POINT = re.compile(r'^(not )?ok\b(?:\s+(\d+))?(.*)$')
 PLAN = re.compile(r'^1\.\.(\d+)(?:\s*#\s*(skip)\b.*)?$', re.IGNORECASE)
 MOST_LINES = 80
-END_LINES = 90 # of all that failed, at the end; but of each at least the next number
+END_LINES = 90 # of all failures, at the end; but of each at least the next number
 END_LINES_EACH = 8
-END_LINES_LAST = 3 # of these: the last of a traceback says what was wrong
-BEFORE_LINES = 12 # of comments in front of a bad point
+END_LINES_LAST = 3 # of these: the last lines of a traceback give the error
+BEFORE_LINES = 12 # of comments before a failed point
 FAILURES = 'failures'
 DIRECTIVE = re.compile(r'#\s*(skip|todo)', re.IGNORECASE)
 
@@ -90,12 +90,12 @@ def count_meson_test(result, text, is_tap):
 
 
 def bad_points(lines):
-    """TAP points that are not ok.  Each with the comments and YAML that follow it, and behind them
-    the last comments in front of it: programs in C say why before they know the result.  What
-    follows a bad point is not shown again as what is in front of the next."""
+    """TAP points that are not ok, each with the comments and YAML after it, followed by the last comments
+    before it: programs in C print the reason before the result.  Lines after a failed point are not
+    repeated as lines before the next one."""
     shown = []
     before = [] # of the next point
-    last = [] # what to show behind the words of a bad point
+    last = [] # what to show after the words of a failed point
     bad = False
     for line in lines:
         point = POINT.match(line)
@@ -114,7 +114,7 @@ def bad_points(lines):
 
 
 def keep_failure(lines):
-    """For the end, if there is one."""
+    """Keeps a failure for the summary at the end, if there is one."""
     folder = os.environ.get('KARST_RESULTS')
     if folder:
         with open(os.path.join(folder, FAILURES), 'a', encoding='utf-8') as f:
@@ -122,7 +122,7 @@ def keep_failure(lines):
 
 
 def show_failure(name, run, counts):
-    """What a failed test said: its bad points, or its last lines."""
+    """The output of a failed test: its failed points, or its last lines."""
     text = (run.get('stdout') or '').splitlines()
     shown = bad_points(text)[:MOST_LINES] or text[-MOST_LINES:]
     shown += (run.get('stderr') or '').splitlines()[-MOST_LINES:]
@@ -167,7 +167,7 @@ def count_tap_file(path):
 
 
 def failures(folder):
-    """[[line]]: what failed tests said, and what steps said that karst-setup has ended itself."""
+    """[[line]]: the output of failed tests, and of steps that karst-setup has ended itself."""
     blocks = []
     path = os.path.join(folder, FAILURES)
     if os.path.exists(path):
@@ -181,14 +181,14 @@ def failures(folder):
             lines = f.read().splitlines()
         if any(line.startswith('karst-setup: ') for line in lines):
             name = os.path.basename(path)[:-len('.out')]
-            # the complaint is the last of them, and what it is about is above it
+            # the error is the last line, and its context is above it
             blocks.append([f'--- step {name}', *(f'    {line}' for line in lines[-20:])])
     return blocks
 
 
 def shorten(block, most):
-    """At most @most lines of what a test said: its points that are good are left out first, and then
-    its middle."""
+    """At most @most lines of the output of a test: first its passed points are left out, then its
+    middle."""
     if len(block) > most:
         points = [POINT.match(line.strip()) for line in block]
         block = [line for line, point in zip(block, points) if not point or point.group(1)]

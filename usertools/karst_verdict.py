@@ -13,7 +13,7 @@ import karst_record
 import karst_stats
 
 CONFIDENCE = 0.95
-TOLERANCE = {True: 0.02, False: 0.10}  # measured by turns; not by turns, where the machine may change between the records
+TOLERANCE = {True: 0.02, False: 0.10}  # by turns; not by turns, where the machine may change in between
 
 
 def values_above_zero(case):

@@ -231,7 +231,7 @@ example_connect(const struct example_opts *o)
 
 /* --- the connection --- */
 
-/* What one end tells the other, in network order. */
+/* The message that one end sends to the other, in network order. */
 struct hello {
 	uint8_t gid[16];
 	uint32_t qpn;
@@ -290,7 +290,7 @@ make_qp(struct example *x)
 	return qp;
 }
 
-/* RESET to INIT to RTR to RTS, as with any verbs. */
+/* Modifies the queue pair from RESET to INIT, RTR and RTS, as in any verbs program. */
 static void
 bring_up(struct karst_qp *qp, const struct example_opts *o, const struct hello *peer, uint32_t mtu,
 	uint32_t psn)
@@ -361,7 +361,7 @@ example_link(struct example *x, const struct example_opts *o, int tcp, const str
 	mtu = ntohl(theirs.mtu) < (uint32_t)port.active_mtu ? ntohl(theirs.mtu)
 							    : (uint32_t)port.active_mtu;
 	bring_up(link->qp, o, &theirs, mtu, psn);
-	example_meet(link); /* who sends first finds the other end ready */
+	example_meet(link); /* so that the other end is ready before the first send */
 }
 
 void

@@ -2,15 +2,15 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * A key-value store whose clients look up by RDMA READ: the server's processor does nothing for
- * a look-up.
+ * A key-value store whose clients look up keys by RDMA READ, without using the server's processor.
  *
  *     kvget --tcp 7472                 the server
  *     kvget --tcp 7472 HOST            the client
  *
- * The store is an open hash table of fixed slots, which the client reads where the hash of the key
- * says, and then onwards.  The server goes on changing values while they are read, so a READ can
- * find a slot half old, half new: the slot's checksum tells, and the client reads again.
+ * The store is an open-addressing hash table with slots of a fixed size.  The client reads the slot
+ * that the hash of the key selects, and then the following ones.  The server changes values while
+ * they are read, so a READ may return a slot that is half old and half new.  The slot's checksum
+ * detects that, and the client reads again.
  */
 #include "example.h"
 
@@ -105,7 +105,7 @@ serve(struct example *x, const struct example_opts *o)
 	for (i = 0; i < o->size; i++)
 		put(table, slots, i, 0);
 	example_link(x, o, example_accept(example_listen(o)), mr, &link);
-	/* new versions all the time, until the client says that it has seen enough */
+	/* writes new versions until the client reaches its example_meet() */
 	client = (struct pollfd){.fd = link.tcp, .events = POLLIN};
 	for (version = 1; poll(&client, 1, 1) == 0; version++)
 		for (i = 0; i < o->size; i++)
@@ -136,7 +136,7 @@ read_slot(struct example *x, const struct example_link *link, const struct karst
 	example_wait(x);
 }
 
-/* @return false: there is no such key.  *@again counts slots that were changing. */
+/* @return false: there is no such key.  *@again counts slots that changed during the READ. */
 static bool
 get(struct example *x, const struct example_link *link, const struct karst_mr *mr,
 	const struct slot *seen, const char *key, unsigned long *again)

@@ -3,13 +3,13 @@
  */
 /*
  * A lock in one program's memory that other programs take by compare-and-swap, and a counter that
- * only its holder may change: read, add one, write back.  If the lock did not hold, counts would
- * be lost.
+ * only the holder of the lock changes: it reads the counter, adds one, and writes it back.  If the
+ * lock did not work, counts would be lost.
  *
  *     lock --workers 4 --count 100
  *
- * Workers are made before anything of karst is opened: what a process has opened is not for its
- * children.
+ * The worker processes are started before any context is opened, because a child process must not
+ * use the contexts of its parent.
  */
 #include "example.h"
 
@@ -27,7 +27,7 @@ static const char usage[] =
 	"  --workers N       processes; default 4\n"
 	"  --count N         times that each takes the lock; default 100\n";
 
-/* What the owner shares. */
+/* The memory that the owner of the lock shares. */
 struct shared {
 	uint64_t lock; /* 0: free, else the number of its holder */
 	uint64_t counter;
@@ -56,7 +56,7 @@ request(struct worker *w, struct karst_send_wr *wr)
 	example_wait(&w->x);
 }
 
-/* @return what stood there before. */
+/* @return the old value. */
 static uint64_t
 compare_and_swap(struct worker *w, uint64_t compare, uint64_t swap)
 {
@@ -156,7 +156,7 @@ own(struct example_opts *o)
 	char port[16];
 	unsigned long i;
 
-	/* the workers find us by the port that it became */
+	/* the workers connect to the port that was chosen */
 	snprintf(port, sizeof(port), "%u", number);
 	o->tcp_port = port;
 	o->host = "localhost";

@@ -2,13 +2,13 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Ping-pong: a message goes to and fro by SEND, and both ends check every byte of it.
+ * Ping-pong: a message is sent to and fro by SEND, and both ends check every byte of it.
  *
  *     pingpong --tcp 7471               the server
  *     pingpong --tcp 7471 HOST          the client, which prints the time of a round trip
  *
- * Each end posts the receive for the next message before it sends its own, so that there is
- * always one when a message comes.
+ * Each end posts the receive for the next message before it sends its own, so that a receive is
+ * always posted when a message arrives.
  */
 #include "example.h"
 
@@ -67,9 +67,9 @@ send(struct end *e)
 	example_check(karst_post_send(e->link.qp, &wr, NULL), "karst_post_send");
 }
 
-/* Takes completions until so many of our sends are complete, and so many messages have come.  A
- * send may complete after the message that answers it: the two queues are not in order with each
- * other. */
+/* Polls completions until @sent sends have completed and @received messages have arrived.  A send
+ * may complete after the answer to it has arrived: the two queues are not ordered with each other.
+ * */
 static void
 wait_for(struct end *e, unsigned long sent, unsigned long received)
 {
@@ -107,7 +107,7 @@ play(struct end *e, bool first, unsigned long count)
 			fill(e->out, e->size, 2 * i + 1);
 			send(e);
 		}
-		/* the buffer is ours again when the send has completed */
+		/* the buffer may be used again when the send has completed */
 		wait_for(e, i + 1, 0);
 	}
 }

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Copyright (c) 2026 The karst authors
-"""What the suites that run programs share: points, a karstd, its control socket, huge pages.
+"""Shared code of the suites that run programs: points, a karstd, its control socket, huge pages.
 
   sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'common'))
 """
@@ -18,28 +18,28 @@ import sys
 import threading
 import time
 
-HANG_S = 300 # nobody waits longer than this for anything, however busy the machine is
-# Not the daemon's leaks; matters only in a build with the address sanitizer.
+HANG_S = 300 # limit of every wait, sufficient on a busy machine
+# Leaks that are not the daemon's; only used in a build with the address sanitizer.
 LSAN = 'suppressions=' + os.path.join(os.path.dirname(os.path.abspath(__file__)), 'lsan.supp')
 HEADER = struct.Struct('<IHHIIiI')
 MAGIC, VERSION, HELLO = 0x6c74636b, 1, 1
 
 
 # rping of rdma-core 44 closes its event channel at the end without waiting for the thread that reads it.
-# If that thread comes back to it after that, it ends the program so, when all is done; later versions
-# of rdma-core wait for the thread.
+# If that thread then uses the channel, it ends the program with this status and message, after all work
+# is done; later versions of rdma-core wait for the thread.
 RPING_LATE = (255, 'rdma_get_cm_event: Bad file descriptor')
 
 
 def exit_status(program):
-    """Of a program (a Job of a guest, too) that has ended; 0 if only the end of rping came late."""
+    """The status of a program (or a Job of a guest) that has ended; 0 for the known error of rping above."""
     if program.status == RPING_LATE[0] and RPING_LATE[1] in program.text():
         return 0
     return program.status
 
 
 def ring_abi():
-    """What lib/ring says that the layouts of the rings are."""
+    """The version of the ring layouts, from lib/ring."""
     path = os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', '..', 'lib', 'ring',
                         'karst_ring.h')
     with open(path, encoding='utf-8') as f:
@@ -57,9 +57,9 @@ def unit_settings(unit):
 
 
 def by_systemd(unit, uid):
-    """Words before a command: it runs as user @uid with the capabilities of the unit, as systemd
-    would start it, as far as setpriv can."""
-    # setpriv clears what is not named
+    """Words in front of a command that make it run as user @uid with the capabilities of the unit, as
+    systemd would start it, as far as setpriv can do that."""
+    # setpriv clears capabilities that are not named
     names = ','.join(['-all', *('+' + name[4:].lower()
                                 for name in unit_settings(unit)['CapabilityBoundingSet'])])
     return ['setpriv', '--reuid', str(uid), '--regid', str(uid), '--clear-groups',
@@ -68,8 +68,8 @@ def by_systemd(unit, uid):
 
 
 def of_threads(pid, name):
-    """(number, text of /proc/PID/task/NUMBER/NAME) of each thread.  Those that end meanwhile are not
-    among them, be it before the file is opened or before it is read."""
+    """(number, text of /proc/PID/task/NUMBER/NAME) of each thread.  Threads that end before their file is
+    opened or read are left out."""
     found = []
     for path in glob.glob(f'/proc/{pid}/task/*'):
         try:
@@ -80,12 +80,12 @@ def of_threads(pid, name):
     return found
 
 
-PORTS = range(20000, 32000) # below those that a kernel gives out by itself
-TAKEN = [] # locks of ports, which this process holds to its end
+PORTS = range(20000, 32000) # below the kernel's range of ephemeral ports
+TAKEN = [] # locks of ports, which this process holds until it ends
 
 
 def free_port():
-    """A TCP port that nobody listens on, and that no other test process is given, either."""
+    """A TCP port without a listener, which no other test process gets, either."""
     for port in random.sample(PORTS, len(PORTS)):
         lock = socket.socket(socket.AF_UNIX)
         try:
@@ -101,7 +101,7 @@ def free_port():
 
 
 class Tap:
-    """Numbers points; a point's problems are lines of text."""
+    """Numbers the TAP points; the problems of a point are lines of text."""
 
     def __init__(self):
         self.number = 0
@@ -131,8 +131,8 @@ class Tap:
 
 
 class Clock:
-    """Notices when a processor of the machine stands still, as a virtual one does at times, or is
-    so busy that who wants to run must wait."""
+    """Detects when a processor of the machine does not run, as happens to virtual ones, or is so busy
+    that runnable threads must wait."""
 
     TICK_S = 0.05
 
@@ -160,16 +160,16 @@ class Clock:
             thread.join()
 
     def stood_still(self, least_s):
-        """For how long at a time since the last call, if that is @least_s or more; else 0."""
-        for cpu in self.last: # it may be over, and its thread has not run yet
+        """The longest such time since the last call, if it is @least_s or more; else 0."""
+        for cpu in self.last: # the pause may be over, but the thread has not run yet
             self.look(cpu)
         worst_s, self.worst_s = self.worst_s, 0
         return worst_s if worst_s >= least_s else 0
 
 
 def halt(process):
-    """Stops a child.  When this returns none of its threads runs, which is not so when the signal was
-    sent: on a busy machine others run until the one that has it is given a processor."""
+    """Stops a child, and returns when none of its threads runs.  Sending the signal alone does not ensure
+    that: on a busy machine other threads run until the one that got the signal has a processor."""
     process.send_signal(signal.SIGSTOP)
     os.waitid(os.P_PID, process.pid, os.WSTOPPED)
 
@@ -191,10 +191,10 @@ class Daemon:
         self.write(conf)
         self.process = None
         self.start_s = None
-        self.notify = None # the socket on which it tells systemd
+        self.notify = None # the socket for its messages to systemd
 
     def write(self, conf):
-        # Huge pages only where a test is of them: others of this machine come and go meanwhile.
+        # Huge pages only in tests of huge pages: other programs of this machine use and free them, too.
         if 'huge_pages' not in conf:
             if not re.search(r'^\[engine\]$', conf, re.MULTILINE):
                 conf += '\n[engine]\n'
@@ -208,7 +208,7 @@ class Daemon:
             return f.read()
 
     def start(self):
-        """@return problems: it is not ready, as it would tell systemd."""
+        """@return problems, if it does not report to systemd that it is ready."""
         path = self.conf + '.notify'
         if self.notify is not None:
             self.notify.close()
@@ -240,14 +240,14 @@ class Daemon:
         return [f'not ready after {HANG_S} s: {self.text()}']
 
     def reload(self, conf=None):
-        """SIGHUP, and until that has been dealt with."""
+        """Sends SIGHUP, and waits until the daemon has handled it."""
         if conf is not None:
             self.write(conf)
         self.send(signal.SIGHUP)
         return self.ready()
 
     def run(self):
-        """Runs it to an end of its own accord: (exit status, what it said)."""
+        """Runs the daemon until it ends by itself: (exit status, output)."""
         try:
             done = subprocess.run(self.command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                                   stderr=subprocess.STDOUT, text=True, timeout=HANG_S, check=False)
@@ -256,14 +256,14 @@ class Daemon:
         return done.returncode, done.stdout
 
     def refuses(self, status, *texts):
-        """@return problems: it ends with @status and says all @texts."""
+        """@return problems, if it does not end with @status or does not print all @texts."""
         code, said = self.run()
         problems = [] if code == status else [f'exit status {code}, not {status}']
         problems += [f'"{text}" is not said' for text in texts if text not in said]
         return problems + ([said] if problems else [])
 
     def says(self, text, since=0):
-        """Waits until it has said @text after the first @since characters."""
+        """Waits until it has printed @text after the first @since characters."""
         began = time.monotonic()
         while time.monotonic() - began < HANG_S:
             if text in self.text()[since:]:
@@ -277,7 +277,7 @@ class Daemon:
         self.process.send_signal(number)
 
     def stop(self, number=signal.SIGTERM, status=0):
-        """@return problems: it ends, with @status."""
+        """Stops the daemon.  @return problems, if it does not end, or not with @status."""
         if self.process is None:
             return ['it was not started']
         if self.process.poll() is None:
@@ -297,7 +297,7 @@ class Daemon:
 
 
 def cpu_s(pid):
-    """Seconds of processors that the threads of a process have run; 0 when it has ended."""
+    """Processor seconds that the threads of a process have used; 0 when it has ended."""
     try:
         with open(f'/proc/{pid}/stat', encoding='utf-8', errors='replace') as f:
             words = f.read().rsplit(')', 1)[1].split()
@@ -307,7 +307,7 @@ def cpu_s(pid):
 
 
 def rest(process, limit_s=None):
-    """What a process with a pipe for its output says until it ends: all that readline() has left.
+    """The output of a process with a pipe until it ends: the rest after reads by readline().
     (Popen.communicate() loses what came together with a line that was read.)
 
     @return (text, whether it ended by itself); one that does not end is killed."""
@@ -368,7 +368,7 @@ def hello(program=b'test', abi=None, seq=1):
 
 
 def call(sock, message):
-    """(status, body of the reply); status None: the other end is gone."""
+    """(status, body of the reply); status None: the other end has closed the connection."""
     try:
         sock.sendall(message)
         reply, fds, _, _ = socket.recv_fds(sock, 65536, 128)
@@ -405,7 +405,7 @@ class HugePages:
             return int(f.read())
 
     def add(self, n):
-        """@return how many there are more."""
+        """@return how many huge pages were added."""
         with open(self.ALL, 'r+', encoding='ascii') as f:
             fcntl.flock(f, fcntl.LOCK_EX)
             before = int(f.read())
@@ -423,11 +423,11 @@ class HugePages:
         return self
 
     def taken(self):
-        """Another program of this machine has some of them."""
+        """Whether another program of this machine uses some of them."""
         return self.read(self.FREE) < self.n
 
     def more(self):
-        """As many again: programs that allocate much memory by libkarst take what is free."""
+        """Adds as many again: programs that allocate much memory by libkarst use free huge pages."""
         self.added += self.add(self.n)
 
     def __exit__(self, *_):

@@ -2,8 +2,8 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Linked into a test with an EAL in each of its cases: that EAL has the drivers that the test is
- * linked with, and no others.  To load all drivers of the system takes longer than many cases.
+ * Linked into tests that start an EAL in each case: restricts the EAL to the drivers that the test
+ * is linked with.  Loading all drivers of the system takes longer than many cases.
  */
 #include "few_drivers.h"
 

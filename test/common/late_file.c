@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* A file system of one file, by FUSE, whose pages come late: a thread of this process serves it. */
+/* A FUSE file system with one file whose pages arrive late.  A thread of this process serves it. */
 #include "late_file.h"
 
 #include <errno.h>
@@ -29,7 +29,7 @@ struct fs {
 	int fd;
 	size_t bytes;
 	uint32_t delay_us;
-	_Atomic bool kept; /* nobody who closes the file is answered */
+	_Atomic bool kept; /* requests to close the file are not answered */
 };
 
 static void
@@ -40,7 +40,7 @@ answer(const struct fs *fs, const struct fuse_in_header *in, int error, const vo
 		.len = (uint32_t)(sizeof(h) + len), .error = -error, .unique = in->unique};
 	struct iovec v[2] = {{&h, sizeof(h)}, {(void *)(uintptr_t)body, len}};
 
-	/* who asked may have gone */
+	/* the process that made the request may have ended */
 	if (writev(fs->fd, v, len > 0 ? 2 : 1) < 0)
 		return;
 }
@@ -154,7 +154,7 @@ put(const char *path, const char *text)
 	return ok;
 }
 
-/* Mounts it where nobody else sees it.  NULL: its memory. */
+/* Mounts the file system in a namespace of its own.  @return NULL, or what failed. */
 static const char *
 mount_it(struct fs *fs, const char *folder)
 {
@@ -178,7 +178,7 @@ mount_it(struct fs *fs, const char *folder)
 	return NULL;
 }
 
-/* Serves it, by a thread, and opens the file, which no path leads to any more then. */
+/* Starts the thread that serves the file system, and opens the file, which then has no path. */
 static const char *
 open_it(struct fs *fs, int *fd)
 {
@@ -218,7 +218,7 @@ late_file_map(size_t bytes, uint32_t delay_us, void **p)
 	*p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE, fd, 0);
 	if (*p == MAP_FAILED || madvise(*p, bytes, MADV_RANDOM) != 0)
 		return "mmap";
-	/* at the end of the process nobody would answer what closing it asks */
+	/* when the process ends, no thread would answer the requests for closing it */
 	close(fd);
 	return NULL;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* Files whose pages come late, or never, or whose closing never ends: the program serves them
+/* Files whose pages arrive late or never, or whose close never returns.  The program serves them
  * itself. */
 #ifndef LATE_FILE_H
 #define LATE_FILE_H
@@ -12,17 +12,17 @@
 #define LATE_NEVER UINT32_MAX
 
 /**
- * Maps a private file of @bytes, each page of which takes @delay_us to come.  Once in a process,
- * which has one thread yet; nobody else sees where it is mounted.
- * @return NULL; or what could not be had, and errno says why.
+ * Maps a private file of @bytes, each page of which arrives after @delay_us.  May be called once in
+ * a process, while it has one thread; other processes do not see the mount.
+ * @return NULL; or a text that says what failed, with the reason in errno.
  */
 const char *late_file_map(size_t bytes, uint32_t delay_us, void **p);
 
-/** Opens a file, as above. */
+/** Like late_file_map(), but opens the file. */
 const char *late_file_open(int *fd);
 /**
- * Whoever closes a descriptor of that file from now on waits as long as this process is there.  It
- * has none any more itself, or it could not end.
+ * From now on, close() of a descriptor of that file waits until this process has ended.  This
+ * process must not have such a descriptor any more, or it could not end.
  */
 void late_file_keep(void);
 

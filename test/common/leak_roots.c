@@ -2,12 +2,13 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Linked into tests with the address sanitizer, and into what they start often: where its search
- * for leaks begins.  By itself it reads all static memory of a process, 6 MB of its own as well,
- * and so makes the kernel map pages that nobody has used: for 1,400 cases, a process each, that
- * took longer than the cases.  Here what may be a pointer, in pages that have been used, is
- * copied to one place, and it is told of that; it reads all of /proc/self/maps for each place
- * that it is told of.  Its own memory never points to what a test allocates.
+ * Linked into tests with the address sanitizer, and into programs that they start often: speeds up
+ * the sanitizer's search for leaks.  By default the search reads all static memory of a process,
+ * including 6 MB of the sanitizer itself, so the kernel maps pages that were never used.  For 1,400
+ * cases, with a process each, this took longer than the cases.  This file copies all words that may
+ * be pointers, from pages that were used, to one place, and registers that place.  It is only one
+ * place, because the sanitizer reads all of /proc/self/maps for each registered place.  The
+ * sanitizer's own memory never points to memory that a test allocates.
  */
 #include <fcntl.h>
 #include <link.h>
@@ -20,16 +21,16 @@
 #include <sanitizer/lsan_interface.h>
 
 #define AT_ONCE 256u /* pages that the kernel is asked about */
-/* Of an entry of /proc/self/pagemap: the page is present, or swapped out. */
+/* Bits of an entry of /proc/self/pagemap: the page is present, or swapped out. */
 #define CONTENT (UINT64_C(3) << 62)
 
-/* Words that may be pointers: of the first page there are none, and none of the kernel's half. */
+/* Range of words that may be pointers: neither in the first page nor in the kernel's half. */
 #define LOWEST  UINT64_C(0x1000)
 #define HIGHEST UINT64_C(0x7fffffffffff)
 
 #define ROOM (64u << 20) /* bytes of addresses for the copy: memory is only what is written */
 
-/* What is searched for pointers: words of the static memory that may be some. */
+/* The place that is searched for pointers: words of static memory that may be pointers. */
 struct roots {
 	uint64_t *words;
 	size_t n;
@@ -44,7 +45,7 @@ roots_add(struct roots *r, const uint64_t *at, const uint64_t *end)
 			r->words[r->n++] = *at;
 }
 
-/* Pages from @at to @end that have content.  What cannot be asked about has. */
+/* Adds the pages from @at to @end that have content.  If that cannot be queried, all have. */
 __attribute__((no_sanitize("address"))) static void
 roots_look_at(struct roots *r, uintptr_t at, uintptr_t end, uintptr_t page)
 {
@@ -107,7 +108,7 @@ tell_roots(void)
 	__lsan_register_root_region(r.words, r.n * sizeof(r.words[0]));
 }
 
-/* What is registered last comes first: before the search. */
+/* Registers an exit handler last, so that it runs first, before the search. */
 __attribute__((constructor)) static void
 tell_roots_at_exit(void)
 {

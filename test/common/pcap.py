@@ -30,8 +30,8 @@ def write_pcap(path, link, frames, endian='<', nano=False, snap=SNAP_MAX):
 
 
 def read_pcap(path):
-    """Of a classic pcap: (link type, [(ns, bytes)]).  One that ends within a frame, as that of a
-    program that is writing still, has the frames before it."""
+    """Reads a classic pcap: (link type, [(ns, bytes)]).  If a file ends within a frame, as while a program
+    is still writing it, the frames before that are returned."""
     with open(path, 'rb') as f:
         data = f.read()
     endian = next((e for e in '<>' if len(data) >= 24 and

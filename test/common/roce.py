@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Copyright (c) 2026 The karst authors
-"""RoCEv2 packets by hand, over IPv4, and the messages of connection management in them.
+"""Builds and parses RoCEv2 packets over IPv4, and the messages of connection management in them.
 
 Written from doc/protocol.rst and not with the code under test, which need not agree.
 """
@@ -15,7 +15,7 @@ REQ, MRA, REJ, REP, RTU, DREQ, DREP, SIDR_REQ, SIDR_REP, LAP, APR = range(0x10, 
 MAD, MAD_HEADER, MESSAGE = 256, struct.Struct('>BBBBHHQHHI'), 232
 IP_HEADER = 36 # of the RDMA CM, in front of the private data
 TCP_SERVICE, UDP_SERVICE = 0x01060000, 0x01110000
-REQ_PRIVATE, REP_PRIVATE = 140, 36 # where they begin
+REQ_PRIVATE, REP_PRIVATE = 140, 36 # offsets of the private data
 
 
 def ones_sum(data):
@@ -26,7 +26,7 @@ def ones_sum(data):
 
 
 def icrc(ip_packet):
-    """Of an IPv4 packet whose ICRC is missing (W7)."""
+    """The ICRC of an IPv4 packet that does not contain it yet (W7)."""
     p = bytearray(ip_packet)
     p[1] = p[8] = 0xff # type of service, time to live
     p[10:12] = p[26:28] = b'\xff\xff' # checksums of IP and UDP
@@ -47,8 +47,8 @@ def frame(dst_mac, src_mac, src, dst, ib, sport=0xc001, break_icrc=False):
 
 
 def parse(data):
-    """(source, destination, packet from the BTH without the ICRC) of a frame; None: no RoCE over
-    IPv4.  An ICRC that does not match is ValueError."""
+    """(source, destination, packet from the BTH on without the ICRC) of a frame; None: the frame is not
+    RoCE over IPv4.  A wrong ICRC raises ValueError."""
     if len(data) < 14 + 28 + 16 or data[12:14] != b'\x08\x00' or data[14] != 0x45 or data[23] != 17:
         return None
     if struct.unpack_from('>H', data, 36)[0] != ROCE:
@@ -66,7 +66,7 @@ def bth(opcode, qpn, psn, ackreq=True, pkey=PKEY, flags=0x40, becn=False):
 
 
 def mad_packet(mad, psn=0, opcode=UD_SEND_ONLY, qkey=GSI_QKEY, pkey=PKEY, source=GSI):
-    """@mad, of any length, to queue pair 1, from there if nothing else is said (U2)."""
+    """@mad, of any length, to queue pair 1, by default from queue pair 1 (U2)."""
     pad = -len(mad) % 4
     return bth(opcode, GSI, psn, pkey=pkey, flags=0x40 | pad << 4) + \
         struct.pack('>II', qkey, source) + mad + bytes(pad)
@@ -79,7 +79,7 @@ def mad(attribute, tid, message, base=1, class_=7, version=2, method=3, status=0
 
 
 def ip_header(src, dst, version=0, ip=4, port=4711):
-    """What the RDMA CM puts before the private data of REQ and SIDR REQ (C1)."""
+    """The header of the RDMA CM before the private data of REQ and SIDR REQ (C1)."""
     return struct.pack('>BBH12x4s12x4s', version, ip << 4, port, socket.inet_aton(src),
                        socket.inet_aton(dst))
 
@@ -89,7 +89,7 @@ def gid(ip):
 
 
 def path(src, dst):
-    """The primary path of a REQ, and with the same fields in another order that of a LAP."""
+    """The primary path of a REQ, or the path of a LAP, which has the same fields in another order."""
     return struct.pack('>HH16s16sIBBBB', 0xffff, 0xffff, gid(src), gid(dst), 0, 0, 64, 8, 14 << 3)
 
 
@@ -119,7 +119,7 @@ def sidr_req(src, dst, service, request):
 
 
 class Message:
-    """A message of connection management that came."""
+    """A received message of connection management."""
 
     def __init__(self, src, dst, data):
         base, class_, version, method, status, _, self.tid, self.attribute, _, self.modifier = \
@@ -139,12 +139,12 @@ class Message:
 
     @property
     def about(self):
-        """REJ, MRA: 0 a REQ, 1 a REP, 2 another."""
+        """Of REJ and MRA, the message that it answers: 0 a REQ, 1 a REP, 2 another."""
         return self.u8(8) >> 6
 
     @property
     def reason(self):
-        """REJ"""
+        """The reason of a REJ."""
         return struct.unpack_from('>H', self.body, 10)[0]
 
     def info(self):

@@ -2,11 +2,11 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * What a schedule is like, drawn from its seed: how many nodes, cores and connections, how bad
- * the links are, what each connection does and what goes wrong with it on purpose.
+ * Draws the parameters of a schedule from its seed: how many nodes, cores and connections there
+ * are, how bad the links are, what each connection does and which faults are injected.
  *
  * Most schedules are small, because many small ones find more than few large ones; rng_log()
- * gives the occasional large one.
+ * sometimes gives a large one.
  */
 #include "sim.h"
 

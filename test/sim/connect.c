@@ -2,8 +2,8 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Connecting a pair of queue pairs, resetting them between epochs, and taking the world down.
- * Every call must succeed: what it asks for is allowed.
+ * Connects two queue pairs, resets them between epochs, and destroys the world.  Every call must
+ * succeed, because it is valid.
  */
 #include "sim.h"
 

@@ -2,12 +2,13 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Congestion control by delay (E7): which schedules have it, and judgement of what is sent.
+ * Delay-based congestion control (E7): which schedules use it, and checks of the frames that are
+ * sent.
  *
- * No model of the window: it grows by no more than "ai" for each packet that came from the peer, so
- * it is never more than what it began with and that, nor more than the largest.  What is sent is
- * held against this bound: what may be under way, and, where that is less than what a request asks
- * for, how long nothing follows.  A round trip takes as long as its links do, at the least.
+ * There is no model of the window.  The window grows by at most "ai" for each packet from the peer,
+ * so it is never above its initial value plus that growth, nor above the maximum.  Frames are
+ * checked against this bound: the packets in flight, and, if the window is smaller than a request,
+ * the time without a frame after it.  A round trip takes at least as long as the links need.
  */
 #include "karst_opcode.h"
 #include "karst_psn.h"

@@ -3,8 +3,8 @@
  */
 /*
  * Drives a protocol core as an engine does, but with bursts, budgets and an order of the entry
- * points that change from turn to turn: the core must not depend on them, though one ACK may stand
- * for many (R11).
+ * points that change from turn to turn: the core must not depend on them, although one ACK may
+ * acknowledge many packets (R11).
  */
 #include "karst_icrc.h"
 #include "karst_opcode.h"

@@ -2,11 +2,11 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * What goes wrong on purpose, and what it excuses.
+ * Injected faults, and the errors that each of them excuses.
  *
- * A fault is either one work request that must fail in one way, made by spoiling a correct one,
- * or something that the program does to its queue pair at some moment.  Everything else of the
- * schedule, other connections and all other memory, must be as if nothing had happened.
+ * A fault is either a correct work request that is changed so that it must fail in one way, or an
+ * action of the program on its queue pair at some time.  Everything else of the schedule, other
+ * connections and all other memory, must not be affected.
  *
  * Keys, ranges and access that do not fit (R1), words that are not aligned (R7), messages that are
  * too long or name a key that cannot be invalidated (R9) and peers that are never ready (R8, Q7)

@@ -5,10 +5,10 @@
  * Frames with a right ICRC that no honest peer sends.
  *
  * Noise: a copy of a good frame with one field changed so that it must be dropped before any
- * state changes (W9).  Any connection may get it, and nothing may come of it.
+ * state changes (W9).  Any connection may get such a frame, and it must have no effect.
  *
- * Forgery: a frame of a connection given up to it (FAULT_FORGED) is changed in any way.  The
- * connection may break; all other memory and connections must not notice.
+ * Forgery: a frame of a connection with FAULT_FORGED is changed in any way.  The connection may
+ * break; all other memory and connections must not be affected.
  */
 #include "karst_hdr.h"
 #include "karst_icrc.h"

@@ -2,15 +2,17 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * What takes more packets, or more work requests, than a schedule has: once the traffic of an epoch
- * is over, one connection goes on between its two cores directly, without links, fates and model.
+ * Tests that need more packets, or more work requests, than a schedule has.  After the traffic of
+ * an epoch, one connection continues directly between its two cores, without links, fates and
+ * model.
  *
- *   busy   a peer that always has READs outstanding: whoever answers them must come to its own
- *          requests all the same
- *   feed   a program whose ring is never empty, of requests that make no frame: no visit may take
- *          more of them than it is allowed to
- *   lap    2^24 WRITEs of no bytes: all PSNs and MSNs once, so that afterwards both ends are where
- *          they were, and whatever an end has kept of READs and atomics must have aged (P1)
+ *   busy   a peer that always has READs outstanding: the queue pair that answers them must still
+ *          send its own requests
+ *   feed   a program whose ring is never empty, with requests that make no frame: no visit may take
+ *          more of them than allowed
+ *   lap    2^24 WRITEs of no bytes: all PSNs and MSNs are used once, so that both ends have the
+ *   same
+ *          numbers afterwards, and saved READs and atomics must have expired (P1)
  */
 #include "karst_opcode.h"
 #include "karst_parse.h"

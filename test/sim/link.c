@@ -4,11 +4,11 @@
 /*
  * The links: one for each direction between two nodes.
  *
- * A frame that is sent gets a fate by chance: lost, spoilt (bits flipped, bytes overwritten, cut
- * off), duplicated, overtaken by later ones, or just late: so requests come ahead and twice (P3),
- * and acknowledgements as ghosts (Q10).  Frames in flight stand in a heap by time of arrival.  A
- * spoilt frame keeps a copy of itself as it was sent, so that the receiver's verdict can be judged:
- * it may only be accepted if nothing that the ICRC covers has changed.
+ * A frame that is sent gets a random fate: it is lost, corrupted (bits flipped, bytes overwritten,
+ * truncated), duplicated, overtaken by later ones, or only delayed.  So requests arrive ahead and
+ * twice (P3), and acknowledgements arrive as ghosts (Q10).  Frames in flight are in a heap, by time
+ * of arrival.  A corrupted frame has a copy of the original, to judge the receiver's decision: it
+ * may accept the frame only if nothing that the ICRC covers has changed.
  */
 #include <stdlib.h>
 

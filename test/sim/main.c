@@ -4,9 +4,9 @@
 /*
  * karst-sim: the command line, and the workers that share the seeds.
  *
- * Each worker is a process of its own with a world of its own; they take seeds from a counter
- * in shared memory and leave their figures there, so a crash of one costs only its schedule, and
- * the seed that did it is known.
+ * Each worker is a separate process with a separate world.  Workers take seeds from a counter in
+ * shared memory and store their figures there, so a crash of one loses only its schedule, and the
+ * seed that caused it is known.
  */
 #include <ctype.h>
 #include <errno.h>

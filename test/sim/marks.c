@@ -2,15 +2,15 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Congestion: links that mark frames, and judgement of the notifications (CNPs) that answer.
+ * Congestion: links that mark frames, and checks of the notifications (CNPs) that answer marks.
  *
- * A link marks only what says that it may be marked (E1).  When a marked frame is delivered it is
- * known at once whether a CNP is due (E4): by what it is, and by when there was one before.  Each
- * CNP that is sent must be due, and at the end none may be.
+ * A link marks only ECT frames (E1).  When a marked frame is delivered, it is known whether a CNP
+ * is due (E4): this depends on the frame and on the time of the last CNP.  Each CNP that is sent
+ * must be due, and at the end no CNP may be due.
  *
  * The parameters of the reaction are drawn so that a queue pair does not recover for a second after
- * a CNP.  So from the first one on, its rate is about half the highest, or less, and what it sends
- * can be judged without a model of the whole (E2, E6).
+ * a CNP.  So from the first CNP on its rate is at most about half of the highest, and what it sends
+ * can be checked without a complete model (E2, E6).
  */
 #include "karst_hdr.h"
 #include "karst_opcode.h"

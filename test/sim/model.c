@@ -2,19 +2,19 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * What memory must look like.
+ * The model of memory: which contents are right.
  *
- * The shadow of a node's memory holds what is certain.  What is not certain yet are WRITEs on
- * their way: each cell has a list of those posted and not known to have happened, oldest first.
- * A byte of a cell is right if it is the shadow's or one of theirs.  When a WRITE completes it
- * must be visible, but where a later one may be; then it becomes part of the shadow.  A READ
- * must return bytes that were right at some moment while it was outstanding: since everything
- * posted before it is in the shadow when it completes, that is the shadow or a later WRITE.
- * A duplicate that is executed again brings back bytes that are neither (R3).
+ * The shadow of a node's memory holds the certain contents.  Outstanding WRITEs are uncertain: each
+ * cell has a list of the WRITEs that are posted and not known to be executed, oldest first.  A byte
+ * of a cell is right if it is that of the shadow or of one of these WRITEs.  When a WRITE
+ * completes, it must be visible except where a later one may be; then it becomes part of the
+ * shadow.  A READ must return bytes that were right at some time while it was outstanding: since
+ * everything posted before it is in the shadow when it completes, these are bytes of the shadow or
+ * of a later WRITE.  A duplicate that is executed again restores old bytes, which are neither (R3).
  *
- * FETCH ADDs of one word each add a bit of their own, so a value is the set of those that were
- * executed; executing one twice carries into its neighbour (R5).  COMPARE SWAPs put values that
- * are never used twice, so the successful ones form a chain (R7).
+ * Each FETCH ADD of a word adds a different bit, so a value is the set of those that were executed;
+ * executing one twice carries into the next bit (R5).  COMPARE SWAPs store values that are never
+ * used twice, so the successful ones form a chain (R7).
  */
 #include "sim.h"
 

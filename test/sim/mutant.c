@@ -2,8 +2,8 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Which deliberate fault of lib/qp or lib/smc a process has: the one that the environment names, as
- * in KARST_MUTANT=no-fence.  Linked into the executables that have all of them, and into no others.
+ * Selects the deliberate fault of lib/qp or lib/smc that a process has: the environment names it,
+ * as in KARST_MUTANT=no-fence.  Linked only into the executables that contain all of these faults.
  */
 #include <stdio.h>
 #include <stdlib.h>

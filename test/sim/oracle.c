@@ -4,10 +4,10 @@
 /*
  * Judges completions and events.
  *
- * A work request's wr_id says which one it is, so a completion is never guessed at.  Send
- * completions come in the order of posting; an unsignalled work request is known to be done when
- * a later one completes.  The first error ends a queue: it needs an excuse (a fault on purpose, or
- * enough lost packets), and what follows is flushed, signalled or not.
+ * The wr_id identifies the work request of each completion.  Send completions must arrive in the
+ * order of posting; an unsignaled work request is known to be done when a later one completes.  The
+ * first error ends a queue: it needs an excuse (an injected fault, or enough lost packets), and all
+ * later work requests are flushed, signaled or not.
  */
 #include <stdio.h>
 

@@ -2,14 +2,14 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Path migration (G1 to G6): some connections have a second path.  When both ends are armed, their
- * first one dies for ever, or one of their programs goes over.  Nothing may be lost or done twice
- * by it, and no request may fail: the other files judge that, as if nothing had happened.  Here:
+ * Path migration (G1 to G6): some connections have a second path.  When both ends are armed, the
+ * first path fails for ever, or one of the programs migrates.  No request may be lost, executed
+ * twice or fail: the other files check that as usual.  This file checks:
  *
  *   - MigReq is 0 before an end has migrated, and 1 from then on;
- *   - an end migrates once, and only if there was a reason: a program, the death of the path, or
- *     links that lose so much that retries are exhausted;
- *   - from then on it sends over the other path, and only over that (wire.c).
+ *   - an end migrates once, and only for a reason: its program, the failure of the path, or links
+ *     that lose so much that retries are exhausted;
+ *   - from then on it sends only over the other path (wire.c).
  */
 #include "karst_opcode.h"
 #include "sim.h"

@@ -2,13 +2,14 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Hosts without a processor: in some schedules a node stands still now and then, its cores and its
- * programs, for up to some ACK timeouts, while frames come to it and others wait for it.  It may
- * stop between two steps of a turn, and goes on there by the clock that it has read before.
+ * Hosts without a processor: in some schedules the cores and programs of a node pause from time to
+ * time, for up to some ACK timeouts, while frames arrive at the node and its peers wait.  A node
+ * may pause between two steps of a turn, and continues there with the clock that it has read
+ * before.
  *
- * Who goes on looks at all frames that have come meanwhile before it lets timers expire, as
- * karst_core_expire() wants it.  So a pause of its own spends one retry at the most, and one of the
- * peer's as many as fit into it; all others must have been spent by what was lost (Q6).
+ * After a pause a node handles all received frames before it lets timers expire, as
+ * karst_core_expire() requires.  So a pause of its own uses at most one retry, and a pause of the
+ * peer as many as fit into it; all other retries must be due to losses (Q6).
  */
 #include "sim.h"
 

@@ -2,20 +2,22 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Selective repeat (X1 to X10): which ends believe that it was agreed to, what a core may hold, and
- * what must be true of bits (X13).
+ * Selective repeat (X1 to X10): which ends assume that it was agreed on, how many frames a core may
+ * hold, and checks of the bits of SACKs (X13).
  *
- *   - who has not agreed sends no SACK, and answers a gap by a sequence NAK;
- *   - a bit is for what was delivered, and no SACK or ACK takes it back: so it stands for a frame
- *     that is held;
- *   - requests leave with several source ports by turns only from who has agreed, and what is sent
- *     to acknowledge and answer never does (X12);
- *   - what the peer has said to have does not go again, unless it is the oldest of all: that goes
- *     when the clock has run out, or when the peer names it because it was not ready.
+ *   - an end that has not agreed sends no SACK, and answers a gap by a sequence NAK;
+ *   - a bit stands for a packet that was delivered, and no later SACK or ACK revokes it: so it
+ *   stands
+ *     for a frame that is held;
+ *   - only an end that has agreed sends requests with several source ports in turn;
+ *   acknowledgements
+ *     and responses always have the same port (X12);
+ *   - a packet that the peer has reported as received is not sent again, except the oldest one,
+ *   which
+ *     is sent after a timeout, or when the peer names it because it was not ready.
  *
- * READs and atomics do go again, when their answers are lost.  With one end that believes in an
- * agreement and another one that does not nobody hears of losses but by the clock, and all the same
- * everything arrives.
+ * READs and atomics are sent again when their responses are lost.  If only one end assumes an
+ * agreement, losses are detected only by timeouts, and everything must still arrive.
  */
 #include "karst_opcode.h"
 #include "karst_psn.h"

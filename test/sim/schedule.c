@@ -2,12 +2,13 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * One schedule: build, connect, let programs, links and cores take turns by chance until all is
- * done, judge, and take down; some schedules do it twice with the queue pairs reset in between.
+ * One schedule: builds and connects the world, runs programs, links and cores in random order until
+ * all work is done, checks the result, and destroys the world.  Some schedules do this twice, with
+ * a reset of the queue pairs in between.
  *
- * Time moves by small random steps while somebody has something to do, and else to the next
- * arrival or deadline.  When there is none and the programs have nothing to do although work is
- * outstanding, something is stuck.
+ * Time advances by small random steps while there is work, and else to the next arrival or
+ * deadline.  If there is none, and the programs have nothing to do although work is outstanding,
+ * the schedule is stuck, which is an error.
  */
 #include <stdarg.h>
 #include <stdio.h>

@@ -9,20 +9,20 @@
  *   forge.c     frames that no honest peer sends
  *   link.c      carries frames: loss, duplication, reordering, delay, corruption
  *   driver.c    drives a protocol core as an engine would: receive, bells, timers, transmit
- *   workload.c  the programs: what they post and when, faults included
- *   model.c     what memory must look like
- *   oracle.c    judges completions and events against the model
- *   marks.c     marks of congestion, and the notifications that answer them
- *   delay.c     windows by delay
- *   paths.c     connections with a second path, and the death of the first
+ *   workload.c  the programs: what they post and when, including faults
+ *   model.c     the right contents of memory
+ *   oracle.c    checks completions and events against the model
+ *   marks.c     congestion marks, and the notifications that answer them
+ *   delay.c     delay-based congestion windows
+ *   paths.c     connections with a second path, and the failure of the first
  *   pauses.c    hosts that have no processor for a while
- *   repeat.c    selective repeat: who agrees to it, what is held, what a SACK may say
- *   wire.c      judges every frame that is sent against the work requests behind it
- *   lap.c       goes once around the PSNs, and feeds a queue without end
- *   schedule.c  the main loop and the judgement at the end
+ *   repeat.c    selective repeat: agreement, held frames, contents of SACKs
+ *   wire.c      checks every frame that is sent against its work request
+ *   lap.c       uses all PSNs once, and feeds a queue without end
+ *   schedule.c  the main loop and the checks at the end
  *   trace.c     the last packets, for the report of a failure
  *
- * Nothing in here shares code with lib/qp; it sees that library only through its contract.
+ * Nothing in here shares code with lib/qp; it uses that library only through its public headers.
  */
 #ifndef SIM_H
 #define SIM_H

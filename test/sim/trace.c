@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* The last packets of a schedule, decoded when somebody wants to read them. */
+/* The last packets of a schedule, decoded only when they are printed. */
 #include <stdarg.h>
 #include <stdio.h>
 

@@ -2,13 +2,13 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Judges frames: each request that is sent must be a packet of a work request that was posted,
- * with the PSN, opcode, length, address and flags that follow from it; each response must answer
- * something that was delivered.
+ * Checks frames: each request that is sent must be a packet of a posted work request, with the PSN,
+ * opcode, length, address and flags that follow from it; each response must answer a delivered
+ * request.
  *
- * PSNs are counted from the start of the connection; a schedule never uses as many as there are.
- * What was delivered is known, what the core made of it is not (it may have dropped it), so
- * limits that depend on acknowledgements are judged in the core's favour.
+ * PSNs are counted from the start of the connection; a schedule never uses all of them.  It is
+ * known which frames were delivered, but not whether the core has dropped them, so limits that
+ * depend on acknowledgements are checked in the core's favour.
  */
 #include "karst_hdr.h"
 #include "karst_opcode.h"

@@ -3,8 +3,9 @@
  */
 /*
  * The programs.  Each endpoint has one; it posts receives and sends, polls and arms completion
- * queues, drains its queue now and then, and obeys the rules of verbs: it posts no more than may
- * complete, touches no buffer that a work request owns, and uses a window only while it is bound.
+ * queues, drains its queue from time to time, and follows the rules of verbs: it posts no more than
+ * may complete, touches no buffer that a work request owns, and uses a window only while it is
+ * bound.
  */
 #include "sim.h"
 

@@ -2,14 +2,14 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Building a schedule's world and taking it down.
+ * Builds and destroys the world of a schedule.
  *
- * All memory comes from one arena that is rewound between schedules.  Every block that a
- * library gets has a guard behind it; with the address sanitizer the arena is poisoned but for
- * what was handed out.
+ * All memory comes from one arena that is reset between schedules.  Every block that a library gets
+ * has a guard after it; with the address sanitizer the arena is poisoned except for allocated
+ * blocks.
  *
- * Of each node's program memory there is a shadow: what the model believes.  Regions stand in
- * it with guards in between.
+ * The program memory of each node has a shadow, which holds the contents that the model expects.
+ * Regions in it are separated by guards.
  */
 #include <stdlib.h>
 #include <sys/mman.h>

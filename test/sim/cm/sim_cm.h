@@ -2,12 +2,12 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * karst-sim-cm: lib/cm on virtual time.  One seed decides a schedule completely: which nodes there
- * are, who connects to whom, what each user answers and when, and what happens to each message.
+ * karst-sim-cm: lib/cm on virtual time.  One seed determines a schedule completely: the nodes, the
+ * connections between them, what each user answers and when, and what happens to each message.
  *
  * main.c  command line; draws a schedule and runs it
- * link.c  messages on their way: lost, doubled, delayed, out of order
- * user.c  the users of both ends, and what they may be told: the oracle
+ * link.c  messages in flight: lost, duplicated, delayed, reordered
+ * user.c  the users of both ends, and which events they may get: the oracle
  */
 #ifndef SIM_CM_H
 #define SIM_CM_H

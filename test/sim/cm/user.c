@@ -4,13 +4,13 @@
 /*
  * The users of both ends of every connection, and the oracle (C1, C2).
  *
- * What an end may be told follows from how far it is and from what the other end has done: an RTU
- * only if that said it was ready, a DREQ only if that disconnects or is destroyed, and everything
- * at most once.  Private data carry the connection's index, side and message, so that what arrives
- * can be told from what should have arrived.
+ * The events that an end may get depend on its state and on what the other end has done: an RTU
+ * only if the other end has sent one, a DREQ only if the other end disconnects or is destroyed, and
+ * every event at most once.  The private data contains the connection's index, side and message, so
+ * that it can be compared with the expected data.
  *
- * Each end repeats selectively or does not (X1): what both say of it by ECE (C3) must end in the
- * agreement that follows, whatever was lost or came twice.
+ * Each end offers selective repeat or does not (X1): what both say about it by ECE (C3) must lead
+ * to the same agreement, whatever was lost or duplicated.
  */
 #include "sim_cm.h"
 

@@ -2,8 +2,8 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Programs: each connection has one at both ends.  The byte at a position of a stream is known, so
- * that whatever is lost, doubled or misplaced shows at once.
+ * The programs at both ends of each connection.  The byte at each position of a stream is known, so
+ * that lost, duplicated or misplaced bytes are detected at once.
  */
 #include "sim_smc.h"
 

@@ -2,8 +2,8 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Two systems that speak SMC-R, in virtual time.  wire.c is what is between and below them: TCP,
- * queue pairs, memory; pair.c the programs, and what they must see.
+ * Two systems with SMC-R, in virtual time.  wire.c simulates the layers below them: TCP, queue
+ * pairs, memory; pair.c the programs, and checks what they receive.
  */
 #ifndef SIM_SMC_H
 #define SIM_SMC_H

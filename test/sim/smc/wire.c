@@ -2,12 +2,13 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * What is between two systems: TCP pipes, reliable queue pairs that keep the order and die, and
- * memory that is written by key.
+ * The layers between two systems: TCP pipes, reliable queue pairs that keep the order and may fail,
+ * and memory that is written by key.
  *
  * Each operation of a queue pair is delivered, and later acknowledged; both in order.  A queue pair
- * that dies loses what was not delivered, and the completions of what was: then nobody knows.  Or
- * its other end does not notice, and what was not delivered arrives there late.
+ * that fails loses the operations that were not delivered, and the completions of those that were,
+ * so its user does not know which were delivered.  Or its other end does not detect the failure,
+ * and the remaining operations arrive there late.
  */
 #include "sim_smc.h"
 

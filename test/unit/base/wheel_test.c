@@ -2,9 +2,9 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * The timing wheel against a plain list of deadlines: nothing early, nothing later than two
- * ticks, nothing lost, nothing twice, whatever is armed, moved and deleted in between and
- * however far time jumps.
+ * The timing wheel against a plain list of deadlines: no timer expires early, more than two ticks
+ * late, twice or not at all, whatever is armed, moved and deleted in between and however far time
+ * jumps.
  */
 #include <criterion/criterion.h>
 #include <criterion/parameterized.h>

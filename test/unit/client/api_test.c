@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* Objects: what can be made, what is refused with which error, in which order things go. */
+/* Objects: which can be created, which errors are returned, and the order of destruction. */
 #include "client_bed.h"
 
 #include <errno.h>

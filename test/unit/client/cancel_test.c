@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* Threads are cancelled in calls of libkarst: the call is finished, and no lock stays behind. */
+/* Threads are cancelled in calls of libkarst: the call is finished, and no lock stays held. */
 #include "client_bed.h"
 
 #include <errno.h>

@@ -3,8 +3,8 @@
  */
 /*
  * The bed of libkarst's tests: a real engine with two ports joined by net_ring, polled by a thread,
- * and contexts that come by the control connection of a session.  Or an engine in a child process,
- * reached through a socket, which can be killed.
+ * and contexts that use the control connection of a session.  Or an engine in a child process,
+ * which is reached through a socket and can be killed.
  */
 #ifndef CLIENT_BED_H
 #define CLIENT_BED_H

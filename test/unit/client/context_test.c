@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* Contexts: how they are opened, beside forks and signals, and given up. */
+/* Contexts: how they are opened, also with forks and signals, and abandoned. */
 #include "client_bed.h"
 
 #include <errno.h>

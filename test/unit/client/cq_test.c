@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* Completion queues with times, and of another size. */
+/* Completion queues with timestamps, and resizing. */
 #include "client_bed.h"
 
 #include <errno.h>

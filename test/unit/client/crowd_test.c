@@ -2,8 +2,8 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Threads on the same queue pair, the same completion queue and the same context at once: each
- * request completes exactly once, and calls about other objects go on meanwhile.
+ * Threads that use the same queue pair, the same completion queue and the same context at once:
+ * each request completes exactly once, and calls for other objects go on in the meantime.
  */
 #include "client_bed.h"
 

@@ -2,11 +2,11 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * The engine is killed between any two stores by which it tells a program of completions: it is
- * traced, stops at each change of those words, and ends after the first of them in one run, after
- * the second in the next, and so on, until there is nothing left to tell.  The processor's debug
- * registers stop it; where they do not (virtual machines that take their values and never fire),
- * the engine goes on by single instructions.
+ * The engine is killed between any two of the stores by which it publishes completions to a
+ * program.  The test traces the engine and stops it at each change of those words.  It kills the
+ * engine after the first change in one run, after the second in the next, and so on, until all
+ * completions are published.  The processor's debug registers stop the engine; where they do not
+ * work (virtual machines that accept their values and never trigger), the engine is single-stepped.
  */
 #include "client_bed.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* The engine is killed while requests are outstanding: all of them complete, nobody hangs. */
+/* The engine is killed while requests are outstanding: all of them complete, no thread hangs. */
 #include "client_bed.h"
 
 #include <errno.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* Events: channels, arming, moderation, asynchronous events, and that nothing goes before its
- * events are acknowledged. */
+/* Events: channels, arming, moderation, asynchronous events, and that no object is destroyed before
+ * its events are acknowledged. */
 #include "client_bed.h"
 
 #include <errno.h>

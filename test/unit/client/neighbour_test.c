@@ -2,8 +2,8 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Regions side by side, with an engine of another process: what one of them makes possible for the
- * others happens under their traffic, and no request notices.
+ * Adjacent regions, with an engine in another process: registering one region can change the access
+ * method of the others during their traffic; no request may fail because of that.
  */
 #include "client_bed.h"
 

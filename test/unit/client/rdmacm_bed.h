@@ -2,8 +2,8 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * What tests of connection management have in common: programs, each with its own context and
- * channel, and the two ends of a connection.  What does not go as it should ends the test.
+ * Shared code of the tests of connection management: programs, each with its own context and
+ * channel, and the two ends of a connection.  Any error ends the test.
  */
 #ifndef RDMACM_BED_H
 #define RDMACM_BED_H

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* Users of one engine: what connection management keeps them from doing to each other. */
+/* Users of one engine: connection management protects them from each other. */
 #include "rdmacm_bed.h"
 
 #include <errno.h>

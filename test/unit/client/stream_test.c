@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* Events of what has been destroyed: no descriptor is readable for them, wherever they lay, and
- * those of others are not lost with them. */
+/* Events of destroyed objects: no descriptor is readable because of them, wherever they were
+ * queued, and events of other objects are not lost with them. */
 #include "client_bed.h"
 
 #include <errno.h>

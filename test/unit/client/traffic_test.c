@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* Posting and polling: every operation, what is refused at once, and the zero-copy forms. */
+/* Posting and polling: every operation, requests that are refused at once, and zero-copy calls. */
 #include "client_bed.h"
 
 #include <errno.h>

@@ -2,8 +2,8 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * One struct karst_cm under test; the peer at message level, the user and the clock are in the
- * test's hands.  Tests read as traces:
+ * One struct karst_cm under test; the test controls the peer at message level, the user and the
+ * clock.  Tests read as traces:
  *
  *	send_msg(b, peer_req(b, 0));
  *	id = expect_ev(b, REQ)->id;
@@ -12,8 +12,8 @@
  *
  * send_msg() delivers a message of the peer; expect_msg() and expect_ev() take the next message
  * sent and the next event, and fail if it is another one; advance() lets time pass.  cm_bed_down()
- * fails the test if anything is left that it has not looked at.  After everything that happens the
- * tables are held against their invariants.
+ * fails the test if it has left messages or events unchecked.  After each step the invariants of
+ * the tables are checked.
  */
 #ifndef CM_BED_H
 #define CM_BED_H

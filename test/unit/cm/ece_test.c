@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* Enhanced connection establishment: how it travels (C3), and what is an agreement (X1). */
+/* Enhanced connection establishment: how it is transported (C3), and what is an agreement (X1). */
 #include "cm_bed.h"
 
 #include "karst_cm_ece.h"

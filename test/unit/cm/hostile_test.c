@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* What no honest peer sends: forged messages, floods, rubbish (U2, C1). */
+/* Messages that no correct peer sends: forged messages, floods, garbage (U2, C1). */
 #include "cm_bed.h"
 
 /* --- malformed --- */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* What always holds between two calls of lib/cm; for its unit tests and its fuzz target. */
+/* Invariants of lib/cm that hold between two calls; for its unit tests and its fuzz target. */
 #ifndef CM_SELFCHECK_H
 #define CM_SELFCHECK_H
 

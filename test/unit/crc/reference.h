@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* What the tests of lib/crc compare with: a bit at a time, straight from the definitions. */
+/* Reference for the tests of lib/crc: one bit at a time, directly from the definitions. */
 #ifndef KARST_TEST_CRC_REFERENCE_H
 #define KARST_TEST_CRC_REFERENCE_H
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* In the process of a case: see runner.h. */
+/* The part that runs in the process of a case: see runner.h. */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>

@@ -2,9 +2,9 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * The program: see runner.h.  A case has passed if its process has said that it came to its end,
- * and of no assertion that failed, and then has exited with status 0; or as its Test() demands, by
- * a signal or a status.  Nothing that is missing counts as good.
+ * The main program: see runner.h.  A case has passed if its process has reported that it reached
+ * its end and that no assertion failed, and has then exited with status 0, or with the signal or
+ * status that its Test() demands.  A missing report counts as a failure.
  */
 #include <errno.h>
 #include <fcntl.h>

@@ -2,18 +2,18 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Runs the cases of a program that was written with Criterion's macros, instead of Criterion's
- * library, which starts each case as a program of its own: it executes the file once more, loads
- * its libraries, starts threads for messages.  With the address sanitizer that is 0.1 s of a
- * processor for each case, and most cases take less than a millisecond.  Here each case has a
- * process of its own as well, but one that is forked from the program once that is loaded.
+ * Runs the cases of a program that uses Criterion's macros, in place of Criterion's library.  That
+ * library starts each case as a separate program: it executes the file again, loads its libraries,
+ * and starts threads for messages.  With the address sanitizer this takes 0.1 s of processor time
+ * for each case, while most cases take less than a millisecond.  Here each case also has a process
+ * of its own, but that process is forked from the loaded program.
  *
- *   runner.c   the program: its cases, a process for each, what has become of it, TAP
- *   case.c     in the process of a case: what Criterion's macros call
- *   text.c     the words of assertions
+ *   runner.c   the main program: its cases, a process for each, their results, TAP
+ *   case.c     in the process of a case: the functions that Criterion's macros call
+ *   text.c     the text of assertions
  *
- * Criterion's library is not linked: what these do not have (theories, redirection, files to
- * compare) does not link, instead of being run by something that does not know about the case.
+ * Criterion's library is not linked.  So a program that uses features that are missing here
+ * (theories, redirection, comparison of files) does not link, instead of running incorrectly.
  */
 #ifndef TEST_UNIT_CRITERION_RUNNER_H
 #define TEST_UNIT_CRITERION_RUNNER_H

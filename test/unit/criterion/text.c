@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* The words of assertions: see runner.h. */
+/* The text of assertions: see runner.h. */
 #include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>

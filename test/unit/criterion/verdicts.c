@@ -2,8 +2,8 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * For verdicts.py, which knows what must become of each: "good" cases pass, whatever they look like,
- * and "bad" ones, that fail in every way that a case can, must never count as passed.
+ * For verdicts.py, which knows the expected result of each case: "good" cases must pass, whatever
+ * they look like, and "bad" cases, which fail in every possible way, must never count as passed.
  */
 #include <pthread.h>
 #include <signal.h>

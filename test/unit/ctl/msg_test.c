@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* The form of control messages: what is accepted, and that what is not is said. */
+/* The form of control messages: what is accepted, and the reason when a message is refused. */
 #include <errno.h>
 #include <stdlib.h>
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* Messages over sockets: whole or refused, with their descriptors or without any. */
+/* Messages over sockets: complete or refused, with all of their descriptors or without any. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>

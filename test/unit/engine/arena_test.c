@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* The arena against a list of what is out: alignment, zeros, no overlap, reuse. */
+/* The arena against a list of the allocated blocks: alignment, zeros, no overlap, reuse. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>

@@ -2,8 +2,9 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Copies that wait for this process, and not for the program: the program is not late, however long
- * that takes.  And those that wait behind one whose program is, or while their region moves.
+ * Copies that wait for this process, and not for the program: the program does not count as slow,
+ * however long that takes.  And copies that wait behind one of a slow program, or while their
+ * region is remapped.
  */
 #include <fcntl.h>
 #include <linux/userfaultfd.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* What a peer of a net_memif port may say before it is connected: the texts of its messages end,
- * and it has as many rings as the device has queues. */
+/* Messages of a peer of a net_memif port before it is connected: their texts must be terminated,
+ * and the peer must have as many rings as the device has queues. */
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>

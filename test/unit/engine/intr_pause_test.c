@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* A net_memif port is removed in the moment in which its peer goes, or comes. */
+/* A net_memif port is removed at the time when its peer disconnects or connects. */
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>

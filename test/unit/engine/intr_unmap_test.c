@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* The other end of a net_memif port goes while an lcore is within a turn: the shared memory stays
- * mapped until that turn has ended.  And it comes: there is no link until then. */
+/* The other end of a net_memif port disconnects during a turn of an lcore: the shared memory stays
+ * mapped until that turn has ended.  And the other end connects: there is no link until then. */
 #include <unistd.h>
 
 #include <criterion/criterion.h>

@@ -2,8 +2,8 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Ports beside a real kernel: each case has a network namespace of its own, and another one for the
- * host at the far end, which vanish with the processes that hold them.
+ * Ports next to a real kernel: each case has a network namespace of its own, and another one for
+ * the host at the far end.  Both are removed with the processes that hold them.
  *
  *	here:  engine -- net_af_packet on "near" -- veth -- "far" :there
  *	here:  engine -- net_ring -- engine,  with taps "taphere" here and "tapfar" there

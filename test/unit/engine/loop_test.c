@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* Frames that never leave: by the twin of a port with a device, and by a port without one. */
+/* Frames that never leave the engine: by the loopback twin of a port, and by a port without a
+ * device. */
 #include <sched.h>
 
 #include <criterion/criterion.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* Multicast groups (U4): every member gets it, wherever its lcore, and nobody else does. */
+/* Multicast groups (U4): every member gets a datagram, on whatever lcore, and only members do. */
 #include <errno.h>
 #include <sched.h>
 

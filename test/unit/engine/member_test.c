@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* IGMP and MLD of a host: what it says, when, and what it believes.  Time is what the test says. */
+/* IGMP and MLD of a host: what it sends, when, and what it accepts.  The test sets the time. */
 #include <stdlib.h>
 
 #include <criterion/criterion.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* A net_memif between the engine and a device that nobody polls, both of this process. */
+/* A net_memif between the engine and a device that is not polled, both in this process. */
 #ifndef MEMIF_WIRE_H
 #define MEMIF_WIRE_H
 

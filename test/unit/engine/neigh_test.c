@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* Neighbours and paths over two ports joined by net_ring; and frames that nobody should believe. */
+/* Neighbours and paths over two ports joined by net_ring; and frames that must be ignored. */
 #include <stdlib.h>
 
 #include <criterion/criterion.h>

@@ -2,8 +2,8 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Owners: two programs that see nothing but their memory files, as another process would map them,
- * and one that rings for what is not its own.
+ * Owners: two programs that only have their memory files, as another process would map them, and a
+ * program that rings doorbells of queue pairs that are not its own.
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* Buffers as drivers need them that give the memory of the pool to somebody else; and which of them
- * an lcore takes for cold. */
+/* Buffers for drivers that give the memory of the pool to another process; and which buffers an
+ * lcore treats as cold. */
 #include <criterion/criterion.h>
 #include <rte_ethdev.h>
 #include <rte_mbuf.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* Frames that somebody else put on the wire: each is dropped, under its own name, and only once. */
+/* Invalid frames from the wire: each is dropped and counted once, under its own drop reason. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* Ports that take nothing, or not enough: who waits for them, and who does not. */
+/* Ports that accept no frames, or not enough: which queue pairs wait for them, and which do not. */
 #include <criterion/criterion.h>
 #include <rte_mbuf.h>
 

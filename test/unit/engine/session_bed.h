@@ -2,8 +2,8 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * A program's end of a session, as bare as can be: messages by hand, rings where the replies say
- * that they are.
+ * A minimal program's end of a session: the tests build messages themselves, and use rings at the
+ * places that the replies name.
  */
 #ifndef SESSION_BED_H
 #define SESSION_BED_H

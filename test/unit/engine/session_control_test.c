@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* Sessions: order, forms, limits, other people's numbers; what is refused has changed nothing. */
+/* Sessions: order, forms, limits, numbers of other programs; a refused call changes nothing. */
 #include <errno.h>
 #include <pthread.h>
 #include <sched.h>

@@ -3,7 +3,7 @@
  */
 /*
  * An address handle that a program destroys while datagrams with that address are posted on many of
- * its queue pairs.  Doorbells are not rung, so nothing but that call can send them.
+ * its queue pairs.  Doorbells are not rung, so only that call can send them.
  */
 #include <unistd.h>
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* Sessions: each operation right and wrong, with the sentence that says why. */
+/* Sessions: each operation with right and wrong arguments, and the text of the error. */
 #include <errno.h>
 #include <unistd.h>
 

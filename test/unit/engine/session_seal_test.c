@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* Ring memory of sessions: programs that could punch holes into it while others wait for that. */
+/* Ring memory of sessions: it is sealed against programs that punch holes while others wait. */
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/userfaultfd.h>

@@ -2,7 +2,7 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * What tests of what users share have in common.
+ * Shared code of the tests of resources that users share.
  */
 #ifndef SHARE_BED_H
 #define SHARE_BED_H

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* Accounts of users, alone; and what sessions of two users get beside each other. */
+/* Accounts of users by themselves; and the shares of sessions of two users. */
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>

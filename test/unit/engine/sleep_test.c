@@ -2,9 +2,9 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Lcores that sleep, and everybody who may wake them.  A wake-up that gets lost shows as a
- * completion that does not come; so there are many rounds, with pauses about as long as an lcore
- * waits before it goes to sleep.
+ * Lcores that sleep, and everything that may wake them.  A lost wake-up shows as a missing
+ * completion, so there are many rounds, with pauses about as long as an lcore waits before it
+ * sleeps.
  */
 #include <sched.h>
 #include <stdlib.h>

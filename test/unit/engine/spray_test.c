@@ -2,12 +2,12 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Requests that leave with several source ports (X12), and a device that spreads what comes by them
- * over its queues, as RSS does: so packets of one queue pair come to two lcores, out of order, and
- * what came to the wrong one is handed on by queue pair number.
+ * Requests with several source ports (X12), and a device that spreads received packets over its
+ * queues by source port, as RSS does.  So packets of one queue pair arrive at two lcores, out of
+ * order, and those at the wrong lcore are handed off by queue pair number.
  *
- * The spreading device is this test: between two turns it takes what is on the wire to B and puts
- * it into the queue of its source port, the last one first.
+ * This test plays the device: between two turns it takes the frames on the wire to B and puts them
+ * into the queue of their source port, in reverse order.
  */
 #include <criterion/criterion.h>
 #include <rte_mbuf.h>

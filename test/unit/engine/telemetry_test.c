@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* The commands, asked for as any client would: through the socket. */
+/* Telemetry commands, sent like those of any client: through the socket. */
 #include <stdio.h>
 #include <sys/socket.h>
 #include <sys/un.h>

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* Users take turns at control calls and at connection management, also as programs come and go. */
+/* Users take turns at control calls and at connection management, also while programs attach and
+ * detach. */
 #include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* Windows: their addresses, who has how many of them, and what is mapped there. */
+/* Address windows: their addresses, how many each user has, and what is mapped there. */
 #include "window.h"
 
 #include <errno.h>

@@ -2,8 +2,8 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * XRC targets and SRQs of several owners that go in the middle of a message (U3).  The test has the
- * lcore, so it stops where it likes.
+ * XRC targets and SRQs of several owners that are destroyed in the middle of a message (U3).  The
+ * test runs the lcore itself, so it can stop it at any place.
  */
 #include "engine_bed.h"
 

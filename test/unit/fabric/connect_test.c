@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* Connections by lib/cm: how long they take, what is lost of it, and that flows do not notice. */
+/* Connections by lib/cm: their duration, lost messages, and that flows are not affected. */
 #include "run.h"
 
 /* A message has 256 bytes behind a DETH of 8. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* What is lost, what that costs, and that PFC loses nothing. */
+/* Losses and their effect, and that PFC loses nothing. */
 #include <stdio.h>
 
 #include "run.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* Marks, by RED's formula, and what comes of them. */
+/* Marks, by RED's formula, and their effect. */
 #include <math.h>
 
 #include "run.h"

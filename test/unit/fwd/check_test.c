@@ -2,8 +2,8 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Bursts of any frames, in any order: what roce-check counts is what looking at one frame after
- * the other counts, with an ICRC that is computed a bit at a time.
+ * Bursts of any frames, in any order: the counts of roce-check must equal those of checking one
+ * frame after the other, with an ICRC that is computed a bit at a time.
  */
 #include "check.h"
 

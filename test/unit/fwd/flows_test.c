@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* Flows, and what is said of their PSNs (P1). */
+/* Flows, and the checks of their PSNs (P1). */
 #include "flows.h"
 
 #include <criterion/criterion.h>

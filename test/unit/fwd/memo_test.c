@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* Packets that are parsed by earlier ones: they are what the parser says, and no others are. */
+/* Packets that are parsed by comparison with earlier ones: the result must equal that of the
+ * parser. */
 #include "memo.h"
 
 #include <criterion/criterion.h>

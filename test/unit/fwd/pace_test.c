@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* When packets go, in virtual time; and how a rate is written. */
+/* When packets are sent, in virtual time; and the syntax of rates. */
 #include "pace.h"
 
 #include <criterion/criterion.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* The packets of templates: what the parser reads in them. */
+/* The packets of templates, as the parser decodes them. */
 #include "packet.h"
 
 #include <criterion/criterion.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* What a template may say, and what is said of one that is wrong. */
+/* Valid templates, and the errors for invalid ones. */
 #include "template.h"
 
 #include <criterion/criterion.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* What is done to packets. */
+/* The actions on packets. */
 #include "bed.h"
 
 #include <stdio.h>

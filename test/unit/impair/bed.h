@@ -2,13 +2,13 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * A port of net_impair over a net_ring whose rings the test holds: what it puts into one arrives,
- * what is sent comes out of the other.
+ * A port of net_impair over a net_ring whose rings the test owns: packets that the test puts into
+ * one ring are received, and sent packets come out of the other.
  *
  * Packets are written as words, one burst a line: "11:5" is an RC SEND Only to QP 0x11 with PSN
- * 5; a letter in front is another opcode (below), "x" a frame that is not RoCE.  What came out is
- * written the same way, with signs behind: "!" its ICRC is wrong, "^" it is marked CE, "-" it is
- * not as long as its headers say, "*" it is intact but not what was sent.
+ * 5; a letter in front is another opcode (below), "x" a frame that is not RoCE.  The resulting
+ * packets are written the same way, with these signs after them: "!" the ICRC is wrong, "^" marked
+ * CE, "-" not as long as the headers say, "*" intact but different from what was sent.
  *
  *	w  RC WRITE First   m  RC SEND Middle   a  RC ACK   r  RC READ Request   u  UD SEND Only
  *	s  RC SEND Only over IPv6   v  the same with a VLAN tag   c  RC SEND Only in many segments

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* The device: its log, rules that change, what it asks the port below, and ports that go away. */
+/* The device: its log, changes of rules, calls to the port below, and ports that are removed. */
 #include "bed.h"
 
 #include <pthread.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* Rule files: what good ones become, and what is said of mistakes. */
+/* Rule files: the result of valid ones, and the errors for invalid ones. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -2,8 +2,8 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Receiving and sending over a socket pair: what the kernel would write is written by the test,
- * which may lie, and what the driver sends is cut by the test as the kernel would cut it.
+ * Receiving and sending over a socket pair.  The test plays the kernel: it writes what the kernel
+ * would write, including wrong data, and cuts what the driver sends as the kernel would cut it.
  */
 #include <criterion/criterion.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* Keys: a bijection, no stale key fits, nothing to guess from. */
+/* Keys: they are a bijection, no stale key is valid, and keys cannot be guessed from others. */
 #include <criterion/criterion.h>
 
 #include "mem_bed.h"

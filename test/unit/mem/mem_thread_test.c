@@ -2,11 +2,11 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Lcores check, bind and invalidate while a control thread registers, re-registers,
- * deregisters and frees, with a grace period made of one counter per lcore.  Everything that a
- * check grants is read and compared, as plain memory: what may not be touched is poisoned, and
- * under -Dsanitize=thread a missing ordering is a report.  A program of its own, because
- * Criterion does not start under that sanitizer.
+ * Lcores check, bind and invalidate while a control thread registers, re-registers, deregisters and
+ * frees, with a grace period that uses one counter per lcore.  All memory to which a check grants
+ * access is read and compared, as plain memory: memory that may not be accessed is poisoned, and
+ * -Dsanitize=thread reports a missing ordering.  This is a separate program, because Criterion does
+ * not start under that sanitizer.
  */
 #include "mem_bed.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* Admin commands: what the controller says of itself, features, logs, events. */
+/* Admin commands: Identify data of the controller, features, logs, events. */
 #include "bed.h"
 
 #include <unistd.h>

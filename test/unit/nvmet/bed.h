@@ -2,8 +2,8 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * A target with two namespaces, memory and a file, and a transport that hands it capsules and keeps
- * what it answers.  Data that a host would have is in bed->host.
+ * A target with two namespaces, memory and a file, and a transport that passes capsules to it and
+ * stores its answers.  bed->host holds the data of the host.
  */
 #ifndef BED_H
 #define BED_H

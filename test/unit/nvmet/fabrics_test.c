@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* How hosts connect, what they are refused for, and how controllers end. */
+/* How hosts connect, the reasons for refusal, and how controllers end. */
 #include "bed.h"
 
 #include <criterion/criterion.h>

@@ -2,8 +2,8 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Memory that has to be copied (karst_copy.h): buf once more, as a region that must not be
- * followed. Copies are made when a test says so, as far as it says.
+ * Memory that must be copied (karst_copy.h): buf a second time, as a region whose addresses must
+ * not be dereferenced.  A test determines when and how far copies are made.
  */
 #include "harness.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* Completion queues that are armed behind what their lanes show: what raises an event then. */
+/* Completion queues that are armed while their lanes hold completions: what raises an event. */
 #include "harness.h"
 #include "qp_priv.h"
 

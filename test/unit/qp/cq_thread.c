@@ -2,12 +2,12 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * A program that sleeps and an engine that wakes it, on threads of their own: arm, look once more,
- * wait.  The engine waits in turn for room in a short lane, so an event that gets lost stops
- * both for ever, and the watchdog says so.  The data that a completion announces is written
- * without atomics before it, so an ordering that is missing is seen by -Dsanitize=thread (R14).
+ * A program that sleeps and an engine that wakes it, on separate threads: the program arms, polls
+ * once more, and waits.  The engine waits in turn for room in a short lane, so a lost event stops
+ * both for ever, and the watchdog reports that.  The data that a completion announces is written
+ * without atomics before it, so -Dsanitize=thread detects a missing ordering (R14).
  *
- * A program of its own with TAP, because Criterion does not start under that sanitizer.
+ * This is a separate program with TAP, because Criterion does not start under that sanitizer.
  */
 #include <pthread.h>
 #include <sched.h>

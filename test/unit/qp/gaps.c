@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* Gaps among responses (X11): what comes behind one stays, and what is missing is asked for
- * again. */
+/* Gaps among responses (X11): packets after a gap are kept; missing ones are requested again. */
 #include "gaps.h"
 
 #include "harness.h"

@@ -2,8 +2,8 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * One karst_core under test, and everything around it in the test's hands: the peer at frame
- * level, the program at ring level, the clock.  Tests read as traces of the wire:
+ * One karst_core under test; the test controls everything around it: the peer at frame level, the
+ * program at ring level, the clock.  Tests read as traces of the wire:
  *
  *	send_pkt(b, RC_WRITE_ONLY, R(0), .va = VA, .rkey = b->key, .dma_len = 64, .pay_len = 64,
  *		.ackreq = true);
@@ -13,13 +13,13 @@
  * returns why it was dropped.  expect_*() take the next frame that the core has sent (parsed back
  * and verified, too); when there is none they let the core have a turn first.  The same with
  * expect_wc() and expect_recv() for completions, and expect_event().  bed_close() fails the test
- * if anything is left that the test has not looked at.
+ * if it has left frames, completions or events unchecked.
  *
  * R(n) and S(n) are the n-th PSN of the peer's and of our requests; both begin three before the
  * end of the number space, so that most tests cross it (P1).
  *
- * After each turn the QPs are held against their invariants (selfcheck.h), and the memory around
- * the buffer must be what it was.
+ * After each turn the invariants of the QPs are checked (selfcheck.h), and the memory around the
+ * buffer must be unchanged.
  */
 #ifndef QP_HARNESS_H
 #define QP_HARNESS_H

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* Where the fields of a queue pair stand: what every packet touches, in few cache lines. */
+/* The layout of a queue pair: the fields that every packet uses are in few cache lines. */
 #include <criterion/criterion.h>
 
 #include "qp_priv.h"

@@ -2,8 +2,8 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Automatic path migration (G1 to G5): who may ask for what and when, the MigReq bit, and who goes
- * over to the alternate path because of what.
+ * Automatic path migration (G1 to G5): which requests are allowed in which state, the MigReq bit,
+ * and the reasons for which an end migrates to the alternate path.
  */
 #include "migrate_bed.h"
 

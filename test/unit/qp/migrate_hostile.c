@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* Path migration that somebody abuses (G6), and an alternate path that goes (G5). */
+/* Abuse of path migration (G6), and an alternate path that is removed (G5). */
 
 #include "migrate_bed.h"
 

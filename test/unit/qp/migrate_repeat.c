@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* Path migration with selective repeat, where no clock runs: what is under way over a path that is
- * left, and what is said about it, is lost for ever. */
+/* Path migration with selective repeat, without timeouts: packets in flight over the old path, and
+ * the answers to them, are lost. */
 #include "migrate_bed.h"
 #include "repeat_bed.h"
 

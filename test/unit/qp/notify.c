@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* Congestion: ECT, marks and the CNPs that answer them (E1, E3, E4), and CNPs that come (E5). */
+/* Congestion: ECT, marks and the CNPs that answer them (E1, E3, E4), and received CNPs (E5). */
 #include "harness.h"
 
 static struct karst_congestion_config config;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* How fast queue pairs send (E6), and what CNPs make of it (E2, E5). */
+/* The rate of queue pairs (E6), and its reduction by CNPs (E2, E5). */
 #include "harness.h"
 
 #include <errno.h>

@@ -2,8 +2,8 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * The RC requester when nothing goes wrong: what it sends for each work request, and what completes
- * when.  Its limits, local operations, and visits are in rc_requester_*.c.
+ * The RC requester without errors: what it sends for each work request, and when each completes.
+ * Its limits, local operations, and visits are in rc_requester_*.c.
  */
 #include "harness.h"
 

@@ -3,7 +3,7 @@
  */
 /*
  * What the RC requester holds back: READs over the limit, fenced requests, packets beyond the
- * window, requests behind one that has failed; and how often it asks for an ACK.
+ * window, requests after one that has failed; and how often it requests an ACK.
  */
 #include "harness.h"
 

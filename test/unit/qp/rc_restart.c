@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* What the RC requester does when the clock has told it of a loss: when, and how much at a time. */
+/* What the RC requester sends again after a timeout: when, and how much at a time. */
 #include "harness.h"
 
 /* When a QP whose number follows from @seed has given up waiting for the @n-th time. */

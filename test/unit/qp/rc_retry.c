@@ -2,8 +2,8 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * The RC requester when the link loses something: sequence NAKs, gaps, ACKs that acknowledge more.
- * Timeouts are in rc_retry_timeout.c, what changes meanwhile in rc_retry_changed.c.
+ * The RC requester when the link loses packets: sequence NAKs, gaps, ACKs that acknowledge more.
+ * Timeouts are in rc_retry_timeout.c, changes before a retry in rc_retry_changed.c.
  */
 #include "harness.h"
 

@@ -2,7 +2,7 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * What the RC requester must not believe, and what has changed when it sends again: ghost ACKs,
+ * Packets that the RC requester must ignore, and changes before it sends again: ghost ACKs,
  * requests rewritten by the program, regions that were deregistered, local operations that must not
  * be repeated.
  */

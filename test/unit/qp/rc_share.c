@@ -3,7 +3,7 @@
  */
 /*
  * What one visit to a queue pair may do: its two halves share the room, requests that make no frame
- * are counted, and the clock of a request that goes out again waits for it to leave.
+ * are counted, and the timer of a request that is sent again starts only when it is sent.
  */
 #include "harness.h"
 

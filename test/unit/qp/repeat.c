@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* Selective repeat (X1 to X10): what is held and said, what goes again, what a peer may not say. */
+/* Selective repeat (X1 to X10): held packets, SACKs, retransmissions, and invalid SACKs. */
 #include "repeat_bed.h"
 
 /* --- the responder --- */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* Two ends that have agreed to selective repeat: the tests of one program share it. */
+/* Two ends that have agreed on selective repeat, for the tests of one program. */
 #ifndef TEST_QP_REPEAT_BED_H
 #define TEST_QP_REPEAT_BED_H
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* Selective repeat over several paths (X12): ports, and what is lost of what is overtaken. */
+/* Selective repeat over several paths (X12): ports, and losses among packets that are overtaken. */
 #include "repeat_bed.h"
 
 static uint16_t

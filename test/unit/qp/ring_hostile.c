@@ -2,8 +2,8 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Programs that write nonsense into shared memory: they may lose their own queue pair, nothing
- * else, and what they had posted before is accounted for.
+ * Programs that write garbage to shared memory: they may lose only their own queue pair, and
+ * requests that they had posted before still complete.
  */
 #include "harness.h"
 

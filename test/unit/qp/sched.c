@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* Whose turn it is: rounds by bytes, ports that take nothing, queue pairs that go. */
+/* The scheduler: rounds by bytes, ports that accept no frames, queue pairs that are destroyed. */
 #include "harness.h"
 
 #define QUANTUM 2048u

@@ -2,8 +2,8 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Users who share a core: as many bytes for who has one queue pair as for who has many, and among
- * those of one user, too.  All is counted in bytes and visits.
+ * Users who share a core: a user with one queue pair gets as many bytes as a user with many, and
+ * the queue pairs of one user get equal shares.  Shares are counted in bytes and visits.
  */
 #include "harness.h"
 

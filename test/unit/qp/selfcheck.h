@@ -2,7 +2,7 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * What must be true of a queue pair between any two calls, told from its private structure.
+ * Invariants of a queue pair that hold between any two calls, checked in its private structure.
  * Shared by the unit tests and the fuzzer; needs neither Criterion nor EAL.
  */
 #ifndef QP_SELFCHECK_H

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* Congestion control by delay (E7): from round trips to a window, by values computed by hand; and
- * what a queue pair makes of it. */
+/* Delay-based congestion control (E7): windows from round trips, with values computed by hand; and
+ * how a queue pair uses the window. */
 #include "harness.h"
 
 #include "qp_priv.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* Users who share a core share what fires in a turn, too. */
+/* Users who share a core also share the timers that expire in a turn. */
 #include "harness.h"
 #include "qp_priv.h"
 

@@ -2,8 +2,8 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * The bytes of shared memory, as doc/ring-abi.rst writes them down: whoever changes a number here
- * changes what programs and engines of different builds agree on.
+ * The layout of shared memory, as doc/ring-abi.rst documents it: a change of a number here changes
+ * the ABI between programs and engines of different builds.
  */
 #include <criterion/criterion.h>
 

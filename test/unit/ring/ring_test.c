@@ -2,9 +2,9 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Both sides of the rings in one thread: what goes in comes out, indices wrap around 2^32, and
- * whatever the program's side writes, the engine's side stays inside of its memory.  What
- * threads may do to each other is in ring_thread_test.c.
+ * Both sides of the rings in one thread: entries come out as they went in, indices wrap around
+ * 2^32, and whatever the program's side writes, the engine's side stays inside of its memory.
+ * Concurrent threads are tested in ring_thread_test.c.
  */
 #include <criterion/criterion.h>
 #include <stdlib.h>

@@ -2,13 +2,13 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Programs and an engine on threads of their own.  Each program posts work requests to its
- * queue and rings the doorbell only when it is told to; the engine looks at a queue only after
- * its doorbell, until it has run dry, and answers each request on the program's completion lane.
- * So a doorbell that gets lost stops a program for ever (the test runs into its timeout), and
- * an ordering that is missing shows as a wrong byte, or as a report of -Dsanitize=thread.
+ * Programs and an engine on separate threads.  Each program posts work requests to its queue and
+ * rings the doorbell only when the ring requires it.  The engine polls a queue only after its
+ * doorbell, until the queue is empty, and answers each request on the program's completion lane.
+ * So a lost doorbell stops a program for ever (the test runs into its timeout), and a missing
+ * ordering shows as a wrong byte, or as a report of -Dsanitize=thread.
  *
- * A program of its own with TAP, because Criterion does not start under that sanitizer.
+ * This is a separate program with TAP, because Criterion does not start under that sanitizer.
  */
 #include "karst_ring_engine.h"
 

@@ -2,9 +2,9 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * An engine that sleeps whenever it finds no bell, on an eventfd, and programs that ring one bell
- * at a time and wait for the answer.  The engine reads nothing from the eventfd: it is told of each
- * write by an edge-triggered epoll, as the real one.  A wake-up that gets lost stops everything
+ * An engine that sleeps on an eventfd whenever it finds no doorbell, and programs that ring one
+ * doorbell at a time and wait for the answer.  The engine does not read the eventfd: an
+ * edge-triggered epoll reports each write, as in the real engine.  A lost wake-up stops everything
  * (the test runs into its timeout).
  */
 #include "karst_ring_engine.h"

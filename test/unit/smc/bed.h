@@ -2,9 +2,9 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Two systems side by side: what one sends the other has at once, when bed_pump() is called.
- * Between two calls of it a test may look at what is on its way, change it, or lose it.  Nothing
- * of Criterion is in here, so that fuzz targets stand on it, too.
+ * Two systems: bed_pump() delivers everything that one has sent to the other at once.  Between two
+ * calls of it a test may inspect, change or drop messages in flight.  This file does not use
+ * Criterion, so that fuzz targets can use it, too.
  */
 #ifndef SMC_BED_H
 #define SMC_BED_H

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* Data, its end, and what a peer may not do (S4, S12 to S17, S19). */
+/* Data, the end of data, and violations by a peer (S4, S12 to S17, S19). */
 #include <criterion/criterion.h>
 
 #include <errno.h>

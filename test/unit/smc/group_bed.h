@@ -2,7 +2,7 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * What tests of groups and their links have in common.
+ * Shared code of the tests of groups and their links.
  */
 #ifndef SMC_GROUP_BED_H
 #define SMC_GROUP_BED_H

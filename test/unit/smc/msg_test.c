@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* Messages: those of smcr_echo.pcap and others byte by byte, and injured ones (S2, S3, S4, S19). */
+/* Messages: those of smcr_echo.pcap and others byte by byte, and corrupt ones (S2, S3, S4, S19). */
 #include <criterion/criterion.h>
 
 #include <errno.h>

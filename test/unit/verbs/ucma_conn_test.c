@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* The rdma_cm device: connections, datagrams, identifiers that move, options, groups. */
+/* The rdma_cm device: connections, datagrams, migration of identifiers, options, groups. */
 
 #include "ucma_bed.h"
 

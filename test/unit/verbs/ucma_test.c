@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* The rdma_cm device: commands that are refused, files, and who waits for an event. */
+/* The rdma_cm device: commands that are refused, files, and waiting for events. */
 
 #include "ucma_bed.h"
 

@@ -2,8 +2,8 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Frames without a tag over IPv4 have a way of their own through the parser.  With a tag put in,
- * the same frame goes the general way: both must say the same of it, whatever was done to it.
+ * The parser has a fast path for IPv4 frames without a tag.  With a tag inserted, the same frame
+ * takes the general path: both must give the same result, however the frame was changed.
  */
 #include <criterion/criterion.h>
 

@@ -2,9 +2,9 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * The parser over every opcode, IP version and tag; every length a frame can be cut to; every
- * drop reason; random damage.  Frames lie against unreadable pages, so a read outside of
- * them ends the test also without a sanitizer.
+ * The parser with every opcode, IP version and tag; every length to which a frame can be cut; every
+ * drop reason; random damage.  Frames are adjacent to unreadable pages, so a read outside of them
+ * ends the test even without a sanitizer.
  */
 #include <criterion/criterion.h>
 

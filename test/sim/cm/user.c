@@ -5,9 +5,9 @@
  * The users of both ends of every connection, and the oracle (C1, C2).
  *
  * The events that an end may get depend on its state and on what the other end has done: an RTU
- * only if the other end has called ready, a DREQ only if the other end disconnects or is destroyed, and
- * every event at most once.  The private data contains the connection's index, side and message, so
- * that it can be compared with the expected data.
+ * only if the other end has called ready, a DREQ only if the other end disconnects or is destroyed,
+ * and every event at most once.  The private data contains the connection's index, side and
+ * message, so that it can be compared with the expected data.
  *
  * Each end offers selective repeat or does not (X1): what both say about it by ECE (C3) must lead
  * to the same agreement, whatever was lost or duplicated.

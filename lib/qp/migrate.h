@@ -5,7 +5,7 @@
  * Automatic path migration (rules G): the state of a queue pair with an alternate path, in memory
  * that its modify call supplied.  Other queue pairs have a NULL pointer, and their packets need no
  * extra test: the template contains MigReq, and a queue pair whose packets must be checked expects
- * addresses that no packet has, so that its packets take the path for a mismatch
+ * a value of ip6 that no packet has, so that its packets take the path for a mismatch
  * (KARST_QP_WATCHES).
  */
 #ifndef KARST_QP_MIGRATE_H

@@ -35,7 +35,7 @@ struct addr_slot {
 struct karst_np {
 	struct karst_np_params p;
 	uint64_t gap_ns;
-	uint32_t head; /* of owed[], a ring with core->ncnps entries */
+	uint32_t head; /* of owed[], a ring that holds core->ncnps of them */
 	struct karst_tmpl owed[OWED_MAX];
 	uint64_t port_next_ns[PORTS];
 	struct addr_slot addr[ADDR_SETS][ADDR_WAYS];

@@ -16,8 +16,8 @@
  * pair in Error is flushed, whatever the bucket contains.
  *
  * Control by delay (E7) applies only to the requester, which measures round trips.  The answer of a
- * READ counts against the window of the queue pair that reads, so the responder sends its answers
- * without a limit.
+ * READ counts against the window of the queue pair that reads, so no window limits the answers that
+ * the responder sends.
  */
 #include "pacer.h"
 

@@ -55,7 +55,7 @@ enum karst_mutant {
 	KARST_MUTANT_SPRAY_UNASKED,  /* source ports change without agreement (X12) */
 	KARST_MUTANT_GAP_PLACE,      /* a response behind a gap goes to the wrong place (X11) */
 	KARST_MUTANT_GAP_CLOSED,     /* a response after a gap closes the gap (X11) */
-	KARST_MUTANT_GAP_ALL,        /* responses that have arrived are requested again (X11) */
+	KARST_MUTANT_GAP_ALL,        /* a peer that agreed is asked for what has arrived (X11) */
 	KARST_MUTANT_NO_WINDOW,      /* the window of control by delay is not kept (E7) */
 	KARST_MUTANT_NO_PAUSE,       /* nor is the pause after what exceeds it (E7) */
 	KARST_MUTANT_READ_FREE,      /* READs go out whatever the window (E7) */

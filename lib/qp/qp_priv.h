@@ -329,7 +329,7 @@ struct karst_requester {
 
 /* --- early retransmission (probe.c) --- */
 
-/** State of early retransmission with a full window, while the window is reduced (Q12). */
+/** What is done when the window is full, while it is reduced after a NAK (Q12). */
 enum karst_wary {
 	KARST_WARY_NOT,   /* nothing is sent again */
 	KARST_WARY_LAST,  /* the oldest packet is sent again, for the last time */

@@ -62,7 +62,8 @@ set_dropped(struct karst_repeat *p, uint32_t psn, bool dropped)
 		p->ndropped--;
 }
 
-/* X7: whether to send a SACK: for the first frame after a gap, and for each SAY_EVERY frames. */
+/* X7: whether to send a SACK that the peer has not asked for: for the first frame after a gap, and
+ * for each SAY_EVERY frames. */
 static bool
 is_news(struct karst_repeat *p, const struct karst_responder *r, const struct karst_pkt *pkt)
 {

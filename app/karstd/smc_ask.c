@@ -42,7 +42,8 @@ struct question {
 	_Alignas(max_align_t) uint8_t arg[];
 };
 
-/* A thread, and the user that it has no calls for: while it is left behind, and until that time. */
+/* A thread, and the user for whom it made a call.  No calls are made for the user while the thread
+ * is left behind, and then until that time. */
 struct svc_asker {
 	struct svc_askers *all;
 	uid_t uid;

@@ -11,7 +11,7 @@
  * karst_cm_next_ns(), and sends the datagrams of ops->send as UD SEND ONLY from QP 1 to QP 1 with
  * KARST_CM_QKEY.
  *
- * A connection is named by its communication id, which is never 0, on the wire either:
+ * A connection is named by its communication id, which is never 0 and is the same on the wire:
  *
  *   active     karst_cm_id_connect  REQ ->      <- EV_REP  karst_cm_id_ready  RTU ->
  *   passive    karst_cm_id_listen   EV_REQ, then karst_cm_id_accept  REP ->   <- EV_RTU

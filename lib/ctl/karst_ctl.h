@@ -479,7 +479,7 @@ struct karst_ctl_resize_cq_rsp {
 /**
  * The engine switches to the lanes of the last RESIZE_CQ and moves unread entries there.  Meanwhile
  * the program must not access the old or the new lanes.  Then the engine frees the old lanes.  If
- * the engine dies meanwhile, the new lanes whose word "live" is set are the valid ones.
+ * the engine dies meanwhile, the lanes, old or new, whose word "live" is set are the valid ones.
  */
 struct karst_ctl_switch_cq_req {
 	uint32_t cq;

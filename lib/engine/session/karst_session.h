@@ -87,8 +87,8 @@ int karst_session_create(struct karst_engine *e, const struct karst_session_init
  *  created.  A refusal is counted. */
 bool karst_session_admits(struct karst_engine *e, uid_t uid, uint32_t share);
 
-/** Destroys everything that the session has: QPs are destroyed without a message to their peers,
- *  memory is unmapped, slots are freed.  Takes about a turn of each lcore, however much it is. */
+/** Destroys everything that the session has: QPs are destroyed, memory is unmapped, slots are
+ *  freed.  Takes about a turn of each lcore, however much it is. */
 void karst_session_destroy(struct karst_session *s);
 
 /** As struct karst_ctl_conn.call; @req and @rsp are aligned to 8 bytes.  Malformed messages get a

@@ -643,9 +643,9 @@ int karst_engine_qp_query(
  * @qp, of type UD, receives what arrives for the multicast @group on its port, also from QPs of
  * this engine.  @group: wire order, IPv4 as ::ffff:a.b.c.d.  To attach twice is harmless;
  * destroying the QP detaches it.
- * -EINVAL: not UD, not a group; detach: not attached; -EDQUOT: the owner's share of max_mcasts is
- * used up; -ENOSPC: the engine's is; -EUSERS: the group has KARST_ENGINE_GROUP_QPS, or so many of
- * the same user that other users could have none; -ENOMEM
+ * -EINVAL: not UD, not a group; detach: not attached; -EDQUOT: the owner has its max_mcasts;
+ * -ENOSPC: the engine has its own; -EUSERS: the group has KARST_ENGINE_GROUP_QPS, or so many of the
+ * same user that other users could have none; -ENOMEM
  */
 int karst_engine_qp_attach_mcast(
 	struct karst_engine *e, struct karst_engine_qp *qp, const uint8_t group[16]);

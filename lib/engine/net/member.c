@@ -15,8 +15,8 @@
  * little.
  *
  * A querier of an older version makes the whole link use that version until no such querier has
- * been heard for a while.  Reports of other hosts do not suppress ours, as old versions prescribe:
- * switches that snoop reports keep them from this host anyhow, and need ours.
+ * been heard for a while.  Reports of other hosts do not suppress ours, although old versions want
+ * that: switches that snoop reports keep them from this host anyhow, and need ours.
  */
 #include "member.h"
 

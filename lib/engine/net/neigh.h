@@ -25,7 +25,7 @@ void eng_neigh_destroy(struct eng_neigh *nb);
 
 /* Result of processing a frame. */
 enum eng_neigh_fate {
-	ENG_NEIGH_OTHER, /* not for this protocol */
+	ENG_NEIGH_OTHER, /* not processed: of another VLAN, or an invalid query */
 	ENG_NEIGH_DONE,  /* processed; the frame is still the caller's */
 	ENG_NEIGH_SHARE, /* processed; the kernel or the program may need it, too */
 	ENG_NEIGH_BAD,   /* malformed, forged, unsolicited or too many */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* Logging, and the escaping of text.  The sink pointer is the only process-wide state in lib/. */
+/* Logging, and the escaping of text.  The sink pointer is process-wide. */
 #include "karst_log.h"
 
 #include <stdbool.h>

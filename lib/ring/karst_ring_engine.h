@@ -188,8 +188,8 @@ struct karst_lane_span {
 	uint32_t upto; /* entries before it have been copied */
 };
 
-/** The entries that the program has not read.  This is the only use of the program's head, which
- *  may be invalid. */
+/** The entries that the program has not read.  Of these functions only this one reads the program's
+ *  head, which may be invalid. */
 static inline struct karst_lane_span
 karst_lane_unread(const struct karst_lane *l)
 {

@@ -5,8 +5,8 @@
  * rte_telemetry: the state of the engines of this process.
  *
  * rte_telemetry has one table of commands for the process and passes no pointer to the callbacks,
- * so there is a global list of engines here, the only state of the library that does not belong to
- * an engine.  Its lock is held while a command runs, so that no engine is destroyed meanwhile.
+ * so there is a global list of engines here.  Its lock is held while a command runs, so that no
+ * engine is destroyed meanwhile.
  *
  * doc/observability.rst describes the commands and their answers.
  */

@@ -139,26 +139,35 @@ accept(int fd, struct sockaddr *from, socklen_t *len)
 
 /* --- closing --- */
 
-/* The other program is not to be later than a peer of TCP's in seeing that we have closed. */
-static int
-close_and_say(int fd, struct ks_sock *s)
+struct ks_sock *
+ks_close_begin(int fd)
 {
-	int rc, err;
+	struct ks_sock *s = ks_get(fd);
 
-	if (ks_is_detached(s))
+	ks_forget(fd);
+	if (s != NULL && ks_is_detached(s))
 		ks_meet_peer(fd, s);
-	rc = real(close)(fd);
-	err = errno;
+	return s;
+}
+
+/* The other program is not to be later than a peer of TCP's in seeing that we have closed. */
+void
+ks_close_end(struct ks_sock *s)
+{
+	int err = errno;
+
+	if (s == NULL)
+		return;
 	atomic_store_explicit(&s->rxd->left, 1, memory_order_release);
 	ks_put(s);
 	errno = err;
-	return rc;
 }
 
 KS_API int
 close(int fd)
 {
 	struct ks_sock *s = NULL;
+	int rc;
 
 	if (ks_kind(fd) == KS_PLAIN && !ks_is_hidden(fd))
 		return real(close)(fd); /* whose memory this is need not be asked */
@@ -167,10 +176,11 @@ close(int fd)
 			errno = EBADF;
 			return -1;
 		}
-		s = ks_get(fd);
-		ks_forget(fd);
+		s = ks_close_begin(fd);
 	}
-	return s != NULL ? close_and_say(fd, s) : real(close)(fd);
+	rc = real(close)(fd);
+	ks_close_end(s);
+	return rc;
 }
 
 static int
@@ -213,7 +223,7 @@ duplicated(int from, int to)
 	if (to >= 0 && ks_is_ours()) {
 		ks_copy(from, to);
 		if (to <= STDERR_FILENO)
-			ks_streams_look();
+			ks_streams_look(to);
 	}
 	return to;
 }

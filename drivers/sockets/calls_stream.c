@@ -8,28 +8,45 @@
  * When 0, 1 or 2 is a connection, as it is in a program that inetd has started or after dup2(),
  * stdin, stdout or stderr is another stream until the number is something else again.  What was
  * written to the stream before, and has not been flushed, goes where the number leads now, as it
- * would without us.
+ * would without us; what it has read ahead is read first; and it is buffered as it was.
+ *
+ * The other stream is made once and never freed: the program may have kept a pointer to it, or a
+ * thread may wait in it.  It reads and writes whatever its number is.
  */
 #include "ks.h"
 
 #include <fcntl.h>
 #include <stdlib.h>
 #include <stdio_ext.h>
+#include <sys/mman.h>
 #include <unistd.h>
+#include <wchar.h>
 
-#define STD_STREAMS 3
+#define STD_STREAMS  3
+#define LEAST_BUFFER 1024u /* of a stream that has none yet */
+
+/* Flags of the C library's streams, for which it has no functions. */
+#define IS_UNBUFFERED 0x0002
+#define NO_READS      0x0004
+#define NO_WRITES     0x0008
+#define HAS_ENDED     0x0030 /* feof(), ferror() */
+#define IN_PUSHED     0x0100 /* reads what ungetc() has put back */
 
 struct stream {
 	struct stream *next;
 	FILE *file;
-	int fd; /* -1: it is not the stream's any more */
+	int fd;
 };
 
 static pthread_mutex_t streams_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct stream *_Atomic streams;
 
-/* What stdin, stdout and stderr were, and what they are for the time being. */
-static FILE *std_before[STD_STREAMS], *std_now[STD_STREAMS];
+/* Of stdin, stdout and stderr. */
+static struct std_stream {
+	FILE *before; /* the C library's own; while it is replaced it has no descriptor */
+	FILE *ours;   /* NULL: there was no need for it yet */
+	bool replaced;
+} std_streams[STD_STREAMS];
 
 static ssize_t
 cookie_read(void *cookie, char *buf, size_t n)
@@ -37,12 +54,31 @@ cookie_read(void *cookie, char *buf, size_t n)
 	return read(((struct stream *)cookie)->fd, buf, n);
 }
 
+/* All of it, as the C library does: it takes less for an error. */
 static ssize_t
 cookie_write(void *cookie, const char *buf, size_t n)
 {
-	ssize_t put = write(((struct stream *)cookie)->fd, buf, n);
+	size_t done = 0;
 
-	return put < 0 ? 0 : put;
+	while (done < n) {
+		ssize_t put = write(((struct stream *)cookie)->fd, buf + done, n - done);
+
+		if (put < 0)
+			break;
+		done += (size_t)put;
+	}
+	return (ssize_t)done;
+}
+
+static int
+cookie_seek(void *cookie, off64_t *at, int whence)
+{
+	off64_t is = lseek64(((struct stream *)cookie)->fd, *at, whence);
+
+	if (is < 0)
+		return -1;
+	*at = is;
+	return 0;
 }
 
 static void
@@ -70,14 +106,14 @@ cookie_close(void *cookie)
 
 	unlink_stream(st);
 	free(st);
-	return fd >= 0 ? close(fd) : 0;
+	return close(fd);
 }
 
 /* NULL: errno */
 static FILE *
 open_stream(int fd, const char *mode)
 {
-	const cookie_io_functions_t calls = {cookie_read, cookie_write, NULL, cookie_close};
+	const cookie_io_functions_t calls = {cookie_read, cookie_write, cookie_seek, cookie_close};
 	struct stream *st = malloc(sizeof(*st));
 
 	if (st == NULL)
@@ -112,70 +148,163 @@ stream_of(const FILE *f)
 /* --- stdin, stdout and stderr --- */
 
 static FILE **
-std_stream(int fd)
+std_variable(int fd)
 {
 	return fd == STDIN_FILENO ? &stdin : fd == STDOUT_FILENO ? &stdout : &stderr;
 }
 
+/* Wide characters are bytes only when they are flushed: into a file. */
+static void
+move_wide(FILE *from, FILE *to)
+{
+	int was = from->_fileno, file = memfd_create("karst-stream", MFD_CLOEXEC);
+	char buf[BUFSIZ];
+	ssize_t n = 0;
+
+	if (file >= 0) {
+		from->_fileno = file;
+		(void)fflush_unlocked(from);
+		from->_fileno = was;
+		(void)lseek(file, 0, SEEK_SET);
+		while ((n = real(read)(file, buf, sizeof(buf))) > 0)
+			(void)fwrite_unlocked(buf, 1, (size_t)n, to);
+		real(close)(file);
+	}
+}
+
+static int
+buffering(FILE *f)
+{
+	return (f->_flags & IS_UNBUFFERED) != 0 ? _IONBF : __flbf(f) ? _IOLBF : _IOFBF;
+}
+
+/* Nothing is to be flushed by that: the peer may read it only after dup2() has returned.  The new
+ * buffer is never freed: the stream has it. */
+static void
+make_room(FILE *f, size_t n)
+{
+	size_t there = __fbufsize(f);
+	char *room;
+
+	if (n < (there != 0 ? there : LEAST_BUFFER))
+		return;
+	room = malloc(n + BUFSIZ);
+	if (room != NULL)
+		(void)setvbuf(f, room, buffering(f), n + BUFSIZ);
+}
+
 /* What was written to one, and is not flushed. */
 static void
-move_pending(FILE *from, FILE *to)
+move_written(FILE *from, FILE *to)
 {
 	size_t n = __fwritable(from) ? __fpending(from) : 0;
 
-	if (n != 0)
-		(void)fwrite(from->_IO_write_base, 1, n, to);
-	__fpurge(from);
+	if (n == 0)
+		return;
+	if (fwide(from, 0) > 0) {
+		move_wide(from, to);
+		return;
+	}
+	make_room(to, n);
+	(void)fwrite_unlocked(from->_IO_write_base, 1, n, to);
 }
 
+/* But for wide characters.  What was read from the other one before is not looked at: ungetc()
+ * would go back in it. */
 static void
-std_enter(int fd)
+move_read_ahead(FILE *from, FILE *to)
 {
-	FILE **std = std_stream(fd),
-	     *f = *std != NULL ? open_stream(fd, fd == 0 ? "r" : "w") : NULL;
+	const char *end = from->_IO_read_end;
 
-	if (f == NULL)
+	if (!__freadable(from) || fwide(from, 0) > 0)
 		return;
-	if (fd == STDERR_FILENO)
-		(void)setvbuf(f, NULL, _IONBF, 0);
-	if (fd != STDIN_FILENO)
-		move_pending(*std, f);
-	std_before[fd] = *std;
-	std_now[fd] = *std = f;
+	if ((to->_flags & IN_PUSHED) == 0)
+		to->_IO_read_base = to->_IO_read_ptr;
+	while (end > from->_IO_read_ptr)
+		(void)ungetc((uint8_t) * --end, to);
+}
+
+/* A thread that waits in one of them has it locked, and is not to be waited for. */
+static void
+move_state(FILE *from, FILE *to)
+{
+	if (ftrylockfile(from) != 0)
+		return;
+	if (ftrylockfile(to) == 0) {
+		if (buffering(from) != buffering(to))
+			(void)setvbuf(to, NULL, buffering(from), 0);
+		to->_flags = (to->_flags & ~HAS_ENDED) | (from->_flags & HAS_ENDED);
+		move_written(from, to);
+		move_read_ahead(from, to);
+		__fpurge(from);
+		funlockfile(to);
+	}
+	funlockfile(from);
+}
+
+/* The program may have closed the one before, which stays so. */
+static void
+std_enter(int fd, struct std_stream *std)
+{
+	FILE **variable = std_variable(fd);
+
+	if (*variable == NULL || *variable == std->ours || real(fileno)(*variable) != fd)
+		return;
+	if (std->ours == NULL)
+		std->ours = open_stream(fd, fd == STDIN_FILENO ? "r" : "w");
+	if (std->ours == NULL)
+		return;
+	std->before = *variable;
+	std->replaced = true;
+	move_state(std->before, std->ours);
+	/* who has kept a pointer to it gets an error: it cannot write to a connection */
+	std->before->_fileno = -1;
+	*variable = std->ours;
 }
 
 /* The program may have given the variable another value meanwhile. */
 static void
-std_leave(int fd)
+std_leave(int fd, struct std_stream *std)
 {
-	FILE **std = std_stream(fd), *f = std_now[fd];
-	struct stream *st = stream_of(f);
+	FILE **variable = std_variable(fd);
 
-	std_now[fd] = NULL;
-	if (*std == f)
-		*std = std_before[fd];
-	if (st == NULL)
-		return; /* it was closed */
-	if (fd != STDIN_FILENO)
-		move_pending(f, std_before[fd]);
-	st->fd = -1;
-	(void)real(fclose)(f);
+	std->replaced = false;
+	std->before->_fileno = fd;
+	if (*variable == std->ours)
+		*variable = std->before;
+	move_state(std->ours, std->before);
 }
 
 void
-ks_streams_look(void)
+ks_streams_look(int fd)
 {
+	struct std_stream *std = &std_streams[fd];
 	int err = errno;
 
-	for (int fd = 0; fd < STD_STREAMS; fd++) {
-		bool is = ks_kind(fd) == KS_SMC;
-
-		if (is && std_now[fd] == NULL)
-			std_enter(fd);
-		else if (!is && std_now[fd] != NULL)
-			std_leave(fd);
-	}
+	if (ks_kind(fd) == KS_SMC && !std->replaced)
+		std_enter(fd, std);
+	else if (ks_kind(fd) != KS_SMC && std->replaced)
+		std_leave(fd, std);
 	errno = err;
+}
+
+/* To close one of them, or to open it again, is the C library's: of its own.
+ * *@rc: whether what was pending could be written */
+static FILE *
+own_stream(FILE *f, int *rc)
+{
+	*rc = 0;
+	for (int fd = 0; fd < STD_STREAMS; fd++) {
+		struct std_stream *std = &std_streams[fd];
+
+		if (f == NULL || (f != std->ours && (f != std->before || !std->replaced)))
+			continue;
+		*rc = fflush(std->ours);
+		if (std->replaced)
+			std_leave(fd, std);
+		return std->before;
+	}
+	return f;
 }
 
 void
@@ -215,38 +344,144 @@ fileno_unlocked(FILE *f)
 KS_API int
 fclose(FILE *f)
 {
-	int fd = f != NULL && stream_of(f) == NULL ? real(fileno)(f) : -1;
+	struct ks_sock *s = NULL;
+	int flushed, rc, fd;
 
-	for (int i = 0; i < STD_STREAMS; i++)
-		if (f != NULL && std_now[i] == f)
-			std_now[i] = NULL;
+	f = own_stream(f, &flushed);
+	fd = f != NULL && stream_of(f) == NULL ? real(fileno)(f) : -1;
 	if (fd >= 0 && ks_is_ours())
-		ks_forget(fd);
-	return real(fclose)(f);
+		s = ks_close_begin(fd);
+	rc = real(fclose)(f);
+	ks_close_end(s);
+	return flushed != 0 ? flushed : rc;
 }
 
-/* Only a stream that the C library reads and writes itself can be opened again. */
+/* The C library can open only streams again that it reads and writes itself.  Another one gets the
+ * new file at its number. */
 static FILE *
-before_reopen(FILE *f)
+reopen_ours(FILE *f, int fd, FILE *file)
 {
-	for (int fd = 0; fd < STD_STREAMS; fd++)
-		if (f != NULL && std_now[fd] == f) {
-			(void)fflush(f);
-			std_leave(fd);
-			ks_forget(fd);
-			return std_before[fd];
-		}
+	const int modes = NO_READS | NO_WRITES;
+	int err = errno;
+
+	(void)fflush(f);
+	__fpurge(f);
+	clearerr(f);
+	if (file != NULL && dup2(fileno(file), fd) == fd) {
+		f->_flags = (f->_flags & ~modes) | (file->_flags & modes);
+		(void)fclose(file);
+		return f;
+	}
+	if (file != NULL) {
+		err = errno;
+		(void)fclose(file);
+	}
+	(void)fclose(f);
+	errno = err;
+	return NULL;
+}
+
+static FILE *
+reopen(const char *path, const char *mode, FILE *f,
+	FILE *(*reopens)(const char *, const char *, FILE *))
+{
+	const struct stream *st;
+	struct ks_sock *s = NULL;
+	int flushed;
+
+	f = own_stream(f, &flushed);
+	st = stream_of(f);
+	if (st != NULL) {
+		errno = ENXIO; /* what a socket is opened again with */
+		return reopen_ours(f, st->fd, path != NULL ? fopen64(path, mode) : NULL);
+	}
+	if (ks_is_ours())
+		s = ks_close_begin(real(fileno)(f));
+	f = reopens(path, mode, f);
+	ks_close_end(s);
 	return f;
 }
 
 KS_API FILE *
 freopen(const char *path, const char *mode, FILE *f)
 {
-	return real(freopen)(path, mode, before_reopen(f));
+	return reopen(path, mode, f, real(freopen));
 }
 
 KS_API FILE *
 freopen64(const char *path, const char *mode, FILE *f)
 {
-	return real(freopen64)(path, mode, before_reopen(f));
+	return reopen(path, mode, f, real(freopen64));
+}
+
+/* Its three duplicates are made by the C library itself. */
+KS_API int
+daemon(int nochdir, int noclose)
+{
+	int rc = real(daemon)(nochdir, noclose);
+
+	for (int fd = 0; rc == 0 && !noclose && fd < STD_STREAMS; fd++) {
+		struct ks_sock *s = ks_get(fd);
+
+		ks_forget(fd);
+		ks_close_end(s);
+		ks_streams_look(fd);
+	}
+	return rc;
+}
+
+/* --- formatted, without a stream --- */
+
+int __vasprintf_chk(char **to, int flag, const char *format, va_list ap);
+int __vdprintf_chk(int fd, int flag, const char *format, va_list ap);
+int __dprintf_chk(int fd, int flag, const char *format, ...);
+
+KS_API int
+__vdprintf_chk(int fd, int flag, const char *format, va_list ap)
+{
+	struct ks_sock *s = ks_enter(fd);
+	struct stream st = {.fd = fd};
+	char *text;
+	int n;
+
+	if (s == NULL)
+		return real(__vdprintf_chk)(fd, flag, format, ap);
+	ks_put(s);
+	n = __vasprintf_chk(&text, flag, format, ap);
+	if (n < 0)
+		return -1;
+	if (cookie_write(&st, text, (size_t)n) < n)
+		n = -1;
+	free(text);
+	return n;
+}
+
+KS_API int
+vdprintf(int fd, const char *format, va_list ap)
+{
+	return __vdprintf_chk(fd, 0, format, ap);
+}
+
+KS_API int
+__dprintf_chk(int fd, int flag, const char *format, ...)
+{
+	va_list ap;
+	int n;
+
+	va_start(ap, format);
+	n = __vdprintf_chk(fd, flag, format, ap);
+	va_end(ap);
+	return n;
+}
+
+KS_API int
+dprintf(int fd, const char *format, ...)
+{
+	va_list ap;
+	int n;
+
+	va_start(ap, format);
+	n = __vdprintf_chk(fd, 0, format, ap);
+	va_end(ap);
+	return n;
 }

@@ -438,10 +438,17 @@ bool ks_sleeps(struct ks_sock *s);
  *  @return 0, or an errno */
 int ks_refuse_iov(const struct iovec *iov, size_t n, int many);
 
+/* --- calls_life.c --- */
+
+/** Around a close() of @fd, or of a stream, that is the C library's.
+ *  @return the connection that it is, for ks_close_end(), or NULL */
+struct ks_sock *ks_close_begin(int fd);
+void ks_close_end(struct ks_sock *s);
+
 /* --- calls_stream.c --- */
 
-/** After 0, 1 or 2 has become something else: whether stdin, stdout and stderr are connections. */
-void ks_streams_look(void);
+/** After 0, 1 or 2 has become something else: whether stdin, stdout or stderr is a connection. */
+void ks_streams_look(int fd);
 /** In a child. */
 void ks_streams_forked(void);
 

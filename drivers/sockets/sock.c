@@ -313,7 +313,7 @@ take_number(int fd, int end, struct ks_sock *s, const struct settings *is)
 	}
 	ks_set(fd, KS_SMC, s);
 	if (fd <= STDERR_FILENO)
-		ks_streams_look();
+		ks_streams_look(fd);
 	if (ks_uring_waits() || (is->flags & O_ASYNC) != 0)
 		ks_watch(fd);
 	return 0;
@@ -616,6 +616,8 @@ adopt(int fd)
 		s = make_sock(map_file(fds[0], KARST_SOCK_PAGE), 0, 0, fds[1], msg.buffer);
 		if (s != NULL)
 			ks_set(fd, KS_SMC, s);
+		if (s != NULL && fd <= STDERR_FILENO)
+			ks_streams_look(fd);
 		if (s != NULL && ks_uring_waits())
 			ks_watch(fd);
 		real(close)(fds[0]);
@@ -713,6 +715,5 @@ ks_begin(void)
 	ks_peers_begin();
 	pthread_atfork(before_fork, has_forked, on_fork);
 	look_at_all();
-	ks_streams_look();
 	ks_service_begin();
 }

@@ -157,7 +157,7 @@ sleeps(pid_t id)
 	if (f != NULL)
 		fclose(f);
 	return number == SYS_recvfrom || number == SYS_sendto || number == SYS_poll ||
-		number == SYS_recvmmsg;
+		number == SYS_recvmmsg || number == SYS_read || number == SYS_write;
 }
 
 void

@@ -48,6 +48,8 @@ refuse_control(const struct msghdr *m)
 	const char *end = (const char *)m->msg_control + m->msg_controllen;
 	struct cmsghdr *c;
 
+	if (m->msg_control == NULL && m->msg_controllen != 0)
+		return EFAULT;
 	for (c = CMSG_FIRSTHDR(m); c != NULL; c = CMSG_NXTHDR((struct msghdr *)(uintptr_t)m, c)) {
 		if (c->cmsg_len < sizeof(*c) || c->cmsg_len > (size_t)(end - (const char *)c))
 			return EINVAL;

@@ -13,6 +13,9 @@
 #include <sys/ioctl.h>
 #include <sys/time.h>
 
+#define IP_OPTIONS_MOST 40u
+#define NAME_MOST       15u /* of a congestion control */
+
 /* --- options --- */
 
 static int
@@ -94,13 +97,30 @@ getsockopt(int fd, int level, int name, void *value, socklen_t *len)
 	return rc;
 }
 
+/* As much as the kernel looks at: the length may be more than there is memory. */
+static socklen_t
+looked_at(int level, int name, socklen_t len)
+{
+	socklen_t most = sizeof(int);
+
+	if (level == IPPROTO_IP && name == IP_OPTIONS)
+		most = IP_OPTIONS_MOST + 1; /* which is refused */
+	else if (level == IPPROTO_TCP && name == TCP_CONGESTION)
+		most = NAME_MOST;
+	else if (level == SOL_SOCKET && name == SO_LINGER)
+		most = sizeof(struct linger);
+	else if (level == SOL_SOCKET && name == SO_MAX_PACING_RATE)
+		most = sizeof(long);
+	return len < most ? len : most;
+}
+
 static int
 set_option(int fd, struct ks_sock *s, int level, int name, const void *value, socklen_t len)
 {
 	struct karst_sock_msg msg = {.op = KARST_SOCK_SETOPT,
 		.level = level,
 		.name = name,
-		.len = len < KARST_SOCK_DATA ? len : KARST_SOCK_DATA}; /* more is not looked at */
+		.len = looked_at(level, name, len)};
 	int fds[KARST_SOCK_FDS];
 	const struct linger *linger = value;
 

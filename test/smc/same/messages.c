@@ -190,6 +190,7 @@ send_control(void)
 {
 	struct iovec one = {data, 1};
 	struct msghdr m = {.msg_iov = &one, .msg_iovlen = 1, .msg_name = &address};
+	struct msghdr none = {.msg_iov = &one, .msg_iovlen = 1, .msg_controllen = 32};
 
 	open_both();
 	tell_control(SOL_SOCKET, SCM_RIGHTS, CMSG_LEN(sizeof(int)));
@@ -198,6 +199,7 @@ send_control(void)
 	tell_control(IPPROTO_IP, 999, CMSG_LEN(sizeof(int)));
 	tell_control(IPPROTO_IP, 999, 3);
 	tell_control(SOL_SOCKET, SCM_RIGHTS, 1000);
+	tell(sendmsg(near, &none, 0));
 	m.msg_namelen = (socklen_t)-1;
 	tell(sendmsg(near, &m, 0));
 	tell(recvmsg(near, &m, MSG_DONTWAIT));

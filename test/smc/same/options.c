@@ -8,6 +8,7 @@
 #include <netinet/tcp.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -176,6 +177,25 @@ lengths_of_options(void)
 	tell_get(SOL_SOCKET, SO_ERROR, (socklen_t)-1);
 }
 
+/* Behind the value there is no memory, whatever the length says. */
+static void
+long_values_at_end(void)
+{
+	static const int names[][2] = {
+		{SOL_SOCKET, SO_KEEPALIVE}, {IPPROTO_TCP, TCP_NODELAY}, {IPPROTO_IP, IP_TTL}};
+	size_t page = (size_t)sysconf(_SC_PAGESIZE);
+	char *memory =
+		mmap(NULL, 2 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	int *value = (int *)(memory + page) - 1;
+
+	open_both();
+	if (memory == MAP_FAILED || mprotect(memory + page, page, PROT_NONE) != 0)
+		fail("memory");
+	*value = 1;
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+		tell(setsockopt(near, names[i][0], names[i][1], value, 100));
+}
+
 static void
 tell_names(int fd, socklen_t room)
 {
@@ -213,6 +233,7 @@ const struct same_case settings[] = {
 	{"options after connect", options_after},
 	{"options before connect", options_before},
 	{"lengths of options", lengths_of_options},
+	{"values of options at the end of memory", long_values_at_end},
 	{"lengths of names", lengths_of_names},
 	{NULL, NULL},
 };

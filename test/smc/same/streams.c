@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -121,6 +122,19 @@ stdout_is_opened_again(void)
 	tell(recv(far, data, 1, 0));
 }
 
+/* A child that does not outlive its case. */
+static pid_t
+make_child(void)
+{
+	pid_t child;
+
+	fflush(stdout);
+	child = fork();
+	if (child == 0)
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+	return child;
+}
+
 static void
 stdout_leaves(void)
 {
@@ -187,8 +201,7 @@ much_is_pending(void)
 	pid_t child;
 
 	open_both();
-	fflush(stdout);
-	child = fork();
+	child = make_child();
 	if (child == 0) {
 		setvbuf(stdout, buffer, _IOFBF, MUCH);
 		for (size_t i = 0; i < n; i++)
@@ -210,7 +223,7 @@ wide_is_pending(void)
 {
 	setlocale(LC_ALL, "C.UTF-8");
 	open_both();
-	if (fork() == 0) {
+	if (make_child() == 0) {
 		FILE *f = freopen("/dev/null", "w", stdout);
 
 		if (f == NULL || wprintf(L"wide \u00e4\n") < 0)
@@ -229,8 +242,7 @@ stdout_is_closed(void)
 	int status;
 
 	open_both();
-	fflush(stdout);
-	child = fork();
+	child = make_child();
 	if (child == 0) {
 		close(far);
 		dup2(near, STDOUT_FILENO);
@@ -384,8 +396,7 @@ program_becomes_daemon(void)
 	char byte;
 
 	open_both();
-	fflush(stdout);
-	child = fork();
+	child = make_child();
 	if (child == 0) {
 		dup2(near, STDIN_FILENO);
 		dup2(near, STDOUT_FILENO);

@@ -2,12 +2,12 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * What libibverbs and its providers share in private, number 34 (rdma-core 36 to 55).  The header
- * that declares it is not packaged, so what this provider needs of it is declared here; layouts and
- * names are facts of that interface.  Another number is another file like this one.
+ * The private ABI between libibverbs and its providers, number 34 (rdma-core 36 to 55).  The header
+ * that declares it is not packaged, so this file declares what the provider needs of it; layouts
+ * and names are facts of that interface.  Another ABI number needs another file like this one.
  *
- * Three parts: how a driver is found and gives out devices, what is in front of the objects that
- * libibverbs hands to programs, and the table of operations.
+ * Three parts: how libibverbs finds a driver and its devices, the structures at the beginning of
+ * the objects that libibverbs gives to programs, and the table of operations.
  */
 #ifndef KARST_VERBS_ABI34_H
 #define KARST_VERBS_ABI34_H
@@ -44,7 +44,7 @@ struct verbs_match_ent {
 	uint8_t kind;
 };
 
-/** A device as libibverbs has found it. */
+/** A device that libibverbs has found. */
 struct verbs_sysfs_dev {
 	struct list_node entry;
 	void *provider_data;
@@ -241,7 +241,7 @@ struct verbs_context_ops {
 	void (*unimport_pd)(struct ibv_pd *pd);
 };
 
-/* as verbs_set_ops() and its callers in the library index the table */
+/* the offsets at which verbs_set_ops() and its callers in the library access the table */
 static_assert(offsetof(struct verbs_context_ops, query_qp_data_in_order) == 0x1f0, "layout");
 static_assert(offsetof(struct verbs_context_ops, unimport_pd) == 0x258, "layout");
 

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* Completion queues: making, resizing, arming, unmaking.  Polling is in poll.c. */
+/* Completion queues: creating, resizing, arming, destroying.  Polling is in poll.c. */
 #include "provider.h"
 
 #include <limits.h>
 
-/* All but what a NIC with offloads, or one that knows the time of day, would say. */
+/* All flags except those of NICs with offloads and of NICs that know the time of day. */
 #define KNOWN_WC_FLAGS (IBV_WC_STANDARD_FLAGS | IBV_WC_EX_WITH_COMPLETION_TIMESTAMP)
 
 struct wanted {
@@ -29,7 +29,7 @@ cq_init_check(struct ibv_context *ibv, const struct wanted *w)
 	return 0;
 }
 
-/* --- who polls waits while the lanes are exchanged, and who arms --- */
+/* --- polling and arming wait while the lanes are exchanged --- */
 
 static bool
 cq_try_lock(void *arg)
@@ -119,7 +119,7 @@ kv_create_cq_ex(struct ibv_context *ibv, struct ibv_cq_init_attr_ex *init)
 		(init->wc_flags & ~(uint64_t)KNOWN_WC_FLAGS))
 		return kv_fail(kv_refuse(-EOPNOTSUPP, "comp_mask or wc_flags has unknown bits"));
 	if (init->comp_mask & IBV_CQ_INIT_ATTR_MASK_FLAGS) {
-		/* a queue that may overrun silently is not to be had */
+		/* IGNORE_OVERRUN: karst has no queues that overrun silently */
 		if (init->flags & ~(uint32_t)IBV_CREATE_CQ_ATTR_SINGLE_THREADED)
 			return kv_fail(kv_refuse(-EOPNOTSUPP,
 				"flags: only IBV_CREATE_CQ_ATTR_SINGLE_THREADED is supported"));
@@ -166,32 +166,34 @@ kv_modify_cq(struct ibv_cq *ibv, struct ibv_modify_cq_attr *attr)
 }
 
 /*
- * When an event is due.  By the specification, when a completion comes after the queue was
- * armed, and not for one that came before.  Two kinds of programs need more than that:
+ * When an event is due.  By the specification, an event is raised when a completion arrives after
+ * the queue was armed, and not for a completion that arrived before.  Two kinds of programs need
+ * more than that:
  *
- * - Who gets an event, arms, polls once, and waits for the next event, and takes it for a fault
- *   if the poll finds nothing (ibv_rc_pingpong -e -t).  A completion that comes between arming
- *   and that poll raises an event; if the poll took it, the event would be one for nothing.
- *   With an adapter that is a matter of nanoseconds, here of how long a program waits for a
- *   processor.  So that poll shows what had come before the queue was armed, and ends there if
- *   that was anything: what came after has an event of its own.  To the program this looks as if
- *   it had come a little later.  It holds if exactly what is behind armed_at of its lane raises
- *   the event.  The engine sees to that (lib/qp/cq.c), but for what it shows between the two
- *   steps of arming, the position and the armed word: whoever arms finds that behind armed_at
- *   afterwards, and raises the event itself.  Both may, and then it is raised once, by who
- *   disarms the queue.
+ * - A program that gets an event, arms, polls once and waits for the next event, and reports a
+ *   fault if the poll finds nothing (ibv_rc_pingpong -e -t).  A completion that arrives between
+ *   arming and that poll raises an event; if the poll took it, a poll after the event would find
+ *   nothing.  With an adapter this interval is some nanoseconds; here it can be as long as a
+ *   program waits for a processor.  Therefore, if the queue has completions from before it was
+ *   armed, that poll returns only these: the later ones have an event of their own.  To the program
+ *   they seem to arrive a little later.  For this, exactly the completions behind armed_at of their
+ *   lane must raise the event.  The engine does that (lib/qp/cq.c), except for completions that it
+ *   publishes between the two steps of arming, which store the position and the armed word.  The
+ *   thread that arms finds these behind armed_at afterwards and raises the event itself.  If both
+ *   try, the event is raised once, by the one that disarms the queue.
  *
- * - Who polls until there is nothing, arms, and waits (UCX); who takes one completion for each
- *   event, arms, and waits; and who arms before the first poll.  Adapters raise an event at once if
- *   something has completed that was not polled when they are armed.  So it is done here, but
- *   not for those who had an event, and have not polled since: they poll again.
+ * - A program that polls until the queue is empty, arms and waits (UCX); one that takes one
+ *   completion for each event, arms and waits; and one that arms before the first poll.  Adapters
+ *   raise an event at once if the queue has completions that are not polled when it is armed.  The
+ *   provider does so too, except for programs that had an event and have not polled since: they
+ *   will poll again.
  *
- * A program can get an event for nothing all the same, as with an adapter: if it polls more than
+ * As with an adapter, a poll after an event can still find nothing, if the program polls more than
  * once between arming and waiting.
  */
 
-/* Must it be raised by us?  @any: a completion that has come since the queue was armed is reason
- * enough. */
+/* Must the provider raise the event?  @any: also for a completion that has arrived since the queue
+ * was armed. */
 static bool
 event_is_due(const struct kv_cq *cq, bool any)
 {
@@ -210,7 +212,7 @@ event_is_due(const struct kv_cq *cq, bool any)
 	return false;
 }
 
-/* Arms.  @return whether the event must be raised at once; negative errno. */
+/* Arms the queue.  @return 1: the event must be raised at once; 0; a negative errno */
 static int
 arm(struct kv_cq *cq, bool solicited_only)
 {
@@ -222,7 +224,7 @@ arm(struct kv_cq *cq, bool solicited_only)
 		return ret;
 	kv_cq_set_armed(cq, true);
 	anew = karst_cq_arm_count(cq->karst->sh) != before;
-	/* what is not solicited has no event of its own then */
+	/* with solicited_only, completions that are not solicited have no event of their own */
 	if (anew)
 		atomic_store_explicit(&cq->armed_fresh, !solicited_only, memory_order_relaxed);
 	return event_is_due(cq, anew && !solicited_only);

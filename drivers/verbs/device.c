@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* The device and its port: attaching, and what they can do. */
+/* The device and its port: attaching to the engine; attributes. */
 #include "provider.h"
 
 #include <endian.h>
@@ -13,7 +13,7 @@
 #define MAX_MSG_BYTES  (1u << 31)
 #define NS_PER_S       1000000000u
 
-/* enum ibv_port_cap_flags names it for RoCE ports */
+/* of enum ibv_port_cap_flags, for RoCE ports */
 #define PORT_IP_BASED_GIDS (1u << 26)
 
 #define ODP_DATAGRAM (IBV_ODP_SUPPORT_SEND | IBV_ODP_SUPPORT_RECV | IBV_ODP_SUPPORT_SRQ_RECV)
@@ -93,8 +93,9 @@ kv_device_guid(const char *socket, uint32_t port)
 
 /* --- attaching --- */
 
-/* Programs register buffers once and use them often, and small ones for what is most in a hurry:
- * one page on its own is worth moving.  $KARST_MIGRATE_MIN says otherwise. */
+/* The smallest region, in bytes, whose pages are migrated.  Programs register buffers once and use
+ * them often, and use small ones where latency matters most, so even one page is worth migrating.
+ * $KARST_MIGRATE_MIN overrides this. */
 static uint64_t
 migrate_min(void)
 {
@@ -120,7 +121,7 @@ kv_attach(const struct kv_device *dev)
 	int ret = karst_open(dev->socket, &attr, &karst);
 
 	if (ret != 0) {
-		/* libibverbs has no words for it but "failed to open" */
+		/* libibverbs itself only reports "failed to open" */
 		fprintf(stderr, "karst: %s: %s\n", dev->vdev.device.name, karst_why());
 		errno = -ret;
 		return NULL;
@@ -185,7 +186,7 @@ fill_device(struct ibv_device_attr *to, const struct karst_device_attr *from)
 	to->max_srq_wr = device_clamp(from->max_srq_wr);
 	to->max_srq_sge = device_clamp(from->max_srq_sge);
 	to->max_pkeys = 1;
-	to->local_ca_ack_delay = 15; /* 134 ms: an engine may share its CPU */
+	to->local_ca_ack_delay = 15; /* 134 ms: an engine may share its processor */
 	to->phys_port_cnt = 1;
 }
 
@@ -202,7 +203,8 @@ kv_query_device_ex(struct ibv_context *ibv, const struct ibv_query_device_ex_inp
 			.qp_rate_limit_max = KARST_RATE_LIMIT_MAX,
 			.supported_qpts = 1u << IBV_QPT_RC | 1u << IBV_QPT_UC | 1u << IBV_QPT_UD |
 				1u << IBV_QPT_XRC_SEND | 1u << IBV_QPT_XRC_RECV},
-		/* as copied memory is reached: all that there is, but not all addresses at once */
+		/* on-demand regions are copied memory: all operations are supported, a region of
+		 * all addresses (implicit ODP) is not */
 		.odp_caps = {.general_caps = IBV_ODP_SUPPORT,
 			.per_transport_caps = {.rc_odp_caps = ODP_RC,
 				.uc_odp_caps = ODP_DATAGRAM | IBV_ODP_SUPPORT_WRITE,
@@ -219,7 +221,7 @@ kv_query_device_ex(struct ibv_context *ibv, const struct ibv_query_device_ex_inp
 	if (ret != 0)
 		return kv_error(ret);
 	fill_device(&all.orig_attr, &from);
-	/* the port's, which is this device; sysfs has it, and libibverbs says it from there */
+	/* the port's GUID, since the device is one port; libibverbs has read it from sysfs */
 	all.orig_attr.node_guid = ibv_get_device_guid(ibv->device);
 	all.device_cap_flags_ex = all.orig_attr.device_cap_flags;
 	memset(attr, 0, attr_size);
@@ -242,8 +244,8 @@ kv_query_rt_values(struct ibv_context *ibv, struct ibv_values_ex *values)
 	ret = karst_query_clock(kv_context_of(ibv)->karst, &ns);
 	if (ret != 0)
 		return kv_error(ret);
-	/* in cycles of hca_core_clock, as the timestamps of completions are: the whole number in
-	 * tv_nsec, by the interface's custom */
+	/* in cycles of hca_core_clock, like the timestamps of completions; by convention of the
+	 * interface, tv_nsec has the whole number */
 	values->raw_clock.tv_sec = 0;
 	values->raw_clock.tv_nsec = (long)ns;
 	return 0;
@@ -251,8 +253,8 @@ kv_query_rt_values(struct ibv_context *ibv, struct ibv_values_ex *values)
 
 /* --- the port --- */
 
-/* Width and speed are codes whose product is the rate; a port that does not know its rate says the
- * least.  Lanes of 25.78, 14.06 (as 16), 10, 5 and 2.5 Gb/s. */
+/* Width and speed are codes; the rate is the product of what they mean.  A port that does not know
+ * its rate reports the lowest.  Lanes of 25.78, 14.06 (as 16), 10, 5 and 2.5 Gb/s. */
 static void
 fill_rate(struct ibv_port_attr *to, uint32_t mbps)
 {
@@ -301,7 +303,7 @@ kv_query_port(struct ibv_context *ibv, uint8_t port, struct ibv_port_attr *attr)
 	attr->max_vl_num = 1;
 	attr->phys_state = from.state == KARST_PORT_ACTIVE ? 5 : 3; /* LinkUp, Disabled */
 	attr->link_layer = IBV_LINK_LAYER_ETHERNET;
-	/* addresses are GIDs: kv_ah_attr() takes none without */
+	/* addresses are GIDs: kv_ah_attr() requires a GRH */
 	attr->flags = IBV_QPF_GRH_REQUIRED;
 	fill_rate(attr, from.mbps);
 	return 0;

@@ -2,11 +2,11 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * The provider as libibverbs with private ABI 34 sees it: which devices are ours, contexts, and
- * the table of operations.  All that it knows of libibverbs' insides beyond abi34.h is here.
+ * The provider's interface to libibverbs with private ABI 34: the match of devices, contexts, and
+ * the table of operations.  All that depends on libibverbs' internals is here and in abi34.h.
  *
- * A device is a directory in sysfs (a real one or the one that karst-run makes) named karstN,
- * whose files karst/socket and karst/port say which engine it is on.
+ * A device is a directory named karstN in sysfs (a real one or the one that karst-run makes).  Its
+ * files karst/socket and karst/port name the engine and the port.
  */
 #include "provider.h"
 #include "ucma.h"
@@ -17,8 +17,8 @@
 
 /* --- contexts --- */
 
-/* libibverbs allocates it; the verbs_context, which it knows, is at its end because that structure
- * "grows up". */
+/* Allocated by libibverbs.  The verbs_context, which libibverbs knows, is at the end because that
+ * structure "grows up". */
 struct context {
 	struct kv_context kv;
 	struct verbs_context vctx;
@@ -39,7 +39,7 @@ free_context(struct ibv_context *ibv)
 	kv_live_end(ibv);
 	if (c->kv.karst != NULL && karst_close(c->kv.karst) != 0)
 		karst_abandon(c->kv.karst);
-	/* it was libkarst's */
+	/* the descriptor was libkarst's: libibverbs must not close it */
 	ibv->async_fd = -1;
 	verbs_uninit_context(&c->vctx);
 	free(c);
@@ -130,7 +130,7 @@ alloc_context(struct ibv_device *device, int cmd_fd, void *private_data)
 
 /* --- devices --- */
 
-/* The first line of a file below the device's directory. */
+/* Reads the first line of a file in the karst folder of the device's directory. */
 static bool
 sysfs_read_line(const struct verbs_sysfs_dev *sysfs, const char *name, char *line, size_t size)
 {
@@ -195,7 +195,8 @@ static const struct verbs_device_ops device_ops = {
 static void __attribute__((constructor)) init(void)
 {
 	kv_events_init();
-	kv_device_init(); /* its lock is taken before that of the events */
+	/* after kv_events_init(): fork() takes the lock of the devices before that of the events */
+	kv_device_init();
 	kv_live_init();
 	kv_cm_init();
 	verbs_register_driver(&device_ops);

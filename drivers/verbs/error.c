@@ -2,14 +2,14 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * How operations fail: a negative errno of libkarst or of the provider becomes the positive one
- * that verbs return, and its reason goes to standard error if $KARST_VERBS_DEBUG is set.
+ * Errors of operations: converts a negative errno of libkarst or of the provider to the positive
+ * errno that verbs return, and prints the reason on standard error if $KARST_VERBS_DEBUG is set.
  */
 #include "provider.h"
 
 #include <stdio.h>
 
-/* Of the thread, between kv_refuse() and kv_error(). */
+/* The reason that the thread has given to kv_refuse(), until it calls kv_error(). */
 static _Thread_local const char *refused;
 
 int

@@ -2,28 +2,31 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * The descriptors that libibverbs opens, writes, reads and closes by itself, thinking that the
- * kernel is behind them, and what is behind them here:
+ * The descriptors that libibverbs opens, writes, reads and closes by itself, as if the kernel were
+ * behind them.  The provider replaces these calls of libibverbs:
  *
- *   stat(), open("/dev/infiniband/uverbsN")   of devices of ours that sysfs has and /dev has not:
+ *   stat(), open("/dev/infiniband/uverbsN")   for karst devices that are in sysfs and not in /dev:
  *                                     a character device that refuses everything (/dev/full),
  *                                     which becomes the context's cmd_fd
  *   write(cmd_fd, CREATE_COMP_CHANNEL)  a completion channel of libkarst, whose descriptor the
  *                                     program may poll; all other commands are refused
  *   read(channel)                     the next event: the address of an ibv_cq
  *   read(async_fd)                    the next asynchronous event: the address of its object
- *   close(channel)                    the end of the libkarst channel
+ *   close(channel)                    destroys the libkarst channel
  *
- * The streams of the engine carry other records than the kernel's, so reading translates; it also
- * skips events of objects that are gone, which libibverbs would follow as pointers.
+ * The engine's streams carry other records than the kernel's, so read() translates them.  It also
+ * skips events of objects that are destroyed, because libibverbs would dereference their addresses.
  *
- * Events are counted twice: libibverbs counts what the program has acknowledged, we count what
- * was handed out, and an object goes when these are equal.  Whoever has an event may use its
- * object, poll it or post to it, so that is waited for before libkarst destroys it.
+ * Two counts of events are kept: libibverbs counts the events that the program has acknowledged,
+ * the provider counts those that it has delivered.  An object is destroyed only when the counts are
+ * equal.  A program that has an event may still use its object, poll it or post to it, so the
+ * provider waits for the acknowledgement before libkarst destroys the object.
  *
- * An object closes when all of its events are acknowledged.  Who reads another one until it is
- * destroyed waits for whether it is: an object that stays has lost nothing, and the event cannot be
- * put back.  libkarst waits for who has the event in hand, so that one lets go of it first.
+ * An object is closing from the time when all of its events are acknowledged until libkarst has
+ * destroyed it or has refused to.  A thread that reads another event of the object in this time
+ * waits for the result: if the object stays, the event must be delivered, and it cannot be put
+ * back.  libkarst waits until no thread holds an event of the object, so the reader acknowledges
+ * the event to libkarst before it waits.
  */
 #include "provider.h"
 
@@ -41,7 +44,7 @@
 
 enum stream_kind { STREAM_COMMANDS, STREAM_ASYNC, STREAM_CHANNEL };
 
-/** A descriptor of ours. */
+/** A descriptor that the provider handles. */
 struct stream {
 	LIST_ENTRY(stream) next;
 	int fd;
@@ -50,24 +53,24 @@ struct stream {
 	struct karst_comp_channel *channel;
 };
 
-/* A thread that has read an event of an object that is closing; on its stack. */
+/* An event that a thread has read, on that thread's stack; listed while its object is closing. */
 struct undecided {
 	LIST_ENTRY(undecided) next;
 	const struct kv_events *events; /* NULL: it is decided */
 	uint32_t *count;
-	bool waits; /* for that; else @out is the thread's own */
-	bool out;   /* the event is to be handed out */
+	bool waits; /* the object is closing: @out is valid once it is decided */
+	bool out;   /* the event is to be delivered */
 };
 
-/* Of the process, as descriptors are. */
+/* One for the process, like descriptors. */
 static struct {
-	/* over the lists, and all struct kv_events.  Held over fork(), so no memory is given back
-	 * with it: programs watch that, and may call us from there. */
+	/* protects the lists and all struct kv_events.  It is held during fork(), so no memory is
+	 * freed under it: programs intercept that, and may call the provider from there. */
 	struct karst_mutex lock;
 	LIST_HEAD(, stream) streams;
 	LIST_HEAD(, undecided) undecided;
 	pthread_cond_t decided;
-	/* what libibverbs called before */
+	/* the functions that libibverbs called before */
 	int (*stat)(const char *path, struct stat *st);
 	int (*open)(const char *path, int flags, ...);
 	ssize_t (*write)(int fd, const void *buf, size_t len);
@@ -77,7 +80,8 @@ static struct {
 
 /* --- the list of streams --- */
 
-/* A copy: the stream may go at any moment.  @return false: not ours. */
+/* Stores a copy of the stream of @fd, because another thread may remove the stream at any moment.
+ * @return false: the descriptor is not the provider's */
 static bool
 fd_find(int fd, struct stream *copy)
 {
@@ -107,7 +111,7 @@ fd_add(int fd, enum stream_kind kind, struct kv_context *ctx, struct karst_comp_
 	return 0;
 }
 
-/* Forgets a descriptor, or all of a context (@fd -1). */
+/* Removes the stream of a descriptor, or all streams of a context (@fd -1). */
 static void
 fd_forget(int fd, const struct kv_context *ctx)
 {
@@ -139,8 +143,8 @@ kv_events_channel(const struct ibv_comp_channel *channel)
 
 /* --- objects that events are about --- */
 
-/* Counts an event that is about to be handed out, now or when it is known what becomes of its
- * object.  event_is_out() follows, when libkarst has the event back. */
+/* Counts an event that is about to be delivered: at once, or, if its object is closing, when that
+ * is decided.  The caller acknowledges the event to libkarst, then calls event_is_out(). */
 static void
 event_count(struct undecided *u, struct kv_events *events, uint32_t *count)
 {
@@ -157,7 +161,8 @@ event_count(struct undecided *u, struct kv_events *events, uint32_t *count)
 	karst_mutex_unlock(&event_state.lock);
 }
 
-/* @return false: its object is gone. */
+/* Waits until it is decided whether the event is delivered.
+ * @return false: its object is destroyed */
 static bool
 event_is_out(const struct undecided *u)
 {
@@ -170,7 +175,7 @@ event_is_out(const struct undecided *u)
 	return u->out;
 }
 
-/* If all that was handed out is acknowledged. */
+/* Sets @events->closing if all delivered events are acknowledged.  @return whether they are */
 static bool
 events_try_close(struct kv_events *events, const uint32_t *comp, const uint32_t *async)
 {
@@ -187,7 +192,7 @@ void
 kv_events_close(struct kv_events *events, pthread_mutex_t *mutex, pthread_cond_t *cond,
 	const uint32_t *comp, const uint32_t *async)
 {
-	/* a thread that ended here would keep libibverbs' mutex */
+	/* a thread that is cancelled here would leave libibverbs' mutex locked */
 	int cancel = karst_cancel_disable();
 
 	pthread_mutex_lock(mutex);
@@ -224,7 +229,7 @@ static const char no_room[] = "an event: no room for it";
 static ssize_t
 event_failed(int ret)
 {
-	/* who does not wait, or was interrupted, knows why */
+	/* for EAGAIN and EINTR no reason is printed: the program expects them */
 	if (ret == -EAGAIN || ret == -EINTR)
 		errno = -ret;
 	else
@@ -259,7 +264,8 @@ read_channel(const struct stream *s, void *buf, size_t len)
 	return sizeof(desc);
 }
 
-/* What libibverbs knows the event's object by; and counts it, as event_count(). */
+/* Stores the value by which libibverbs identifies the event's object, and counts the event as
+ * event_count() does. */
 static void
 element_of(const struct stream *s, const struct karst_async_event *e, uint64_t *element,
 	struct undecided *u)
@@ -287,7 +293,7 @@ element_of(const struct stream *s, const struct karst_async_event *e, uint64_t *
 		break;
 	case KARST_ASYNC_OBJECT_PORT:
 		*element = 1;
-		u->out = e->element.port_num == s->ctx->port; /* else not ours */
+		u->out = e->element.port_num == s->ctx->port; /* else it is another device's */
 		break;
 	default:
 		*element = 0;
@@ -313,7 +319,7 @@ read_async(const struct stream *s, void *buf, size_t len)
 		karst_ack_async_event(&event);
 	} while (!event_is_out(&u));
 	desc.element = element;
-	/* to libibverbs the port is a device */
+	/* the port is a device of libibverbs */
 	desc.event_type = event.event == KARST_EVENT_PORT_GONE ? IBV_EVENT_DEVICE_FATAL
 							       : (uint32_t)event.event;
 	memcpy(buf, &desc, sizeof(desc));
@@ -351,10 +357,10 @@ create_channel(struct kv_context *ctx, const void *buf, size_t len)
 	return (ssize_t)len;
 }
 
-/* --- the calls that are taken over --- */
+/* --- the calls that are replaced --- */
 
-/* Is this the node of a device of ours, and there is none?  Also asked before libibverbs has loaded
- * any driver, if this one was preloaded. */
+/* Is @path the device node of a karst device, and does not exist?  If the provider was preloaded,
+ * this is also called before libibverbs has loaded any driver. */
 static bool
 fd_stands_for(const char *path)
 {
@@ -430,7 +436,7 @@ uverbs_close(int fd)
 	if (!fd_find(fd, &s))
 		return event_state.close(fd);
 	fd_forget(fd, NULL);
-	/* libkarst closes its own; in a forked child it does nothing */
+	/* libkarst closes the channel's descriptor; in a forked child its call fails */
 	if (s.kind == STREAM_CHANNEL && karst_destroy_comp_channel(s.channel) == 0)
 		return 0;
 	return event_state.close(fd);
@@ -464,7 +470,7 @@ events_after_fork(void)
 	karst_mutex_unlock(&event_state.lock);
 }
 
-/* Threads that read events are the parent's. */
+/* Threads that wait for a decision exist only in the parent. */
 static void
 events_in_child(void)
 {

@@ -2,13 +2,13 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Entries of the global offset table (GOT): where a loaded library keeps the addresses of functions
- * that it calls in others.
+ * Replaces entries of the global offset table (GOT), in which a loaded library keeps the addresses
+ * of functions that it calls in other libraries.
  *
- * What libibverbs asks the kernel for without asking its provider first, it asks for by calls of
- * the C library, through such entries.  Replacing some of them takes over the calls of that library
- * alone: other callers of open() or read() are not affected.  In a library that was linked with
- * "-z now" the entries are read-only; they are made writable while they are changed.
+ * Where libibverbs asks the kernel without asking its provider first, it calls functions of the C
+ * library through such entries.  Replacing an entry redirects the calls of that library only: other
+ * callers of open() or read() are not affected.  In a library that was linked with "-z now" the
+ * entries are read-only; they are made writable while they are changed.
  */
 #include "provider.h"
 
@@ -25,13 +25,13 @@ struct search {
 	unsigned int replaced;
 };
 
-/* What of a library's dynamic section is needed. */
+/* The part of a library's dynamic section that is needed. */
 struct dynamic {
 	const ElfW(Sym) * symbols;
 	const char *names;
 	const ElfW(Rela) * calls; /* lazily bound functions */
 	size_t ncalls;
-	const ElfW(Rela) * data; /* with -fno-plt these hold functions, too */
+	const ElfW(Rela) * data; /* with -fno-plt these include functions */
 	size_t ndata;
 };
 
@@ -40,7 +40,7 @@ read_dynamic(const struct dl_phdr_info *lib, const ElfW(Dyn) * d, struct dynamic
 {
 	memset(out, 0, sizeof(*out));
 	for (; d->d_tag != DT_NULL; d++) {
-		/* glibc has relocated these addresses where the machine lets it */
+		/* glibc has relocated these addresses already on most architectures */
 		uintptr_t at = d->d_un.d_ptr;
 
 		if (at < lib->dlpi_addr)
@@ -70,7 +70,7 @@ read_dynamic(const struct dl_phdr_info *lib, const ElfW(Dyn) * d, struct dynamic
 	}
 }
 
-/* The protection that the program headers and RELRO give the page of @at. */
+/* The protection that the page of @at has by the program headers and RELRO. */
 static int
 got_protection(const struct dl_phdr_info *lib, uintptr_t at)
 {
@@ -99,7 +99,7 @@ got_write(const struct dl_phdr_info *lib, void **entry, const struct kv_got_entr
 		return false;
 	if (s->theirs != NULL)
 		*s->theirs = *entry;
-	/* other threads may call through it at this moment: one store, whole */
+	/* other threads may call through the entry at this moment: one atomic store */
 	__atomic_store_n(entry, s->ours, __ATOMIC_RELEASE);
 	mprotect((void *)page, len, got_protection(lib, (uintptr_t)entry));
 	return true;

@@ -2,19 +2,19 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Which objects there are.  What a program hands in may be NULL, or have been destroyed, or be a
- * copy or an invention of its own, or say another number than it was given; a kernel would not find
- * it.  So all objects are listed here by address, and calls that change anything look first.  An
- * object is never looked into before it is found.
+ * The objects that exist.  An object that a program passes may be NULL, destroyed, a copy, made up
+ * by the program, or have another handle than it was created with; the kernel would not find it.
+ * Therefore all objects are listed here by address, and calls that change anything look the object
+ * up first.  An object is never accessed before it is found.
  *
- * A list for each of some thousand hashes, whose links are in the objects: nothing can fail, and a
- * call that also asks the engine does not notice the search.
+ * A hash table of lists whose links are in the objects: adding an object cannot fail, and the time
+ * of a lookup is negligible in a call that also asks the engine.
  */
 #include "provider.h"
 
 #define HASH_BITS 14u
 
-/* Of the process; under the lock, which nothing else is taken under. */
+/* One for the process; protected by the lock, under which no other lock is taken. */
 static struct {
 	struct karst_mutex lock;
 	LIST_HEAD(live_list, kv_live) list[1u << HASH_BITS];
@@ -99,7 +99,7 @@ kv_live_end(const struct ibv_context *ctx)
 	unlock_live();
 }
 
-/* @ctx: NULL: whose it is. */
+/* @ctx may be NULL: the object may be of any context. */
 static int
 check(enum kv_kind kind, const struct ibv_context *ctx, const void *ibv)
 {

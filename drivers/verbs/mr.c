@@ -14,7 +14,8 @@
 		IBV_ACCESS_ON_DEMAND | IBV_ACCESS_HUGETLB |                             \
 		KARST_ACCESS_FLUSH_GLOBAL) /* later versions of rdma-core have the name */
 
-/* 0, or the errno of what is asked too much; *@to without the optional bits that do nothing. */
+/* Stores @access without the optional bits, which have no effect, in *@to.
+ * @return 0; -EINVAL: unknown flags */
 static int
 check_access(int access, unsigned int *to)
 {
@@ -26,7 +27,7 @@ check_access(int access, unsigned int *to)
 	return 0;
 }
 
-/* The list of regions on demand is for advice, which names them by key. */
+/* Lists an on-demand region, so that kv_advise_mr() can find it by its key. */
 static void
 list_on_demand(struct kv_context *ctx, struct kv_mr *mr)
 {
@@ -56,7 +57,8 @@ kv_reg_mr(struct ibv_pd *pd, void *addr, size_t length, uint64_t hca_va, int acc
 
 	if (ret == 0)
 		ret = check_access(access, &flags);
-	/* "all addresses": a region has a range of addresses in the engine, which has no more than we */
+	/* an implicit region: each region takes a range of the engine's addresses, and the engine
+	 * has no more addresses than a program */
 	if (ret == 0 && flags & IBV_ACCESS_ON_DEMAND && addr == NULL && length == SIZE_MAX)
 		ret = kv_refuse(-EOPNOTSUPP,
 			"IBV_ACCESS_ON_DEMAND: implicit regions (all addresses) are not supported");
@@ -82,7 +84,8 @@ kv_reg_mr(struct ibv_pd *pd, void *addr, size_t length, uint64_t hca_va, int acc
 	return &mr->vmr.ibv_mr;
 }
 
-/* In a child the lock of the list may be held for good. */
+/* In a forked child the lock of the list may be held forever, so only the process that opened the
+ * context may continue. */
 static int
 mr_check(const struct verbs_mr *vmr)
 {
@@ -103,7 +106,7 @@ kv_rereg_mr(
 
 	if (ret == 0 && flags & IBV_REREG_MR_CHANGE_ACCESS)
 		ret = check_access(access, &to);
-	/* what the flags do not name may be anything, and from pyverbs it is */
+	/* arguments that the flags do not name may have any value; pyverbs passes such values */
 	if (ret == 0 && flags & IBV_REREG_MR_CHANGE_PD) {
 		ret = kv_check_in(KV_PD, vmr->ibv_mr.context, pd);
 		if (ret == 0)
@@ -111,7 +114,7 @@ kv_rereg_mr(
 	}
 	if (ret != 0)
 		return kv_error(ret);
-	/* advice about others looks at all that are listed */
+	/* kv_advise_mr() for other regions reads all that are listed */
 	on_demand_unlist(ctx, mr);
 	ret = karst_rereg_mr(mr->karst, (unsigned int)flags, in, addr, length, to);
 	if (ret == 0 && flags & IBV_REREG_MR_CHANGE_ACCESS)
@@ -133,7 +136,7 @@ kv_dereg_mr(struct verbs_mr *vmr)
 
 	if (ret != 0)
 		return kv_error(ret);
-	/* advice about others looks at all that are listed */
+	/* kv_advise_mr() for other regions reads all that are listed */
 	ctx = kv_context_of(vmr->ibv_mr.context);
 	on_demand_unlist(ctx, mr);
 	kv_live_del(&mr->live);
@@ -146,9 +149,9 @@ kv_dereg_mr(struct verbs_mr *vmr)
 	return 0;
 }
 
-/* --- advice about regions on demand --- */
+/* --- advice about on-demand regions --- */
 
-/* The region that @sge names.  The context's lock is held. */
+/* Finds the region by the lkey of @sge.  The context's lock is held. */
 static const struct kv_mr *
 find_on_demand(const struct kv_context *ctx, const struct ibv_sge *sge)
 {
@@ -169,7 +172,8 @@ is_within(const struct kv_mr *mr, const struct ibv_sge *sge)
 		sge->addr - k->iova <= k->length - sge->length;
 }
 
-/* The system call itself: what watches madvise() may register memory in turn. */
+/* Prefetches the pages of @sge.  Uses the system call directly: a library that intercepts madvise()
+ * may register memory in turn. */
 static int
 mr_populate(const struct kv_mr *mr, const struct ibv_sge *sge, bool write)
 {
@@ -182,7 +186,7 @@ mr_populate(const struct kv_mr *mr, const struct ibv_sge *sge, bool write)
 			write ? MADV_POPULATE_WRITE : MADV_POPULATE_READ) == 0)
 		return 0;
 	switch (errno) {
-	case EINVAL: /* a kernel that does not know it, or memory that cannot be written to */
+	case EINVAL: /* the kernel does not know the advice, or the memory is not writable */
 		return kv_refuse(
 			-EOPNOTSUPP, "advise_mr: the kernel cannot prefetch this kind of memory");
 	case ENOMEM:
@@ -208,7 +212,7 @@ mr_advise(const struct kv_pd *pd, enum ibv_advise_mr_advice advice, const struct
 	if (write && !(mr->vmr.access & IBV_ACCESS_LOCAL_WRITE))
 		return kv_refuse(
 			-EPERM, "advise_mr: PREFETCH_WRITE to a region without local write access");
-	/* what is there already is as near as it can be */
+	/* NO_FAULT: pages that are present already need no prefetch */
 	return advice == IBV_ADVISE_MR_ADVICE_PREFETCH_NO_FAULT ? 0 : mr_populate(mr, sge, write);
 }
 
@@ -289,8 +293,8 @@ kv_bind_mw(struct ibv_qp *qp, struct ibv_mw *ibv, struct ibv_mw_bind *bind)
 {
 	const struct ibv_mw_bind_info *b = &bind->bind_info;
 	struct kv_mw *mw = kv_mw_of(ibv);
-	/* as with windows of type 2, the region is what the program's structure says, and the
-	 * engine looks whether there is one */
+	/* as with windows of type 2, the lkey in the program's structure names the region, and the
+	 * engine checks whether it exists */
 	struct karst_mr mr = {.lkey = b->mr != NULL ? b->mr->lkey : 0};
 	const struct karst_mw_bind_info info = {
 		.mr = b->mr != NULL ? &mr : NULL,
@@ -303,10 +307,10 @@ kv_bind_mw(struct ibv_qp *qp, struct ibv_mw *ibv, struct ibv_mw_bind *bind)
 
 	if (ret != 0)
 		return kv_error(ret);
-	/* libkarst's own lock does not keep kv_post_send() out */
+	/* kv_post_send() does not take libkarst's lock */
 	if (!q->single)
 		karst_lock(&q->send_lock);
-	/* a program whose last bind has failed has put the old key back (ibv_bind_mw(3)) */
+	/* if the last bind has failed, the program has restored the old key (ibv_bind_mw(3)) */
 	mw->karst->rkey = ibv->rkey;
 	ret = karst_bind_mw(q->karst, mw->karst, bind->wr_id, bind->send_flags, &info);
 	if (!q->single)

@@ -2,11 +2,10 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Protection domains and what is like them: thread domains, parent domains, XRC domains; and
- * address handles.
+ * Protection domains, thread domains, parent domains, XRC domains; and address handles.
  *
- * A parent domain is a protection domain with a second name: what is made in it is made in the
- * one that it contains.  If it has a thread domain, its queues take no locks.  If it has
+ * A parent domain is another name for the protection domain that it contains: objects are created
+ * in the latter.  If the parent domain has a thread domain, its queues take no locks.  If it has
  * allocators, the structures of its queue pairs and queues come from them; rings are in the
  * engine's memory.
  */
@@ -136,7 +135,9 @@ kv_alloc_parent_domain(struct ibv_context *ibv, struct ibv_parent_domain_init_at
 	return &pd->ibv;
 }
 
-/* @return IBV_ALLOCATOR_USE_DEFAULT: it is left to us; NULL, errno and the reason. */
+/* Calls the parent domain's allocator, if there is one.
+ * @return the memory; IBV_ALLOCATOR_USE_DEFAULT: the provider is to allocate it; NULL, errno and
+ * the reason on failure */
 static void *
 ask_allocator(struct kv_pd *pd, size_t size, enum kv_resource what)
 {
@@ -240,12 +241,12 @@ kv_ah_attr(const struct kv_context *ctx, const struct ibv_ah_attr *from, struct 
 	if (from->port_num != 1 || !from->is_global)
 		return kv_refuse(-EINVAL, "ah_attr: port_num and is_global must be 1");
 	*to = (struct karst_ah_attr){
-		.flow_label = from->grh.flow_label & 0xfffff, /* UCX says -1 for none */
+		.flow_label = from->grh.flow_label & 0xfffff, /* UCX passes -1 for none */
 		.sgid_index = from->grh.sgid_index,
 		.hop_limit = from->grh.hop_limit,
 		.traffic_class = from->grh.traffic_class,
-		/* RoCE has 0 to 7; a completion's, which ibv_init_ah_from_wc() takes, is none:
-		 * poll.c */
+		/* RoCE has 0 to 7.  ibv_init_ah_from_wc() copies that of a completion, which is not
+		 * a service level: poll.c */
 		.sl = from->sl & 8 ? 0 : from->sl,
 		.port_num = (uint8_t)ctx->port,
 	};

@@ -2,9 +2,9 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Polling: completions are read where the engine wrote them.  Of the polls that find none, one in
- * LIBKARST_EVERY calls libkarst, which checks whether the engine is there and, if it is not,
- * flushes what was outstanding.
+ * Polling completion queues: completions are read where the engine wrote them.  One in
+ * LIBKARST_EVERY polls that find none calls libkarst, which checks whether the engine is alive and,
+ * if it is not, flushes the outstanding requests.
  */
 #include "provider.h"
 
@@ -13,11 +13,11 @@
 #include <string.h>
 #include <time.h>
 
-/* At most so many empty polls between two yields: some microseconds. */
+/* The maximum number of empty polls between two yields: some microseconds. */
 #define MAX_POLLS_PER_YIELD 255u
 #define UNUSED_YIELDS       32u
 #define TIMED_YIELD_EVERY   16u
-/* The least that these have been seen to take, with a margin; 1.1 us and more. */
+/* The shortest time measured for two context switches is 1.1 us; this is less, as a margin. */
 #define TWO_SWITCHES_NS 1000u
 /* A power of two. */
 #define LIBKARST_EVERY 64u
@@ -60,11 +60,11 @@ kv_drop_completions(const struct kv_qp *qp)
 		lane_drop_qp(kv_cq_of(q->recv_cq), q->qp_num);
 }
 
-/* --- what completions say --- */
+/* --- from the engine's completions to those of verbs --- */
 
-/* Verbs have no place for what IP a datagram came over, which whoever reads the 40 bytes in front
- * of it must know.  Where mlx5 adapters say it, UCX looks for it: 1 is IPv6, 2 IPv4, 8 means
- * UDP. */
+/* The service level field, which says by which IP version a datagram came.  A program that reads
+ * the 40 bytes in front of the datagram must know this, and verbs have no field for it.  mlx5
+ * adapters use this field, and UCX reads it: 1 is IPv6, 2 IPv4, 8 means UDP. */
 static inline uint8_t
 service_level(const struct karst_cqe *c)
 {
@@ -110,7 +110,7 @@ now_ns(void)
 	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
-/* KARST_POLL_YIELD */
+/* Reads $KARST_POLL_YIELD once. */
 static bool
 yield_enabled(void)
 {
@@ -126,9 +126,9 @@ yield_enabled(void)
 	return does;
 }
 
-/* Did another thread run in a yield that took @ns?  That costs two context switches.  A yield in
- * which none ran takes less than twice as long as the shortest so far, in which one may have
- * run. */
+/* Did another thread run during a yield that took @ns?  That takes two context switches.  A yield
+ * during which no thread ran takes less than twice as long as the shortest yield so far, during
+ * which another thread may have run. */
 static bool
 yield_was_used(uint64_t ns)
 {
@@ -142,17 +142,19 @@ yield_was_used(uint64_t ns)
 	return ns > karst_min_u64(2 * least, TWO_SWITCHES_NS);
 }
 
-/* After an empty poll, yields the CPU now and then: on a machine with few CPUs the thread that is
- * to produce the completion may be waiting for this one.  The more yields in a row are unused, the
- * fewer follow; some unused ones do not count, since a scheduler may skip a waiting thread.
+/* Yields the processor after some of the empty polls: on a machine with few processors the thread
+ * that is to produce the completion may be waiting for this one.  A yield is "unused" if no other
+ * thread ran during it.  The more yields in a row are unused, the fewer follow; the first
+ * UNUSED_YIELDS do not count, since a scheduler may skip a waiting thread.
  *
- * @return true if it has yielded: the queue must be polled again.  Programs take an empty poll to
- * describe the moment of its return.  While another thread ran, the peer may have sent its last
- * message and then closed its socket; a program that saw only the second would drop the message. */
+ * @return true: it has yielded, and the queue must be polled again.  A program assumes that the
+ * queue is still empty when an empty poll returns.  While another thread ran, the peer may have
+ * sent its last message and then closed its socket; a program that saw only the closed socket would
+ * drop the message. */
 static karst_noinline bool
 poll_yield(void)
 {
-	static __thread uint32_t polls; /* empty ones since the last yield */
+	static __thread uint32_t polls; /* empty polls since the last yield */
 	static __thread uint32_t untimed;
 	static __thread uint32_t unused; /* yields in a row in which no other thread ran */
 	uint64_t began;
@@ -162,7 +164,7 @@ poll_yield(void)
 	polls = 0;
 	if (!yield_enabled())
 		return false;
-	/* while yields are used, it is enough to time some of them */
+	/* while other threads run during yields, it is enough to time some of the yields */
 	if (unused == 0 && ++untimed % TIMED_YIELD_EVERY != 0) {
 		sched_yield();
 		return true;
@@ -176,17 +178,17 @@ poll_yield(void)
 	return true;
 }
 
-/* --- polling a little longer before an event is waited for --- */
+/* --- polling a little longer before the program waits for an event --- */
 
 #define WAIT_NS 50000u /* twice the time to go to sleep and be woken */
 
-/* Queues of the process that events were asked for. */
+/* Number of the process's queues for which the program has asked for an event. */
 static _Atomic uint32_t armed_queues;
 
 void
 kv_cq_set_armed(struct kv_cq *cq, bool armed)
 {
-	/* relaxed, here and below: a hint, which need not be current */
+	/* relaxed, here and below: this is a hint, which need not be current */
 	if (atomic_exchange_explicit(&cq->armed, armed, memory_order_relaxed) == armed)
 		return;
 	atomic_fetch_add_explicit(&armed_queues, armed ? 1u : UINT32_MAX, memory_order_relaxed);
@@ -208,12 +210,13 @@ event_wait_enabled(void)
 }
 
 /*
- * A program that has asked for an event polls once more, and sleeps if the queue is empty.  Waking
- * it costs the engine more than a small message, above all on a virtual machine.  So if the last
- * completion came soon after such a poll, this poll waits for the next one.  The event is raised in
- * any case.  Where several queues are armed it does not wait: one of the others may have its event.
+ * A program that has asked for an event polls once more, and sleeps if the queue is empty.  To wake
+ * it takes the engine longer than a small message, above all on a virtual machine.  Therefore, if
+ * the last completion came soon after such an empty poll, this poll waits for the next completion.
+ * The event is raised in any case.  If several queues are armed the poll does not wait, because
+ * another queue may have had its event.
  *
- * @return the time until which to poll again; 0: not at all.
+ * @return the time until which to poll again; 0: do not poll again
  */
 static karst_noinline uint64_t
 event_wait_until(struct kv_cq *cq)
@@ -234,7 +237,7 @@ cq_was_armed(const struct kv_cq *cq)
 	return atomic_load_explicit(&cq->armed, memory_order_relaxed);
 }
 
-/* Will the program wait for an event?  Not if one has been raised since it asked. */
+/* Will the program wait for an event?  No if one has been raised since the program asked for it. */
 static bool
 cq_is_armed(struct kv_cq *cq)
 {
@@ -245,7 +248,7 @@ cq_is_armed(struct kv_cq *cq)
 	return armed;
 }
 
-/* A completion for a program that has asked for an event. */
+/* Records that a program which has asked for an event has got a completion. */
 static karst_noinline void
 cq_note_completion(struct kv_cq *cq)
 {
@@ -258,8 +261,8 @@ cq_note_completion(struct kv_cq *cq)
 
 /* --- nothing in the ring --- */
 
-/* As karst_cq_look(), now and then: what comes meanwhile is left to the next poll, with its
- * time. */
+/* Calls karst_cq_look() in one of LIBKARST_EVERY calls; returns 0 in the others.  A completion that
+ * has arrived in the ring meanwhile is left to the next poll, which also reads its time. */
 static int
 look_libkarst(struct kv_cq *cq, struct karst_cqe *cqe)
 {
@@ -269,7 +272,7 @@ look_libkarst(struct kv_cq *cq, struct karst_cqe *cqe)
 		return 0;
 	ret = karst_cq_look(cq->karst, 1, cqe);
 	if (ret != 0)
-		cq->empty--; /* there may be more of them: ask at once */
+		cq->empty--; /* there may be more: the next call asks libkarst again */
 	if (ret < 0)
 		kv_errno(-ret);
 	return ret;
@@ -286,7 +289,7 @@ poll_empty(struct kv_cq *cq, int n, struct ibv_wc *wc)
 	return ret;
 }
 
-/* The first of the @got that were peeked at, at most @n. */
+/* Takes at most @n of the @got completions at @cqes.  @return how many */
 static inline int
 take_wcs(struct kv_cq *cq, const struct karst_cqe *cqes, uint32_t got, int n, struct ibv_wc *wc)
 {
@@ -299,7 +302,7 @@ take_wcs(struct kv_cq *cq, const struct karst_cqe *cqes, uint32_t got, int n, st
 	return (int)got;
 }
 
-/* As karst_cq_peek(), of what came before the program armed the queue. */
+/* As karst_cq_peek(), for completions that arrived before the program armed the queue. */
 static uint32_t
 peek_before(struct kv_cq *cq, const struct karst_cqe **cqes)
 {
@@ -315,7 +318,8 @@ peek_before(struct kv_cq *cq, const struct karst_cqe **cqes)
 	return 0;
 }
 
-/* The first poll after that: the same, if there is any.  See cq.c. */
+/* The first poll after the program has armed the queue: takes only completions that arrived before
+ * that.  See cq.c.  @return how many; 0: there are none */
 static karst_noinline int
 poll_fresh(struct kv_cq *cq, int n, struct ibv_wc *wc)
 {
@@ -335,11 +339,12 @@ cq_is_fresh(const struct kv_cq *cq)
 	return atomic_load_explicit(&cq->armed_fresh, memory_order_relaxed);
 }
 
-/* Of what the queue has left the program does not know, until it has another event. */
+/* Called at the end of a poll: the program does not know what is left in the queue until it gets
+ * another event. */
 static inline void
 cq_polled(struct kv_cq *cq)
 {
-	/* a load alone, mostly: who polls shares the line with who arms */
+	/* usually only a load: the polling thread shares the cache line with the one that arms */
 	if (atomic_load_explicit(&cq->told, memory_order_relaxed))
 		atomic_store_explicit(&cq->told, false, memory_order_relaxed);
 }
@@ -401,7 +406,7 @@ kv_poll_cq(struct ibv_cq *ibv, int n, struct ibv_wc *wc)
 	return done;
 }
 
-/* --- the extended way: one completion at a time, looked at by accessors --- */
+/* --- extended polling: one completion at a time, read by accessors --- */
 
 static void
 ex_show(struct kv_cq *cq)
@@ -412,7 +417,7 @@ ex_show(struct kv_cq *cq)
 	cq->vcq.cq_ex.wr_id = c->wr_id;
 }
 
-/* There are none in the ring. */
+/* Called when the ring is empty: takes a completion from libkarst.  @return 0, ENOENT or EIO */
 static karst_noinline int
 ex_empty(struct kv_cq *cq)
 {
@@ -426,7 +431,8 @@ ex_empty(struct kv_cq *cq)
 	return 0;
 }
 
-/* The next that stand together.  0; ENOENT; EIO: the queue has overflown. */
+/* Shows the first of the next contiguous completions.
+ * @return 0; ENOENT: none; EIO: the queue has overflown */
 static int
 ex_peek(struct kv_cq *cq)
 {
@@ -443,7 +449,7 @@ ex_peek(struct kv_cq *cq)
 	return ret;
 }
 
-/* The same, for the first of a poll, which is the first since the program armed the queue. */
+/* As ex_peek(), at the start of the first poll since the program armed the queue. */
 static karst_noinline int
 ex_peek_fresh(struct kv_cq *cq)
 {
@@ -456,7 +462,7 @@ ex_peek_fresh(struct kv_cq *cq)
 	return ret == 0 ? 0 : ex_peek(cq);
 }
 
-/* Gives back what was looked at; n is 0 if that was not in the ring. */
+/* Takes @n completions, which the program has read; nothing if they are not in the ring. */
 static void
 ex_take(struct kv_cq *cq, uint32_t n)
 {
@@ -465,7 +471,8 @@ ex_take(struct kv_cq *cq, uint32_t n)
 	cq->n = 0;
 }
 
-/* The lock is held, and held again in the end. */
+/* Yields, and calls ex_peek() again.  The lock is held on entry and on return, and released
+ * meanwhile. */
 static int
 ex_peek_again(struct kv_cq *cq)
 {
@@ -475,7 +482,7 @@ ex_peek_again(struct kv_cq *cq)
 	return ex_peek(cq);
 }
 
-/* The same. */
+/* What poll_idle() does, for extended polling.  The lock as for ex_peek_again(). */
 static karst_noinline int
 ex_idle(struct kv_cq *cq)
 {
@@ -492,12 +499,13 @@ ex_idle(struct kv_cq *cq)
 
 /* --- changes while a poll is under way --- */
 
-/* A program may destroy or reset a queue pair, or resize the queue, when a completion tells it to:
- * between ibv_start_poll() and ibv_end_poll().  It has the lock then. */
+/* Did the calling thread begin the extended poll that is under way?  Then it has the lock.  Between
+ * ibv_start_poll() and ibv_end_poll() a program may react to a completion by destroying or
+ * resetting a queue pair, or by resizing the queue. */
 static bool
 poll_is_mine(const struct kv_cq *cq)
 {
-	/* relaxed: nobody else stores the caller's */
+	/* relaxed: no other thread stores the caller's thread id */
 	return atomic_load_explicit(&cq->poller, memory_order_relaxed) == pthread_self();
 }
 
@@ -513,7 +521,8 @@ poll_ends(struct kv_cq *cq)
 	atomic_store_explicit(&cq->poller, 0, memory_order_relaxed);
 }
 
-/* What the program looks at, it may go on looking at; what it has looked at is taken. */
+/* Takes the completions up to the current one, and keeps a copy of that one, which the program may
+ * still read. */
 static void
 ex_keep_shown(struct kv_cq *cq)
 {
@@ -679,7 +688,7 @@ read_completion_ts(struct ibv_cq_ex *ibv)
 
 	if (cq->stamps != NULL)
 		return cq->stamps[cq->at];
-	/* made up just now */
+	/* libkarst has generated the completion just now */
 	karst_query_clock(cq->karst->context, &ns);
 	return ns;
 }

@@ -2,10 +2,10 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Posting lists.  Requests are written straight from the program's structures into the slots of the
- * ring; a list is published by one store and, if the engine is not looking, one bell.  What is
- * wrong with a request is found before it is published, so those before it are posted and it is
- * not.
+ * Posting lists.  Requests are written directly from the program's structures into the slots of the
+ * ring.  A list is published by one store and, if the engine does not poll the queue, one doorbell.
+ * An invalid request is found before it is published: the requests before it are posted, it and
+ * those after it are not.
  */
 #include "post.h"
 
@@ -60,7 +60,7 @@ wr_encode(const struct kv_qp *qp, struct karst_send_wqe *w, const struct ibv_sen
 	bool inv = wr->opcode == IBV_WR_SEND_WITH_INV || wr->opcode == IBV_WR_LOCAL_INV;
 	struct karst_wr k;
 
-	/* what a FLUSH asks for has no members in struct ibv_send_wr */
+	/* struct ibv_send_wr has no members for the parameters of a FLUSH */
 	if (karst_unlikely(op == NULL || op->shape == KARST_WR_SHAPE_FLUSH))
 		return EINVAL;
 	k.wr_id = wr->wr_id;
@@ -108,7 +108,7 @@ kv_post_send(struct ibv_qp *ibv, struct ibv_send_wr *wr, struct ibv_send_wr **ba
 	bool ring = false;
 	int ret = 0;
 
-	/* Error, drained, error of the send queue: posted all the same, and flushed or kept */
+	/* in the states SQD, SQE and ERR requests are posted too, and flushed or kept */
 	if (karst_unlikely(ibv->state < IBV_QPS_RTS)) {
 		*bad = wr;
 		return kv_errno(EINVAL);
@@ -139,7 +139,8 @@ kv_post_send(struct ibv_qp *ibv, struct ibv_send_wr *wr, struct ibv_send_wr **ba
 	return kv_errno(ret);
 }
 
-/* @return 0, or what is wrong with *@wr, which is the first that was not posted. */
+/* Posts the list at *@wr.  *@ring: the doorbell must be rung.
+ * @return 0; a positive errno: *@wr is the first request that was not posted */
 static int
 post_recvs(struct karst_wq *rq, uint32_t max_sge, struct ibv_recv_wr **wr, bool *ring)
 {
@@ -172,7 +173,7 @@ kv_post_recv(struct ibv_qp *ibv, struct ibv_recv_wr *wr, struct ibv_recv_wr **ba
 	bool ring;
 	int ret;
 
-	/* a queue pair with a shared receive queue, or that only sends, has none of its own */
+	/* a queue pair with a shared receive queue, or that only sends, has no receive queue */
 	if (karst_unlikely(ibv->state < IBV_QPS_INIT || qp->karst->rq.sh == NULL)) {
 		*bad = wr;
 		return kv_errno(EINVAL);
@@ -201,6 +202,6 @@ kv_post_srq_recv(struct ibv_srq *ibv, struct ibv_recv_wr *wr, struct ibv_recv_wr
 	karst_unlock(&srq->lock);
 	if (karst_unlikely(ret != 0))
 		*bad = wr;
-	/* nobody sleeps over a shared receive queue: the engine looks when a message comes */
+	/* no doorbell: the engine reads a shared receive queue when a message arrives */
 	return kv_errno(ret);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* What posting of lists (post.c) and by ibv_wr_*() (wr.c) share. */
+/* Functions that posting lists (post.c) and posting by ibv_wr_*() (wr.c) share. */
 #ifndef KARST_VERBS_POST_H
 #define KARST_VERBS_POST_H
 
@@ -18,7 +18,8 @@ kv_wr_limits(const struct kv_qp *qp)
 		.max_inline_data = k->cap.max_inline_data};
 }
 
-/** What verbs say: ENOMEM for inline data that has no room, as the drivers of adapters do. */
+/** Converts an error to the errno of verbs.  Too much inline data is ENOMEM, as with the drivers of
+ *  adapters. */
 static inline int
 kv_wr_errno(enum karst_wr_error error)
 {
@@ -27,7 +28,8 @@ kv_wr_errno(enum karst_wr_error error)
 	return error == KARST_WR_INLINE_BYTES ? ENOMEM : EINVAL;
 }
 
-/** The number of another context's handle is here that of some other peer's. */
+/** Checks that @ah belongs to the queue pair's context.  The handle of another context would be the
+ *  number of an unrelated address handle here. */
 static inline bool
 kv_wr_ah_ok(const struct kv_qp *qp, const struct ibv_ah *ah)
 {

@@ -2,18 +2,18 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * What the files of the provider share: the objects, each of which begins with what libibverbs
- * knows of it and names its counterpart in libkarst, and the operations.
+ * What the files of the provider share: the objects and the operations.  Each object begins with
+ * the structure that libibverbs knows and refers to its counterpart in libkarst.
  *
- * Threads: as verbs, any.  The locks are those of the send queue, the receive queue and the
- * completion queue, which posting and polling take and nothing else; and one mutex over the
- * descriptors that libibverbs reads (event.c).  Queues of a thread domain, and completion queues
- * that the program says it polls from one thread, take none.
+ * Threads: any thread may call any operation, as verbs allow.  Posting and polling take only the
+ * lock of the send queue, of the receive queue or of the completion queue.  One mutex protects the
+ * descriptors that libibverbs reads (event.c).  Queues of a thread domain take no lock, nor do
+ * completion queues that the program declares single-threaded.
  *
- * Errors: operations return a positive errno, or NULL, and set errno in any case.  All of them end
- * in kv_errno(), most by kv_error() or kv_fail(), which also say the reason on standard error if
- * $KARST_VERBS_DEBUG is set: libkarst's sentence (karst_why()), or that of the file here that
- * refused (kv_refuse()).
+ * Errors: operations return a positive errno, or NULL, and set errno in both cases.  All of them
+ * end in kv_errno(), most of them by way of kv_error() or kv_fail().  These two also print the
+ * reason on standard error if $KARST_VERBS_DEBUG is set: libkarst's reason (karst_why()), or that
+ * of the provider file that refused the call (kv_refuse()).
  */
 #ifndef KARST_VERBS_PROVIDER_H
 #define KARST_VERBS_PROVIDER_H
@@ -36,7 +36,7 @@ struct kv_device {
 	struct verbs_device vdev;
 	LIST_ENTRY(kv_device) next;
 	char socket[KV_SOCKET]; /* of the engine */
-	uint32_t port;          /* of the engine, from 1; this device's only one */
+	uint32_t port;          /* of the engine, from 1: the device's only port */
 };
 
 struct kv_context {
@@ -44,20 +44,20 @@ struct kv_context {
 	struct karst_context *karst;
 	uint32_t port;
 	struct karst_mutex lock;
-	LIST_HEAD(, kv_mr) on_demand; /* regions; under the lock */
-	struct verbs_context *vctx;   /* last: libibverbs allocates it in its own size */
+	LIST_HEAD(, kv_mr) on_demand; /* on-demand regions; protected by the lock */
+	struct verbs_context *vctx;   /* allocated by libibverbs in its own size */
 };
 
 enum kv_kind { KV_PD, KV_TD, KV_MR, KV_MW, KV_AH, KV_XRCD, KV_CQ, KV_SRQ, KV_QP };
 
-/** In each object: that it is there (live.c). */
+/** Part of each object: its entry in the list of existing objects (live.c). */
 struct kv_live {
 	LIST_ENTRY(kv_live) next;
 	const struct ibv_context *ctx;
-	const void *ibv; /* as the program knows it */
+	const void *ibv; /* the address that the program has */
 	enum kv_kind kind;
-	uint32_t handle;    /* which it was given */
-	const uint32_t *at; /* where the program can change it; NULL: nowhere */
+	uint32_t handle;    /* that the object was created with */
+	const uint32_t *at; /* the handle that the program can overwrite; NULL: none */
 };
 
 struct kv_td {
@@ -70,36 +70,36 @@ struct kv_td {
 struct kv_pd {
 	struct ibv_pd ibv;
 	struct kv_live live;
-	struct karst_pd *karst; /* of the contained one, if this is a parent */
-	struct kv_pd *contained;
+	struct karst_pd *karst;  /* of a parent domain: that of the contained domain */
+	struct kv_pd *contained; /* NULL: this is not a parent domain */
 	struct kv_td *td;
-	_Atomic uint32_t users; /* parents, and objects with memory of a parent; all else that is in
-				 * it libkarst counts, by its own domain */
-	/* the program's allocators, which a parent may have; both or none */
+	_Atomic uint32_t users; /* parent domains over this one, and objects with memory of this
+				 * parent domain; libkarst counts the other objects */
+	/* the program's allocators, which a parent domain may have: both or none */
 	void *(*alloc)(struct ibv_pd *pd, void *context, size_t size, size_t alignment,
 		uint64_t resource_type);
 	void (*free)(struct ibv_pd *pd, void *context, void *ptr, uint64_t resource_type);
 	void *alloc_context;
 };
 
-/** What the program's allocators are told that the memory is for. */
+/** The purpose of the memory, as the program's allocators are told. */
 enum kv_resource {
 	KV_RESOURCE_CQ = 1,
 	KV_RESOURCE_SRQ,
 	KV_RESOURCE_QP,
 };
 
-/** Where the memory of an object is from. */
+/** Where the memory of an object comes from. */
 struct kv_memory {
-	struct kv_pd *parent; /* the parent domain that it is in; NULL: none */
-	bool is_theirs;       /* the program's allocator gave it */
+	struct kv_pd *parent; /* the object's parent domain; NULL: none */
+	bool is_theirs;       /* the program's allocator returned it */
 };
 
 struct kv_mr {
 	struct verbs_mr vmr;
 	struct kv_live live;
 	struct karst_mr *karst;
-	LIST_ENTRY(kv_mr) next; /* of those on demand */
+	LIST_ENTRY(kv_mr) next; /* in the context's on_demand list */
 };
 
 struct kv_mw {
@@ -120,39 +120,41 @@ struct kv_xrcd {
 	struct karst_xrcd *karst;
 };
 
-/** Events that were handed to the program; under a lock of event.c. */
+/** Counts of events that were delivered to the program; protected by the lock of event.c. */
 struct kv_events {
 	uint32_t comp;
 	uint32_t async;
-	bool closing; /* the object may be about to go: who reads one waits for that */
+	bool closing; /* the object is being destroyed: a reader of an event waits for the result */
 };
 
 struct kv_cq {
 	struct verbs_cq vcq;
 	struct kv_memory memory;
 	struct karst_cq *karst;
-	bool single; /* one thread: no lock */
+	bool single; /* used by one thread: no lock */
 	struct karst_lock lock karst_cache_aligned;
-	/* an extended poll under way: completion @at of @n that stand at @cqes; n is 0 if that is
-	 * not in the ring.  stamps NULL: it has no time */
+	/* the extended poll under way is at completion @at of the @n at @cqes.  n is 0 if the
+	 * completion is not in the ring.  stamps is NULL if it has no timestamp */
 	const struct karst_cqe *cqes;
 	const uint64_t *stamps;
 	uint32_t at;
 	uint32_t n;
-	_Atomic pthread_t poller; /* whose poll that is; 0: nobody's */
-	/* the program has armed the queue: what came before is for its next poll, alone (cq.c) */
+	_Atomic pthread_t poller; /* the thread of that poll; 0: there is none */
+	/* the program has armed the queue and not polled since: its next poll reports only the
+	 * completions from before the arming, if there are any (cq.c) */
 	_Atomic bool armed_fresh;
-	bool ends_early; /* the extended poll under way is that one, and has shown some of it */
-	struct karst_lock arm_lock; /* of who arms, and who changes the lanes; after lock */
-	/* an event was read, and no poll has ended since: the program knows that there is
-	 * something */
+	bool ends_early; /* the extended poll under way is that poll, and has found some of them */
+	struct karst_lock arm_lock; /* for arming and for changing the lanes; taken after lock */
+	/* an event was read and no poll has ended since: the program knows that the queue has
+	 * completions */
 	_Atomic bool told;
-	/* of a program that waits for events: see poll.c */
-	_Atomic bool armed;             /* it has asked for one, which may have come since */
-	_Atomic bool soon;              /* the last completion after such a poll came at once */
-	_Atomic uint64_t empty_poll_ns; /* when that poll was; 0: there was none */
+	/* for programs that wait for events: see poll.c */
+	_Atomic bool armed;             /* the program asked for an event, which may have come */
+	_Atomic bool soon;              /* the last completion came soon after an empty poll */
+	_Atomic uint64_t empty_poll_ns; /* the time of that empty poll; 0: there was none */
 	uint32_t empty;                 /* polls that found nothing in the ring */
-	/* made up by libkarst after the engine's death, or kept by kv_cq_hold(); and its time */
+	/* a completion, and its time: generated by libkarst after the engine's death, or kept by
+	 * kv_cq_hold() */
 	struct karst_cqe last;
 	uint64_t last_stamp;
 	struct kv_live live;
@@ -181,12 +183,12 @@ struct kv_qp {
 	struct karst_send_wqe *wqe; /* the last one */
 	uint32_t nwqes;
 	int wr_error;
-	uint32_t rate_limit; /* kbit/s, as it was set */
+	uint32_t rate_limit; /* kbit/s, as the program set it */
 	struct kv_live live;
 	struct kv_events events;
 };
 
-/* --- from libibverbs' pointers to ours --- */
+/* --- from libibverbs' pointers to the provider's --- */
 
 struct kv_context *kv_context_of(struct ibv_context *ibv);
 
@@ -246,8 +248,9 @@ kv_qp_of(struct ibv_qp *ibv)
 
 /* --- errors --- */
 
-/** @return @err, a positive errno or 0; and an errno is in errno, too.  For refusals in the normal
- *  course, which print no reason. */
+/** Sets errno to @err unless it is 0.  For refusals that are part of normal operation: prints no
+ *  reason.
+ *  @return @err, a positive errno or 0 */
 static inline int
 kv_errno(int err)
 {
@@ -256,57 +259,65 @@ kv_errno(int err)
 	return err;
 }
 
-/** Of libkarst's @ret, a negative errno, or of kv_refuse()'s: the positive one, said aloud if that
- *  is wanted.  0: 0 */
+/** Sets errno, and prints the reason if $KARST_VERBS_DEBUG is set.  @ret: a negative errno of
+ *  libkarst or of kv_refuse(), or 0.
+ *  @return the positive errno, or 0 */
 int kv_error(int ret);
-/** The same for operations that return a pointer. */
+/** As kv_error(), for operations that return a pointer.  @return NULL */
 void *kv_fail(int ret);
-/** @return @ret, a negative errno, for kv_error() or kv_fail(), which then say @why: it was refused
- *  here and not by libkarst.  @why lives on. */
+/** For a call that the provider refuses, not libkarst: stores @why as the reason for kv_error() or
+ *  kv_fail().  @why must stay valid.
+ *  @return @ret, a negative errno */
 int kv_refuse(int ret, const char *why);
 
-/* --- what there is (live.c) --- */
+/* --- the objects that exist (live.c) --- */
 
-/** Once, when the provider is loaded. */
+/** Called once, when the provider is loaded. */
 void kv_live_init(void);
-/** An object of @ctx is made, and complete.  @ibv: as the program knows it; @handle: its, NULL: it
- *  has none. */
+/** Lists an object of @ctx, which is complete.  @ibv: the address that the program has; @handle:
+ *  the object's handle, NULL: it has none. */
 void kv_live_add(struct kv_live *live, enum kv_kind kind, const struct ibv_context *ctx,
 	const void *ibv, const uint32_t *handle);
-/** It is about to go: before libkarst destroys it. */
+/** Removes an object from the list, before libkarst destroys it. */
 void kv_live_del(struct kv_live *live);
-/** libkarst has answered @ret: it is gone, or, if that is an error, it stays.  @return @ret */
+/** Called with the result of libkarst's destroy call, @ret: if that is an error, the object still
+ *  exists and is listed again.  @return @ret */
 int kv_live_decide(struct kv_live *live, int ret);
-/** So is @ctx, with all that is left in it, whose memory may be the program's. */
+/** Removes all remaining objects of @ctx, which is being closed; the program may own their
+ *  memory. */
 void kv_live_end(const struct ibv_context *ctx);
-/** Is this such an object, with the handle that it was given?  @ibv may be any address.
- *  @return 0; -EINVAL: NULL; -ENOENT: no.  For kv_error() and kv_fail(). */
+/** Checks that @ibv, which may be any address, is an existing object of @kind and still has the
+ *  handle that it was created with.  For kv_error() and kv_fail().
+ *  @return 0; -EINVAL: @ibv is NULL; -ENOENT: there is no such object */
 int kv_check(enum kv_kind kind, const void *ibv);
-/** The same of one that another is to stand on, so that it must be of @ctx: each attachment has
- *  numbers of its own.  -EINVAL also: it is not. */
+/** As kv_check(), for an object that another one is to use.  It must belong to @ctx, because each
+ *  attachment has its own numbers.  -EINVAL also: the object belongs to another context. */
 int kv_check_in(enum kv_kind kind, const struct ibv_context *ctx, const void *ibv);
-/** The same of one that may also be NULL. */
+/** As kv_check_in(); @ibv may also be NULL. */
 int kv_check_in_if(enum kv_kind kind, const struct ibv_context *ctx, const void *ibv);
 
 /* --- operations, by file --- */
 
 /* device.c */
-/** -EPERM: it was opened by the parent process.  For kv_error() and kv_fail(). */
+/** Checks that this process opened the context.  For kv_error() and kv_fail().
+ *  @return 0; -EPERM: the parent process opened it */
 int kv_check_process(struct ibv_context *ibv);
 int kv_query_device_ex(struct ibv_context *ibv, const struct ibv_query_device_ex_input *input,
 	struct ibv_device_attr_ex *attr, size_t attr_size);
 int kv_query_port(struct ibv_context *ibv, uint8_t port, struct ibv_port_attr *attr);
 int kv_query_rt_values(struct ibv_context *ibv, struct ibv_values_ex *values);
-/** Attaches to the device's engine.  NULL and errno. */
+/** Attaches to the device's engine.  @return NULL and errno on failure */
 struct karst_context *kv_attach(const struct kv_device *dev);
-/** Once, when the provider is loaded. */
+/** Called once, when the provider is loaded. */
 void kv_device_init(void);
-/** The devices that libibverbs has of us. */
+/** The list of karst devices that libibverbs knows. */
 void kv_device_add(struct kv_device *dev);
 void kv_device_remove(struct kv_device *dev);
-/** Where the engine of the first one listens; @socket: KV_SOCKET bytes.  @return false: none. */
+/** Stores the socket path of the first device's engine; @socket: KV_SOCKET bytes.
+ *  @return false: there is no device */
 bool kv_device_first(char *socket);
-/** As ibv_get_device_guid(), of the device of port @port of the engine at @socket; 0: none. */
+/** As ibv_get_device_guid(), for the device of port @port of the engine at @socket.
+ *  @return 0: there is no such device */
 uint64_t kv_device_guid(const char *socket, uint32_t port);
 
 /* pd.c */
@@ -316,15 +327,16 @@ struct ibv_td *kv_alloc_td(struct ibv_context *ibv, struct ibv_td_init_attr *ini
 int kv_dealloc_td(struct ibv_td *td);
 struct ibv_pd *kv_alloc_parent_domain(
 	struct ibv_context *ibv, struct ibv_parent_domain_init_attr *init);
-/** Cache-aligned memory of an object in @pd (NULL: in none) that begins with zeros.
- *  NULL and errno. */
+/** Allocates zeroed, cache-aligned memory for an object in @pd, which may be NULL.
+ *  @return NULL and errno on failure */
 void *kv_object_new(struct kv_pd *pd, size_t size, enum kv_resource what, struct kv_memory *memory);
 void kv_object_free(void *object, enum kv_resource what, struct kv_memory memory);
 struct ibv_xrcd *kv_open_xrcd(struct ibv_context *ibv, struct ibv_xrcd_init_attr *init);
 int kv_close_xrcd(struct ibv_xrcd *xrcd);
 struct ibv_ah *kv_create_ah(struct ibv_pd *pd, struct ibv_ah_attr *attr);
 int kv_destroy_ah(struct ibv_ah *ah);
-/** -EINVAL: not an address of this device's port. */
+/** Converts an address vector.  @return 0; -EINVAL: @from is not for this device's port, or has no
+ *  GRH */
 int kv_ah_attr(
 	const struct kv_context *ctx, const struct ibv_ah_attr *from, struct karst_ah_attr *to);
 void kv_ah_attr_back(const struct karst_ah_attr *from, struct ibv_ah_attr *to);
@@ -351,17 +363,19 @@ int kv_req_notify_cq(struct ibv_cq *cq, int solicited_only);
 
 /* poll.c */
 int kv_poll_cq(struct ibv_cq *cq, int n, struct ibv_wc *wc);
-/** An event was asked for, or is not waited for any more: see poll.c. */
+/** Records that the program has asked for an event, or that it no longer waits for one: see
+ *  poll.c. */
 void kv_cq_set_armed(struct kv_cq *cq, bool armed);
-/** Completions of @qp that have not been polled are gone. */
+/** Removes the completions of @qp that have not been polled. */
 void kv_drop_completions(const struct kv_qp *qp);
-/** The caller is about to move or remove completions: takes the lock, unless the extended poll
- *  under way is the caller's own, which then keeps what it shows.  @return false: another thread
- *  has the lock, and @wait is false. */
+/** Takes the queue's lock for a caller that is about to move or remove completions.  If the
+ *  calling thread has an extended poll under way, it has the lock already; the function then saves
+ *  the completion that the program is reading.
+ *  @return false: another thread has the lock, and @wait is false */
 bool kv_cq_hold(struct kv_cq *cq, bool wait);
-/** Gives back what kv_cq_hold() took. */
+/** Releases what kv_cq_hold() took. */
 void kv_cq_release(struct kv_cq *cq);
-/** Sets the extended operations that @wc_flags need. */
+/** Sets the operations of extended polling that @wc_flags need. */
 void kv_set_poll_ops(struct kv_cq *cq, uint64_t wc_flags);
 
 /* srq.c */
@@ -393,7 +407,7 @@ int kv_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr *
 int kv_post_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad);
 int kv_post_srq_recv(struct ibv_srq *srq, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad);
 
-/** Rights of a window: a right to write locally, which programs often ask for, is none. */
+/** The access rights of a window.  Programs often ask for local write, which is not one of them. */
 static inline unsigned int
 kv_window_access(unsigned int access)
 {
@@ -403,35 +417,38 @@ kv_window_access(unsigned int access)
 /* wr.c */
 /** Bytes that an ATOMIC WRITE carries in its request. */
 #define KV_ATOMIC_WRITE_BYTES 8
-/** The ibv_wr_*() calls that @ops ask for.  EOPNOTSUPP: one that this type of QP does not have. */
+/** Sets the ibv_wr_*() calls of a queue pair.
+ *  @return 0; EOPNOTSUPP: @ops has a call that this type of queue pair does not support */
 int kv_set_wr_ops(struct kv_qp *qp, uint64_t ops);
 
 /* event.c: the descriptors that libibverbs opens, reads and closes by itself */
 
-/** Takes those calls over; once, when the provider is loaded. */
+/** Replaces those calls in libibverbs; called once, when the provider is loaded. */
 void kv_events_init(void);
-/** What is read from the context's async_fd, and asked for through its cmd_fd. */
+/** Handles reads from the context's async_fd and commands on its cmd_fd from now on.
+ *  @return 0, or a positive errno */
 int kv_events_context(struct kv_context *ctx);
 void kv_events_context_end(struct kv_context *ctx);
-/** The libkarst channel behind a libibverbs one. */
+/** @return the libkarst channel behind a libibverbs channel; NULL: it is not a karst channel */
 struct karst_comp_channel *kv_events_channel(const struct ibv_comp_channel *channel);
 
-/** Returns when all events of the object that were handed out are acknowledged; no cancellation
- *  point.  From then on none is handed out until kv_events_decide().  @mutex, @cond, @comp (may be
- *  NULL), @async: where libibverbs counts. */
+/** Waits until all delivered events of the object are acknowledged.  From then on no event is
+ *  delivered until kv_events_decide().  Not a cancellation point.  @mutex, @cond, @comp (may be
+ *  NULL) and @async are those with which libibverbs counts acknowledgements. */
 void kv_events_close(struct kv_events *events, pthread_mutex_t *mutex, pthread_cond_t *cond,
 	const uint32_t *comp, const uint32_t *async);
-/** The object is destroyed, and its memory still there; or it stays after all. */
+/** Ends what kv_events_close() began.  @destroyed: the object is destroyed, but its memory is not
+ *  freed yet; false: the object continues to exist. */
 void kv_events_decide(struct kv_events *events, bool destroyed);
 
 /* got.c */
 struct kv_got_entry {
 	const char *name; /* of the function that the library imports */
 	void *ours;
-	void **theirs; /* may be NULL: where to keep the one that was there */
+	void **theirs; /* receives the previous address; may be NULL */
 };
-/** Replaces functions that loaded libraries whose path contains @library import.
- *  @return how many entries were replaced. */
+/** Replaces functions that are imported by loaded libraries whose path contains @library.
+ *  @return how many entries were replaced */
 unsigned int kv_got_patch(const char *library, const struct kv_got_entry *entries, unsigned int n);
 
 #endif /* KARST_VERBS_PROVIDER_H */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* Queue pairs: making, their states, multicast groups, unmaking. */
+/* Queue pairs: creating, modifying, querying, multicast groups, destroying. */
 #include "provider.h"
 
 #include <string.h>
@@ -9,12 +9,12 @@
 #define KNOWN_INIT                                                                     \
 	(IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_XRCD | IBV_QP_INIT_ATTR_CREATE_FLAGS | \
 		IBV_QP_INIT_ATTR_SEND_OPS_FLAGS)
-/* the bits that libkarst knows by the same values */
+/* the bits that have the same values in libkarst */
 #define KNOWN_MASK ((int)KARST_QP_DEST_QPN * 2 - 1)
 
-/* --- making --- */
+/* --- creating --- */
 
-/* All that it shall stand on. */
+/* Checks the objects that the queue pair is to use. */
 static int
 qp_check_objects(const struct ibv_context *ibv, const struct ibv_qp_init_attr_ex *init)
 {
@@ -79,8 +79,8 @@ qp_init_to_karst(
 		to->xrcd = kv_xrcd_of(from->xrcd)->karst;
 }
 
-/* A slot that has room for pieces has it for as many bytes of data, and there are programs that
- * count on what adapters give unasked. */
+/* Raises max_inline_data to the size of the SGEs, which share a slot's space with inline data.
+ * There are programs that rely on adapters giving them inline data that they did not ask for. */
 static void
 room_for_inline(const struct ibv_qp_init_attr_ex *init, struct karst_qp_cap *cap)
 {
@@ -107,7 +107,7 @@ qp_cap_to_ibv(const struct karst_qp_cap *from, struct ibv_qp_cap *to)
 	};
 }
 
-/* What libibverbs fills in of QPs that were made the basic way. */
+/* Fills in the members that libibverbs fills in only for ibv_create_qp(), and lists the object. */
 static void
 fill_ibv(struct ibv_context *ibv, struct kv_qp *qp, const struct ibv_qp_init_attr_ex *init)
 {
@@ -230,8 +230,8 @@ kv_open_qp(struct ibv_context *ibv, struct ibv_qp_open_attr *attr)
 
 /* --- states --- */
 
-/* Attributes of the half that an XRC queue pair does not have are passed over, as the kernel does:
- * programs treat both halves as they treat RC. */
+/* Removes the attributes of the half (requester or responder) that an XRC queue pair does not have.
+ * The kernel ignores them too: programs set the attributes of RC on both halves. */
 static int
 qp_mask_of_type(enum ibv_qp_type type, int mask)
 {
@@ -256,7 +256,8 @@ set_rate(struct kv_qp *qp, uint32_t kbps, uint32_t burst)
 	return ret;
 }
 
-/* With a modification that ends in RTS, and that must not succeed before the limit fails. */
+/* Checks a rate limit, which is allowed only if the modification ends in RTS.  The check comes
+ * first: the modification must not succeed if the limit is refused. */
 static int
 check_rate(const struct ibv_qp *ibv, const struct ibv_qp_attr *attr, int mask)
 {
@@ -269,7 +270,8 @@ check_rate(const struct ibv_qp *ibv, const struct ibv_qp_attr *attr, int mask)
 	return 0;
 }
 
-/* Rights that are a matter of regions alone are let pass, and have no effect. */
+/* Are all bits of @access known?  Access rights that concern only regions are accepted and have no
+ * effect. */
 static bool
 access_known(unsigned int access)
 {
@@ -323,7 +325,7 @@ kv_modify_qp(struct ibv_qp *ibv, struct ibv_qp_attr *attr, int mask)
 		ret = kv_refuse(-EINVAL, "port_num must be 1");
 	if (ret == 0 && mask & IBV_QP_AV)
 		ret = kv_ah_attr(ctx, &attr->ah_attr, &to.ah_attr);
-	/* the port's device has no other; another path is by other addresses */
+	/* a device has one port; an alternate path differs by its addresses */
 	if (ret == 0 && mask & IBV_QP_ALT_PATH && attr->alt_port_num != 1)
 		ret = kv_refuse(-EINVAL, "alt_port_num must be 1");
 	if (ret == 0 && mask & IBV_QP_ALT_PATH)
@@ -347,7 +349,7 @@ kv_query_qp(struct ibv_qp *ibv, struct ibv_qp_attr *attr, int mask, struct ibv_q
 	struct karst_qp_attr from;
 	int ret = kv_check(KV_QP, ibv);
 
-	(void)mask; /* all that there is */
+	(void)mask; /* all attributes are returned */
 	if (ret == 0)
 		ret = karst_query_qp(qp->karst, &from, &karst_init);
 	if (ret != 0)
@@ -398,7 +400,7 @@ kv_query_qp_data_in_order(struct ibv_qp *ibv, enum ibv_wr_opcode op, uint32_t fl
 	(void)ibv;
 	(void)op;
 	(void)flags;
-	return 0; /* regions past the cache are written out of order within a message */
+	return 0; /* within a message, regions are written past the cache out of order */
 }
 
 int
@@ -422,7 +424,7 @@ kv_destroy_qp(struct ibv_qp *ibv)
 	return 0;
 }
 
-/* What packets are like typically need not be known: the size of each counts. */
+/* typical_pkt_sz is ignored: the pacer counts the size of each packet. */
 int
 kv_modify_qp_rate_limit(struct ibv_qp *ibv, struct ibv_qp_rate_limit_attr *attr)
 {
@@ -437,7 +439,8 @@ kv_modify_qp_rate_limit(struct ibv_qp *ibv, struct ibv_qp_rate_limit_attr *attr)
 
 /* --- enhanced connection establishment --- */
 
-/* librdmacm asks for it with every connection, so where it is off no reason is printed. */
+/* As kv_error(), but prints no reason if ECE is off: librdmacm asks for ECE with every connection,
+ * whether it is on or off. */
 static int
 ece_error(int ret)
 {
@@ -481,7 +484,7 @@ kv_attach_mcast(struct ibv_qp *ibv, const union ibv_gid *gid, uint16_t lid)
 
 	int ret = kv_check(KV_QP, ibv);
 
-	(void)lid; /* RoCE has none */
+	(void)lid; /* RoCE has no LIDs */
 	memcpy(to.raw, gid->raw, sizeof(to.raw));
 	return kv_error(ret != 0 ? ret : karst_attach_mcast(kv_qp_of(ibv)->karst, &to));
 }

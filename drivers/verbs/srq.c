@@ -20,7 +20,7 @@ srq_create(struct ibv_pd *pd, struct karst_srq_init_attr *init, struct ibv_srq_a
 	init->srq_context = srq;
 	init->max_wr = attr->max_wr;
 	init->max_sge = attr->max_sge;
-	/* as with others, the limit is armed by ibv_modify_srq() alone */
+	/* as with other drivers, only ibv_modify_srq() arms the limit */
 	ret = karst_create_srq(kv_pd_of(pd)->karst, init, &srq->karst);
 	if (ret != 0) {
 		kv_object_free(srq, KV_RESOURCE_SRQ, srq->memory);
@@ -85,7 +85,7 @@ kv_create_srq_ex(struct ibv_context *ibv, struct ibv_srq_init_attr_ex *init)
 	srq = srq_create(init->pd, &to, &init->attr);
 	if (srq == NULL)
 		return NULL;
-	/* libibverbs fills in basic ones alone */
+	/* libibverbs fills these in only for ibv_create_srq() */
 	s = &srq->vsrq.srq;
 	s->context = ibv;
 	s->srq_context = init->srq_context;

@@ -2,15 +2,15 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * The rdma_cm device: the calls by which librdmacm opens it, looks at it, writes to it and closes
- * it, as if the kernel were behind it.
+ * The rdma_cm device: replaces the calls by which librdmacm opens, examines, writes and closes it,
+ * as if the kernel were behind it.
  *
- * librdmacm may be loaded before this provider or after it.  Either way it lists the devices before
- * it opens anything, and libibverbs opens a folder each time that it lists them: that call is taken
- * over, too, and looks whether a librdmacm has been loaded.
+ * librdmacm may be loaded before this provider or after it.  In both cases it lists the devices
+ * before it opens anything, and libibverbs calls opendir() each time that it lists them.  That call
+ * is replaced, too, and checks whether librdmacm has been loaded.
  *
- * A command may wait for an event while another thread closes the file (ucma_file.c).  A thread
- * that waits may be cancelled, but nowhere else: libkarst holds locks.
+ * A command may wait for an event while another thread closes the file (ucma_file.c).  A thread can
+ * be cancelled only while it waits, because libkarst holds locks at other times.
  */
 #include "ucma.h"
 
@@ -24,13 +24,13 @@
 #include <unistd.h>
 
 #define RDMA_CM "/dev/infiniband/rdma_cm"
-/* what sysfs says of it: that of /dev/full */
+/* the device number that sysfs has for rdma_cm: that of /dev/full */
 #define CDEV makedev(1, 7)
 
-/* What libibverbs called before. */
+/* The function that libibverbs called before. */
 static DIR *(*real_opendir)(const char *path) = opendir;
 
-/* --- the calls that are taken over --- */
+/* --- the calls that are replaced --- */
 
 static int
 open_on(const char *socket, int flags)
@@ -57,7 +57,7 @@ open_rdma_cm(const char *socket, int flags)
 
 	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
 	ret = open_on(socket, flags);
-	/* an attachment from before the engine ended; now there may be another engine */
+	/* the attachment is to an engine that has ended; there may be another engine by now */
 	if (ret == -EIO)
 		ret = open_on(socket, flags);
 	pthread_setcancelstate(cancel, NULL);
@@ -82,7 +82,7 @@ ucma_open(const char *path, int flags, ...)
 	return open(path, flags, mode);
 }
 
-/* As of a descriptor that is closed. */
+/* Fails as a call for a closed descriptor does. */
 static int
 bad_descriptor(void)
 {
@@ -116,11 +116,11 @@ kv_cm_write(int fd, const void *buf, size_t len)
 	if (file == NULL)
 		return closed ? bad_descriptor() : write(fd, buf, len);
 	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
-	/* the kernel wants the credentials that the file was opened with, which a child's are
-	 * not */
+	/* the kernel requires the credentials that the file was opened with; it refuses a child,
+	 * too */
 	n = file->pid == getpid() ? kv_cm_command(file, cancel, buf, len)
 				  : kv_refuse(-EACCES, kv_cm_parents);
-	/* who does not wait, or was interrupted, knows why */
+	/* for EAGAIN and EINTR no reason is printed: the program expects them */
 	if (n < 0 && n != -EAGAIN && n != -EINTR)
 		kv_fail((int)n);
 	else if (n < 0)

@@ -2,12 +2,13 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Commands of the rdma_cm device.  A command is what was written to the file: a header with its
- * number and the sizes of its two structures, the one that follows, and in that the address of the
- * other one, to be filled in.  Programs that were built with older interfaces have shorter ones.
+ * Commands of the rdma_cm device.  A command that is written to the file consists of a header and
+ * an input structure.  The header has the command's number and the sizes of the input and the
+ * output structure; the input structure has the address of the output structure, which is to be
+ * filled in.  Programs that were built with older interfaces have shorter structures.
  *
- * Not here: what librdmacm asks for only where addresses of InfiniBand (AF_IB) are known, for they
- * are not.  What it then falls back to is.
+ * The commands that librdmacm uses only where InfiniBand addresses (AF_IB) are supported are
+ * missing, because karst does not support them.  The commands that librdmacm uses instead are here.
  */
 #include "ucma.h"
 
@@ -55,7 +56,7 @@ struct call {
 
 /* --- identifiers --- */
 
-/* The kernel does not ask for the type where the port space says it. */
+/* The type of the queue pair follows from the port space, as in the kernel. */
 static int
 create_id(struct call *c)
 {
@@ -92,7 +93,7 @@ destroy_id(struct call *c)
 	return ret;
 }
 
-/* From the file that a descriptor of the program's names to this one. */
+/* Migrates an identifier from the file whose descriptor the program passes to this file. */
 static int
 migrate_id(struct call *c)
 {
@@ -103,7 +104,7 @@ migrate_id(struct call *c)
 
 	if (from == NULL)
 		return kv_refuse(-EINVAL, "migrate_id: fd is not a channel of karst");
-	/* each attachment has its own numbers */
+	/* each attachment has its own identifier numbers */
 	if (from->pid != getpid())
 		ret = kv_refuse(-EACCES, kv_cm_parents);
 	else if (from->engine != c->file->engine)
@@ -142,7 +143,7 @@ is_ip(const struct sockaddr_in6 *addr)
 	return addr->sin6_family == AF_INET || addr->sin6_family == AF_INET6;
 }
 
-/* @return false: not 127.0.0.0/8 or ::1. */
+/* Is @addr in 127.0.0.0/8, or ::1?  Stores its GID. */
 static bool
 loopback_gid(const struct sockaddr_in6 *addr, union karst_gid *gid)
 {
@@ -173,8 +174,8 @@ is_ports_own(struct karst_context *karst, const union karst_gid *gid)
 	return found;
 }
 
-/* To the kernel a loopback address is any address.  Here it may be that of a port; it becomes so if
- * it is not. */
+/* Replaces a loopback address by the wildcard address unless a port has it.  The kernel treats a
+ * loopback address as the wildcard; with karst a port may have it. */
 static void
 loopback_to_any(struct call *c, struct sockaddr_in6 *addr)
 {
@@ -188,8 +189,8 @@ loopback_to_any(struct call *c, struct sockaddr_in6 *addr)
 		((struct sockaddr_in *)addr)->sin_addr.s_addr = 0;
 }
 
-/* As the kernel has it, an own address that is on each link must say on which.  libkarst would take
- * it for any port's that has it. */
+/* A local address that is link-local must name its link, as in the kernel.  libkarst would accept
+ * it for any port that has it. */
 static int
 check_own(const struct sockaddr_in6 *addr)
 {
@@ -266,7 +267,7 @@ init_qp_attr(struct call *c)
 
 /* --- connecting --- */
 
-/* @ece: of an older librdmacm all 0. */
+/* Converts connection parameters.  @ece: zeros with an older librdmacm. */
 static int
 param_of(const struct rdma_ucm_conn_param *from, const struct rdma_ucm_ece *ece,
 	struct karst_rdmacm_conn_param *to)
@@ -312,7 +313,7 @@ connect_id(struct call *c)
 	return ret != 0 ? ret : karst_rdmacm_connect(c->karst, in->id, &param);
 }
 
-/* Without parameters it is the active side's word that it has seen the response. */
+/* Without parameters, this is the active side's confirmation that it has seen the response. */
 static int
 accept_id(struct call *c)
 {
@@ -393,8 +394,8 @@ leave_mcast(struct call *c)
 struct command {
 	int (*run)(struct call *c);
 	uint16_t in_min, in;   /* bytes */
-	uint16_t out_min, out; /* 0: it answers nothing */
-	uint16_t response;     /* offset of the address */
+	uint16_t out_min, out; /* bytes; 0: no answer */
+	uint16_t response;     /* offset of the output structure's address */
 };
 
 #define IN(type)            sizeof(struct rdma_ucm_##type), sizeof(struct rdma_ucm_##type)
@@ -434,7 +435,7 @@ static const struct command commands[] = {
 		OUT(rdma_ucm_destroy_id_resp, destroy_id)},
 	[RDMA_USER_CM_CMD_MIGRATE_ID] = {migrate_id, IN(migrate_id),
 		OUT(rdma_ucm_migrate_resp, migrate_id)},
-	[RDMA_USER_CM_CMD_JOIN_MCAST] = {0}, /* the last one that there is */
+	[RDMA_USER_CM_CMD_JOIN_MCAST] = {0}, /* the last command; not supported */
 };
 /* clang-format on */
 
@@ -444,7 +445,7 @@ min_u16(uint16_t a, uint16_t b)
 	return a < b ? a : b;
 }
 
-/* @return the command, NULL: refused, with @ret. */
+/* @return the command; NULL: refused, with a negative errno in *@ret */
 static const struct command *
 command_of(const struct rdma_ucm_cmd_hdr *hdr, size_t len, int *ret)
 {

@@ -2,17 +2,17 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Attachments to engines for the connection manager: one for each engine, as long as there is an
- * open file.  Those of libibverbs' contexts are no use for it: identifiers live before any context
+ * Attachments to engines for connection management: one for each engine that has an open file.  The
+ * attachments of libibverbs' contexts cannot be used, because identifiers exist before any context
  * is opened.
  */
 #include "ucma.h"
 
 #include <string.h>
 
-/* Of the process; in a forked child begun anew. */
+/* One for the process; reset in a forked child. */
 static struct {
-	struct karst_mutex lock; /* also held while attaching, so that one does */
+	struct karst_mutex lock; /* also held while attaching, so that only one thread attaches */
 	LIST_HEAD(, kv_cm_engine) engines;
 } engine_state = {.lock = KARST_MUTEX_INITIALIZER};
 
@@ -62,7 +62,7 @@ engine_unlist(struct kv_cm_engine *engine)
 {
 	const struct kv_cm_engine *e;
 
-	/* one of before a fork, or that does not answer, is not there */
+	/* an attachment from before a fork, or one that was retired, is not in the list */
 	LIST_FOREACH(e, &engine_state.engines, next)
 		if (e == engine)
 			break;

@@ -2,13 +2,13 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Files of the rdma_cm device, and the identifiers of each.  The descriptor of a file is that of a
+ * Open files of the rdma_cm device and their identifiers.  The descriptor of a file is that of a
  * libkarst channel, so that the program's own poll(), epoll and fcntl() work on it.
  *
- * A command may wait for an event while another thread closes the file.  As with the kernel, the
- * file then stays until the command ends; unlike there, the descriptor's number is not free before.
- * Until it is, the number means a file that is closed: what was written to it would go into the
- * channel, and end the program by SIGPIPE where nobody reads that any more.
+ * A command may wait for an event while another thread closes the file.  As in the kernel, the file
+ * then exists until the command ends; unlike in the kernel, the descriptor's number stays in use
+ * until then.  In this time calls for the number fail as for a closed file.  Otherwise a write
+ * would go into the channel, and end the program by SIGPIPE if the other end is closed.
  */
 #include "ucma.h"
 
@@ -16,11 +16,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Of the process, as descriptors are. */
+/* One for the process, like descriptors. */
 static struct {
-	/* over the list and all files' users and ids; held over fork(), so no call of libkarst
-	 * is made under it, and no memory asked for or given back: programs watch that, and may
-	 * call libkarst from there */
+	/* protects the list, and the users and ids of all files.  It is held during fork(), so
+	 * under it no libkarst call is made and no memory is allocated or freed: programs intercept
+	 * that, and may call libkarst from there */
 	struct karst_mutex lock;
 	LIST_HEAD(, kv_cm_file) open;
 } files = {.lock = KARST_MUTEX_INITIALIZER};
@@ -94,7 +94,7 @@ kv_cm_id_check(struct kv_cm_file *file, uint32_t id)
 	int ret = -ENOENT;
 
 	karst_mutex_lock(&files.lock);
-	/* it may have been closed meanwhile, and not be in the list */
+	/* @file is searched first: it may have been closed meanwhile, and not be in the list */
 	if (id_find(file, id) != NULL)
 		ret = 0;
 	else
@@ -151,8 +151,9 @@ file_of(int fd)
 	return NULL;
 }
 
-/* With the lock held: a program has closed it by itself, for its number is another file's.
- * @return it, if its being open has ended by that: kv_cm_file_put() follows; else NULL */
+/* Called with the lock held when the descriptor's number belongs to another file: the program has
+ * closed the descriptor without kv_cm_close().
+ * @return @file, if it was open until now: the caller calls kv_cm_file_put(); else NULL */
 static struct kv_cm_file *
 file_lose(struct kv_cm_file *file)
 {
@@ -195,7 +196,7 @@ kv_cm_file_open(struct kv_cm_engine *engine, int flags, struct kv_cm_file **file
 	return 0;
 }
 
-/* Its descriptor is closed. */
+/* Called after the descriptor has been closed. */
 static void
 file_free(struct kv_cm_file *file)
 {
@@ -205,7 +206,7 @@ file_free(struct kv_cm_file *file)
 	free(file);
 }
 
-/* One that is left; NULL: none. */
+/* Removes one of the file's identifiers from its list and returns it; NULL: none is left. */
 static struct kv_cm_id *
 id_take_any(struct kv_cm_file *file)
 {
@@ -221,8 +222,9 @@ id_take_any(struct kv_cm_file *file)
 	return id;
 }
 
-/* Of a file that nobody uses, but others look into.  @karst: they end there, too; NULL: they are
- * the parent's. */
+/* Frees the identifiers of a file that has no users; other threads may still search it.  @karst:
+ * the engine's identifiers are destroyed, too; NULL: they are not, because they belong to the
+ * parent process. */
 static void
 ids_end(struct kv_cm_file *file, struct karst_context *karst)
 {
@@ -235,23 +237,23 @@ ids_end(struct kv_cm_file *file, struct karst_context *karst)
 	}
 }
 
-/* The last user is gone. */
+/* Called when the file has no user any more. */
 static void
 file_end(struct kv_cm_file *file)
 {
 	if (file->pid != getpid()) {
-		/* the rest is the parent's */
+		/* the channel and the engine's identifiers belong to the parent process */
 		if (!file->lost)
 			close(file->fd);
 		ids_end(file, NULL);
 		file_free(file);
 		return;
 	}
-	/* as the kernel does it, with what the program has left in it */
+	/* like the kernel, destroy the identifiers that the program has left in the file */
 	ids_end(file, file->engine->karst);
 	if (file->lost)
 		file->channel->fd = -1;
-	/* the end of the attachment is that of the channel, too */
+	/* if this fails, kv_cm_engine_put() ends the channel with the attachment */
 	if (karst_rdmacm_destroy_channel(file->channel) != 0 && !file->lost)
 		close(file->fd);
 	kv_cm_engine_put(file->engine);
@@ -321,8 +323,8 @@ files_after_fork(void)
 	karst_mutex_unlock(&files.lock);
 }
 
-/* Commands under way are the parent's: what is open has no other user here, and what was to end
- * with them ends now. */
+/* Commands under way exist only in the parent: here an open file has one user, and a closed file
+ * that only waited for its commands is freed now. */
 static void
 files_in_child(void)
 {

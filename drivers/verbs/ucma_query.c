@@ -2,8 +2,8 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Commands of the rdma_cm device that answer with structures of the kernel's: the route of an
- * identifier, attributes for its queue pair, events.
+ * Commands of the rdma_cm device that answer with large structures of the kernel's interface: the
+ * route of an identifier, attributes for its queue pair, events.
  */
 #include "ucma.h"
 
@@ -12,7 +12,7 @@
 #include <string.h>
 #include <sys/socket.h>
 
-#define NO_INDEX UINT32_MAX /* devices of sysfs have none: librdmacm goes by the GUID */
+#define NO_INDEX UINT32_MAX /* devices of sysfs have no index: librdmacm uses the GUID */
 
 /* --- addresses --- */
 
@@ -25,7 +25,7 @@ address_out(const struct sockaddr_storage *from, struct sockaddr_in6 *to)
 		memcpy(to, from, sizeof(*to));
 }
 
-/* The GID of an address, as RoCE has it. */
+/* Stores the RoCE GID of an address. */
 static void
 gid_of(const struct sockaddr_storage *from, uint8_t *gid)
 {
@@ -40,7 +40,7 @@ gid_of(const struct sockaddr_storage *from, uint8_t *gid)
 	}
 }
 
-/* The device's only port is its first. */
+/* port_num is 1, because the device has one port. */
 static void
 ah_attr_out(const struct karst_ah_attr *from, struct ib_uverbs_ah_attr *to)
 {
@@ -74,7 +74,7 @@ path_out(const struct karst_rdmacm_query *q, struct ib_user_path_rec *to)
 	to->numb_path = 1;
 	to->sl = q->sl;
 	to->mtu_selector = exactly;
-	to->rate_selector = exactly; /* the rate: 0, the port's */
+	to->rate_selector = exactly; /* rate 0: that of the port */
 	to->packet_life_time_selector = exactly;
 	to->packet_life_time = q->packet_life_time;
 }
@@ -93,7 +93,7 @@ kv_cm_query_route(struct kv_cm_file *file, uint32_t id, struct rdma_ucm_query_ro
 	if (q.port_num == 0)
 		return 0;
 	resp->node_guid = kv_device_guid(file->engine->socket, q.port_num);
-	/* a port that has come after the program listed the devices */
+	/* the port was added after the program listed the devices */
 	if (resp->node_guid == 0)
 		return kv_refuse(-ENODEV, "the port was added after the devices were listed");
 	resp->port_num = 1;
@@ -153,8 +153,9 @@ put_file(void *file)
 	kv_cm_file_put(file);
 }
 
-/* Until the file is readable.  A receive of nothing waits as the kernel's device does: not if the
- * descriptor says so, and signals restart it if they say so.  Here the thread may be cancelled. */
+/* Waits until the file is readable.  A receive with MSG_PEEK waits as the kernel's device does: not
+ * if the descriptor is non-blocking, and it is restarted after a signal with SA_RESTART.  The
+ * thread may be cancelled here. */
 static int
 wait_readable(struct kv_cm_file *file, int cancel)
 {
@@ -207,7 +208,7 @@ ud_out(const struct karst_rdmacm_event *from, struct rdma_ucm_ud_param *to)
 	memcpy(to->private_data, from->conn.private_data, from->conn.private_data_len);
 }
 
-/* Is it of an identifier whose events speak of datagrams?  A new identifier is as its listener. */
+/* Has the event parameters of datagrams?  A new identifier is of the same kind as its listener. */
 static bool
 is_ud(struct kv_cm_file *file, const struct karst_rdmacm_event *e)
 {

@@ -2,10 +2,10 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Posting by ibv_wr_*() calls: between ibv_wr_start(), which takes the lock of the send queue, and
- * ibv_wr_complete() or ibv_wr_abort(), which give it back, requests are built in the free slots of
- * the ring.  Nothing of them can be seen until all are published together, so aborting costs
- * nothing and the first mistake makes all of them fail.
+ * Posting by ibv_wr_*() calls.  ibv_wr_start() takes the lock of the send queue, ibv_wr_complete()
+ * or ibv_wr_abort() releases it.  In between, requests are built in the free slots of the ring.
+ * The engine does not see them until all are published together, so aborting needs no cleanup, and
+ * the first error makes all of them fail.
  */
 #include "post.h"
 
@@ -26,7 +26,7 @@ wr_fail(struct kv_qp *qp, int error)
 
 /* --- begin, end --- */
 
-/* What setters write to when there is no slot, or none of this request; never published. */
+/* Where setters write if the request has no slot; never published. */
 static __thread union {
 	struct karst_send_wqe wqe;
 	uint8_t bytes[KARST_SEND_WQE_HDR + KARST_WQ_MAX_INLINE];
@@ -85,7 +85,7 @@ wr_next(struct ibv_qp_ex *ex, enum ibv_wr_opcode opcode, uint32_t imm)
 	} else {
 		qp->wqe = karst_wq_slot(sq, qp->nwqes++);
 	}
-	/* inline data is what ibv_wr_set_inline_data() says, not a flag */
+	/* ibv_wr_set_inline_data() marks inline data, not the program's flag */
 	karst_wr_put_header(
 		qp->wqe, ex->wr_id, opcode, ex->wr_flags & ~(unsigned int)IBV_SEND_INLINE, imm);
 	qp->wqe->num = 0;
@@ -141,7 +141,7 @@ wr_atomic_write(struct ibv_qp_ex *ex, uint32_t rkey, uint64_t remote_addr, const
 	wr_rdma(ex, IBV_WR_ATOMIC_WRITE, 0, rkey, remote_addr);
 	if (karst_unlikely(karst_wr_put_inline(qp->wqe, max, atomic_wr, KV_ATOMIC_WRITE_BYTES) !=
 		    KARST_WR_OK)) {
-		wr_fail(qp, EINVAL); /* made without IBV_QP_EX_WITH_ATOMIC_WRITE */
+		wr_fail(qp, EINVAL); /* created without IBV_QP_EX_WITH_ATOMIC_WRITE */
 		return;
 	}
 	qp->wqe->flags |= KARST_SEND_INLINE;
@@ -185,7 +185,7 @@ wr_bind_mw(
 		info->mr != NULL ? info->mr->lkey : 0, kv_window_access(info->mw_access_flags));
 }
 
-/* --- what goes with a request --- */
+/* --- setters of a request --- */
 
 static void
 wr_set_ud_addr(struct ibv_qp_ex *ex, struct ibv_ah *ah, uint32_t remote_qpn, uint32_t remote_qkey)

@@ -2,8 +2,8 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Calls of libibverbs for what no other program of this folder makes sure of: orders of unmaking,
- * lists, events, attributes, threads, forks.  Run under karst-run; prints TAP.
+ * Calls of libibverbs that no other program of this folder tests: order of destruction, lists,
+ * events, attributes, threads, forks.  Run under karst-run; prints TAP.
  */
 #include "calls_bed.h"
 
@@ -68,11 +68,12 @@ bound_regions_stay(void)
 	rig_down(&r);
 }
 
-/* Closing a device ends what is left in it; the engine is asked about that afterwards. */
+/* Closing a device destroys the objects that are left in it.  calls.py checks that in the engine
+ * afterwards. */
 static void
 closing_ends_all(void)
 {
-	static struct rig r; /* what is still registered must not be freed */
+	static struct rig r; /* static: its registered buffer is not freed */
 
 	rig_up(&r);
 	rig_connect(&r, IBV_QPT_RC);
@@ -92,7 +93,7 @@ keys_stay(void)
 	lkey = r.mr->lkey;
 	rkey = r.mr->rkey;
 	MUST((other = ibv_alloc_pd(r.ctx)) != NULL);
-	/* what is not named is not looked at */
+	/* arguments that the flags do not name are ignored */
 	EQ(ibv_rereg_mr(r.mr, IBV_REREG_MR_CHANGE_ACCESS, (void *)16, (void *)1, 1,
 		   IBV_ACCESS_REMOTE_READ),
 		0);
@@ -133,12 +134,12 @@ lists_stop_at_the_first_mistake(void)
 	}
 	two[0] = two[1] = two[2] = sge;
 	wr[2].sg_list = two;
-	wr[2].num_sge = 3; /* it may have two */
+	wr[2].num_sge = 3; /* max_send_sge is 2 */
 	EQ(ibv_post_send(r.qp[0], wr, &bad), EINVAL);
 	CHECK(bad == &wr[2], "request %ld", (long)(bad - wr));
 	for (i = 0; i < 4; i++)
 		EQ(wait_for(r.cq).status, IBV_WC_SUCCESS);
-	/* nothing of what came behind it has gone out: two receives are left */
+	/* the requests after it were not sent: two receives are left */
 	wr[0].opcode = 99;
 	EQ(ibv_post_send(r.qp[0], wr, &bad), EINVAL);
 	CHECK(bad == &wr[0], "request %ld", (long)(bad - wr));
@@ -210,7 +211,7 @@ lists_of_calls_go_out_whole_or_not(void)
 	ibv_wr_start(ex);
 	for (i = 0; i < 65; i++)
 		write_inline(&r, ex, 4, 0, 8);
-	EQ(ibv_wr_complete(ex), ENOMEM); /* more than the queue has */
+	EQ(ibv_wr_complete(ex), ENOMEM); /* more requests than the queue has slots */
 	EQ(r.buf[0], 0);
 	ibv_wr_start(ex);
 	for (i = 0; i < 3; i++)
@@ -258,7 +259,7 @@ attributes_come_back(void)
 	rig_down(&r);
 }
 
-/* What a program asks that looks how to address its peers; no other test's does. */
+/* Attributes that tell a program how to address its peers; no other test checks them. */
 static void
 ports_need_grhs(void)
 {
@@ -272,12 +273,12 @@ ports_need_grhs(void)
 	rig_down(&r);
 }
 
-/* By how much processors of a virtual machine may disagree about the time. */
+/* The maximum difference between the clocks of a virtual machine's processors. */
 #define SKEW_NS 20000u
-/* A completion may come between two looks of one poll. */
+/* Many, to hit the case that a completion arrives between two steps of one poll. */
 #define TIME_ROUNDS 600u
 
-/* Takes @n completions, whose times are not before those of their queue pair in @last. */
+/* Takes @n completions and checks that their times are not before their queue pair's in @last. */
 static void
 take_in_order(struct rig *r, struct ibv_cq_ex *ex, unsigned int n, uint64_t last[2])
 {
@@ -303,7 +304,7 @@ times_are_in_order(void)
 	struct ibv_values_ex before = {.comp_mask = IBV_VALUES_MASK_RAW_CLOCK}, after = before;
 	struct ibv_cq_init_attr_ex init = {
 		.cqe = 16, .wc_flags = IBV_WC_EX_WITH_COMPLETION_TIMESTAMP | IBV_WC_EX_WITH_QP_NUM};
-	uint64_t last[2]; /* of each queue pair: lcores have no order among them */
+	uint64_t last[2]; /* one for each queue pair: different lcores' times are not ordered */
 	unsigned int round, i, q;
 	struct ibv_cq_ex *ex;
 	struct rig r;
@@ -314,7 +315,7 @@ times_are_in_order(void)
 	r.cq = ibv_cq_ex_to_cq(ex);
 	rig_connect(&r, IBV_QPT_RC);
 	EQ(ibv_query_rt_values_ex(r.ctx, &before), 0);
-	/* read on another processor, which may be ahead */
+	/* this time was read on another processor, whose clock may be ahead */
 	last[0] = last[1] = (uint64_t)before.raw_clock.tv_nsec - SKEW_NS;
 	for (round = 0; round < TIME_ROUNDS; round++) {
 		for (i = 0; i < 3; i++) {
@@ -364,7 +365,7 @@ groups(void)
 	EQ(ibv_detach_mcast(r.qp[1], &gid, 0), 0);
 	EQ(ibv_detach_mcast(r.qp[1], &gid, 0), EINVAL);
 	EQ(ibv_destroy_ah(ah), 0);
-	/* it leaves the group when it goes */
+	/* a queue pair leaves the group when it is destroyed */
 	EQ(ibv_attach_mcast(r.qp[1], &gid, 0), 0);
 	rig_down(&r);
 }
@@ -376,7 +377,7 @@ groups(void)
 
 static struct rig crowd;
 
-/* Posts and polls; whoever finds a completion counts it. */
+/* Posts and polls; each thread counts the completions that it finds, in one common counter. */
 static void *
 one_of_many(void *done)
 {
@@ -426,7 +427,7 @@ threads_share_queues(void)
 	rig_down(&crowd);
 }
 
-/* What a child does; its exit status says whether it went well. */
+/* Runs in a child.  @return its exit status; 0: all is well. */
 static int
 child(struct rig *parents)
 {
@@ -460,8 +461,7 @@ children_have_their_own(void)
 	pid = fork();
 	if (pid == 0)
 		_exit(child(&r));
-	/* what is written by the peer meanwhile, the child's writing does not touch, and the other
-	 * way */
+	/* bytes that the peer writes meanwhile are separate from those that the child writes */
 	EQ(post_recv(&r, r.qp[1], 1, 4096, 100), 0);
 	EQ(post_send(&r, r.qp[0], 2, 0, 100, IBV_SEND_SIGNALED), 0);
 	EQ(wait_for(r.cq).status, IBV_WC_SUCCESS);
@@ -475,7 +475,7 @@ children_have_their_own(void)
 
 /* --- the engine's end --- */
 
-/* Says when it is ready for that. */
+/* Prints "# ready" when the engine may be killed. */
 static void
 engine_goes(void)
 {
@@ -505,7 +505,7 @@ engine_goes(void)
 	rig_down(&r);
 }
 
-/* Objects of all kinds, and requests under way, when the program just ends. */
+/* Leaves objects of all kinds and outstanding requests when the program ends. */
 static void
 leaves(void)
 {

@@ -3,7 +3,7 @@
 # Copyright (c) 2026 The karst authors
 """Calls of libibverbs over a karstd: calls.py KARSTD KARST-RUN VERBS-CALLS (TAP).
 
-The cases are those of calls.c; afterwards nothing must be left in the engine.
+Runs the cases of calls.c; afterwards the engine must hold no object of the program.
 """
 import os
 import re
@@ -17,7 +17,7 @@ LIMIT_S = 240
 
 
 def relay(tap, mode, run):
-    """The points of @run are ours.  @return problems of it as a whole."""
+    """Reports the TAP points of @run as this test's.  @return problems of the run as a whole."""
     said = []
     for line in run.text().splitlines():
         point = re.match(r'(not )?ok \d+ - (.*)', line)
@@ -33,7 +33,7 @@ def relay(tap, mode, run):
 
 
 def the_end(tap, tools, program):
-    """An engine of its own is killed under the program."""
+    """Kills an engine, which only this case uses, while the program runs."""
     with tempfile.TemporaryDirectory(prefix='karst-verbs-') as folder:
         engine = Engine(tools, folder, LOOPBACK, name='end')
         problems = engine.start()

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* What the cases of calls.c stand on: points, an open device, a connected pair. */
+/* What the cases of calls.c share: TAP points, an open device, two connected queue pairs. */
 #ifndef CALLS_BED_H
 #define CALLS_BED_H
 
@@ -17,7 +17,7 @@
 #define BUF_BYTES  65536u
 #define PATIENCE_S 120
 
-/* A case goes on after a failed check, and ends the program where it cannot. */
+/* A case continues after a failed CHECK() or EQ(); a failed MUST() ends the program. */
 #define CHECK(ok, ...) (check((ok), __LINE__, #ok, __VA_ARGS__))
 #define EQ(a, b)                                                                         \
 	do {                                                                             \
@@ -34,7 +34,7 @@ bool check(bool ok, int line, const char *what, const char *fmt, ...)
 	__attribute__((format(printf, 4, 5)));
 _Noreturn void give_up(void);
 
-/** Runs a case; its checks are a point. */
+/** Runs a case and prints a TAP point, which fails if one of the case's checks has failed. */
 void run_case(const char *name, void (*fn)(void));
 /** @return the exit status. */
 int cases_end(void);
@@ -43,36 +43,36 @@ struct rig {
 	struct ibv_context *ctx;
 	struct ibv_pd *pd;
 	struct ibv_cq *cq;
-	struct ibv_mr *mr; /* of buf, with all rights */
+	struct ibv_mr *mr; /* of buf, with all access rights */
 	struct ibv_qp *qp[2];
-	struct ibv_srq *srq; /* if the case makes one; the second queue pair's */
+	struct ibv_srq *srq; /* of the second queue pair; NULL unless the case creates one */
 	uint8_t *buf;        /* BUF_BYTES */
 };
 
 struct ibv_context *open_device(void);
-/** All but queue pairs. */
+/** Creates all objects except queue pairs. */
 void rig_up(struct rig *r);
-/** A queue pair of 16 requests, 2 pieces, 64 inline bytes; @srq may be NULL. */
+/** Creates a queue pair of 16 requests, 2 SGEs, 64 inline bytes; @srq may be NULL. */
 struct ibv_qp *make_qp(struct rig *r, enum ibv_qp_type type, struct ibv_srq *srq);
-/** @return as ibv_modify_qp(). */
+/** @return as ibv_modify_qp() */
 int to_init(struct ibv_qp *qp);
 int to_rtr(struct ibv_qp *qp, uint32_t peer);
 int to_rts(struct ibv_qp *qp);
-/** Connects both, which the case has made. */
+/** Connects the two queue pairs, which the case has created. */
 void rig_link(struct rig *r);
-/** Makes and connects both. */
+/** Creates and connects the two queue pairs. */
 void rig_connect(struct rig *r, enum ibv_qp_type type);
 void rig_down(struct rig *r);
-/** Registers the buffer once more, on demand.  @sge: its first page. */
+/** Registers the buffer once more, as an on-demand region.  @sge: receives its first page. */
 struct ibv_mr *rig_on_demand(struct rig *r, struct ibv_sge *sge);
 
 struct ibv_sge piece(struct rig *r, size_t off, uint32_t len);
 int post_recv(struct rig *r, struct ibv_qp *qp, uint64_t wr_id, size_t off, uint32_t len);
 int post_send(
 	struct rig *r, struct ibv_qp *qp, uint64_t wr_id, size_t off, uint32_t len, unsigned flags);
-/** The next completion; gives up if none comes. */
+/** Returns the next completion; gives up if none comes. */
 struct ibv_wc wait_for(struct ibv_cq *cq);
-/** None comes while a SEND of the pair goes there and back. */
+/** Checks that there are no completions but those of one more SEND and its receive. */
 void nothing_more(struct rig *r);
 
 /* --- cases in files of their own --- */
@@ -86,7 +86,7 @@ void refused_queues_keep_events(void);
 void refused_srqs_keep_events(void);
 void asynchronous_events(void);
 
-/** The channel has no event: poll(2) and a call that does not wait say the same. */
+/** Checks that the channel has no event, by poll(2) and by a non-blocking call. */
 void no_event(struct ibv_comp_channel *ch);
 
 /* calls_ends.c */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* Regions of no bytes: requests of none go by them, and no others. */
+/* Regions of length 0: requests of length 0 succeed with them, others fail. */
 #include "calls_bed.h"
 
 #include <sys/mman.h>
@@ -33,7 +33,7 @@ receive(struct rig *r, const struct ibv_mr *mr, uint32_t len)
 	return ibv_post_recv(r->qp[1], &wr, &bad);
 }
 
-/* What becomes of a request; an error ends the pair, and another one is made. */
+/* Checks the completion status of a request on new queue pairs: an error makes them unusable. */
 static void
 ends(struct rig *r, const struct ibv_mr *local, const struct ibv_mr *remote,
 	enum ibv_wr_opcode opcode, uint32_t len, enum ibv_wc_status status)
@@ -69,7 +69,7 @@ use(struct rig *r, const struct ibv_mr *none)
 	wc[1] = wait_for(r->cq);
 	CHECK(wc[0].status == IBV_WC_SUCCESS && wc[1].status == IBV_WC_SUCCESS, "%d, %d",
 		wc[0].status, wc[1].status);
-	/* a receive that says more than its region has is found out when there is more */
+	/* an SGE of a receive that exceeds its region is an error only when a message needs it */
 	EQ(receive(r, none, 1), 0);
 	EQ(post(r, r->mr, none, IBV_WR_SEND, 1), 0);
 	for (i = 0; i < 2; i++) {
@@ -91,7 +91,7 @@ empty_regions(void)
 	rig_up(&r);
 	MUST((mr = ibv_reg_mr(r.pd, r.buf, 0, all)) != NULL);
 	use(&r, mr);
-	/* it may be given some */
+	/* re-registration may give the region a length */
 	EQ(ibv_rereg_mr(mr, IBV_REREG_MR_CHANGE_TRANSLATION, NULL, r.buf, 4096, 0), 0);
 	ends(&r, mr, mr, IBV_WR_RDMA_WRITE, 4096, IBV_WC_SUCCESS);
 	EQ(ibv_dereg_mr(mr), 0);
@@ -101,7 +101,7 @@ empty_regions(void)
 	MUST((mr = ibv_reg_mr(r.pd, r.buf, 0, all | IBV_ACCESS_ON_DEMAND)) != NULL);
 	use(&r, mr);
 	EQ(ibv_dereg_mr(mr), 0);
-	/* where nothing can be */
+	/* at an address where no memory can be */
 	MUST((mr = ibv_reg_mr(r.pd, NULL, 0, all)) != NULL);
 	use(&r, mr);
 	EQ(ibv_dereg_mr(mr), 0);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* Ends of objects, beside other threads that read their events, use them, or fork. */
+/* Objects are destroyed while other threads read their events, use them, or fork. */
 #include "calls_task.h"
 
 #include <fcntl.h>
@@ -19,7 +19,7 @@ until_readable(int fd)
 	MUST(poll(&p, 1, 1000 * PATIENCE_S) == 1);
 }
 
-/* --- events that are read while their object may go --- */
+/* --- events that are read while their object is being destroyed --- */
 
 static void *
 read_async(void *arg)
@@ -62,7 +62,7 @@ destroy_one(void *arg)
 	return NULL;
 }
 
-/* An event of @srq, which has fewer receives than the limit. */
+/* Raises an event of @srq, which has fewer receives than the limit. */
 static void
 limit_reached(struct ibv_srq *srq)
 {
@@ -71,8 +71,8 @@ limit_reached(struct ibv_srq *srq)
 	EQ(ibv_modify_srq(srq, &limit, IBV_SRQ_LIMIT), 0);
 }
 
-/* @of has an event that nobody has read.  It is read while @of is being destroyed, which succeeds
- * or does not; what is read then is @wanted's, @marker's event being behind it. */
+/* @of has an unread event.  A thread reads the event while @of is being destroyed, which succeeds
+ * or fails.  The event that the thread gets must be of @wanted; an event of @marker follows it. */
 static void
 read_while_it_goes(struct task *of, bool succeeds, struct ibv_srq *marker, const void *wanted)
 {
@@ -162,10 +162,10 @@ completion_events_while_it_goes(void)
 	rig_down(&r);
 }
 
-/* --- calls about what goes --- */
+/* --- calls about objects that are being destroyed --- */
 
-/* An object of each kind, what destroys it, and that a call about it is refused when its memory is
- * on the way. */
+/* Checks that a second call that destroys an object is refused if it is made while the first one
+ * frees the object's memory. */
 #define GOES(type, destroy)                                        \
 	static struct type *going_##type;                          \
 	static void again_##type(struct task *t)                   \
@@ -235,7 +235,7 @@ fork_once(void *arg)
 	return NULL;
 }
 
-/* Programs watch what free() gives back, to deregister it; others fork meanwhile. */
+/* Programs intercept free() and deregister the memory; another thread forks meanwhile. */
 static void
 deregister_beside_a_fork(struct task *t)
 {
@@ -301,7 +301,8 @@ leave_identifiers(void *arg)
 	return NULL;
 }
 
-/* They end with it, and others, whose commands look for theirs in all channels, do not notice. */
+/* The identifiers end with their channel.  Commands about other identifiers, which are looked up in
+ * all channels, are not affected. */
 void
 channels_end_beside_others(void)
 {
@@ -313,7 +314,7 @@ channels_end_beside_others(void)
 	MUST((events = rdma_create_event_channel()) != NULL);
 	MUST(rdma_create_id(events, &id, NULL, RDMA_PS_TCP) == 0);
 	task_begin(&t, leave_identifiers);
-	while (!t.finished) /* refused when its identifier is found, without the engine */
+	while (!t.finished) /* refused after the lookup, without asking the engine */
 		EQ(rdma_set_option(id, -1, RDMA_OPTION_ID_TOS, &tos, sizeof(tos)), -1);
 	task_end(&t);
 	EQ(rdma_destroy_id(id), 0);
@@ -322,7 +323,8 @@ channels_end_beside_others(void)
 
 /* --- children --- */
 
-/* The child's result: 0 if @fn found nothing wrong.  A child that waits for good is killed. */
+/* Runs @fn in a child.  @return the child's status: 0 if @fn has found nothing wrong.  A child that
+ * waits forever is killed. */
 static int
 in_child(bool (*fn)(void *), void *arg)
 {
@@ -339,7 +341,8 @@ in_child(bool (*fn)(void *), void *arg)
 	return status;
 }
 
-/* Identifiers of the parent's engine attachment and of the child's have the same numbers. */
+/* A child must not migrate the parent's identifiers: in the attachments of parent and child, the
+ * same numbers name different identifiers. */
 static bool
 moves_nothing(void *arg)
 {
@@ -384,7 +387,8 @@ closes(void *arg)
 	return fcntl(fd, F_GETFD) == -1 && errno == EBADF;
 }
 
-/* Whatever another thread waited for when it was forked, a child closes what it has inherited. */
+/* A child can close the channels that it has inherited, even if another thread was waiting for an
+ * event when the process forked. */
 void
 children_close_channels(void)
 {
@@ -419,7 +423,8 @@ fork_in_the_midst(struct task *t)
 	t->ret = in_child(is_refused, t);
 }
 
-/* Whatever another thread was doing when it was forked, a child is refused and does not wait. */
+/* Calls of a child are refused without waiting, even if a call was under way when the process
+ * forked. */
 void
 children_are_refused_at_once(void)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* Events of completion queues, which come by channels, and asynchronous ones. */
+/* Events of completion queues, which are read from channels, and asynchronous events. */
 #include "calls_bed.h"
 
 #include <fcntl.h>
@@ -31,7 +31,8 @@ no_event(struct ibv_comp_channel *ch)
 	EQ(fcntl(ch->fd, F_SETFL, 0), 0);
 }
 
-/* Whoever has an event polls first, and acknowledges then; the queue is there as long. */
+/* The thread that has the event polls first and then acknowledges the event.  The queue must exist
+ * until then. */
 static void *
 acknowledge(void *cq)
 {
@@ -85,8 +86,8 @@ completion_events(void)
 	rig_down(&r);
 }
 
-/* A program that polls until there is nothing, arms, and waits, as UCX does, misses nothing that
- * came between the two. */
+/* A program that polls until the queue is empty, arms and waits, as UCX does, gets an event for a
+ * completion that arrived between the last poll and arming. */
 void
 armed_late(void)
 {
@@ -104,7 +105,7 @@ armed_late(void)
 	EQ(post_recv(&r, r.qp[1], 1, 0, 64), 0);
 	EQ(ibv_poll_cq(r.cq, 1, &wc), 0);
 	EQ(post_send(&r, r.qp[0], 2, 64, 8, 0), 0);
-	usleep(20000); /* time to complete; should it not, the event comes the usual way */
+	usleep(20000); /* time to complete; if it is too short, the event comes as usual */
 	EQ(ibv_req_notify_cq(r.cq, 0), 0);
 	alarm(PATIENCE_S);
 	EQ(ibv_get_cq_event(ch, &told, &context), 0);
@@ -135,9 +136,10 @@ expect_event(struct rig *r, enum ibv_event_type type, const void *element)
 	ibv_ack_async_event(&e);
 }
 
-/* --- of what has been destroyed --- */
+/* --- events of objects that have been destroyed --- */
 
-/* A pair whose queue, on @ch, has had a message, and whose event is there. */
+/* Creates a completion queue on @ch and two queue pairs, which exchange a message.  The event is
+ * not read. */
 static void
 told(struct rig *r, struct ibv_comp_channel *ch)
 {
@@ -161,8 +163,8 @@ untold(struct rig *r)
 	r->cq = NULL;
 }
 
-/* As with a kernel's driver, a queue takes along the events that nobody has read; the program need
- * not have made its descriptors non-blocking to be sure of what poll(2) says. */
+/* As with a kernel driver, the unread events of a queue vanish when it is destroyed.  poll(2) then
+ * finds no event, and a program may rely on that even if its descriptors are blocking. */
 void
 unread_events_go_along(void)
 {
@@ -179,7 +181,7 @@ unread_events_go_along(void)
 	told(&r, ch);
 	untold(&r);
 	no_event(ch);
-	/* before and behind another queue's */
+	/* an event before and an event behind that of another queue */
 	other = r;
 	told(&r, ch);
 	told(&other, ch);
@@ -201,7 +203,7 @@ unread_events_go_along(void)
 	no_event(ch);
 	untold(&other);
 	EQ(ibv_destroy_comp_channel(ch), 0);
-	/* asynchronous ones: fewer receives than the limit are told at once */
+	/* asynchronous events: fewer receives than the limit are reported at once */
 	MUST((r.srq = ibv_create_srq(r.pd, &init)) != NULL);
 	EQ(ibv_modify_srq(r.srq, &limit, IBV_SRQ_LIMIT), 0);
 	CHECK(readable(r.ctx->async_fd, PATIENCE_S), "no event");
@@ -212,7 +214,8 @@ unread_events_go_along(void)
 	rig_down(&r);
 }
 
-/* In a child a queue is not destroyed, whatever its parent has not acknowledged. */
+/* A child cannot destroy a queue, and does not wait for events that the parent has not
+ * acknowledged. */
 void
 children_wait_for_nobody(void)
 {
@@ -266,7 +269,7 @@ try_to_destroy_srq(void *srq)
 	return NULL;
 }
 
-/* Who is refused to destroy a queue has changed nothing: its events come, whoever reads them. */
+/* A refused attempt to destroy a queue changes nothing: another thread gets the queue's events. */
 void
 refused_queues_keep_events(void)
 {
@@ -303,7 +306,7 @@ refused_queues_keep_events(void)
 	rig_down(&r);
 }
 
-/* The same of a shared receive queue's, which are asynchronous. */
+/* The same for a shared receive queue, whose events are asynchronous. */
 void
 refused_srqs_keep_events(void)
 {
@@ -319,7 +322,7 @@ refused_srqs_keep_events(void)
 	enough = false;
 	MUST(pthread_create(&other, NULL, try_to_destroy_srq, r.srq) == 0);
 	for (i = 0; i < ROUNDS; i++) {
-		/* fewer receives than the limit are told at once */
+		/* fewer receives than the limit are reported at once */
 		EQ(ibv_modify_srq(r.srq, &limit, IBV_SRQ_LIMIT), 0);
 		expect_event(&r, IBV_EVENT_SRQ_LIMIT_REACHED, r.srq);
 	}

@@ -2,11 +2,12 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Polls in vain, which offer the CPU to others.  What comes while those run belongs to the poll
- * that has made the offer: a program may look next whether its peer has said goodbye, and unmake
- * the queue pair, with all that it has not seen.
+ * Empty polls, which yield the processor to other threads.  A completion that arrives while those
+ * run must be returned by the poll that yielded: the program may next find that its peer has closed
+ * the connection, and destroy the queue pair with the completions that it has not seen.
  *
- * The provider's sched_yield() is ours, because a program's symbols go before a library's.
+ * The provider calls this program's sched_yield(), because a program's symbols take precedence over
+ * a library's.
  */
 #include "calls_bed.h"
 
@@ -14,10 +15,10 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* An offer is made after 255 polls in vain at the latest. */
+/* More than enough: the provider yields after at most 255 empty polls. */
 #define POLLS 100000u
 
-/* What comes during the next offer: a message to the second queue pair. */
+/* Not NULL: during the next yield a message to the second queue pair arrives. */
 static struct rig *coming;
 
 int
@@ -30,12 +31,12 @@ sched_yield(void)
 		return (int)syscall(SYS_sched_yield);
 	EQ(post_recv(r, r->qp[1], 7, 0, 64), 0);
 	EQ(post_send(r, r->qp[0], 8, 64, 8, 0), 0);
-	/* what is acknowledged has completed over there */
+	/* the SEND is acknowledged, so its receive has completed */
 	EQ(wait_for(r->cq).wr_id, 8);
 	return 0;
 }
 
-/* With ibv_poll_cq().  @return completions of the poll during which the message came. */
+/* Polls with ibv_poll_cq().  @return completions of the poll during which the message came */
 static int
 poll_plain(struct rig *r, struct ibv_cq_ex *cq, uint64_t *wr_id)
 {
@@ -52,7 +53,7 @@ poll_plain(struct rig *r, struct ibv_cq_ex *cq, uint64_t *wr_id)
 	return n;
 }
 
-/* With ibv_start_poll(). */
+/* The same with ibv_start_poll(). */
 static int
 poll_extended(struct rig *r, struct ibv_cq_ex *cq, uint64_t *wr_id)
 {
@@ -95,7 +96,7 @@ polls_look_again(void)
 		EQ(poll[i](&r, cq, &wr_id), 1);
 		EQ(wr_id, 7);
 		wr_id = 0;
-		/* it is not there a second time, nor left over for the next kind of poll */
+		/* the next poll, of either kind, does not return the completion again */
 		if (i == 0)
 			EQ(ibv_poll_cq(ibv_cq_ex_to_cq(cq), 1, &(struct ibv_wc){0}), 0);
 	}

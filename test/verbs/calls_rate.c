@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* Limits of the rate: what they are said to be, and that no queue pair is faster (E6). */
+/* Rate limits: the values that are reported, and that no queue pair is faster (E6). */
 #include "calls_bed.h"
 
 #include <time.h>
@@ -25,7 +25,7 @@ limit_of(struct ibv_qp *qp)
 	return attr.rate_limit;
 }
 
-/* How long 16 KiB take there. */
+/* Measures how long a SEND of 16 KiB takes. */
 static double
 send_ms(struct rig *r)
 {
@@ -54,7 +54,7 @@ rates_are_kept(void)
 	CHECK(device.packet_pacing_caps.supported_qpts >> IBV_QPT_RC & 1, "RC");
 	rig_connect(&r, IBV_QPT_RC);
 	EQ(limit_of(r.qp[0]), 0);
-	/* 2 Mb/s: 16 KiB are more than 65 ms, of which a first frame is not waited for */
+	/* 2 Mb/s: 16 KiB take more than 65 ms, less the first frame, which is sent at once */
 	EQ(ibv_modify_qp_rate_limit(r.qp[0], &limit), 0);
 	EQ(limit_of(r.qp[0]), 2000);
 	ms = send_ms(&r);

@@ -2,10 +2,10 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Threads whose control requests can be made to wait, with all that the provider holds meanwhile,
- * or to be refused, and that can be stopped where they give back memory or ask for the size of a
- * page: sendmsg(), recvmsg(), free() and sysconf() are ours, because a program's symbols go before
- * a library's.
+ * Threads whose control requests can be delayed (while the provider holds its locks) or made to
+ * fail, and that can be interrupted when they free memory or ask for the page size.  For this the
+ * program has its own sendmsg(), recvmsg(), free() and sysconf(): a program's symbols take
+ * precedence over a library's.
  */
 #include "calls_task.h"
 
@@ -24,7 +24,7 @@ sendmsg(int fd, const struct msghdr *m, int flags)
 	struct task *t = mine;
 
 	if (t != NULL && t->spoil) {
-		/* a handle and a reserved word: all that is asked of what is to be destroyed */
+		/* a request to destroy an object ends with its handle and a reserved word */
 		uint32_t *end = (uint32_t *)((uint8_t *)m->msg_iov->iov_base + m->msg_iov->iov_len);
 
 		t->spoil = false;
@@ -64,12 +64,12 @@ free(void *p)
 	}
 	at_free = t->at_free;
 	t->at_free = NULL;
-	memset(p, 0xdd, malloc_usable_size(p)); /* who looks at it afterwards notices */
+	memset(p, 0xdd, malloc_usable_size(p)); /* to detect use after free */
 	next(p);
 	at_free(t);
 }
 
-/* Which the provider calls while it gives advice. */
+/* The provider calls sysconf() in ibv_advise_mr(). */
 long
 sysconf(int name)
 {
@@ -118,7 +118,7 @@ task_end(struct task *t)
 	CHECK(t->finished, "not finished");
 }
 
-/* The system call in which it sleeps; -1: it does not. */
+/* @return the system call in which the thread sleeps; -1: it does not sleep */
 static long
 sleeps_in(const struct task *t)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* Threads of cases, and what can be done to them: see calls_task.c. */
+/* Threads of cases, whose calls can be delayed or made to fail: see calls_task.c. */
 #ifndef CALLS_TASK_H
 #define CALLS_TASK_H
 
@@ -11,39 +11,41 @@
 
 #include "calls_bed.h"
 
-/** What a thread does, and where it is. */
+/** What a thread uses, and its state. */
 struct task {
 	pthread_t thread;
 	struct ibv_context *ctx;
 	struct ibv_comp_channel *channel;
 	struct rdma_event_channel *events;
-	struct ibv_cq *cq, *told; /* told: by an event */
+	struct ibv_cq *cq, *told; /* told: the queue that an event named */
 	struct ibv_mr *mr;
 	struct ibv_srq *srq;
 	struct ibv_qp *qp;
 	struct ibv_async_event event;
 	int ret;
-	bool hold;  /* its first request waits for @go before it hears the answer */
-	bool spoil; /* its first request is about an object that is none, and so refused */
-	/* called at its first free() after an answer, or @freeing, with the memory gone; once */
+	bool hold;  /* its first request waits for @go before it reads the reply */
+	bool spoil; /* its first request names an object that does not exist, and is refused */
+	/* called once, after the memory is freed, at the thread's first free() that follows a reply
+	 * or for which @freeing is set */
 	void (*at_free)(struct task *t);
 	bool freeing;
-	void (*at_sysconf)(struct task *t); /* called at its next sysconf(); once */
+	void (*at_sysconf)(struct task *t); /* called once, at the thread's next sysconf() */
 	sem_t inside, go;
-	_Atomic pid_t tid; /* it has begun */
+	_Atomic pid_t tid; /* 0: the thread has not begun */
 	_Atomic bool finished;
 };
 
-/** The thread's own; by it. */
+/** Makes @t the task of the calling thread. */
 void task_is_mine(struct task *t);
 void task_begin(struct task *t, void *(*fn)(void *));
-/** With a request that is held. */
+/** As task_begin(), and waits until the thread's first request is held. */
 void task_begin_held(struct task *t, void *(*fn)(void *));
 void task_end(struct task *t);
-/** It waits for another thread: not for the engine's answer, which is a message. */
+/** Does the thread wait for another thread?  Waiting for the engine's reply does not count: that is
+ *  a wait for a message. */
 bool task_waits(const struct task *t);
 void until_it_waits(const struct task *t);
-/** All that there was to read of @fd it has read, and it waits: for more, or another thread. */
+/** Waits until the thread has read everything from @fd and waits for more or for another thread. */
 void until_it_has_read(const struct task *t, int fd);
 
 #endif /* CALLS_TASK_H */

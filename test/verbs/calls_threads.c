@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* Calls of several threads at once. */
+/* Concurrent calls of several threads. */
 #include "calls_task.h"
 
 #include <unistd.h>
@@ -30,7 +30,8 @@ resize(void *arg)
 	return NULL;
 }
 
-/* A request may take seconds, and so does the wait of a second one for its turn. */
+/* Polling is not blocked while a request waits for the engine and a second request, which resizes
+ * the queue, waits for the first: a request may take seconds. */
 void
 polls_go_on_beside_requests(void)
 {
@@ -58,7 +59,8 @@ polls_go_on_beside_requests(void)
 
 #define REQUESTS 100
 
-/* Who is in the midst of a poll may make requests, whoever wants the queue. */
+/* A thread with an extended poll under way may make requests, even while another thread wants to
+ * resize the queue. */
 void
 requests_in_the_midst_of_a_poll(void)
 {
@@ -116,7 +118,8 @@ deregister(void *arg)
 	return NULL;
 }
 
-/* What is on its way out is not looked at any more: the next moment it is not there. */
+/* ibv_advise_mr() does not access a region that is being deregistered, because its memory may be
+ * freed at any moment. */
 void
 no_advice_about_what_goes(void)
 {
@@ -147,7 +150,8 @@ destroy_srq(void *arg)
 	return NULL;
 }
 
-/* A thread that waits for an acknowledgement keeps nothing from who acknowledges. */
+/* A thread is cancelled while it waits, in ibv_destroy_srq(), for an acknowledgement.  The thread
+ * that acknowledges must not be blocked by that. */
 void
 cancelled_while_it_destroys(void)
 {
@@ -185,7 +189,7 @@ destroy_qp(void *arg)
 	return NULL;
 }
 
-/* Whoever has an event may use what it is of, until it is acknowledged. */
+/* A program that has an event may use the event's object until it acknowledges the event. */
 void
 used_until_acknowledged(void)
 {

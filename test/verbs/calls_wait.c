@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* Programs that wait for an event, arm, and poll once: no event is one for nothing, and none is
- * missing. */
+/* Programs that wait for an event, arm, and poll once: the poll after each event finds a
+ * completion, and no event is missing. */
 #include "calls_bed.h"
 
 #include <pthread.h>
@@ -11,13 +11,13 @@
 
 #define RECEIVES 16
 
-/* A queue with events, of the second queue pair; the first one's is r.cq. */
+/* A completion queue with events for the second queue pair; the first one's queue is r.cq. */
 struct waiter {
 	struct rig r;
 	struct ibv_comp_channel *ch;
 	struct ibv_cq *cq;
 	struct ibv_cq_ex *ex;
-	bool extended; /* ibv_start_poll() instead of ibv_poll_cq() */
+	bool extended; /* poll by ibv_start_poll() instead of ibv_poll_cq() */
 	_Atomic unsigned int taken;
 };
 
@@ -67,17 +67,18 @@ wait_for_event(struct waiter *w)
 	ibv_ack_cq_events(told, 1);
 }
 
-/* A message that has completed at both ends; of the second one nothing is polled. */
+/* Sends a message.  It has completed at both ends on return; the receive's completion is not
+ * polled. */
 static void
 message(struct waiter *w, uint64_t wr_id)
 {
 	EQ(post_recv(&w->r, w->r.qp[1], wr_id, 0, 64), 0);
 	EQ(post_send(&w->r, w->r.qp[0], wr_id, 64, 8, 0), 0);
-	/* what is acknowledged has completed over there */
+	/* the SEND is acknowledged, so its receive has completed */
 	EQ(wait_for(w->r.cq).wr_id, wr_id);
 }
 
-/* One poll for up to @max.  @return how many it found. */
+/* Polls once for up to @max completions.  @return how many it found */
 static int
 poll_some(struct waiter *w, int max, uint64_t *wr_id)
 {
@@ -107,9 +108,9 @@ poll_two(struct waiter *w, uint64_t wr_id[2])
 	return poll_some(w, 2, wr_id);
 }
 
-/* Event, arm, one poll, and so on, as ibv_rc_pingpong does it: what comes between arming and the
- * poll, and raises an event, is left for who gets that event.  What is not told by another event is
- * shown at once. */
+/* Event, arm, one poll, and so on, as ibv_rc_pingpong does: a completion that arrives between
+ * arming and the poll, and raises an event, is left for the poll after that event.  Completions
+ * that raise no further event are returned at once. */
 void
 events_are_for_what_is_left(void)
 {
@@ -133,24 +134,25 @@ events_are_for_what_is_left(void)
 		message(&w, 4);
 		EQ(poll_two(&w, wr_id), 1);
 		EQ(wr_id[0], 3);
-		/* a second poll shows all there is */
+		/* a second poll returns all completions */
 		message(&w, 5);
 		EQ(poll_two(&w, wr_id), 2);
 		EQ(wr_id[1], 5);
 		wait_for_event(&w);
-		/* nothing before it was armed */
+		/* the queue was empty when it was armed: the first poll returns all */
 		EQ(ibv_req_notify_cq(w.cq, 0), 0);
 		message(&w, 6);
 		message(&w, 7);
 		EQ(poll_two(&w, wr_id), 2);
 		wait_for_event(&w);
-		/* an event was read since */
+		/* an event was read between arming and the poll: the poll returns all */
 		message(&w, 8);
 		EQ(ibv_req_notify_cq(w.cq, 0), 0);
 		message(&w, 9);
 		wait_for_event(&w);
 		EQ(poll_two(&w, wr_id), 2);
-		/* the same where unsolicited ones raise none; of 10 it knows */
+		/* armed for solicited completions only: 11 raises no event, so the poll returns it,
+		 * too; the program knows of 10 by an event */
 		EQ(ibv_req_notify_cq(w.cq, 0), 0);
 		message(&w, 10);
 		wait_for_event(&w);
@@ -176,7 +178,7 @@ send_all(void *arg)
 	unsigned int i;
 
 	for (i = 0; i < WAIT_MESSAGES; i++) {
-		/* one poll takes all that can be there */
+		/* so that one poll can take all completions */
 		while (i - w->taken >= RECEIVES)
 			sched_yield();
 		message(w, i);
@@ -184,7 +186,8 @@ send_all(void *arg)
 	return NULL;
 }
 
-/* The same, as it comes: no event is one for nothing, and none is missing. */
+/* The same with a concurrent sender: the poll after each event finds a completion, and no event is
+ * missing. */
 static void
 receive_all(struct waiter *w)
 {
@@ -218,7 +221,7 @@ one_poll_for_each_event(void)
 	for (i = 0; i < 2; i++) {
 		w.extended = i;
 		receive_all(&w);
-		/* armed still: the next message is told */
+		/* the queue is still armed: the next message raises an event */
 		message(&w, 1);
 		wait_for_event(&w);
 		wait_for(w.cq);
@@ -226,7 +229,8 @@ one_poll_for_each_event(void)
 	waiter_down(&w);
 }
 
-/* What has completed before the first poll of all the program does not know of. */
+/* If a queue with completions is armed before the first poll, an event is raised: the program does
+ * not know of them. */
 void
 armed_before_any_poll(void)
 {
@@ -243,7 +247,7 @@ armed_before_any_poll(void)
 	waiter_down(&w);
 }
 
-/* Event, one completion, arm: while there is another, there is another event. */
+/* Event, one completion, arm: while the queue has another completion, another event is raised. */
 void
 one_completion_for_each_event(void)
 {
@@ -268,7 +272,7 @@ one_completion_for_each_event(void)
 	waiter_down(&w);
 }
 
-/* Between ibv_start_poll() and ibv_end_poll(), and what comes then. */
+/* The queue is armed between ibv_start_poll() and ibv_end_poll(). */
 void
 armed_while_polled(void)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* Binds of windows that fail: the program puts the old key back, as ibv_bind_mw(3) asks it to, and
+/* Binds of windows that fail: the program restores the old key, as ibv_bind_mw(3) demands, and
  * binds again. */
 #include "calls_bed.h"
 
@@ -23,7 +23,7 @@ write_by(struct rig *r, uint32_t rkey, enum ibv_wc_status status)
 	EQ(wait_for(r->cq).status, status);
 }
 
-/* Posts a bind of the buffer's first page in @mr by the second queue pair. */
+/* Posts a bind of the buffer's first page in @mr to the second queue pair and checks its status. */
 static void
 bind_to(struct rig *r, struct ibv_mw *mw, struct ibv_mr *mr, enum ibv_wc_status status)
 {
@@ -65,7 +65,7 @@ failed_binds_are_undone(void)
 	MUST((no_windows = ibv_reg_mr(r.pd, r.buf, 4096, IBV_ACCESS_LOCAL_WRITE)) != NULL);
 	MUST((mw = ibv_alloc_mw(r.pd, IBV_MW_TYPE_1)) != NULL);
 	bind_to(&r, mw, r.mr, IBV_WC_SUCCESS);
-	/* it is refused, and what was bound before is bound still */
+	/* a bind is refused, and the window is still bound as before */
 	old = mw->rkey;
 	bind_to(&r, mw, no_windows, IBV_WC_MW_BIND_ERR);
 	mw->rkey = old;
@@ -73,7 +73,7 @@ failed_binds_are_undone(void)
 	write_by(&r, old, IBV_WC_SUCCESS);
 	bind_to(&r, mw, r.mr, IBV_WC_SUCCESS);
 	write_by(&r, mw->rkey, IBV_WC_SUCCESS);
-	/* it is not carried out */
+	/* a bind is flushed */
 	old = mw->rkey;
 	EQ(ibv_modify_qp(r.qp[1], &err, IBV_QP_STATE), 0);
 	bind_to(&r, mw, r.mr, IBV_WC_WR_FLUSH_ERR);

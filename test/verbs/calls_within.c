@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* What a program does to a completion queue between ibv_start_poll() and ibv_end_poll(): it
- * destroys or resets a queue pair whose completion tells it to, or resizes the queue. */
+/* A program changes a completion queue between ibv_start_poll() and ibv_end_poll(): in reaction to
+ * a completion it destroys or resets a queue pair, or resizes the queue. */
 #include "calls_bed.h"
 
 #include <unistd.h>
 
 #define WITHIN_MESSAGES 4u
 
-/* Two queue pairs, each with a peer whose completions are in r.cq, complete receives in @ex. */
+/* Two connections.  Their receivers have completions in @ex, their senders in r.cq. */
 struct within {
 	struct rig r, other;
 	struct ibv_cq_ex *ex;
@@ -34,11 +34,11 @@ complete_message(struct rig *r, uint64_t wr_id)
 {
 	EQ(post_recv(r, r->qp[1], wr_id, 0, 64), 0);
 	EQ(post_send(r, r->qp[0], wr_id, 64, 8, 0), 0);
-	/* what is acknowledged has completed over there */
+	/* the SEND is acknowledged, so its receive has completed */
 	EQ(wait_for(r->cq).wr_id, wr_id);
 }
 
-/* Completions 100, 200, 101, 201, and so on: hundreds are queue pairs. */
+/* Creates completions 100, 200, 101, 201, and so on; the hundreds stand for the queue pair. */
 static void
 within_up(struct within *w, bool single)
 {
@@ -77,7 +77,7 @@ within_down(struct within *w)
 	rig_down(&w->r);
 }
 
-/* The first three are looked at; the poll stands at 101. */
+/* Reads the first three completions; the poll is then at 101. */
 static void
 poll_begins(struct within *w)
 {
@@ -92,7 +92,7 @@ poll_begins(struct within *w)
 	w->stamp = ibv_wc_read_completion_ts(w->ex);
 }
 
-/* 101 is there still. */
+/* Checks that completion 101 can still be read. */
 static void
 poll_stands(struct within *w, uint32_t qp_num)
 {
@@ -102,7 +102,7 @@ poll_stands(struct within *w, uint32_t qp_num)
 	EQ(ibv_wc_read_completion_ts(w->ex), w->stamp);
 }
 
-/* The next one is @wr_id, in the poll that stands at 101 or in another one. */
+/* Checks that the next completion is @wr_id, in the poll that is at 101 or in another poll. */
 static void
 poll_goes_on(struct within *w, bool in_another, uint64_t wr_id)
 {
@@ -129,7 +129,8 @@ poll_ends(struct within *w)
 	EQ(wait_for(ibv_cq_ex_to_cq(w->ex)).wr_id, 300);
 }
 
-/* The other queue pair's completions go, but for the one that is being looked at, and no more. */
+/* Destroys or resets a queue pair during a poll: its completions are removed, except for the one
+ * that is being read; those of the other queue pair stay. */
 static void
 one_qp_goes(bool single, bool reset, bool in_another)
 {

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
 # Copyright (c) 2026 The karst authors
-"""What unmodified programs hear when ports and addresses change: changes.py KARSTD KARST-RUN (TAP).
+"""Events of unmodified programs when ports and addresses change: changes.py KARSTD KARST-RUN (TAP).
 
-A veth pair between two network namespaces, a karstd at each end.  One of them, with two lcores, has a
-loopback port besides, whose programs must not notice anything.  Somebody changes the interface as
-administrators do; ibv_asyncwatch and rping say what they hear.
+A veth pair connects two network namespaces; there is a karstd at each end.  One of them has two
+lcores and also a loopback port, whose programs must not be affected.  The test changes the
+interface as administrators do; ibv_asyncwatch and rping print the events that they get.
 """
 import functools
 import re
@@ -33,7 +33,7 @@ class Bed:
         subprocess.run(['ip', '-n', self.wire.netns[end], *words.split()], check=check)
 
     def add_veth(self):
-        """As it was made first, with other numbers."""
+        """Creates the veth pair again; the new interfaces have other indices."""
         self.ip(f'link add {DEV} mtu 9000 type veth peer name {DEV} netns {self.wire.netns[1]}')
         for end, address in enumerate(ADDRESS):
             self.dress(end, address)
@@ -56,7 +56,7 @@ class Bed:
         return [len(engine.daemon.text()) for engine in self.engines]
 
     def traffic(self):
-        """Between the namespaces, by a connection of rdma_cm.  @return problems"""
+        """Runs rping, with an rdma_cm connection, between the namespaces.  @return problems"""
         server = self.engines[1].program(['rping', '-s', '-C', '10', '-v', '-a', ADDRESS[1]])
         problems = listens(self.engines[1], server)
         client = self.here.program(['rping', '-c', '-C', '10', '-v', '-a', ADDRESS[1]])
@@ -72,7 +72,7 @@ class Bed:
 
 
 class Heard:
-    """Programs at one port that say what they hear."""
+    """Programs at one port that print the events that they get."""
 
     def __init__(self, bed, device='karst0', address=ADDRESS[0]):
         self.watch = bed.here.program(['ibv_asyncwatch', '-d', device])
@@ -82,7 +82,7 @@ class Heard:
         self.problems += self.server.until(lambda: 'rdma_listen' in self.server.text(), 'listening')
 
     def event(self, *names):
-        """@return problems: verbs programs do not hear of all of these, in this order."""
+        """@return problems: verbs programs do not get all of these events in this order."""
         pattern = re.compile('.*?'.join(f'IBV_EVENT_{name} ' for name in names), re.DOTALL)
         problems = self.watch.until(lambda: pattern.search(self.watch.text(), self.at),
                                     f'told of {" and ".join(names)}')
@@ -91,12 +91,12 @@ class Heard:
         return problems + (self.watch.shown() if problems else [])
 
     def cm(self, text):
-        """@return problems: programs of rdma_cm do not hear of it."""
+        """@return problems: programs of rdma_cm do not get this event."""
         problems = self.server.until(lambda: text in self.server.text(), f'told of {text}')
         return problems + (self.server.shown() if problems else [])
 
     def silent(self):
-        """@return problems: they have heard something."""
+        """@return problems: the programs have got an event."""
         return [f'heard what is no concern of theirs: {p.text()}' for p, text in
                 ((self.watch, 'event_type'), (self.server, 'EVENT'), (self.server, 'removal'))
                 if text in p.text()]
@@ -122,7 +122,7 @@ def link(tap, bed, heard):
 
 
 def gids(bed):
-    """Addresses by the index of their GIDs."""
+    """@return {index of the GID: IPv4 address}"""
     run = bed.here.program(['ibv_devinfo', '-v', '-d', 'karst0'])
     problems = run.wait()
     return problems or {int(n): ip for n, ip in
@@ -130,7 +130,7 @@ def gids(bed):
 
 
 def indices(bed, heard):
-    """@return problems: an address has another index when others come and go."""
+    """@return problems: the index of an address changes when others are added or removed."""
     problems = []
     last = ADDRESS[0]
     for words, want in (('add 192.0.2.21', {0: last, 1: '192.0.2.21'}),
@@ -189,7 +189,7 @@ def mtu(tap, bed, largest=(9000, 4096)):
 
 
 def loses(tap, bed, name, leave, come, text, ends=1):
-    """The interface goes and comes back, at so many ends."""
+    """Removes the interface by leave() and restores it by come(); so many @ends lose it."""
     heard = Heard(bed)
     beside = Heard(bed, device='karst1', address='127.0.0.1')
     problems = heard.problems + beside.problems
@@ -231,7 +231,7 @@ def interfaces(tap, bed):
 
 
 def deleted(tap, bed):
-    """Both ends; the other daemon has one lcore."""
+    """Both ends lose their interface; the other daemon has one lcore."""
     loses(tap, bed, 'an interface is deleted', lambda: bed.ip(f'link del {DEV}'), bed.add_veth,
           'is gone: deleted, or moved', ends=2)
 
@@ -261,12 +261,12 @@ def reload(tap, bed):
         one.close()
 
 
-# Other drivers of kernel interfaces: the largest MTU that they take, and its path MTU.
+# Other drivers of kernel interfaces: the largest MTU that they support, and its path MTU.
 DRIVERS = {'af_packet': (9000, 4096), 'af_xdp': (3000, 2048)}
 
 
 class Named:
-    """Points with the name of their part in front."""
+    """A Tap that puts the name of a part in front of each point."""
 
     def __init__(self, tap, name):
         self.tap, self.name = tap, name
@@ -276,7 +276,7 @@ class Named:
 
 
 def between(tap, bed, engines, largest, *parts):
-    """What changes at an interface of two daemons, which begins with this MTU, and @parts."""
+    """Changes the interface of two daemons, which begins with MTU @largest; then runs @parts."""
     for end in (0, 1):
         bed.ip(f'link set {DEV} mtu {largest}', end)
     problems = [p for e in engines for p in e.start()]
@@ -294,8 +294,8 @@ def between(tap, bed, engines, largest, *parts):
 
 
 def other_drivers(every, tools, folder):
-    """What changes at an interface is told by these drivers' ports, too, though DPDK's drivers do not
-    look at it."""
+    """Ports of these drivers report changes of the interface, too, although DPDK's drivers do not
+    watch for them."""
     for name, largest in DRIVERS.items():
         tap = Named(every, name)
         with VethPair(*(f'{address}/24' for address in ADDRESS)) as wire:

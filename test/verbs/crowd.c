@@ -2,9 +2,9 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Many threads on one context, and many queue pairs: each thread with all that it needs for itself,
- * and threads that make, use and unmake queue pairs beside traffic that goes on.  All that is
- * posted completes, and arrives.  Run under karst-run; prints TAP, and how long it took.
+ * Many threads on one context, and many queue pairs: threads that each have their own objects, and
+ * threads that create, use and destroy queue pairs while other traffic continues.  All requests
+ * must complete, and all data must arrive.  Run under karst-run; prints TAP, and how long it took.
  */
 #include "calls_bed.h"
 
@@ -25,7 +25,7 @@ seconds(void)
 	return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
 }
 
-/* Runs @fn in @n threads, with a number each. */
+/* Runs @fn in @n threads; its argument is the thread's number. */
 static void
 in_threads(unsigned int n, void *(*fn)(void *number))
 {
@@ -38,7 +38,8 @@ in_threads(unsigned int n, void *(*fn)(void *number))
 		pthread_join(thread[i], NULL);
 }
 
-/* As to_rts(), for queue pairs of which no packet is lost but by an lcore that does not run. */
+/* As to_rts(), with a long timeout: packets are not lost, but an lcore may have to wait for a
+ * processor. */
 static int
 to_rts_patient(struct ibv_qp *qp)
 {
@@ -56,7 +57,7 @@ to_rts_patient(struct ibv_qp *qp)
 			IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC);
 }
 
-/* Polls until @n completions have come, all of them good. */
+/* Polls until @n completions have come, and checks that each is a success. */
 static void
 take(struct ibv_cq *cq, unsigned int n)
 {
@@ -73,11 +74,11 @@ take(struct ibv_cq *cq, unsigned int n)
 	}
 }
 
-/* --- a thread with all for itself --- */
+/* --- threads that share only the context --- */
 
 #define QPS      128u
 #define BUFFERS  1024u
-#define MESSAGES (BUFFERS / QPS) /* of a queue pair */
+#define MESSAGES (BUFFERS / QPS) /* for each queue pair */
 #define BYTES    64u
 
 struct own {
@@ -86,7 +87,7 @@ struct own {
 	struct ibv_srq *srq;
 	struct ibv_mr *mr;
 	struct ibv_qp *qp[QPS];
-	uint8_t *buf; /* what is sent, then what is received */
+	uint8_t *buf; /* the sent data, then the received data */
 };
 
 static void
@@ -179,15 +180,15 @@ all_for_themselves(void)
 	printf("# %u threads, %u queue pairs each: %.1f s\n", THREADS, QPS, seconds() - began);
 }
 
-/* --- making and unmaking, beside traffic --- */
+/* --- creating and destroying queue pairs, with other traffic --- */
 
 #define ROUNDS 32u
 #define WRITES 64u
-#define STEADY 4u /* threads whose pair stays */
+#define STEADY 4u /* threads that keep their queue pairs */
 
-static _Atomic unsigned int makers; /* that have not finished */
+static _Atomic unsigned int makers; /* threads that create queue pairs and have not finished */
 
-/* A connected pair with a completion queue; region and domain are the rig's. */
+/* Two connected queue pairs with a completion queue; the region and the domain are the rig's. */
 struct pair {
 	struct ibv_cq *cq;
 	struct ibv_qp *qp[2];
@@ -246,7 +247,7 @@ makes_and_unmakes(void *number)
 				post_write(&p, k & 1);
 			take(p.cq, 8);
 		}
-		/* every other one is destroyed with its requests under way */
+		/* in every other round they are destroyed with outstanding requests */
 		if ((round + (unsigned int)(uintptr_t)number) % 2 != 0)
 			for (i = 0; i < 8; i++)
 				post_write(&p, i & 1);

@@ -3,9 +3,9 @@
 # Copyright (c) 2026 The karst authors
 """uDAPL over karst: dapl.py KARSTD KARST-RUN (TAP).
 
-dtest connects by librdmacm, writes, reads and sends both ways, and compares what has come.  Its two
-ends first tell each other their addresses by TCP, at a port that cannot be chosen: so they have
-interfaces of their own.
+dtest connects by librdmacm, writes, reads and sends in both directions, and compares what has
+arrived.  Its two ends first exchange their addresses over TCP, at a port number that cannot be
+chosen; therefore each end has an interface of its own.
 """
 import os
 import sys
@@ -16,7 +16,7 @@ from verbs_bed import Engine, Tap, Tools, VethPair, listens, says, with_engines
 IPS = ('10.77.6.1', '10.77.6.2')
 CONF = '[engine]\nidle = sleep\n[port eth]\ndevice = kv0\n'
 NAME = 'ofa-v2-karst'
-TCP = 15828 # 54333 that dtest has not turned into network byte order
+TCP = 15828 # 54333, which dtest does not convert to network byte order
 CASES = [
     ('messages of 64 bytes', ['-b', '64']),
     ('messages of 64 KiB, in an event queue that is waited for', ['-b', '65536', '-c']),
@@ -26,7 +26,7 @@ PASSED = r'DAPL Test Complete\. PASSED'
 
 
 def registry(folder, ip):
-    """Which provider has which name, and the address of its device."""
+    """Writes the registry: the provider of each name, and the address of its device."""
     path = os.path.join(folder, f'{ip}.conf')
     with open(path, 'w', encoding='utf-8') as f:
         f.write(f'{NAME} u2.0 nonthreadsafe default libdaplofa.so.2 dapl.2.0 "{ip} 0" ""\n')
@@ -34,7 +34,7 @@ def registry(folder, ip):
 
 
 def meet(engines, folder, words):
-    """@return problems of a server over the first, and a client over the last."""
+    """Runs a server over the first engine and a client over the last.  @return problems"""
     words = ['dtest', '-P', NAME, '-D', '-B', '20', *words]
     before = [engine.counter('rx_packets') for engine in engines]
     server = engines[0].program([*words, '-s'], env=registry(folder, IPS[0]))

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
 # Copyright (c) 2026 The karst authors
-"""Selective repeat that nobody has configured peers for: ece.py KARSTD KARST-RUN GSI-PROGRAM
+"""Selective repeat that is negotiated, not configured: ece.py KARSTD KARST-RUN GSI-PROGRAM
 ECE-PROGRAM (TAP).
 
-Enhanced connection establishment (C3, X1), by programs of librdmacm that know nothing of it: between
-two karstd with each of the settings, where frames are lost; then with a peer that says by hand what no
-karst would.
+Enhanced connection establishment (C3, X1) by programs of librdmacm that do not know of it: between
+two karstd with each of the settings, where frames are lost; then with a peer in this test, which
+sends messages that no karst would send.
 """
 import os
 import struct
@@ -20,11 +20,11 @@ from verbs_bed import HANG_S, LOOPBACK, Engine, Tap, Tools, VethPair, memif, wit
 import roce
 from roce import DREP, DREQ, REJ, REP, REQ, RTU, ids
 
-OURS, OFFER, ANSWER = 0x724b53, 0x4b520a01, 0xb4510a01 # as doc/protocol.rst has them
-ADAPTER = 0x15b3 # what mlx5 says
-LISTENS = 7004 # of the peer
+OURS, OFFER, ANSWER = 0x724b53, 0x4b520a01, 0xb4510a01 # as in doc/protocol.rst
+ADAPTER = 0x15b3 # the vendor of mlx5
+LISTENS = 7004 # the peer's port number
 LOSS = 'loss_ppm = 10000\n'
-# Of the server's and the client's setting: is something offered, and agreed to?
+# The server's setting, the client's setting; is there an offer? is it agreed to?
 SETTINGS = [('offer', 'offer', 1, 1), ('answer', 'offer', 1, 1), ('offer', 'answer', 0, 0),
             ('off', 'offer', 1, 0), ('offer', 'off', 0, 0), ('off', 'off', 0, 0)]
 PROGRAMS = [
@@ -41,14 +41,14 @@ def setting(conf, ece, more=''):
 
 
 def said(engine):
-    """[offered, agreed, ignored, asked for]"""
+    """@return the engine's counters [offered, agreed, ignored, connections asked for]"""
     found = engine.ask(lambda e: e.ask('cm'))
     return [*(found[f'ece_{name}'] for name in ('offered', 'agreed', 'ignored')),
             found['tx_REQ'] - found['tx_retries_REQ']]
 
 
 def two(tap, tools, folder, server, client, offered, agreed):
-    """Both programs, and what two engines with these settings count."""
+    """Runs both programs over two engines with these settings; checks the engines' counters."""
     name = f'{server} and {client}'
     engines = [Engine(tools, folder, setting(memif(folder, end), ece, LOSS), f'ece{end}')
                for end, ece in enumerate((server, client))]
@@ -60,7 +60,7 @@ def two(tap, tools, folder, server, client, offered, agreed):
             problems = run(case, engines, ip)
             grown = [[now - then for now, then in zip(said(e), was)]
                      for e, was in zip(engines, before)]
-            n = grown[1][3] # perftest makes another connection for itself
+            n = grown[1][3] # perftest makes one more connection for its own use
             want = [[0, agreed * n, (offered - agreed) * n, 0],
                     [offered * n, agreed * n, 0, n]]
             if grown != want or not n:
@@ -77,11 +77,11 @@ def two(tap, tools, folder, server, client, offered, agreed):
     with_engines(tap, name, engines, cases)
 
 
-# --- a peer by hand ---
+# --- a peer in this test ---
 
 
 def say(body, attribute, vendor):
-    """A REQ or REP with a vendor."""
+    """@return @body, of a REQ or REP, with this vendor."""
     out = bytearray(body)
     for at, byte in zip((5, 6, 7) if attribute == REQ else (15, 19, 23), vendor.to_bytes(3, 'big')):
         out[at] = byte
@@ -89,13 +89,13 @@ def say(body, attribute, vendor):
 
 
 def heard(m):
-    """(vendor, options) of a REQ or REP."""
+    """@return (vendor, options) of a REQ or REP."""
     at = (5, 6, 7) if m.attribute == REQ else (15, 19, 23)
     return int.from_bytes(bytes(m.u8(n) for n in at), 'big'), m.modifier
 
 
 class EceConn(Conn):
-    """A connection to a program that accepts, asked for with a vendor and options."""
+    """A connection to a program that accepts.  The peer's REQ has a vendor and options."""
 
     def __init__(self, peer, vendor, options, port=ACCEPTS):
         self.peer, self.src = peer, PEERS[0]
@@ -108,7 +108,7 @@ class EceConn(Conn):
 
 
 class Asked:
-    """A connection that a program of karst's has asked for, and that is accepted."""
+    """A connection from a program over karst.  The peer accepts it with a vendor and options."""
 
     def __init__(self, peer, vendor, options):
         self.peer, self.src, self.id, self.qpn = peer, PEERS[0], peer.new(), peer.new()
@@ -120,7 +120,7 @@ class Asked:
         peer.message(REP, say(body, REP, vendor), self.tid, modifier=options)
 
     def wait(self, attribute):
-        """The next message of this kind, of a transaction that is not ours."""
+        """Waits for the next message of this kind, of a transaction that the peer did not begin."""
         until = time.monotonic() + HANG_S
         while True:
             for m in self.peer.waiting:
@@ -131,15 +131,15 @@ class Asked:
             self.peer.take(until)
 
     def end(self):
-        """The program is gone: its karstd disconnects."""
+        """Answers the DREQ of the karstd, whose program has ended.  @return problems"""
         m = self.wait(DREQ)
         self.peer.message(DREP, ids(self.id, self.karst_id), m.tid)
         return fields(m, local=self.karst_id, remote=self.id)
 
 
 def repeats(peer, conn):
-    """@return (a gap is answered by a SACK, problems): it is so, or by a NAK, and that what was
-    missing is acknowledged when it comes."""
+    """Sends a WRITE, leaving a gap, and then the missing one.  @return (karst answers the gap by a
+    SACK, not by a NAK; problems with the answers)"""
     def write(psn):
         peer.send(roce.bth(roce.RC_WRITE_ONLY, conn.karst_qpn, psn) + bytes(16), conn.src)
 
@@ -160,14 +160,14 @@ def repeats(peer, conn):
 
 
 def judged(bed, before, conn, selective, **wanted):
-    """@return problems"""
+    """Checks whether karst repeats selectively, and its counters.  @return problems"""
     found, problems = repeats(bed.peer, conn)
     if found != selective:
         problems.append(f'a gap is answered by a {("NAK", "SACK")[found]}')
     return problems + bed.counted(before, **wanted)
 
 
-REQUESTS = [ # the peer's word, and karst's
+REQUESTS = [ # the peer's (vendor, options), karst's answer, 1: karst counts it as ignored
     ('an offer', (OURS, OFFER), (OURS, ANSWER), 0),
     ('an offer with abilities that nobody knows', (OURS, OFFER | 0xfe), (OURS, ANSWER), 0),
     ('nothing', (0, 0), (0, 0), 0),
@@ -180,7 +180,7 @@ REQUESTS = [ # the peer's word, and karst's
     ("an adapter's vendor with our options", (ADAPTER, OFFER), (0, 0), 1),
     ('options of no vendor', (0, OFFER), (0, 0), 1),
 ]
-REPLIES = [ # what the peer answers to an offer
+REPLIES = [ # the peer's answer to an offer; do they agree?
     ('the answer', (OURS, ANSWER), True),
     ('nothing', (0, 0), False),
     ('the offer as it came', (OURS, OFFER), False),
@@ -194,7 +194,7 @@ REPLIES = [ # what the peer answers to an offer
 
 
 def passive(bed):
-    """REQs of all kinds, to a program that accepts them."""
+    """Sends REQs of all kinds to a program that accepts them."""
     bed.program('accept', ACCEPTS)
     for name, word, answer, ignored in REQUESTS:
         def ask(peer, word=word, answer=answer, ignored=ignored):
@@ -211,7 +211,7 @@ def passive(bed):
         bed.case(f'a REQ with {name}', ask)
 
     def changes(peer):
-        """The same REQ with another word is the same REQ."""
+        """A repeated REQ with another vendor is still a duplicate of the first REQ."""
         conn = EceConn(peer, OURS, OFFER)
         peer.message(REQ, say(conn.body, REQ, 0), conn.tid)
         again = peer.answer(conn.tid, REP, again=True)
@@ -225,7 +225,7 @@ def passive(bed):
 
 
 def active(bed):
-    """A program that connects to the peer, and what it is answered."""
+    """A program connects to the peer, which answers in different ways."""
     for name, word, agreed in REPLIES:
         def answer(peer, word=word, agreed=agreed):
             before = bed.counters()
@@ -246,7 +246,7 @@ def active(bed):
 
 
 def programs(bed):
-    """What a program may say, and what not."""
+    """Which vendor and options a program may set by itself."""
     def echo(peer):
         before = bed.counters()
         program = bed.engine.program([bed.ece, 'echo', KARST, str(LISTENS)])
@@ -263,7 +263,7 @@ def programs(bed):
             problems += bed.counted(before, ece_agreed=0, ece_ignored=1)
         finally:
             program.kill()
-        for tid in (conn.tid, other.tid): # they wait for an RTU
+        for tid in (conn.tid, other.tid): # these connections wait for an RTU
             peer.answer(tid, REJ)
         peer.nothing()
         return problems

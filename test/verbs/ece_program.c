@@ -2,15 +2,15 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * A program of librdmacm, and of its calls for enhanced connection establishment, for ece.py and,
- * with Linux at one end, for the suite interop:
+ * A program that uses librdmacm and its calls for enhanced connection establishment.  ece.py uses
+ * it, and so does the suite interop, with Linux at one end:
  *
- *   ece-program calls                       the calls of libibverbs, on the first device
- *   ece-program stay IP PORT                connects, and stays so until it is killed
+ *   ece-program calls                       tests the calls of libibverbs, on the first device
+ *   ece-program stay IP PORT                connects, and stays connected until it is killed
  *   ece-program visit IP PORT               connects, and disconnects
  *   ece-program echo IP PORT                listens, and answers each offer with the offer
- *   ece-program claim IP PORT VENDOR OPTIONS  offers that by itself, which must be refused
- *   ece-program offer IP PORT VENDOR OPTIONS  the same, says what the answer was, and disconnects
+ *   ece-program claim IP PORT VENDOR OPTIONS  offers these values, which must be refused
+ *   ece-program offer IP PORT VENDOR OPTIONS  offers these values, prints the answer, disconnects
  */
 #include <errno.h>
 #include <stdbool.h>
@@ -51,7 +51,8 @@ init_of(enum ibv_qp_type type, struct ibv_cq *cq)
 		.cap = {.max_send_wr = 4, .max_recv_wr = 4, .max_send_sge = 1, .max_recv_sge = 1}};
 }
 
-/* Of who has no queue pair: a number that no other program has said of late. */
+/* A queue pair number for a program without a queue pair: one that no other program has used
+ * recently. */
 static uint32_t
 some_qpn(void)
 {
@@ -180,7 +181,7 @@ leave(struct rdma_cm_id *id)
 {
 	struct ibv_ece ece = {0};
 
-	/* who has one of librdmacm's is not told: that has set it */
+	/* for a queue pair of librdmacm's the call returns nothing: librdmacm has set the answer */
 	if (id->qp == NULL) {
 		must(rdma_get_remote_ece(id, &ece), "rdma_get_remote_ece");
 		printf("answered %#x %#x\n", ece.vendor_id, ece.options);
@@ -188,7 +189,7 @@ leave(struct rdma_cm_id *id)
 	must(rdma_disconnect(id), "rdma_disconnect");
 }
 
-/* Who has no queue pair of librdmacm's does this by itself. */
+/* A program without a queue pair of librdmacm's must call rdma_establish() itself. */
 static void
 establish(struct rdma_cm_id *id)
 {
@@ -196,7 +197,7 @@ establish(struct rdma_cm_id *id)
 	leave(id);
 }
 
-/* Of this program there is no queue pair at all: the peer is told a number. */
+/* Accepts a request.  This program has no queue pair: it sends the peer a made-up number. */
 static void
 echo(struct rdma_cm_id *id)
 {

@@ -3,9 +3,9 @@
 # Copyright (c) 2026 The karst authors
 """Wrong calls, forks, threads and bad ends: errors.py KARSTD KARST-RUN CALLS WRONG SPOILT (TAP).
 
-Wrong arguments are those of wrong.c, objects that are none those of spoilt.c.  Then a
-program that leaves everything as it is, programs that are killed in mid-traffic, or whose engine
-is, and an engine of another version.  Whatever a program does, nothing of it is left.
+wrong.c passes wrong arguments, spoilt.c objects that do not exist.  Then: a program that ends
+without destroying its objects, programs that are killed during traffic, programs whose engine is
+killed, and an engine of another version.  The engine must not keep any object of these programs.
 """
 import os
 import signal
@@ -19,12 +19,12 @@ from verbs_bed import HEADER, LOOPBACK, Engine, free_port, listens, pair, run_al
 
 
 def shown(problems, *things):
-    """With what @things have said, if there are problems."""
+    """@return @problems and, if there are any, what @things have printed."""
     return problems + [line for thing in things for line in thing.shown()] if problems else []
 
 
 def points(tap, engine, words):
-    """The points of a program that speaks TAP, as ours."""
+    """Runs a program that prints TAP, and reports its points as this test's."""
     program = engine.program(words)
     problems = program.wait()
     problems += relay(tap, 'ns', program) + engine.left()
@@ -32,7 +32,7 @@ def points(tap, engine, words):
 
 
 def traffic(engine, words):
-    """A server and a client that would go on for long; (server, client, problems)."""
+    """Starts a server and a client that run for a long time.  @return (server, client, problems)"""
     tcp = str(free_port())
     server = engine.program([*words, '-p', tcp])
     problems = server.until(lambda: listens(int(tcp)), 'listening')
@@ -55,14 +55,14 @@ def killed(tap, engine):
             server, client, problems = traffic(engine, words)
             first, second = (client, server) if which == 'client' else (server, client)
             first.kill()
-            # the other one may wait for ever for a peer that does not come back
+            # the other program may wait forever for its peer
             second.kill()
             problems += engine.left()
             tap.point(f'{name}: the {which} is killed', shown(problems, server, client, engine))
     tap.point('the next one works', pair([engine], ['ibv_rc_pingpong', '-g', '0', '-c', '-e']))
 
 
-# Refusals by the engine and by the provider in turns, in one thread.
+# Calls that the engine and the provider refuse in turns, in one thread.
 REASONS = """
 import ctypes, os, socket, struct, sys
 verbs = ctypes.CDLL('libibverbs.so.1')
@@ -95,7 +95,8 @@ REASONS_SAID = [None, 'cqe must be at least 1',
 
 
 def reasons(tap, engine):
-    """Each refusal is said in its own words, the provider's too; only to who wants to hear it."""
+    """Each refusal prints its own reason, the provider's refusals too, and only if the environment
+    asks for reasons."""
     program = engine.program([sys.executable, '-c', REASONS], env={'KARST_VERBS_DEBUG': '1'})
     problems = program.wait()
     said = program.text().partition('begin\n')[2].splitlines()
@@ -137,7 +138,7 @@ def engine_dies(tap, tools):
 
 
 class Stranger(threading.Thread):
-    """Listens as an engine would whose messages have another version, which it says."""
+    """Listens like an engine whose messages have another version, and answers with that version."""
 
     def __init__(self, path):
         super().__init__(daemon=True)
@@ -159,7 +160,8 @@ class Stranger(threading.Thread):
 
 
 def other_version(tap, engine):
-    """Told by karst-run, and by the provider if the engine changed after the program's start."""
+    """karst-run reports the other version, and so does the provider if the engine changes after the
+    program has started."""
     with tempfile.TemporaryDirectory(prefix='karst-verbs-') as folder:
         flag = os.path.join(folder, 'flag')
         real = Engine(engine.tools, folder, LOOPBACK, name='real')

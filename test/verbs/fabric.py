@@ -3,12 +3,12 @@
 # Copyright (c) 2026 The karst authors
 """libfabric over karst: fabric.py KARSTD KARST-RUN FABRIC-ATOMIC (TAP).
 
-Its verbs provider connects message endpoints by librdmacm alone, and opens an event queue, which is
-librdmacm's too, wherever fi_pingpong asks for plain datagrams.  Addresses it takes from interfaces
-of the kernel, so those cases run where there are such.  Reliable datagrams by ofi_rxd over UD need
-neither.
+libfabric's verbs provider connects message endpoints only by librdmacm.  Where fi_pingpong asks for
+plain datagrams, the provider opens an event queue, which also is librdmacm's.  It takes addresses
+from kernel interfaces, so these cases run over such interfaces.  Reliable datagrams by ofi_rxd over
+UD need neither librdmacm nor interfaces.
 
-fi_pingpong knows messages alone.  fabric_atomic.c has the atomics, and transfers into memory, of ofi_rxm.
+fi_pingpong only sends messages.  fabric_atomic.c has atomics and RMA transfers over ofi_rxm.
 """
 import os
 import sys
@@ -18,8 +18,8 @@ from verbs_bed import Engine, VethPair, pair, run_all, with_engines
 
 ITERS = 30
 CONF = '[engine]\nidle = sleep\n[port eth]\ndevice = kv0\n'
-# 1024 bytes alone: after messages of a megabyte the client sometimes waits for ever, when the server
-# has ended well.  Why is not known.
+# Only 1024 bytes: after messages of a megabyte the client sometimes waits forever although the
+# server has ended with success.  The cause is not known.
 RXD = [
     ('reliable datagrams', ['-p', 'verbs;ofi_rxd', '-e', 'rdm', '-c', '-S', '1024']),
     ('reliable datagrams, tagged', ['-p', 'verbs;ofi_rxd', '-e', 'rdm', '-c', '-m', 'tagged',
@@ -28,7 +28,7 @@ RXD = [
 CM = [
     ('datagrams', ['-p', 'verbs', '-e', 'dgram', '-c', '-S', '1024']),
     ('messages', ['-p', 'verbs', '-e', 'msg', '-c', '-S', '1024']),
-    # each side posts a last message and leaves when it has the other's
+    # each side posts a last message and ends when it has got the other's
     ('messages to many', ['-p', 'verbs;ofi_rxm', '-e', 'rdm', '-c', '-S', '1024']),
 ]
 
@@ -43,7 +43,7 @@ def info(tap, engine):
 
 
 def pingpong(tap, engines, name, words, peer='localhost'):
-    # the table has a line for 1024 bytes
+    # the printed table must have a line for 1024 bytes
     tap.point(f'{len(engines)} engine(s): fi_pingpong: {name}',
               pair(engines, ['fi_pingpong', '-I', str(ITERS), *words], port=('-B', '-P'),
                    peer=[peer], frames=2 * ITERS, says_both=[rf'(?m)^1k +{ITERS} +={ITERS} ']))
@@ -56,7 +56,7 @@ def atomics(tap, engines, program, peer):
 
 
 def connected(tap, tools, program):
-    """Over interfaces of the kernel: one engine, then two."""
+    """Runs the cases over kernel interfaces, with one engine and with two."""
     ips = ('10.77.5.1', '10.77.5.2')
     with tempfile.TemporaryDirectory(prefix='karst-fabric-') as folder, \
             VethPair(*(f'{ip}/24' for ip in ips)) as wire:

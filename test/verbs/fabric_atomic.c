@@ -3,14 +3,14 @@
  */
 /*
  * fabric_atomic -p PROVIDER -B PORT, and fabric_atomic -p PROVIDER -P PORT ADDRESS: atomics between
- * two endpoints of libfabric's for reliable datagrams, options as fi_pingpong has them.
+ * two reliable-datagram endpoints of libfabric; the options are those of fi_pingpong.
  *
- * Both at once carry out every operation on every datatype that their endpoint offers, plain,
- * fetching and comparing, on one element and on as many as go, in the memory of the other: they put
- * numbers there by fi_write(), and look by fi_read() what became of them.  Then both count in each
- * other's memory.  Says "all right" and exits with 0 if nothing was wrong.
+ * Both ends at the same time execute every operation on every datatype that their endpoint offers
+ * (plain, fetching and comparing, on one element and on the maximum number) in the other end's
+ * memory.  They store the numbers there by fi_write(), and read the results by fi_read().  Then
+ * both count in each other's memory.  Prints "all right" and exits with 0 if nothing was wrong.
  *
- * What the numbers must be is computed in long double, which holds each of them whatever its type.
+ * The expected numbers are computed in long double, which can hold the values of every type.
  */
 #include <arpa/inet.h>
 #include <complex.h>
@@ -40,7 +40,7 @@ enum kind { PLAIN, FETCH, COMPARE, KINDS };
 /* Areas of the registered memory; the peer works on the last one. */
 enum area { INITIAL, OPERAND, COMPARAND, RESULT, SEEN, TARGET, AREAS };
 
-/* What each end tells the other over TCP. */
+/* The data that the ends exchange over TCP. */
 struct card {
 	uint64_t name_bytes;
 	uint8_t name[NAME_BYTES];
@@ -67,7 +67,7 @@ die(const char *what, int error)
 	exit(1);
 }
 
-/* Ends the program if a call of libfabric's has failed. */
+/* Ends the program if a call of libfabric has failed. */
 static void
 must(long error, const char *what)
 {
@@ -83,7 +83,7 @@ area(enum area which)
 
 /* --- numbers --- */
 
-/* int128 is not among them: no endpoint over verbs offers it. */
+/* Without int128: no endpoint over verbs offers it. */
 #define TYPES(T)                             \
 	T(FI_INT8, int8_t)                   \
 	T(FI_UINT8, uint8_t)                 \
@@ -148,7 +148,8 @@ is_signed(enum fi_datatype type)
 	return type != FI_UINT8 && type != FI_UINT16 && type != FI_UINT32 && type != FI_UINT64;
 }
 
-/* What stands in the target after @op; products of what fill() chooses fit into eight bits. */
+/* @return the target's value after @op.  Products of the numbers that fill() chooses fit into eight
+ * bits. */
 static number
 after(enum fi_op op, number target, number operand, number comparand)
 {
@@ -197,7 +198,7 @@ after(enum fi_op op, number target, number operand, number comparand)
 	}
 }
 
-/* Numbers with all the relations to each other that an operation may look for. */
+/* Fills the areas with numbers: all relations that an operation may test occur among them. */
 static void
 fill(enum fi_datatype type, size_t count)
 {
@@ -217,7 +218,7 @@ fill(enum fi_datatype type, size_t count)
 
 /* --- transfers --- */
 
-/* One completion. */
+/* Waits for one completion. */
 static void
 done(const char *what)
 {
@@ -233,7 +234,8 @@ done(const char *what)
 	must(n, what);
 }
 
-/* Posts by an expression that may have to be tried again, and waits for its completion. */
+/* Evaluates @post, which posts an operation, again until it succeeds; then waits for the
+ * completion. */
 #define CARRY_OUT(what, post)                           \
 	do {                                            \
 		ssize_t posted;                         \
@@ -303,7 +305,7 @@ try(enum kind kind, enum fi_op op, enum fi_datatype type, size_t count)
 	}
 }
 
-/* @return how many elements at a time, 0: not offered. */
+/* @return the maximum number of elements of an operation; 0: the operation is not offered */
 static size_t
 offered(enum kind kind, enum fi_op op, enum fi_datatype type)
 {
@@ -340,7 +342,8 @@ all_operations(void)
 
 /* --- the two ends --- */
 
-/* Meets the other end; looks after libfabric's work meanwhile, which nobody else does. */
+/* Waits for the other end.  Meanwhile calls libfabric, which makes progress only when it is
+ * called. */
 static void
 meet(void)
 {
@@ -406,7 +409,7 @@ rendezvous(const char *host, const char *port)
 	}
 }
 
-/* An endpoint at the address that the TCP connection has here. */
+/* Opens an endpoint at the local address of the TCP connection. */
 static void
 open_endpoint(const char *provider)
 {

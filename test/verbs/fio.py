@@ -3,11 +3,11 @@
 # Copyright (c) 2026 The karst authors
 """fio's rdma engine over karst: fio.py KARSTD KARST-RUN (TAP).
 
-A server and a client of fio, which meet by librdmacm: WRITE and READ, of which the server hears
-nothing, and SEND, whose content it verifies.  Both must count the blocks that were asked for.
+A server and a client of fio connect by librdmacm: WRITE and READ, which the server does not notice,
+and SEND, whose content the server verifies.  Both must count the blocks that were asked for.
 
-fio gives RNR retries none: of SEND there are no more blocks than the server has posted receives
-when the client begins.  Random access is refused by fio 3.33 before it looks for a device.
+fio sets no RNR retries, so a SEND case has at most as many blocks as the server has posted receives
+when the client begins.  fio 3.33 refuses random access before it opens a device.
 """
 import json
 import os
@@ -22,13 +22,13 @@ RECEIVES = 512
 
 
 class Case:
-    """@client, @server: words; @blocks of @size bytes."""
+    """@client, @server: arguments; there are @blocks of @size bytes."""
 
     def __init__(self, name, blocks, size, client, server, verified=False, fails=None):
         self.name, self.blocks, self.size = name, blocks, size
         self.client, self.server = client.split(), server.split()
-        self.verified = verified # the server sees the blocks
-        self.fails = fails # what the server says then
+        self.verified = verified # the server counts the blocks, too
+        self.fails = fails # if the server must fail: a pattern of its output
 
 
 SEND = '--verb=send --iodepth=4 --do_verify=0 --verify=crc32c'
@@ -49,7 +49,7 @@ CASES = [
 
 
 def counted(path, what, case):
-    """Problems of what fio has written there."""
+    """@return problems with the results that fio has written to @path."""
     with open(path, encoding='utf-8') as f:
         text = f.read()
     job = json.loads(text[text.index('{'):])['jobs'][0]
@@ -63,7 +63,7 @@ def run(case, engines, ip, folder):
     """@return problems"""
     files = [os.path.join(folder, name) for name in ('server', 'client')]
     common = ['fio', '--ioengine=rdma', f'--port={free_port()}', '--output-format=json',
-              '--verify_state_save=0', # else a file in whatever folder this is
+              '--verify_state_save=0', # else fio writes a file to the current folder
               f'--bs={case.size}', f'--size={case.blocks * case.size}']
     before = sum(e.counter('rx_bytes') for e in engines)
     server = engines[0].program([*common, '--name=server', '--rw=read', f'--output={files[0]}',

@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
 # Copyright (c) 2026 The karst authors
-"""Bad management datagrams, by hand: gsi.py KARSTD KARST-RUN GSI-PROGRAM (TAP).
+"""Invalid management datagrams: gsi.py KARSTD KARST-RUN GSI-PROGRAM (TAP).
 
-A karstd on one end of a veth pair; the other end sends it frames that no program would, each with
-the right ICRC, and looks at each field of what comes back and at the counters.  Programs of
-librdmacm stand behind the karstd, and must not notice.
+A karstd is on one end of a veth pair.  From the other end the test sends frames that no program
+would send, each with the right ICRC unless the case says otherwise, and checks each field of the
+answers and the counters.  Programs of librdmacm use the karstd, and must not be affected.
 
-"Nothing comes back" is not a matter of waiting: a request that is refused is sent behind, and its
-answer is the first to come.
+To check that a frame is not answered, the test does not wait for a time: it sends a request that is
+refused behind the frame, and the refusal must be the first answer.
 """
 import os
 import struct
@@ -22,7 +22,7 @@ import roce
 from roce import (APR, DREP, DREQ, LAP, MRA, REJ, REP, REQ, RTU, SIDR_REP, SIDR_REQ, TCP_SERVICE,
                   UDP_SERVICE, ids, mad, mad_packet)
 
-BACKLOG = 8 # of the deaf program
+BACKLOG = 8 # of the program "deaf"
 MAX_IDS, HALF_OPEN, FROM_ONE = 256, 64, 32
 CONF = f'[engine]\nidle = sleep\nmax_cm_ids = {MAX_IDS}\n' \
        '[port p]\ndevice = kv0\ndriver = af_packet\n'
@@ -30,7 +30,8 @@ STALE, NO_SERVICE, CONSUMER = 10, 8, 28 # reasons of a REJ
 
 
 def datagrams(bed):
-    """What is no MAD of connection management is dropped where that is seen first (U2, W9)."""
+    """Packets that are no MADs of connection management are dropped by the first check that they
+    fail (U2, W9)."""
     def raw(**how):
         return lambda peer: peer.send(mad_packet(mad(REQ, 1, peer.req(ACCEPTS)), **how))
 
@@ -99,7 +100,7 @@ def requests(bed):
 
 
 def nobody(bed):
-    """Messages about connections that there are not."""
+    """Messages about connections that do not exist."""
     about = ids(77, 0x12345678)
 
     def unknown_rep(peer):
@@ -145,7 +146,7 @@ def nobody(bed):
 
 
 def established(bed):
-    """A connection by hand; what is forged about it changes nothing (C1, C2)."""
+    """The test makes a connection; forged messages about it change nothing (C1, C2)."""
     accepting = bed.program('accept', ACCEPTS)
     requests(bed)
     conns = []
@@ -158,7 +159,7 @@ def established(bed):
         problems = fields(conn.rep, remote=conn.id, src=KARST, dst=PEERS[0])
         problems += [] if private == bytes((i ^ 0xa5) & 0xff for i in range(196)) else [
             f'private data {private.hex()}']
-        # what fits into a REP was tried with a byte more, which the program checks
+        # the program checks that a byte more of private data is refused
         peer.message(REQ, conn.body, conn.tid)
         again = peer.answer(conn.tid, REP, again=True)
         problems += [] if again.mad == conn.rep.mad else [f'another REP: {again}']
@@ -178,8 +179,8 @@ def established(bed):
     stale(bed)
 
     def ended_once(before, name):
-        """@return problems: a message has not been counted as one for a connection in TIMEWAIT, or,
-        when that is over, for an id that is nobody's."""
+        """@return problems: the message has not been counted as one for a connection in TIMEWAIT,
+        nor, when that is over, as one for an unknown id."""
         now = bed.counters()
         counted = {what: now[what] - before[what] for what in (name, 'no_id')}
         return [] if sum(counted.values()) == 1 else [f'counted {counted}']
@@ -236,7 +237,7 @@ def harmless(bed, conn):
     case('its REQ again', lambda peer: peer.message(REQ, conn.body, conn.tid), rx_duplicates_REQ=1)
 
     def path(qpn):
-        """A LAP's body: by another address of the peer's (C4)."""
+        """@return the body of a LAP: the alternate path is to another address of the peer (C4)."""
         return conn.ids(bytes(4), qpn.to_bytes(3, 'big'), b'\xa0', bytes(4), b'\xff' * 4,
                         roce.gid(PEERS[1]), roce.gid(KARST), bytes(4), b'\x40\0\0\x80')
 
@@ -273,8 +274,8 @@ def harmless(bed, conn):
 
 
 def stale(bed):
-    """A peer that has begun to count anew says so by a number that we know: that connection is
-    ended, and no other (C1)."""
+    """A peer that has restarted uses an id or a queue pair number that an existing connection has:
+    karst ends that connection, and no other (C1)."""
     def by(what):
         def do(peer):
             conn = Conn(peer).ready()
@@ -314,7 +315,7 @@ def stale(bed):
 
 def unanswered(bed):
     """Programs that listen and do not answer."""
-    problems = bed.engine.left() # the last program's listener must not go while this one's comes
+    problems = bed.engine.left() # wait until the last program's listener is gone
     before = bed.counters()
     holding = bed.program('hold', HOLDS)
     bed.tap.point('who listens is counted', problems + bed.counted(before, listeners=1))
@@ -360,7 +361,8 @@ def unanswered(bed):
 
 
 def flood(bed):
-    """REQs from two addresses that nobody follows up; a program comes through all the same (C1)."""
+    """Many REQs from two addresses, which send nothing after them.  A program must still be able to
+    connect (C1)."""
     holding = bed.program('hold', HOLDS)
     accepting = bed.program('accept', ACCEPTS)
 
@@ -369,7 +371,7 @@ def flood(bed):
         for n, src in enumerate(PEERS[:2], 1):
             for _ in range(4 * FROM_ONE):
                 peer.message(REQ, peer.req(HOLDS, src), src=src)
-            # those of this address and kept, those of both and not
+            # REQs of all addresses so far that are kept, and that are refused
             problems += peer.nothing(src) + bed.counted(
                 before, half_open=n * FROM_ONE, flood=n * 3 * FROM_ONE)
         now = bed.counters()
@@ -404,7 +406,7 @@ def flood(bed):
             time.sleep(0.02)
         now = bed.counters()['half_open']
         problems += [f'{now} are half open'] if now else []
-        peer.nothing() # but what was refused at the end
+        peer.nothing() # discards the REJs that were sent at the end
         return problems
 
     bed.case('when the programs have gone nothing is left', over)
@@ -428,7 +430,7 @@ def main(argv):
                           os.path.abspath(argv[3]))
                 for part in (datagrams, nobody, established, unanswered, flood):
                     part(bed)
-        finally: # whatever went wrong here, nothing is left behind
+        finally: # stop the engine whatever has failed
             tap.point('it ends', engine.stop())
     return tap.finish()
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Copyright (c) 2026 The karst authors
-"""The bed of gsi.py: a peer that sends a karstd what it likes, and looks at each answer."""
+"""What gsi.py and ece.py share: a peer that can send any frame to a karstd, and checks answers."""
 import ctypes
 import os
 import select
@@ -16,7 +16,7 @@ from bed import HANG_S  # noqa: E402
 from roce import DREP, DREQ, REJ, REP, REQ, RTU, TCP_SERVICE, ids, mad, mad_packet  # noqa: E402
 
 KARST = '10.78.0.1'
-# Some of the peer's addresses; each is a host of its own to karst.
+# Some of the peer's addresses; to karst each is another host.
 PEERS = [f'10.78.0.{n}' for n in range(2, 6)]
 ACCEPTS, HOLDS, DEAF, NOBODY = 7001, 7002, 7003, 7009 # port numbers
 CLONE_NEWNET = 0x40000000
@@ -24,7 +24,7 @@ ETH_P_ALL = 3
 
 
 def within(netns, do):
-    """The result of do(), called in a network namespace."""
+    """Calls do() in a network namespace.  @return its result"""
     found = []
 
     def run():
@@ -32,7 +32,7 @@ def within(netns, do):
             if ctypes.CDLL(None).setns(ns.fileno(), CLONE_NEWNET) == 0:
                 found.append(do())
 
-    thread = threading.Thread(target=run) # whose namespace is nobody else's
+    thread = threading.Thread(target=run) # setns() changes the namespace of this thread only
     thread.start()
     thread.join()
     return found[0]
@@ -45,7 +45,8 @@ def mac():
 
 
 def open_wire():
-    """A socket for frames, one that keeps the kernel from answering RoCE, and the MAC address."""
+    """@return a packet socket, a UDP socket that keeps the kernel from answering RoCE packets, and
+    the MAC address"""
     wire = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(ETH_P_ALL))
     wire.bind(('kv0', 0))
     quiet = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -54,15 +55,15 @@ def open_wire():
 
 
 class Peer:
-    """The other end: sends frames, and sorts what comes back."""
+    """The other end: sends frames, and sorts the frames that karst sends."""
 
     def __init__(self, netns, karst_mac):
         self.wire, self.no_icmp, self.mac = within(netns, open_wire)
         self.karst_mac = karst_mac
-        self.number = 0x1000 # for whatever has to be a number of its own
+        self.number = 0x1000 # the last unique number
         self.psn = 0
-        self.seen = set() # messages that came before: what is repeated is no news
-        self.waiting = [] # messages that nobody has asked for yet
+        self.seen = set() # messages that came before: their repetitions are not new
+        self.waiting = [] # messages that have come and were not asked for yet
         self.acks = []
         self.sacks = []
 
@@ -81,7 +82,7 @@ class Peer:
         return tid
 
     def take(self, until):
-        """One frame more; TimeoutError."""
+        """Receives one frame.  Raises TimeoutError."""
         left = until - time.monotonic()
         if left <= 0 or not select.select([self.wire], [], [], left)[0]:
             raise TimeoutError
@@ -103,14 +104,14 @@ class Peer:
             self.sacks.append((qpn, int.from_bytes(packet[9:12], 'big'), packet[12]))
 
     def until(self, happens):
-        """Takes frames until something is so."""
+        """Receives frames until happens() is true.  Raises TimeoutError."""
         until = time.monotonic() + HANG_S
         while not happens():
             self.take(until)
 
     def answer(self, tid, attribute, again=False):
-        """The next message of this transaction and kind; not one that came before, but for
-        @again.  The others stay."""
+        """@return the next message of this transaction and attribute; with @again, it may be a
+        repetition.  Other messages stay in the list.  Raises TimeoutError."""
         until = time.monotonic() + HANG_S
         while True:
             for m in self.waiting:
@@ -121,7 +122,7 @@ class Peer:
             self.take(until)
 
     def nothing(self, src=PEERS[0]):
-        """@return problems: something came that is new, before the answer to what is sent now."""
+        """@return problems: a new message has come before the answer to a request sent now."""
         probe = self.unknown(src)
         self.answer(probe, REJ)
         news = [m for m in self.waiting if m.mad not in self.seen]
@@ -130,7 +131,7 @@ class Peer:
         return [f'not expected: {m}' for m in news]
 
     def unknown(self, src=PEERS[0]):
-        """A request for a service that nobody has."""
+        """Sends a request for a service that does not exist.  @return its transaction id"""
         return self.message(REQ, self.req(NOBODY, src), src=src)
 
     def req(self, port, src=PEERS[0], comm_id=None, qpn=None, **more):
@@ -138,7 +139,7 @@ class Peer:
                         **more)
 
     def acknowledged(self, conn):
-        """@return problems: a WRITE of nothing (R12) to the connection is not acknowledged."""
+        """@return problems: a WRITE of 0 bytes (R12) to the connection is not acknowledged."""
         psn = conn.psn
         conn.psn += 1
         self.acks = []
@@ -152,7 +153,7 @@ class Peer:
 
 
 class Conn:
-    """A connection that a program has accepted, made step by step."""
+    """A connection to a program, which accepts it; the test sends each message of it."""
 
     def __init__(self, peer, src=PEERS[0], port=ACCEPTS):
         self.peer, self.src = peer, src
@@ -183,13 +184,14 @@ def fields(m, **wanted):
 
 
 class Bed:
-    """The peer, the engine, and a point for each case."""
+    """The peer and the engine; reports a TAP point for each case."""
 
     def __init__(self, tap, engine, peer, program):
         self.tap, self.engine, self.peer, self.path = tap, engine, peer, program
 
     def counters(self):
-        """Of connection management, and by "drop_" the frames that were dropped."""
+        """@return the counters of connection management and, with "drop_" in front, the drop
+        counters"""
         found = dict(self.engine.ask(lambda e: e.ask('cm')))
         for row in self.engine.ask(lambda e: e.rows('drops')).values():
             for name, value in row.items():
@@ -197,7 +199,7 @@ class Bed:
         return found
 
     def counted(self, before, **wanted):
-        """@return problems: what is @wanted has not grown by so much since @before."""
+        """@return problems: a counter has not grown by the number @wanted since @before."""
         now = self.counters()
         return [f'{name} has grown by {now[name] - before[name]}, not {n}'
                 for name, n in wanted.items() if now[name] - before[name] != n]
@@ -219,7 +221,7 @@ class Bed:
         self.tap.point(name, problems + (self.engine.shown() if problems else []))
 
     def dropped(self, name, send, **wanted):
-        """A case: nothing comes back, and that is counted."""
+        """Runs a case: @send() gets no answer, and is counted."""
         def do(peer):
             before = self.counters()
             send(peer)
@@ -228,7 +230,8 @@ class Bed:
         self.case(name, do)
 
     def refused(self, name, body, reason, src=PEERS[0], info=b'', known=False, **wanted):
-        """A case: a REQ that is refused, each field of the REJ.  @known: after it had an id."""
+        """Runs a case: a REQ is refused; checks each field of the REJ.  @known: karst has given the
+        connection an id before it refuses it."""
         def do(peer):
             before = self.counters()
             m = peer.answer(peer.message(REQ, body, src=src), REJ)

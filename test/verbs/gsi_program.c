@@ -2,15 +2,15 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * A program of librdmacm for gsi.py: gsi-program HOW IP PORT
+ * A program that uses librdmacm, for gsi.py: gsi-program HOW IP PORT
  *
  *   accept   listens, and accepts each request with a queue pair and 196 bytes of private data
- *   hold     listens, takes requests, and answers none of them
- *   deaf     listens for BACKLOG requests, and takes none
+ *   hold     listens, reads the events of requests, and does not answer
+ *   deaf     listens with a backlog of BACKLOG, and reads no events
  *   connect  connects with 56 bytes of private data, disconnects, and ends
  *
- * One that can say something tries first to say more than its message holds, and must be refused.
- * Each event is a line.  Those that listen do so until they are killed.
+ * Before it sends private data it tries more than the message can hold, which must be refused.  It
+ * prints each event as a line.  A program that listens does so until it is killed.
  */
 #include <errno.h>
 #include <stdbool.h>
@@ -73,7 +73,7 @@ accept_request(struct rdma_cm_id *id)
 {
 	struct rdma_conn_param p = params(REP_PRIVATE + 1);
 
-	/* without a queue pair, which is not to be changed by what fails */
+	/* before the queue pair exists: the calls that fail must not change it */
 	refused(rdma_accept(id, &p), "too much for a REP");
 	refused(rdma_reject(id, bytes, REJ_PRIVATE + 1), "too much for a REJ");
 	make_qp(id);
@@ -81,7 +81,7 @@ accept_request(struct rdma_cm_id *id)
 	must(rdma_accept(id, &p), "rdma_accept");
 }
 
-/* @return false: the end. */
+/* Handles one event.  @return false: the program is to end */
 static bool
 handle(struct rdma_event_channel *channel, bool accepts, bool connects)
 {
@@ -121,7 +121,7 @@ handle(struct rdma_event_channel *channel, bool accepts, bool connects)
 		return true;
 	case RDMA_CM_EVENT_TIMEWAIT_EXIT:
 		return true;
-	default: /* it did not come about */
+	default: /* the connection was not established */
 		if (connects)
 			exit(1);
 		if (id->qp != NULL)

@@ -3,14 +3,14 @@
 # Copyright (c) 2026 The karst authors
 """iperf3 over rsockets over karst: iperf3.py KARSTD KARST-RUN (TAP).
 
-A program of TCP sockets, unmodified, with librdmacm's library preloaded.  Both ends count bytes, and
-must agree.  The library is told that there may be a fork: then it opens sockets of the kernel first,
-and exchanges them for rsockets before the first byte, for which both must have the same addresses:
-so the engines have interfaces.
+An unmodified program of TCP sockets, with librdmacm's library preloaded.  Both ends count bytes,
+and the counts must agree.  RDMAV_FORK_SAFE tells the library that the program may fork.  The
+library then opens kernel sockets first and replaces them by rsockets before the first byte.  For
+that both must have the same addresses, so the engines have interfaces.
 
-Without it, iperf3 has no server: librdmacm 44 opens the number that a program gets
-for an accepted rsocket after the rsocket's own, and select() then looks at the wrong one of them.
-Several streams hang in either case, which is likely the same.
+Without RDMAV_FORK_SAFE, iperf3's server does not work: librdmacm 44 opens the descriptor that a
+program gets for an accepted rsocket after the rsocket's own, and select() then checks the wrong
+one.  Several streams hang in both cases, probably for the same reason.
 """
 import json
 import os
@@ -24,19 +24,19 @@ ENV = {'RDMAV_FORK_SAFE': '1',
        'LD_PRELOAD': '/usr/lib/x86_64-linux-gnu/rsocket/librspreload.so'}
 CONF = '[engine]\nidle = sleep\n[port eth]\ndevice = kv0\n'
 BYTES = 8 << 20
-ON_THE_WAY = 1 << 20 # sent, and not taken when it ends: the buffers of both ends
+ON_THE_WAY = 1 << 20 # may be sent and not received at the end: the buffers of both ends
 CASES = [('to the server', []), ('from the server', ['-R']),
          ('to the server, pieces of 1000 bytes', ['-l', '1000'])]
 
 
 def program(engine, words):
-    """With the library in the program and not in karst-run."""
+    """Starts iperf3 with the library preloaded in iperf3, not in karst-run."""
     return engine.program(['env', *(f'{name}={value}' for name, value in ENV.items()),
                            'iperf3', '-J', *words])
 
 
 def sums(of):
-    """What the two ends sent and received in the words of one of them."""
+    """@return (bytes sent, bytes received), as one end reports them."""
     text = of.text()
     end = json.loads(text[text.index('{\n'):])['end']
     return end['sum_sent']['bytes'], end['sum_received']['bytes']
@@ -83,7 +83,7 @@ def run(engines, ip, words):
 
 
 def family(tap, tools, name, *ips):
-    """Over one engine, and over two."""
+    """Runs the cases over one engine, and over two."""
     with tempfile.TemporaryDirectory(prefix='karst-iperf3-') as folder, VethPair(*ips) as wire:
         engines = [Engine(tools, folder, CONF, name=f'perf{end}', netns=netns)
                    for end, netns in enumerate(wire.netns)]

@@ -2,15 +2,15 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * As many objects of each kind as ibv_query_device() tells can be had, one kind at a time: queues
- * of the size that doc/verbs.rst says, and queues of the greatest size, two at once.
+ * Creates as many objects of each kind as ibv_query_device() reports, one kind at a time: queues of
+ * the size that doc/verbs.rst names, and queues of the maximum size, two at a time.
  * Run under karst-run; prints TAP, and how long it took.
  */
 #include "calls_bed.h"
 
 #include <time.h>
 
-/* Requests, or entries, of a queue that the device counts by. */
+/* The size, in requests or entries, of the queues for which the device reports its maximum. */
 #define USUAL 256
 
 static struct rig rig, *const r = &rig;
@@ -145,7 +145,7 @@ static const struct kind kinds[] = {
 	{"address handles", &dev.max_ah, make_ah, unmake_ah},
 };
 
-static const struct kind *now; /* whose turn it is */
+static const struct kind *now; /* the kind that is tested */
 
 static double
 seconds(void)
@@ -156,11 +156,11 @@ seconds(void)
 	return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
 }
 
-/* As many as there may be, less those of the rig. */
+/* Creates the maximum number of objects, less those of the rig, and destroys them. */
 static void
 all(void)
 {
-	/* regions and windows have keys of one table */
+	/* regions and windows share one table of keys, so the rig's region counts for both */
 	int own = now->told == &dev.max_pd || now->told == &dev.max_cq ||
 		now->told == &dev.max_mr || now->told == &dev.max_mw;
 	int i, n, count = *now->told - own;

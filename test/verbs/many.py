@@ -3,9 +3,9 @@
 # Copyright (c) 2026 The karst authors
 """Many objects and many threads: many.py KARSTD KARST-RUN LIMITS CROWD (TAP).
 
-As many objects as the device tells can be had (limits.c), of a usual engine and of one with less
-ring memory; and threads that share a context (crowd.c).  Afterwards nothing is left in the engine.
-How long it took is told, and judged by nobody.
+Creates as many objects as the device reports (limits.c), in an engine with default limits and in
+one with less ring memory; and runs threads that share a context (crowd.c).  Afterwards the engine
+must hold no object.  The time that this takes is printed and not checked.
 """
 import os
 import re
@@ -16,12 +16,12 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from verbs_bed import LOOPBACK, Engine, run_all  # noqa: E402
 
 LIMIT_S = 600
-# and fewer keys: what can be had is what is told, also when that is not the default
+# also with fewer keys: the limits that are reported must hold when they are not the default
 SMALL = LOOPBACK.replace('[port', 'max_keys = 8192\n[limits]\nring_bytes = 48M\n[port')
 
 
 def run(tap, engine, name, program):
-    """The points of @program are ours."""
+    """Runs @program and reports its TAP points as this test's."""
     ran = engine.program([os.path.abspath(program)])
     problems = ran.wait(LIMIT_S)
     said = []

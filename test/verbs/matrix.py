@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
 # Copyright (c) 2026 The karst authors
-"""doc/verbs.rst against libibverbs: matrix.py ROOT (TAP).
+"""Compares doc/verbs.rst with libibverbs: matrix.py ROOT (TAP).
 
-  every call that libibverbs.so exports or verbs.h defines is in a table, and no other
-  every flag of the enumerations below is in a table
+  the tables have every call that libibverbs.so exports or verbs.h defines, and no other
+  the tables have every flag of the enumerations below
 """
 import ctypes.util
 import fnmatch
@@ -14,7 +14,7 @@ import subprocess
 import sys
 
 HEADER = '/usr/include/infiniband/verbs.h'
-# Whose enumerators are choices that a device may or may not offer.
+# Enumerations whose enumerators are features that a device may offer or not.
 ENUMS = (
     'ibv_access_flags', 'ibv_atomic_cap', 'ibv_cq_attr_mask', 'ibv_cq_init_attr_mask',
     'ibv_create_cq_attr_flags', 'ibv_create_cq_wc_flags', 'ibv_device_cap_flags', 'ibv_event_type',
@@ -25,13 +25,13 @@ ENUMS = (
     'ibv_srq_init_attr_mask', 'ibv_srq_type', 'ibv_values_mask', 'ibv_wc_flags', 'ibv_wr_opcode',
     'ibv_xrcd_init_attr_mask',
 )
-# No choices: bounds, unions and shifts of others.
+# Enumerators that are no features: limits, and masks and shifts of others.
 NO_FLAG = re.compile(r'_RESERVED$|_SUPPORTED$|_SHIFT$|_OPTIONAL_FIRST$')
-NO_CALL = {'ibv_static_providers'} # what a static build is linked with
+NO_CALL = {'ibv_static_providers'} # only for static builds
 
 
 def documented(root):
-    """The literals of the tables: calls with patterns, and flags."""
+    """@return the literals of the tables: calls, which may be patterns, and flags."""
     with open(os.path.join(root, 'doc', 'verbs.rst'), encoding='utf-8') as f:
         text = f.read()
     rows = re.findall(r'^   \* - (.*?)(?=^     - )', text, re.M | re.S)
@@ -54,7 +54,7 @@ def header():
 
 
 def defined(text):
-    """Functions that are declared or defined inline, and macros that stand for some."""
+    """@return functions that are declared or defined inline, and macros that replace functions."""
     return set(re.findall(r'^(?![\s#]).*?\b(ibv_\w+)\(', text, re.M)
                + re.findall(r'^#define (ibv_\w+)\(', text, re.M))
 

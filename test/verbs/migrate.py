@@ -3,9 +3,9 @@
 # Copyright (c) 2026 The karst authors
 """Automatic path migration by verbs programs (rules G): migrate.py KARSTD KARST-RUN PROGRAM (TAP).
 
-Two karstd in network namespaces of their own, and a router between them.  Each has two addresses, of
-two networks; a path leads from network to network, and the router can be made to drop what goes by
-one of them.
+Two karstd run in network namespaces of their own, with a router between them.  Each has two
+addresses, in two networks.  A path leads from a network of one to a network of the other; the
+router can be made to drop the packets of one path.
 """
 import os
 import subprocess
@@ -15,13 +15,13 @@ import tempfile
 from verbs_bed import LOOPBACK, Engine, Tap, Tools, VethPair, with_engines
 
 CONF = '[engine]\nidle = sleep\n[port wire]\ndevice = kv0\n'
-# By path, then by end.
+# Indexed by path, then by end.
 ADDRESS = [('10.71.1.1', '10.72.1.1'), ('10.71.2.1', '10.72.2.1')]
 SAYS = 'PATH_MIG'
 
 
 class Routed(VethPair):
-    """Two namespaces as those of VethPair, each with a link to a router in a third one."""
+    """Two namespaces like those of VethPair, each with a link to a router in a third namespace."""
 
     def __init__(self):
         super().__init__()
@@ -53,7 +53,7 @@ class Routed(VethPair):
         return address.rpartition('.')[0] + '.254'
 
     def cut(self, path):
-        """The router drops, and tells nobody, what goes by @path."""
+        """Makes the router drop the packets of @path silently."""
         for address in ADDRESS[path]:
             self.ip(f'-n {self.router} route add blackhole {address}')
 
@@ -67,7 +67,7 @@ def addresses(end):
 
 
 def run(engines, program, socket, how, then=lambda sender: []):
-    """A receiver and a sender.  @then: what happens to the sender.  @return problems"""
+    """Runs a receiver and a sender.  @then: called with the sender.  @return problems"""
     receiver = engines[1].program([program, 'receive', socket, *addresses(1)])
     problems = receiver.until(lambda: 'listening' in receiver.text(), 'listening')
     sender = engines[0].program([program, how, socket, *addresses(0)])

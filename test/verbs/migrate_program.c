@@ -4,13 +4,13 @@
 /*
  * A verbs program whose queue pair has an alternate path, for migrate.py:
  *
- *   migrate-program calls                    what is taken and what is refused, on the first device
- *   migrate-program receive SOCKET A B       listens at SOCKET, receives, checks what has come
+ *   migrate-program calls                    tests which calls are accepted, on the first device
+ *   migrate-program receive SOCKET A B       listens at SOCKET, receives, checks the messages
  *   migrate-program send SOCKET A B          sends until its path has migrated, and some more
- *   migrate-program command SOCKET A B       sends, migrates by itself, and later back again
+ *   migrate-program command SOCKET A B       sends, migrates by a call, and later back again
  *
  * A and B are two addresses of the device; the queue pair begins with A and the peer's A.  Each
- * message is of several packets and says which one it is: none may be missing, come twice, or be
+ * message has several packets and contains its number: no message may be missing, come twice, or be
  * wrong.
  */
 #include <errno.h>
@@ -30,13 +30,13 @@
 
 #define DEPTH 32u
 #define BYTES 5000u
-#define AFTER 2000u /* messages, behind the migration */
-/* Eight times 537 ms: a peer without a processor for a while is no path that is gone. */
+#define AFTER 2000u /* messages after the migration */
+/* Eight times 537 ms, so that the path does not migrate while the peer waits for a processor. */
 #define TIMEOUT 17
 #define RETRIES 7
-#define AGAIN   UINT32_MAX /* instead of a number of messages: load the first path again */
+#define AGAIN   UINT32_MAX /* sent instead of the number of messages: load the first path again */
 
-/* What the ends tell each other. */
+/* The data that the ends exchange. */
 struct word {
 	uint32_t qpn, psn;
 	union ibv_gid gid[2];
@@ -72,7 +72,7 @@ say(const char *text)
 	fflush(stdout);
 }
 
-/* --- making --- */
+/* --- creating --- */
 
 static void
 open_device(struct end *e)
@@ -245,7 +245,7 @@ connect_ends(struct end *e, const char *path, bool listens, char *const address[
 	to_rts(e);
 }
 
-/* Both are ready. */
+/* Waits until both ends are ready. */
 static void
 meet(struct end *e)
 {
@@ -283,7 +283,7 @@ wait_migrated(struct end *e, unsigned int times)
 	check(e->migrated == times, "it migrates once");
 }
 
-/* Path @which is the primary one now, and there is no other. */
+/* Checks that path @which is the primary path, and that there is no alternate path. */
 static void
 check_path(struct end *e, int which)
 {
@@ -331,7 +331,8 @@ post_send(struct end *e, uint32_t n)
 	check(ibv_post_send(e->qp, &wr, &bad) == 0, "a send");
 }
 
-/* @return completions that have come since, in order; @done before. */
+/* Polls, and checks that sends complete in order.  @done: completions before this call.
+ * @return completions of this call */
 static uint32_t
 poll_sends(struct end *e, uint32_t done)
 {
@@ -346,7 +347,7 @@ poll_sends(struct end *e, uint32_t done)
 	return (uint32_t)n;
 }
 
-/* The sender has migrated: the path that it came from is loaded, to be armed. */
+/* When the path has migrated: loads the first path as the alternate path, to be armed. */
 static void
 load_first(struct end *e)
 {
@@ -398,7 +399,7 @@ receive(struct end *e)
 	meet(e);
 }
 
-/* Messages until @times migrations have been heard of, and some more. */
+/* Sends messages until events of @times migrations have come, and then AFTER more. */
 static void
 stream(struct end *e, uint32_t *posted, uint32_t *done, unsigned int times)
 {
@@ -415,7 +416,7 @@ stream(struct end *e, uint32_t *posted, uint32_t *done, unsigned int times)
 	}
 }
 
-/* Both ends are armed when they have heard of each other. */
+/* Sends until the queue pair is armed: that needs packets in both directions. */
 static void
 wait_armed(struct end *e, uint32_t *posted, uint32_t *done)
 {
@@ -461,7 +462,7 @@ command(struct end *e)
 	check(ibv_modify_qp(e->qp, &go, IBV_QP_PATH_MIG_STATE) == 0, "to the alternate path");
 	stream(e, &posted, &done, 1);
 	check_path(e, 1);
-	/* and back, by the path that it came from */
+	/* and back to the first path */
 	check(write(e->fd, &again, sizeof(again)) == sizeof(again) &&
 			recv(e->fd, &c, 1, MSG_WAITALL) == 1,
 		"the peer's turn");
@@ -533,7 +534,7 @@ calls(struct end *e)
 	check(modify(e->qp, attr, both) == EINVAL, "RESET");
 	to_init(e->qp, IBV_QPT_RC);
 	check(modify(e->qp, attr, IBV_QP_ALT_PATH) == EINVAL, "INIT");
-	e->peer.qpn = e->qp->qp_num; /* with itself */
+	e->peer.qpn = e->qp->qp_num; /* the queue pair is connected to itself */
 	e->peer.psn = e->own.psn = 1;
 	to_rtr(e);
 	check(query(e->qp).alt_port_num == 1, "loaded at RTR");

@@ -3,9 +3,9 @@
 # Copyright (c) 2026 The karst authors
 """Open MPI over UCX over karst: mpi.py KARSTD KARST-RUN MPI-CHECK SHMEM-CHECK (TAP).
 
-mpi_check.c checks every value, and so does shmem_check.c for OpenSHMEM, which Open MPI has, too.
-UCX is given no other transport, not even between processes of one machine.  OpenSHMEM runs over
-RC, which has its atomic operations.
+mpi_check.c checks every value; shmem_check.c does so for OpenSHMEM, which is part of Open MPI.  UCX
+is given no other transport, not even between processes of one machine.  OpenSHMEM runs over RC,
+which has the atomic operations that it needs.
 """
 import os
 import re
@@ -17,12 +17,12 @@ LIMIT_S = HANG_S
 TRANSPORTS = ('rc_v,self', 'ud_verbs,self')
 MPIRUN = ['mpirun.openmpi', '--allow-run-as-root', '--oversubscribe', '--mca', 'pml', 'ucx',
           '--mca', 'osc', 'ucx',
-          # among them ofi: libfabric looks for devices of every kind, even in /proc/kallsyms
+          # without ofi: libfabric searches for devices of every kind, even in /proc/kallsyms
           '--mca', 'btl', '^vader,openib,tcp,ofi', '--mca', 'mpi_yield_when_idle', '1']
 
 
 def run(tap, check, tls, contexts):
-    """@contexts: (engine, ranks) each."""
+    """@contexts: a list of (engine, number of ranks)."""
     engines = [engine for engine, _ in contexts]
     shmem = os.path.basename(check).startswith('shmem')
     name = (f'{"OpenSHMEM: " if shmem else ""}{len(engines)} engine(s), {tls}, '
@@ -32,19 +32,19 @@ def run(tap, check, tls, contexts):
         words += [':'] if i else []
         words += ['-n', str(ranks), *engine.command([check])]
     before = [engine.counter('rx_bytes') for engine in engines]
-    # UCX gives a datagram's peer up after 30 s, however busy the machine is
+    # by default UCX gives up the peer of a datagram after 30 s, even if the machine is busy
     env = {'UCX_TLS': tls, 'UCX_NET_DEVICES': 'karst0:1', 'UCX_WARN_UNUSED_ENV_VARS': 'n',
            'UCX_UD_TIMEOUT': f'{LIMIT_S}s',
-           # of 256 MiB otherwise, which each rank registers
+           # each rank registers it; the default is 256 MiB
            'SHMEM_SYMMETRIC_SIZE': '32M'}
-    if len(engines) > 1 or contexts[0][1] > 2 or shmem: # the others have as many as is usual
+    if len(engines) > 1 or contexts[0][1] > 2 or shmem: # the other cases use UCX's default
         env.update(FEW_RECEIVES)
     program = Program(words, dict(os.environ, **env))
     problems = program.wait(LIMIT_S)
     if program.status != 0 or not re.search('(ranks|elements): all right', program.text()):
         problems.append('it failed')
     for engine, n in zip(engines, before):
-        # from each rank more than 3 MiB go round, of OpenSHMEM's check 1 MiB
+        # mpi_check sends more than 3 MiB from each rank, shmem_check more than 1 MiB
         if engine.counter('rx_bytes') - n < (1 if shmem else 3) << 20:
             problems.append(f'{engine.counter("rx_bytes") - n} bytes went through the engine')
         problems += engine.left()

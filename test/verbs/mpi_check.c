@@ -2,10 +2,10 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * mpi_check [ROUNDS]: an MPI program that checks every value it receives.  Point to point in sizes
- * on both sides of each protocol's limits, collective operations against what each rank can work
- * out by itself, and one-sided ones.  Says "all right" on rank 0 and exits with 0 if nothing was
- * wrong anywhere.
+ * mpi_check [ROUNDS]: an MPI program that checks every value it receives.  It tests point-to-point
+ * messages of sizes below and above each protocol's limits, collective operations, whose results
+ * each rank computes by itself, and one-sided operations.  Rank 0 prints "all right", and the
+ * program exits with 0, if nothing was wrong on any rank.
  */
 #include <stdint.h>
 #include <stdio.h>
@@ -57,7 +57,7 @@ compare(const uint8_t *p, uint32_t n, int from, int to, uint32_t round, const ch
 
 /* --- point to point --- */
 
-/* Round the ring, everybody at once. */
+/* Each rank sends to the next rank of a ring, all at the same time. */
 static void
 ring(uint32_t n, uint32_t round)
 {
@@ -76,7 +76,7 @@ ring(uint32_t n, uint32_t round)
 	compare(in, n, last, rank, round, "ring: content");
 }
 
-/* Messages that are not waited for, found by tag in the opposite order. */
+/* Messages that arrive before their receives are posted; received by tag in reverse order. */
 static void
 unexpected(void)
 {
@@ -122,7 +122,7 @@ collective(uint32_t round)
 	MPI_Barrier(MPI_COMM_WORLD);
 }
 
-/* Of each pair its own number of bytes. */
+/* @return a number of bytes, which is different for each pair of ranks */
 static uint32_t
 share(int from, int to)
 {

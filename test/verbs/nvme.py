@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
 # Copyright (c) 2026 The karst authors
-"""A target and a host of NVMe, both over karst:
+"""An NVMe target and an NVMe host, both over karst:
 nvme.py KARSTD KARST-RUN KARST-NVMET NVME-HOST (TAP).
 
-nvme-host checks each byte that it reads and each answer; the file behind the target is then held
-against what the host says that it has written.  That it finds what is wrong is checked first.  The
-suite interop has either of them with Linux.
+nvme-host checks each byte that it reads and each answer; the target's file is then compared with
+the data that the host has saved.  The first cases check that nvme-host detects errors.  The suite
+interop tests each of the two programs with Linux.
 """
 import os
 import signal
@@ -23,15 +23,15 @@ ADDRESS = {'ip4': '127.0.0.1', 'two': '10.77.0.1', 'ip6': '2001:db8::1'}
 
 
 def serve(engine, program, port, address, words):
-    """(problems, a target that listens)"""
+    """Starts a target.  @return (problems, the target, which listens)"""
     target = engine.program([program, '--nqn', NQN, '--port', port, '--address', address, *words])
     return target.until(lambda: 'is served at' in target.text(), 'serving', LIMIT_S), target
 
 
 def meet(engines, programs, words, target_words=(), at='ip4', says_host=(), status=0, content=None):
-    """A target at engines[0], a host at the last.  @words: the host's, in which {f} is the file
-    that it saves to, and which is compared if it is there.  @content: a byte of which the disk is
-    full in the beginning.  @return problems."""
+    """Runs a target over engines[0] and a host over the last engine.  @words: the host's arguments;
+    {f} stands for the file that the host saves to, which is then compared with the disk.  @content:
+    the disk is filled with this byte at first.  @return problems."""
     with tempfile.TemporaryDirectory() as folder:
         disk, saved = os.path.join(folder, 'disk'), os.path.join(folder, 'saved')
         with open(disk, 'wb') as f:
@@ -62,7 +62,7 @@ def meet(engines, programs, words, target_words=(), at='ip4', says_host=(), stat
     return problems
 
 
-# What is wrong, and what the host must say of it: name, its words, more for meet().
+# Errors that the host must report: name, the host's arguments, more arguments of meet(), pattern.
 LIES = [
     ('bytes that nobody has written', '{ip} connect load=1,100', {'content': 7},
      r'byte \d+ is 0x7, not 0'),
@@ -85,7 +85,7 @@ WRONG = [
 WELL = [
     ('all steps', '{ip} discover reject connect sizes=1 load=1,300 flush=1 zeroes=1 '
      'beyond=1 unknown=1 save=1,{f} off', (), r'(?m)^off$'),
-    # apart: on a busy machine the other steps take longer than a host may be silent
+    # not in the case above: on a busy machine its steps take longer than the keep-alive timeout
     ('kept alive', '--kato 8000 {ip} connect keep-alive=10 off', (), r'(?m)^off$'),
     ('by memory windows', '--windows --queues 3 --entries 17 --seed 5 {ip} discover connect '
      'sizes=1 load=1,2000 unknown=1 flush=1 save=1,{f} off', (),
@@ -126,8 +126,9 @@ def double(tap, tools, engines, *programs):
 
 
 def crowd(engines, programs, words, run, says_target):
-    """A target with these @words, and hosts: run(host, engines), where host(engine, steps...) starts one,
-    @return problems.  What the target must say then."""
+    """Runs a target with the arguments @words, and hosts: @run(host, engines) starts hosts by
+    host(engine, steps...) and returns problems.  @says_target: what the target must print.
+    @return problems."""
     port = str(free_port())
     problems, target = serve(engines[0], programs[0], port, ADDRESS['two'],
                              ['--ramdisk', '8M', *words])
@@ -161,14 +162,15 @@ def ended(host, status):
 
 
 def greedy(host, engines):
-    """A host that takes no answers has as many buffers as there are, and another one goes on."""
+    """A host that reads no answers occupies all buffers that it can get; another host must work."""
     one = host(engines[1], 'hold=1')
     problems = one.until(lambda: 'holds what it gets' in one.text(), 'holding', LIMIT_S)
     return problems or ended(host(engines[0], 'load=1,300', 'off'), 0)
 
 
 def many(host, engines):
-    """Hosts at one address, until it gets no more; one at another address does."""
+    """Connects hosts at one address until it gets no more controllers.  A host at another address
+    must still be able to connect."""
     problems, there = [], []
     for _ in range(3):
         one = host(engines[1], 'event')
@@ -179,7 +181,7 @@ def many(host, engines):
         problems = problems or ended(beyond, 1) + says(beyond, [r'rejects the connection, status 6'])
     problems = problems or ended(host(engines[0], 'load=1,30', 'off'), 0)
     there[0].kill()
-    # until the target has heard of that of all its connections
+    # until the target has seen the end of all connections of that host
     end = time.monotonic() + LIMIT_S
     again = None
     while not problems and (again is None or again.status != 0):

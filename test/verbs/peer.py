@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
 # Copyright (c) 2026 The karst authors
-"""interop-peer, which checks all that two ends do to each other, over karst:
+"""interop-peer, which checks everything that two ends do to each other, over karst:
 peer.py KARSTD KARST-RUN INTEROP-PEER (TAP).
 
-All its scripts over one engine and over two; what goes well also the other way and by IPv6.  That
-the program finds what is wrong is checked first.
+Runs all scripts over one engine and some over two; those without errors also in the other direction
+and over IPv6.  The first cases check that the program detects errors.
 """
 import os
 import sys
@@ -18,7 +18,7 @@ from verbs_bed import HANG_S, free_port, listens, pair, run_all, says  # noqa: E
 
 LIMIT_S = HANG_S
 
-# Steps that claim something else than what happens, and what has to be said about it.
+# Steps whose expectation is wrong: name, step, pattern of the report.
 LIES = [
     ('a refusal', 'write:8/badkey', 'ends with REM_ACCESS_ERR .*, not OK'),
     ('none', 'write:8=REM_ACCESS_ERR', 'ends with OK .*, not REM_ACCESS_ERR'),
@@ -39,9 +39,10 @@ WRONG = [
 
 
 class Lie:
-    """Two ends at such a step.  Some wait for what never happens, so all of them are begun at once."""
+    """Two ends that run such a step.  Some of them wait for an event that never comes, so all cases
+    are started at the same time."""
 
-    # Longer than anything takes that does happen; the other end hears of it.
+    # Longer than any step that succeeds; the client tells the server.
     PATIENCE_S = 10
 
     def __init__(self, engine, program, step):
@@ -53,7 +54,7 @@ class Lie:
                                       'localhost', step, 'send:1'])
 
     def end(self, said):
-        """@return problems: both ends must end with 1, and say what was wrong."""
+        """Checks that both ends end with status 1 and print what was wrong.  @return problems"""
         problems = self.problems
         for one in (self.client, self.server):
             problems += one.wait(LIMIT_S)
@@ -91,7 +92,7 @@ def single(tap, tools, engine, program):
 
 def double(tap, tools, engines, program):
     program = os.path.abspath(program)
-    # some, by turns, because one engine has had them all and suite interop has them with Linux
+    # a part of the scripts: one engine has run all, and the suite interop runs them with Linux
     scripted(tap, engines, program, 'two engines', scripts.ALL[::4])
     scripted(tap, engines[::-1], program, 'two engines, the other way, IPv6',
              (scripts.SIZES + scripts.OPERATIONS)[2::4], ['--gid', 'v6'])

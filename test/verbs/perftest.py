@@ -3,8 +3,8 @@
 # Copyright (c) 2026 The karst authors
 """perftest over karst: perftest.py KARSTD KARST-RUN (TAP).
 
-Its programs check completions, not content.  What is held against them: that they report as many
-messages as they were told to send, and that so many bytes went through the engine.
+Its programs check completions, not content.  This test checks that they report as many messages as
+they were told to send, and that so many bytes went through the engine.
 """
 import shlex
 import sys
@@ -12,11 +12,10 @@ import sys
 from verbs_bed import pair, run_all
 
 MSGS = 200
-MSGS_LAT = 40 # one after the other: while both ends look for each, nobody else has the processors
+MSGS_LAT = 40 # few: while both ends poll for each message, no other program has the processors
 SIZES = [1 << i for i in range(1, 24)]
 
-# Words after the program's name; a size of None: what the program reports in a mode of its own.
-# (program and words, bytes of a message)
+# (program and arguments, bytes of a message)
 CASES = [
     ('ib_send_bw', 65536),
     ('ib_send_bw -e', 65536),
@@ -69,10 +68,10 @@ CASES = [
     *[(f'ib_send_bw -m {mtu} -e', 65536) for mtu in (256, 512, 1024, 2048, 4096)],
     *[(f'ib_read_bw -m {mtu} -e', 65536) for mtu in (256, 2048)],
 ]
-# Without a number of messages.
+# These run for a time, without a number of messages.
 DURATION = [('ib_write_bw -D 1', 65536), ('ib_send_bw -D 1', 65536), ('ib_read_bw -D 1', 65536)]
 ALL_SIZES = ['ib_send_bw -a -e -n 10', 'ib_read_bw -a -e -n 10']
-# Also through two engines.
+# These cases also run over two engines.
 WIRE = ('ib_send_bw -e', 'ib_send_bw -c UD -e', 'ib_send_bw -q 4 --use-srq -e',
         'ib_send_bw -x 1 --ipv6 -e', 'ib_send_lat -e', 'ib_write_bw', 'ib_write_bw -c UC',
         'ib_write_bw -b', 'ib_write_lat', 'ib_read_bw -e', 'ib_read_bw -q 16 -o 1',
@@ -82,7 +81,7 @@ BY_VARIABLES = ('ib_send_bw -e', 'ib_write_bw', 'ib_read_lat -e', 'ib_atomic_bw 
 
 
 def messages(words):
-    """How many are sent, by one side."""
+    """@return how many messages one side sends."""
     n = int(words[words.index('-n') + 1])
     return n * (int(words[words.index('-q') + 1]) if '-q' in words else 1)
 
@@ -92,7 +91,7 @@ def case(tap, engines, text, size, mode='ns'):
     if '-n' not in words:
         words += ['-n', str(MSGS_LAT if words[0].endswith('_lat') else MSGS)]
     n = messages(words)
-    # a UC or UD message may be lost on its way, which the bandwidth programs do not mind
+    # a UC or UD message may be lost, which the bandwidth programs accept
     lossy = '-c' in words and words[words.index('-c') + 1] in ('UC', 'UD')
     moved = 0 if lossy else n * size * (2 if '-b' in words else 1)
     tap.point(f'{len(engines)} engine(s), {mode}: {text}',
@@ -110,7 +109,7 @@ def one(tap, _, engine):
         tap.point(f'1 engine(s): {text}',
                   pair([engine], text.split(), says_client=[rf'(?m)^ *{size} +[1-9]'],
                        frames=100))
-    # rates of queue pairs: perftest asks for them only where packets are raw
+    # rate limits of queue pairs: perftest supports them only for raw packets
     tap.point('1 engine(s): ib_write_bw --rate_limit=5 --rate_limit_type=PP',
               pair([engine], 'ib_write_bw --rate_limit=5 --rate_limit_type=PP'.split(),
                    refused='Packet Pacing is only supported for Raw Ethernet'))

@@ -3,8 +3,8 @@
 # Copyright (c) 2026 The karst authors
 """rdma-core's example programs over karst: pingpong.py KARSTD KARST-RUN (TAP).
 
-ibv_devices and ibv_devinfo say what the engine says; the pingpongs exchange messages and check
-them.
+ibv_devices and ibv_devinfo must report what the engine reports; the pingpong programs exchange
+messages and check them.
 """
 import re
 import sys
@@ -14,7 +14,7 @@ from verbs_bed import pair, run_all
 ITERS = 200
 DONE = [rf'{ITERS} iters in ']
 
-# Name, words.  -g 0 is IPv4, -g 1 IPv6.
+# Name, arguments.  -g 0 is IPv4, -g 1 IPv6.
 CASES = [
     ('rc', 'ibv_rc_pingpong -g 0 -c'),
     ('rc, events', 'ibv_rc_pingpong -g 0 -c -e'),
@@ -40,7 +40,7 @@ CASES = [
 ]
 XSRQ = [('xrc, shared receive queues', 'ibv_xsrq_pingpong -g 0'),
         ('xrc, shared receive queues, events', 'ibv_xsrq_pingpong -g 1 -e -s 9000 -n 50')]
-# Once more through two engines.
+# These cases also run over two engines.
 WIRE = [name for name, _ in CASES if name in (
     'rc, events', 'rc, IPv6', 'rc, MTU 256', 'rc, MTU 4096', 'rc, timestamps and events',
     'uc, events, MTU 256', 'ud, events', 'ud, IPv6', 'srq, events, 64 queue pairs')]
@@ -62,7 +62,7 @@ def xsrq(tap, engines):
 
 
 def output(engine, words, mode):
-    """(what @words print, problems)"""
+    """Runs a program.  @return (its output, problems)"""
     program = engine.program(words, mode)
     problems = program.wait()
     if not problems and program.status != 0:
@@ -71,13 +71,13 @@ def output(engine, words, mode):
 
 
 def value(text, name):
-    """Of a line "name: value" of ibv_devinfo, or None."""
+    """@return the value in a line "name: value" of ibv_devinfo, or None."""
     found = re.search(rf'^\s*{re.escape(name)}:\s*(.*?)\s*$', text, re.MULTILINE)
     return found.group(1) if found else None
 
 
 def device(tap, engine, mode):
-    """The devices are what telemetry and configuration say that they are."""
+    """Checks the devices and their attributes against telemetry and configuration."""
     text, problems = output(engine, ['ibv_devices'], mode)
     rows = [line.split() for line in text.splitlines()[2:]]
     if not problems and [row[0] for row in rows] != ['karst0']:

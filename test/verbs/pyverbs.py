@@ -3,14 +3,14 @@
 # Copyright (c) 2026 The karst authors
 """rdma-core's own tests, unmodified, over a karstd: pyverbs.py KARSTD KARST-RUN ROOT (TAP).
 
-  --seed N         what the tests' random choices begin with; default: another one each time
-  --only PATTERN   a few of them, as test_qp.* (then it does not matter how many have passed)
+  --seed N         the seed of the tests' random choices; default: a new one each time
+  --only PATTERN   runs some of them, as test_qp.* (the number of passed tests is not checked then)
 
-They are those of the package python3-pyverbs, run with the system's python3, over IPv4 and one
-lcore, and over IPv6 and two without namespaces; beside them test_karst.py of this folder, written
-in the same way.  A test may be skipped if the table "Not offered" of doc/verbs.rst names it, and
-must be unless that says that some runs can do it.  When the process ends within a test, that test
-has failed and another process goes on.
+The tests are those of the package python3-pyverbs.  They run with the system's python3, over IPv4
+and one lcore, and over IPv6 and two lcores without namespaces; and with them test_karst.py of this
+folder, which is written in the same way.  A test may be skipped if the table "Not offered" of
+doc/verbs.rst names it, and must be skipped unless the table says that some runs can do it.  If the
+process ends during a test, that test has failed, and another process runs the rest.
 """
 import argparse
 import fnmatch
@@ -24,7 +24,7 @@ import tempfile
 import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path.append(HERE) # its name is that of a package
+sys.path.append(HERE) # at the end: this file has the name of a package
 # pylint: disable=wrong-import-position
 from verbs_bed import Engine, Tap, Tools, VethPair
 from bed import Clock, HugePages
@@ -34,16 +34,16 @@ PYTHON = '/usr/bin/python3' # the one that Debian's pyverbs is for
 OWN = 'test_karst'
 # Tests of other devices.
 OTHERS = ('test_mlx5', 'test_efa', 'test_cuda')
-# Looks for addresses at the device's interface: this one's engine has one.
+# Needs addresses of a network interface, so it runs over an engine that has an interface.
 RDMACM = 'test_rdmacm'
 FILE_S = 240
-ATTEMPTS = 5 # if the machine does not run
-STILL_S = 0.1 # for so long: queue pairs of rdma-core's tests give a peer up after that
+ATTEMPTS = 5 # if the machine has stood still
+STILL_S = 0.1 # for this time: queue pairs of rdma-core's tests give up a peer after it
 LEAST = 112
-# Their group is one of IPv4; with an address of IPv6 there is no way to it.
+# These use an IPv4 group, which cannot be reached from an IPv6 address.
 IPV4_ONLY = 'test_rdmacm.*_multicast_*'
 HUGE_PAGES = 6 # for two programs, three each
-# By number of the GID: of which kind, how karst-run shows the devices, lcores of the engine.
+# Indexed by GID index: the kind of GID, karst-run's mode, the number of the engine's lcores.
 GIDS = (('IPv4', 'auto', 1), ('IPv6', 'env', 2))
 CONF = """[engine]
 lcores = {lcores}
@@ -61,10 +61,10 @@ device = kv0
 RDMACM_ADDRESSES = (('192.0.2.1/24', '192.0.2.2/24'), ('2001:db8::1/64', '2001:db8::2/64'))
 
 
-# --- what is allowed to be skipped ---
+# --- the tests that may be skipped ---
 
 class NotOffered:
-    """The table of doc/verbs.rst: rows of (patterns of tests, is that so always, why)."""
+    """The table of doc/verbs.rst: rows of (patterns of tests, never offered, why)."""
 
     def __init__(self, root):
         import docutils.core
@@ -81,7 +81,7 @@ class NotOffered:
                               ' '.join(why.astext().split())))
 
     def judge(self, test, result, text):
-        """@return problems; and why @test was skipped, if that is in order, else None."""
+        """@return problems, and the reason why @test was skipped if it may be, else None."""
         found = [(always, why) for patterns, always, why in self.rows
                  if any(fnmatch.fnmatchcase(test, p) for p in patterns)]
         if result == 'skipped':
@@ -95,7 +95,7 @@ class NotOffered:
         return [result, text], None
 
     def strangers(self, tests):
-        """Patterns that are of none of @tests."""
+        """@return the patterns that match none of @tests."""
         return [p for patterns, _, _ in self.rows for p in patterns
                 if not any(fnmatch.fnmatchcase(t, p) for t in tests)]
 
@@ -103,7 +103,8 @@ class NotOffered:
 # --- running ---
 
 def unpack(folder):
-    """The packaged tests, and ours, in @folder/tests.  @return the names of the files to be run."""
+    """Copies the packaged tests and test_karst.py to @folder/tests.  @return the names of the files
+    to be run."""
     to = os.path.join(folder, 'tests')
     os.mkdir(to)
     for name in sorted(os.listdir(PACKAGED)):
@@ -131,7 +132,8 @@ class File:
         self.done = set()
 
     def read(self, path):
-        """Takes in what the child has written.  @return the test in which it was, or None."""
+        """Reads the results that the child has written.  @return the test that was running when
+        it ended, or None."""
         at = None
         with open(path, encoding='utf-8') as f:
             for line in f:
@@ -147,7 +149,7 @@ class File:
         return at
 
     def once(self, limit_s):
-        """@return problems; None: there are tests that were not run."""
+        """Runs the tests that are not done.  @return problems; None: some were not run."""
         path = os.path.join(self.folder, 'results')
         open(path, 'w', encoding='utf-8').close()
         program = self.engine.program([*self.words, path, *sorted(self.done)], self.mode,
@@ -168,7 +170,7 @@ class File:
         return problems
 
     def run(self, tap, clock):
-        """@return problems of the file as a whole."""
+        """Runs the file, again if the machine stood still.  @return problems of it as a whole."""
         clock.stood_still(STILL_S)
         problems = self.attempt()
         for _ in range(ATTEMPTS - 1):
@@ -184,11 +186,11 @@ class File:
 
 
 def run_rdmacm(args, tap, clock, folder, gid):
-    """@return the file of it, which has run, and problems."""
+    """Runs the tests of rdma_cm.  @return (File, problems)"""
     with VethPair(*RDMACM_ADDRESSES[gid]) as wire:
         engine = Engine(Tools(args.karstd, args.karst_run), folder, CONF_RDMACM,
                         name=f'pycm{gid}', netns=wire.netns[0])
-        # its only address; the folder of the interface is not in view by variables
+        # GID 0 is the only one; mode "env" does not show the tests the interface's sysfs folder
         file = File(engine, folder, RDMACM, args.seed, 0, 'ns')
         problems = engine.start()
         if not problems:
@@ -197,7 +199,7 @@ def run_rdmacm(args, tap, clock, folder, gid):
 
 
 def run_all(args, tap, engine, clock, folder, names, gid):
-    """All tests over GID number @gid.  @return their names."""
+    """Runs all tests over GID number @gid and reports their TAP points."""
     table, (kind, mode, _) = NotOffered(args.root), GIDS[gid]
     passed, seen = 0, []
     for name in names:

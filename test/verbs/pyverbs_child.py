@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
 # Copyright (c) 2026 The karst authors
-"""Runs the tests of one file, as rdma-core has them: pyverbs_child.py TESTS FILE DEVICE GID SEED
+"""Runs the tests of one file of rdma-core, unchanged: pyverbs_child.py TESTS FILE DEVICE GID SEED
 OUT [DONE...]
 
-TESTS is the folder that holds the package "tests".  All tests but those named DONE are run, each
-with a seed of its own, so that it does the same when it is run alone.  Lines of JSON go to OUT: the
-list of all tests first; then for each test its name when it begins, and its result when it ends.
+TESTS is the folder with the package "tests".  All tests except those named DONE are run, each with
+a seed of its own, so that a test does the same when it is run alone.  The program writes lines of
+JSON to OUT: first the list of all tests; then for each test its name when it begins, and its result
+when it ends.
 """
 import importlib
 import json
@@ -18,7 +19,7 @@ import unittest
 
 
 class Result(unittest.TestResult):
-    """Writes down what becomes of each test at once: the next one may end the process."""
+    """Writes the result of each test at once, because the next test may end the process."""
 
     def __init__(self, seed, out):
         super().__init__()
@@ -27,7 +28,7 @@ class Result(unittest.TestResult):
         self.owner = os.getpid()
 
     def write(self, **words):
-        if os.getpid() == self.owner: # not what a test has forked
+        if os.getpid() == self.owner: # not in a child that a test has forked
             self.out.write(json.dumps(words) + '\n')
             self.out.flush()
 
@@ -43,11 +44,11 @@ class Result(unittest.TestResult):
         self.write(test=test.id(), result='skipped', text=reason)
 
     def failed(self, test, err):
-        # also of what is cleaned up afterwards: the last word counts
+        # may follow another result, if the cleanup after the test fails: the last one counts
         self.write(test=test.id(), result='failed', text=self._exc_info_to_string(err, test))
 
     def addError(self, test, err):
-        # the machine has less memory than the test wants; huge pages may be gone in a moment
+        # the machine has less memory than the test needs; huge pages may be taken at any moment
         if issubclass(err[0], MemoryError) or 'Failed to allocate MR buffer' in str(err[1]):
             self.addSkip(test, str(err[1]))
         else:
@@ -68,7 +69,8 @@ class Result(unittest.TestResult):
 
 
 def load(folder, name, device, gid):
-    """The suite of one file; its package as it is, but without the code that loads all files."""
+    """@return the suite of one file.  Its package is used as it is, but without its __init__.py,
+    which loads all files."""
     sys.path[:0] = [folder, os.path.join(folder, 'tests')]
     package = types.ModuleType('tests')
     package.__path__ = [os.path.join(folder, 'tests')]

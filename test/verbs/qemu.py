@@ -3,11 +3,11 @@
 # Copyright (c) 2026 The karst authors
 """QEMU's migration over RDMA, over karst: qemu.py KARSTD KARST-RUN (TAP).
 
-A guest without an operating system adds 1 to a counter in each of PAGES pages, one after the other,
-for ever.  It is stopped, migrated, and has to go on from there with the same counters, and with the
-same bytes in memory that it does not write to.  It is not migrated while it runs: QEMU 7.2 with
-TCG, after two passes, finds no page dirty any more ("-trace migration_bitmap_sync_end") while the
-guest writes to all of them, and what they hold from then on is never sent.
+A guest without an operating system adds 1 to a counter in each of PAGES pages in turn, forever.
+The guest is stopped and migrated.  It must then continue with the same counters, and the memory
+that it does not write must be the same.  It is not migrated while it runs, because of QEMU 7.2 with
+TCG: after two passes QEMU finds no dirty page ("-trace migration_bitmap_sync_end") although the
+guest writes to all pages, and their later contents are never sent.
 """
 import json
 import os
@@ -21,7 +21,7 @@ from verbs_bed import HANG_S, free_port, run_all
 PAGE = 4096
 COUNTERS, PAGES = 0x20000, 112
 STILL, STILL_BYTES = 0x400000, 4 << 20
-# The guest, in the place of a BIOS: it is entered in real mode at f000:fff0.
+# The guest, which takes the place of the BIOS: it starts in real mode at f000:fff0.
 GUEST = bytes.fromhex(
     'fa'            # cli
     'b80020'        # again: mov ax, 0x2000
@@ -37,7 +37,7 @@ QEMU = ['qemu-system-x86_64', '-accel', 'tcg', '-M', 'pc', '-m', '16', '-nodefau
 
 
 class Monitor:
-    """QEMU's, by QMP."""
+    """QEMU's monitor, over QMP."""
 
     def __init__(self, connected):
         self.socket = connected
@@ -65,7 +65,7 @@ class Monitor:
                 return found['return']
 
     def until(self, *wanted):
-        """The first event of which the name, or the status, is in @wanted."""
+        """Waits for the first event whose name or status is in @wanted."""
         while True:
             found = self.events.pop(0) if self.events else self.answer()
             for word in (found.get('event'), found.get('data', {}).get('status')):
@@ -89,7 +89,7 @@ class Monitor:
 
 
 def answers(path):
-    """Connected to @path, or None."""
+    """@return a socket that is connected to @path, or None."""
     connected = socket.socket(socket.AF_UNIX)
     try:
         connected.connect(path)
@@ -100,7 +100,7 @@ def answers(path):
 
 
 def start(engine, folder, name, words):
-    """(a QEMU, its monitor or None)"""
+    """Starts a QEMU.  @return (the program, its Monitor or None)"""
     path = os.path.join(folder, name)
     program = engine.program([*QEMU, '-bios', os.path.join(folder, 'rom'), '-qmp',
                               f'unix:{path},server=on,wait=off', *words])
@@ -119,11 +119,11 @@ def start(engine, folder, name, words):
 
 
 def moved(here, there, folder, uri, still, pin_all):
-    """@return problems of a migration."""
+    """Migrates the guest.  @return problems"""
     for monitor in (here, there):
         monitor.migration(pin_all)
     while here.counters(folder)[-1] == 0:
-        pass # it runs
+        pass # wait until the guest runs
     here.ask('stop')
     counters = here.counters(folder)
     here.ask('migrate', uri=uri)
@@ -137,7 +137,7 @@ def moved(here, there, folder, uri, still, pin_all):
         problems.append('memory that nobody has written to is another')
     there.ask('cont')
     while not problems and there.counters(folder)[-1] <= counters[0]:
-        pass # it runs on
+        pass # wait until the guest runs again
     for monitor in (here, there):
         monitor.ask('quit')
     return problems

@@ -3,12 +3,12 @@
 # Copyright (c) 2026 The karst authors
 """qperf over karst: qperf.py KARSTD KARST-RUN (TAP).
 
-By itself qperf knows peers by LID alone, and RoCE has none: with every RoCE device it is refused
-when it connects or makes an address handle.  So it is here, and nothing of it is left.  With
-librdmacm, which its RC tests can use, it must work.
+Without librdmacm, qperf addresses peers only by LID, which RoCE does not have: with every RoCE
+device it fails when it connects or creates an address handle.  It must fail here, too, and leave no
+object.  With librdmacm, which its RC tests can use, it must work.
 
-A number of messages (-n) is for the one test that counts them: qperf then sets no timer, and its
-other tests never end, over whatever device.  They are given a time.
+Only one test is given a number of messages (-n), because only that test counts them: with -n qperf
+sets no timer, so its other tests would never end over any device.  They are given a time.
 """
 import re
 import sys
@@ -19,7 +19,7 @@ from verbs_bed import HANG_S, free_port, listens, run_all
 BY_LID = [('rc_bw', 'modify QP to RTR'), ('uc_lat', 'modify QP to RTR'),
           ('ud_bw', 'create address handle')]
 MSGS = 200
-# With how many frames at the least; those with a time: some beside the five of the connection.
+# (test, minimum number of frames, arguments).  Tests with a time: more than the connection's five.
 BY_CM = [('rc_bw', MSGS // 2, '-n', str(MSGS)), *[(test, 6, '-t', '1') for test in (
     'rc_bi_bw', 'rc_lat', 'rc_rdma_read_bw', 'rc_rdma_read_lat', 'rc_rdma_write_bw',
     'rc_rdma_write_lat', 'rc_rdma_write_poll_lat', 'rc_compare_swap_mr', 'rc_fetch_add_mr',
@@ -27,14 +27,14 @@ BY_CM = [('rc_bw', MSGS // 2, '-n', str(MSGS)), *[(test, 6, '-t', '1') for test 
 
 
 def client(engine, tcp, words):
-    # -to: how long one end has patience with the other; 5 s unless told
+    # -to: how long one end waits for the other; 5 s by default
     program = engine.program(['qperf', '-lp', tcp, '-to', str(HANG_S), 'localhost', *words])
     return program, program.wait()
 
 
 def unlike(engine, tcp, test):
-    """The client.  Where the server fails first, and ends its connection before it was heard, the
-    client has no reason to tell: then it is tried once more."""
+    """Runs the client.  If the server fails first and closes its connection before it has reported
+    that, the client prints no reason: then the client is run again."""
     until = time.monotonic() + HANG_S
     while True:
         program, problems = client(engine, tcp, ['-t', '1', test])
@@ -53,8 +53,8 @@ def refused(tap, engine, tcp):
 
 
 def connected(engine, tcp, words):
-    """The client.  qperf's server tells its port number before it listens there: a client that is
-    quicker is rejected, and tried again."""
+    """Runs the client.  qperf's server sends its port number before it listens there; a client that
+    connects before that is rejected, and is run again."""
     until = time.monotonic() + HANG_S
     while True:
         before = engine.ask(lambda e: e.ask('cm'))['no_service']

@@ -2,11 +2,11 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * For LD_PRELOAD: a gettimeofday() by which time passes about twenty times as fast.
+ * For LD_PRELOAD: a gettimeofday() whose time runs about twenty times as fast.
  *
- * With each line of figures that it prints, perftest learns the rate of the processor's counter
- * anew: for 220 ms it does nothing but look at this clock.  That is most of the processor time that
- * its programs take here.  The figures come out too small; no test looks at them.
+ * For each line of figures that it prints, perftest measures the rate of the processor's counter
+ * again: for 220 ms it does nothing but read this clock.  That is most of the processor time that
+ * its programs take in the tests.  With this clock the figures are too small; no test checks them.
  */
 #include <stdint.h>
 #include <sys/time.h>
@@ -16,7 +16,7 @@ static uint64_t
 now_us(void)
 {
 #ifdef __x86_64__
-	/* the counter itself: a call of the kernel in between would make the two differ by more */
+	/* read the counter itself: a system call in between would make the clocks differ more */
 	return __builtin_ia32_rdtsc() >> 7;
 #else
 	struct timespec t;

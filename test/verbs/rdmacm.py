@@ -3,8 +3,8 @@
 # Copyright (c) 2026 The karst authors
 """Programs of librdmacm over karst: rdmacm.py KARSTD KARST-RUN (TAP).
 
-rdma-core's examples, among them those of rsockets, and perftest with its connections made by
-rdma_cm.  Both sides must end with status 0 and say what they do when all went well.
+rdma-core's examples, including those of rsockets, and perftest with rdma_cm connections.  Both
+sides must end with status 0 and print what they print on success.
 """
 import re
 import select
@@ -18,7 +18,8 @@ TESTED = [r'test complete', r'return status 0']
 STREAM = [r'(?m)^custom +\w+ +1 +50 ']
 
 
-# Device list, then librdmacm; an identifier in a channel; a child with its parent's, and its own.
+# Lists the devices, then loads librdmacm; creates an identifier in a channel; in a child, uses the
+# parent's identifier and one of its own.
 LOADED_LATER = """
 import ctypes, os, socket, struct, sys
 verbs = ctypes.CDLL('libibverbs.so.1')
@@ -53,20 +54,22 @@ LOADED_LATER_SAYS = 'devices 1 parent 0\nchild 13 0\nparent 0\n'
 
 
 class Case:
-    """A server and a client; in their words {ip} is the server's address, {port} a number."""
+    """A server and a client; in their arguments {ip} stands for the server's address, {port} for a
+    port number."""
 
     def __init__(self, name, server, client, frames=10, both=(), at_server=(), at_client=(),
                  asks=1, ipv6=False, wire=False, by_variables=False, endless=False, hangup=False):
         self.name, self.server, self.client, self.frames = name, server, client, frames
-        self.asks = asks # connections that are made
+        self.asks = asks # the minimum number of connections
         self.at_server = [*both, *at_server]
         self.at_client = [*both, *at_client]
-        self.ipv6 = ipv6 # is run over it, too
-        self.wire = wire # is run over two engines, too
-        self.by_variables = by_variables # is run without namespaces, too
+        self.ipv6 = ipv6 # also run it over IPv6
+        self.wire = wire # also run it over two engines
+        self.by_variables = by_variables # also run it without namespaces
         self.endless = endless # the server waits for another client
-        # The last message and the peer's end may come at once, which the client takes for an error
-        # (its status is POLLHUP) though it has all; with an adapter, too, if it is late.
+        # The last message and the peer's disconnect may arrive together.  The client then reports
+        # an error (its status is POLLHUP) although it has all data.  With an adapter, too, this
+        # happens if the client is late.
         self.hangup = hangup
 
 
@@ -121,12 +124,12 @@ def start(engine, words, ip, port, mode):
 
 
 def listens(engine, server):
-    """Waits until it does; nobody else does.  @return problems."""
+    """Waits until the engine has a listener; only @server can be it.  @return problems."""
     return server.until(lambda: engine.ask(lambda e: e.ask('cm'))['listeners'] > 0, 'listening')
 
 
 def meet(case, engines, ip, mode):
-    """(server, client, problems), both ended."""
+    """Runs both programs to their end.  @return (server, client, problems)"""
     port = free_port()
     server = start(engines[0], case.server, ip, port, mode)
     problems = listens(engines[0], server)
@@ -144,15 +147,15 @@ def meet(case, engines, ip, mode):
 
 
 def counts(engines):
-    """(frames that came, connections that were asked for)"""
+    """@return (received frames, requests for a connection)"""
     managed = [e.ask(lambda e: e.ask('cm')) for e in engines]
     return (sum(e.counter('rx_packets') for e in engines),
             sum(row['tx_REQ'] + row['tx_SIDR_REQ'] for row in managed))
 
 
 def run(case, engines, ip, mode='ns'):
-    """run_once(); once more if perftest says that it has measured in vain, or connected too early.
-    @return problems"""
+    """Calls run_once(), again if perftest reports that its measurement failed, or if it connected
+    too early.  @return problems"""
     for left in reversed(range(ATTEMPTS)):
         problems = run_once(case, engines, ip, mode)
         said = '\n'.join(map(str, problems))
@@ -187,13 +190,13 @@ def run_once(case, engines, ip, mode):
 
 
 def addresses(engine):
-    """The first IPv4 and the first IPv6 address."""
+    """@return the engine's first IPv4 address and its first IPv6 address."""
     port = engine.ask(lambda e: e.rows('ports'))[0]
     return port['address_0'], port['address_1']
 
 
 def group(tap, engines, mode='ns'):
-    """mckey: the receiver says when it has joined."""
+    """Runs mckey; its receiver prints a line when it has joined the group."""
     ips = [addresses(e)[0] for e in engines]
     before = [e.counter('rx_packets') for e in engines]
     words = ['stdbuf', '-oL', 'mckey', '-m', '239.77.1.1', '-C', '20', '-S', '512', '-b']
@@ -212,8 +215,8 @@ def group(tap, engines, mode='ns'):
 
 
 def nobody_listens(tap, engine, ip):
-    """Who listens at nothing is told so, and does not wait."""
-    # rstream says of rpoll() what errno was before
+    """A client that connects to a port number without a listener gets an error at once."""
+    # after rpoll(), rstream prints an errno from before
     for words, text in (('rping -c -C 1 -a {ip} -p {port}', '_REJECTED, error 8'),
                         ('rdma_client -s {ip} -p {port}', 'onnection refused'),
                         ('rstream -s {ip} -p {port}', 'onnection refused|not connected|rpoll: ')):
@@ -227,7 +230,7 @@ def nobody_listens(tap, engine, ip):
 
 
 def loaded_later(tap, engine, ip, mode):
-    """The provider is there before librdmacm is; and fork()."""
+    """Loads the provider before librdmacm; and forks."""
     program = engine.program([sys.executable, '-c', LOADED_LATER, ip], mode)
     problems = program.wait()
     if program.text() != LOADED_LATER_SAYS:

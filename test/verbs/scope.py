@@ -3,8 +3,8 @@
 # Copyright (c) 2026 The karst authors
 """Link-local addresses, which name their interface: scope.py KARSTD KARST-RUN (TAP).
 
-Two ports whose own address is the same, and so is that of their peers: only the scope says which
-device is meant.  A program of librdmacm binds and resolves; the peers are kernels.
+Two ports have the same own address, and their peers have the same address, too: only the scope says
+which device is meant.  A program binds and resolves with librdmacm; the peers are kernels.
 """
 import sys
 import tempfile
@@ -15,9 +15,9 @@ HERE, ONLY_1, THERE = 'fe80::a', 'fe80::c', 'fe80::b'
 CONF = ''.join(f'[port p{n}]\ndevice = kv{n}\ndriver = af_packet\n' for n in (0, 1))
 CONF = f'[engine]\nidle = sleep\n{CONF}'
 
-# Each argument: HOW ADDRESS INTERFACE PORT-NUMBER; each answer a line: errno, or 0 and the device and
-# the interface of the identifier's own address.  HOW "from": resolves the peer's from this address.
-# Identifiers stay.
+# Each argument is HOW ADDRESS INTERFACE PORT-NUMBER.  The program prints a line for each: an errno,
+# or 0 and the device and interface of the identifier's own address.  HOW "from": resolves the
+# peer's address from this address.  The identifiers are not destroyed.
 PROGRAM = """
 import ctypes, errno, socket, struct, sys
 verbs = ctypes.CDLL('libibverbs.so.1')
@@ -50,7 +50,7 @@ for words in sys.argv[1:]:
     print(run(*words.split()), flush=True)
 """
 
-CASES = [ # words, what it says
+CASES = [ # argument, line that the program must print
     (f'bind {HERE} kv0 0', '0 karst0 kv0'),
     (f'bind {HERE} kv1 0', '0 karst1 kv1'),
     (f'bind {ONLY_1} kv1 0', '0 karst1 kv1'),

@@ -2,9 +2,9 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * shmem_check: an OpenSHMEM program that checks every value.  Puts, gets, strided puts and atomic
- * operations between neighbours, locks, and a reduction.  Says "all right" on element 0 and exits
- * with 0 if nothing was wrong anywhere.
+ * shmem_check: an OpenSHMEM program that checks every value.  It tests puts, gets, strided puts and
+ * atomic operations between neighbours, locks, and a reduction.  Element 0 prints "all right", and
+ * the program exits with 0, if nothing was wrong on any element.
  */
 #include <stdio.h>
 #include <string.h>
@@ -15,7 +15,7 @@
 #define ROUNDS 3
 #define ADDS   50
 
-/* of the same address everywhere */
+/* symmetric variables: the same address on each element */
 static long out[WORDS], in[WORDS], counter, guarded, lock, wrong, wrong_of_all;
 static long work[SHMEM_REDUCE_MIN_WRKDATA_SIZE], sync_work[SHMEM_REDUCE_SYNC_SIZE];
 

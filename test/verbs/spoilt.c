@@ -2,9 +2,10 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Objects that are none: whose handle the program has changed, that it has made up, that are NULL
- * or were destroyed.  Calls about them are refused with EINVAL or ENOENT, in errno too; nothing is
- * done; and an object whose handle is put back is as it was.  Run under karst-run; prints TAP.
+ * Invalid objects: objects whose handle the program has changed, that it has made up, that are
+ * NULL, or that were destroyed.  Calls with them must fail with EINVAL or ENOENT, in errno too, and
+ * change nothing; an object whose handle is restored must work as before.  Run under karst-run;
+ * prints TAP.
  */
 #include "calls_bed.h"
 
@@ -13,16 +14,16 @@
 
 static struct rig rig, *const r = &rig;
 
-/* @call is refused. */
+/* Checks that @call is refused. */
 #define NO(what, call)                                                                         \
 	do {                                                                                   \
 		int got_ = (errno = ENOTTY, (call)), errno_ = errno;                           \
 		check(got_ == EINVAL || got_ == ENOENT, __LINE__, what, "%s", strerror(got_)); \
 		check(errno_ == got_, __LINE__, what, "errno: %s", strerror(errno_));          \
 	} while (0)
-/* The same of calls that return a pointer. */
+/* The same for calls that return a pointer. */
 #define NONE(what, call) NO(what, (call) == NULL ? errno : 0)
-/* @call is refused while @handle is another. */
+/* Checks that @call is refused while @handle has another value. */
 #define SPOILT(handle, what, call)           \
 	do {                                 \
 		(handle) ^= 0x5a5a5a5au;     \
@@ -112,7 +113,7 @@ memory(void)
 	SPOILT(mw->handle, "ibv_dealloc_mw", ibv_dealloc_mw(mw));
 	rig_connect(r, IBV_QPT_RC);
 	SPOILT(mw->handle, "ibv_bind_mw", ibv_bind_mw(r->qp[0], mw, &bind));
-	/* as with adapters, a region that is none shows when the bind is done */
+	/* as with adapters, an invalid region is detected when the bind is executed */
 	made_up = *mr;
 	made_up.lkey ^= 0x5a5a5a00u;
 	bind.bind_info = (struct ibv_mw_bind_info){&made_up, (uintptr_t)r->buf, 8, 0};

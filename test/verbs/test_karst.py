@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Copyright (c) 2026 The karst authors
-"""What rdma-core's tests leave open; pyverbs.py runs this file beside them."""
+"""Tests of what rdma-core's tests do not cover; pyverbs.py runs this file together with them."""
 import errno
 
 import pyverbs.enums as e
@@ -46,12 +46,12 @@ class KarstTest(RDMATestCase):
 
 class Refused(KarstTest):
     def test_what_is_not_offered(self):
-        """As doc/verbs.rst says: EOPNOTSUPP, and nothing that half works."""
+        """What doc/verbs.rst lists as not offered fails with EOPNOTSUPP, and has no effect."""
         pd, cq = PD(self.ctx), CQ(self.ctx, 10)
         qp = self.qp(pd, cq)
         srq = SRQ(pd, SrqInitAttr(SrqAttr(max_wr=4)))
         self.refused(errno.EOPNOTSUPP, qp.modify, QPAttr(), e.IBV_QP_CAP)
-        # these are offered, but not before RTS
+        # these are offered, but not in states before RTS
         for mask in (e.IBV_QP_RATE_LIMIT, e.IBV_QP_PATH_MIG_STATE):
             self.refused(errno.EINVAL, qp.modify, QPAttr(), mask)
         self.refused(errno.EOPNOTSUPP, qp.query_ece)
@@ -99,7 +99,7 @@ class QueuePairs(KarstTest):
         player.qp.post_send(SendWR(wr_id=wr_id, opcode=e.IBV_WR_SEND, num_sge=1, sg=[sge]))
 
     def leave_completions(self):
-        """A good one at the client, and flushed receives at both."""
+        """Creates completions: a success at the client, and flushed receives at both ends."""
         self.create_players(RCResources)
         for player in (self.client, self.server):
             for _ in range(3):
@@ -129,7 +129,8 @@ class QueuePairs(KarstTest):
         self.assert_none_left()
 
     def test_others_keep_completions(self):
-        """Of two queue pairs at one completion queue, the reset of one leaves the other's alone."""
+        """If two queue pairs use one completion queue, resetting one does not remove the other's
+        completions."""
         self.create_players(RCResources)
         other = QP(self.client.pd, self.client.create_qp_init_attr(), QPAttr(port_num=1))
         other.to_init(QPAttr(port_num=1))
@@ -146,7 +147,8 @@ class QueuePairs(KarstTest):
         self.assertEqual({wc.qp_num for wc in wcs}, {other.qp_num})
 
     def test_answer_to_a_datagram(self):
-        """An address handle made from a completion and its 40 bytes leads back to the sender."""
+        """An address handle that is created from a completion and the 40 bytes in front of the
+        datagram reaches the sender."""
         self.create_players(UDResources)
         self.server.qp.post_recv(u.get_recv_wr(self.server))
         wr, _ = u.get_send_elements(self.client, False)
@@ -206,7 +208,7 @@ class ParentDomains(KarstTest):
             pd=self.pd, pd_context=self.pd_context))
 
     def test_allocators(self):
-        """Each structure is asked for with its type, and given back with it."""
+        """The functions that allocate and free a structure are called with its type."""
         there = {}
 
         def allocate(pd, context, size, alignment, resource_type):
@@ -224,7 +226,7 @@ class ParentDomains(KarstTest):
         srq = SRQ(parent, SrqInitAttr(SrqAttr(max_wr=4)))
         qp = self.qp(parent, cq)
         self.assertEqual(sorted(there.values()), [1, 2, 3])
-        # what cannot be made gives its memory back
+        # if an object cannot be created, its memory is freed
         self.refused(errno.EINVAL, CQEX, self.ctx, CqInitAttrEx(
             cqe=1 << 30, comp_mask=e.IBV_CQ_INIT_ATTR_MASK_PD, parent_domain=parent))
         self.assertEqual(len(there), 3)

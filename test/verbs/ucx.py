@@ -3,8 +3,8 @@
 # Copyright (c) 2026 The karst authors
 """UCX over karst: ucx.py KARSTD KARST-RUN (TAP).
 
-ucx_info finds the device, and ucx_perftest runs its tests over RC (whose connections UCX makes by
-datagrams) and over UD, without any other transport to fall back to.  It does not look at content;
+ucx_info finds the device.  ucx_perftest runs its tests over RC (whose connections UCX sets up with
+datagrams) and over UD, without any other transport to fall back to.  It does not check content;
 mpi.py does, over the same transports.
 """
 import re
@@ -13,7 +13,7 @@ import sys
 
 from verbs_bed import FEW_RECEIVES, HANG_S, pair, run_all
 
-# rc_v: rc_verbs, and ud_verbs to wire it up.
+# rc_v: rc_verbs, with ud_verbs to set up its connections.
 TRANSPORTS = {'rc': 'rc_v', 'ud': 'ud_verbs'}
 MSGS = 30
 CASES = [
@@ -22,11 +22,11 @@ CASES = [
     'stream_lat', 'stream_bw -s 5000', 'ucp_am_lat -H 16', 'ucp_am_bw -s 100000', 'ucp_add',
     'ucp_fadd', 'ucp_swap', 'ucp_cswap', 'tag_lat -E sleep', 'tag_bw -s 8192 -M multi',
 ]
-# Of UCT, UCX's lower layer.
+# Tests of UCT, UCX's lower layer.
 LOWER = ['am_lat -D short', 'am_bw -D bcopy -s 2000', 'am_bw -D zcopy -s 2000']
 LOWER_RC = ['put_lat -D short', 'put_bw -D zcopy -s 100000', 'get -D zcopy -s 100000',
             'get -D bcopy -s 4000', 'fadd', 'cswap']
-USUAL = CASES[:2] # with as many receives as UCX has when nobody tells it otherwise
+USUAL = CASES[:2] # with UCX's default number of receives
 WIRE = ('tag_lat', 'tag_bw -s 300000', 'ucp_get -s 70000', 'stream_bw -s 5000', 'ucp_fadd',
         'tag_lat -E sleep')
 
@@ -44,10 +44,10 @@ def info(tap, engine):
 def perftest(tap, engines, transport, text, words=()):
     env = {'UCX_TLS': TRANSPORTS[transport], 'UCX_NET_DEVICES': 'karst0:1',
            'UCX_WARN_UNUSED_ENV_VARS': 'n',
-           'UCX_UD_TIMEOUT': f'{HANG_S}s'} # 30 s are too few for a busy machine
+           'UCX_UD_TIMEOUT': f'{HANG_S}s'} # the default of 30 s is too short on a busy machine
     if text not in USUAL:
         env.update(FEW_RECEIVES)
-    # a line of figures at the end
+    # the program must print a line of figures at the end
     tap.point(f'{len(engines)} engine(s), {transport}: {text}',
               pair(engines, ['ucx_perftest', *words, '-n', str(MSGS), '-w', '5', '-t',
                              *shlex.split(text)],

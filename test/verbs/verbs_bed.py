@@ -2,8 +2,9 @@
 # Copyright (c) 2026 The karst authors
 """What the tests of this folder share: engines, and unmodified programs over them.
 
-A case runs a server and a client, each under karst-run.  It is passed if both end by themselves
-with status 0, say what they must, frames went through the engine, and nothing is left there.
+A case runs a server and a client, each under karst-run.  It passes if both end by themselves with
+status 0 and print what they must, if frames went through the engine, and if the engine holds no
+object of them afterwards.
 """
 import os
 import re
@@ -22,23 +23,24 @@ import karst_observe  # noqa: E402
 from bed import Clock, Daemon, HANG_S, HEADER, Tap, exit_status, free_port  # noqa: E402,F401
 from karst_listen import listens  # noqa: E402
 
-# An engine of ours is there, and answers when it gets a processor.
+# Long: the test's engine is alive, but may have to wait for a processor before it answers.
 karst_observe.TIMEOUT_S = HANG_S
-# Programs that end with status 0 after having said this have failed all the same.
+# A program that prints this has failed even if it ends with status 0.
 NEVER = r'invalid data|[Cc]ompletion with error|[Ff]ailed|[Cc]ouldn.t'
 LOG_LINES = 15
 OUTPUT_LINES = 40
 ATTEMPTS, STILL_S = 3, 0.1
-# perftest gives up if it was kept from a processor while it looked at two clocks, one after the other.
+# perftest gives up if it had to wait for a processor between reading one clock and another.
 MEASURED_IN_VAIN = r'Correlation coefficient r\^2'
-# With -R perftest connects twice, and does not wait until its server listens the second time: who is
-# kept from a processor there refuses; of datagrams the service is unknown.
+# With -R perftest connects twice, and does not wait until its server listens the second time.  If
+# the server has to wait for a processor, the connection is refused; with UD the service is unknown.
 CONNECTED_TOO_EARLY = r'RDMA_CM_EVENT_(REJECTED; error: 8|UNREACHABLE; error: 1)\.'
 
 
 def quick_clock(words):
-    """For the environment of a command: perftest's programs have a clock by which they learn the rate of
-    the processor's counter sooner (quick_clock.c), unless they limit rates by it."""
+    """@return environment variables for a command.  perftest's programs get a clock with which they
+    measure the rate of the processor's counter faster (quick_clock.c), unless they limit rates by
+    it."""
     path = os.environ.get('KARST_QUICK_CLOCK')
     if path is None or not re.match(r'ib_(send|write|read|atomic)_(bw|lat)$', str(words[0])) or \
             any('rate_limit' in str(word) for word in words):
@@ -47,7 +49,7 @@ def quick_clock(words):
 
 
 class Program:
-    """A program, running; what it prints goes to a file, so that it never waits for us."""
+    """A running program.  Its output goes to a file, so that it never has to wait for a reader."""
 
     def __init__(self, words, env=None, cwd=None):
         self.words = [str(word) for word in words]
@@ -64,9 +66,9 @@ class Program:
         return os.pread(self.output.fileno(), 1 << 20, 0).decode(errors='replace')
 
     def wait(self, limit_s=HANG_S):
-        """@return problems: it does not end."""
+        """@return problems: the program does not end."""
         if self.process.poll() is None:
-            # wait() of subprocess, with a limit, looks 20 times a second
+            # a pidfd, because subprocess.wait() with a timeout polls 20 times a second
             fd = os.pidfd_open(self.process.pid)
             ended = select.select([fd], [], [], limit_s)[0]
             os.close(fd)
@@ -77,7 +79,7 @@ class Program:
         return []
 
     def kill(self):
-        """With all that it has started."""
+        """Kills the program and all processes that it has started."""
         try:
             os.killpg(self.process.pid, signal.SIGKILL)
         except ProcessLookupError:
@@ -85,7 +87,7 @@ class Program:
         self.process.wait()
 
     def until(self, condition, what, limit_s=HANG_S):
-        """Waits for @condition().  @return problems."""
+        """Waits until @condition() is true.  @return problems."""
         end = time.monotonic() + limit_s
         while time.monotonic() < end:
             if condition():
@@ -96,7 +98,7 @@ class Program:
         return [f'not {what} within {limit_s} s']
 
     def shown(self):
-        """For the report of a failure."""
+        """@return the program's last output, for the report of a failure."""
         lines = self.text().splitlines()
         cut = [f'... {len(lines) - OUTPUT_LINES} lines ...'] if len(lines) > OUTPUT_LINES else []
         return ['$ ' + ' '.join(self.words), *cut, *lines[-OUTPUT_LINES:],
@@ -110,7 +112,7 @@ class Engine:
         self.tools = tools
         self.before = ['ip', 'netns', 'exec', netns] if netns else []
         self.daemon = Daemon(tools.karstd, folder, conf, name=name, netns=netns)
-        self.idle = None # what it holds when nobody is attached
+        self.idle = None # what the engine holds while no program is attached
 
     def start(self):
         problems = self.daemon.start()
@@ -130,7 +132,8 @@ class Engine:
                        dict(os.environ, **quick_clock(words), **(env or {})), cwd)
 
     def link_up(self):
-        """@return problems: a port has no link, which takes a moment where two engines meet."""
+        """Waits until all ports have a link, which takes a moment between two engines.
+        @return problems"""
         end = time.monotonic() + HANG_S
         while any(port['link'] != 'up' for port in self.ask(lambda e: e.rows('ports')).values()):
             if time.monotonic() > end:
@@ -139,7 +142,7 @@ class Engine:
         return []
 
     def ask(self, question):
-        """@question of the engine's telemetry."""
+        """@return the result of @question, which is called with the engine's telemetry."""
         engine = karst_observe.find_engines(prefix=self.daemon.name)[0]
         try:
             return question(engine)
@@ -147,7 +150,7 @@ class Engine:
             engine.telemetry.close()
 
     def counters(self, *names):
-        """Their sums over all lcores."""
+        """@return the sums of these counters over all lcores."""
         rows = self.ask(lambda e: e.rows('counters')).values()
         return [sum(row[name] for row in rows) for name in names]
 
@@ -155,7 +158,7 @@ class Engine:
         return self.counters(name)[0]
 
     def holds(self):
-        """What programs have in it, by telemetry."""
+        """@return what the engine holds for programs, according to telemetry."""
         engine, memory, cm, clients = self.ask(lambda e: (
             e.ask('engine'), e.ask('memory'), e.ask('cm'), next(e.pages('clients'))))
         found = {name: engine[name] for name in ('qps', 'cqs', 'srqs')}
@@ -167,7 +170,8 @@ class Engine:
         return found
 
     def left(self):
-        """@return problems: programs that are gone have left something; a hangup takes a moment."""
+        """Waits until the engine holds nothing of programs that have ended; it takes a moment until
+        it has handled the hangup.  @return problems"""
         end = time.monotonic() + HANG_S
         while True:
             found = self.holds()
@@ -183,9 +187,8 @@ class Engine:
 
 
 class VethPair:
-    """Two network namespaces and a link between them, with an address of the first kind at this end
-    and one of the second at that; the interface is kv0 in both.  There are programs that look at
-    interfaces for addresses, and no further."""
+    """Two network namespaces and a link between them.  The arguments are the addresses of the two
+    ends; the interface is kv0 in both.  For programs that take addresses only from interfaces."""
 
     def __init__(self, *addresses):
         self.netns = [f'karst-verbs-{os.getpid()}-{end}' for end in range(2)]
@@ -201,7 +204,7 @@ class VethPair:
         here, there = self.netns
         self.ip(f'-n {here} link add kv0 type veth peer name kv0 netns {there}')
         for netns, address in zip(self.netns, self.addresses):
-            # no address but this
+            # no other address than the given one
             self.ip(f'-n {netns} link set kv0 addrgenmode none')
             self.ip(f'-n {netns} addr add {address} dev kv0' + (' nodad' if ':' in address else ''))
             self.ip(f'-n {netns} link set lo up')
@@ -221,7 +224,7 @@ class VethPair:
 
 
 class Tools:
-    """Where the programs of this build are."""
+    """The paths of the programs of this build."""
 
     def __init__(self, karstd, karst_run):
         self.karstd = os.path.abspath(karstd)
@@ -229,13 +232,13 @@ class Tools:
 
 
 def says(program, texts):
-    """@return problems: @program did not say one of the regular expressions @texts."""
+    """@return problems: a regular expression of @texts does not match what @program has printed."""
     text = program.text()
     return [f'"{wanted}" is not said' for wanted in texts if not re.search(wanted, text)]
 
 
 def once_more(still_s, said, why=None):
-    """Says why a case that has said this is run again."""
+    """Prints why a case is run again; @said: its problems."""
     if why is None:
         why = 'perftest has measured in vain' if re.search(MEASURED_IN_VAIN, said) else \
             f'the machine stood still for {still_s:.1f} s'
@@ -246,9 +249,9 @@ def once_more(still_s, said, why=None):
 
 
 def pair(engines, words, *args, **kwargs):
-    """pair_once(); once more, if it failed while the machine kept programs waiting for so long that
-    their patience with each other, which is theirs, may have ended: the pingpongs' is half a second; or
-    if perftest says that it was kept from measuring."""
+    """Calls pair_once(), again if it has failed and the machine has kept programs waiting so long
+    that their own timeouts may have expired (that of the pingpong programs is half a second), or if
+    perftest reports that its measurement failed."""
     clock = Clock()
     for left in reversed(range(ATTEMPTS)):
         clock.stood_still(0)
@@ -267,8 +270,9 @@ def pair_once(engines, words, client_words=(), peer=('localhost',), port='-p', s
     """Runs @words as a server over the first of @engines, and as a client, with @client_words and
     @peer added, over the last.
 
-    @port: the option that names the TCP port; or two, the server's and the client's.  @frames: so many at the least must have arrived
-    in all, @moved: so many bytes.  @refused: both must fail and the client say this instead.  @return problems.
+    @port: the option for the TCP port, or two options, the server's and the client's.  @frames,
+    @moved: the minimum number of frames and bytes that must arrive in all.  @refused: both must fail
+    instead, and the client print this.  @return problems.
     """
     tcp = str(free_port())
     listen, connect = (port, port) if isinstance(port, str) else port
@@ -309,8 +313,8 @@ def pair_once(engines, words, client_words=(), peer=('localhost',), port='-p', s
     return problems
 
 
-# UCX posts 4095 receives, whose 32 MiB each of its processes registers, fills and gives back: that is
-# half of what a short program takes.  These are enough for its window.
+# UCX posts 4095 receives.  Each of its processes registers, fills and frees 32 MiB for them, which
+# is half of the time of a short program.  512 receives are enough for its window.
 FEW_RECEIVES = {f'UCX_{kind}_VERBS_RX_QUEUE_LEN': '512' for kind in ('RC', 'UD')}
 
 # One engine with a loopback port.
@@ -318,8 +322,9 @@ LOOPBACK = '[engine]\nidle = sleep\n[port p]\ndevice = loopback\n'
 
 
 def memif(folder, end):
-    """One of two engines that are joined by shared memory; 0 is to be started first.  No frame wakes
-    an lcore there: with the shortest naps it would take a tenth of a processor for looking."""
+    """@return the configuration of one of two engines that are joined by shared memory; @end 0 must
+    be started first.  Frames do not wake an lcore there, so it polls: with the shortest sleeps that
+    would take a tenth of a processor."""
     return (f'[engine]\nidle = sleep\nsleep_max_us = 2000\n[port p]\nmtu = 4180\n'
             f'addresses = 10.77.0.{end + 1}/24, 2001:db8::{end + 1}/64\n'
             f'device = net_memif0,role={("server", "client")[end]},id=3,bsize=8192,'
@@ -327,9 +332,9 @@ def memif(folder, end):
 
 
 def run_all(argv, doc, one, two=None, more=0):
-    """The main program of a test: @one(tap, tools, engine, *rest) over an engine with a loopback
-    port, then @two(tap, tools, engines, *rest) over two that are joined.  @more: words that it is
-    given after KARSTD and KARST-RUN, the rest above."""
+    """The main program of a test: calls @one(tap, tools, engine, *rest) with an engine that has a
+    loopback port, then @two(tap, tools, engines, *rest) with two engines that are joined.  @more:
+    number of arguments after KARSTD and KARST-RUN, which are passed as @rest."""
     if len(argv) != 3 + more:
         print(doc, file=sys.stderr)
         return 2

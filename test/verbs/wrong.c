@@ -4,12 +4,13 @@
 /*
  * Every call with wrong arguments, and objects destroyed in the wrong order; run under karst-run,
  * prints TAP.  The errors are those that the man pages name, or, where these say nothing, the
- * kernel's and mlx5's.  What was refused has changed nothing: in the end all of it still works and
- * can be destroyed.
+ * kernel's and mlx5's.  A refused call changes nothing: in the end all objects still work and can
+ * be destroyed.
  *
- * Who refuses says why, in one sentence on standard error, because $KARST_VERBS_DEBUG is set; who
- * does not refuse says nothing.  Nor do posting, and what libibverbs refuses by itself.  Whoever of
- * karst refuses sets errno to what is returned, whatever was there before.
+ * A call that karst refuses prints the reason, one sentence on standard error, because
+ * $KARST_VERBS_DEBUG is set; a call that succeeds prints nothing.  Calls that post, and calls that
+ * libibverbs itself refuses, print nothing either.  A call that karst refuses sets errno to the
+ * error that it returns, whatever errno was before.
  */
 #include "calls_bed.h"
 
@@ -18,14 +19,14 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-/* One for all cases: what was refused in one must not show in the next. */
+/* One for all cases: a call that is refused in one case must not affect the next. */
 static struct rig rig, *const r = &rig;
 
-/* --- what has been said --- */
+/* --- the reasons that were printed --- */
 
 static int heard_fd;      /* standard error is this file */
-static char heard[512];   /* since the last look */
-static off_t heard_bytes; /* of the file, before that */
+static char heard[512];   /* what was written to it since the last hear() */
+static off_t heard_bytes; /* bytes of the file that were read before */
 
 static void
 listen_to_errors(void)
@@ -35,7 +36,7 @@ listen_to_errors(void)
 	MUST(dup2(heard_fd, STDERR_FILENO) >= 0);
 }
 
-/* @return how many sentences. */
+/* Reads the new reasons.  @return how many there are */
 static unsigned int
 hear(void)
 {
@@ -50,10 +51,10 @@ hear(void)
 	return *at == 0 ? lines : 99;
 }
 
-/* No call fails with it. */
+/* The errno before each call; no call fails with it. */
 #define BEFORE ENOTTY
 
-/* @call fails with this errno, leaves it in errno or not, and says so often why. */
+/* Checks that @call fails with @want, sets errno to it if @sets, and prints @times reasons. */
 #define ERR_SAID(what, call, want, sets, times)                                             \
 	do {                                                                                \
 		int want_ = (want), got_ = (errno = BEFORE, (call)), errno_ = errno;        \
@@ -65,13 +66,13 @@ hear(void)
 		check(said_ == (times), __LINE__, what, "said %u times: %s", said_, heard); \
 	} while (0)
 #define ERR(what, call, want) ERR_SAID(what, call, want, true, want_ != 0)
-/* Where nobody says why. */
+/* For calls that print no reason. */
 #define SILENT(what, call, want) ERR_SAID(what, call, want, true, 0)
-/* What libibverbs refuses and karst does not hear of: no errno either. */
+/* For calls that libibverbs refuses without calling karst: errno is not set either. */
 #define THEIRS(what, call, want) ERR_SAID(what, call, want, false, 0)
-/* As ERR() of a call that returns a pointer. */
+/* As ERR(), for a call that returns a pointer. */
 #define NONE(what, call, want) ERR(what, (call) == NULL ? errno : 0, want)
-/* What the last one said. */
+/* Checks the reason that the last call has printed. */
 #define SAID(why) (check(strstr(heard, why) != NULL, __LINE__, why, "said: %s", heard))
 
 /* --- device, completion queues --- */
@@ -318,7 +319,7 @@ queue_pairs(void)
 	NONE("too much inline data", qp_with(IBV_QPT_RC, large, true), EINVAL);
 }
 
-/* One attribute wrong at a time, on the way of a connection. */
+/* Modifies a queue pair step by step to RTS, at each step with one wrong attribute at a time. */
 static void
 modify(void)
 {
@@ -589,7 +590,7 @@ order(void)
 	ERR("a domain with a region", ibv_dealloc_pd(r->pd), EBUSY);
 }
 
-/* --- what is rarely called --- */
+/* --- rarely used calls --- */
 
 static void
 domains(void)
@@ -657,8 +658,8 @@ not_there(void)
 	ERR("the queue pair", ibv_destroy_qp(qp), 0);
 }
 
-/* Numbers are those of an attachment: objects of another one must not be taken for what has their
- * numbers here. */
+/* Handles are numbers of one attachment: an object of another attachment must not be mistaken for
+ * the object with the same number in this one. */
 static void
 another_context(void)
 {
@@ -717,7 +718,7 @@ another_context(void)
 	rig_down(&other);
 }
 
-/* Requests by calls: the first mistake of a list is what its end says. */
+/* Requests by ibv_wr_*() calls: ibv_wr_complete() returns the first error of a list. */
 static void
 calls(void)
 {

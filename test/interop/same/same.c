@@ -17,7 +17,7 @@ error_name(int error)
 {
 	const char *name = error == 0 ? "ok" : strerrorname_np(error);
 
-	/* Linux has two names for one number */
+	/* Linux has two names for this number */
 	return name == NULL ? "no number of an error" : error == EOPNOTSUPP ? "EOPNOTSUPP" : name;
 }
 
@@ -64,7 +64,7 @@ wanted(const char *name, char **names)
 	return false;
 }
 
-/* @return false: there is no process for it. */
+/* Runs a case in a child process.  @return false: the process cannot be created */
 static bool
 run(const struct same_case *c)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* Addresses of both families, destinations, and queue pairs and groups of identifiers. */
+/* Addresses of both families, destinations, and identifiers' queue pairs and multicast groups. */
 #include "same_cm.h"
 
 static int
@@ -61,7 +61,7 @@ resolve_to(const char *what, const char *text, int port)
 	struct rdma_cm_event *e;
 	int rc = rdma_resolve_addr(id, NULL, (struct sockaddr *)&a, RESOLVE_MS);
 
-	/* as an event or at once */
+	/* an error may come at once or by an event */
 	if (rc == 0) {
 		e = next_cm_event(what);
 		say(what, "%s", e->event == RDMA_CM_EVENT_ADDR_RESOLVED ? "resolved" : "not");

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* What the cases stand on: see same.h. */
+/* Objects and functions that the cases share: see same.h. */
 #include "same.h"
 
 #include <arpa/inet.h>
 #include <time.h>
 
 #define LOOK_MS   2
-#define NONE_MS   60 /* in which one that is wrong would come: it is no mistake if it does not */
+#define NONE_MS   60 /* enough for most wrong completions to come; a later one is not detected */
 #define GID_TRIES 256
 
 const char *device_name;
@@ -38,7 +38,7 @@ open_device(void)
 	return opened;
 }
 
-/* The first IPv4 address of the port. */
+/* Finds the first IPv4 address of the port. */
 static void
 find_gid(void)
 {
@@ -186,7 +186,7 @@ bring_to(struct ibv_qp *q, enum ibv_qp_state to, uint32_t peer)
 	size_t i;
 
 	if (to == IBV_QPS_ERR) {
-		/* Linux knows no way from RESET to ERR */
+		/* Linux has no transition from RESET to ERR */
 		if (state_of(q) == IBV_QPS_RESET)
 			MUST(move(q, IBV_QPS_INIT, peer) == 0);
 		MUST(move(q, to, peer) == 0);
@@ -319,12 +319,12 @@ say_wc(const char *what, const struct ibv_wc *wc)
 	int end = qp[0] != NULL && wc->qp_num == qp[0]->qp_num ? 0 : 1;
 	unsigned int flags = wc->wc_flags & ~(unsigned int)IBV_WC_IP_CSUM_OK;
 
-	/* of one that failed nothing else is valid */
+	/* if the request has failed, no other fields are valid */
 	if (wc->status != IBV_WC_SUCCESS)
 		say(what, "qp%d wr %llu %s", end, (unsigned long long)wc->wr_id,
 			ibv_wc_status_str(wc->status));
 	else if (wc->opcode & IBV_WC_RECV) {
-		/* a GRH is a matter of datagrams */
+		/* only datagrams have a GRH */
 		if (qp[end] != NULL && qp[end]->qp_type != IBV_QPT_UD)
 			flags &= ~(unsigned int)IBV_WC_GRH;
 		say(what, "qp%d wr %llu success opcode %d bytes %u flags %#x imm %#x", end,
@@ -336,7 +336,7 @@ say_wc(const char *what, const struct ibv_wc *wc)
 	}
 }
 
-/* In which place of what is said: queues of a queue pair have no order between them. */
+/* The sort key of a completion: completions of different queues are not ordered. */
 static int
 queue_of(const struct ibv_wc *wc)
 {

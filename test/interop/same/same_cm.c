@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* What the cases of rdma_cm stand on: see same_cm.h. */
+/* Functions that the cases of rdma_cm share: see same_cm.h. */
 #include "same_cm.h"
 
 #include <poll.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* What the cases of rdma_cm have in common. */
+/* Functions that the cases of rdma_cm share. */
 #ifndef SAME_CM_H
 #define SAME_CM_H
 
@@ -19,18 +19,19 @@ extern struct rdma_event_channel *channel;
 
 void cm_open(void);
 struct rdma_cm_id *make_id(enum rdma_port_space space);
-/** @text "": any address. */
+/** @text "": the wildcard address. */
 struct sockaddr_in address_of(const char *text, int port);
 int bind_to(struct rdma_cm_id *id, const char *text, int port);
-/** Waits for it; it is to be acknowledged. */
+/** Waits for an event, which the caller must acknowledge. */
 struct rdma_cm_event *next_cm_event(const char *what);
-/** Waits for it; says its kind, status, and @return it, to be acknowledged. */
+/** Waits for an event and prints its kind and status.
+ *  @return the event, which the caller must acknowledge */
 struct rdma_cm_event *say_cm_event(const char *what);
-/** And acknowledges it. */
+/** As say_cm_event(), and acknowledges the event. */
 void take(const char *what);
-/** There is none. */
+/** Prints "no event", or the event that has come. */
 void say_no_cm_event(const char *what);
-/** Resolves the way to the port itself; the events are taken silently. */
+/** Resolves the address of the port itself and the route to it; prints no events. */
 void resolve(struct rdma_cm_id *id, int port);
 void add_qp(struct rdma_cm_id *id);
 

@@ -31,7 +31,7 @@ param_of(const char *private)
 	};
 }
 
-/* The request, as the listener sees it. */
+/* Connects, and prints the request that the listener gets. */
 static void
 request(const char *private)
 {
@@ -57,7 +57,7 @@ request(const char *private)
 	rdma_ack_cm_event(e);
 }
 
-/* Two events in any order: ESTABLISHED of either end. */
+/* Takes two events, which may come in any order: ESTABLISHED of both ends. */
 static void
 both(const char *what)
 {
@@ -176,12 +176,12 @@ rejected(void)
 	say_rc("who asks goes", rdma_destroy_id(near));
 	usleep(200000);
 	say_no_cm_event("who is asked");
-	param.qp_num = 5; /* there is none */
+	param.qp_num = 5; /* there is no queue pair: any number */
 	say_rc("accept it then", rdma_accept(far, &param));
 	say_no_cm_event("after that");
 }
 
-/* As much private data as there is room for, and more. */
+/* The maximum length of private data, and more. */
 static void
 lengths(void)
 {
@@ -247,7 +247,7 @@ backlog(void)
 	say("two", "%d asked, %d refused", asked, refused);
 }
 
-/* Attributes that a program sets by itself. */
+/* A program that modifies its queue pairs by itself. */
 static void
 own_qp(void)
 {

@@ -9,7 +9,7 @@
 
 static struct ibv_comp_channel *channel;
 
-/* An event of the channel, or none within 200 ms where none is due. */
+/* Waits for an event of the channel (200 ms if none is due), and prints whether it has come. */
 static void
 say_event(const char *what, bool due)
 {
@@ -134,7 +134,7 @@ overrun(void)
 	say("not all were had", "%d", got < 1000);
 }
 
-/* More than are there, and none. */
+/* Polls for more completions than there are, and for none. */
 static void
 polling(void)
 {

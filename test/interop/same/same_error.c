@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* Requests between two queue pairs, right and wrong ones: what each end is told of them. */
+/* Valid and invalid requests between two queue pairs: the results at both ends. */
 #include "same.h"
 
 #define REMOTE (BUF_BYTES / 2)
@@ -24,7 +24,8 @@ post(const char *what)
 	say_rc(what, ibv_post_send(qp[0], &wr, &bad));
 }
 
-/* Posts it; @n completions; both states; and a new beginning if that was its end. */
+/* Posts the request; prints @n completions and the states of both queue pairs; connects them again
+ * if one is not in RTS. */
 static void
 outcome(const char *what, int n)
 {
@@ -35,7 +36,7 @@ outcome(const char *what, int n)
 	say_wcs(what, cq, n);
 	state[0] = state_of(qp[0]);
 	state[1] = state_of(qp[1]);
-	/* a peer that refuses may end after it has said so */
+	/* the peer may go to ERR after it has sent the NAK */
 	for (i = 0; i < 100 && state[0] == IBV_QPS_ERR && state[1] == IBV_QPS_RTS; i++) {
 		usleep(3000);
 		state[1] = state_of(qp[1]);
@@ -45,7 +46,7 @@ outcome(const char *what, int n)
 		again();
 }
 
-/* A mistake of which the call may tell, or a completion. */
+/* Posts an invalid request, for which either the call or the completion may report the error. */
 static void
 told(const char *what)
 {
@@ -156,7 +157,7 @@ receives(void)
 	outcome("SEND of several packets, longer than the receive", 2);
 }
 
-/* The keys and addresses of the peer's memory. */
+/* Wrong keys and addresses of the peer's memory. */
 static void
 remote(void)
 {
@@ -205,7 +206,7 @@ remote(void)
 	outcome("READ from a region that has gone", 1);
 }
 
-/* The program's own keys. */
+/* Wrong keys and addresses of the program's own memory. */
 static void
 local(void)
 {
@@ -246,7 +247,7 @@ local(void)
 	outcome("a receive in a read-only region", 2);
 }
 
-/* What the peer's queue pair allows. */
+/* Requests that the access flags of the peer's queue pair do not allow. */
 static void
 access_flags(void)
 {
@@ -271,7 +272,7 @@ access_flags(void)
 	outcome("WRITE of nothing", 1);
 }
 
-/* One that is not there, or not yet. */
+/* The peer does not exist, or is in ERR. */
 static void
 nobody(void)
 {
@@ -300,7 +301,7 @@ nobody(void)
 	say_wcs("SEND to one in error", cq, 1);
 }
 
-/* READs that are not allowed by either end. */
+/* The queue pair allows no READs (max_rd_atomic is 0); a WRITE must succeed. */
 static void
 no_reads(void)
 {

@@ -63,7 +63,8 @@ fresh(void)
 
 	cm_open();
 	a = make_id(RDMA_PS_TCP);
-	/* not rdma_connect, _accept, _resolve_route, _create_qp: librdmacm 44 crashes */
+	/* without rdma_connect, _accept, _resolve_route, _create_qp, in which librdmacm 44
+	 * crashes */
 	say_rc("reject", rdma_reject(a, NULL, 0));
 	say_rc("disconnect", rdma_disconnect(a));
 	say_rc("establish", rdma_establish(a));
@@ -109,7 +110,7 @@ resolving(void)
 	say_rc("listen", rdma_listen(a, 1));
 	say_rc("init_qp_attr", rdma_init_qp_attr(a, &attr, &mask));
 	say("init_qp_attr", "%#x, port %u, pkey %u", mask, attr.port_num, attr.pkey_index);
-	/* what Linux has refused it may have begun */
+	/* a new identifier: Linux may have changed the state of this one in a call that failed */
 	say_rc("destroyed", rdma_destroy_id(a));
 	a = make_id(RDMA_PS_TCP);
 	MUST(rdma_resolve_addr(a, NULL, (struct sockaddr *)&to, RESOLVE_MS) == 0);
@@ -121,7 +122,7 @@ resolving(void)
 	say_rc("the address then", rdma_resolve_addr(a, NULL, (struct sockaddr *)&to, RESOLVE_MS));
 	say_rc("disconnect", rdma_disconnect(a));
 	say_rc("accept", rdma_accept(a, &param));
-	param.qp_num = 5; /* it is the program's to know what that is */
+	param.qp_num = 5; /* any number: only the program knows what it means */
 	say_rc("connect with a number", rdma_connect(a, &param));
 	take("connect with a number");
 	say_rc("destroyed", rdma_destroy_id(a));
@@ -193,7 +194,7 @@ nobody(void)
 	say_rc("event without waiting", rdma_get_cm_event(channel, &e));
 }
 
-/* An identifier goes to another channel, and its events with it. */
+/* An identifier migrates to another channel, and its events with it. */
 static void
 migrated(void)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* What comes after an end: queue pairs that are used again, regions, handles and queues
- * that go while others use them, and connections that are made again.
+/* Calls after something has ended: queue pairs that are used again, regions, handles and queues
+ * that are destroyed while others use them, and connections that are made again.
  */
 #include "same_cm.h"
 
@@ -19,7 +19,7 @@ write_by(const char *what, uint32_t rkey)
 	say_wcs(what, cq, 1);
 }
 
-/* From RESET a queue pair is as new: neither requests nor receives are left. */
+/* A queue pair that was reset is like a new one: it has no requests and no receives. */
 static void
 reset(void)
 {
@@ -45,7 +45,7 @@ reset(void)
 		init.srq == NULL);
 }
 
-/* A peer that is reset, and comes back with other numbers. */
+/* The peer is reset, and connects again with another PSN. */
 static void
 peer_resets(void)
 {
@@ -57,7 +57,7 @@ peer_resets(void)
 	MUST(move(qp[1], IBV_QPS_RESET, 0) == 0);
 	bring_to(qp[1], IBV_QPS_INIT, qp[0]->qp_num);
 	a = full_attr(IBV_QPS_RTR, qp[0]->qp_num);
-	a.rq_psn = 101; /* where the other one is */
+	a.rq_psn = 101; /* the other end's current PSN */
 	MUST(ibv_modify_qp(qp[1], &a, needed(IBV_QPT_RC, IBV_QPS_RTR)) == 0);
 	write_by("goes on", mr->rkey);
 }
@@ -91,7 +91,7 @@ handles(void)
 	say_wcs("to one that has gone", cq, 1);
 }
 
-/* Two queues, one channel. */
+/* Two completion queues share one channel. */
 static void
 two_queues(void)
 {
@@ -131,7 +131,7 @@ two_queues(void)
 	say_rc("the channel", ibv_destroy_comp_channel(events));
 }
 
-/* The port is free when its listener has gone, also while connections of it live. */
+/* A port number is free when its listener is destroyed, even while its connections exist. */
 static void
 listen_again(void)
 {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* Connections of rdma_cm that do not come to be, default parameters, and identifiers that wait. */
+/* Connections of rdma_cm that are not established, default parameters, and identifiers whose calls
+ * wait. */
 #include "same_cm.h"
 
 static struct rdma_cm_id *listener, *near, *far;
@@ -171,7 +172,7 @@ services(void)
 	take("to a port without a listener");
 }
 
-/* Identifiers without a channel: their calls wait. */
+/* Identifiers without a channel: their calls are synchronous. */
 static void
 waiting(void)
 {

@@ -203,7 +203,7 @@ windows2(void)
 	bind2("bound after that", mw, ibv_inc_rkey(mw->rkey), info);
 	invalidate("invalidated", mw->rkey);
 	write_by("invalidated", mw->rkey, (uintptr_t)buf + REMOTE);
-	/* what is not bound cannot be invalidated: Linux 6.12 would not live on (L19) */
+	/* no test invalidates a window that is not bound: Linux 6.12 would crash (L19) */
 	MUST((readable = ibv_reg_mr(pd, buf, 4096, IBV_ACCESS_MW_BIND | IBV_ACCESS_REMOTE_READ)) !=
 		NULL);
 	bind2("to write what is to be read", mw, ibv_inc_rkey(mw->rkey),

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* ibv_modify_qp: each transition with an attribute less or more, and values out of bounds. */
+/* ibv_modify_qp(): each transition with one attribute less or more, and values out of range. */
 #include "same.h"
 
 #define TEXT_BYTES 512
 
-/* Alternate paths, sizes and rates are not what every device has. */
+/* Without alternate paths, capabilities and rate limits, which not every device supports. */
 static const struct {
 	int bit;
 	const char *name;
@@ -40,14 +40,15 @@ static struct ibv_qp *one;
 static void
 begin_in(enum ibv_qp_state from)
 {
-	/* Linux has no way to leave SQD for RESET while it drains, and none from RESET to ERR */
+	/* Linux cannot go from SQD to RESET while it drains, and has no transition from RESET to
+	 * ERR */
 	if (state_of(one) != IBV_QPS_RESET)
 		MUST(move(one, IBV_QPS_ERR, 0) == 0);
 	MUST(move(one, IBV_QPS_RESET, 0) == 0);
 	bring_to(one, from, one->qp_num);
 }
 
-/* @return what comes of it; the queue pair is in @from again. */
+/* Calls ibv_modify_qp(), and brings the queue pair back to @from.  @return the call's result */
 static int
 attempt(enum ibv_qp_state from, const struct ibv_qp_attr *attr, int mask)
 {
@@ -64,7 +65,8 @@ attempt(enum ibv_qp_state from, const struct ibv_qp_attr *attr, int mask)
 	return rc;
 }
 
-/* A transition that there is.  The outcome of most attributes is the same: it is said first. */
+/* Tries a valid transition with each attribute added or removed.  Prints two lines: the changes
+ * that are accepted, and those that are refused. */
 static void
 bits_of(enum ibv_qp_state from, enum ibv_qp_state to, int base)
 {
@@ -191,7 +193,7 @@ values(void)
 	}
 }
 
-/* --- what is told --- */
+/* --- queries --- */
 
 static void
 tell(const char *what)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* Objects: what is refused, what is told of them, and in which order they go. */
+/* Objects: calls that are refused, attributes, and the order of destruction. */
 #include "same.h"
 
 #include <fcntl.h>

@@ -109,7 +109,7 @@ refused(void)
 	say("a receive of a queue pair with it", "%s", error_name(post_recv(qp[1], 1, 0, 8)));
 }
 
-/* What the peer has not used stays in the shared queue. */
+/* A queue pair goes to ERR: receives that it has not used stay in the shared queue. */
 static void
 error(void)
 {

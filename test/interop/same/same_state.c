@@ -4,7 +4,7 @@
 /* Posting in each state, flushing, draining, and sizes of requests. */
 #include "same.h"
 
-#define MANY 64 /* pieces: more than any device takes in a request */
+#define MANY 64 /* SGEs: more than any device allows in a request */
 
 static void
 post_in(enum ibv_qp_type type)
@@ -20,7 +20,7 @@ post_in(enum ibv_qp_type type)
 		if (states[i] != IBV_QPS_RESET)
 			bring_to(qp[0], states[i], qp[0]->qp_num);
 		snprintf(what, sizeof(what), "send in %s", state_name(states[i]));
-		/* where it is taken is the subject of others */
+		/* other cases send in the states RTS and SQD */
 		if (states[i] != IBV_QPS_RTS && states[i] != IBV_QPS_SQD)
 			say_rc(what, post_send(qp[0], 1, 0, 8));
 		if (states[i] == IBV_QPS_ERR)
@@ -56,7 +56,7 @@ flush(void)
 		say_rc("receive", post_recv(qp[0], (uint64_t)i, 0, 8));
 	say_rc("to ERR", move(qp[0], IBV_QPS_ERR, 0));
 	say_wcs("flushed", cq, 4);
-	/* rxe sees a receive then only when a send wakes it */
+	/* in ERR, rxe notices a receive only when a send wakes it */
 	say_rc("receive then", post_recv(qp[0], 10, 0, 8));
 	say_rc("send then", post_send(qp[0], 11, 0, 8));
 	say_rc("another send", post_send(qp[0], 12, 0, 8));
@@ -66,7 +66,7 @@ flush(void)
 	say_none("in RESET", cq);
 }
 
-/* Behind one that fails; those that are not signaled are flushed with a completion, too. */
+/* Requests behind one that fails are flushed; unsignaled ones have a completion then, too. */
 static void
 flush_behind(void)
 {
@@ -137,7 +137,7 @@ sig_all(void)
 	say_wcs("completes", cq, 1);
 }
 
-/* What is sent after it is not told: rxe stays in SQD as if it drained for ever. */
+/* The case does not send afterwards: rxe stays in SQD as if it never finished draining. */
 static void
 drain(void)
 {
@@ -153,7 +153,8 @@ drain(void)
 	say_rc("to RTS", ibv_modify_qp(qp[0], &a, IBV_QP_STATE));
 }
 
-/* How many are taken until none is, at least; and the list behind it. */
+/* Posts receives until the queue is full: at least as many as were asked for must be accepted.
+ * Then posts a list with an invalid receive. */
 static void
 full(void)
 {
@@ -184,7 +185,7 @@ full(void)
 	bad = NULL;
 	rc = ibv_post_recv(qp[0], wr, &bad);
 	say("a list with a wrong one", "%s, bad_wr is it %d", error_name(rc), bad == &wr[1]);
-	MUST(post_send(qp[0], 7, 0, 8) == 0); /* it wakes rxe */
+	MUST(post_send(qp[0], 7, 0, 8) == 0); /* wakes rxe */
 	say_wcs("the one before it", cq, 2);
 	say_none("no other", cq);
 }
@@ -218,7 +219,7 @@ full_send(void)
 	say_none("no other", cq);
 }
 
-/* Data that goes with the request. */
+/* Inline data. */
 static void
 inline_data(void)
 {
@@ -233,12 +234,12 @@ inline_data(void)
 	max = init.cap.max_inline_data;
 	bring_to(qp[0], IBV_QPS_RTS, qp[0]->qp_num);
 	sge[0] = piece(0, 32);
-	sge[0].lkey = 0; /* has no meaning */
+	sge[0].lkey = 0; /* ignored for inline data */
 	memset(buf, 'x', 64);
 	wr = send_wr(IBV_WR_RDMA_WRITE, 1, sge);
 	wr.send_flags |= IBV_SEND_INLINE;
 	say_rc("32 bytes", ibv_post_send(qp[0], &wr, &bad));
-	memset(buf, 'y', 64); /* it is the program's again */
+	memset(buf, 'y', 64); /* the program may change the buffer after posting */
 	say_wcs("completes", cq, 1);
 	say("written", "%c", buf[BUF_BYTES / 2 + 31]);
 	sge[0] = piece(0, 16);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* Datagrams and multicast.  rxe does not give a datagram to a group back to its own port. */
+/* Datagrams and multicast.  rxe does not deliver a multicast datagram to the port that sends it. */
 #include "same.h"
 
 #define GRH 40u
@@ -32,7 +32,7 @@ send_to(uint32_t qpn, uint32_t qkey, uint32_t len, unsigned int flags)
 	return ibv_post_send(qp[0], &wr, &bad);
 }
 
-/* The GRH as the peer sees it: of IPv4 it is the last 20 bytes. */
+/* A datagram, and the GRH that the receiver gets: its last 20 bytes are the IPv4 header. */
 static void
 datagram(void)
 {
@@ -68,7 +68,7 @@ datagram(void)
 	}
 }
 
-/* Sent and lost: what is lost is not told. */
+/* Sends a datagram that is lost: the send succeeds, and the receiver gets no completion. */
 static void
 lost(const char *what, uint32_t qpn, uint32_t qkey, uint32_t len)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* Requests by ibv_wr_*(), flags, pieces, and datagrams of all sizes. */
+/* Requests by ibv_wr_*(), flags, SGEs, and datagrams of all sizes. */
 #include "same.h"
 
 static struct ibv_sge sge[3];
@@ -123,7 +123,7 @@ extended(void)
 	say_none("aborted", cq);
 }
 
-/* A queue with fields that are asked for. */
+/* An extended completion queue, with optional fields. */
 static void
 extended_cq(void)
 {

@@ -2,9 +2,9 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * For threads of tests that poll.  One that finds nothing lets the others go first, and when that
- * was of no use it sleeps: what it waits for may take a timer's time, and a thread that spins all
- * the while takes a processor from the tests beside it.
+ * For test threads that poll.  A thread that finds nothing to do yields first; when yielding does
+ * not help, it sleeps.  What the thread waits for may take as long as a timer, and a thread that
+ * spins meanwhile takes a processor from the tests that run beside it.
  */
 #ifndef IDLE_H
 #define IDLE_H
@@ -16,7 +16,7 @@
 #define IDLE_YIELDS 64u
 #define IDLE_US     50u
 
-/** After each look; @turns is the thread's own, and begins at 0. */
+/** Call after each poll.  @turns belongs to the thread and starts at 0. */
 static inline void
 idle_after(unsigned int *turns, bool found)
 {

@@ -167,7 +167,7 @@ Test(base, log_sink)
 	cr_assert_str_eq(logged, "port 3: up");
 }
 
-/* The vector that the authors give for the 16 bytes 00 to 0f under the key 00 to 0f. */
+/* The test vector of the algorithm's authors for the 16 bytes 00 to 0f under the key 00 to 0f. */
 Test(base, prf_is_siphash)
 {
 	const uint64_t key[2] = {0x0706050403020100, 0x0f0e0d0c0b0a0908};
@@ -175,7 +175,7 @@ Test(base, prf_is_siphash)
 	cr_assert_eq(karst_prf(key, key[0], key[1]), 0x3f2acc7f57c29bdb);
 }
 
-/* Keys of different purposes, and of different objects of one, have nothing in common. */
+/* Keys for different purposes, and for different objects of one purpose, are unrelated. */
 Test(base, prf_keys_are_derived)
 {
 	const uint64_t secret[2] = {1, 0};
@@ -190,13 +190,13 @@ Test(base, prf_keys_are_derived)
 			cr_assert(key[i][0] != key[j][0] && key[i][1] != key[j][1] &&
 				key[i][0] != key[j][1] && key[i][1] != key[j][0]);
 	}
-	/* in place, from itself */
+	/* in place: the derived key overwrites the key that it comes from */
 	karst_prf_derive(key[0], 5, 0, key[1]);
 	karst_prf_derive(key[0], 5, 0, key[0]);
 	cr_assert_arr_eq(key[0], key[1], sizeof(key[0]));
 }
 
-/* --- text of programs and peers in lines for people --- */
+/* --- text of programs and peers in lines that people read --- */
 
 static char heard[2048];
 
@@ -230,7 +230,7 @@ static const struct {
 	{"Gr\xc3\xbc\xc3\x9f \xe2\x82\xac \xf0\x9f\x90\x9f",
 		"Gr\xc3\xbc\xc3\x9f \xe2\x82\xac \xf0\x9f\x90\x9f",
 		"Gr\xc3\xbc\xc3\x9f \xe2\x82\xac \xf0\x9f\x90\x9f"},
-	/* controls above 0x7f: CSI in one byte and in two; alone, and cut off */
+	/* control characters above 0x7f: CSI in one byte and in two; complete, and cut off */
 	{"\x9b"
 	 "31m",
 		"\\x9b"
@@ -242,13 +242,13 @@ static const struct {
 		"31m",
 		"??31m"},
 	{"\xe2\x82", "\\xe2\\x82", "??"},
-	/* too long a form of '\n', a surrogate, above Unicode */
+	/* an overlong form of '\n', a surrogate, a code point above the range of Unicode */
 	{"\xc0\x8a", "\\xc0\\x8a", "??"},
 	{"\xe0\x80\x8a", "\\xe0\\x80\\x8a", "???"},
 	{"\xed\xa0\x80", "\\xed\\xa0\\x80", "???"},
 	{"\xf4\x90\x80\x80", "\\xf4\\x90\\x80\\x80", "????"},
 	{"\xff", "\\xff", "?"},
-	/* right to left from here; a line ends */
+	/* a right-to-left override; a line separator */
 	{"a\xe2\x80\xaetxt", "a\\xe2\\x80\\xaetxt", "a???txt"},
 	{"a\xe2\x80\xa8"
 	 "b",
@@ -270,7 +270,7 @@ Test(base, text_of_others)
 		karst_text_clean(to);
 		cr_assert_str_eq(to, texts[i].cleaned);
 	}
-	/* neither half an escape nor half a character */
+	/* neither a part of an escape sequence nor a part of a character */
 	cr_assert_eq(karst_text_escape(tiny, sizeof(tiny), "ab\n"), 2);
 	cr_assert_str_eq(tiny, "ab");
 	cr_assert_eq(karst_text_escape(tiny, sizeof(tiny), "abc\xe2\x82\xac"), 3);
@@ -293,7 +293,7 @@ Test(base, log_lines_are_escaped)
 	karst_log_set_sink(NULL);
 }
 
-/* As many lines as there is room for; in the next minute it is told how many there were besides. */
+/* Logs as many lines as the limit allows; the next minute reports how many were suppressed. */
 Test(base, some_lines_of_many)
 {
 	struct karst_log_some some = {0};

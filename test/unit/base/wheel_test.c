@@ -2,9 +2,9 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * The timing wheel against a plain list of deadlines: no timer expires early, more than two ticks
- * late, twice or not at all, whatever is armed, moved and deleted in between and however far time
- * jumps.
+ * Tests the timing wheel against a plain list of deadlines: no timer fires early or more than two
+ * ticks late, none is lost, none fires twice, whatever is armed, moved and deleted in between and
+ * however far time jumps.
  */
 #include <criterion/criterion.h>
 #include <criterion/parameterized.h>
@@ -15,7 +15,7 @@
 #define TICK    ((uint64_t)KARST_WHEEL_TICK_NS)
 #define HORIZON (((1ull << 32) - 1) * TICK)
 #define TIMERS  300u
-#define MOVES   256u /* more timers than this in one slot take several calls (of a quarter) */
+#define MOVES   256u /* more timers than this in one slot take several calls (of a quarter each) */
 
 struct ref {
 	struct karst_timer t;
@@ -40,7 +40,8 @@ rnd(struct bed *b)
 	return b->rng * 0x2545f4914f6cdd1dull;
 }
 
-/* A length of time with any number of bits up to @bits, so that all levels are met. */
+/* A length of time with a random number of bits up to @bits, so that all levels of the wheel are
+ * used. */
 static uint64_t
 rnd_ns(struct bed *b, unsigned int bits)
 {
@@ -112,7 +113,8 @@ check_fired(struct bed *b, struct karst_timer *t)
 	b->fired++;
 }
 
-/* Advances to @now_ns until nothing is left, sometimes arming and deleting in between. */
+/* Advances to @now_ns until no timer is left to fire; sometimes arms and deletes timers in
+ * between. */
 static void
 drain(struct bed *b, uint64_t now_ns, unsigned int max, bool meddle)
 {
@@ -174,7 +176,7 @@ ParameterizedTest(uint64_t *seed, wheel, random)
 	run_random(*seed, 0x123456789abcull * *seed);
 }
 
-/* Every tick once: each timer fires within two ticks of its deadline. */
+/* Visits every tick once: each timer fires within two ticks of its deadline. */
 Test(wheel, continuous)
 {
 	struct bed *b = bed_make(77, 12345);
@@ -188,7 +190,7 @@ Test(wheel, continuous)
 	bed_free(b);
 }
 
-/* From event to event by next_ns() alone: few calls, whatever the distance. */
+/* Goes from event to event by next_ns() alone: this takes few calls, whatever the distance. */
 Test(wheel, event_to_event)
 {
 	struct bed *b = bed_make(78, 1);
@@ -205,7 +207,8 @@ Test(wheel, event_to_event)
 	bed_free(b);
 }
 
-/* Hours in one step, among them exact multiples of every level's slot; in the order of ticks. */
+/* Hours in one step, among them exact multiples of every level's slot; timers fire in the order of
+ * ticks. */
 Test(wheel, long_jump_in_order)
 {
 	struct bed *b = bed_make(79, 999);
@@ -238,7 +241,7 @@ Test(wheel, horizon)
 	bed_free(b);
 }
 
-/* A slot a whole turn of the highest level away is not taken for the present one. */
+/* A slot that is a whole turn of the highest level away is not mistaken for the current one. */
 Test(wheel, whole_turn)
 {
 	struct bed *b = bed_make(81, 0);
@@ -255,7 +258,7 @@ Test(wheel, whole_turn)
 	bed_free(b);
 }
 
-/* Deadlines that have passed fire on the next tick, also when armed while firing. */
+/* Deadlines that have passed fire on the next tick, also when the timer is armed during firing. */
 Test(wheel, past_deadlines)
 {
 	struct bed *b = bed_make(82, 1000000);
@@ -271,7 +274,8 @@ Test(wheel, past_deadlines)
 	bed_free(b);
 }
 
-/* max is kept, also 0, and what it left can be deleted or moved. */
+/* No call fires more than max timers (also 0), and the timers that it left can be deleted or
+ * moved. */
 Test(wheel, bounded_firing)
 {
 	struct bed *b = bed_make(83, 0);
@@ -281,7 +285,7 @@ Test(wheel, bounded_firing)
 	for (i = 0; i < 100; i++)
 		arm(b, &b->ref[i], 10 * TICK);
 	cr_assert_eq(karst_wheel_advance(b->w, 10 * TICK, fired, 0), 0);
-	/* Whichever is the first of the list, it goes. */
+	/* Whichever timer is first in the list is removed. */
 	for (i = 0; i < 100; i++) {
 		disarm(b, &b->ref[i]);
 		cr_assert_eq(b->w->count, 99);
@@ -314,7 +318,8 @@ Test(wheel, bounded_firing)
 	bed_free(b);
 }
 
-/* A crowded slot of a high level: several calls, nothing lost, deletion while it moves. */
+/* A crowded slot of a high level takes several calls: no timer is lost, and timers can be deleted
+ * while the slot moves down. */
 Test(wheel, bounded_moving)
 {
 	enum { CROWD = 10000 };
@@ -330,7 +335,8 @@ Test(wheel, bounded_moving)
 		total += n;
 		for (i = 0; i < n; i++)
 			cr_assert_leq(fired[i]->tick * TICK, when + 999 * TICK);
-		/* One of those that are still on their way down, sometimes the last of a list. */
+		/* Picks one of the timers that are still moving down, sometimes the last of a
+		 * list. */
 		for (i = calls % 7; i < CROWD && !karst_timer_armed(&t[i]); i++)
 			;
 		if (i < CROWD) {

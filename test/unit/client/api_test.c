@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* Objects: which can be created, which errors are returned, and the order of destruction. */
+/* Objects: what can be created, which error refuses what, and in which order objects can be
+ * destroyed. */
 #include "client_bed.h"
 
 #include <errno.h>
@@ -32,7 +33,7 @@ Test(client_api, device_and_ports)
 	cr_assert_str_eq(device.version, karst_version());
 	cr_assert_gt(device.max_qp, 0);
 	cr_assert_geq(device.max_qp_wr, 1024);
-	/* the bed's poller may run anywhere */
+	/* the test bed's poller may run on any CPU */
 	cr_assert_eq(karst_query_lcore(b.ctx, 0, &cpu), -ENODATA);
 	cr_assert_eq(karst_query_lcore(b.ctx, 1, &cpu), -EINVAL);
 	cr_assert_eq(karst_query_port(b.ctx, 2, &port), 0);
@@ -54,8 +55,9 @@ Test(client_api, device_and_ports)
 	client_bed_down(&b);
 }
 
-/* Whoever has rings mapped, the program or the engine, cannot punch holes into them, at which
- * lcores and control calls of others would wait. */
+/* A process that has rings mapped, the program or the engine, cannot punch holes into them.  Lcores
+ * and control calls of other programs would wait at such holes.  @return how many rings can have
+ * holes. */
 static unsigned int
 rings_with_holes(unsigned int *rings)
 {
@@ -71,7 +73,7 @@ rings_with_holes(unsigned int *rings)
 			sscanf(line, "%" SCNxPTR "-%" SCNxPTR, &from, &to) != 2)
 			continue;
 		++*rings;
-		/* where there is nothing yet, at the end */
+		/* in a part at the end, which holds nothing yet */
 		with += madvise((void *)(to - 4096), 4096, MADV_REMOVE) == 0 || errno != EPERM;
 	}
 	fclose(f);
@@ -97,8 +99,8 @@ Test(client_api, rings_have_no_holes)
 	client_bed_down(&b);
 }
 
-/* A thread that shares its CPU comes to that of the lcore if it may run there, and stays as free as
- * it was. */
+/* A thread that shares its CPU with others moves to the lcore's CPU if it may run there, and its
+ * affinity mask stays as it was. */
 Test(client_api, near_lcore)
 {
 	cpu_set_t may, elsewhere, left;
@@ -121,7 +123,7 @@ Test(client_api, near_lcore)
 		usleep(100);
 	}
 	do {
-		/* the system may have moved it by itself */
+		/* the kernel may have moved the thread by itself */
 		cr_assert_eq(sched_setaffinity(0, sizeof(elsewhere), &elsewhere), 0);
 		cr_assert_eq(sched_setaffinity(0, sizeof(may), &may), 0);
 		ret = karst_near_lcore(b.ctx, 0);
@@ -132,7 +134,7 @@ Test(client_api, near_lcore)
 	client_bed_down(&b);
 }
 
-/* An lcore that may run anywhere is near nobody. */
+/* An lcore that may run on any CPU is near no thread. */
 Test(client_api, near_no_lcore)
 {
 	struct client_bed b;
@@ -146,7 +148,7 @@ Test(client_api, near_no_lcore)
 	client_bed_down(&b);
 }
 
-/* What is in use stays, and the sentence says who uses it. */
+/* An object in use is not destroyed, and the reason names the object that uses it. */
 Test(client_api, order)
 {
 	struct karst_srq_init_attr sinit = {.max_wr = 4, .max_sge = 1};
@@ -231,7 +233,7 @@ Test(client_api, refused)
 	init.on_lcore = true;
 	init.lcore = 7;
 	cr_assert_eq(karst_create_qp(b.pd, &init, &qp), -EINVAL);
-	/* another context's objects */
+	/* objects of another context */
 	other = client_bed_open(&b);
 	cr_assert_eq(karst_alloc_pd(other, &pd), 0);
 	init = client_bed_init(&b, KARST_QPT_RC);
@@ -270,7 +272,7 @@ Test(client_api, modify_and_query)
 	client_bed_down(&b);
 }
 
-/* (E6): a limit of the rate, in the states in which there is something to send. */
+/* (E6): a rate limit, set in the states in which there is something to send. */
 Test(client_api, e6_rate_limit)
 {
 	struct karst_qp_rate_limit_attr limit = {.rate_limit = 1000, .max_burst_sz = 4096};
@@ -301,7 +303,7 @@ Test(client_api, e6_rate_limit)
 	client_bed_down(&b);
 }
 
-/* Re-registration: the key stays, what it names changes. */
+/* Re-registration: the key stays, and what the key names changes. */
 Test(client_api, reregister)
 {
 	static uint8_t mem[8192];
@@ -322,7 +324,7 @@ Test(client_api, reregister)
 	cr_assert_eq(mr->lkey, key);
 	cr_assert_eq(karst_alloc_pd(b.ctx, &pd), 0);
 	cr_assert_eq(karst_rereg_mr(mr, KARST_REREG_PD, NULL, NULL, 0, 0), -EINVAL);
-	/* whose number is that of one in this context */
+	/* its number is equal to that of an object in this context */
 	ctx = client_bed_open(&b);
 	cr_assert_eq(karst_alloc_pd(ctx, &others), 0);
 	cr_assert_eq(karst_rereg_mr(mr, KARST_REREG_PD, others, NULL, 0, 0), -EINVAL);
@@ -339,7 +341,7 @@ Test(client_api, reregister)
 	client_bed_down(&b);
 }
 
-/* A region on demand finds what is mapped when it is used, and nothing else. */
+/* An on-demand region finds the pages that are mapped when it is used, and nothing else. */
 Test(client_api, on_demand)
 {
 	const size_t len = 256 * 1024;
@@ -366,7 +368,7 @@ Test(client_api, on_demand)
 		0, "%s", karst_why());
 	cr_assert_eq(mr->copied_bytes, len);
 	for (round = 1; round <= 3; round++) {
-		/* other pages than before */
+		/* other pages than before at the same address */
 		cr_assert_eq(mmap(at, len, PROT_READ | PROT_WRITE,
 				     MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0),
 			at);
@@ -378,7 +380,7 @@ Test(client_api, on_demand)
 		cr_assert_eq(c.status, KARST_WC_SUCCESS, "%s", karst_wc_status_str(c.status));
 		cr_assert_eq(memcmp(at + len - sizeof(mem), mem, sizeof(mem)), 0);
 	}
-	/* as an ordinary one it is looked at now, and its pages are held */
+	/* as an ordinary region its pages are looked up now, and are held */
 	cr_assert_eq(karst_rereg_mr(mr, KARST_REREG_ACCESS, NULL, NULL, 0,
 			     KARST_ACCESS_LOCAL_WRITE | KARST_ACCESS_REMOTE_WRITE),
 		0, "%s", karst_why());
@@ -412,8 +414,8 @@ count_lines(enum karst_log_level level, const char *fmt, va_list ap)
 		lines++;
 }
 
-/* The program is told what is wrong with its addresses; a log of that would be as long as it
- * likes. */
+/* The program is told what is wrong with its addresses.  These errors are not logged, as a program
+ * could make the log as long as it likes. */
 Test(client_api, wrong_addresses_are_not_logged)
 {
 	struct karst_ah_attr attr = {.port_num = 1, .dgid.raw = {[10] = 0xff, 0xff, 0, 1, 2, 3}};

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* Threads are cancelled in calls of libkarst: the call is finished, and no lock stays held. */
+/* Threads are cancelled during calls of libkarst: the call finishes, and no lock stays taken. */
 #include "client_bed.h"
 
 #include <errno.h>
@@ -16,7 +16,7 @@
 #include <sanitizer/asan_interface.h>
 #endif
 
-/* A control connection whose requests can be made to wait, in a cancellation point. */
+/* A control connection whose requests can be made to wait at a cancellation point. */
 struct slow {
 	struct karst_ctl_conn real;
 	atomic_bool wait;
@@ -46,7 +46,8 @@ slow_close(void *user)
 	s->real.close(s->real.user);
 }
 
-/* What a thread that ends so had on its stack the address sanitizer would believe to be there. */
+/* Ends the thread if it was cancelled.  Without this call the address sanitizer would take the
+ * stack frames of such a thread for live ones. */
 static void
 end_if_cancelled(void)
 {
@@ -64,7 +65,7 @@ struct thread {
 	struct karst_cq *cq;
 	struct karst_qp *qp;
 	atomic_bool finished;
-	int (*call)(struct thread *t); /* of cancelled_before() */
+	int (*call)(struct thread *t); /* argument of cancelled_before() */
 };
 
 static void *
@@ -90,7 +91,7 @@ call_cancelled(void *arg)
 	return NULL;
 }
 
-/* A thread that is cancelled before it does something. */
+/* Makes @call in a thread that is cancelled beforehand. */
 static void
 cancelled_before(int (*call)(struct thread *t), struct thread *t)
 {
@@ -139,7 +140,8 @@ close_context(struct thread *t)
 	return karst_close(t->ctx);
 }
 
-/* What the engine has ended, the program has, too. */
+/* Objects that the engine has destroyed are destroyed in the program, too, though the thread is
+ * cancelled. */
 Test(client_cancel, in_the_end)
 {
 	struct karst_session_info infos[4];
@@ -189,7 +191,7 @@ Test(client_cancel, in_a_request)
 	client_bed_down(&b);
 }
 
-/* The first poll that finds nothing looks whether the engine is there. */
+/* The first poll that finds nothing checks whether the engine is alive. */
 static void *
 poll_once(void *arg)
 {
@@ -225,7 +227,7 @@ ring_once(void *arg)
 	struct thread *t = arg;
 
 	pthread_cancel(pthread_self());
-	/* as the engine says it before it sleeps */
+	/* as the engine sets it before it sleeps */
 	atomic_store(&t->qp->bell->asleep, 1);
 	if (karst_ring_bell(t->qp) == 0)
 		atomic_store(&t->finished, true);

@@ -181,7 +181,7 @@ client_bed_down(struct client_bed *b)
 	cr_assert_eq(karst_engine_destroy(b->e), 0);
 }
 
-/* --- an engine of its own --- */
+/* --- an engine in a child process --- */
 
 struct forked_engine {
 	struct karst_engine *e;
@@ -195,7 +195,7 @@ handle(void *user, const void *req, size_t len, const int *fds, unsigned int nfd
 	return karst_session_handle(user, req, len, fds, nfds, rsp, rsp_len, rsp_fds, nrsp_fds);
 }
 
-/* The thread that answers; the engine ends with its only program. */
+/* The thread that answers requests; the engine ends with its only program. */
 static void *
 serve(void *arg)
 {
@@ -278,7 +278,7 @@ client_bed_in_syscall(pid_t tid, long number)
 
 	snprintf(path, sizeof(path), "/proc/self/task/%d/syscall", (int)tid);
 	f = fopen(path, "r");
-	if (f == NULL) /* it has ended */
+	if (f == NULL) /* the process has ended */
 		return false;
 	if (fscanf(f, "%31s", word) != 1)
 		word[0] = '-';
@@ -348,7 +348,8 @@ static unsigned int
 attr_rts(struct karst_qp *qp, struct karst_qp_attr *a)
 {
 	a->sq_psn = 100;
-	a->timeout = 17; /* half a second: whoever answers may have no processor for a while */
+	a->timeout = 17; /* half a second: the thread that answers may get no processor for a
+			  * while */
 	if (qp->qp_type == KARST_QPT_XRC_RECV)
 		return KARST_QP_SQ_PSN | KARST_QP_TIMEOUT;
 	if (qp->qp_type != KARST_QPT_RC && qp->qp_type != KARST_QPT_XRC_SEND)
@@ -429,7 +430,7 @@ client_bed_wait(struct karst_cq *cq)
 void
 client_bed_pause(void)
 {
-	static unsigned int calls; /* of this process, which is one test's */
+	static unsigned int calls; /* calls in this process, which runs one test only */
 
 	cr_assert_lt(++calls, BED_PATIENCE_MS * 10);
 	usleep(100);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* Contexts: how they are opened, also with forks and signals, and abandoned. */
+/* Contexts: how they are opened, also with forks and signals at the same time, and how they are
+ * abandoned. */
 #include "client_bed.h"
 
 #include <errno.h>
@@ -19,7 +20,7 @@
 #include "karst_ctl_sock.h"
 #include "karst_rdmacm.h"
 
-/* A child may not use what it inherited, and its parent does not notice that there is one. */
+/* A child may not use what it inherited, and the parent does not notice that there is a child. */
 Test(client_context, fork)
 {
 	static uint8_t mem[4096];
@@ -91,12 +92,12 @@ Test(client_context, names)
 	cr_assert_str_eq(karst_qp_state_str((enum karst_qp_state)7), "unknown");
 }
 
-/* --- something happens to a control connection --- */
+/* --- an incident on a control connection --- */
 
 struct between {
 	struct karst_ctl_conn real;
 	int fd;
-	pid_t child; /* forked in the first request */
+	pid_t child; /* forked during the first request */
 };
 
 static void
@@ -107,7 +108,8 @@ between_close(void *user)
 	b->real.close(b->real.user);
 }
 
-/* @b: the first member of what @call and @close get.  @return as karst_open_conn(). */
+/* Opens a context over @call and @close, which get @b, the address of the first member of its
+ * structure.  @return as karst_open_conn(). */
 static int
 open_between(struct client_bed *bed, struct between *b,
 	__typeof__(((struct karst_ctl_conn *)0)->call) call, void (*close)(void *user),
@@ -135,7 +137,7 @@ forking_call(void *user, const void *req, size_t len, const int *fds, unsigned i
 	return f->real.call(f->real.user, req, len, fds, nfds, rsp, rsp_len, rsp_fds, nrsp_fds);
 }
 
-/* The engine would keep what the program has for as long as the child lives. */
+/* Otherwise the engine would keep the program's objects for as long as the child lives. */
 Test(client_context, fork_while_it_opens)
 {
 	struct between f = {.fd = -1};
@@ -154,7 +156,7 @@ Test(client_context, fork_while_it_opens)
 	client_bed_down(&b);
 }
 
-/* What happens to who connects. */
+/* Called with the descriptor before the program connects. */
 static void (*before_connect)(int fd);
 static unsigned int interruptions;
 
@@ -192,7 +194,7 @@ Test(client_context, fork_before_it_connects)
 	cr_assert_eq(child_status, 0, "the child has the connection");
 }
 
-/* As when the engine has many to attend to, and the program a timer. */
+/* As when the engine has many connections to serve, and the program's timer expires. */
 Test(client_context, interrupted_while_it_connects)
 {
 	struct karst_context *ctx;
@@ -216,7 +218,7 @@ lying_call(void *user, const void *req, size_t len, const int *fds, unsigned int
 	return ret;
 }
 
-/* No engine makes a program fault. */
+/* A wrong reply of an engine does not make the program fault. */
 Test(client_context, memory_file_of_a_wrong_number)
 {
 	struct between l = {.fd = -1};
@@ -231,8 +233,8 @@ Test(client_context, memory_file_of_a_wrong_number)
 
 struct bereft {
 	struct between b;
-	int ret;          /* what it says of replies whose descriptors have got lost */
-	uint32_t channel; /* the last one that was made so */
+	int ret;          /* what the call returns for replies whose descriptors are lost */
+	uint32_t channel; /* the channel that was created last */
 	unsigned int given_back;
 };
 
@@ -260,7 +262,7 @@ bereft_call(void *user, const void *req, size_t len, const int *fds, unsigned in
 	return ret;
 }
 
-/* As for a program that has as many as it may. */
+/* As for a program that has as many descriptors open as it may. */
 Test(client_context, channels_without_their_descriptors)
 {
 	struct bereft n = {.b.fd = -1};
@@ -285,12 +287,12 @@ Test(client_context, channels_without_their_descriptors)
 	client_bed_down(&b);
 }
 
-/* --- leaving without tidying up --- */
+/* --- abandoning without cleaning up --- */
 
 Test(client_context, abandon)
 {
 	struct karst_session_info infos[4];
-	/* their memory is not given back, and no leak */
+	/* their memory is not freed, and this is no leak */
 	static struct karst_context *other;
 	static struct karst_cq *cq;
 	static struct karst_pd *pd;
@@ -325,7 +327,7 @@ abandon_it(void *arg)
 	return NULL;
 }
 
-/* A control connection with a request that lasts. */
+/* A control connection with a request that takes long. */
 struct lasting {
 	struct between b;
 	struct karst_context *ctx;
@@ -367,7 +369,7 @@ alloc_pd(void *arg)
 	return (void *)(intptr_t)karst_alloc_pd(arg, &pd);
 }
 
-/* The connection ends when the request does. */
+/* The connection is closed when the request has ended. */
 Test(client_context, abandon_in_a_request)
 {
 	static struct karst_context *other;
@@ -394,10 +396,10 @@ Test(client_context, abandon_in_a_request)
 	client_bed_down(&b);
 }
 
-/* And the request when it has no answer. */
+/* And when the request gets no answer. */
 Test(client_context, abandon_without_an_answer)
 {
-	/* its memory is not given back, and no leak */
+	/* its memory is not freed, and this is no leak */
 	static struct client_bed b;
 	pthread_t request;
 	void *ret;
@@ -426,14 +428,15 @@ ring_on_and_on(void *arg)
 
 	atomic_store(&r->tid, gettid());
 	while (!atomic_load(&r->stop)) {
-		/* as the engine says it before it sleeps */
+		/* as the engine sets it before it sleeps */
 		atomic_store(&r->qp->bell->asleep, 1);
 		karst_ring_bell(r->qp);
 	}
 	return NULL;
 }
 
-/* Who is about to wake an lcore has its descriptor until he has done so. */
+/* The descriptor that wakes an lcore stays open until a thread that is about to write to it has
+ * done so. */
 Test(client_context, abandon_beside_a_bell)
 {
 	static struct client_bed with;
@@ -451,7 +454,7 @@ Test(client_context, abandon_beside_a_bell)
 	cr_assert_eq(karst_alloc_pd(a.ctx, &with.pd), 0);
 	cr_assert_eq(karst_create_cq(a.ctx, 8, NULL, NULL, &with.cq), 0);
 	r.qp = client_bed_qp(&with, KARST_QPT_RC);
-	/* the write() there does not return until somebody reads */
+	/* the write() to this pipe does not return until the test reads from it */
 	cr_assert_eq(pipe2(fds, O_CLOEXEC), 0);
 	memset(bytes, 0, sizeof(bytes));
 	fcntl(fds[1], F_SETFL, O_NONBLOCK);
@@ -477,7 +480,7 @@ Test(client_context, abandon_beside_a_bell)
 	client_bed_down(&b);
 }
 
-/* Who posts all the same writes into no file that has been opened since. */
+/* A thread that posts after karst_abandon() does not write into a file that was opened since. */
 Test(client_context, abandoned_bell)
 {
 	static struct karst_context *other;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* Completion queues with timestamps, and resizing. */
+/* Completion queues: timestamps and resizing. */
 #include "client_bed.h"
 
 #include <errno.h>
@@ -15,11 +15,11 @@ static uint8_t mem[65536] __attribute__((aligned(4096)));
 struct pair {
 	struct client_bed b;
 	struct karst_mr *mr;
-	struct karst_cq *cq; /* of both send queues */
+	struct karst_cq *cq; /* the CQ of both send queues */
 	struct karst_qp *qp[2];
 };
 
-/* On the bed's context. */
+/* Uses the bed's context. */
 static void
 pair_make(struct pair *p, const struct karst_cq_init_attr *cq)
 {
@@ -67,7 +67,7 @@ write_by(struct pair *p, uint32_t i, uint64_t wr_id)
 	return client_bed_post(p->qp[i], KARST_WR_RDMA_WRITE, wr_id, p->mr, 0, 8, p->mr, 4096);
 }
 
-/* Entries that were published and not taken, of all lanes. */
+/* Entries that were published and not yet polled, in all lanes. */
 static uint32_t
 unread(const struct karst_cq *cq)
 {
@@ -78,7 +78,7 @@ unread(const struct karst_cq *cq)
 	return n;
 }
 
-/* @n completions of QP @i that nobody takes, from wr_id @from on. */
+/* Makes @n completions of QP @i, with wr_ids from @from on, that nobody polls. */
 static void
 pile_up(struct pair *p, uint32_t i, uint32_t from, uint32_t n)
 {
@@ -100,7 +100,8 @@ clock_of(struct pair *p)
 	return ns;
 }
 
-/* Times lie between the post and the poll, and do not go back; around a small queue, many times. */
+/* Times lie between the post and the poll and do not go back, while a small queue wraps around many
+ * times. */
 Test(client_cq, times)
 {
 	const struct karst_cq_init_attr attr = {.cqe = 4, .flags = KARST_CQ_TIMESTAMPS};
@@ -134,7 +135,7 @@ Test(client_cq, times)
 	pair_down(&p);
 }
 
-/* What has come is left where it is, with its time. */
+/* Looking at a completion leaves it in the queue, with its time. */
 Test(client_cq, look_takes_nothing)
 {
 	const struct karst_cq_init_attr attr = {.cqe = 4, .flags = KARST_CQ_TIMESTAMPS};
@@ -152,7 +153,7 @@ Test(client_cq, look_takes_nothing)
 	cr_assert_eq(e[0].wr_id, 0);
 	cr_assert_neq(karst_cq_stamps(p.cq)[0], 0);
 	karst_cq_take(p.cq, 3);
-	/* more than there is room for: told when what there was is taken */
+	/* more than the queue has room for: the error comes after the completions that fitted */
 	for (i = 0; i < 6; i++)
 		while (write_by(&p, 0, i) != 0)
 			client_bed_pause();
@@ -211,7 +212,8 @@ expect_ids(struct pair *p, uint32_t n0, uint32_t n1)
 	client_bed_nothing(p->cq);
 }
 
-/* What nobody has polled comes along, larger and smaller, with its times; or it does not fit. */
+/* Unread completions move to the new queue, larger or smaller, with their times; or the resize is
+ * refused if they do not fit. */
 Test(client_cq, resize_keeps_what_is_unread)
 {
 	const struct karst_cq_init_attr attr = {.cqe = 128, .flags = KARST_CQ_TIMESTAMPS};
@@ -221,7 +223,7 @@ Test(client_cq, resize_keeps_what_is_unread)
 	uint32_t n;
 
 	pair_up(&p, 2, &attr);
-	/* the lanes have turned around before */
+	/* the lanes have wrapped around before */
 	pile_up(&p, 0, 0, 100);
 	pile_up(&p, 1, 1000, 70);
 	expect_ids(&p, 100, 70);
@@ -242,7 +244,7 @@ Test(client_cq, resize_keeps_what_is_unread)
 	cr_assert_geq(karst_cq_stamps(p.cq)[0], before);
 	cr_assert_leq(karst_cq_stamps(p.cq)[0], clock_of(&p));
 	expect_ids(&p, 100, 30);
-	/* the room is there */
+	/* there is really room for these */
 	pile_up(&p, 0, 0, 900);
 	expect_ids(&p, 900, 0);
 	cr_assert_eq(karst_resize_cq(p.cq, 1), 0, "%s", karst_why());
@@ -252,7 +254,7 @@ Test(client_cq, resize_keeps_what_is_unread)
 	pair_down(&p);
 }
 
-/* Arming, moderation and channel stay. */
+/* Arming, moderation and channel are the same after a resize. */
 Test(client_cq, resize_keeps_the_event)
 {
 	struct karst_cq_init_attr attr = {.cqe = 64};
@@ -307,7 +309,7 @@ resize_on_and_on(void *arg)
 
 /* The lock of a program that takes completions in place. */
 struct own_lock {
-	unsigned int refusals; /* left, as if another thread had it */
+	unsigned int refusals; /* how often to refuse still, as if another thread had the lock */
 	unsigned int taken, given;
 };
 
@@ -354,7 +356,8 @@ Test(client_cq, resize_takes_the_programs_lock)
 	client_bed_down(&b);
 }
 
-/* While completions come in on two lanes and another thread takes them: each once, in order. */
+/* While completions arrive on two lanes and another thread polls them, each comes once, in
+ * order. */
 Test(client_cq, resize_under_traffic)
 {
 	const struct karst_cq_init_attr attr = {.cqe = 32, .flags = KARST_CQ_TIMESTAMPS};
@@ -393,13 +396,13 @@ Test(client_cq, resize_under_traffic)
 	pair_down(&p);
 }
 
-/* --- an engine that goes in the middle of it --- */
+/* --- an engine that ends during a resize --- */
 
-/* The way to a real session, which breaks at SWITCH_CQ. */
+/* A control connection to a real session, which breaks at SWITCH_CQ. */
 struct breaking {
 	struct karst_ctl_conn conn;
 	struct pair *p;
-	bool after; /* the engine has gone over, and completions stand in the new lanes */
+	bool after; /* break after the engine has switched, when completions are in the new lanes */
 };
 
 static int
@@ -418,7 +421,7 @@ breaking_call(void *user, const void *req, size_t len, const int *fds, unsigned 
 		br->conn.call(br->conn.user, req, len, fds, nfds, rsp, rsp_len, rsp_fds, nrsp_fds);
 		for (i = 0; i < 5; i++)
 			cr_assert_eq(write_by(p, 1, 1030 + i), 0);
-		/* their completions are ready before their slots are free */
+		/* completions are ready before the slots of their requests are free */
 		while (atomic_load(&p->qp[1]->sq.sh->head) != p->qp[1]->sq.tail)
 			client_bed_pause();
 	}

@@ -2,8 +2,8 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Threads that use the same queue pair, the same completion queue and the same context at once:
- * each request completes exactly once, and calls for other objects go on in the meantime.
+ * Threads use the same queue pair, the same completion queue and the same context at once: each
+ * request completes exactly once, while other threads make calls about other objects.
  */
 #include "client_bed.h"
 
@@ -15,7 +15,7 @@
 #define POSTERS 3
 #define POLLERS 3
 #define EACH    5000u
-#define ROOM    512u /* of the completion queue: the engine makes room in a send queue by itself */
+#define ROOM    512u /* of the completion queue: the engine frees slots of a send queue by itself */
 
 static uint8_t mem[65536];
 
@@ -72,7 +72,7 @@ take(void *arg)
 	return NULL;
 }
 
-/* Objects come and go on the same context. */
+/* Creates and destroys objects on the same context. */
 static void *
 churn(void *arg)
 {
@@ -122,7 +122,7 @@ Test(client_crowd, crowd)
 	free(c);
 }
 
-/* Two programs in one process: what one does is nothing to the other. */
+/* Two contexts in one process, as of two programs: one has no effect on the other. */
 Test(client_crowd, contexts)
 {
 	struct karst_context *other;

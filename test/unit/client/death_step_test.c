@@ -2,11 +2,11 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * The engine is killed between any two of the stores by which it publishes completions to a
- * program.  The test traces the engine and stops it at each change of those words.  It kills the
- * engine after the first change in one run, after the second in the next, and so on, until all
- * completions are published.  The processor's debug registers stop the engine; where they do not
- * work (virtual machines that accept their values and never trigger), the engine is single-stepped.
+ * The engine is killed between any two stores by which it publishes completions to a program.  The
+ * engine is traced and stops at each change of those words.  The first run kills it after the first
+ * change, the second run after the second, and so on, until there is nothing left to publish.  The
+ * processor's debug registers stop the engine; where they do not (virtual machines accept their
+ * values and never trap), it runs in single steps.
  */
 #include "client_bed.h"
 
@@ -29,13 +29,13 @@ struct pair {
 	struct karst_mr *mr;
 	struct karst_cq *cq; /* of all queues */
 	struct karst_cq_lane *lane;
-	struct karst_qp *a; /* sends */
-	struct karst_qp *z; /* receives */
-	uint32_t shown;     /* completions, before the sends */
-	bool watched;       /* it stops where it stores, not at each instruction */
+	struct karst_qp *a; /* the sender */
+	struct karst_qp *z; /* the receiver */
+	uint32_t shown;     /* completions that the program was shown before the sends */
+	bool watched;       /* the engine stops at its stores, not at each instruction */
 };
 
-/* What the engine stores, in this order for a batch of completions. */
+/* The words that the engine stores, in this order, for a batch of completions. */
 struct words {
 	uint32_t ready;
 	uint32_t send_head;
@@ -57,8 +57,8 @@ struct mapping {
 	unsigned long from, upto, offset, inode;
 };
 
-/* The mapping of @pid that holds address @at, or if that is 0 the one that holds what is @offset
- * bytes into file @inode. */
+/* Finds the mapping of @pid that holds address @at; if @at is 0, the mapping that holds offset
+ * @offset of file @inode. */
 static bool
 find_mapping(
 	pid_t pid, unsigned long at, unsigned long offset, unsigned long inode, struct mapping *m)
@@ -89,8 +89,8 @@ poke_debug_register(pid_t pid, unsigned int i, unsigned long value)
 	return ptrace(PTRACE_POKEUSER, pid, at, value) == 0;
 }
 
-/* Whether the processor stops a process at what its debug registers say, found out with one that
- * stores once. */
+/* Tells whether the processor stops a process as its debug registers say.  Tried with a process
+ * that stores once. */
 static bool
 debug_registers_work(void)
 {
@@ -118,7 +118,8 @@ debug_registers_work(void)
 	return WIFSTOPPED(status) && WSTOPSIG(status) == SIGTRAP;
 }
 
-/* The engine stops after each store to one of the four words, which are @words here. */
+/* Makes the engine stop after each store to one of the four words, whose addresses in the engine
+ * are in @words. */
 static bool
 watch_words(const struct pair *p, const karst_word *const *words)
 {
@@ -137,7 +138,7 @@ watch_words(const struct pair *p, const karst_word *const *words)
 		if (!find_mapping(p->b.child, 0, offset, here.inode, &there) ||
 			!poke_debug_register(p->b.child, i, there.from + (offset - there.offset)))
 			return false;
-		/* enabled; writes; four bytes */
+		/* enabled; on writes; four bytes */
 		control |= 1ul << 2 * i | (1ul | 3ul << 2) << (16 + 4 * i);
 	}
 	return poke_debug_register(p->b.child, 7, control);
@@ -164,7 +165,8 @@ small_qp(struct pair *p)
 	return qp;
 }
 
-/* Two that are connected, in whose lane each entry was another queue's; then the engine stands. */
+/* Connects two queue pairs, of whose lane each entry last held a completion of another queue; then
+ * stops the engine. */
 static void
 pair_up(struct pair *p)
 {
@@ -184,7 +186,7 @@ pair_up(struct pair *p)
 		cr_assert_eq(client_bed_wait(p->cq).status, KARST_WC_SUCCESS);
 	}
 	p->shown = atomic_load(&p->lane->sh->tail);
-	/* its first thread is the lcore */
+	/* the first thread of the engine is the lcore */
 	cr_assert_eq(ptrace(PTRACE_SEIZE, p->b.child, NULL, NULL), 0);
 	cr_assert_eq(ptrace(PTRACE_INTERRUPT, p->b.child, NULL, NULL), 0);
 	cr_assert_eq(waitpid(p->b.child, NULL, __WALL), p->b.child);
@@ -203,7 +205,8 @@ pair_down(struct pair *p)
 	client_bed_down(&p->b);
 }
 
-/* Until @changes of the words were seen.  @return false: all was told before. */
+/* Runs the engine until @changes changes of the words were seen.  @return false: all was published
+ * before. */
 static bool
 step(const struct pair *p, uint32_t changes)
 {
@@ -223,8 +226,8 @@ step(const struct pair *p, uint32_t changes)
 	return true;
 }
 
-/* Takes @n completions, each due once, in order for each queue, none good after one that is not.
- * @return how many are good. */
+/* Polls @n completions, each expected once, in order for each queue, and no success after a
+ * failure.  @return how many succeeded. */
 static uint32_t
 take(const struct pair *p, uint32_t n)
 {
@@ -256,7 +259,7 @@ post(const struct pair *p)
 	}
 }
 
-/* @return whether there is a later change to be killed after. */
+/* @return whether there is a later change after which to kill the engine. */
 static bool
 killed_after(uint32_t changes)
 {
@@ -270,7 +273,7 @@ killed_after(uint32_t changes)
 	client_bed_kill(&p.b);
 	told = look(&p);
 	cr_assert_eq(take(&p, 2 * REQUESTS), told.ready - p.shown, "what was ready counts");
-	/* and all slots are free */
+	/* all slots are free again */
 	post(&p);
 	cr_assert_eq(take(&p, 2 * REQUESTS), 0);
 	pair_down(&p);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* The engine is killed while requests are outstanding: all of them complete, no thread hangs. */
+/* The engine is killed while requests are outstanding: all of them complete, and no thread
+ * hangs. */
 #include "client_bed.h"
 
 #include <errno.h>
@@ -56,8 +57,8 @@ expect_fatal(struct karst_context *ctx)
 	cr_assert_eq(karst_get_async_event(ctx, &ev), -EIO, "once");
 }
 
-/* What was outstanding on queues that nothing moves on is flushed, signalled or not, in order; and
- * what is posted afterwards. */
+/* Outstanding requests on queues without progress are flushed, signaled or not, in order; and so
+ * are requests that are posted afterwards. */
 Test(client_death, outstanding)
 {
 	struct karst_sge sge;
@@ -69,7 +70,7 @@ Test(client_death, outstanding)
 
 	pair_up(&p, 1);
 	sge = (struct karst_sge){p.mr->iova, 8, p.mr->lkey};
-	/* the peer has no receive: they wait */
+	/* the peer has no receive: the sends wait */
 	for (i = 0; i < 10; i++) {
 		wr.wr_id = i;
 		wr.send_flags = i & 1 ? KARST_SEND_SIGNALED : 0;
@@ -99,16 +100,18 @@ Test(client_death, outstanding)
 	pair_down(&p);
 }
 
-/* How far the engine came with completions that the program was not shown. */
+/* How far the engine came with completions that were not published to the program. */
 enum stage {
-	WRITTEN, /* over old ones, taken long ago: their requests are outstanding like the others */
+	WRITTEN, /* written over old ones, which were polled long ago: their requests are
+		  * outstanding like the others */
 	READY,
-	GIVEN_BACK, /* and the slots of their requests, which have been filled again since */
+	GIVEN_BACK, /* and their requests' slots were freed, and have been filled again since */
 };
 
 /*
- * The engine goes with completions in its hands; @alone: all that was shown are another queue's.
- * Each request completes once, and then there is room for as many as the queue has slots.
+ * The engine is killed while it holds completions that were not published; @alone: all published
+ * completions are another queue's.  Each request completes once, and then there is room for as many
+ * requests as the queue has slots.
  */
 static void
 killed_before_showing(enum stage stage, bool alone)
@@ -194,7 +197,7 @@ Test(client_death, slots_given_back_to_nobody_else)
 	killed_before_showing(GIVEN_BACK, true);
 }
 
-/* What the engine cannot have meant is not believed. */
+/* Impossible values that the engine left are not believed. */
 Test(client_death, impossible_ready)
 {
 	static const uint32_t off[] = {UINT32_MAX, 1025, 0x7fffffff, 0x80000000};
@@ -215,7 +218,7 @@ Test(client_death, impossible_ready)
 	}
 }
 
-/* Under traffic: each request completes exactly once, whenever the engine goes. */
+/* Under traffic each request completes exactly once, whenever the engine is killed. */
 static void
 killed_under_traffic(unsigned int after)
 {
@@ -273,8 +276,8 @@ kill_soon(void *arg)
 	return NULL;
 }
 
-/* In the middle of a resize, more often than not: each request completes exactly once, wherever the
- * lanes were. */
+/* The engine is killed, usually in the middle of a resize: each request completes exactly once,
+ * wherever the lanes were. */
 static void
 killed_while_resizing(unsigned int seed)
 {
@@ -296,7 +299,7 @@ killed_while_resizing(unsigned int seed)
 		if (ret == 0)
 			ret = karst_resize_cq(p.b.cq, resized++ % 2 ? 32 : 500);
 		cr_assert(ret == 0 || ret == -EIO, "%s", karst_why());
-		/* not all: something is unread at each resize */
+		/* not all: each resize finds unread completions */
 		if (karst_poll_cq(p.b.cq, 1, &e) != 1)
 			continue;
 		cr_assert_eq(
@@ -334,7 +337,8 @@ wait_for_event(void *arg)
 	return (void *)(intptr_t)ret;
 }
 
-/* Who waits for an event gets it if there is something to flush, and then learns the reason. */
+/* A thread that waits for an event gets one if there is something to flush, and then learns the
+ * reason. */
 Test(client_death, blocked_in_events)
 {
 	struct karst_comp_channel *ch, *idle;
@@ -374,7 +378,7 @@ Test(client_death, blocked_in_events)
 	pair_down(&p);
 }
 
-/* A control request that the engine does not answer any more. */
+/* A control request that the engine no longer answers. */
 Test(client_death, found_by_a_request)
 {
 	struct karst_device_attr device;

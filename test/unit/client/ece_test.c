@@ -18,13 +18,14 @@ is(struct karst_ece ece, uint32_t vendor, uint32_t options)
 	return ece.vendor_id == vendor && ece.options == options;
 }
 
-/* What becomes of the connection if the one says @offer, and the other lets its queue pair know
- * (@sets), and says what that has made of it, or else the offer. */
+/* What becomes of the connection if the active side offers @offer, and the passive side sets it on
+ * its queue pair (@sets) and answers what the queue pair has made of it, or else the offer
+ * itself. */
 struct ends {
 	struct program *server, *client;
 	struct end s, c;
 	uint32_t listener;
-	struct karst_ece offered, answered; /* as the events have it */
+	struct karst_ece offered, answered; /* as the events report it */
 };
 
 static void
@@ -87,10 +88,10 @@ ends_down(struct ends *x)
 	program_down(x->server);
 }
 
-#define BURST 10u /* requests that are posted together: one that is lost has others behind it */
+#define BURST 10u /* requests that are posted together, so that a lost one has others behind it */
 
-/* How many requests ahead of their turn are held where frames are lost; until there is one if
- * @some ought to be. */
+/* Sends while frames are lost; with @some, until a request that arrived ahead of the expected one
+ * has been held.  @return how many were held */
 static uint64_t
 held(struct client_bed *bed, struct ends *x, bool some)
 {
@@ -139,7 +140,7 @@ Test(client_ece, x1_both)
 	client_bed_down(&bed);
 }
 
-/* The passive program says the offer again: that is no answer, and not sent. */
+/* The passive program repeats the offer: that is no answer, and is not sent. */
 Test(client_ece, x1_echo)
 {
 	struct client_bed bed;
@@ -155,7 +156,7 @@ Test(client_ece, x1_echo)
 	client_bed_down(&bed);
 }
 
-/* Nobody offers: what the queue pairs could is of no matter. */
+/* Nobody offers: what the queue pairs could do does not matter. */
 Test(client_ece, x1_not_offered)
 {
 	struct client_bed bed;
@@ -171,7 +172,7 @@ Test(client_ece, x1_not_offered)
 	client_bed_down(&bed);
 }
 
-/* An engine that answers, and offers nothing though the program says so. */
+/* An engine that answers, and offers nothing even if the program asks for it. */
 Test(client_ece, x1_answer_alone)
 {
 	struct client_bed bed;
@@ -204,7 +205,7 @@ Test(client_ece, x1_off)
 	client_bed_down(&bed);
 }
 
-/* When it may be said: before RTR, of RC, of this vendor; an error changes nothing. */
+/* When the options may be set: before RTR, on RC, of this vendor; an error changes nothing. */
 Test(client_ece, x1_when)
 {
 	struct karst_ece ece = {VENDOR, OFFER}, other = {0x15b3, OFFER};
@@ -246,7 +247,7 @@ Test(client_ece, x1_when)
 	client_bed_down(&bed);
 }
 
-/* A program that says what is not its queue pair's. */
+/* A program that claims options that are not its queue pair's. */
 Test(client_ece, x1_claims)
 {
 	static const struct karst_ece claims[] = {{0x15b3, OFFER}, {VENDOR, ANSWER},
@@ -268,7 +269,8 @@ Test(client_ece, x1_claims)
 		cr_expect_eq(karst_rdmacm_connect(client->b.ctx, c.id, &p), -EINVAL, "%u", i);
 		cr_expect_not_null(strstr(karst_why(), "ECE"), "%s", karst_why());
 	}
-	/* half of it is nothing, and then it can connect: nobody listens */
+	/* options without a vendor are no offer, so the program can ask for a connection; nobody
+	 * listens */
 	p.ece = (struct karst_ece){0, OFFER};
 	cr_expect_eq(karst_rdmacm_connect(client->b.ctx, c.id, &p), 0, "%s", karst_why());
 	expect(client, KARST_RDMACM_REJECTED, 2);

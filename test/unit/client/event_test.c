@@ -20,7 +20,7 @@ static uint8_t mem[8192];
 struct stage {
 	struct client_bed b;
 	struct karst_comp_channel *ch;
-	struct karst_cq *cq; /* with events, of both QPs' receives */
+	struct karst_cq *cq; /* with events, for the receives of both QPs */
 	struct karst_mr *mr;
 	struct karst_qp *a;
 	struct karst_qp *z;
@@ -140,7 +140,7 @@ destroy(void *arg)
 	return NULL;
 }
 
-/* A queue is destroyed when its events are acknowledged, not before. */
+/* A queue is destroyed when its events are acknowledged, and not before. */
 Test(client_event, destroy_waits)
 {
 	struct karst_qp_init_attr init;
@@ -159,7 +159,8 @@ Test(client_event, destroy_waits)
 	cr_assert_eq(karst_destroy_qp(s.z), 0);
 	cr_assert_eq(pthread_create(&t, NULL, destroy, &w), 0);
 	while (atomic_load(&w.stage) == 0 ||
-		/* for another thread: not for the engine's answer, which is a message */
+		/* the thread waits for the other thread, not for the engine's answer, which is a
+		 * message */
 		(atomic_load(&w.stage) == 1 &&
 			!client_bed_in_syscall(atomic_load(&w.tid), SYS_futex)))
 		client_bed_pause();
@@ -174,7 +175,7 @@ Test(client_event, destroy_waits)
 	stage_down(&s);
 }
 
-/* An event that nobody has read does not hit the queue that comes after. */
+/* An event that nobody has read is not taken for one of the queue that is created next. */
 Test(client_event, stale)
 {
 	struct karst_qp_init_attr init;
@@ -214,7 +215,7 @@ Test(client_event, asynchronous)
 		karst_ack_async_event(&ev);
 	cr_assert_eq(karst_get_async_event(s.b.ctx, &ev), -EAGAIN);
 	cr_assert_eq(karst_create_srq(s.b.pd, &sinit, &srq), 0);
-	/* fewer than the limit already: told at once */
+	/* fewer than the limit already: the event comes at once */
 	cr_assert_eq(karst_modify_srq(srq, 2), 0);
 	cr_assert(readable(s.b.ctx->async_fd, (int)BED_PATIENCE_MS));
 	cr_assert_eq(karst_get_async_event(s.b.ctx, &ev), 0);
@@ -236,7 +237,7 @@ Test(client_event, asynchronous)
 	stage_down(&s);
 }
 
-/* One event for several completions, or for fewer when the time is over. */
+/* One event comes for several completions, or for fewer when the time is over. */
 Test(client_event, moderation)
 {
 	struct stage s;
@@ -258,7 +259,7 @@ Test(client_event, moderation)
 	stage_down(&s);
 }
 
-/* What had completed before raises no event; who wants one all the same asks for it. */
+/* Completions from before raise no event; a program that wants one for them asks for it. */
 Test(client_event, raised)
 {
 	struct karst_cq *got;
@@ -275,7 +276,7 @@ Test(client_event, raised)
 	cr_assert_eq(karst_get_cq_event(s.ch, &got, &context), 0);
 	cr_assert_eq(got, s.cq);
 	karst_ack_cq_events(got, 1);
-	/* that was the one event */
+	/* that was the only event */
 	cr_assert_eq(karst_raise_cq_event(s.cq), 0);
 	message(&s, false);
 	cr_assert_not(readable(s.ch->fd, 0));

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* Multicast groups of programs (U4): two of them, on both ports of an engine. */
+/* Multicast groups of programs (U4): two programs, on both ports of an engine. */
 #include "client_bed.h"
 
 #include <errno.h>
@@ -92,12 +92,12 @@ Test(client_mcast, u4_two_programs)
 	cr_assert_eq(device.max_total_mcast_qp_attach, device.max_mcast_grp);
 	cr_assert_eq(device.max_mcast_qp_attach, KARST_ENGINE_GROUP_QPS);
 	memset(mem[0], 0x5a, 100);
-	/* no neighbour has to answer */
+	/* no neighbour has to answer for a group address */
 	cr_assert_eq(karst_create_ah(p[0].b.pd, &attr, &ah), 0, "%s", karst_why());
 	send_to_group(&p[0], ah);
 	for (i = 0; i < PROGRAMS; i++)
 		expect_message(&p[i], 10 + i, p[0].qp->qp_num, mem[0]);
-	/* one leaves, one ends without a word */
+	/* one program leaves, one ends without leaving */
 	cr_assert_eq(karst_detach_mcast(p[0].qp, &group), 0, "%s", karst_why());
 	cr_assert_eq(karst_detach_mcast(p[0].qp, &group), -EINVAL);
 	cr_assert_not_null(strstr(karst_why(), "not attached"));
@@ -129,7 +129,7 @@ Test(client_mcast, u4_refusals)
 	client_bed_down(&bed);
 }
 
-/* A program whose connection breaks, and with it everything that it had. */
+/* A program whose connection breaks, so that all its objects are destroyed. */
 struct breaking {
 	struct karst_ctl_conn conn;
 	bool broken;
@@ -154,7 +154,7 @@ breaking_close(void *user)
 	br->conn.close(br->conn.user);
 }
 
-/* It takes its attachments along; there is room for the next one. */
+/* The attachments of the program are removed with it, which makes room for the next one. */
 Test(client_mcast, limit_of_a_program_and_its_end)
 {
 	const struct karst_session_limits limits = {.max_mcasts = 1};

@@ -2,8 +2,8 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Adjacent regions, with an engine in another process: registering one region can change the access
- * method of the others during their traffic; no request may fail because of that.
+ * Adjacent regions, with an engine of another process: registering one of them can make the others
+ * eligible for migration, which then happens under their traffic, and no request notices.
  */
 #include "client_bed.h"
 
@@ -16,8 +16,8 @@
 
 #include "karst_ctl.h"
 
-#define LEAD  16u           /* as malloc() has */
-#define BYTES (20u * 4096u) /* more than is needed to be moved */
+#define LEAD  16u           /* as malloc() leaves in front of a block */
+#define BYTES (20u * 4096u) /* more than the least that is migrated */
 #define PAIRS 48u
 #define PLAIN (KARST_ACCESS_LOCAL_WRITE | KARST_ACCESS_REMOTE_WRITE | KARST_ACCESS_REMOTE_READ)
 
@@ -94,12 +94,12 @@ Test(client_neighbour, edges_are_copied_no_more)
 	mr[3] = reg(&r, 3, PLAIN);
 	write_all(&r, mr[1], mr[2]);
 	write_all(&r, mr[0], mr[3]);
-	/* it stays so for those that are left */
+	/* the memory stays migrated for the regions that are left */
 	cr_assert_eq(karst_dereg_mr(mr[1]), 0);
 	memset(r.pool + LEAD + BYTES, 0x5a, BYTES);
 	write_all(&r, mr[0], mr[2]);
 	write_all(&r, mr[3], mr[0]);
-	/* and for those that come back */
+	/* and for regions that are registered again */
 	mr[1] = reg(&r, 1, PLAIN);
 	cr_assert_eq(mr[1]->copied_bytes, 0);
 	write_all(&r, mr[2], mr[1]);
@@ -108,7 +108,8 @@ Test(client_neighbour, edges_are_copied_no_more)
 	rig_down(&r);
 }
 
-/* Windows know addresses of their own, and atomics of all lcores must meet. */
+/* Regions of two kinds stay as they are: windows store addresses of their own, and atomics of all
+ * lcores must use the same address. */
 Test(client_neighbour, some_stay_as_they_are)
 {
 	static const unsigned int more[] = {KARST_ACCESS_MW_BIND, KARST_ACCESS_REMOTE_ATOMIC};
@@ -127,7 +128,7 @@ Test(client_neighbour, some_stay_as_they_are)
 		cr_assert_eq(karst_dereg_mr(b), 0);
 	}
 	a = reg(&r, 0, PLAIN);
-	/* not for programs to ask */
+	/* programs cannot ask for this */
 	cr_assert_eq(karst_rereg_mr(a, KARST_CTL_REREG_PIECES, r.b.pd, a->addr, BYTES, 0), -EINVAL);
 	cr_assert_eq(karst_dereg_mr(a), 0);
 	rig_down(&r);
@@ -151,7 +152,7 @@ register_neighbours(void *arg)
 	return NULL;
 }
 
-/* Every second buffer has traffic while those between are registered. */
+/* Every second buffer has traffic while the buffers between are registered. */
 Test(client_neighbour, under_traffic)
 {
 	struct karst_mr *mr[PAIRS + 1];
@@ -167,7 +168,8 @@ Test(client_neighbour, under_traffic)
 		mr[i] = reg(&r, 2 * i, PLAIN);
 	cr_assert_eq(pthread_create(&t, NULL, register_neighbours, &g), 0);
 	do {
-		/* what was there before the move, and what came with it, is right */
+		/* the data from before the move, and the data that was written during it, is
+		 * right */
 		write_all(&r, mr[n % (PAIRS + 1)], mr[(n + 1) % (PAIRS + 1)]);
 		n++;
 		memset(mr[n % (PAIRS + 1)]->addr, (int)n, 32);

@@ -2,8 +2,8 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Alternate paths by libkarst (G2 to G5).  The primary path of the first queue pair is from port 1
- * to port 2, and its alternate one from port 2 to port 1; of its peer the other way around.
+ * Alternate paths by libkarst (G2 to G5).  The first queue pair's primary path is from port 1 to
+ * port 2, and its alternate path from port 2 to port 1; its peer's are the reverse.
  */
 #include <errno.h>
 #include <poll.h>
@@ -51,7 +51,7 @@ ends_down(struct ends *t)
 	client_bed_down(&t->b);
 }
 
-/* From @port to the other one, to be armed. */
+/* The path from @port to the other port, to be armed. */
 static struct karst_qp_attr
 alternate(const struct ends *t, uint8_t port)
 {
@@ -89,7 +89,7 @@ write_once(struct ends *t, int side)
 	cr_assert_arr_eq(mem[0], mem[1], BYTES);
 }
 
-/* One event of each queue pair, in any order. */
+/* Waits for one event of each queue pair, in any order. */
 static void
 expect_migrated(struct ends *t)
 {
@@ -123,7 +123,8 @@ expect_primary(struct ends *t, int side, uint8_t port)
 	cr_assert_eq(is.alt_ah_attr.port_num, 0);
 }
 
-/* (G2, G3, G4): loaded, armed by the peer, and gone over to; what was set is told again. */
+/* (G2, G3, G4): loaded, armed by the peer, and migrated to; queries report the attributes as they
+ * were set. */
 Test(client_path, g4_between_two_ports)
 {
 	const struct karst_qp_attr go = {.path_mig_state = KARST_MIG_MIGRATED};
@@ -156,7 +157,7 @@ Test(client_path, g4_between_two_ports)
 		cr_assert_eq(is.ah_attr.hop_limit, 9);
 		cr_assert_eq(is.ah_attr.sl, 3);
 	}
-	/* and back: what is the primary path now is told as it was set, too */
+	/* and back: the path that is primary now is reported as it was set, too */
 	for (i = 0; i < 2; i++) {
 		to = alternate(&t, 1 + i);
 		cr_assert_eq(karst_modify_qp(t.qp[i], &to, BOTH), 0, "%s", karst_why());
@@ -172,7 +173,7 @@ Test(client_path, g4_between_two_ports)
 	ends_down(&t);
 }
 
-/* (G2): what is refused, in words, and changes nothing. */
+/* (G2): what is refused, with a reason, and changes nothing. */
 Test(client_path, g2_refused)
 {
 	struct karst_qp_attr to;
@@ -214,7 +215,7 @@ Test(client_path, g2_refused)
 	cr_assert_eq(karst_modify_qp(t.qp[0], &to, KARST_QP_PATH_MIG_STATE), -EINVAL);
 	says("in REARM");
 	cr_assert_eq(query(t.qp[0]).path_mig_state, KARST_MIG_REARM);
-	/* whatever was loaded, RESET forgets it */
+	/* RESET forgets the alternate path, whatever was loaded */
 	to.qp_state = KARST_QPS_RESET;
 	cr_assert_eq(karst_modify_qp(t.qp[0], &to, KARST_QP_STATE), 0);
 	cr_assert_eq(query(t.qp[0]).alt_port_num, 0);
@@ -229,8 +230,8 @@ count_lines(enum karst_log_level level, const char *fmt, va_list ap)
 	lines += level <= KARST_LOG_NOTICE;
 }
 
-/* What the port of another path does not carry is told to the program, and not to the log, which
- * would be as long as the program likes. */
+/* An MTU that the port of an alternate path does not carry is reported to the program, and not to
+ * the log, which the program could make as long as it likes. */
 Test(client_path, g2_mtu)
 {
 	struct karst_qp_attr to, sqd = {.qp_state = KARST_QPS_SQD};
@@ -251,7 +252,7 @@ Test(client_path, g2_mtu)
 	ends_down(&t);
 }
 
-/* (G5): the port of an alternate path is taken away. */
+/* (G5): the port of an alternate path is removed. */
 Test(client_path, g5_port_is_gone)
 {
 	struct karst_async_event e;

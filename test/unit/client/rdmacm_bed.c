@@ -77,7 +77,8 @@ destroy_id(struct program *p, uint32_t id, uint32_t events)
 const struct sockaddr *
 addr(const char *ip, uint16_t port)
 {
-	static struct sockaddr_storage sa[4]; /* so many in one call */
+	static struct sockaddr_storage sa[4]; /* a ring of addresses: that many may be used in one
+					       * call */
 	static unsigned int next;
 	struct sockaddr_storage *s = &sa[next++ % 4];
 	struct sockaddr_in6 *in6 = (void *)s;
@@ -105,7 +106,7 @@ readable(const struct program *p, int ms)
 	return poll(&f, 1, ms) == 1;
 }
 
-/* Nothing waits, and the descriptor says so. */
+/* Expects that no event waits, and that the descriptor is not readable. */
 void
 expect_silence(struct program *p)
 {
@@ -151,7 +152,7 @@ listen_on(struct program *p, const char *ip, uint16_t port, uint64_t uid)
 	return id;
 }
 
-/* Up to where it can connect. */
+/* Up to the state in which the end can connect. */
 void
 resolve(struct end *e, const char *src, const char *dst, uint64_t uid)
 {
@@ -208,7 +209,7 @@ accept_end(struct end *e, uint64_t listen_uid, uint64_t uid, const char *expecte
 
 	cr_assert_str_eq((char *)ev.conn.private_data, expected);
 	cr_assert_eq(ev.conn.private_data_len, 56);
-	/* from this side */
+	/* from this side's view */
 	cr_assert_eq(ev.conn.responder_resources, 2);
 	cr_assert_eq(ev.conn.initiator_depth, 3);
 	cr_assert_eq(ev.conn.retry_count, 7);

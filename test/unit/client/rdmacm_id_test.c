@@ -51,13 +51,13 @@ Test(client_rdmacm_id, bind)
 	cr_assert_eq(karst_rdmacm_bind(q->b.ctx, id[1], addr("::", 5000)), -EADDRINUSE);
 	cr_assert_eq(
 		karst_rdmacm_bind(q->b.ctx, id[1], addr("10.0.0.2", 5000)), 0, "the other address");
-	/* a number of the engine's choice */
+	/* a number that the engine chooses */
 	cr_assert_eq(bind_new(p, &id[2], "10.0.0.1", 0), 0);
 	cr_assert(port_of(p, id[2]) >= 32768 && port_of(p, id[2]) <= 60999);
-	/* what is destroyed is free */
+	/* the number of a destroyed identifier is free */
 	destroy_id(p, id[0], 0);
 	cr_assert_eq(bind_new(p, &id[0], "10.0.0.1", 5000), 0);
-	/* port spaces have nothing to do with each other */
+	/* port spaces are independent of each other */
 	id[3] = make_ud_id(p, 1);
 	cr_assert_eq(karst_rdmacm_bind(p->b.ctx, id[3], addr("10.0.0.1", 5000)), 0);
 	destroy_id(q, id[1], 0);
@@ -84,7 +84,7 @@ Test(client_rdmacm_id, options)
 	p = program_up(&bed);
 #define OPTION(id, name, v) \
 	karst_rdmacm_set_option(p->b.ctx, id, 0, KARST_RDMACM_OPTION_##name, &(v), sizeof(v))
-	/* numbers may be shared if both say so, until somebody listens */
+	/* a number may be shared if both identifiers allow it, until one of them listens */
 	cr_assert_eq(bind_new(p, &id[0], "10.0.0.1", 5000), 0);
 	id[1] = make_id(p, 1);
 	cr_assert_eq(OPTION(id[1], REUSEADDR, yes), 0);
@@ -105,7 +105,7 @@ Test(client_rdmacm_id, options)
 	cr_assert_eq(karst_rdmacm_bind(p->b.ctx, id[3], addr("::", 6000)), 0, "%s", karst_why());
 	cr_assert_eq(karst_rdmacm_listen(p->b.ctx, id[2], 0), 0);
 	cr_assert_eq(karst_rdmacm_listen(p->b.ctx, id[3], 0), 0, "%s", karst_why());
-	/* the others reach the attributes */
+	/* the other options reach the queue pair's attributes */
 	e = (struct end){.p = p, .id = make_id(p, 7)};
 	cr_assert_eq(OPTION(e.id, TOS, tos), 0);
 	cr_assert_eq(OPTION(e.id, ACK_TIMEOUT, too_much), -EINVAL);
@@ -130,8 +130,8 @@ Test(client_rdmacm_id, options)
 	client_bed_down(&bed);
 }
 
-/* Who shares a number is looked at one by one, also for a peer's request: there is an end to
- * them. */
+/* Identifiers that share a number are searched one by one, also for a peer's request: so their
+ * number is limited. */
 Test(client_rdmacm_id, numbers_are_shared_by_so_many)
 {
 	const int yes = 1;
@@ -161,7 +161,7 @@ Test(client_rdmacm_id, numbers_are_shared_by_so_many)
 	client_bed_down(&bed);
 }
 
-/* Of several that listen on one number the right one gets the request. */
+/* Of several listeners on one number the right one gets the request. */
 Test(client_rdmacm_id, listeners_by_address)
 {
 	struct program *server, *client;
@@ -183,7 +183,7 @@ Test(client_rdmacm_id, listeners_by_address)
 		expect(client, KARST_RDMACM_REJECTED, 5);
 		destroy_id(client, e.id, 3);
 		cr_assert_eq(karst_destroy_qp(e.qp), 0);
-		/* when its only listener is gone, nobody is there for the address */
+		/* when its only listener is gone, nobody listens at the address */
 		destroy_id(server, l[i], 1);
 		connect_end(&e, NULL, i == 0 ? "10.0.0.1" : "10.0.0.2", 6, "hello");
 		cr_assert_eq(expect(client, KARST_RDMACM_REJECTED, 6).status, 8);
@@ -217,7 +217,7 @@ Test(client_rdmacm_id, resolve)
 	cr_assert_eq(karst_rdmacm_query(p->b.ctx, e.id, &q), 0);
 	cr_assert_eq(q.src.ss_family, 0, "as it was");
 	cr_assert_eq(q.port_num, 0);
-	/* nobody has it: it may be tried again */
+	/* no host has the address: the call may be repeated */
 	cr_assert_eq(karst_rdmacm_resolve_addr(
 			     p->b.ctx, e.id, addr("10.0.0.1", 0), addr("10.0.0.77", 1), 50),
 		0, "%s", karst_why());
@@ -231,7 +231,7 @@ Test(client_rdmacm_id, resolve)
 	cr_assert_eq(q.dgid.raw[15], 2);
 	cr_assert_eq(q.sgid.raw[15], 1);
 	destroy_id(p, e.id, 3);
-	/* a wildcard is this engine itself; and one that waits may go */
+	/* a wildcard means this engine itself; and an identifier that waits may be destroyed */
 	e.id = make_id(p, 2);
 	resolve(&e, NULL, "0.0.0.0", 2);
 	destroy_id(p, e.id, 2);
@@ -337,7 +337,7 @@ Test(client_rdmacm_id, groups)
 	cr_assert_eq(ev.ud.qkey, UDP_QKEY);
 	cr_assert_eq(ev.ud.ah_attr.port_num, 2);
 	cr_assert_eq(memcmp(ev.ud.ah_attr.dgid.raw + 10, "\xff\xff\xe0\x09\x09\x09", 6), 0);
-	/* the event of the other goes with it */
+	/* the event of the other group is removed with it */
 	cr_assert_eq(karst_rdmacm_leave_mcast(p->b.ctx, group[1], &events), 0);
 	cr_assert_eq(events, 0);
 	expect_silence(p);
@@ -345,7 +345,7 @@ Test(client_rdmacm_id, groups)
 	cr_assert_eq(karst_rdmacm_leave_mcast(p->b.ctx, group[0], &events), 0);
 	cr_assert_eq(events, 1);
 	cr_assert_eq(karst_rdmacm_join_mcast(p->b.ctx, id, addr("224.9.9.9", 0), 12, &group[0]), 0);
-	/* with the identifier go its groups */
+	/* an identifier's groups are left when it is destroyed */
 	destroy_id(p, id, 1);
 	expect_silence(p);
 	cr_assert_eq(karst_rdmacm_leave_mcast(p->b.ctx, group[0], NULL), -EINVAL);
@@ -378,7 +378,7 @@ Test(client_rdmacm_id, migrate)
 		0);
 	cr_assert(readable(p, BED_PATIENCE_MS));
 	cr_assert_eq(karst_rdmacm_resolve_route(p->b.ctx, id[0], 1), 0);
-	/* one of two events goes over, then the other one */
+	/* first one of two events is moved, then the other one */
 	cr_assert_eq(karst_rdmacm_migrate_id(other, id[0], &events), 0, "%s", karst_why());
 	cr_assert_eq(events, 1);
 	cr_assert(readable(p, 0));
@@ -400,7 +400,7 @@ Test(client_rdmacm_id, migrate)
 	client_bed_down(&bed);
 }
 
-/* --- limits, strangers --- */
+/* --- limits, identifiers of other programs --- */
 
 Test(client_rdmacm_id, limits)
 {
@@ -426,7 +426,7 @@ Test(client_rdmacm_id, limits)
 	cr_assert_eq(
 		karst_rdmacm_create_id(server->ch, 9, KARST_RDMACM_PS_TCP, KARST_QPT_RC, &more),
 		-ENOSPC);
-	/* a request, too, needs an identifier */
+	/* every request needs an identifier */
 	cr_assert_eq(karst_rdmacm_bind(ctx, id[0], addr("0.0.0.0", SERVICE)), 0);
 	cr_assert_eq(karst_rdmacm_listen(ctx, id[0], 0), 0);
 	e.p = client;
@@ -443,7 +443,8 @@ Test(client_rdmacm_id, limits)
 	client_bed_down(&bed);
 }
 
-/* A request that its program has not taken yet is not its own, though the number can be guessed. */
+/* A connection request that its program has not taken yet cannot be used, though its number can be
+ * guessed. */
 Test(client_rdmacm_id, request_that_waits)
 {
 	struct program *server, *client;
@@ -466,7 +467,7 @@ Test(client_rdmacm_id, request_that_waits)
 		-EINVAL);
 	conn = expect(server, KARST_RDMACM_CONNECT_REQUEST, 1).id;
 	cr_assert_eq(conn, guess, "else this test is of no use");
-	/* and it is told nothing of it before it has given it a name */
+	/* and the program gets no event of it before it has named it */
 	destroy_id(client, e.id, 2);
 	expect_silence(server);
 	destroy_id(server, conn, 0);

@@ -13,8 +13,8 @@
 
 #include "../idle.h"
 
-/* Everything between a program of @there and one of @here, from @src (NULL: the engine chooses) to
- * @dst. */
+/* The life of a connection between a program of @there and one of @here, from @src (NULL: the
+ * engine chooses) to @dst. */
 static void
 life_between(struct client_bed *here, struct client_bed *there, const char *src, const char *dst)
 {
@@ -78,7 +78,7 @@ Test(client_rdmacm, c1_connect_by_wire)
 	client_bed_down(&bed);
 }
 
-/* IPv6, one address of each port besides the others. */
+/* IPv6, with one more address on each port. */
 Test(client_rdmacm, c1_connect_ipv6)
 {
 	struct client_bed bed;
@@ -96,7 +96,7 @@ Test(client_rdmacm, c1_connect_ipv6)
 	client_bed_down(&bed);
 }
 
-/* What is lost is asked for again. */
+/* Lost messages are sent again. */
 Test(client_rdmacm, c1_connect_with_loss)
 {
 	struct client_bed bed;
@@ -109,8 +109,8 @@ Test(client_rdmacm, c1_connect_with_loss)
 	client_bed_down(&bed);
 }
 
-/* More retries than the message can tell are as many as it can, and not what is left of the number
- * without its upper bits: fio asks for ten, and would have had two. */
+/* A retry count that does not fit the message's field is sent as the largest that does, and is not
+ * cut to its low bits: fio asks for ten, and would have had two. */
 Test(client_rdmacm, more_retries_than_seven)
 {
 	const uint8_t wanted[] = {7, 8, 10, 255};
@@ -187,7 +187,7 @@ Test(client_rdmacm, c1_connect_two_engines)
 	add_port(bed.e, "link0", back, there, 1);
 	add_port(other.e, "link1", there, back, 2);
 	cr_assert_eq(pthread_create(&other.poller, NULL, poll_other, &other), 0);
-	/* the port is chosen by the link that the address is on */
+	/* the port is chosen by the link on which the address is */
 	life_between(&bed, &other, NULL, "10.1.0.2");
 	life_between(&other, &bed, NULL, "10.1.0.1");
 	life_between(&bed, &other, NULL, "fd01::2");
@@ -200,7 +200,7 @@ Test(client_rdmacm, c1_connect_two_engines)
 	client_bed_down(&bed);
 }
 
-/* --- a device that goes --- */
+/* --- a device that is removed --- */
 
 static void
 expect_async(struct program *p, enum karst_async_event_code code, uint32_t port_num)
@@ -215,7 +215,8 @@ expect_async(struct program *p, enum karst_async_event_code code, uint32_t port_
 	karst_ack_async_event(&ev);
 }
 
-/* Those that stand at its port hear of it, and no others; all programs hear that it is gone. */
+/* Identifiers that are bound to its port are told, and no others; all programs learn that the
+ * device is gone. */
 Test(client_rdmacm, device_removal)
 {
 	struct program *server, *client;
@@ -249,7 +250,7 @@ Test(client_rdmacm, device_removal)
 	cr_assert_eq(attr.qp_state, KARST_QPS_ERR);
 	cr_assert_eq(karst_query_qp(c.qp, &attr, &init), 0);
 	cr_assert_eq(attr.qp_state, KARST_QPS_RTS);
-	/* to programs it is a port without a link and without addresses */
+	/* programs see a port without a link and without addresses */
 	cr_assert_eq(karst_query_port(client->b.ctx, 2, &port), 0, "%s", karst_why());
 	cr_assert_eq(port.state, KARST_PORT_DOWN);
 	cr_assert_eq(karst_query_gid_table(client->b.ctx, gids, KARST_DIM(gids)), 1);
@@ -266,8 +267,8 @@ Test(client_rdmacm, device_removal)
 	client_bed_down(&bed);
 }
 
-/* In the midst of a connection: who has not asked, or answered, cannot do so any more, and is told
- * at once. */
+/* While a connection is being made: a side that has not sent its request, or its answer, can no
+ * longer do so, and is told at once. */
 Test(client_rdmacm, device_removal_between)
 {
 	struct end asks = {0}, asked = {0}, answers = {0};
@@ -290,7 +291,8 @@ Test(client_rdmacm, device_removal_between)
 	param = param_of(&asks, "hello");
 	cr_assert_eq(karst_rdmacm_connect(asks.p->b.ctx, asks.id, &param), -EADDRNOTAVAIL);
 	says("10.0.0.2");
-	/* the listener; the program has not said which identifier the other one is */
+	/* the event names the listener; the program has not told the engine its name for the new
+	 * identifier */
 	expect(answers.p, KARST_RDMACM_DEVICE_REMOVAL, 1);
 	expect_silence(answers.p);
 	param = param_of(&answers, "welcome");
@@ -304,8 +306,8 @@ Test(client_rdmacm, device_removal_between)
 	client_bed_down(&bed);
 }
 
-/* Who stands at an address that goes hears of it, and so does all of a port whose MAC address is
- * another; others do not. */
+/* An identifier at an address that is removed gets an event, and so do all of a port whose MAC
+ * address changes; others do not. */
 Test(client_rdmacm, address_change)
 {
 	const struct karst_engine_addr to = karst_engine_addr_ip4(0x0a000009);
@@ -333,8 +335,8 @@ Test(client_rdmacm, address_change)
 	client_bed_down(&bed);
 }
 
-/* A connection in the making begins at its address, wherever that stands among those of its port,
- * and never at another one that has taken its place. */
+/* A connection that is being made uses its address, wherever that is among the addresses of its
+ * port, and never another one that has taken its place. */
 Test(client_rdmacm, address_among_others)
 {
 	const struct karst_engine_addr ip[] = {karst_engine_addr_ip4(0x0a000001),
@@ -351,7 +353,7 @@ Test(client_rdmacm, address_among_others)
 	listen_on(server.p, "0.0.0.0", SERVICE, 1);
 	cr_assert_eq(karst_engine_port_set_addrs(bed.e, 0, 2, ip), 0);
 	connect_end(&client, "10.0.0.11", "10.0.0.2", 2, "hello");
-	/* it goes, and comes back in another place */
+	/* the address is removed, and comes back in another place */
 	cr_assert_eq(karst_engine_port_set_addrs(bed.e, 0, 1, &ip[2]), 0);
 	expect(client.p, KARST_RDMACM_ADDR_CHANGE, 2);
 	cr_assert_eq(
@@ -362,13 +364,13 @@ Test(client_rdmacm, address_among_others)
 	finish_end(&client, 2, server.qp->qp_num);
 	expect(server.p, KARST_RDMACM_ESTABLISHED, 3);
 	exchange(&client, &server);
-	/* another one is where it was */
+	/* another address is in the place where it was */
 	cr_assert_eq(karst_engine_port_set_addrs(bed.e, 0, 1, &ip[2]), 0);
 	expect(client.p, KARST_RDMACM_ADDR_CHANGE, 2);
 	cr_assert_eq(
 		karst_rdmacm_init_qp_attr(client.p->b.ctx, client.id, KARST_QPS_RTR, &attr, &mask),
 		-EADDRNOTAVAIL);
-	/* who has heard so hears nothing of what becomes of others */
+	/* an identifier that got this event gets no event of what becomes of other addresses */
 	cr_assert_eq(karst_engine_port_set_addrs(bed.e, 0, 1, &ip[0]), 0);
 	expect_silence(client.p);
 	expect_silence(server.p);
@@ -428,7 +430,7 @@ Test(client_rdmacm, c1_reject)
 	client_bed_down(&bed);
 }
 
-/* A request that nobody takes ends with its listener; one beyond the backlog at once. */
+/* A request that nobody accepts ends with its listener; one beyond the backlog ends at once. */
 Test(client_rdmacm, backlog_and_its_end)
 {
 	struct program *server, *client;
@@ -462,7 +464,7 @@ Test(client_rdmacm, backlog_and_its_end)
 	client_bed_down(&bed);
 }
 
-/* The program of one end is gone, the other hears of it. */
+/* The program of one end is gone; the other end gets an event. */
 Test(client_rdmacm, c1_program_ends)
 {
 	struct program *server, *client;
@@ -487,7 +489,7 @@ Test(client_rdmacm, c1_program_ends)
 	client_bed_down(&bed);
 }
 
-/* The QP has seen a message of the peer, whose RTU is not there yet. */
+/* The QP has received a message of the peer whose RTU has not arrived yet. */
 Test(client_rdmacm, c1_established_by_traffic)
 {
 	struct program *server, *client;
@@ -508,7 +510,7 @@ Test(client_rdmacm, c1_established_by_traffic)
 	finish_end(&c, 2, s.qp->qp_num);
 	exchange(&c, &s);
 	expect_silence(server);
-	/* as rdma_notify(3) has it of one that is established */
+	/* as rdma_notify(3) defines it for a connection that is established */
 	cr_assert_eq(karst_rdmacm_notify(server->b.ctx, s.id, KARST_EVENT_COMM_EST), -EISCONN);
 	cr_assert_eq(karst_rdmacm_notify(client->b.ctx, c.id, KARST_EVENT_COMM_EST), -EISCONN);
 	expect_silence(server);

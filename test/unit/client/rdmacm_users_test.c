@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* Users of one engine: connection management protects them from each other. */
+/* Users of one engine: how connection management keeps users from harming each other. */
 #include "rdmacm_bed.h"
 
 #include <errno.h>
@@ -22,7 +22,7 @@ conn_close(void *user)
 	karst_session_destroy(user);
 }
 
-/* A program of user @uid, who has an account. */
+/* A program of user @uid, which has an account. */
 static struct program *
 users_program(struct client_bed *bed, uid_t uid)
 {
@@ -38,7 +38,7 @@ users_program(struct client_bed *bed, uid_t uid)
 	return program_over(ctx);
 }
 
-/* Whoever is not root keeps off the well-known numbers. */
+/* Users other than root cannot have the well-known numbers. */
 Test(client_rdmacm_users, privileged_numbers)
 {
 	struct client_bed bed;
@@ -55,7 +55,7 @@ Test(client_rdmacm_users, privileged_numbers)
 	client_bed_down(&bed);
 }
 
-/* What @p asks for to connect with queue pair @qpn, which need not be its own.  @return as
+/* Makes @p ask for a connection of queue pair @qpn, which need not be its own.  @return as
  * karst_rdmacm_connect() */
 static int
 connect_as(struct program *p, uint32_t id, uint32_t qpn)
@@ -65,8 +65,8 @@ connect_as(struct program *p, uint32_t id, uint32_t qpn)
 	return karst_rdmacm_connect(p->b.ctx, id, &param);
 }
 
-/* A peer takes a connection for stale, and ends it, when it hears of its queue pair again; that is
- * not for other users to say, neither in a request nor in an answer. */
+/* A peer that gets a second request for a queue pair takes the first connection for stale, and ends
+ * it.  Other users cannot cause that, neither by a request nor by an answer. */
 Test(client_rdmacm_users, another_users_queue_pair)
 {
 	struct end server, client, other;
@@ -101,7 +101,7 @@ Test(client_rdmacm_users, another_users_queue_pair)
 	other.p = friend;
 	other.id = make_id(friend, 6);
 	resolve(&other, "10.0.0.2", "10.0.0.1", 6);
-	/* a queue pair of another program of one's own */
+	/* a queue pair of another program of the same user */
 	cr_assert_eq(connect_as(friend, other.id, client.qp->qp_num), 0, "%s", karst_why());
 	ev = expect(liar, KARST_RDMACM_CONNECT_REQUEST, 5);
 	cr_assert_eq(karst_rdmacm_accept(liar->b.ctx, ev.id, 7, &lie), -EACCES);
@@ -127,13 +127,13 @@ Test(client_rdmacm_users, another_users_queue_pair)
 	client_bed_down(&bed);
 }
 
-/* --- what is asked for and not completed --- */
+/* --- requests that are not completed --- */
 
-/* Of 64 connections a quarter may wait, and from one address half of these. */
+/* Of 64 connections a quarter may wait, and half of these may come from one address. */
 #define OF_ONE_ADDRESS 8u
-#define OF_ONE_USER    6u /* of whom 75 % are the share */
+#define OF_ONE_USER    6u /* of these, 75 % are a user's share */
 
-/* @p asks for a connection, or for the queue pair of datagrams, and hears nothing.  @return its
+/* Makes @p ask for a connection, or for the queue pair of datagrams; no answer comes.  @return its
  * identifier */
 static uint32_t
 ask(struct program *p, bool ud, uint64_t uid)
@@ -154,7 +154,7 @@ listen_for_all(struct program *p, bool ud, uint64_t uid)
 	cr_assert_eq(karst_rdmacm_listen(p->b.ctx, id, 1024), 0, "%s", karst_why());
 }
 
-/* The next request for a connection; what else comes is of no interest. */
+/* The next request for a connection; other events are skipped. */
 static struct karst_rdmacm_event
 next_request(struct program *p)
 {
@@ -167,8 +167,8 @@ next_request(struct program *p)
 	return ev;
 }
 
-/* The peer has places for one address, whoever asks; a user has his share of them, and what he asks
- * for beyond it leaves later. */
+/* The peer has a number of places for one address, whoever asks; a user has a share of them, and
+ * requests beyond it are sent later. */
 Test(client_rdmacm_users, asked_and_not_completed)
 {
 	struct program *server, *greedy, *other, *root;
@@ -190,7 +190,7 @@ Test(client_rdmacm_users, asked_and_not_completed)
 	third = ask(other, false, 30);
 	ev = next_request(server);
 	cr_assert_eq(ev.conn.qp_num, 0x1000 + 30);
-	/* what is refused makes room, and so does what is given up */
+	/* a refused request makes room, and so does one that is given up */
 	destroy_id(server, ev.id, 0);
 	expect(other, KARST_RDMACM_REJECTED, 30);
 	destroy_id(other, third, 3);
@@ -204,7 +204,7 @@ Test(client_rdmacm_users, asked_and_not_completed)
 		cr_assert_geq(ev.conn.qp_num, 0x1000 + 10 + OF_ONE_USER);
 		cr_assert_lt(ev.conn.qp_num, 0x1000 + 10 + OF_ONE_ADDRESS);
 	}
-	/* who has no account is alone */
+	/* a program without an account is not limited by others */
 	third = ask(root, false, 40);
 	ev = next_request(server);
 	cr_assert_eq(ev.conn.qp_num, 0x1000 + 40);
@@ -235,7 +235,7 @@ Test(client_rdmacm_users, asked_for_datagrams_and_left)
 	for (n = 0; n < OF_ONE_USER; n++)
 		next_request(server);
 	expect_silence(server);
-	/* nor does it help to come as another program */
+	/* nor does it help to attach as another program */
 	karst_abandon(greedy->b.ctx);
 	again = users_program(&bed, 1002);
 	id = ask(again, true, 20);
@@ -248,13 +248,14 @@ Test(client_rdmacm_users, asked_for_datagrams_and_left)
 	client_bed_down(&bed);
 }
 
-/* --- paths that are looked for --- */
+/* --- paths that are being resolved --- */
 
 #define OF_ALL_PATHS  512u
-#define OF_USERS_PATH 384u /* of these, with a share of 75 */
+#define OF_USERS_PATH 384u /* of these, with a share of 75 % */
 #define HOUR_MS       (3600u * 1000u)
 
-/* @p looks for the @i-th of addresses that nobody has.  @return as karst_rdmacm_resolve_addr() */
+/* Makes @p resolve the @i-th of a range of addresses that no host has.  @return as
+ * karst_rdmacm_resolve_addr() */
 static int
 look_for(struct program *p, unsigned int i, uint32_t ms, uint32_t *id)
 {
@@ -269,7 +270,7 @@ look_for(struct program *p, unsigned int i, uint32_t ms, uint32_t *id)
 	return ret;
 }
 
-/* As many as he gets. */
+/* Resolves as many addresses as the engine allows.  @return how many */
 static unsigned int
 look_for_many(struct program *p, uint32_t *id)
 {
@@ -281,8 +282,9 @@ look_for_many(struct program *p, uint32_t *id)
 	return n;
 }
 
-/* Who looks for all that he can leaves others theirs, and peers their answers; what he does not
- * wait for any more does not count, however long he wanted to. */
+/* A user who resolves as many addresses as possible leaves the others their share, and peers their
+ * answers.  An address that the user no longer waits for does not count, however long the timeout
+ * was. */
 Test(client_rdmacm_users, looked_for_and_not_found)
 {
 	static uint32_t id[2 * OF_ALL_PATHS];
@@ -300,22 +302,23 @@ Test(client_rdmacm_users, looked_for_and_not_found)
 	n = look_for_many(greedy, id);
 	cr_assert_eq(n, OF_USERS_PATH, "%u: %s", n, karst_why());
 	cr_assert_not_null(strstr(karst_why(), "user 1002"), "%s", karst_why());
-	/* one that somebody of his looks for already is not one more */
+	/* an address that a program of the same user resolves already does not count again */
 	cr_assert_eq(look_for(greedy, 0, HOUR_MS, &more), 0, "%s", karst_why());
 	destroy_id(greedy, more, 0);
 	cr_assert_eq(look_for(greedy, n, HOUR_MS, &more), -ENOSPC);
-	/* another user finds his, and is answered by who has not talked to him before */
+	/* another user can resolve, and gets an answer of a peer that has not talked to that user
+	 * before */
 	connect_end(&client, "10.0.0.1", "10.0.0.2", 2, "hello");
 	accept_end(&server, 1, 3, "hello");
 	finish_end(&client, 2, server.qp->qp_num);
 	expect(server.p, KARST_RDMACM_ESTABLISHED, 3);
-	/* what was given up makes room, */
+	/* a resolution that was given up makes room, */
 	destroy_id(greedy, id[0], 0);
 	cr_assert_eq(look_for(greedy, n, 1, &id[0]), 0, "%s", karst_why());
-	/* and so does what took too long, */
+	/* and so does one that timed out, */
 	expect(greedy, KARST_RDMACM_ADDR_ERROR, 1);
 	cr_assert_eq(look_for(greedy, n, HOUR_MS, &more), 0, "%s", karst_why());
-	/* and who has gone */
+	/* and a program that has ended */
 	karst_abandon(greedy->b.ctx);
 	again = users_program(&bed, 1002);
 	n = look_for_many(again, id);
@@ -326,8 +329,8 @@ Test(client_rdmacm_users, looked_for_and_not_found)
 	client_bed_down(&bed);
 }
 
-/* However many addresses programs look for, and without a share, peers get their answers, and from
- * those who have not talked to them before. */
+/* However many addresses programs resolve, and without a share, peers get their answers, also for
+ * programs that have not talked to them before. */
 Test(client_rdmacm_users, answers_have_room)
 {
 	static uint32_t id[2 * OF_ALL_PATHS];

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* Events of destroyed objects: no descriptor is readable because of them, wherever they were
- * queued, and events of other objects are not lost with them. */
+/* Events of destroyed objects: no descriptor is readable because of them, wherever they were in the
+ * stream, and the events of other objects are not lost with them. */
 #include "client_bed.h"
 
 #include <errno.h>
@@ -40,7 +40,7 @@ make_cq(struct stage *s)
 	return cq;
 }
 
-/* An event of @cq is in the channel when this returns. */
+/* Makes an event of @cq; it is in the channel when this returns. */
 static void
 raise_event(struct karst_cq *cq)
 {
@@ -56,7 +56,7 @@ readable(int fd, int ms)
 	return poll(&p, 1, ms) == 1;
 }
 
-/* As programs do that trust poll(): the descriptor blocks. */
+/* As in programs that trust poll(): the descriptor blocks. */
 static void
 expect_event(struct stage *s, struct karst_cq *of)
 {
@@ -105,7 +105,8 @@ Test(client_stream, among_others)
 	stage_down(&s);
 }
 
-/* More than is looked at together, of queues that go in another order than they came. */
+/* More events than are read at once, of queues that are destroyed in another order than their
+ * events came. */
 Test(client_stream, many)
 {
 	struct karst_cq *cq[3];
@@ -134,7 +135,7 @@ Test(client_stream, many)
 	stage_down(&s);
 }
 
-/* Channels have nothing to do with each other. */
+/* Channels are independent of each other. */
 Test(client_stream, of_another_channel)
 {
 	struct karst_cq *here, *there;
@@ -171,7 +172,7 @@ Test(client_stream, asynchronous)
 	cr_assert_eq(fcntl(s.b.ctx->async_fd, F_SETFL, 0), 0);
 	for (i = 0; i < 3; i++) {
 		cr_assert_eq(karst_create_srq(s.b.pd, &init, &srq[i]), 0);
-		/* fewer than the limit already: told at once */
+		/* fewer than the limit already: the event comes at once */
 		cr_assert_eq(karst_modify_srq(srq[i], 2), 0);
 	}
 	cr_assert(readable(s.b.ctx->async_fd, (int)BED_PATIENCE_MS));
@@ -198,7 +199,8 @@ wait_for_one(void *arg)
 	return NULL;
 }
 
-/* Who is cancelled while he waits is not waited for: programs end their threads that way. */
+/* A reader that is cancelled while it waits is not waited for: programs end their threads that
+ * way. */
 Test(client_stream, cancelled)
 {
 	struct karst_cq *cq;
@@ -228,7 +230,7 @@ Test(client_stream, cancelled)
 struct crowd {
 	struct stage s;
 	struct karst_cq *stays;
-	atomic_uint events; /* of it */
+	atomic_uint events; /* events of that queue */
 	atomic_bool read;
 	atomic_bool stop;
 };
@@ -251,14 +253,14 @@ read_along(void *arg)
 	return NULL;
 }
 
-/* Both queues have events when the readers begin and one of the queues goes. */
+/* Both queues have events when the readers start and one of the queues is destroyed. */
 static void
 round_of(struct crowd *w)
 {
 	struct karst_cq *goes = make_cq(&w->s);
 	unsigned int i;
 
-	/* first, as a reader may be on its way since the round before */
+	/* first, as a reader may still be running since the round before */
 	atomic_store(&w->events, 0);
 	for (i = 0; i < EACH; i++) {
 		raise_event(goes);
@@ -271,7 +273,7 @@ round_of(struct crowd *w)
 	atomic_store(&w->read, false);
 }
 
-/* While several threads read, what is taken away are never the events of others. */
+/* While several threads read, destroying a queue never removes the events of other queues. */
 Test(client_stream, others_read)
 {
 	struct crowd w = {.events = 0};

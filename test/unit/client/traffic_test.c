@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* Posting and polling: every operation, requests that are refused at once, and zero-copy calls. */
+/* Posting and polling: every operation, what is refused at once, and the zero-copy calls. */
 #include "client_bed.h"
 
 #include <errno.h>
@@ -102,8 +102,7 @@ Test(client_traffic, atomics)
 	pair_down(&p);
 }
 
-/* Sends with everything that a send may carry; a list of pieces, inline data, immediate. */
-/* (R15): what was written before a FLUSH is there when that has completed. */
+/* (R15): data that was written before a FLUSH is in memory when the FLUSH has completed. */
 Test(client_traffic, r15_flush)
 {
 	struct karst_sge sge;
@@ -131,13 +130,14 @@ Test(client_traffic, r15_flush)
 	wr[1].flush.level = KARST_FLUSH_MR;
 	cr_assert_eq(karst_post_send(p.a, &wr[1], NULL), 0);
 	expect(client_bed_wait(p.b.cq), 2, KARST_WC_FLUSH);
-	/* which an engine asks for, and does not promise */
+	/* may be posted, as other peers may support it; an engine refuses it */
 	wr[1].flush.type = KARST_FLUSH_PERSISTENT;
 	cr_assert_eq(karst_post_send(p.a, &wr[1], NULL), 0);
 	cr_assert_eq(client_bed_wait(p.b.cq).status, KARST_WC_REM_INV_REQ_ERR);
 	pair_down(&p);
 }
 
+/* A send with everything that a send may carry: an SGE list, inline data, immediate data. */
 Test(client_traffic, send)
 {
 	struct karst_sge sge[3];
@@ -157,7 +157,7 @@ Test(client_traffic, send)
 		sge[i] = (struct karst_sge){p.mr->iova + (uint64_t)i * 10, 10, p.mr->lkey};
 	cr_assert_eq(client_bed_recv(p.z, 6, p.mr, 1000, 100), 0);
 	cr_assert_eq(karst_post_send(p.a, &wr, NULL), 0);
-	memset(mem, 0, 30); /* gathered at once */
+	memset(mem, 0, 30); /* inline data is gathered when it is posted */
 	for (i = 0; i < 2; i++) {
 		e = client_bed_wait(p.b.cq);
 		cr_assert_eq(e.status, 0);
@@ -170,7 +170,7 @@ Test(client_traffic, send)
 	}
 	fill(0, 30, 3);
 	cr_assert_eq(memcmp(mem, mem + 1000, 30), 0);
-	/* from pieces, not signalled: only the receive completes */
+	/* from several SGEs, unsignaled: only the receive completes */
 	wr.send_flags = 0;
 	cr_assert_eq(client_bed_recv(p.z, 7, p.mr, 1000, 100), 0);
 	cr_assert_eq(karst_post_send(p.a, &wr, NULL), 0);
@@ -238,7 +238,7 @@ Test(client_traffic, refused)
 	pair_down(&p);
 }
 
-/* When a request may be posted, and that a full queue takes what fits. */
+/* The states in which a request may be posted, and that a full queue takes as many as fit. */
 Test(client_traffic, states_and_room)
 {
 	struct karst_sge sge;
@@ -271,7 +271,7 @@ Test(client_traffic, states_and_room)
 	cr_assert_eq(karst_post_send(p.a, wr, &bad), -ENOMEM);
 	cr_assert_eq(bad, &wr[16]);
 	cr_assert_eq(client_bed_to(p.a, KARST_QPS_ERR, 0, 0), 0);
-	/* all of them, signalled or not, and the receive */
+	/* all of them complete, signaled or not, and the receive */
 	for (i = 0; i < 16; i++) {
 		struct karst_cqe e = client_bed_wait(p.b.cq);
 
@@ -279,19 +279,20 @@ Test(client_traffic, states_and_room)
 		cr_assert_eq(e.wr_id, 100 + i);
 	}
 	cr_assert_eq(client_bed_wait(p.b.cq).wr_id, 1);
-	/* in Error what is posted is flushed */
+	/* in Error, posted requests are flushed */
 	cr_assert_eq(client_bed_post(p.a, KARST_WR_SEND, 3, p.mr, 0, 8, NULL, 0), 0);
 	cr_assert_eq(client_bed_wait(p.b.cq).status, KARST_WC_WR_FLUSH_ERR);
 	cr_assert_eq(client_bed_to(p.a, KARST_QPS_RESET, 0, 0), 0);
 	cr_assert_eq(client_bed_post(p.a, KARST_WR_SEND, 1, p.mr, 0, 8, NULL, 0), -EINVAL);
-	/* and all over again */
+	/* and the same once more */
 	client_bed_connect(p.a, p.z);
 	cr_assert_eq(client_bed_post(p.a, KARST_WR_RDMA_WRITE, 9, p.mr, 0, 8, p.mr, 100), 0);
 	expect(client_bed_wait(p.b.cq), 9, KARST_WC_RDMA_WRITE);
 	pair_down(&p);
 }
 
-/* More requests than the rings have room, from both ends, on two lcores: lanes take turns. */
+/* More requests than the rings have room for, from both ends, on two lcores: the lanes take
+ * turns. */
 Test(client_traffic, many)
 {
 	struct karst_qp_init_attr init;
@@ -327,7 +328,8 @@ Test(client_traffic, many)
 	pair_down(&p);
 }
 
-/* Who has polled a completion may post in its place: the slot is free by then, at both ends. */
+/* A program that has polled a completion may post in its place: the slot is free by then, at both
+ * ends. */
 Test(client_traffic, a_completion_makes_room)
 {
 	uint32_t slots, sends = 0, recvs = 0, posted = 0, done = 0, i;
@@ -362,7 +364,7 @@ Test(client_traffic, a_completion_makes_room)
 	pair_down(&p);
 }
 
-/* A lane that always has something does not keep another one waiting. */
+/* A lane that is never empty does not keep another one waiting. */
 Test(client_traffic, lanes_take_turns)
 {
 	const struct karst_cqe *at;
@@ -383,7 +385,8 @@ Test(client_traffic, lanes_take_turns)
 		cr_assert_eq(client_bed_post(p.a, KARST_WR_RDMA_WRITE, i, p.mr, 0, 8, p.mr, 64), 0);
 		cr_assert_eq(client_bed_post(p.z, KARST_WR_RDMA_WRITE, i, p.mr, 0, 8, p.mr, 64), 0);
 	}
-	/* let all of them complete: a queue pair that goes to Error and back has nothing left */
+	/* let all of them complete: a queue pair that goes to Error and back has nothing
+	 * outstanding */
 	while (atomic_load(&p.a->sq.sh->head) != 8 || atomic_load(&p.z->sq.sh->head) != 8)
 		client_bed_pause();
 	for (i = 0; i < 4; i++) {
@@ -483,7 +486,7 @@ Test(client_traffic, datagrams)
 	pair_down(&p);
 }
 
-/* An address handle is of no more use to a program once it has posted, and is let go. */
+/* A program does not need an address handle any more once it has posted, and destroys it. */
 Test(client_traffic, datagrams_outlive_their_handle)
 {
 	struct karst_ah_attr attr = {.port_num = 1};
@@ -568,7 +571,7 @@ Test(client_traffic, shared_receive_queue)
 	pair_down(&p);
 }
 
-/* Type 1: the new key is known at once.  Type 2: the program chooses it. */
+/* Type 1: the new key is known at once.  Type 2: the program chooses the key. */
 Test(client_traffic, windows)
 {
 	struct karst_mw_bind_info bind = {
@@ -595,7 +598,7 @@ Test(client_traffic, windows)
 	cr_assert_eq(client_bed_post(p.a, KARST_WR_RDMA_WRITE, 2, p.mr, 0, 64, &window, 4096), 0);
 	expect(client_bed_wait(p.b.cq), 2, KARST_WC_RDMA_WRITE);
 	cr_assert_eq(memcmp(mem, mem + 4096, 64), 0);
-	/* bound anew, twice in a row, without waiting */
+	/* bound again, twice in a row, without waiting */
 	cr_assert_eq(karst_bind_mw(p.z, w1, 1, 0, &bind), 0);
 	cr_assert_eq(karst_bind_mw(p.z, w1, 1, KARST_SEND_SIGNALED, &bind), 0);
 	expect(client_bed_wait(p.b.cq), 1, KARST_WC_BIND_MW);
@@ -621,7 +624,7 @@ Test(client_traffic, windows)
 	pair_down(&p);
 }
 
-/* More completions than a queue has room for. */
+/* More completions than the queue has room for. */
 Test(client_traffic, overflow)
 {
 	struct karst_qp_init_attr init;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* XRC (U3): domains, shared receive queues by number, targets that several contexts have. */
+/* XRC (U3): domains, shared receive queues by number, targets that several contexts share. */
 #include "client_bed.h"
 
 #include <errno.h>
@@ -24,7 +24,7 @@ struct inbox {
 	struct karst_pd *pd;
 	struct karst_cq *cq;
 	struct karst_srq *srq;
-	struct karst_mr *mr; /* of all of mem */
+	struct karst_mr *mr; /* a region of all of mem */
 };
 
 static struct karst_srq *
@@ -125,8 +125,8 @@ post_recv(struct inbox *in, uint64_t id, size_t off, uint32_t len)
 		cr_assert_eq(e_.wr_id, id, "completion of %llu", (unsigned long long)e_.wr_id); \
 	} while (0)
 
-/* Everything that a requester can ask for, of two SRQs in turn; memory is reached by the keys of
- * the SRQ's protection domain. */
+/* Runs everything that a requester can ask for, with two SRQs in turn; memory is accessed by keys
+ * of the SRQ's protection domain. */
 static void
 operations(uint32_t lcores)
 {
@@ -188,7 +188,7 @@ operations(uint32_t lcores)
 	memcpy(&word, mem + 60000, 8);
 	cr_assert_eq(word, 42, "%llx", (unsigned long long)word);
 
-	/* the key of one, but the message is for two */
+	/* the key of one program, but the message is for the SRQ of the other */
 	two.mr->rkey ^= one.mr->rkey;
 	one.mr->rkey ^= two.mr->rkey;
 	cr_assert_eq(post_to(ini, KARST_WR_RDMA_WRITE, 7, mr, 0, 64, &one, 0), 0);
@@ -215,7 +215,7 @@ Test(client_xrc, u3_operations_two_lcores)
 	operations(2);
 }
 
-/* A file's domain is that of all who have the file, and ends with the last of them. */
+/* A file's domain is shared by all who have the file open, and ends with the last of them. */
 Test(client_xrc, domains)
 {
 	int file = memfd_create("a", MFD_CLOEXEC), other = memfd_create("b", MFD_CLOEXEC);
@@ -232,7 +232,7 @@ Test(client_xrc, domains)
 	cr_assert_eq(karst_open_xrcd(ctx, file, O_CREAT | O_EXCL, &z), -EEXIST);
 	cr_assert_eq(karst_open_xrcd(ctx, other, 0, &z), -ENOENT);
 	cr_assert_eq(karst_open_xrcd(ctx, file, 0, &z), 0, "%s", karst_why());
-	/* those of nobody else */
+	/* domains that are shared with nobody */
 	cr_assert_eq(karst_open_xrcd(ctx, -1, O_CREAT, &p), 0, "%s", karst_why());
 	cr_assert_eq(karst_open_xrcd(ctx, -1, O_CREAT | O_EXCL, &q), 0, "%s", karst_why());
 	cr_assert_eq(karst_close(ctx), -EBUSY);
@@ -249,7 +249,8 @@ Test(client_xrc, domains)
 	client_bed_down(&b);
 }
 
-/* A file that one may only look up is not shown to be one's own: the domain stays closed. */
+/* A file that a program may not read does not prove that it has a right to the domain: the domain
+ * stays closed. */
 Test(client_xrc, domains_of_files_that_are_not_read)
 {
 	int file = memfd_create("a", MFD_CLOEXEC), shown[2];
@@ -274,7 +275,7 @@ Test(client_xrc, domains_of_files_that_are_not_read)
 	client_bed_down(&b);
 }
 
-/* What verbs refuse at once, and in words. */
+/* What verbs refuse at once, with a reason. */
 Test(client_xrc, refused)
 {
 	struct karst_recv_wr recv = {.wr_id = 1};
@@ -346,7 +347,8 @@ expect_async(struct karst_context *ctx, enum karst_async_event_code code, struct
 	karst_ack_async_event(&ev);
 }
 
-/* The target is one program's, the queue another's; whoever has a handle keeps the target. */
+/* The target belongs to one program, the queue to another; any program with a handle keeps the
+ * target. */
 Test(client_xrc, u3_two_programs)
 {
 	int file = memfd_create("domain", MFD_CLOEXEC);
@@ -384,7 +386,7 @@ Test(client_xrc, u3_two_programs)
 	cr_assert_eq(attr.ah_attr.port_num, was.ah_attr.port_num);
 	cr_assert_eq(attr.ah_attr.sgid_index, was.ah_attr.sgid_index);
 
-	/* the maker goes */
+	/* the creator destroys its handle */
 	cr_assert_eq(karst_destroy_qp(tgt), 0);
 	cr_assert_eq(karst_close_xrcd(xrcd), 0);
 	cr_assert_eq(karst_close(maker), 0);
@@ -393,7 +395,7 @@ Test(client_xrc, u3_two_programs)
 	expect(client_bed_wait(b.cq), 2, SUCCESS);
 	expect(client_bed_wait(in.cq), 2, SUCCESS);
 
-	/* a third one comes; events go to both */
+	/* a third program opens it; events go to both */
 	cr_assert_eq(karst_open_xrcd(b.ctx, file, 0, &xrcd), 0);
 	cr_assert_eq(karst_open_qp(xrcd, again->qp_num, NULL, &tgt), 0);
 	attr = (struct karst_qp_attr){.qp_state = KARST_QPS_ERR};
@@ -413,8 +415,8 @@ Test(client_xrc, u3_two_programs)
 	client_bed_down(&b);
 }
 
-/* An SRQ is destroyed, whatever its domain's targets do: who names it is refused, and its number is
- * not that of the next one. */
+/* An SRQ is destroyed, whatever the targets of its domain do: requests that name it are refused,
+ * and its number is not the number of the next SRQ. */
 Test(client_xrc, u3_queue_gone)
 {
 	struct karst_qp *ini, *tgt;
@@ -457,7 +459,7 @@ Test(client_xrc, u3_queue_gone)
 Test(client_xrc, u3_program_gone)
 {
 	int file = memfd_create("domain", MFD_CLOEXEC);
-	/* what the context that goes has is never freed, but not lost either */
+	/* the objects of the context that ends are never freed, but not lost either */
 	static struct karst_qp *tgt;
 	static struct karst_context *ctx;
 	static struct inbox in;
@@ -481,7 +483,8 @@ Test(client_xrc, u3_program_gone)
 		post_recv(&in, 1, 0, 64);
 	for (i = 0; i < 8; i++)
 		cr_assert_eq(post_to(ini, KARST_WR_SEND, (uint64_t)i, mr, 0, 64, &in, 0), 0);
-	/* as when it is killed: nobody has destroyed anything.  Queue and target are its own. */
+	/* as when the program is killed: nobody has destroyed anything.  Queue and target are its
+	 * own. */
 	conn.close(conn.user);
 	for (i = 0; i < 8; i++) {
 		struct karst_cqe e = client_bed_wait(b.cq);
@@ -494,7 +497,7 @@ Test(client_xrc, u3_program_gone)
 			break;
 	}
 	cr_assert_eq(karst_destroy_qp(ini), 0);
-	/* the domain is there, and so is what was mine in it */
+	/* the domain still exists, and so do our objects in it */
 	ini = client_bed_qp(&b, KARST_QPT_XRC_SEND);
 	heir = make_target(mine.xrcd);
 	client_bed_connect(ini, heir);
@@ -517,8 +520,8 @@ Test(client_xrc, u3_program_gone)
 	client_bed_down(&b);
 }
 
-/* The domain's file goes to an engine in another process.  That is killed: sends come back, targets
- * and queues are destroyed without it. */
+/* The domain's file is passed to an engine in another process.  That engine is killed: sends are
+ * flushed, targets and queues are destroyed without it. */
 Test(client_xrc, engine_gone)
 {
 	int file = memfd_create("domain", MFD_CLOEXEC);
@@ -538,7 +541,7 @@ Test(client_xrc, engine_gone)
 	ini = client_bed_qp(&b, KARST_QPT_XRC_SEND);
 	tgt = make_target(in.xrcd);
 	client_bed_connect(ini, tgt);
-	/* nothing to put it into */
+	/* no receive to put it into */
 	cr_assert_eq(post_to(ini, KARST_WR_SEND, 7, mr, 0, 64, &in, 0), 0);
 	client_bed_kill(&b);
 	expect(client_bed_wait(b.cq), 7, WR_FLUSH_ERR);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* What registering costs a program, for doc/memory.rst: a table, best of some rounds. */
+/* Prints what registering costs a program, for doc/memory.rst: a table, the best of some rounds. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* Pages that several registrations have parts of: when they are moved, and who is told. */
+/* Pages that several registrations share: when they are migrated, and which registrations become
+ * stale. */
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -46,7 +47,7 @@ untouched(const uint8_t *p, size_t len)
 	return true;
 }
 
-/* Registered, for an owner that is known by @p. */
+/* Registers memory, with @p as the owner. */
 static struct karst_memory *
 get(uint8_t *p, size_t len, uint64_t migrate_min)
 {
@@ -82,7 +83,7 @@ copied(const struct karst_memory *m)
 	return bytes;
 }
 
-/* What stale() says is looked at again. */
+/* Registers *@m again, as its owner does when stale() has returned it. */
 static void
 again(struct karst_memory **m, uint8_t *p)
 {
@@ -113,7 +114,7 @@ Test(edges, neighbours_share_a_page)
 	cr_assert_null(stale());
 	again(&a, p + 16);
 	cr_assert_eq(copied(a), PAGE - 16);
-	/* the bytes before the first */
+	/* the bytes in front of the first one */
 	c = get(p, 16, 1);
 	cr_assert_eq(copied(c), 0);
 	cr_assert_eq(stale(), p + 16);
@@ -146,7 +147,7 @@ Test(edges, a_hole_is_somebody_elses)
 	c = get(p + 50, 51, 1);
 	cr_assert_eq(cli_migrated_count(), 0);
 	karst_memory_put(c);
-	/* overlapping ones do */
+	/* overlapping registrations count */
 	c = get(p, 300, 1);
 	cr_assert_eq(copied(c), 0);
 	cr_assert_eq(stale(), p + 101);
@@ -155,7 +156,8 @@ Test(edges, a_hole_is_somebody_elses)
 	cr_assert_eq(cli_migrated_count(), 0);
 }
 
-/* Edges of a page of the same bucket, of another mapping, of memory that is not moved. */
+/* Edges do not count that are of a page of the same bucket, of another mapping, or of memory that
+ * is not migrated. */
 Test(edges, only_the_page_counts)
 {
 	struct karst_memory *a, *b;
@@ -191,7 +193,7 @@ Test(edges, told_when_settled)
 	karst_memory_settle(a, p);
 	karst_memory_unlock();
 	cr_assert_eq(stale(), p);
-	/* and not when it has ended */
+	/* nor when that registration has ended */
 	karst_memory_put(b);
 	b = get(p + 100, PAGE - 100, 1);
 	karst_memory_put(a);
@@ -199,7 +201,7 @@ Test(edges, told_when_settled)
 	karst_memory_put(b);
 }
 
-/* One registration of many ranges that were moved one by one and lie together in the file. */
+/* One registration of many ranges that were migrated one by one and are adjacent in the file. */
 Test(edges, many_moved_ones_in_one)
 {
 	struct karst_memory *one[64], *all;

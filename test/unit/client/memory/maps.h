@@ -9,10 +9,11 @@
 
 #include <criterion/criterion.h>
 
-#define MAPS_SANITIZER_BITS 42 /* of the address: the heap of the address sanitizer has 4 TiB */
+#define MAPS_SANITIZER_BITS 42 /* bits of address below this: the address sanitizer's heap, 4 TiB */
 #define MAPS_SANITIZER      (0x600000000000ull >> MAPS_SANITIZER_BITS)
 
-/** How many mappings this process has, but for the sanitizer's heap, which grows as it likes. */
+/** Counts the mappings of this process, without those of the sanitizer's heap, which grows at any
+ * time. */
 static inline unsigned int
 maps_count(void)
 {

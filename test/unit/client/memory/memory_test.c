@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/*
- * Registered memory in the program itself: what is moved and comes back, karst_alloc(), fork().
- */
+/* Registered memory in the program itself: what is migrated and restored, karst_alloc(), fork(). */
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -98,7 +96,7 @@ count_fds(void)
 	return n;
 }
 
-/* KiB of shared memory that this process has. */
+/* KiB of shared memory that this process has mapped. */
 static unsigned long
 shmem_kib(void)
 {
@@ -113,7 +111,7 @@ shmem_kib(void)
 	return kib;
 }
 
-/* The engine's view of a piece that has a descriptor. */
+/* Maps a piece that has a descriptor, as the engine does. */
 static uint8_t *
 engine_view(const struct karst_memory *m, unsigned int i)
 {
@@ -126,7 +124,7 @@ engine_view(const struct karst_memory *m, unsigned int i)
 	return v;
 }
 
-/* --- moving --- */
+/* --- migrating --- */
 
 Test(memory, moved_and_back)
 {
@@ -156,7 +154,7 @@ Test(memory, moved_and_back)
 	cr_assert(painted(p, BYTES, 1));
 }
 
-/* Allocators hand such memory out as cleared, without looking. */
+/* Allocators return such memory as cleared, without checking. */
 Test(memory, given_back_reads_zero)
 {
 	struct karst_memory *m;
@@ -197,7 +195,7 @@ Test(memory, registrations_share)
 	p = anonymous(BYTES);
 	paint(p, BYTES, 2);
 	a = get(p + 8 * PAGE, 16 * PAGE);
-	b = get(p, BYTES); /* before, the same, behind */
+	b = get(p, BYTES); /* the bytes before, the region itself, the bytes behind it */
 	c = get(p + 8 * PAGE + 100, 50);
 	cr_assert_eq(a->npieces, 1);
 	cr_assert_eq(b->npieces, 3);
@@ -215,7 +213,7 @@ Test(memory, registrations_share)
 	cr_assert(painted(p, BYTES, 2));
 }
 
-/* Pages of a file count as the engine's if that makes them. */
+/* Pages of a file are charged to the engine if the engine is the one that allocates them. */
 Test(memory, pages_are_made_when_registered)
 {
 	int fd = memfd_create("sparse", MFD_CLOEXEC);
@@ -255,7 +253,7 @@ Test(memory, limits_of_moving)
 	cr_assert_eq(karst_memory_get(p, BYTES, true, UINT64_MAX, &m, why), 0);
 	cr_assert_eq(m->piece[0].kind, KARST_CTL_PIECE_COPY, "not wanted");
 	karst_memory_put(m);
-	/* executable, or read-only: as they are */
+	/* executable, or read-only: left as they are */
 	q = mmap(NULL, BYTES, RW | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	m = get(q, BYTES);
 	cr_assert_eq(m->piece[0].kind, KARST_CTL_PIECE_COPY);
@@ -269,7 +267,7 @@ Test(memory, limits_of_moving)
 	cr_assert_eq(cli_migrated_count(), 0, "a failure has left nothing behind");
 }
 
-/* A registration that fails half way takes back what it has moved. */
+/* A registration that fails half way restores what it has migrated. */
 Test(memory, failure_changes_nothing)
 {
 	struct karst_memory *m = NULL;
@@ -331,7 +329,7 @@ Test(memory, remapped_elsewhere_while_registered)
 	karst_memory_put(m);
 	cr_assert_not(is_shared(q), "found where it is now");
 	cr_assert(painted(q, BYTES, 5));
-	/* the block is free again, and clean, for the next one */
+	/* the block is free again, and zero, for the next caller */
 	p = anonymous(BYTES);
 	m = get(p, BYTES);
 	cr_assert_eq(p[PAGE], 0);
@@ -339,7 +337,7 @@ Test(memory, remapped_elsewhere_while_registered)
 	karst_memory_put(m);
 }
 
-/* --- again and again --- */
+/* --- repetition --- */
 
 Test(memory, cycles_do_not_grow)
 {
@@ -440,7 +438,7 @@ wrong_free(void (*f)(void))
 	pid_t pid = fork();
 
 	if (pid == 0) {
-		/* no core, and no handler of the test's */
+		/* no core dump, and no handler of the test's */
 		signal(SIGABRT, SIG_DFL);
 		close(2);
 		f();
@@ -482,7 +480,8 @@ Test(memory, wrong_frees_end_the_program)
 
 /* --- fork() --- */
 
-/* Each has its own: what the parent writes after fork() is not in the child, and vice versa. */
+/* Parent and child have memory of their own: what the parent writes after fork() is not in the
+ * child, and vice versa. */
 Test(memory, fork_separates_what_was_moved)
 {
 	struct karst_memory *m;
@@ -503,7 +502,7 @@ Test(memory, fork_separates_what_was_moved)
 		if (read(fds[0], &byte, 1) != 1 || !painted(p, BYTES / 2, 6) ||
 			!painted(p + BYTES / 2, BYTES / 2, 7))
 			_exit(2);
-		/* and it can register on its own account */
+		/* and the child can register memory of its own */
 		if (karst_memory_get(p, BYTES, true, PAGE, &m, why) != 0 || !is_shared(p))
 			_exit(3);
 		karst_memory_put(m);

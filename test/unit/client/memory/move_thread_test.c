@@ -2,8 +2,8 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Memory moves under threads that write to it, by their own stores and through system calls, and
- * not one write is lost; several threads register overlapping ranges meanwhile.  TAP by itself.
+ * Memory is migrated under threads that write to it, by their own stores and through system calls,
+ * and no write is lost; several threads register overlapping ranges meanwhile.  Prints TAP itself.
  */
 #include <inttypes.h>
 #include <pthread.h>
@@ -30,7 +30,7 @@ static struct {
 	int pipe[2];
 } bed;
 
-/* Adds one to a word of each page in turn; each word's sum is known. */
+/* Adds one to a word of each page in turn; the sum of each word is known. */
 static void *
 store(void *arg)
 {
@@ -41,7 +41,7 @@ store(void *arg)
 		for (page = 0; page < PAGES; page++) {
 			uint64_t *w = &bed.word[page * WORDS];
 
-			/* relaxed: only this thread writes it; the page changes under it */
+			/* relaxed: only this thread writes the word; the page under it changes */
 			__atomic_store_n(
 				w, __atomic_load_n(w, __ATOMIC_RELAXED) + 1, __ATOMIC_RELAXED);
 		}
@@ -51,7 +51,7 @@ store(void *arg)
 	return NULL;
 }
 
-/* The kernel writes for it: each read() must arrive whole. */
+/* The kernel writes for this thread: each read() must arrive complete. */
 static void *
 receive(void *arg)
 {

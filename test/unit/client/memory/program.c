@@ -67,7 +67,7 @@ struct answer {
 
 #define MAX_REGISTERED 64
 
-/* The child's own; a child has one thread. */
+/* State of the child, which has one thread. */
 static struct {
 	uint8_t *at;
 	uint64_t len;
@@ -79,7 +79,7 @@ static struct {
 
 static uint8_t data_bytes[BIG] = {1};
 static uint8_t bss_bytes[BIG];
-static uint8_t *stack_bytes; /* of main_loop() */
+static uint8_t *stack_bytes; /* a buffer on the stack of main_loop() */
 
 static void
 fill(unsigned int seed)
@@ -164,7 +164,7 @@ make_file(enum kind kind)
 	return use_map(BIG, PROT_READ, MAP_SHARED, open(path, O_RDONLY));
 }
 
-/* Four pages each of four kinds side by side. */
+/* Makes four adjacent ranges of four pages each, each of another kind. */
 static int
 make_mixed(void)
 {
@@ -181,7 +181,7 @@ make_mixed(void)
 		int flags = MAP_FIXED | (i == 3 ? MAP_PRIVATE : MAP_SHARED);
 
 		if (i == 2)
-			continue; /* private and anonymous, between the others */
+			continue; /* private and anonymous, between the others: done already */
 		if (mmap(at, part, rw, flags, i == 1 ? fd : file, 0) == MAP_FAILED)
 			return -errno;
 	}
@@ -260,7 +260,7 @@ is_private(uint64_t addr)
 	return yes;
 }
 
-/* Write protection of whole pages, by userfaultfd; nobody asks that one what waits. */
+/* Write-protects whole pages by userfaultfd; no thread handles the faults that wait there. */
 static int
 hold(uint64_t addr, uint64_t len)
 {
@@ -276,7 +276,7 @@ hold(uint64_t addr, uint64_t len)
 	return 0;
 }
 
-/* Pages that never come. */
+/* Makes pages for which a fault never ends. */
 static int
 never(const struct order *o, struct answer *a)
 {
@@ -394,7 +394,8 @@ program_start(struct program *p, uid_t uid)
 		close(sv[0]);
 		if (uid != 0 && (setgid(uid) != 0 || setuid(uid) != 0))
 			_exit(3);
-		/* a change of user makes a process one that others may not look into */
+		/* a change of user makes a process undumpable, so that others may not look into
+		 * it */
 		prctl(PR_SET_DUMPABLE, 1);
 		main_loop(sv[1]);
 	}

@@ -5,8 +5,8 @@
  * A program that registers memory: a child process that does what the test tells it, through the
  * same calls that libkarst makes.
  *
- * It has one range of memory at a time, with guard bytes on both sides where the kind of memory
- * allows; all of it is filled with a pattern that begins with a seed.
+ * The program has one range of memory at a time, with guard bytes on both sides where the kind of
+ * memory allows it.  The range is filled with a pattern that starts with a seed.
  */
 #ifndef PROGRAM_H
 #define PROGRAM_H
@@ -34,11 +34,11 @@ enum kind {
 	KIND_POSIX_SHM,
 	KIND_HUGETLB,         /* shared, a file of huge pages */
 	KIND_HUGETLB_PRIVATE, /* MAP_PRIVATE | MAP_HUGETLB */
-	KIND_MIXED,           /* private, shared, a file, private: neighbours */
+	KIND_MIXED,           /* private, shared, a file, private: adjacent */
 	KIND_COUNT,
 };
 
-enum { EDGE = 64 }; /* guard bytes */
+enum { EDGE = 64 }; /* number of guard bytes */
 
 struct program {
 	pid_t pid;
@@ -46,7 +46,7 @@ struct program {
 	int sock;
 };
 
-/* What the program answers to a registration. */
+/* The program's answer to a registration. */
 struct program_pieces {
 	unsigned int n;
 	unsigned int nfds;
@@ -55,38 +55,40 @@ struct program_pieces {
 	char why[KARST_CTL_WHY];
 };
 
-/** Before the test has threads.  @uid: what it becomes. */
+/** Starts the child; call this before the test has threads.  @uid: the user that the child
+ * becomes. */
 void program_start(struct program *p, uid_t uid);
-/** Ends it; whatever it did, it must not have crashed. */
+/** Ends the child, which must not have crashed whatever it did. */
 void program_end(struct program *p);
-/** kill -9, and waits until it is gone. */
+/** Kills the child (SIGKILL), and waits until it is gone. */
 void program_kill(struct program *p);
 
-/** Makes the range.  *len: how long it became.  -EOPNOTSUPP: this machine has no such memory. */
+/** Makes the range. *len: its length. -EOPNOTSUPP: this machine has no such memory. */
 int program_make(struct program *p, enum kind kind, uint64_t *addr, uint64_t *len);
 
-/** Registers [addr, addr + len); out->fds are the caller's. */
+/** Registers [addr, addr + len); the caller owns out->fds. */
 int program_register(struct program *p, uint64_t addr, uint64_t len, bool write,
 	uint64_t migrate_min, struct program_pieces *out);
 /** Ends the oldest registration. */
 int program_deregister(struct program *p);
 
-/** Fills the whole range anew. */
+/** Fills the whole range with the pattern of @seed. */
 void program_fill(struct program *p, unsigned int seed);
-/** Does [off, off + len) of the range show the pattern of @seed, shifted by @shift bytes? */
+/** Tells whether [off, off + len) of the range has the pattern of @seed, shifted by @shift
+ * bytes. */
 bool program_shows(
 	struct program *p, uint64_t off, uint64_t len, unsigned int seed, uint64_t shift);
 
-/** munmap() of pages, truncation of its file to @len, mprotect(), in the program. */
+/** In the program: munmap() of pages, truncation of its file to @len, mprotect(). */
 int program_munmap(struct program *p, uint64_t addr, uint64_t len);
 int program_truncate(struct program *p, uint64_t len);
 int program_protect(struct program *p, uint64_t addr, uint64_t len, int prot);
-/** Whoever writes to pages of the range waits, as while libkarst moves them; and goes on. */
-/* Memory of @len bytes, once in a program: whoever touches it waits until the program ends. */
+/** Makes memory of @len bytes, once in a program: an access to it waits until the program ends. */
 int program_never(struct program *p, uint64_t len, uint64_t *addr);
+/** Makes writers to pages of the range wait, as while libkarst migrates them; lets them go on. */
 int program_hold_writers(struct program *p, uint64_t addr, uint64_t len);
 int program_release_writers(struct program *p, uint64_t addr, uint64_t len);
-/** Is @addr in a private anonymous mapping? */
+/** Tells whether @addr is in a private anonymous mapping. */
 bool program_is_private(struct program *p, uint64_t addr);
 
 /** The pattern: byte @i of @seed. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* The child's memory is mapped as a session does it; requests go through two lcores. */
+/* Maps the child's memory as a session does; requests go through two lcores. */
 #include "space_bed.h"
 
 #include <fcntl.h>
@@ -13,7 +13,7 @@
 
 #include "karst_ctl_sock.h"
 
-/* What a program sends with HELLO. */
+/* Hands over what a program sends with HELLO. */
 void
 give_memory(struct karst_space *s, pid_t pid)
 {
@@ -59,7 +59,7 @@ rig_up(struct rig *rig)
 void
 rig_down(struct rig *rig)
 {
-	/* as a session ends: no packet that waits finds memory of the space any more */
+	/* as when a session ends: no waiting packet finds memory of the space any more */
 	cr_assert_eq(karst_engine_mr_dereg_many(rig->bed.e, rig->key, rig->nkeys), 0);
 	karst_space_destroy(rig->space);
 	munmap(rig->local, SPACE_LOCAL);
@@ -89,7 +89,7 @@ map_pieces(struct rig *rig, uint64_t addr, uint64_t len, bool write, struct prog
 	return 0;
 }
 
-/* What a session does for REG_MR; errors of the program's side are returned, too. */
+/* Makes a region as a session does for REG_MR; returns errors of the program's side, too. */
 int
 region_make(
 	struct rig *rig, uint64_t addr, uint64_t len, bool write, uint64_t min, struct region *out)
@@ -127,7 +127,7 @@ wait_one(struct rig *rig)
 	return (enum karst_wc_status)cqe.status;
 }
 
-/* The peer's requests: @op between our local memory and the program's. */
+/* A request of the peer: @op between our local memory and the program's. */
 enum karst_wc_status
 remote_op(struct rig *rig, unsigned int pair, enum karst_wr_opcode op, uint64_t local_off,
 	uint64_t addr, uint32_t len, uint32_t key)
@@ -137,7 +137,7 @@ remote_op(struct rig *rig, unsigned int pair, enum karst_wr_opcode op, uint64_t 
 	return wait_one(rig);
 }
 
-/* The program's own requests: its memory is local to far[]. */
+/* A request of the program: its memory is local to far[]. */
 enum karst_wc_status
 own_op(struct rig *rig, enum karst_wr_opcode op, uint64_t local_off, uint64_t addr, uint32_t len,
 	uint32_t key)
@@ -168,7 +168,7 @@ expect_local(
 				(unsigned long long)len);
 }
 
-/* A message from near to a receive in the program's memory. */
+/* Sends a message from near to a receive in the program's memory. */
 static void
 receive(struct rig *rig, uint64_t addr, uint32_t len, uint32_t key)
 {
@@ -178,7 +178,7 @@ receive(struct rig *rig, uint64_t addr, uint32_t len, uint32_t key)
 	cr_assert_eq(wait_one(rig), KARST_WC_SUCCESS);
 }
 
-/* Every way in and out, with the bytes around the region watched. */
+/* Runs every operation that reads or writes the region, and watches the bytes around it. */
 void
 exercise(struct rig *rig, const struct region *r, uint64_t edge)
 {

@@ -2,8 +2,8 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * A program's memory in an engine of another process, moved by real queue pairs: the engine and
- * one end of each connection are the test's, the memory is a child's (program.h).
+ * A program's memory in an engine of another process, used by real queue pairs: the engine and both
+ * ends of each connection are the test's, the memory is a child's (program.h).
  */
 #ifndef SPACE_BED_H
 #define SPACE_BED_H
@@ -23,10 +23,10 @@ struct rig {
 	struct engine_bed bed;
 	struct program prog;
 	struct karst_space *space;
-	struct karst_engine_qp *near[2], *far[2]; /* the program's memory is used by far[] */
-	uint8_t *local;                           /* ours */
+	struct karst_engine_qp *near[2], *far[2]; /* far[] uses the program's memory */
+	uint8_t *local;                           /* memory of the test */
 	uint32_t local_key;
-	uint32_t key[SPACE_KEYS], nkeys; /* regions that are left */
+	uint32_t key[SPACE_KEYS], nkeys; /* keys of the regions that still exist */
 };
 
 struct region {
@@ -36,33 +36,33 @@ struct region {
 	uint64_t shared, migrated, copied;
 };
 
-/** What a program sends with HELLO. */
+/** Hands over what a program sends with HELLO. */
 void give_memory(struct karst_space *s, pid_t pid);
 void rig_up_as(struct rig *rig, uid_t uid);
 void rig_up(struct rig *rig);
 void rig_down(struct rig *rig);
 int map_pieces(struct rig *rig, uint64_t addr, uint64_t len, bool write, struct program_pieces *p,
 	struct region *out);
-/** What a session does for REG_MR; errors of the program's side are returned, too. */
+/** Makes a region as a session does for REG_MR; returns errors of the program's side, too. */
 int region_make(
 	struct rig *rig, uint64_t addr, uint64_t len, bool write, uint64_t min, struct region *out);
 void region_drop(struct rig *rig, struct region *r);
 enum karst_wc_status wait_one(struct rig *rig);
-/** The peer's requests: @op between our local memory and the program's. */
+/** Runs a request of the peer: @op between our local memory and the program's. */
 enum karst_wc_status remote_op(struct rig *rig, unsigned int pair, enum karst_wr_opcode op,
 	uint64_t local_off, uint64_t addr, uint32_t len, uint32_t key);
-/** The program's own requests: its memory is local to far[]. */
+/** Runs a request of the program: its memory is local to far[]. */
 enum karst_wc_status own_op(struct rig *rig, enum karst_wr_opcode op, uint64_t local_off,
 	uint64_t addr, uint32_t len, uint32_t key);
 void fill_local(struct rig *rig, uint64_t len, unsigned int seed);
 void expect_local(
 	const struct rig *rig, uint64_t from, uint64_t len, unsigned int seed, const char *what);
-/** Every way in and out, with the bytes around the region watched. */
+/** Runs every operation that reads or writes the region, and watches the bytes around it. */
 void exercise(struct rig *rig, const struct region *r, uint64_t edge);
-/** Tests of migration need userfaultfd, for accesses of the kernel as well. */
+/** Tests of migration need userfaultfd that also handles accesses by the kernel. */
 bool can_migrate(void);
 
-/** Posts a fetch and add of 1 to near[@pair]; the old value comes to its part of local. */
+/** Posts a fetch and add of 1 to near[@pair]; the old value is written to its part of local. */
 void post_faa(struct rig *rig, unsigned int pair, uint64_t addr, uint32_t key);
 
 #endif /* SPACE_BED_H */

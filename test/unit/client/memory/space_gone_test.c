@@ -2,8 +2,8 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Memory that goes away, is held or never comes while requests use it: that program's requests
- * fail, and nobody else's.
+ * Memory that vanishes, is held, or never becomes available while requests use it: that program's
+ * requests fail, and no other program's.
  */
 #include <pthread.h>
 #include <string.h>
@@ -25,7 +25,8 @@ Test(space, r13_unmapped_under_traffic)
 	cr_assert_eq(region_make(&rig, addr, len, true, UINT64_MAX, &r), 0);
 	cr_assert_eq(r.copied, len);
 	cr_assert_eq(program_munmap(&rig.prog, addr + 8192, len - 8192), 0);
-	/* what is left works, what is gone does not, and no byte of it is invented */
+	/* the part that is left works, the part that is gone does not, and no byte of it is
+	 * invented */
 	cr_assert_eq(remote_op(&rig, 0, KARST_WR_RDMA_WRITE, 0, addr, 8192, r.key), 0);
 	cr_assert_eq(remote_op(&rig, 0, KARST_WR_RDMA_WRITE, 0, addr, 65536, r.key),
 		KARST_WC_REM_ACCESS_ERR);
@@ -51,7 +52,7 @@ Test(space, unmapped_under_own_requests)
 	cr_assert_eq(own_op(&rig, KARST_WR_RDMA_WRITE, 0, addr, 8192, r.key), 0);
 	cr_assert_eq(
 		own_op(&rig, KARST_WR_RDMA_WRITE, 0, addr, 65536, r.key), KARST_WC_LOC_PROT_ERR);
-	/* a message to a receive that is gone: both sides are told */
+	/* a message to a receive whose memory is gone: both sides get an error */
 	engine_bed_post_recv(rig.far[1], 3, (void *)(uintptr_t)addr, 65536, r.key);
 	engine_bed_post(rig.near[1], KARST_WR_SEND, 4, rig.local, 65536, rig.local_key, NULL, 0);
 	for (i = 0; i < 2; i++) {
@@ -80,7 +81,8 @@ Test(space, own_read_into_what_is_gone)
 	rig_down(&rig);
 }
 
-/* A file that shrinks under the engine: SIGBUS here, zeros in no frame, the program's keys dead. */
+/* A file shrinks under the engine: SIGBUS in this process, no frame carries zeros, the program's
+ * keys become invalid. */
 Test(space, truncated_under_traffic)
 {
 	struct karst_space *other;
@@ -108,7 +110,7 @@ Test(space, truncated_under_traffic)
 	cr_assert_eq(r.copied, 0);
 	fill_local(&rig, 65536, 9);
 	cr_assert_eq(program_truncate(&rig.prog, 8192), 0);
-	/* a READ of pages that are gone moves nothing but a refusal */
+	/* a READ of pages that are gone moves nothing but a NAK */
 	cr_assert_neq(remote_op(&rig, 0, KARST_WR_RDMA_READ, 16384, addr + 16384, 16384, r.key), 0);
 	expect_local(&rig, 0, 65536, 9, "what a failed READ left alone");
 	cr_assert(karst_space_failed(rig.space));
@@ -128,7 +130,7 @@ Test(space, truncated_under_traffic)
 	rig_down(&rig);
 }
 
-/* The same when the program's own requests read from it, and when something is written there. */
+/* The same when the program's own requests read the memory, and when something is written to it. */
 Test(space, truncated_under_own_requests)
 {
 	struct region r;
@@ -182,7 +184,7 @@ release_writers(void *arg)
 	return NULL;
 }
 
-/* As while libkarst moves a page of a region that is copied: a peer's WRITE to it waits. */
+/* As while libkarst migrates a page of a copied region: a peer's WRITE to it waits. */
 Test(space, writers_are_held)
 {
 	struct releaser held;
@@ -209,7 +211,7 @@ Test(space, writers_are_held)
 	cr_assert_eq(remote_op(&rig, 0, KARST_WR_RDMA_READ, 0, addr, (uint32_t)r.len, r.key),
 		KARST_WC_SUCCESS);
 	expect_local(&rig, 0, r.len, 2, "written around and into held pages");
-	/* a program that holds its writers for ever fails alone, and not before long */
+	/* a program that holds its writers for ever fails, no other one does, and not too soon */
 	cr_assert_eq(program_hold_writers(held.prog, held.addr, held.len), 0);
 	cr_assert_eq(remote_op(&rig, 0, KARST_WR_RDMA_WRITE, 0, addr, (uint32_t)r.len, r.key),
 		KARST_WC_REM_ACCESS_ERR);
@@ -217,8 +219,8 @@ Test(space, writers_are_held)
 	rig_down(&rig);
 }
 
-/* Who polls an lcore does not wait for pages that never come: others go on, and in the end the
- * program that has them fails. */
+/* A thread that polls an lcore does not wait for pages that never become available: other programs
+ * go on, and in the end the program that has such pages fails. */
 Test(space, nobody_who_polls_waits)
 {
 	static struct program_pieces p = {.n = 1};
@@ -237,10 +239,10 @@ Test(space, nobody_who_polls_waits)
 	cr_assert_eq(map_pieces(&rig, p.piece[0].addr, 65536, true, &p, &r), 0, "%s", p.why);
 	engine_bed_post(rig.near[0], KARST_WR_RDMA_WRITE, 7, rig.local, 65536, rig.local_key,
 		(void *)(uintptr_t)r.addr, r.key);
-	/* memory that is nobody else's */
+	/* memory of another program */
 	engine_bed_post(rig.near[1], KARST_WR_RDMA_WRITE, 8, rig.local, 4096, rig.local_key,
 		rig.local + 8192, rig.local_key);
-	/* the first request may fail before, for having been sent too often */
+	/* the first request may fail earlier, because it was retried too often */
 	while (!failed || others == 0 || !karst_space_failed(rig.space)) {
 		cr_assert(engine_bed_wait(&rig.bed, &cqe), "no completion");
 		if (cqe.wr_id == 7) {

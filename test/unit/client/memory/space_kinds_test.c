@@ -13,10 +13,11 @@
 
 #include "space_bed.h"
 
-/* What region_make() is told below: less is not moved. */
+/* Passed to region_make() below: smaller memory is not migrated. */
 #define MIGRATE_MIN 16384
 
-/* PART_MIGRATED: a heap may be two mappings, so that an end of it is too short to be moved. */
+/* PART_MIGRATED: a heap may be two mappings, so that an end of the region is too short to be
+ * migrated. */
 enum method { SHARED, MIGRATED, PART_MIGRATED, COPIED, SOME_OF_EACH };
 
 static const struct {
@@ -69,9 +70,9 @@ check_method(const struct region *r, enum method method)
 	}
 }
 
-/* Huge pages are a resource of the machine: tests that need some reserve two more, and give them
- * back even if they fail.  Other tests change their number meanwhile, with the same lock
- * (test/common/bed.py, HugePages). */
+/* Huge pages are a resource of the machine: tests that need some reserve two more, and release them
+ * even if they fail.  Other tests change the number of huge pages at the same time, under the same
+ * lock (test/common/bed.py, HugePages). */
 #define NR_HUGE "/proc/sys/vm/nr_hugepages"
 
 static int added_huge_pages;
@@ -105,7 +106,7 @@ one_kind(enum kind kind)
 	if (!can_migrate())
 		cr_skip("needs userfaultfd");
 	rig_up(&rig);
-	/* behind the engine, which takes what is free */
+	/* after the engine was made, as the engine takes what is free */
 	if (huge && !add_huge_pages(2))
 		cr_skip("huge pages cannot be reserved");
 	ret = program_make(&rig.prog, kind, &addr, &len);
@@ -121,7 +122,7 @@ one_kind(enum kind kind)
 	program_deregister(&rig.prog);
 	if (kinds[kind].method == MIGRATED)
 		cr_assert(program_is_private(&rig.prog, addr + len / 2), "private again");
-	/* the pattern before, with what the last message brought */
+	/* the pattern before, with what the last message wrote */
 	cr_assert(program_shows(&rig.prog, EDGE, len - 2 * EDGE - 1, 6, 0), "still there");
 	program_end(&rig.prog);
 	rig_down(&rig);

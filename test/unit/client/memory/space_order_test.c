@@ -2,8 +2,7 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Atomics, ordering and unreliable connections on memory that is copied; and many regions that come
- * and go.
+ * Atomics, ordering and unreliable connections on copied memory; and many regions that come and go.
  */
 #include <stdio.h>
 #include <string.h>
@@ -19,7 +18,7 @@
 
 /* --- atomics --- */
 
-/* R7 on memory that is copied: none of two lcores' additions is lost. */
+/* R7 on copied memory: no addition of either lcore is lost. */
 Test(space, r7_atomics_on_copied_memory)
 {
 	struct engine_bed_poller second;
@@ -52,7 +51,7 @@ Test(space, r7_atomics_on_copied_memory)
 	rig_down(&rig);
 }
 
-/* R14: an atomic and a READ come after the WRITEs before them, whether queued or not. */
+/* R14: an atomic and a READ are executed after the WRITEs before them, whether queued or not. */
 Test(space, r14_order_on_copied_memory)
 {
 	struct karst_cqe cqe;
@@ -109,8 +108,8 @@ connect_uc(struct rig *rig, struct karst_engine_qp *qp[2])
 	}
 }
 
-/* Nobody hears when a WRITE without an acknowledgement has arrived, and other threads than the one
- * that polls make the copies. */
+/* Nothing reports when an unacknowledged WRITE has arrived, and the copies are made by other
+ * threads than the one that polls. */
 static bool
 shows_in_time(struct rig *rig, uint64_t off, uint64_t len, unsigned int seed)
 {
@@ -124,7 +123,7 @@ shows_in_time(struct rig *rig, uint64_t off, uint64_t len, unsigned int seed)
 	return true;
 }
 
-/* UC (U1) completes at once, so it must know at once what is there and what is not. */
+/* UC (U1) completes at once, so it must be known at once which memory is there and which is not. */
 Test(space, u1_uc_on_copied_memory)
 {
 	struct karst_engine_qp *qp[2];
@@ -175,7 +174,7 @@ Test(space, u1_uc_on_copied_memory)
 
 /* --- many --- */
 
-/* Mappings of the engine do not grow, whatever comes and goes. */
+/* The number of the engine's mappings does not grow, whatever comes and goes. */
 Test(space, regions_come_and_go)
 {
 	static struct program_pieces p;

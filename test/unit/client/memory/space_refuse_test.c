@@ -2,8 +2,8 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * What may not be registered, and whose memory it is: pages that are not there, pieces that do not
- * fit, descriptors of something else, processes and users who may not.
+ * What may not be registered, and whose memory it is: pages that do not exist, pieces that do not
+ * fit, descriptors of something else, processes and users without the right.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -50,7 +50,8 @@ Test(space, nothing_there)
 	cr_assert_eq(program_make(&rig.prog, KIND_ANONYMOUS, &addr, &len), 0);
 	cr_assert_eq(region_make(&rig, 4096, 4096, true, UINT64_MAX, &r), -EFAULT);
 	cr_assert_eq(region_make(&rig, UINT64_MAX - 10, 100, true, UINT64_MAX, &r), -EINVAL);
-	/* a hole, protected, or the same claimed by a program that has not looked */
+	/* a hole, protected pages, or the same claimed by a program that has not checked its
+	 * memory */
 	cr_assert_eq(program_munmap(&rig.prog, addr + 4 * 4096, 4096), 0);
 	cr_assert_eq(region_make(&rig, addr, len, true, UINT64_MAX, &r), -EFAULT);
 	p.piece[0] = (struct karst_ctl_piece){.addr = addr, .len = len};
@@ -60,7 +61,7 @@ Test(space, nothing_there)
 	cr_assert_eq(program_protect(&rig.prog, addr, 4096, PROT_READ), 0);
 	cr_assert_eq(region_make(&rig, addr, 4096, true, UINT64_MAX, &r), -EFAULT);
 	cr_assert_eq(region_make(&rig, addr, 4096, false, UINT64_MAX, &r), 0);
-	/* no bytes are a region of no bytes */
+	/* no bytes make a region of no bytes */
 	cr_assert_eq(region_make(&rig, addr, 0, true, UINT64_MAX, &r), 0);
 	program_end(&rig.prog);
 	rig_down(&rig);
@@ -152,7 +153,7 @@ Test(space, pieces_that_do_not_fit)
 	cr_assert_eq(TRY(a, 4096, 1), -EINVAL, "of no kind");
 	p.piece[0] = (struct karst_ctl_piece){.addr = a, .len = 4096, .kind = 1, .fd = -1};
 	cr_assert_eq(TRY(a, 4096, 1), -EBADF, "no such descriptor");
-	/* a mapping that is not there, or is not shared, is copied: that is always right */
+	/* a mapping that does not exist, or is not shared, is copied: that is always right */
 	p.piece[0] = (struct karst_ctl_piece){.addr = a,
 		.len = 4096,
 		.kind = KARST_CTL_PIECE_VMA,
@@ -212,8 +213,8 @@ Test(space, what_is_no_memory)
 	rig_down(&rig);
 }
 
-/* How much of it is copied if a space of @rig's program, made with @pidfd, maps what the program
- * has found out; @memory: whose it sends. */
+/* Stores how much of the memory is copied if a space of @rig's program, made with @pidfd, maps the
+ * pieces that the program has found; @memory: whose memory descriptor it sends. */
 static int
 map_with(struct rig *rig, int pidfd, pid_t memory, uint64_t addr, uint64_t len, uint64_t *copied)
 {
@@ -238,8 +239,8 @@ map_with(struct rig *rig, int pidfd, pid_t memory, uint64_t addr, uint64_t len, 
 	return ret;
 }
 
-/* Which of its files may be opened is known by its process; which is that, by the kernel, or
- * because its memory was opened there. */
+/* The program's process decides which of its files may be opened.  Which process that is, is known
+ * from the kernel, or because the memory was opened there. */
 Test(space, whose_mappings)
 {
 	struct program other;
@@ -256,7 +257,7 @@ Test(space, whose_mappings)
 	cr_assert_eq(map_with(&rig, rig.prog.pidfd, 0, addr, len, &copied), 0);
 	cr_assert_eq(copied, 0, "to share takes no copying");
 	cr_assert_eq(map_with(&rig, -1, 0, addr, len, &copied), -EPERM, "neither");
-	/* the other one has nothing there to be copied */
+	/* the other process has nothing at this address that could be copied */
 	cr_assert_eq(map_with(&rig, -1, other.pid, addr, len, &copied), -EFAULT);
 	program_end(&rig.prog);
 	program_end(&other);
@@ -265,7 +266,7 @@ Test(space, whose_mappings)
 
 /* --- rights --- */
 
-/* A root engine opens no file for a user who may not: what the program has is copied. */
+/* An engine of root opens no file for a user who may not open it: that memory is copied. */
 Test(space, rights_of_the_user)
 {
 	struct region r;

@@ -6,7 +6,7 @@
 
 #include <criterion/criterion.h>
 
-/* Is @b in the network of the first @prefix bits of @a? */
+/* Tells whether @b is in the network of the first @prefix bits of @a. */
 static bool
 covers4(uint32_t a, uint8_t prefix, uint32_t b)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* The arena against a list of the allocated blocks: alignment, zeros, no overlap, reuse. */
+/* The arena against a list of the blocks in use: alignment, zeros, no overlap, reuse. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -34,7 +34,8 @@ draw_size(unsigned int *seed)
 	return r % 4 == 0 ? (r >> 4) % 20000 : (r >> 4) % 1500;
 }
 
-/* Every byte is @value.  libc compares them: all pieces together are a gigabyte. */
+/* Tells whether every byte is @value. libc does the comparison, as all blocks together are a
+ * gigabyte. */
 static void
 all_are(const uint8_t *p, size_t size, uint8_t value)
 {
@@ -59,7 +60,7 @@ take(struct arena *a, struct piece *pc, unsigned int *seed)
 	memset(pc->p, pc->mark, pc->size);
 }
 
-/* What was written when it was taken is there when it is given back. */
+/* What was written after a block was allocated is still there when it is freed. */
 static void
 give(struct arena *a, struct piece *pc)
 {
@@ -106,7 +107,7 @@ Test(arena, random_life_of_files)
 	random_life(&a);
 }
 
-/* Objects of one kind are neighbours, and what was freed is used before new memory is. */
+/* Objects of one kind are adjacent, and freed memory is used before new memory is. */
 Test(arena, dense_and_reused)
 {
 	uint8_t *p[1000];
@@ -126,7 +127,7 @@ Test(arena, dense_and_reused)
 	eng_arena_fini(&a);
 }
 
-/* As many of @size as there is room for; then all are given back. */
+/* Allocates as many blocks of @size as there is room for; then frees all of them. */
 static unsigned int
 fill_and_empty(struct arena *a, size_t size)
 {
@@ -145,7 +146,7 @@ fill_and_empty(struct arena *a, size_t size)
 	return n;
 }
 
-/* What was of one size can be of another, however large. */
+/* Memory that was used for one size can be used for another, however large. */
 Test(arena, sizes_change_at_the_limit)
 {
 	static const size_t sizes[] = {5000, 700, 20u << 20, 64000, 27u << 20, 64, 20u << 20};
@@ -165,7 +166,7 @@ Test(arena, sizes_change_at_the_limit)
 	cr_assert_eq(a.mapped, 0);
 }
 
-/* Chunks in which something is left are not touched. */
+/* Chunks that still have a block in use are not touched. */
 Test(arena, what_is_used_stays_at_the_limit)
 {
 	struct arena a;
@@ -197,7 +198,8 @@ Test(arena, too_much)
 	eng_arena_fini(&a);
 }
 
-/* What is shared: a view of the file shows what stands at the place that the arena tells. */
+/* Shared memory: a mapping of the file shows the block's contents at the place that the arena
+ * reports. */
 static void
 check_place(const struct arena *a, const uint8_t *p, size_t size)
 {
@@ -240,7 +242,7 @@ Test(arena, files_are_found)
 	eng_arena_fini(&a);
 }
 
-/* Rings are programs' memory, too. */
+/* Rings hold data of programs, too. */
 Test(arena, files_are_not_in_core_dumps)
 {
 	struct arena a;
@@ -254,7 +256,7 @@ Test(arena, files_are_not_in_core_dumps)
 	eng_arena_fini(&a);
 }
 
-/* Whoever gets a file can neither shrink nor grow it, nor take away the right to write. */
+/* A process that gets the file can neither shrink nor grow it, nor forbid writing to it. */
 Test(arena, files_are_sealed)
 {
 	uint32_t number;
@@ -272,7 +274,8 @@ Test(arena, files_are_sealed)
 	cr_assert_neq(ftruncate(fd, (off_t)bytes + 4096), 0);
 	cr_assert_neq(fcntl(fd, F_ADD_SEALS, F_SEAL_WRITE), 0);
 	cr_assert_neq(fcntl(fd, F_ADD_SEALS, F_SEAL_FUTURE_WRITE), 0);
-	/* a hole is possible, and harmless: it reads as zero and takes what is written */
+	/* punching a hole is possible, and harmless: a hole reads as zero and takes what is
+	 * written */
 	memset(p, 7, 4096);
 	cr_assert_eq(fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, (off_t)bytes), 0);
 	cr_assert_eq(p[0], 0);
@@ -280,7 +283,7 @@ Test(arena, files_are_sealed)
 	eng_arena_fini(&a);
 }
 
-/* A block of a file that is sealed when that is wanted. */
+/* A block of a file that is sealed only if @seal says so. */
 static void *
 alloc_sealed(struct arena *a, size_t size)
 {
@@ -307,7 +310,7 @@ sealed_up(struct arena *a, uint64_t limit)
 	eng_arena_shared(a);
 }
 
-/* Nothing is in a file before it is sealed, and there is no more than one that is not. */
+/* An unsealed file holds no block, and at most one file is unsealed. */
 Test(arena, files_that_are_not_sealed)
 {
 	uint32_t number, again;
@@ -337,7 +340,7 @@ Test(arena, files_that_are_not_sealed)
 	cr_assert_eq(eng_arena_unsealed(&a, &again), 0);
 	cr_assert_eq(again, number);
 	cr_assert_eq(eng_arena_file(&a, number, &fd, &bytes), 0);
-	/* the other process can add seals, but not take the right to */
+	/* the other process can add seals, but cannot forbid the arena to write */
 	cr_assert_eq(fcntl(fd, F_ADD_SEALS, F_SEAL_FUTURE_WRITE | F_SEAL_SEAL), 0);
 	cr_assert_neq(
 		fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, (off_t)bytes), 0);
@@ -349,8 +352,8 @@ Test(arena, files_that_are_not_sealed)
 	eng_arena_fini(&a);
 }
 
-/* What was used is zero when it is used again, though its pages cannot be given back; what is let
- * go stays in the account. */
+/* Memory that is used again is zero, though the pages of a sealed file cannot be freed; memory that
+ * is freed stays in the account. */
 Test(arena, sealed_files_change_at_the_limit)
 {
 	static const size_t sizes[] = {5000, 20u << 20, 700, 27u << 20, 64000, 5000, 40u << 20, 64};
@@ -391,7 +394,8 @@ Test(arena, sealed_files_change_at_the_limit)
 	eng_shares_fini(&shares);
 }
 
-/* Scribbling on what was freed, which the other process still has mapped, misleads nobody. */
+/* Another process that scribbles on freed memory, which it still has mapped, does not mislead the
+ * arena. */
 Test(arena, hostile_free_memory)
 {
 	uint8_t *p[64];
@@ -431,7 +435,7 @@ Test(arena, limit_of_files)
 	eng_arena_fini(&a);
 
 	eng_arena_init_files(&a, "test", 64 << 20);
-	for (i = 0; i < 5; i++) { /* two do not fit */
+	for (i = 0; i < 5; i++) { /* two of these do not fit */
 		p = eng_arena_alloc(&a, 40 << 20);
 		cr_assert_not_null(p);
 		cr_assert_eq(p[0] | p[(40 << 20) - 1], 0);

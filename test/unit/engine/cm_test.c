@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* Tables of connection management that peers and programs can fill. */
+/* Tables of connection management that peers and programs can fill up. */
 #include <sys/socket.h>
 #include <time.h>
 
@@ -11,7 +11,7 @@
 
 /* --- paths --- */
 
-#define PATHS 400u /* fewer than MADs may wait for */
+#define PATHS 400u /* fewer than the MADs that may wait */
 
 static unsigned int
 longest_path_bucket(const struct eng_cm *cm)
@@ -28,9 +28,9 @@ longest_path_bucket(const struct eng_cm *cm)
 	return longest;
 }
 
-/* A peer that sends from many addresses cannot choose them so that all paths to them are kept at
- * one place, where everybody would walk past them.  By a product with a number that everybody knows
- * these were. */
+/* A peer that sends from many addresses cannot choose the addresses so that all paths to them land
+ * in one hash bucket, which every lookup would then have to search.  These addresses were chosen so
+ * for a hash that multiplies by a well-known number. */
 Test(engine_cm, places_cannot_be_told)
 {
 	const uint64_t factor = UINT64_C(0x9e3779b97f4a7c15);
@@ -61,13 +61,13 @@ Test(engine_cm, places_cannot_be_told)
 	engine_bed_down(&bed);
 }
 
-/* --- identifiers that wait for one --- */
+/* --- identifiers that wait for a path --- */
 
 #define MANY_IDS 2048u
-#define TIMES    40u /* on a busy machine all of one time may have heard of it unseen */
+#define TIMES    40u /* on a busy machine one round may end before the test has observed it */
 
-/* Another program of user 1000, whose @n identifiers look for the same address, which nobody has,
- * so long each. */
+/* Another program of user 1000, with @n identifiers that resolve the same address, which no host
+ * has, with a timeout of @ms each. */
 static struct client *
 program_that_looks(const struct engine_bed *bed, uint32_t n, uint32_t ms)
 {
@@ -100,8 +100,9 @@ waiting(const struct client *c)
 	return n;
 }
 
-/* Their path is over, as the address that it begins at has gone.  @return how often the lock of
- * connection management was had when some had heard so and some had not. */
+/* Ends the path that identifiers wait for, by removing the address at which it begins.  @return how
+ * often the test got the lock of connection management when some identifiers knew that and some did
+ * not. */
 static uint32_t
 looks_between(const struct engine_bed *bed)
 {
@@ -123,8 +124,8 @@ looks_between(const struct engine_bed *bed)
 	return between;
 }
 
-/* Thousands of a user's identifiers wait for one path: others have the lock before all of them have
- * heard what has become of it. */
+/* Thousands of a user's identifiers wait for one path: other threads get the lock before all of
+ * them have been told what became of the path. */
 Test(engine_cm, others_while_identifiers_hear)
 {
 	struct engine_bed_config cfg = {.engine = {.max_owners = 16, .max_cm_ids = 2 * MANY_IDS}};
@@ -138,8 +139,8 @@ Test(engine_cm, others_while_identifiers_hear)
 	engine_bed_down(&bed);
 }
 
-/* Each waits as long as it wants to, and not as long as others do that wait for the same; beyond
- * what the wheel of their patience reaches, too. */
+/* Each identifier waits for its own timeout, and not as long as others that wait for the same path;
+ * also for timeouts beyond the range of the timer wheel. */
 Test(engine_cm, each_waits_as_it_wants)
 {
 	struct engine_bed_config cfg = {.engine = {.max_owners = 16, .max_cm_ids = 256}};
@@ -172,12 +173,13 @@ Test(engine_cm, each_waits_as_it_wants)
 	engine_bed_down(&bed);
 }
 
-/* What only MADs wait for is looked for ever more rarely, until a program waits for it, too. */
+/* A path that only MADs wait for is tried less and less often, until a program waits for it,
+ * too. */
 Test(engine_cm, mads_are_patient)
 {
 	struct engine_bed_config cfg = {.engine = {.max_owners = 16}};
 	static const uint8_t mad[ENG_GSI_MAD_BYTES];
-	const uint64_t most_ns = 10000000; /* for who waits alone */
+	const uint64_t most_ns = 10000000; /* the longest interval for a single identifier */
 	const struct timespec nap = {.tv_nsec = 1000000};
 	struct karst_cm_path path = {.port = 0};
 	const struct cm_path *w;
@@ -191,7 +193,8 @@ Test(engine_cm, mads_are_patient)
 	engine_bed_up(&bed, &cfg);
 	do {
 		cm = eng_cm_enter(bed.e);
-		/* what has waited for too long makes the next one wait from the beginning */
+		/* when a MAD has waited for too long and is dropped, the next one starts from the
+		 * shortest interval */
 		if (cm->nmads_waiting == 0)
 			eng_cm_path_send(cm, &path, mad);
 		w = TAILQ_FIRST(&cm->asking);
@@ -209,10 +212,10 @@ Test(engine_cm, mads_are_patient)
 	engine_bed_down(&bed);
 }
 
-/* --- what was asked --- */
+/* --- requests that were sent --- */
 
-/* A user's identifier that asks for the queue pair of datagrams at the @i-th address, and is gone.
- * @return whether it asked. */
+/* Sends the request of an identifier of @client for the queue pair of datagrams at the @i-th
+ * address, and destroys the identifier.  @return whether the request was sent. */
 static bool
 ask_and_leave(struct eng_cm *cm, struct cm_client *client, uint32_t i)
 {
@@ -225,8 +228,9 @@ ask_and_leave(struct eng_cm *cm, struct cm_client *client, uint32_t i)
 	return asked;
 }
 
-/* A user asks one address after the other for datagrams, and leaves before it can answer: what is
- * remembered of that is bounded, he does not have all of it, and it is forgotten with the time. */
+/* A user sends requests for datagrams to one address after the other, and destroys each identifier
+ * before the answer.  The table that remembers these requests is bounded, one user does not get all
+ * of it, and its entries expire. */
 Test(engine_cm, asked_of_many)
 {
 	const uint64_t kept_ns = UINT64_C(4096) << 24;
@@ -244,14 +248,14 @@ Test(engine_cm, asked_of_many)
 	cr_assert_eq(n, CM_ASKED_MAX / 4 * 3, "%u", n);
 	cr_assert_eq(cm->nasked, n);
 	cr_assert_eq(cm->stats.ask_share, 1);
-	/* one that was asked before he may ask again */
+	/* an address that was asked before may be asked again */
 	cr_assert(ask_and_leave(cm, &his, 0));
 	cr_assert(ask_and_leave(cm, &other, n));
-	/* who has no account has what is left */
+	/* a user without an account gets what is left */
 	for (i = 0; i < CM_ASKED_MAX && ask_and_leave(cm, &root, n + 1 + i); i++)
 		;
 	cr_assert_eq(cm->nasked, CM_ASKED_MAX);
-	/* it is not long until all that is over is gone, though nobody asks the same again */
+	/* expired entries are removed soon, though nobody sends the same requests again */
 	cm->cm->now_ns += 2 * kept_ns;
 	for (i = 0; i < CM_ASKED_BUCKETS; i++)
 		ask_and_leave(cm, &his, 2 * CM_ASKED_MAX + i);

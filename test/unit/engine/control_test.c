@@ -13,7 +13,7 @@
 
 /* --- which thread --- */
 
-/* The lcore has a thread; this one is not it. */
+/* The lcore is polled by one thread, and this is another one. */
 Test(control, from_another_thread)
 {
 	struct engine_bed_config cfg = {0};
@@ -42,7 +42,7 @@ Test(control, from_another_thread)
 	engine_bed_down(&bed);
 }
 
-/* Two reactors, each making calls about the other's objects; memory calls wait for both. */
+/* Two reactors, each of which makes calls about the other's objects; memory calls wait for both. */
 struct reactor {
 	struct engine_bed *bed;
 	uint32_t mine;
@@ -71,7 +71,7 @@ reactor(void *arg)
 		r->made++;
 	}
 	atomic_fetch_sub(r->running, 1);
-	/* the other one may still need us */
+	/* the other reactor may still wait for this one */
 	while (atomic_load(r->running) > 0)
 		if (karst_engine_poll(e, r->mine) == 0)
 			sched_yield();
@@ -102,7 +102,7 @@ Test(control, two_reactors_across)
 	engine_bed_down(&bed);
 }
 
-/* One thread has both lcores: nobody to wait for. */
+/* One thread polls both lcores: there is no other thread to wait for. */
 Test(control, one_thread_many_lcores)
 {
 	struct engine_bed_config cfg = {.engine.lcores = 2};
@@ -136,7 +136,8 @@ on_cq(void *user, struct karst_engine_cq *cq)
 	seen->ret = karst_engine_pd_alloc(seen->e, &pd);
 }
 
-/* The event comes once for each time that the queue is armed; no control calls from there. */
+/* The event comes once each time the queue is armed; control calls are not allowed in the
+ * callback. */
 Test(control, from_a_callback)
 {
 	const struct karst_engine_ops ops = {.cq_event = on_cq};
@@ -169,8 +170,8 @@ Test(control, from_a_callback)
 
 /* --- memory under traffic --- */
 
-/* After the deregistration nothing writes into the memory any more, though the requester, on
- * another thread, goes on until it is refused. */
+/* After the deregistration nothing is written to the memory any more, though the requester, in
+ * another thread, goes on until it gets a NAK. */
 Test(control, dereg_under_traffic)
 {
 	struct engine_bed_config cfg = {.engine.lcores = 2, .mask = {1, 2}};
@@ -195,7 +196,7 @@ Test(control, dereg_under_traffic)
 	cr_assert_eq(karst_engine_mr_dereg(bed.e, kd), 0);
 	memset(dst, 0xee, BUF);
 	do {
-		/* may all have been written in time: there is always another one on its way */
+		/* all may have been written in time; one more is always under way */
 		engine_bed_post(a, KARST_WR_RDMA_WRITE, i, src, BUF, ks, dst, kd);
 		cr_assert(engine_bed_wait(&bed, &cqe));
 	} while (cqe.status == KARST_WC_SUCCESS);
@@ -229,7 +230,7 @@ Test(control, rereg_keeps_the_key)
 	cr_assert(engine_bed_wait(&bed, &cqe));
 	cr_assert_arr_eq(mem[0], mem[1], 4096);
 	cr_assert_eq(karst_engine_mr_rereg(bed.e, key, KARST_REREG_TRANSLATION, &attr), 0);
-	/* the same address is other memory now */
+	/* the same address now holds other memory */
 	engine_bed_fill(mem[2], sizeof(mem[2]), 9);
 	memset(mem[1], 0, sizeof(mem[1]));
 	engine_bed_post(a, KARST_WR_RDMA_WRITE, 2, mem[1], 64, key, mem[1] + 64, key);
@@ -291,7 +292,7 @@ Test(control, limits)
 	engine_bed_down(&bed);
 }
 
-/* Nothing of an object is left when it is destroyed: the same memory serves the next thousand. */
+/* A destroyed object leaves nothing behind: the same memory serves the next thousand objects. */
 Test(control, objects_come_and_go)
 {
 	struct engine_bed_config cfg = {.engine.max_qps = 4};
@@ -317,7 +318,7 @@ Test(control, bad_configurations)
 		{.max_ahs = 1u << 21}, {.max_pds = 65537}, {.max_owners = 4097},
 		{.max_mcasts = 65537}, {.rx_burst = 65}, {.tx_burst = 65}, {.mbufs = 10},
 		{.idle = (enum karst_idle)7}, {.name = "a name that is much too long"},
-		{.name = "karst0"}, /* the bed's */
+		{.name = "karst0"}, /* the name of the bed's engine */
 	};
 	struct engine_bed_config cfg = {0};
 	struct karst_engine *e;
@@ -360,7 +361,7 @@ Test(control, bad_ports)
 	c.lcore_mask = 8;
 	cr_assert_eq(try_port(&bed, c), -EINVAL);
 	c = good;
-	c.lcore_mask = 3; /* two lcores, one queue */
+	c.lcore_mask = 3; /* two lcores, and one device queue */
 	cr_assert_eq(try_port(&bed, c), -EINVAL);
 	c = good;
 	c.mtu = 100;
@@ -435,7 +436,8 @@ longest_turn(const struct engine_bed *bed)
 	return st.longest_turn_ns;
 }
 
-/* What a reactor does between two turns counts with the first: here it works, or waits. */
+/* The time that a reactor spends between two turns counts with the first turn: here the reactor
+ * works, or sleeps. */
 Test(control, longest_turn)
 {
 	const struct timespec nap = {.tv_nsec = 30000000};
@@ -445,28 +447,29 @@ Test(control, longest_turn)
 	struct engine_bed bed;
 
 	engine_bed_up(&bed, &cfg);
-	/* so that the next turn looks at what the thread has run by then */
+	/* so that the next turn reads the CPU time of this thread */
 	nanosleep(&nap, NULL);
 	began = cpu_ns();
 	karst_engine_poll(bed.e, 0);
-	/* waiting costs nobody a turn: it counts at most as what the thread has run meanwhile */
+	/* sleeping delays no one: it counts at most as the CPU time that the thread has used
+	 * meanwhile */
 	before = longest_turn(&bed);
 	karst_engine_poll(bed.e, 0);
 	nanosleep(&nap, NULL);
 	karst_engine_poll(bed.e, 0);
 	slept = longest_turn(&bed);
 	cr_assert(slept == before || slept <= cpu_ns() - began);
-	/* work does */
+	/* work counts */
 	began = cpu_ns();
 	while (cpu_ns() - began < slept + 3000000)
 		;
 	karst_engine_poll(bed.e, 0);
 	cr_assert_geq(longest_turn(&bed), slept + 3000000);
 	cr_assert_leq(longest_turn(&bed), cpu_ns());
-	/* and stays said */
+	/* and the value stays */
 	karst_engine_poll(bed.e, 0);
 	cr_assert_geq(longest_turn(&bed), slept + 3000000);
-	/* one of 5 ms is counted, too */
+	/* a turn of 5 ms is counted, too */
 	cr_assert_eq(karst_engine_lcore_stats(bed.e, 0, &st), 0);
 	before = st.long_turns;
 	began = cpu_ns();
@@ -478,7 +481,7 @@ Test(control, longest_turn)
 	engine_bed_down(&bed);
 }
 
-/* --- own lcores --- */
+/* --- lcores with threads of the engine --- */
 
 static void
 run_started(enum karst_idle idle)
@@ -516,7 +519,7 @@ run_started(enum karst_idle idle)
 	cr_assert_eq(karst_engine_destroy(bed.e), -EBUSY);
 	karst_engine_stop(bed.e);
 	karst_engine_stop(bed.e);
-	/* and again */
+	/* and a second time */
 	cr_assert_eq(karst_engine_start(bed.e, (const unsigned int[]){2, 1}), 0);
 	cr_assert_eq(karst_engine_qp_destroy(bed.e, a), 0);
 	cr_assert_eq(karst_engine_qp_destroy(bed.e, b), 0);

@@ -18,7 +18,7 @@
 #include "../idle.h"
 
 #define PATIENCE_NS 120000000000ull
-/* A quarter of the default: making a pool takes longer than most cases. */
+/* A quarter of the default: creating a larger pool takes longer than most cases. */
 #define BED_MBUFS_EACH 512u
 
 static void
@@ -31,7 +31,7 @@ eal_up(bool telemetry)
 	int argc = KARST_DIM(argv);
 
 	if (telemetry) {
-		/* a socket that is this test's alone */
+		/* a socket for this test alone */
 		snprintf(prefix, sizeof(prefix), "--file-prefix=karst_test_%d", (int)getpid());
 		argv[argc - 1] = prefix;
 	}
@@ -107,7 +107,7 @@ engine_bed_up(struct engine_bed *bed, const struct engine_bed_config *cfg)
 
 		cr_assert_eq(karst_engine_port_add(bed->e, &port, &bed->port[side]), 0);
 	}
-	bed->timeout = 17; /* half a second: a busy machine */
+	bed->timeout = 17; /* half a second, for a busy machine */
 	bed->mine = (1ull << karst_engine_config(bed->e)->lcores) - 1;
 	cr_assert_eq(karst_engine_pd_alloc(bed->e, &bed->pd), 0);
 	cr_assert_eq(karst_engine_cq_create(bed->e, &cq, &bed->cq), 0);
@@ -162,7 +162,7 @@ engine_bed_attr(const struct engine_bed *bed, enum karst_qp_type type, int side,
 			0);
 		attr->path_mtu = 5;
 		attr->dest_qpn = peer;
-		attr->rq_psn = side != 0 ? 0xfffff0 : 7; /* of what the peer sends */
+		attr->rq_psn = side != 0 ? 0xfffff0 : 7; /* the PSNs of what the peer sends */
 		mask |= KARST_QP_AV | KARST_QP_PATH_MTU | KARST_QP_DEST_QPN | KARST_QP_RQ_PSN;
 		if (type == KARST_QPT_RC) {
 			attr->max_dest_rd_atomic = 16;

@@ -2,7 +2,7 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * The bed of the engine's tests: EAL without huge pages or devices, one engine, and two ports
+ * The test bed of the engine's tests: EAL without huge pages or devices, one engine, and two ports
  * joined by net_ring, A and B.  Frames are real; only the wire is a ring.
  */
 #ifndef ENGINE_BED_H
@@ -36,15 +36,15 @@ struct engine_bed {
 		mine; /* lcores that engine_bed_wait() and engine_bed_settle() poll; at first all */
 	uint32_t pd;
 	struct karst_engine_cq *cq;
-	uint8_t timeout; /* of RC; 0: nothing is sent again for being late */
+	uint8_t timeout; /* of RC; 0: nothing is sent again because of a timeout */
 };
 
-/** Everything up to a PD and a CQ of 1024 entries a lane; ends the test if anything fails.
- *  @return @bed */
+/** Sets up everything to a PD and a CQ of 1024 entries a lane; ends the test if anything fails.
+ * @return @bed */
 struct engine_bed *engine_bed_up(struct engine_bed *bed, const struct engine_bed_config *cfg);
 void engine_bed_down(struct engine_bed *bed);
 
-/** A QP on @lcore, reset. */
+/** Creates a QP on @lcore, in RESET. */
 struct karst_engine_qp *engine_bed_qp(
 	struct engine_bed *bed, enum karst_qp_type type, uint32_t lcore);
 
@@ -52,11 +52,12 @@ struct karst_engine_qp *engine_bed_qp(
 void engine_bed_connect(
 	struct engine_bed *bed, struct karst_engine_qp *a, struct karst_engine_qp *b);
 
-/** The attributes and mask of the step to @to of a QP on port @side towards @peer. */
+/** Fills in the attributes for the step to state @to of a QP on port @side towards @peer.  @return
+ * the mask. */
 unsigned int engine_bed_attr(const struct engine_bed *bed, enum karst_qp_type type, int side,
 	uint32_t peer, enum karst_qp_state to, struct karst_core_qp_attr *attr);
 
-/** A region with all rights. */
+/** Registers a region with all rights. */
 uint32_t engine_bed_mr(struct engine_bed *bed, void *mem, size_t len);
 
 /** A thread that polls some lcores until it is told to end, yielding when idle. */
@@ -67,37 +68,38 @@ struct engine_bed_poller {
 	atomic_bool running;
 	atomic_bool stop;
 };
-/** Takes @lcores over from this thread; they are attached to the new one when it returns. */
+/** Starts a thread that polls @lcores instead of this one; they are attached to it when this
+ * returns. */
 void engine_bed_poller_start(struct engine_bed_poller *p, struct engine_bed *bed, uint64_t lcores);
-/** They are nobody's afterwards. */
+/** Stops the thread; no thread is attached to its lcores afterwards. */
 void engine_bed_poller_stop(struct engine_bed_poller *p);
 
 /** Polls its own lcores from this thread, yielding when there is nothing to do, until a completion
- *  comes; false: none did for so long that none ever will. */
+ * comes; false: none came for so long that none will come any more. */
 bool engine_bed_wait(struct engine_bed *bed, struct karst_cqe *cqe);
 
-/** Polls them until nothing has happened for a while. */
+/** Polls the lcores until nothing has happened for a while. */
 void engine_bed_settle(struct engine_bed *bed);
 
-/** Lets go of all lcores that this thread has polled. */
+/** Detaches this thread from all lcores that it has polled. */
 void engine_bed_release(struct engine_bed *bed);
 
-/** Posts one signalled request of one SGE. */
+/** Posts one signaled request of one SGE. */
 void engine_bed_post(struct karst_engine_qp *qp, enum karst_wr_opcode op, uint64_t wr_id,
 	void *local, uint32_t len, uint32_t lkey, void *remote, uint32_t rkey);
 void engine_bed_post_recv(
 	struct karst_engine_qp *qp, uint64_t wr_id, void *buf, uint32_t len, uint32_t lkey);
 
-/** Bytes that differ with @seed and position. */
+/** Fills @buf with bytes that depend on @seed and position. */
 void engine_bed_fill(void *buf, size_t len, unsigned int seed);
 
-/** Is the mapping that begins at @p or before it part of a core dump? */
+/** Tells whether the mapping that holds @p, or begins there, is part of a core dump. */
 bool engine_bed_is_dumped(const void *p);
 
-/** Descriptors of this process, the one that counts them among them. */
+/** Counts the open descriptors of this process, including the one that is used for counting. */
 unsigned int engine_bed_open_fds(void);
-/** Mappings in this process of memfds whose name begins with @name.  Allocators, which map when
- *  they like, have none of these. */
+/** Counts the mappings in this process of memfds whose name begins with @name.  Allocators, which
+ * create mappings at any time, have none of these. */
 unsigned int engine_bed_mappings(const char *name);
 
 #endif /* ENGINE_BED_H */

@@ -37,7 +37,7 @@ Test(handles, add_get_del)
 	eng_handles_fini(&h);
 }
 
-/* What is destroyed comes back as late as possible, and never under a number that is 0. */
+/* A handle that was destroyed is given again as late as possible, and its number is never 0. */
 Test(handles, generations)
 {
 	struct handles h;

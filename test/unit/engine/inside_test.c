@@ -3,7 +3,7 @@
  */
 /*
  * Copies that wait for this process, and not for the program: the program does not count as slow,
- * however long that takes.  And copies that wait behind one of a slow program, or while their
+ * however long that takes.  And copies that wait behind one that a program holds up, or while their
  * region is remapped.
  */
 #include <fcntl.h>
@@ -25,7 +25,7 @@
 #define WAIT_NS     7000000000ull /* longer than a program has for a part of a copy */
 #define PATIENCE_NS 120000000000ull
 
-/* Copies of the program that are begun and not over. */
+/* Copies of the program's memory that have started and not ended. */
 static uint32_t
 copies(const struct rig *rig)
 {
@@ -41,7 +41,7 @@ poll_a_while(struct rig *rig)
 	nanosleep(&nap, NULL);
 }
 
-/* Until a copy is under way, and then for longer than a program has. */
+/* Waits until a copy is under way, and then for longer than a program may take. */
 static void
 wait_long(struct rig *rig)
 {
@@ -58,7 +58,7 @@ wait_long(struct rig *rig)
 	cr_assert_gt(copies(rig), 0, "and the copy waits still");
 }
 
-/* The thread that has the lock of the program's atomics, here this one, may get no processor. */
+/* The thread that has the lock of the program's atomics, here this thread, may get no processor. */
 Test(inside, a_lock_that_a_thread_of_ours_has)
 {
 	struct karst_cqe cqe;
@@ -74,14 +74,15 @@ Test(inside, a_lock_that_a_thread_of_ours_has)
 	post_faa(&rig, 0, addr, r.key);
 	wait_long(&rig);
 	pthread_mutex_unlock(&rig.space->atomics->lock);
-	/* its queue pair may have asked too often meanwhile */
+	/* its queue pair may have retried too often meanwhile */
 	cr_assert(engine_bed_wait(&rig.bed, &cqe));
 	cr_assert_eq(remote_op(&rig, 1, KARST_WR_RDMA_WRITE, 0, addr, 64, r.key), KARST_WC_SUCCESS);
 	program_end(&rig.prog);
 	rig_down(&rig);
 }
 
-/* Whoever touches a page of the rooms that copies are made to waits from now on. */
+/* From now on an access to a page of the buffers that copies are made to waits until the descriptor
+ * that this returns is closed. */
 static int
 hold_rooms(struct rig *rig)
 {
@@ -103,7 +104,7 @@ hold_rooms(struct rig *rig)
 	return fd;
 }
 
-/* The kernel lets a thread wait for memory of this process, too, while others change its
+/* The kernel can make a thread wait for memory of this process, too, while other threads change its
  * mappings. */
 Test(inside, pages_of_ours_that_come_late)
 {
@@ -141,7 +142,8 @@ stuck_threads(const struct rig *rig)
 	return n;
 }
 
-/* A page that never comes holds a thread with the lock, and that one holds the next: both count. */
+/* A page that never becomes available blocks a thread that has the lock, and that thread blocks the
+ * next: both count as stuck. */
 Test(inside, a_lock_that_is_held_by_the_program)
 {
 	static struct program_pieces p = {.n = 1};
@@ -156,7 +158,7 @@ Test(inside, a_lock_that_is_held_by_the_program)
 		.len = 65536, .kind = KARST_CTL_PIECE_COPY, .flags = KARST_CTL_PIECE_ON_DEMAND};
 	cr_assert_eq(program_never(&rig.prog, 65536, &p.piece[0].addr), 0);
 	cr_assert_eq(map_pieces(&rig, p.piece[0].addr, 65536, true, &p, &r), 0, "%s", p.why);
-	/* on two lcores */
+	/* the queue pairs are on two lcores */
 	cr_assert_neq(rig.far[0]->lcore, rig.far[1]->lcore);
 	post_faa(&rig, 0, r.addr, r.key);
 	post_faa(&rig, 1, r.addr, r.key);
@@ -171,13 +173,14 @@ Test(inside, a_lock_that_is_held_by_the_program)
 	rig_down(&rig);
 }
 
-/* --- a region that moves --- */
+/* --- a region that is remapped --- */
 
-#define COPIES 8u /* more than copiers make of one program at a time: some have not begun */
+#define COPIES 8u /* more than copiers work on at a time for one program: some have not started */
 
-/* Copies that wait for the program go on when its region comes to stand at other addresses of the
- * engine, as after KARST_CTL_REREG_PIECES, which does not wait for them: who holds them up may be
- * who waits for that.  What has the old addresses now is not written to. */
+/* Copies that wait for the program go on when its region is remapped to other addresses of the
+ * engine, as after KARST_CTL_REREG_PIECES.  That call does not wait for the copies, because the
+ * program that holds them up may be the one that waits for the call.  Memory that now has the old
+ * addresses is not written to. */
 Test(inside, copies_go_on_when_their_region_moves)
 {
 	const unsigned int rights =
@@ -200,7 +203,7 @@ Test(inside, copies_go_on_when_their_region_moves)
 	program_fill(&rig.prog, 1);
 	cr_assert_eq(region_make(&rig, addr, 16 * 4096, true, UINT64_MAX, &r), 0);
 	was = karst_space_host(r.r);
-	/* a key without the right to atomics, which would keep it where it is */
+	/* a key without the right to atomics, which would keep the region at its addresses */
 	cr_assert_eq(karst_engine_mr_reg(rig.bed.e, rig.bed.pd, was, addr, r.len, rights, &key), 0);
 	rig.key[rig.nkeys++] = key;
 	fill_local(&rig, r.len, 2);
@@ -214,7 +217,7 @@ Test(inside, copies_go_on_when_their_region_moves)
 	}
 	while (copies(&rig) < COPIES)
 		karst_engine_poll(rig.bed.e, 0);
-	/* as a session does it */
+	/* as a session does for the call */
 	cr_assert_eq(program_register(&rig.prog, addr, r.len, true, UINT64_MAX, &p), 0);
 	cr_assert_eq(karst_space_map(rig.space, addr, r.len, true, p.piece, p.n, p.fds, p.nfds,
 			     &again, p.why),

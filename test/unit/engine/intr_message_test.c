@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* Messages of a peer of a net_memif port before it is connected: their texts must be terminated,
- * and the peer must have as many rings as the device has queues. */
+/* What a peer of a net_memif port may send before it is connected: strings in its messages are
+ * terminated, and it has at most as many rings as the device has queues. */
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -32,7 +32,7 @@ bed_up(bool server)
 	return bed;
 }
 
-/* The rest of the message is @fill. */
+/* Sends a message of a type; the rest of the message is @fill. */
 static bool
 says(struct talk_bed *bed, uint16_t type, const void *body, size_t len, uint8_t fill)
 {
@@ -53,7 +53,7 @@ adds_ring(struct talk_bed *bed, bool to_server, uint8_t index)
 	return says(bed, ADD_RING, ring, sizeof(ring), 0);
 }
 
-/* A client that has said all up to its rings, so many in each direction. */
+/* A client that has sent everything up to its rings, with so many rings in each direction. */
 static struct talk_bed
 client_of(uint8_t to_us, uint8_t from_us)
 {
@@ -106,7 +106,7 @@ expect_greets(uint8_t max_to_client, uint8_t max_to_server, bool may)
 	close(bed.region);
 }
 
-/* It says the number of the last ring. */
+/* The message names the last ring by its number. */
 Test(intr_message, a_server_allows_fewer_rings_than_there_are_queues)
 {
 	expect_greets(0, 0, false);
@@ -116,7 +116,7 @@ Test(intr_message, a_server_allows_fewer_rings_than_there_are_queues)
 	expect_greets(255, 255, true);
 }
 
-/* The driver reads on behind the message. */
+/* The driver would read on beyond the message. */
 static void
 expect_text(struct talk_bed bed, uint16_t type, const void *body, size_t len)
 {
@@ -132,7 +132,7 @@ expect_text(struct talk_bed bed, uint16_t type, const void *body, size_t len)
 
 Test(intr_message, text_without_end)
 {
-	/* zeros in front of the text are none of its */
+	/* zeros in front of the string are not part of it */
 	const uint8_t init[7] = {0, 2}, code[4] = {0};
 	struct talk_bed greeted = bed_up(false);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* A net_memif port is removed at the time when its peer disconnects or connects. */
+/* A net_memif port is removed while its peer disconnects, or connects. */
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -33,7 +33,7 @@ was_called(void *arg)
 	__atomic_store_n((int *)arg, -1, __ATOMIC_RELAXED);
 }
 
-/* It has ended all that it was at. */
+/* The interrupt thread has finished everything that it was doing. */
 static void
 intr_turn(void)
 {
@@ -49,14 +49,14 @@ intr_turn(void)
 	cr_assert_eq(write(fd, &one, sizeof(one)), (ssize_t)sizeof(one));
 	while (__atomic_load_n(&called, __ATOMIC_RELAXED) != -1)
 		usleep(IDLE_US);
-	/* -EAGAIN: it has not quite returned */
+	/* -EAGAIN: the callback has not quite returned */
 	while (rte_intr_callback_unregister(h, was_called, &called) == -EAGAIN)
 		usleep(IDLE_US);
 	rte_intr_instance_free(h);
 	close(fd);
 }
 
-/* --- what the ends have mapped --- */
+/* --- what both ends have mapped --- */
 
 static void *
 mapped_at(size_t *len)
@@ -77,13 +77,14 @@ mapped_at(size_t *len)
 static bool
 is_mapped(void *at, size_t len)
 {
-	/* else -ENOMEM */
+	/* otherwise -ENOMEM */
 	return msync(at, len, MS_ASYNC) == 0;
 }
 
-/* --- its peer goes --- */
+/* --- its peer disconnects --- */
 
-/* The interrupt thread is unmapping: it waits for the lcore, which this thread has. */
+/* The interrupt thread is about to unmap memory: it waits for the lcore, which this thread
+ * polls. */
 Test(intr_pause, a_port_is_removed_as_its_peer_goes)
 {
 	struct wire w;
@@ -101,7 +102,7 @@ Test(intr_pause, a_port_is_removed_as_its_peer_goes)
 
 	cr_assert_eq(karst_engine_port_remove(w.bed.e, w.port), 0);
 	cr_expect_eq(engine_bed_mappings(MEMIF), 0);
-	/* somebody else has that memory now */
+	/* that address range is other memory now */
 	mine = mmap(at, len, PROT_READ | PROT_WRITE,
 		MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
 	cr_assert_eq(mine, at, "%s", strerror(errno));
@@ -111,7 +112,7 @@ Test(intr_pause, a_port_is_removed_as_its_peer_goes)
 	wire_down(&w);
 }
 
-/* --- its peer comes --- */
+/* --- its peer connects --- */
 
 static unsigned int closed;
 
@@ -142,9 +143,10 @@ Test(intr_pause, nobody_comes_between_stop_and_close)
 	wire_wait(&w, true);
 	cr_assert_eq(karst_engine_port_remove(w.bed.e, w.port), 0);
 	cr_assert_eq(closed, 1);
-	/* The socket is the driver's for both devices, and stays: so the other one is greeted, maps
-	 * what it would share, and hears that there is nobody whom it wants.  It may not have come
-	 * so far: so it is stopped as the engine stops a port. */
+	/* Both devices use one socket of the driver, which stays.  So the driver accepts the other
+	 * device's connection, and that device maps what it would share and is then told that the
+	 * port it asks for does not exist.  It may not have got so far yet: so it is stopped as the
+	 * engine stops a port. */
 	intr_turn();
 	while (engine_bed_mappings(MEMIF) != 0) {
 		cr_assert_not(wire_link_is_up(w.other));
@@ -159,7 +161,7 @@ Test(intr_pause, nobody_comes_between_stop_and_close)
 	wire_down(&w);
 }
 
-/* --- the number of a connection is another one's --- */
+/* --- the descriptor number of a connection is used again --- */
 
 static bool
 has_name(int (*ask)(int fd, struct sockaddr *name, socklen_t *len), int fd)
@@ -171,7 +173,7 @@ has_name(int (*ask)(int fd, struct sockaddr *name, socklen_t *len), int fd)
 		len > offsetof(struct sockaddr_un, sun_path);
 }
 
-/* The ends of the connection: that of the client has no name. */
+/* Finds the descriptor of one end of the connection: the client's end has no name. */
 static int
 fd_of(bool server)
 {
@@ -191,7 +193,7 @@ struct reuse {
 	int fd;
 };
 
-/* The server closes its connection, and that of the client gets the number. */
+/* The server closes its connection, and the client's new connection gets the descriptor number. */
 static void *
 pause_and_reuse(void *arg)
 {
@@ -216,7 +218,7 @@ pause_and_reuse(void *arg)
 	return NULL;
 }
 
-/* Keeps the interrupt thread until it is told to go on. */
+/* Keeps the interrupt thread busy until it is told to go on. */
 static void
 wait_for_word(void *arg)
 {
@@ -228,9 +230,9 @@ wait_for_word(void *arg)
 	was_called(state);
 }
 
-/* EAL has taken two events at once: that somebody wants the thread to stand still, and that the
- * connection with that number has something to say.  The driver would wait for what the new one
- * says, of which the other end is this thread's, too. */
+/* EAL has read two events at once: a request to pause the interrupt thread, and data on the
+ * connection with that descriptor number.  The driver would wait for data on the new connection,
+ * whose other end this thread serves, too. */
 Test(intr_pause, an_event_of_another_connection_is_none)
 {
 	struct rte_intr_handle *h = rte_intr_instance_alloc(RTE_INTR_INSTANCE_F_PRIVATE);
@@ -247,7 +249,7 @@ Test(intr_pause, an_event_of_another_connection_is_none)
 	cr_assert_eq(rte_intr_callback_register(h, wait_for_word, state), 0);
 	while (__atomic_load_n(&state[1], __ATOMIC_ACQUIRE) != 1)
 		usleep(IDLE_US);
-	/* the first event, and then the other one; if it is late, this shows nothing */
+	/* the first event, and then the other one; if the first is late, this test shows nothing */
 	cr_assert_eq(pthread_create(&thread, NULL, pause_and_reuse, &r), 0);
 	usleep(LONG_US);
 	cr_assert_eq(send(fd_of(false), "", 1, 0), 1);
@@ -270,7 +272,7 @@ connect_to(const char *path)
 	int fd = socket(AF_UNIX, SOCK_SEQPACKET, 0);
 
 	cr_assert_geq(fd, 0);
-	/* abstract, as the driver has it */
+	/* an abstract socket, as the driver makes it */
 	memcpy(to.sun_path + 1, path, strlen(path));
 	if (connect(fd, (struct sockaddr *)&to,
 		    (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + strlen(path))) == 0)
@@ -279,8 +281,8 @@ connect_to(const char *path)
 	return -1;
 }
 
-/* The interrupt thread closes what is to be closed in some turns; if one stays open, this waits for
- * as long as a test may take. */
+/* The interrupt thread needs some turns to close what is to be closed; if a descriptor stays open,
+ * this waits for as long as a test may take. */
 static void
 await_open_fds(unsigned int n)
 {
@@ -308,7 +310,7 @@ add_server(struct engine_bed *bed, const char *path, uint8_t *number)
 	cr_assert_eq(karst_engine_port_add(bed->e, &port, number), 0);
 }
 
-/* Connects, and hears the driver's greeting: it has accepted. */
+/* Connects and receives the driver's first message: the driver has accepted. */
 static int
 greeted(const char *path)
 {
@@ -334,7 +336,7 @@ Test(intr_socket, the_socket_goes_with_the_port)
 	fds = engine_bed_open_fds();
 	for (i = 0; i < 3; i++) {
 		add_server(&bed, path, &port);
-		/* it does not say what it wants before the port has gone */
+		/* this peer does not send its request before the port has gone */
 		fd = greeted(path);
 		cr_assert_eq(karst_engine_port_remove(bed.e, port), 0);
 		cr_expect_eq(connect_to(path), -1, "time %u", i);
@@ -347,8 +349,8 @@ Test(intr_socket, the_socket_goes_with_the_port)
 	engine_bed_down(&bed);
 }
 
-/* They say nothing, and have gone when the interrupt thread looks: whoever comes next has the same
- * descriptors at this end, and is a peer like any other. */
+/* Peers send nothing, and have disconnected when the interrupt thread looks: the next peer gets the
+ * same descriptors at this end, and is a peer like any other. */
 Test(intr_socket, peers_have_gone_before_they_are_greeted)
 {
 	struct engine_bed bed;
@@ -378,7 +380,7 @@ Test(intr_socket, peers_have_gone_before_they_are_greeted)
 	engine_bed_down(&bed);
 }
 
-/* What the driver expects of a client: its messages have 128 bytes. */
+/* Sends a message as the driver expects it of a client: messages have 128 bytes. */
 static ssize_t
 say(int fd, uint16_t type, const void *body, size_t len, int pass)
 {
@@ -403,7 +405,7 @@ say(int fd, uint16_t type, const void *body, size_t len, int pass)
 	return sendmsg(fd, &mh, MSG_NOSIGNAL);
 }
 
-/* It is answered each message, until there is no room for answers. */
+/* The driver answers each message, until there is no room for answers. */
 Test(intr_socket, a_peer_does_not_read)
 {
 	const uint8_t init[] = {0, 2, 7, 0, 0, 0, 0}, ring[15] = {[0] = 1, [10] = 10};
@@ -428,7 +430,8 @@ Test(intr_socket, a_peer_does_not_read)
 	engine_bed_down(&bed);
 }
 
-/* Both ends of one process have one socket of the driver, who frees it with the last. */
+/* Both ends in one process share one socket of the driver, which frees it when the last one
+ * goes. */
 Test(intr_socket, the_client_of_the_same_process_goes_last)
 {
 	struct engine_bed bed;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* The other end of a net_memif port disconnects during a turn of an lcore: the shared memory stays
- * mapped until that turn has ended.  And the other end connects: there is no link until then. */
+/* The other end of a net_memif port disconnects while an lcore is within a turn: the shared memory
+ * stays mapped until that turn has ended.  And the other end connects: there is no link until
+ * then. */
 #include <unistd.h>
 
 #include <criterion/criterion.h>
@@ -19,7 +20,8 @@ Test(intr_unmap, an_lcore_is_within_a_turn)
 	wire_up(&w, NULL);
 	wire_wait(&w, true);
 	cr_assert_eq(engine_bed_mappings(MEMIF), 2, "%u", engine_bed_mappings(MEMIF));
-	/* this thread has the lcore from now on; between two calls it is in a turn that lasts */
+	/* from now on this thread has the lcore; between two calls the lcore is within a turn that
+	 * lasts */
 	karst_engine_poll(w.bed.e, 0);
 	cr_assert_eq(rte_eth_dev_stop(w.other), 0);
 	wire_wait(&w, false);
@@ -45,7 +47,7 @@ Test(intr_unmap, another_end_comes)
 			usleep(IDLE_US);
 		karst_engine_poll(w.bed.e, 0);
 		cr_assert_eq(rte_eth_dev_start(w.other), 0);
-		/* the last that is done before the wait */
+		/* the last thing that is done before the wait */
 		while (engine_bed_mappings(MEMIF) != 2)
 			usleep(IDLE_US);
 		usleep(LONG_US);
@@ -59,7 +61,7 @@ Test(intr_unmap, another_end_comes)
 	wire_down(&w);
 }
 
-/* Engines come and go meanwhile, by the thread that has the lcore. */
+/* Meanwhile the thread that has the lcore creates and destroys engines. */
 Test(intr_unmap, engines_come_and_go)
 {
 	const struct karst_engine_config cfg = {.name = "second", .max_qps = 16};
@@ -83,7 +85,7 @@ Test(intr_unmap, engines_come_and_go)
 	wire_down(&w);
 }
 
-/* Nobody waits for an lcore that nobody has. */
+/* The driver does not wait for an lcore to which no thread is attached. */
 Test(intr_unmap, no_lcore_is_attached)
 {
 	struct wire w;

@@ -2,8 +2,8 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Ports next to a real kernel: each case has a network namespace of its own, and another one for
- * the host at the far end.  Both are removed with the processes that hold them.
+ * Ports beside a real kernel.  Each case has a network namespace of its own, and another one for
+ * the host at the far end; both vanish with the processes that hold them.
  *
  *	here:  engine -- net_af_packet on "near" -- veth -- "far" :there
  *	here:  engine -- net_ring -- engine,  with taps "taphere" here and "tapfar" there
@@ -36,7 +36,7 @@ struct net {
 	atomic_bool stop;
 };
 
-/* Runs a command of the shell.  @return its status. */
+/* Runs a shell command.  @return its exit status. */
 static int sh(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 
 static int
@@ -53,7 +53,7 @@ sh(const char *fmt, ...)
 
 #define must(...) cr_assert_eq(sh(__VA_ARGS__), 0, "a command failed")
 
-/* A process in a network namespace of its own, until this one ends. */
+/* Starts a process in a network namespace of its own, which runs until this one ends. */
 static pid_t
 namespace_hold(void)
 {
@@ -179,7 +179,7 @@ resolve(struct net *n, uint32_t addr, struct karst_engine_addr to, uint32_t ms,
 	return karst_engine_resolve(n->e, 0, addr, to.ip, &opts, path);
 }
 
-/* The MAC address of the far end, as "ip" shows it. */
+/* Reads the MAC address of the far end, as "ip" shows it. */
 static void
 far_mac(struct net *n, uint8_t mac[6])
 {
@@ -197,14 +197,14 @@ far_mac(struct net *n, uint8_t mac[6])
 		mac[i] = (uint8_t)m[i];
 }
 
-/* The kernel of the far end asks for an address of the engine's until it has the answer. */
+/* Makes the kernel of the far end ask for an address of the engine until it has the answer. */
 static void
 is_found(struct net *n, const char *ip)
 {
 	unsigned int tries;
 
 	for (tries = 0; tries < PATIENCE_MS / 1000; tries++) {
-		/* the engine answers no ping: this waits for a second */
+		/* the engine does not answer the ping, so this waits for a second */
 		sh("nsenter -t %d -n ping -q -c 1 -W 1 %s >/dev/null", (int)n->there, ip);
 		if (sh("nsenter -t %d -n ip neigh get %s dev far | grep -q 02:00:00:00:77:01",
 			    (int)n->there, ip) == 0)
@@ -213,7 +213,8 @@ is_found(struct net *n, const char *ip)
 	cr_assert_fail("%s is not found", ip);
 }
 
-/* The engine owns the port, and speaks ARP and neighbour discovery with the kernel there. */
+/* The engine owns the port, and exchanges ARP and neighbour discovery with the kernel at the far
+ * end. */
 Test(kernel, own_port)
 {
 	struct karst_engine_addr addrs[2] = {ip4(0x0a4d0001, 24), ip6(1)};
@@ -224,7 +225,7 @@ Test(kernel, own_port)
 
 	net_up(&n);
 	veth_up(&n);
-	/* nobody but the engine answers here */
+	/* only the engine answers on this side */
 	must("ip link set near arp off");
 	must("sysctl -qw net.ipv6.conf.near.disable_ipv6=1");
 	must("ip link set near promisc on");
@@ -237,14 +238,15 @@ Test(kernel, own_port)
 	cr_assert_eq(resolve(&n, 1, ip6(2), PATIENCE_MS, &path), 0);
 	cr_assert_arr_eq(path.dst_mac, mac, 6);
 	cr_assert_eq(resolve(&n, 0, ip4(0x0a4d0003, 0), 300, &path), -EHOSTUNREACH);
-	/* and the other way round: the kernel there asks */
+	/* in the other direction: the kernel at the far end asks */
 	must("nsenter -t %d -n ip neigh flush dev far", (int)n.there);
 	is_found(&n, "10.77.0.1");
 	is_found(&n, "fd77::1");
 	net_down(&n);
 }
 
-/* The kernel owns the port, which the engine looks at: neighbours and routes are the kernel's. */
+/* The kernel owns the port, which the engine only observes: neighbours and routes are the
+ * kernel's. */
 Test(kernel, view_of_an_interface)
 {
 	struct karst_engine_addr addrs[2] = {ip4(0x0a4d0001, 24), ip6(1)};
@@ -269,7 +271,7 @@ Test(kernel, view_of_an_interface)
 	cr_assert_arr_eq(path.dst_mac, mac, 6);
 	cr_assert_eq(resolve(&n, 1, ip6(2), PATIENCE_MS, &path), 0);
 	cr_assert_arr_eq(path.dst_mac, mac, 6);
-	/* again, from what it knows; and beyond the router */
+	/* once more, from the table; and beyond the router */
 	cr_assert_eq(resolve(&n, 0, ip4(0x0a4d0002, 0), PATIENCE_MS, &path), 0);
 	cr_assert_arr_eq(path.dst_mac, mac, 6);
 	cr_assert_eq(resolve(&n, 0, ip4(0x0a580203, 0), PATIENCE_MS, &path), 0);
@@ -277,7 +279,7 @@ Test(kernel, view_of_an_interface)
 	addrs[1].ip[1] = 0x88;
 	cr_assert_eq(resolve(&n, 1, addrs[1], PATIENCE_MS, &path), 0);
 	cr_assert_arr_eq(path.dst_mac, mac, 6);
-	/* nobody there; no way there */
+	/* no such host; no route to it */
 	cr_assert_eq(resolve(&n, 0, ip4(0x0a4d0003, 0), 300, &path), -EHOSTUNREACH);
 	must("ip route add unreachable 10.99.0.0/16");
 	cr_assert_eq(resolve(&n, 0, ip4(0x0a630001, 0), PATIENCE_MS, &path), -EHOSTUNREACH);
@@ -289,7 +291,7 @@ Test(kernel, view_of_an_interface)
 		;
 	cr_assert_lt(i, count);
 	cr_assert_arr_eq(list[i].mac, mac, 6);
-	/* an interface that has gone */
+	/* the interface is removed */
 	must("ip link del near");
 	cr_assert_eq(resolve(&n, 0, ip4(0x0a4d0002, 0), 300, &path), -ENODEV);
 	net_down(&n);
@@ -335,7 +337,7 @@ Test(kernel, exception_tap)
 	eal_up(NULL);
 	engine_up(&n);
 	taps_up(&n);
-	/* addresses of the kernels', beside those of the engine */
+	/* addresses of the kernels, in addition to those of the engine */
 	must("ip addr add 10.77.0.11/24 dev taphere");
 	must("ip addr add fd77::11/64 dev taphere nodad");
 	must("nsenter -t %d -n ip addr add 10.77.0.12/24 dev tapfar", (int)n.there);
@@ -348,7 +350,7 @@ Test(kernel, exception_tap)
 	cr_assert_geq(after.tap_rx - before.tap_rx, 90);
 	cr_assert_geq(after.tap_tx - before.tap_tx, 90);
 	must("ip neigh get 10.77.0.12 dev taphere | grep -q 02:00:00:00:99:02");
-	/* the engine's neighbours, with the kernel's beside them */
+	/* the engine's neighbours; the kernel has its own */
 	cr_assert_eq(resolve(&n, 0, ip4(0x0a4d0002, 0), PATIENCE_MS, &path), 0);
 	cr_assert_eq(path.dst_mac[5], 2);
 	cr_assert_eq(resolve(&n, 1, ip6(2), PATIENCE_MS, &path), 0);
@@ -358,13 +360,13 @@ Test(kernel, exception_tap)
 	/* addresses that both have: the engine answers for them, the kernel uses them */
 	must("ip addr add 10.77.0.1/24 dev taphere");
 	must("nsenter -t %d -n ping -q -c 3 -i 0.01 -W 10 10.77.0.1 >/dev/null", (int)n.there);
-	/* and asks for neighbours from them */
+	/* and the kernel asks for neighbours from them */
 	must("ip addr add fd77::1/64 dev taphere nodad");
 	must("ip neigh flush dev taphere");
 	must("ip -6 neigh flush dev taphere");
 	must("ping -q -c 3 -i 0.01 -W 10 -I 10.77.0.1 10.77.0.12 >/dev/null");
 	must("ping -q -c 3 -i 0.01 -W 10 -I fd77::1 fd77::12 >/dev/null");
-	/* gone with the port */
+	/* removed together with the port */
 	cr_assert_eq(karst_engine_port_remove(n.e, 0), 0);
 	cr_assert_neq(sh("ip link show dev taphere >/dev/null 2>&1"), 0);
 	cr_assert_eq(karst_engine_port_info(n.e, 0, &info), -EINVAL);
@@ -408,7 +410,7 @@ static uint8_t mem[3][256];
 
 struct members {
 	struct karst_engine_cq *cq;
-	struct karst_engine_qp *qp[2]; /* on each port */
+	struct karst_engine_qp *qp[2]; /* one on each port */
 	uint32_t pd, key;
 };
 
@@ -463,7 +465,7 @@ post_recvs(struct members *m)
 	cr_assert_eq(karst_engine_post_recv(m->qp[1], 2), 0);
 }
 
-/* From QP @from to the group.  @return how many each of the QPs received. */
+/* Sends from QP @from to the group, and counts how many messages each of the QPs received. */
 static void
 send_to(struct net *n, struct members *m, uint32_t from, const uint8_t group[16],
 	unsigned int got[2])
@@ -482,7 +484,7 @@ send_to(struct net *n, struct members *m, uint32_t from, const uint8_t group[16]
 		.ud = {.ah = ah, .remote_qpn = 0xffffff, .remote_qkey = 5}};
 	w->sge[0] = (struct karst_sge){(uintptr_t)mem[2], 100, m->key};
 	cr_assert_eq(karst_engine_post_send(m->qp[from], 1), 0);
-	/* both, and then nothing for a while */
+	/* both, and then nothing more for a while */
 	for (ms = 0; idle < 200 && ms < PATIENCE_MS; ms++) {
 		if (karst_engine_cq_poll(m->cq, &e, 1) == 1) {
 			cr_assert_eq(e.status, KARST_WC_SUCCESS);
@@ -496,8 +498,8 @@ send_to(struct net *n, struct members *m, uint32_t from, const uint8_t group[16]
 	cr_assert_eq(karst_engine_ah_destroy(n->e, ah), 0);
 }
 
-/* A macvlan hands up those groups alone that somebody wants; net_af_packet has no list to say
- * so. */
+/* A macvlan delivers only those groups that a socket has joined; net_af_packet has no filter list
+ * to request them. */
 Test(kernel, u4_multicast_over_a_device_that_filters)
 {
 	const struct karst_engine_addr group = ip4(0xef070707, 0);
@@ -524,7 +526,7 @@ Test(kernel, u4_multicast_over_a_device_that_filters)
 	for (i = 0; i < 2; i++)
 		cr_assert_eq(karst_engine_qp_attach_mcast(n.e, m.qp[i], group.ip), 0);
 	must("ip -d link show choosy | grep -q 'promiscuity [1-9]'");
-	/* each gets it once: by the wire, or at home */
+	/* each gets the message once: over the wire, or by loopback */
 	for (from = 0; from < 2; from++) {
 		unsigned int got[2] = {0};
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* Frames that never leave the engine: by the loopback twin of a port, and by a port without a
- * device. */
+/* Frames that never leave the machine: through the loopback twin of a port with a device, and
+ * through a port without a device. */
 #include <sched.h>
 
 #include <criterion/criterion.h>
@@ -13,9 +13,9 @@
 #define QPS   4u
 #define BYTES 65536u
 
-/* As engine_bed_connect(), but by the loopback twins; @timeout of the retransmission, 0: never.
- * Who is to see no drops has none: a thread that gets no processor is late, and what is sent again
- * for that is a duplicate. */
+/* Like engine_bed_connect(), but through the loopback twins; @timeout is that of retransmission, 0:
+ * never.  Tests that expect no drops use 0: a thread that gets no processor is late, and a
+ * retransmission because of that is a duplicate. */
 static void
 connect_twins(struct engine_bed *bed, struct karst_engine_qp *a, struct karst_engine_qp *b,
 	int side_b, uint8_t timeout)
@@ -46,7 +46,7 @@ connect_twins(struct engine_bed *bed, struct karst_engine_qp *a, struct karst_en
 	}
 }
 
-/* Nothing of it was on a wire, but announcements of the addresses. */
+/* Nothing was sent on a wire, except announcements of the addresses. */
 static void
 check_wires_are_silent(const struct engine_bed *bed)
 {
@@ -70,7 +70,7 @@ check_no_drops(const struct engine_bed *bed)
 		cr_assert_eq(sum.drop[i], 0, "%s", karst_drop_name(i));
 }
 
-/* WRITEs and READs between @a and @b, checked byte by byte. */
+/* Sends WRITEs and READs between @a and @b, and checks every byte. */
 static void
 exchange(struct engine_bed *bed, struct karst_engine_qp *a, struct karst_engine_qp *b)
 {
@@ -118,7 +118,7 @@ Test(loop, twins_and_paths)
 	cr_assert_eq(karst_engine_port_loop(bed.e, twin), twin);
 	cr_assert_eq(karst_engine_port_info(bed.e, bed.port[0], &a), 0);
 	cr_assert_eq(karst_engine_port_info(bed.e, bed.port[1], &b), 0);
-	/* to itself by the twin, to the other one as the caller says */
+	/* to itself through the twin, to the other QP as the caller says */
 	cr_assert_eq(karst_engine_path_init(bed.e, bed.port[0], 0, a.mac, a.addrs[0].ip, &path), 0);
 	cr_assert_eq(path.port, twin);
 	cr_assert_eq(karst_engine_path_init(bed.e, bed.port[0], 0, b.mac, b.addrs[0].ip, &path), 0);
@@ -200,7 +200,7 @@ Test(loop, two_lcores_on_two_threads)
 	engine_bed_down(&bed);
 }
 
-/* Without a device, lcores of another mask, and loss on the way, which is made good. */
+/* A port without a device, lcores of another mask, and frame loss, which is repaired. */
 Test(loop, port_without_device)
 {
 	const struct karst_engine_addr addr = karst_engine_addr_ip4(0x7f000001);
@@ -226,8 +226,8 @@ Test(loop, port_without_device)
 }
 
 /*
- * The other lcore does not empty its ring: the queue pairs wait, as at a port that is full, and
- * nothing is lost or overtakes.  The second lcore's sends to the first go on all the while.
+ * The other lcore does not empty its ring: the queue pairs wait, as for a port that is full.
+ * Nothing is lost or reordered.  The sends of the second lcore to the first go on meanwhile.
  */
 Test(loop, a_full_ring_holds_back)
 {
@@ -271,7 +271,7 @@ Test(loop, a_full_ring_holds_back)
 	engine_bed_down(&bed);
 }
 
-/* A port goes while frames wait in its twin and on their way. */
+/* A port is removed while frames wait in its twin and are under way. */
 Test(loop, port_goes_under_traffic)
 {
 	static uint8_t mem[2][1 << 20];

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* Multicast groups (U4): every member gets a datagram, on whatever lcore, and only members do. */
+/* Multicast groups (U4): every member receives each message, whichever its lcore, and no other QP
+ * does. */
 #include <errno.h>
 #include <sched.h>
 
@@ -31,7 +32,8 @@ struct party {
 	uint32_t n;
 };
 
-static uint8_t mem[MEMBERS + 1][SLOT]; /* a receive buffer each; the last: what is sent */
+static uint8_t mem[MEMBERS + 1][SLOT]; /* a receive buffer for each member; the last one is what is
+				        * sent */
 
 static void
 party_up(struct party *p, const struct engine_bed_config *cfg)
@@ -102,7 +104,7 @@ post(struct party *p, struct karst_engine_qp *qp, uint32_t ah, uint32_t qpn)
 	cr_assert_eq(karst_engine_post_send(qp, 1), 0);
 }
 
-/* What comes of one message from @from: its own completion, and one of each member in @want. */
+/* Checks what a message from @from causes: its own completion, and one for each member in @want. */
 static void
 expect(struct party *p, const struct karst_engine_qp *from, uint64_t want, const uint8_t group[16])
 {
@@ -131,7 +133,7 @@ expect(struct party *p, const struct karst_engine_qp *from, uint64_t want, const
 			cr_assert_eq(memcmp(mem[e.wr_id] + 24, group, 16), 0);
 		else
 			cr_assert_eq(memcmp(mem[e.wr_id] + 36, group + 12, 4), 0);
-		/* the hop limit as it was asked for */
+		/* the hop limit that was asked for */
 		cr_assert_eq(mem[e.wr_id][group == group6 ? 7 : 28], 3);
 		engine_bed_post_recv(p->qp[e.wr_id], e.wr_id, mem[e.wr_id], SLOT, p->key);
 	}
@@ -160,8 +162,8 @@ expect_drops(const struct party *p, enum karst_drop why, uint64_t n)
 	cr_assert_eq(all, n, "%lu of all kinds", (unsigned long)all);
 }
 
-/* Members on both sides of the wire and on each lcore, the sender itself among them: those of its
- * port get it at home, those of the other by the wire. */
+/* Members on both sides of the wire and on each lcore, the sender itself among them: members on the
+ * sender's port receive by loopback, members on the other port over the wire. */
 static void
 everybody(uint32_t lcores, bool ip6)
 {
@@ -175,7 +177,7 @@ everybody(uint32_t lcores, bool ip6)
 	party_up(&p, &cfg);
 	for (i = 0; i < 2 * lcores; i++)
 		join(&p, guest(&p, i & 1, i / 2), group);
-	/* two members on one lcore; and those whom it is no business of */
+	/* two members on one lcore; and QPs that are not members */
 	join(&p, guest(&p, 1, 0), group);
 	all = (1ull << p.n) - 1;
 	guest(&p, 1, lcores - 1);
@@ -202,7 +204,7 @@ Test(mcast, u4_everybody_on_two_lcores)
 	everybody(2, false);
 }
 
-/* The bits of QP 0xffffff that name an lcore name none. */
+/* The low bits of QP 0xffffff, which would name an lcore, name none. */
 Test(mcast, u4_everybody_on_three_lcores)
 {
 	everybody(3, false);
@@ -218,7 +220,8 @@ Test(mcast, u4_everybody_ip6)
 	everybody(3, true);
 }
 
-/* One has another Q_Key, one no receive request, one is in Error: the others do not notice. */
+/* One member has another Q_Key, one has no receive request, one is in Error: the others do not
+ * notice. */
 Test(mcast, u4_members_do_not_hold_each_other_up)
 {
 	const struct engine_bed_config cfg = {.engine = {.lcores = 2}};
@@ -274,7 +277,7 @@ Test(mcast, u4_joining_and_leaving)
 	post(&p, from, ah, GROUP);
 	expect(&p, from, 0, group4);
 	expect_drops(&p, KARST_DROP_NO_GROUP, 1);
-	/* twice is once */
+	/* joining twice is joining once */
 	join(&p, a, group4);
 	join(&p, a, group4);
 	join(&p, b, group4);
@@ -286,12 +289,12 @@ Test(mcast, u4_joining_and_leaving)
 	post(&p, from, ah, GROUP);
 	expect(&p, from, 1u << 2, group4);
 	expect_drops(&p, KARST_DROP_NO_GROUP, 1);
-	/* who is destroyed leaves */
+	/* a destroyed QP leaves */
 	cr_assert_eq(karst_engine_qp_destroy(e, b), 0);
 	post(&p, from, ah, GROUP);
 	expect(&p, from, 0, group4);
 	expect_drops(&p, KARST_DROP_NO_GROUP, 2);
-	/* the other port, by way of RESET: only what comes there */
+	/* moves to the other port, by way of RESET: only messages on that port are received */
 	join(&p, a, group4);
 	cr_assert_eq(karst_engine_qp_modify(e, a, &attr, KARST_QP_STATE), 0);
 	to_rts(&p.bed, a, 0);
@@ -302,7 +305,7 @@ Test(mcast, u4_joining_and_leaving)
 	engine_bed_down(&p.bed);
 }
 
-/* Joined before it has a port. */
+/* A QP joins before it has a port. */
 Test(mcast, u4_joining_in_reset)
 {
 	const struct engine_bed_config cfg = {.engine = {.lcores = 2}};
@@ -330,7 +333,7 @@ Test(mcast, u4_joining_in_reset)
 	engine_bed_down(&p.bed);
 }
 
-/* QP 0xffffff at a host's address; and a group, but one QP's number. */
+/* QP 0xffffff with a host's address; and a group address with the number of one QP. */
 Test(mcast, u4_neither_nor)
 {
 	const struct engine_bed_config cfg = {.engine = {.lcores = 2}};
@@ -393,7 +396,7 @@ Test(mcast, limits)
 	engine_bed_down(&p.bed);
 }
 
-/* A packet has a bounded number of receivers. */
+/* A group has a limited number of members. */
 Test(mcast, a_group_has_so_many_members)
 {
 	const struct engine_bed_config cfg = {.engine = {.lcores = 2}};
@@ -417,7 +420,7 @@ Test(mcast, a_group_has_so_many_members)
 	engine_bed_down(&p.bed);
 }
 
-/* A program of a user who has an account. */
+/* Attributes of a QP of a program whose user has an account. */
 static struct karst_engine_qp_init
 users_qps(struct party *p, uid_t uid)
 {
@@ -435,7 +438,7 @@ users_qps(struct party *p, uid_t uid)
 	return qp;
 }
 
-/* Joins a group with new queue pairs until that is refused.  @return with how many */
+/* Joins a group with new queue pairs until that is refused.  @return how many joined */
 static uint32_t
 fill_group(struct party *p, const struct karst_engine_qp_init *init, const uint8_t group[16])
 {
@@ -453,8 +456,8 @@ fill_group(struct party *p, const struct karst_engine_qp_init *init, const uint8
 	return n;
 }
 
-/* Whatever one user does, there is room in a group for the next, who gets three times what he
- * leaves. */
+/* Whatever one user does, there is room in a group for the next user, who gets three quarters of
+ * what is left. */
 Test(mcast, nobody_has_all_of_a_group)
 {
 	struct karst_engine_qp_init one, other;
@@ -488,8 +491,8 @@ port_info(const struct party *p, int side)
 
 #define MANY 1440u
 
-/* One call of one program changes as many groups as it likes: an lcore says so in a few messages,
- * and in its turns the rest.  Others' groups stay where they are. */
+/* One call of one program changes any number of groups: an lcore reports that in a few messages at
+ * once, and the rest in its following turns.  The groups of other programs stay. */
 Test(mcast, many_groups_move_together)
 {
 	const struct engine_bed_config cfg = {.engine = {.lcores = 1, .max_mcasts = 3 * MANY}};
@@ -519,11 +522,11 @@ Test(mcast, many_groups_move_together)
 	to_rts(&p.bed, wander, 1);
 	cr_assert_eq(port_info(&p, 0).mcast_groups, MANY / 3);
 	cr_assert_eq(port_info(&p, 1).mcast_groups, MANY);
-	/* eight at once; who is late has had turns, and said again what he said before */
+	/* eight at once; if this thread was late, the lcore has had turns and sent them again */
 	cr_assert_lt(port_info(&p, 1).mcast_reports, said + all);
 	while (port_info(&p, 1).mcast_reports < said + all)
 		karst_engine_poll(p.bed.e, 0);
-	/* each is found where it is */
+	/* each group is found in its place */
 	for (i = 0; i < MANY; i += 2) {
 		numbered(ip, i);
 		cr_assert_eq(karst_engine_qp_detach_mcast(p.bed.e, wander, ip), 0);
@@ -545,7 +548,7 @@ struct churn {
 	atomic_bool stop;
 };
 
-/* Groups come and go, of a QP that has no receive requests. */
+/* Joins and leaves groups with a QP that has no receive requests. */
 static void *
 churn(void *arg)
 {
@@ -568,7 +571,7 @@ churn(void *arg)
 	return NULL;
 }
 
-/* A member that stays gets every packet, whatever others do. */
+/* A member that stays gets every packet, whatever other members do. */
 Test(mcast, u4_under_changes)
 {
 	const struct engine_bed_config cfg = {.engine = {.lcores = 2}};
@@ -593,7 +596,7 @@ Test(mcast, u4_under_changes)
 		expect(&p, from, 7, group4);
 	}
 	atomic_store(&c.stop, true);
-	/* it makes calls about the lcore that is this thread's */
+	/* that thread makes calls about this thread's lcore */
 	while (pthread_tryjoin_np(t, NULL) != 0)
 		engine_bed_settle(&p.bed);
 	engine_bed_poller_stop(&poller);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* IGMP and MLD of a host: what it sends, when, and what it accepts.  The test sets the time. */
+/* IGMP and MLD of a host: what it sends, when, and which messages it accepts.  The test sets the
+ * time. */
 #include <stdlib.h>
 
 #include <criterion/criterion.h>
@@ -13,7 +14,7 @@
 
 static const struct eng_member_src src = {
 	.ip4 = {192, 0, 2, 7}, .link_local = {0xfe, 0x80, [11] = 0xff, [12] = 0xfe, [15] = 7}};
-/* 239.1.2.3, 239.9.9.9 and ff05::1:3 in ascending order, after all hosts and all nodes */
+/* 239.1.2.3, 239.9.9.9 and ff05::1:3 in ascending order, after all-hosts and all-nodes */
 static const uint8_t groups[][16] = {
 	{[10] = 0xff, 0xff, 224, 0, 0, 1},
 	{[10] = 0xff, 0xff, 239, 1, 2, 3},
@@ -44,7 +45,7 @@ sum(const uint8_t *p, size_t len, uint32_t s)
 	return s;
 }
 
-/* What every message has. */
+/* What every message must have. */
 static void
 check_frame(const struct eng_member_msg *msg)
 {
@@ -74,7 +75,7 @@ check_frame(const struct eng_member_msg *msg)
 	}
 }
 
-/* Runs the clock to the next message. @return when. */
+/* Advances the clock to the next message.  @return when that is. */
 static uint64_t
 next_at(struct eng_members *m, struct eng_member_msg *msg)
 {
@@ -92,7 +93,7 @@ no_more(struct eng_members *m)
 	cr_assert_eq(eng_members_due(m), ENG_MEMBERS_NEVER);
 }
 
-/* An IGMPv3 report of these records, each a type and the index of a group. */
+/* Expects an IGMPv3 report of these records, each a type and the index of a group. */
 static void
 expect_igmp3(const struct eng_member_msg *msg, unsigned int n, const unsigned int rec[][2])
 {
@@ -128,7 +129,8 @@ expect_mld2(const struct eng_member_msg *msg, unsigned int type)
 		__VA_ARGS__       \
 	}
 
-/* A change is said at once and once more within a second; groups of all hosts are not reported. */
+/* A change is reported at once and once more within a second; the all-hosts groups are not
+ * reported. */
 Test(member, joins_and_leaves)
 {
 	struct eng_members *m = table(16);
@@ -166,7 +168,7 @@ Test(member, mld_joins_and_leaves)
 	next_at(m, &msg);
 	expect_mld2(&msg, 4);
 	no_more(m);
-	/* back before its leaving was said often enough */
+	/* joined again before its leaving was reported often enough */
 	eng_members_set(m, NULL, 0, T0 + 2 * SECOND);
 	next_at(m, &msg);
 	expect_mld2(&msg, 3);
@@ -181,7 +183,7 @@ Test(member, mld_joins_and_leaves)
 
 /* --- queries --- */
 
-/* An IGMP query of @len bytes; @group: of groups[], 0: general. */
+/* Builds an IGMP query of @len bytes; @group: an index of groups[], 0: general. */
 static size_t
 igmp_query(uint8_t *p, size_t len, uint8_t code, unsigned int group, uint8_t qrv)
 {
@@ -208,7 +210,7 @@ igmp_query(uint8_t *p, size_t len, uint8_t code, unsigned int group, uint8_t qrv
 	return 24 + len;
 }
 
-/* An MLD query of @len bytes; @group: of groups[], 0: general. */
+/* Builds an MLD query of @len bytes; @group: an index of groups[], 0: general. */
 static size_t
 mld_query(uint8_t *p, size_t len, uint16_t code, unsigned int group)
 {
@@ -232,7 +234,7 @@ mld_query(uint8_t *p, size_t len, uint16_t code, unsigned int group)
 	return 48 + len;
 }
 
-/* All groups joined, and nothing left to say of that. */
+/* All groups are joined, and no report of that is due any more. */
 static struct eng_members *
 settled(void)
 {
@@ -287,7 +289,7 @@ Test(member, query_of_a_group)
 	at = next_at(m, &msg);
 	cr_assert(at >= now && at <= now + SECOND);
 	expect_mld2(&msg, 2);
-	/* of one that we are not in, or no longer */
+	/* a query for a group that was not joined, or was left */
 	eng_members_set(m, groups, 2, now);
 	while (eng_members_due(m) != ENG_MEMBERS_NEVER)
 		next_at(m, &msg);
@@ -296,8 +298,8 @@ Test(member, query_of_a_group)
 	free(m);
 }
 
-/* How many messages answer who asks every 10 ms for 3 s, and wants an answer at once; @group as of
- * the queries. */
+/* How many messages answer a querier that asks every 10 ms for 3 s, and wants an answer at once;
+ * @group as for the queries. */
 static unsigned int
 answers_to_a_flood(bool mld, unsigned int group, bool old)
 {
@@ -319,7 +321,7 @@ answers_to_a_flood(bool mld, unsigned int group, bool old)
 	return n;
 }
 
-/* Who asks again and again is answered, but not each time. */
+/* A querier that asks again and again is answered, but not each time. */
 Test(member, query_flood)
 {
 	cr_assert_eq(answers_to_a_flood(false, 0, false), 3);
@@ -329,7 +331,7 @@ Test(member, query_flood)
 	cr_assert_eq(answers_to_a_flood(true, 0, true), 3);
 }
 
-/* The querier's robustness is how often a change is said; 0 says nothing. */
+/* The querier's robustness variable is how often a change is reported; 0 has no effect. */
 Test(member, robustness)
 {
 	struct eng_members *m = table(4);
@@ -349,8 +351,8 @@ Test(member, robustness)
 	free(m);
 }
 
-/* RFC 3376, 7: a querier of version 2, or 1, makes us speak that until it has not been heard for
- * 260 s. */
+/* RFC 3376, 7: after a query of version 2, or 1, the host uses that version until no such query has
+ * come for 260 s. */
 Test(member, old_queriers)
 {
 	struct eng_members *m = settled();
@@ -366,18 +368,18 @@ Test(member, old_queriers)
 	cr_assert_arr_eq(msg.dst, groups[2], 16, "to the group");
 	cr_assert_arr_eq(msg.bytes + 28, groups[2] + 12, 4);
 	no_more(m);
-	/* leaving, to all routers, once */
+	/* the leave message, to all routers, once */
 	eng_members_set(m, groups, 2, now + 20 * SECOND);
 	next_at(m, &msg);
 	cr_assert_eq(msg.bytes[24], 0x17);
 	cr_assert_arr_eq(msg.dst + 12, ((const uint8_t[]){224, 0, 0, 2}), 4);
 	cr_assert_arr_eq(msg.bytes + 28, groups[2] + 12, 4);
-	/* the MLD group went, too, and in the new way */
+	/* the MLD group was left, too, with the current version */
 	next_at(m, &msg);
 	expect_mld2(&msg, 3);
 	next_at(m, &msg);
 	no_more(m);
-	/* version 1, asked for all: no word for leaving */
+	/* version 1, with all groups: there is no message for leaving */
 	now += 30 * SECOND;
 	cr_assert(eng_members_query(m, q, igmp_query(q, 8, 0, 0, 0), now));
 	cr_assert_eq(m->family[ENG_IGMP].version, 1);
@@ -386,7 +388,7 @@ Test(member, old_queriers)
 	eng_members_set(m, NULL, 0, now + 20 * SECOND);
 	cr_assert_eq(eng_members_next(m, &src, now + 20 * SECOND, &msg), 0);
 	no_more(m);
-	/* nobody has been heard for long */
+	/* no old querier has been heard for long */
 	now += 261 * SECOND;
 	eng_members_set(m, groups, 2, now);
 	next_at(m, &msg);
@@ -414,7 +416,8 @@ Test(member, old_mld_querier)
 	free(m);
 }
 
-/* Anything else is not believed: each byte of a query that may not be another, and each length. */
+/* Other messages are not accepted: each byte of a query is varied that must not vary, and each
+ * length. */
 Test(member, bad_queries)
 {
 	static const unsigned int igmp[] = {0, 2, 3, 6, 8, 10, 12, 20, 24, 26, 28, 32};
@@ -446,7 +449,7 @@ Test(member, bad_queries)
 	free(m);
 }
 
-/* Reports are not queries, and of the same protocols. */
+/* Reports are not queries, and belong to the same protocols. */
 Test(member, what_is_what)
 {
 	struct eng_members *m = table(8);
@@ -479,7 +482,8 @@ number(uint8_t ip[16], uint32_t i)
 	ip[15] = (uint8_t)i;
 }
 
-/* More than fit into a report go into several; the table never holds more than twice as many. */
+/* More records than fit into one report are sent in several; the table never holds more than twice
+ * as many groups. */
 Test(member, many)
 {
 	struct eng_members *m = table(300);
@@ -496,7 +500,8 @@ Test(member, many)
 		cr_assert_leq(msg.bytes[24 + 7], ENG_MEMBER_RECORDS);
 	}
 	cr_assert_eq(said, 300);
-	/* others, and others again before the first have been said to leave */
+	/* other groups, and then others again before the leaving of the first ones has been
+	 * reported */
 	eng_members_set(m, (const uint8_t(*)[16])ips + 300, 300, T0);
 	cr_assert_eq(m->n, 600);
 	eng_members_set(m, (const uint8_t(*)[16])ips + 150, 300, T0);
@@ -515,7 +520,7 @@ by_bytes(const void *a, const void *b)
 	return memcmp(a, b, 16);
 }
 
-/* Names that are new each time, in a full table: the joined ones are there, in order. */
+/* New groups each time, in a full table: those that are joined are in it, in order. */
 Test(member, a_full_table)
 {
 	static uint8_t ips[4][16];

@@ -2,8 +2,8 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Path migration between two ports (G2, G4, G5).  The primary path of the first queue pair is from
- * port A to port B, and its alternate one from B to A; of its peer the other way around.
+ * Path migration between two ports (G2, G4, G5).  The first queue pair's primary path is from port
+ * A to port B, and its alternate path from B to A; its peer's are the reverse.
  */
 #include <criterion/criterion.h>
 
@@ -108,7 +108,7 @@ ends_armed(struct ends *t)
 	expect_state(t, 1, KARST_MIG_ARMED, t->bed.port[1]);
 }
 
-/* The program goes over while requests are under way, and back again. */
+/* The program migrates while requests are under way, and back again. */
 Test(migrate, g4_by_command)
 {
 	const struct karst_core_qp_attr go = {.path_mig_state = KARST_MIG_MIGRATED};
@@ -140,8 +140,8 @@ Test(migrate, g4_by_command)
 	engine_bed_down(&t.bed);
 }
 
-/* A port is gone.  Whose primary path it was goes over; whose alternate one hears that there is
- * none any more. */
+/* A port is removed.  A queue pair whose primary path used it migrates; one whose alternate path
+ * used it gets an event that it has no alternate path any more. */
 Test(migrate, g5_port_lost)
 {
 	struct ends t;
@@ -157,7 +157,7 @@ Test(migrate, g5_port_lost)
 	engine_bed_down(&t.bed);
 }
 
-/* Paths that cannot be: of no port, from another's address, over a port that carries too little. */
+/* Impossible paths: of no port, from another port's address, over a port whose MTU is too small. */
 Test(migrate, g2_refused)
 {
 	const struct engine_bed_config cfg = {.mtu = 9000, .mtu_b = 1500};

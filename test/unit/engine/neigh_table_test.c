@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* The table of neighbours, on a clock of the test's own. */
+/* The table of neighbours, with the test's own clock. */
 #include <stdlib.h>
 
 #include <criterion/criterion.h>
@@ -38,7 +38,7 @@ use(struct eng_neigh_table *t, uint32_t n, uint64_t now, uint8_t mac[6], bool *a
 	return eng_neigh_use(t, host(n).ip, now, mac, ask);
 }
 
-/* How many questions @n uses in turn cause, one each @step. */
+/* Counts the questions that @n lookups in turn cause, one each @step. */
 static unsigned int
 questions(struct eng_neigh_table *t, uint64_t from, uint64_t step, unsigned int n)
 {
@@ -63,7 +63,7 @@ Test(neigh_table, questions_are_paced)
 	cr_assert_eq(questions(t, 100 * MS, MS, 1), 1);
 	cr_assert_eq(questions(t, 101 * MS, MS, 1400), 3);
 	cr_assert_eq(questions(t, 1501 * MS, MS, 10000), 10);
-	/* forgotten, and wanted again: quick at first */
+	/* the entry was removed, and is wanted again: questions come quickly at first */
 	cr_assert_eq(questions(t, 60 * S, MS, 101), 2);
 	free(t);
 }
@@ -83,7 +83,7 @@ Test(neigh_table, age_and_doubt)
 	cr_assert(use(t, 1, now + 50 * S, mac, &ask));
 	cr_assert_not(ask);
 	cr_assert_arr_eq(mac, mac_a, 6);
-	/* old: used and asked, a few times, then no more */
+	/* old: used and asked for, a few times, then no more */
 	now += 61 * S;
 	cr_assert(use(t, 1, now, mac, &ask));
 	cr_assert(ask);
@@ -92,12 +92,12 @@ Test(neigh_table, age_and_doubt)
 	cr_assert(use(t, 1, now + 1000 * MS, mac, &ask));
 	cr_assert(ask);
 	cr_assert_not(use(t, 1, now + 2000 * MS, mac, &ask));
-	/* back, somewhere else */
+	/* back, with another MAC address */
 	cr_assert(ask);
 	cr_assert(eng_neigh_answer(t, host(1).ip, mac_b, now + 2001 * MS));
 	cr_assert(use(t, 1, now + 3 * S, mac, &ask));
 	cr_assert_arr_eq(mac, mac_b, 6);
-	/* a claim that agrees changes nothing, one that does not makes us ask */
+	/* a claim that agrees changes nothing, a claim that differs makes the table ask */
 	eng_neigh_claim(t, host(1).ip, mac_b);
 	cr_assert(use(t, 1, now + 4 * S, mac, &ask));
 	cr_assert_not(ask);
@@ -105,7 +105,7 @@ Test(neigh_table, age_and_doubt)
 	cr_assert(use(t, 1, now + 5 * S, mac, &ask));
 	cr_assert(ask);
 	cr_assert_arr_eq(mac, mac_b, 6);
-	/* unused for so long that it has to answer first */
+	/* unused for so long that the neighbour has to answer first */
 	now += 1000 * S;
 	cr_assert_not(use(t, 1, now, mac, &ask));
 	/* an answer that comes much too late */
@@ -122,7 +122,7 @@ Test(neigh_table, bounded)
 	bool ask;
 
 	for (i = 0; i < 100000; i++) {
-		/* one that is in use all the time stays */
+		/* an entry that is in use all the time stays */
 		use(t, 1, i * MS, mac, &ask);
 		if (ask)
 			eng_neigh_answer(t, host(1).ip, mac_a, i * MS);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* Neighbours and paths over two ports joined by net_ring; and frames that must be ignored. */
+/* Neighbours and paths over two ports joined by net_ring; and frames that must not be believed. */
 #include <stdlib.h>
 
 #include <criterion/criterion.h>
@@ -34,7 +34,7 @@ resolve(struct engine_bed *bed, uint32_t addr, const uint8_t ip[16], uint32_t ms
 	return karst_engine_resolve(bed->e, bed->port[0], addr, ip, &opts, path);
 }
 
-/* Who must not wait looks again. */
+/* A caller that must not wait calls again later. */
 Test(neigh, who_does_not_wait)
 {
 	const struct karst_engine_resolve_opts opts = {.no_wait = true, .quiet = true};
@@ -54,7 +54,7 @@ Test(neigh, who_does_not_wait)
 	} while (ret == -EAGAIN);
 	cr_assert_eq(ret, 0);
 	cr_assert_arr_eq(path.dst_mac, mac_b, 6);
-	/* nobody there */
+	/* no such host */
 	cr_assert_eq(karst_engine_resolve(bed.e, bed.port[0], 0,
 			     karst_engine_addr_ip4(0x0a000007).ip, &opts, &path),
 		-EAGAIN);
@@ -69,7 +69,7 @@ check_both_families(const struct engine_bed_config *cfg)
 	uint32_t i;
 
 	engine_bed_up(&bed, cfg);
-	engine_bed_settle(&bed); /* attached, so that resolve() polls */
+	engine_bed_settle(&bed); /* attaches this thread, so that resolve() polls */
 	for (i = 0; i < 2; i++) {
 		struct karst_engine_addr dst = addr_of(&bed, 1, i), src = addr_of(&bed, 0, i);
 
@@ -81,7 +81,7 @@ check_both_families(const struct engine_bed_config *cfg)
 		cr_assert_eq(path.has_vlan, cfg->vlan != 0);
 		cr_assert_eq(path.vlan_tci, cfg->vlan);
 		cr_assert_eq(path.port, bed.port[0]);
-		/* the other family's source */
+		/* a source of the other address family */
 		cr_assert_eq(resolve(&bed, 1 - i, dst.ip, 1, &path), -EINVAL);
 	}
 	cr_assert_eq(resolve(&bed, 2, addr_of(&bed, 1, 0).ip, 1, &path), -EINVAL);
@@ -102,7 +102,7 @@ Test(neigh, tagged)
 	check_both_families(&cfg);
 }
 
-/* Frames reach an lcore that is not the port's home. */
+/* Frames arrive at an lcore that is not the port's home. */
 Test(neigh, by_way_of_another_lcore)
 {
 	const struct engine_bed_config cfg = {.engine.lcores = 2};
@@ -110,7 +110,7 @@ Test(neigh, by_way_of_another_lcore)
 	check_both_families(&cfg);
 }
 
-/* --- frames of somebody else's making --- */
+/* --- forged frames --- */
 
 struct hostile {
 	struct engine_bed bed;
@@ -170,7 +170,7 @@ struct arp_frame {
 };
 static_assert(sizeof(struct arp_frame) == 42, "layout");
 
-/* From 10.0.0.@host at 02:bb:...:@host to A. */
+/* A frame from 10.0.0.@host at 02:bb:...:@host to A. */
 static struct arp_frame
 arp(uint8_t op, uint8_t host)
 {
@@ -204,7 +204,8 @@ known(struct hostile *h)
 	return (unsigned int)n;
 }
 
-/* Nothing is learnt from an answer that nobody asked for, nor from one that is not to us. */
+/* Nothing is learnt from an answer that was not asked for, nor from one that is for another
+ * host. */
 Test(neigh, forged_answers)
 {
 	const struct engine_bed_config cfg = {0};
@@ -222,7 +223,7 @@ Test(neigh, forged_answers)
 	f = arp(2, 50);
 	put_arp(&h, &f);
 	cr_assert_eq(drops(&h, KARST_DROP_NEIGHBOUR), ++bad);
-	/* asked, and answered to somebody else's MAC address */
+	/* asked for, and answered to another MAC address */
 	cr_assert_eq(
 		resolve(&h.bed, 0, karst_engine_addr_ip4(0x0a000032).ip, 1, &path), -EHOSTUNREACH);
 	f.tha[5] = 9;
@@ -230,7 +231,7 @@ Test(neigh, forged_answers)
 	cr_assert_eq(drops(&h, KARST_DROP_NEIGHBOUR), ++bad);
 	cr_assert_eq(
 		resolve(&h.bed, 0, karst_engine_addr_ip4(0x0a000032).ip, 1, &path), -EHOSTUNREACH);
-	/* from a group, from us, cut short, of another hardware */
+	/* from a group address, from our own, cut short, of another hardware type */
 	f = arp(2, 50);
 	f.sha[0] |= 1;
 	put_arp(&h, &f);
@@ -242,13 +243,13 @@ Test(neigh, forged_answers)
 	put_arp(&h, &f);
 	bad += 4;
 	cr_assert_eq(drops(&h, KARST_DROP_NEIGHBOUR), bad);
-	cr_assert_eq(known(&h), before + 1); /* the one that was asked for */
-	/* the true one */
+	cr_assert_eq(known(&h), before + 1); /* the answer that was asked for */
+	/* the right one */
 	f = arp(2, 50);
 	put_arp(&h, &f);
 	cr_assert_eq(resolve(&h.bed, 0, karst_engine_addr_ip4(0x0a000032).ip, 1, &path), 0);
 	cr_assert_arr_eq(path.dst_mac, f.sha, 6);
-	/* a second answer, and a claim: the first stays in use, and is asked again */
+	/* a second answer, and a claim: the first address stays in use, and is asked for again */
 	f.sha[1] = 0xee;
 	put_arp(&h, &f);
 	cr_assert_eq(drops(&h, KARST_DROP_NEIGHBOUR), ++bad);
@@ -262,7 +263,7 @@ Test(neigh, forged_answers)
 	hostile_down(&h);
 }
 
-/* Questions are answered, at a rate; who asks is not remembered. */
+/* Questions are answered, at a limited rate; the hosts that ask are not remembered. */
 Test(neigh, flood)
 {
 	const struct engine_bed_config cfg = {0};
@@ -287,16 +288,16 @@ Test(neigh, flood)
 	engine_bed_settle(&h.bed);
 	cr_assert_eq(known(&h), 1);
 	cr_assert_gt(sent(&h), before);
-	/* each is answered, or counted as too much */
+	/* each question is answered, or counted as dropped */
 	cr_assert_eq(sent(&h) - before + drops(&h, KARST_DROP_NEIGHBOUR), 20000);
-	/* still known: no question goes out */
+	/* still known: no question is sent */
 	before = sent(&h);
 	cr_assert_eq(resolve(&h.bed, 0, addr_of(&h.bed, 1, 0).ip, 1, &path), 0);
 	cr_assert_eq(sent(&h), before);
 	hostile_down(&h);
 }
 
-/* Any bytes in the place of ARP and neighbour discovery. */
+/* Random bytes in place of ARP and neighbour discovery. */
 Test(neigh, noise)
 {
 	const struct engine_bed_config cfg = {.engine.lcores = 2};
@@ -331,7 +332,7 @@ Test(neigh, noise)
 	hostile_down(&h);
 }
 
-/* A question that arrives on another lcore than the port's home. */
+/* A question arrives at another lcore than the port's home. */
 Test(neigh, another_lcore)
 {
 	const struct engine_bed_config cfg = {.engine.lcores = 2};
@@ -347,7 +348,7 @@ Test(neigh, another_lcore)
 	hostile_down(&h);
 }
 
-/* --- ways --- */
+/* --- paths --- */
 
 Test(neigh, groups_and_impossible_addresses)
 {
@@ -370,7 +371,7 @@ Test(neigh, groups_and_impossible_addresses)
 			-EHOSTUNREACH);
 	for (i = 0; i < 2; i++)
 		cr_assert_eq(resolve(&bed, 1, bad6[i], 20000, &path), -EHOSTUNREACH);
-	/* ourselves */
+	/* the engine itself */
 	cr_assert_eq(resolve(&bed, 0, addr_of(&bed, 0, 0).ip, 1, &path), 0);
 	engine_bed_down(&bed);
 }
@@ -400,7 +401,7 @@ Test(neigh, gateway_timeout_cancel)
 
 	engine_bed_up(&bed, &cfg);
 	engine_bed_settle(&bed);
-	/* A again, now with a prefix */
+	/* A once more, now with a prefix */
 	cr_assert_eq(karst_engine_port_remove(bed.e, bed.port[0]), 0);
 	cr_assert_eq(resolve(&bed, 0, karst_engine_addr_ip4(0x0a000002).ip, 1, &path), -EINVAL);
 	addr.prefix = 24;
@@ -417,7 +418,7 @@ Test(neigh, gateway_timeout_cancel)
 	cr_assert_eq(resolve(&bed, 0, karst_engine_addr_ip4(0x0a000102).ip, 20000, &path), 0);
 	cr_assert_arr_eq(path.dst_mac, mac_b, 6);
 	cr_assert_arr_eq(path.dst_ip, karst_engine_addr_ip4(0x0a000102).ip, 16);
-	/* nobody there */
+	/* no such host */
 	cr_assert_eq(
 		resolve(&bed, 0, karst_engine_addr_ip4(0x0a000007).ip, 20, &path), -EHOSTUNREACH);
 	opts.user = &c;

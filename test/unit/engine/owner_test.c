@@ -2,8 +2,8 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Owners: two programs that only have their memory files, as another process would map them, and a
- * program that rings doorbells of queue pairs that are not its own.
+ * Owners: two programs that see nothing but their memory files, mapped as another process would map
+ * them, and one program that rings for queue pairs that are not its own.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,14 +16,14 @@
 #include "karst_owner.h"
 
 #define MSG      4096u
-#define MAP_USED (256u << 10) /* all objects of these tests are in it */
+#define MAP_USED (256u << 10) /* all objects of these tests fit in it */
 
 /* What one program has of the engine. */
 struct program {
 	struct karst_engine_owner *owner;
 	struct karst_engine_cq *cq;
 	struct karst_engine_qp *qp;
-	/* its own mappings of the same */
+	/* the program's own mappings of its files */
 	uint8_t *map[8];
 	uint64_t bytes[8];
 	struct karst_wq sq;
@@ -50,7 +50,7 @@ on_async(void *user, const struct karst_engine_event *event)
 
 static const struct karst_engine_ops ops = {.cq_event = on_cq, .async_event = on_async};
 
-/* Where the program has what stands at @p in the engine. */
+/* Where the program has mapped what is at @p in the engine. */
 static void *
 own_view(struct program *p, const void *at)
 {
@@ -110,7 +110,7 @@ program_down(struct engine_bed *bed, struct program *p)
 	cr_assert_eq(karst_engine_owner_destroy(p->owner), -EBUSY);
 	cr_assert_eq(karst_engine_cq_destroy(bed->e, p->cq), 0);
 	cr_assert_eq(karst_engine_owner_destroy(p->owner), 0);
-	/* what the program still has mapped harms nobody */
+	/* mappings that the program still has do no harm */
 	for (i = 0; i < KARST_DIM(p->map); i++) {
 		if (p->map[i] == NULL)
 			continue;
@@ -141,7 +141,7 @@ program_write(struct program *p, const struct program *to, uint64_t wr_id)
 		karst_engine_wake(p->wake_fd);
 }
 
-/* Takes a completion that is there. */
+/* Takes a completion, if there is one. */
 static bool
 program_poll(struct program *p, struct karst_cqe *cqe)
 {
@@ -194,7 +194,7 @@ Test(owner, two_programs_over_their_own_mappings)
 	engine_bed_down(&bed);
 }
 
-/* Events go to who has the queue. */
+/* Events go to the owner of the queue. */
 Test(owner, events)
 {
 	struct engine_bed_config cfg = {0};
@@ -212,7 +212,7 @@ Test(owner, events)
 	cr_assert(program_poll(&a, &cqe));
 	cr_assert_eq(a.cq_events, 1);
 	cr_assert_eq(b.cq_events, 0);
-	/* an impossible tail fails the queue it belongs to, and its owner hears of it */
+	/* an impossible tail fails the queue pair it belongs to, and its owner gets an event */
 	atomic_store(&b.sq.sh->tail, 0x55555555);
 	cr_assert_eq(karst_bell_ring(b.bell, b.cells - 1, b.qp->num), 0);
 	engine_bed_settle(&bed);
@@ -223,7 +223,8 @@ Test(owner, events)
 	engine_bed_down(&bed);
 }
 
-/* Whatever one program rings and writes into its bell, the other's queue pairs stay as they are. */
+/* Whatever one program rings and writes into its doorbell ring, the other's queue pairs are not
+ * affected. */
 Test(owner, hostile_bell)
 {
 	struct engine_bed_config cfg = {.engine.lcores = 2};
@@ -238,7 +239,7 @@ Test(owner, hostile_bell)
 	program_up(&bed, &b, "b", 0);
 	engine_bed_connect(&bed, a.qp, b.qp);
 	engine_bed_settle(&bed);
-	/* a has posted without ringing; b may not do that for it */
+	/* a has posted without ringing; b may not ring for it */
 	program_write(&a, &b, 7);
 	engine_bed_settle(&bed);
 	cr_assert(program_poll(&a, &cqe));
@@ -254,7 +255,7 @@ Test(owner, hostile_bell)
 	engine_bed_settle(&bed);
 	cr_assert(program_poll(&a, &cqe));
 	cr_assert_eq(cqe.wr_id, 8);
-	/* nonsense in every byte of the ring, the asleep word and the eventfd */
+	/* random values in every byte of the ring, in the asleep word and in the eventfd */
 	for (round = 0; round < 200; round++) {
 		for (i = 0; i < karst_bell_bytes(b.cells); i++)
 			((uint8_t *)b.bell)[i] = (uint8_t)rand_r(&seed);
@@ -329,7 +330,7 @@ Test(owner, limits)
 	engine_bed_down(&bed);
 }
 
-/* More owners than an lcore looks at in a turn: everybody's bell is heard. */
+/* More owners than an lcore serves in one turn: the doorbells of all are served. */
 Test(owner, many)
 {
 	enum { MANY = 50 };
@@ -358,7 +359,8 @@ Test(owner, many)
 	engine_bed_down(&bed);
 }
 
-/* Owners come and go while two others exchange data, with lcores on threads of their own. */
+/* Owners are created and destroyed while two others exchange data, with lcores on threads of their
+ * own. */
 Test(owner, come_and_go_under_traffic)
 {
 	struct engine_bed_config cfg = {.engine = {.lcores = 2, .max_owners = 4}};
@@ -399,7 +401,7 @@ Test(owner, come_and_go_under_traffic)
 	engine_bed_down(&bed);
 }
 
-/* The end of a session that has much. */
+/* The end of a session that has many objects. */
 Test(owner, many_objects_end_at_once)
 {
 	enum { QPS = 1000, KEYS = 10000, AHS = 500 };

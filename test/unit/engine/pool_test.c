@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* Buffers for drivers that give the memory of the pool to another process; and which buffers an
- * lcore treats as cold. */
+/* Buffers for drivers that register the pool's memory elsewhere; and which buffers an lcore takes
+ * for cold. */
 #include <criterion/criterion.h>
 #include <rte_ethdev.h>
 #include <rte_mbuf.h>
@@ -12,8 +12,8 @@
 
 #define MBUFS 1500u
 
-/* net_af_xdp tells the kernel where a pool is by its first chunk, and its end by the number of
- * objects times their size: all buffers are inside of that, and none crosses a page. */
+/* net_af_xdp describes a pool to the kernel by its first chunk and the number of objects times
+ * their size: all buffers lie within that range, and none crosses a page. */
 static void
 check_place(struct rte_mempool *mp, void *opaque, void *object, unsigned int index)
 {
@@ -43,8 +43,8 @@ Test(pool, buffers_that_are_pages)
 	engine_bed_down(&bed);
 }
 
-/* What was freed last is used first.  By the handler that is DPDK's default it would be used last,
- * when all others of the pool have been through the caches. */
+/* The buffer that was freed last is used first.  DPDK's default handler would use it last, when all
+ * others of the pool have been through the caches. */
 Test(pool, last_in_first_out)
 {
 	struct engine_bed_config cfg = {.engine.name = "lifo"};
@@ -64,7 +64,7 @@ Test(pool, last_in_first_out)
 	engine_bed_down(&bed);
 }
 
-/* They carry frames as all others do. */
+/* Such buffers carry frames like all others. */
 Test(pool, traffic_in_pages)
 {
 	struct engine_bed_config cfg = {.engine.page_buffers = true};
@@ -85,7 +85,7 @@ Test(pool, traffic_in_pages)
 			unsigned int mask = engine_bed_attr(
 				&bed, KARST_QPT_RC, side, qp[1 - side]->num, to, &attr);
 
-			attr.path_mtu = 4; /* the largest that fits */
+			attr.path_mtu = 4; /* the largest MTU that fits */
 			cr_assert_eq(karst_engine_qp_modify(bed.e, qp[side], &attr, mask), 0);
 		}
 	}
@@ -115,7 +115,7 @@ Test(pool, what_does_not_fit)
 
 #define WRITTEN (256u << 10) /* two bursts of frames */
 
-/* Of the buffers that lcore 0 has ready after both bursts, how many it takes for another's. */
+/* How many of the buffers that lcore 0 has ready after both bursts are taken for cold. */
 static unsigned int
 cold_after_sending(struct engine_bed *bed)
 {
@@ -128,7 +128,7 @@ cold_after_sending(struct engine_bed *bed)
 	uint32_t key = engine_bed_mr(bed, mem, sizeof(mem));
 	struct karst_engine_qp *qp = engine_bed_qp(bed, KARST_QPT_RC, 0);
 
-	bed->timeout = 0; /* nobody answers */
+	bed->timeout = 0; /* no peer answers */
 	for (to = KARST_QPS_INIT; to <= KARST_QPS_RTS; to++) {
 		unsigned int mask = engine_bed_attr(bed, KARST_QPT_RC, 0, 0x100, to, &attr);
 
@@ -145,8 +145,8 @@ cold_after_sending(struct engine_bed *bed)
 	return cold;
 }
 
-/* A port that has copied a frame, or has no use for it, gives back the buffer at once: it is in the
- * cache of this lcore, and fetching it for writing once more would be for nothing. */
+/* A port that has copied a frame, or discards it, frees the buffer at once: the buffer is in the
+ * cache of this lcore, and prefetching it for writing would be useless. */
 Test(pool, buffers_that_come_back_at_once_are_warm)
 {
 	const struct karst_engine_addr addr = karst_engine_addr_ip4(0x0a000003);
@@ -162,7 +162,7 @@ Test(pool, buffers_that_come_back_at_once_are_warm)
 	engine_bed_down(&bed);
 }
 
-/* Whoever receives a frame by its pointer has it in its cache. */
+/* A receiver that gets a frame by its pointer has the frame in its own cache. */
 Test(pool, buffers_that_others_have_are_cold)
 {
 	struct engine_bed_config cfg = {.engine.lcores = 2, .mask = {1, 2}};

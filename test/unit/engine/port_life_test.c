@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* Ports that come, go, change addresses and lose their link, while lcores run. */
+/* Ports that are added, are removed, change addresses and lose their link, while lcores run. */
 #include <criterion/criterion.h>
 #include <rte_ethdev.h>
 
@@ -34,7 +34,7 @@ on_event(void *user, const struct karst_engine_event *event)
 
 static const struct karst_engine_ops ops = {.async_event = on_event};
 
-/* The peer of a new address is asked and answers; of the old one it does not. */
+/* The peer asks for a new address and gets an answer; for the old address it gets none. */
 Test(port_life, addresses)
 {
 	struct karst_engine_addr addr = karst_engine_addr_ip4(0x0a000064);
@@ -69,7 +69,8 @@ Test(port_life, addresses)
 	engine_bed_down(&bed);
 }
 
-/* The first port's addresses are those of net 10 with these last bytes; 0: none is there. */
+/* Sets the first port's addresses: those of net 10 with these last bytes; 0: no address in this
+ * place. */
 static void
 expect_places(const struct engine_bed *bed, const uint8_t *last, uint32_t n)
 {
@@ -94,7 +95,7 @@ set_places(const struct engine_bed *bed, const uint8_t *last, uint32_t n)
 	cr_assert_eq(karst_engine_port_set_addrs(bed->e, bed->port[0], n, addrs), 0);
 }
 
-/* A program names an address by its place. */
+/* Programs name an address by its place (index). */
 Test(port_life, addresses_keep_their_places)
 {
 	static const struct karst_engine_addr none;
@@ -111,17 +112,17 @@ Test(port_life, addresses_keep_their_places)
 	/* in another order */
 	set_places(&bed, (const uint8_t[]){23, 21, 22}, 3);
 	expect_places(&bed, (const uint8_t[]){21, 22, 23}, 3);
-	/* one goes, and nothing can be done with its place */
+	/* one is removed, and its place cannot be used */
 	set_places(&bed, (const uint8_t[]){22, 23}, 2);
 	expect_places(&bed, (const uint8_t[]){0, 22, 23}, 3);
 	cr_assert_eq(karst_engine_path_init(bed.e, bed.port[0], 0, mac, none.ip, &path), -EINVAL);
 	cr_assert_eq(karst_engine_path_init(bed.e, bed.port[0], 1, mac,
 			     karst_engine_addr_ip4(0x0a000002).ip, &path),
 		0);
-	/* it is so with another MAC address, too */
+	/* the same with another MAC address */
 	cr_assert_eq(karst_engine_port_set_mac(bed.e, bed.port[0], mac), 0);
 	expect_places(&bed, (const uint8_t[]){0, 22, 23}, 3);
-	/* one comes, another one goes from the end */
+	/* one is added, another one is removed from the end */
 	set_places(&bed, (const uint8_t[]){22, 24}, 2);
 	expect_places(&bed, (const uint8_t[]){24, 22}, 2);
 	for (i = 0; i < KARST_ENGINE_MAX_ADDRS; i++)
@@ -133,7 +134,7 @@ Test(port_life, addresses_keep_their_places)
 	many[3] = 21;
 	many[4] = 23;
 	expect_places(&bed, many, KARST_ENGINE_MAX_ADDRS);
-	/* :: is what an empty place has, and neither an address of a port nor of a peer */
+	/* :: stands for an empty place, and is an address neither of a port nor of a peer */
 	cr_assert_eq(karst_engine_port_set_addrs(bed.e, bed.port[0], 1, &none), -EINVAL);
 	cr_assert_eq(karst_engine_port_set_addrs(bed.e, bed.port[0], 1, &ip6), 0);
 	cr_assert_eq(karst_engine_path_init(bed.e, bed.port[0], 0, mac, ip6.ip, &path), 0);
@@ -143,7 +144,7 @@ Test(port_life, addresses_keep_their_places)
 	engine_bed_down(&bed);
 }
 
-/* Paths begin at the new MAC address, and the path MTU is what the new MTU carries. */
+/* Paths begin at the new MAC address, and the path MTU is what the new MTU allows. */
 Test(port_life, another_device)
 {
 	static const struct {
@@ -173,7 +174,7 @@ Test(port_life, another_device)
 	cr_assert_eq(
 		karst_engine_resolve(bed.e, bed.port[0], 0, info.addrs[0].ip, &opts, &path), 0);
 	cr_assert_arr_eq(path.src_mac, mac, sizeof(mac));
-	/* and a neighbour that asks is told of it */
+	/* and a neighbour that asks gets the new address */
 	cr_assert_eq(karst_engine_port_info(bed.e, bed.port[0], &info), 0);
 	cr_assert_eq(
 		karst_engine_resolve(bed.e, bed.port[1], 0, info.addrs[0].ip, &opts, &path), 0);
@@ -200,7 +201,7 @@ Test(port_life, links)
 
 	engine_bed_up(&bed, &cfg);
 	engine_bed_poller_start(&poller, &bed, 1);
-	karst_engine_links_check(bed.e); /* they came up when they were started */
+	karst_engine_links_check(bed.e); /* the links came up when the ports were started */
 	cr_assert_eq(karst_engine_links_check(bed.e), 0);
 	atomic_store(&seen.port_active, 0);
 	cr_assert_eq(rte_eth_dev_set_link_down(bed.ethdev[1]), 0);
@@ -219,7 +220,8 @@ Test(port_life, links)
 	engine_bed_down(&bed);
 }
 
-/* net_ring has no flow rules: it cannot be shared, and is no worse for having been asked. */
+/* net_ring has no flow rules: it cannot be shared with the kernel, and works as before after a
+ * request for it. */
 Test(port_life, isolate_refused)
 {
 	struct karst_engine_addr addr = karst_engine_addr_ip4(0x0a000001);
@@ -238,7 +240,7 @@ Test(port_life, isolate_refused)
 	engine_bed_down(&bed);
 }
 
-/* A port goes under a queue pair that sends, and comes back: what was lost is sent again. */
+/* A port is removed under a queue pair that sends, and comes back: lost frames are sent again. */
 Test(port_life, goes_under_traffic)
 {
 	static uint8_t from[BUF], to[BUF];
@@ -279,9 +281,9 @@ Test(port_life, goes_under_traffic)
 	engine_bed_down(&bed);
 }
 
-/* A device is unplugged under a queue pair that sends: what was posted is flushed, the owner hears
- * of it last, and a queue pair of another port, idle or not, is left alone.  The port that comes
- * back has the number that it had, though a lower one is free. */
+/* A device is unplugged under a queue pair that sends: posted requests are flushed, the owner gets
+ * its event after that, and a queue pair of another port, idle or not, is not affected.  The port
+ * that comes back has the number that it had, though a lower one is free. */
 Test(port_life, lost)
 {
 	static uint8_t from[BUF], to[BUF];

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* Invalid frames from the wire: each is dropped and counted once, under its own drop reason. */
+/* Forged and broken frames on the wire: each is dropped, counted under the right reason, and only
+ * once. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
@@ -27,11 +28,11 @@ wire_up(struct wire *w, const struct engine_bed_config *cfg)
 	engine_bed_up(&w->bed, cfg);
 	w->pool = rte_pktmbuf_pool_create("other", 255, 0, sizeof(struct karst_pkt), 2048, 0);
 	cr_assert_not_null(w->pool);
-	engine_bed_settle(&w->bed); /* what the ports announced */
+	engine_bed_settle(&w->bed); /* the announcements of the ports */
 	karst_engine_counters(w->bed.e, KARST_ENGINE_ANY_LCORE, &w->before);
 }
 
-/* A good RoCE frame from A to B, for a QP that is not there. */
+/* A valid RoCE frame from A to B, for a QP that does not exist. */
 static struct karst_frame
 good_frame(void)
 {
@@ -49,7 +50,7 @@ good_frame(void)
 	return f;
 }
 
-/* @spoil: XORed into the byte of the ICRC. */
+/* @spoil: XORed into one byte of the ICRC. */
 static struct rte_mbuf *
 frame_of(struct wire *w, const struct karst_frame *f, uint8_t spoil)
 {
@@ -77,7 +78,7 @@ put(struct wire *w, const struct karst_frame *f, uint8_t spoil)
 	cr_assert_eq(rte_ring_enqueue(w->bed.ring[0][0], frame_of(w, f, spoil)), 0);
 }
 
-/* One more drop for @reason (NONE: no drop), and none for any other. */
+/* Expects one more drop for @reason (NONE: no drop), and none for any other. */
 static void
 expect_drop(struct wire *w, enum karst_drop reason)
 {
@@ -123,11 +124,11 @@ Test(rx, drops_by_reason)
 	f.vlan_tci = 5;
 	put(&w, &f, 0);
 	expect_drop(&w, KARST_DROP_VLAN);
-	f.vlan_tci = 0xe000; /* a priority, no VLAN */
+	f.vlan_tci = 0xe000; /* a VLAN tag with a priority and without a VLAN */
 	put(&w, &f, 0);
 	expect_drop(&w, KARST_DROP_NO_QP);
 	f = good_frame();
-	f.daddr[0] = 239; /* a group may have members here */
+	f.daddr[0] = 239; /* a group address may have members here */
 	put(&w, &f, 0);
 	expect_drop(&w, KARST_DROP_NO_QP);
 	f = good_frame();
@@ -147,7 +148,7 @@ Test(rx, drops_by_reason)
 	cr_assert_eq(rte_pktmbuf_chain(m, tail), 0);
 	cr_assert_eq(rte_ring_enqueue(w.bed.ring[0][0], m), 0);
 	expect_drop(&w, KARST_DROP_ETHERTYPE);
-	/* in two, of which the first has no room for the rest */
+	/* in two, and the first has no room for the rest */
 	m = rte_pktmbuf_alloc(w.pool);
 	tail = rte_pktmbuf_alloc(w.pool);
 	rte_pktmbuf_append(m, rte_pktmbuf_tailroom(m));
@@ -158,8 +159,9 @@ Test(rx, drops_by_reason)
 	wire_down(&w);
 }
 
-/* Some adapters fill a buffer only so far (those of Intel that count in KiB), and what is left of a
- * long frame comes in another one, wherever that cuts it: it is a frame like others. */
+/* Some adapters fill a buffer only up to a limit (those of Intel that count in KiB) and put the
+ * rest of a long frame into another one, wherever that cuts the frame: it must be accepted like
+ * others. */
 Test(rx, w1_frame_in_segments)
 {
 	const struct engine_bed_config cfg = {0};
@@ -184,14 +186,14 @@ Test(rx, w1_frame_in_segments)
 		rte_pktmbuf_trim(m, (uint16_t)(len - cut));
 		cr_assert_eq(rte_pktmbuf_chain(m, tail), 0);
 		cr_assert_eq(rte_ring_enqueue(w.bed.ring[0][0], m), 0);
-		/* its ICRC has been found right, or this were another reason */
+		/* its ICRC was found right, or the reason would be another one */
 		expect_drop(&w, KARST_DROP_NO_QP);
 	}
 	wire_down(&w);
 }
 
-/* What is no management datagram does not get to queue pair 1; there it is another question who
- * wants it.  On an engine of two lcores, of which the number names the second. */
+/* Only management datagrams get to queue pair 1.  Whether anyone wants them there is another
+ * question.  On an engine of two lcores, the second of which the number names. */
 Test(rx, u2_queue_pair_1)
 {
 	struct engine_bed_config cfg = {.engine.lcores = 2};
@@ -252,7 +254,7 @@ Test(rx, no_such_lcore)
 	f.ib.dqpn = 0x77; /* low bits 3 */
 	put(&w, &f, 0);
 	expect_drop(&w, KARST_DROP_NO_QP);
-	f.ib.dqpn = 0x76; /* 2: handed over, and not there */
+	f.ib.dqpn = 0x76; /* 2: handed over, and no such QP */
 	put(&w, &f, 0);
 	expect_drop(&w, KARST_DROP_NO_QP);
 	wire_down(&w);
@@ -277,11 +279,11 @@ Test(rx, tagged_port)
 	wire_down(&w);
 }
 
-/* Frames that wait at A before the acknowledgement: some bursts. */
+/* Frames that wait at A in front of the acknowledgement: several bursts. */
 #define AHEAD 200
 
-/* An lcore had no processor for longer than the timeout: what has come meanwhile is looked at
- * before the timer expires, however many bursts that is. */
+/* An lcore had no processor for longer than the timeout: frames that have arrived meanwhile are
+ * processed before the timer expires, however many bursts they are. */
 Test(rx, q6_before_timers)
 {
 	const struct timespec away = {.tv_nsec = 200000000};
@@ -305,7 +307,7 @@ Test(rx, q6_before_timers)
 		karst_engine_poll(w.bed.e, 0);
 	for (i = 0; i < AHEAD; i++)
 		cr_assert_eq(rte_ring_enqueue(w.bed.ring[1][0], frame_of(&w, &f, 0)), 0);
-	/* it is received, and its acknowledgement waits behind these */
+	/* received, and its acknowledgement waits behind these */
 	while (!rte_ring_empty(w.bed.ring[0][0]))
 		karst_engine_poll(w.bed.e, 0);
 	cr_assert_gt(rte_ring_count(w.bed.ring[1][0]), 64);
@@ -337,7 +339,7 @@ on_exception(void *user, const struct karst_engine_exception *ex)
 	return seen->take;
 }
 
-/* Frames that are not RoCE are offered to the program; bad RoCE frames are not. */
+/* Frames that are not RoCE are offered to the program; invalid RoCE frames are not. */
 Test(rx, exceptions)
 {
 	const struct karst_engine_ops ops = {.exception = on_exception};
@@ -365,7 +367,7 @@ Test(rx, exceptions)
 	wire_down(&w);
 }
 
-/* Random bytes and cut frames of all kinds: whatever they are, they are counted and freed. */
+/* Random bytes and truncated frames of all kinds: whatever they are, they are counted and freed. */
 Test(rx, noise)
 {
 	struct engine_bed_config cfg = {.engine.lcores = 2};

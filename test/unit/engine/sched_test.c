@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* Ports that accept no frames, or not enough: which queue pairs wait for them, and which do not. */
+/* Ports that are full, or slower than what is sent: which queue pairs wait for them, and which do
+ * not. */
 #include <criterion/criterion.h>
 #include <rte_mbuf.h>
 
@@ -28,7 +29,7 @@ ud_qp(struct engine_bed *bed, int side, uint32_t lcore)
 	return qp;
 }
 
-/* From port @side to the other. */
+/* An address handle from port @side to the other port. */
 static uint32_t
 ah_over(struct engine_bed *bed, int side)
 {
@@ -62,7 +63,7 @@ post_ud(struct karst_engine_qp *qp, uint32_t ah, uint32_t len, uint32_t lkey)
 
 /*
  * A program sends datagrams without end over a port that is not its queue pair's, and faster than
- * that takes them.  The queue pairs of that port get their share, and no datagram is dropped.
+ * that port sends them.  The queue pairs of that port get their share, and no datagram is dropped.
  */
 static void
 flood(bool both_ports)
@@ -115,8 +116,8 @@ Test(sched, datagrams_over_both_ports)
 
 #define MANY 12u
 
-/* Nobody empties the wire: who is moved to Error is flushed all the same, and so is what a program
- * posts then. */
+/* The wire is not emptied: a queue pair that is moved to Error is flushed all the same, and so is
+ * what a program posts then. */
 Test(sched, flushed_while_the_port_is_full)
 {
 	struct engine_bed_config cfg = {.engine.lcores = 2, .mask = {1, 2}, .slots = 8};
@@ -176,8 +177,8 @@ some_wait(const struct engine_bed *bed)
 	return false;
 }
 
-/* Hundreds of queue pairs wait for a port: when it takes frames again, they do not all come back in
- * one turn, for which all others would wait; but all do. */
+/* Hundreds of queue pairs wait for a port.  When the port takes frames again, they do not all come
+ * back in one turn, because all other queue pairs would wait for that; but all come back. */
 Test(sched, who_has_waited_for_a_port)
 {
 	struct engine_bed_config cfg = {.engine.lcores = 2, .mask = {1, 2}, .slots = 8};
@@ -203,7 +204,8 @@ Test(sched, who_has_waited_for_a_port)
 		karst_engine_poll(bed.e, 0);
 	cr_assert(some_wait(&bed));
 	bed.mine = 3;
-	/* until what was built has left, and the first of them build */
+	/* until the frames that were built have left, and the first of these queue pairs build
+	 * some */
 	do {
 		pending = bed.e->lcore[0].tx[0].n;
 		karst_engine_poll(bed.e, 1);
@@ -223,7 +225,7 @@ Test(sched, who_has_waited_for_a_port)
 	engine_bed_down(&bed);
 }
 
-/* The operations of the frames that wait on the wire from port B to port A. */
+/* The opcodes of the frames that wait on the wire from port B to port A. */
 static uint32_t
 operations(const struct engine_bed *bed, uint8_t *to, uint32_t max)
 {
@@ -242,7 +244,8 @@ operations(const struct engine_bed *bed, uint8_t *to, uint32_t max)
 	return n;
 }
 
-/* Who answers at once does not wait for the acknowledgement of what he answers to be sent first. */
+/* An answer that is posted at once is not delayed until the acknowledgement of the request has been
+ * sent. */
 Test(sched, answers_leave_before_acknowledgements)
 {
 	struct engine_bed_config cfg = {.engine.lcores = 2, .mask = {1, 2}};
@@ -284,7 +287,7 @@ struct program {
 	struct karst_engine_cq *cq;
 	struct karst_engine_qp *qp[MANY_QPS];
 	uint32_t nqps;
-	uint64_t bytes; /* that have been sent */
+	uint64_t bytes; /* sent so far */
 };
 
 static void
@@ -309,7 +312,7 @@ program_up(struct program *p, struct engine_bed *bed, uid_t uid, uint32_t nqps)
 	for (i = 0; i < nqps; i++) {
 		cr_assert_eq(karst_engine_qp_create(bed->e, &init, &p->qp[i]), 0);
 		for (to = KARST_QPS_INIT; to <= KARST_QPS_RTS; to++) {
-			/* nobody has that number: all is sent, and the other side drops it */
+			/* no QP has that number: all is sent, and the other side drops it */
 			mask = engine_bed_attr(bed, KARST_QPT_UC, 0, 0xabcdef, to, &attr);
 			cr_assert_eq(karst_engine_qp_modify(bed->e, p->qp[i], &attr, mask), 0);
 		}
@@ -349,7 +352,7 @@ program_down(struct program *p)
 	eng_share_leave(p->share);
 }
 
-/* @return what @many have sent together while @one has sent HIS_BYTES. */
+/* @return the bytes that @many have sent together while @one has sent HIS_BYTES. */
 static uint64_t
 sent_meanwhile(struct engine_bed *bed, struct program *one, struct program *const *many, uint32_t n)
 {
@@ -373,8 +376,8 @@ sent_meanwhile(struct engine_bed *bed, struct program *one, struct program *cons
 	return sum;
 }
 
-/* Messages of so many queue pairs are counted when they are complete: what has gone out of them
- * before. */
+/* Messages are counted when they are complete, so some more bytes of each queue pair have been sent
+ * before that. */
 static void
 expect_share(uint64_t bytes, uint32_t shares, uint32_t nqps)
 {
@@ -385,9 +388,9 @@ expect_share(uint64_t bytes, uint32_t shares, uint32_t nqps)
 }
 
 /*
- * An lcore's turns are shared out by users: one who has a single queue pair sends as much as one
- * who has many, however many programs he has them in.  A third one comes, and gets what one who has
- * left in the middle had, with the number that he had.
+ * An lcore's turns are shared out by users: a user with a single queue pair sends as much as a user
+ * with many, in however many programs.  A third user arrives, and gets the share and the number of
+ * a user who left in the middle of the test.
  */
 Test(sched, users_share_an_lcore)
 {
@@ -417,7 +420,7 @@ Test(sched, users_share_an_lcore)
 	engine_bed_down(&bed);
 }
 
-/* What embeds the engine is a user of its own, beside those that are attached. */
+/* The program that embeds the engine is a user of its own, beside those that are attached. */
 Test(sched, the_program_itself_is_a_user)
 {
 	struct engine_bed_config cfg = {.engine = {.lcores = 1}};
@@ -463,7 +466,8 @@ ring(struct karst_engine_owner *o)
 	cr_assert_eq(karst_bell_ring(o->doorbell[0].bell, o->bell_cells - 1, 0xabcdef), 0);
 }
 
-/* Turns until one that rings is heard, at the most, wherever the lcore has got to. */
+/* The largest number of turns until a doorbell of @o is served, wherever the lcore's scan has got
+ * to. */
 static uint64_t
 turns_until_heard(struct engine_bed *bed, struct karst_engine_owner *o)
 {
@@ -480,7 +484,7 @@ turns_until_heard(struct engine_bed *bed, struct karst_engine_owner *o)
 	return most;
 }
 
-/* All those that are there are heard. */
+/* Expects that the doorbells of all existing owners are served. */
 static void
 expect_all_heard(struct engine_bed *bed, struct karst_engine_owner *const *o, uint32_t n)
 {
@@ -499,8 +503,8 @@ expect_all_heard(struct engine_bed *bed, struct karst_engine_owner *const *o, ui
 		(unsigned)there);
 }
 
-/* However many programs a user has, the doorbells of another one are looked at in each turn; and as
- * they come and go all are. */
+/* However many programs a user has, the doorbells of another user are served in each turn; and as
+ * programs come and go, all doorbells are served. */
 Test(sched, doorbells_are_shared_by_users)
 {
 	const struct eng_share_rule rule = {.percent = 75};

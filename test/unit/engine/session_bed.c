@@ -28,7 +28,7 @@ client_open_raw(struct karst_engine *e, const struct karst_session_limits *limit
 	return c;
 }
 
-/* Maps a chunk that is to be sealed, and says so. */
+/* Maps a chunk that is to be sealed, and confirms that to the engine. */
 static void
 map_chunk(struct client *c)
 {
@@ -199,7 +199,7 @@ client_call(struct client *c, uint32_t op, const void *body, size_t bytes)
 void *
 client_at(struct client *c, const struct karst_ctl_place *place)
 {
-	const struct karst_ctl_place at = *place; /* it may be in the reply */
+	const struct karst_ctl_place at = *place; /* a copy, as *place may be in the reply buffer */
 
 	cr_assert_lt(at.chunk, CLIENT_CHUNKS);
 	cr_assert_not_null(c->chunk[at.chunk]);

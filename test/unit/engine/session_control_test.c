@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* Sessions: order, forms, limits, numbers of other programs; a refused call changes nothing. */
+/* Sessions: the order of calls, message formats, limits, numbers of other sessions; a refused call
+ * has changed nothing. */
 #include <errno.h>
 #include <pthread.h>
 #include <sched.h>
@@ -61,7 +62,8 @@ Test(session_control, hello)
 	engine_bed_down(&bed);
 }
 
-/* Two queues as large as the device says can be had, whatever ring memory there is. */
+/* Two queues of the largest size that the device reports can be created, whatever ring memory there
+ * is. */
 Test(session_control, largest_completion_queue)
 {
 	const struct karst_ctl_query_device_rsp *dev;
@@ -150,7 +152,7 @@ static const struct karst_session_limits tight = {.max_qps = 2,
 	.max_xrcds = 2,
 	.max_mr_bytes = 8192};
 
-/* What a session has, and what it takes from the engine. */
+/* What a session has, and what it uses of the engine. */
 struct usage {
 	struct karst_session_info info;
 	unsigned int fds;
@@ -176,7 +178,8 @@ same_usage(const struct usage *a, const struct usage *b)
 		x->shared_bytes == y->shared_bytes && a->fds == b->fds && a->objects == b->objects;
 }
 
-/* @call is refused with @ret, naming @word, however often it is made, and nothing changes. */
+/* @call is refused with @ret and a reason that contains @word, however often it is made, and
+ * nothing changes. */
 #define over_the_limit(bed, c, ret, word, call)                  \
 	do {                                                     \
 		struct usage before_ = usage_of(bed, c), after_; \
@@ -244,7 +247,7 @@ Test(session_control, limits, .timeout = 1500)
 	engine_bed_down(&bed);
 }
 
-/* The limit of regions, and that what was given back may be had again. */
+/* The limit of regions, and that what was freed can be allocated again. */
 Test(session_control, limit_of_regions, .timeout = 1500)
 {
 	struct karst_session_limits limits = {.max_mrs = 2};
@@ -317,7 +320,7 @@ Test(session_control, limits_of_the_engine, .timeout = 1500)
 	engine_bed_down(&bed);
 }
 
-/* Rings of this program alone are counted, and given back. */
+/* Rings of this program alone are counted, and freed. */
 Test(session_control, ring_bytes, .timeout = 1500)
 {
 	struct karst_session_limits limits = {.max_ring_bytes = 16 << 20};
@@ -350,7 +353,7 @@ Test(session_control, ring_bytes, .timeout = 1500)
 
 /* --- numbers that are not this session's --- */
 
-/* Every handle and key that there is, tried where it does not belong. */
+/* Every kind of handle and key, tried where it does not belong. */
 static void
 try_others(struct client *c, uint32_t pd, uint32_t mr, uint32_t mw, uint32_t ah, uint32_t ch,
 	uint32_t cq, uint32_t srq, uint32_t qp)
@@ -416,7 +419,7 @@ Test(session_control, numbers_of_others, .timeout = 1500)
 	engine_bed_settle(&bed); /* this thread has the lcores */
 	c = client_open(bed.e, NULL);
 	d = client_open(bed.e, NULL);
-	/* so that the other one has more */
+	/* so that the other session has more */
 	for (i = 0; i < 3; i++)
 		pd = client_pd(d);
 	mr = client_mr(d, pd, mem, sizeof(mem));
@@ -437,13 +440,13 @@ Test(session_control, numbers_of_others, .timeout = 1500)
 	try_others(c, 0, 0, 0, 0, 0, 0, 0, 0);
 	try_others(c, UINT32_MAX, UINT32_MAX, UINT32_MAX, UINT32_MAX, UINT32_MAX, UINT32_MAX,
 		UINT32_MAX, UINT32_MAX);
-	/* a region's key with another low byte is none, a window's is one */
+	/* a region's key with another low byte is invalid, a window's is valid */
 	refused(d, -EINVAL, "key", CALL(d, DEREG_MR, dereg_mr, .key = mr ^ 1));
 	cr_assert_eq(CALL(d, FREE_MW, free_mw, .key = mw ^ 0x55), 0, "%s", d->why);
-	/* the other's are as they were */
+	/* the other session's objects are as they were */
 	cr_assert_eq(CALL(d, DESTROY_QP, destroy_qp, .qp = qp.handle), 0);
 	cr_assert_eq(CALL(d, DEREG_MR, dereg_mr, .key = mr), 0);
-	/* and what is destroyed is nobody's */
+	/* and a destroyed object belongs to no session */
 	try_others(d, 0, mr, mw, 0, 0, 0, 0, qp.handle);
 	client_close(c);
 	client_close(d);
@@ -493,9 +496,9 @@ Test(session_control, wrong_order)
 	engine_bed_down(&bed);
 }
 
-/* --- whatever comes --- */
+/* --- arbitrary requests --- */
 
-/* Each operation with a body of every size that there can be. */
+/* Each operation with a body of every possible size. */
 Test(session_control, every_size, .timeout = 1500)
 {
 	static const uint8_t zeros[KARST_CTL_MAX];
@@ -528,7 +531,7 @@ Test(session_control, every_size, .timeout = 1500)
 	engine_bed_down(&bed);
 }
 
-/* A member of a request: mostly something that could be right. */
+/* A byte of a request: usually a value that could be right. */
 static uint8_t
 wild_byte(unsigned int *seed, uint32_t i)
 {
@@ -541,7 +544,7 @@ wild_byte(unsigned int *seed, uint32_t i)
 	return r < 15 ? 0 : (uint8_t)rand_r(seed);
 }
 
-/* Random requests: nothing breaks, nothing is left, and another session does not notice. */
+/* Random requests: nothing breaks, nothing is left behind, and another session does not notice. */
 Test(session_control, noise, .timeout = 1500)
 {
 	static uint8_t body[1024];
@@ -565,7 +568,7 @@ Test(session_control, noise, .timeout = 1500)
 			uint32_t op = 1 + (uint32_t)rand_r(&seed) % 51;
 			const struct karst_ctl_op_info *info = karst_ctl_op_info(op);
 
-			/* one that would wait for an answer from the wire */
+			/* skip requests that would wait for an answer from the wire */
 			if (info == NULL || op == KARST_CTL_CREATE_AH || op == KARST_CTL_REG_MR ||
 				op == KARST_CTL_REREG_MR)
 				continue;
@@ -602,7 +605,7 @@ list_sessions(void *arg)
 	return (void *)(uintptr_t)karst_session_list(l->e, &info, 1);
 }
 
-/* Waits until thread @tid waits for something. */
+/* Waits until thread @tid sleeps. */
 static void
 until_asleep(const _Atomic pid_t *tid)
 {
@@ -621,8 +624,8 @@ until_asleep(const _Atomic pid_t *tid)
 	}
 }
 
-/* What tells programs of other addresses takes the lock of sessions first, too: whoever waits for
- * that must not have the lock of connection management. */
+/* The function that tells programs of changed addresses takes the lock of sessions first, too: a
+ * thread that waits for that lock must not have the lock of connection management. */
 Test(session_control, list_waits_without_other_locks)
 {
 	const struct engine_bed_config cfg = {.engine = {.lcores = 1}};

@@ -2,8 +2,8 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * An address handle that a program destroys while datagrams with that address are posted on many of
- * its queue pairs.  Doorbells are not rung, so only that call can send them.
+ * A program destroys an address handle while datagrams with that handle are posted on many of its
+ * queue pairs.  Doorbells are not rung, so only that call can send them.
  */
 #include <unistd.h>
 
@@ -18,7 +18,7 @@
 #define SENDERS 64u
 #define BYTES   64u
 #define QKEY    0x1234u
-/* That one queue pair has at least, however slow lcores are. */
+/* The least number of turns that one queue pair gets, however slow lcores are. */
 #define TURNS_OF_ONE 64u
 
 static uint8_t dst[BUF];
@@ -118,8 +118,8 @@ messages(const struct engine_bed *bed)
 	return __atomic_load_n(&bed->e->lcore[0].stats.messages, __ATOMIC_RELAXED);
 }
 
-/* Memory that never comes, on each of them: they have the time of one call together, in which it
- * cannot ask as often as if each had its own. */
+/* Each has a datagram in memory that never becomes available: together they have the time of one
+ * call, in which the call cannot try as often as if each had its own time. */
 Test(session_datagrams, all_have_the_time_of_one_call)
 {
 	struct engine_bed_config cfg = {.engine.lcores = 1};
@@ -154,7 +154,8 @@ Test(session_datagrams, all_have_the_time_of_one_call)
 	engine_bed_down(&bed);
 }
 
-/* More than are asked at once, of memory that is copied: what each has posted goes. */
+/* More queue pairs than are handled at once, with copied memory: all that they have posted is
+ * sent. */
 Test(session_datagrams, all_go_with_their_address)
 {
 	struct engine_bed_config cfg = {.engine.lcores = 1};

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* Sessions: each operation with right and wrong arguments, and the text of the error. */
+/* Sessions: each operation right and wrong, with the reason of each error. */
 #include <errno.h>
 #include <unistd.h>
 
@@ -35,7 +35,7 @@ down(void)
 
 /* --- memory --- */
 
-/* What each case changes stands behind what is right. */
+/* Each case overrides some members of a valid request. */
 #pragma GCC diagnostic ignored "-Woverride-init"
 
 #define REG(...)                                                                      \
@@ -45,7 +45,7 @@ down(void)
 static void
 what_is(uint32_t key, struct karst_mr_attr *attr)
 {
-	/* the same table that the lcores look at */
+	/* the same table that the lcores use */
 	cr_assert_eq(karst_mem_query(bed.e->mem, key, attr), 0);
 }
 
@@ -74,7 +74,7 @@ Test(session_objects, regions, .init = up, .fini = down)
 	cr_assert_eq(attr.va, 0);
 }
 
-/* No bytes are none anywhere: at both ends of the addresses, too. */
+/* Empty regions have no bytes anywhere: at both ends of the address space, too. */
 Test(session_objects, empty_regions, .init = up, .fini = down)
 {
 	static const uint64_t addrs[] = {0, 4096, UINT64_MAX};
@@ -110,14 +110,14 @@ Test(session_objects, reregistration, .init = up, .fini = down)
 	refused(c, -EINVAL, "npieces 1", client_call(c, KARST_CTL_REREG_MR, m, sizeof(m)));
 	refused(c, -EINVAL, "access", REREG(key, KARST_REREG_ACCESS, .access = 1 << 28));
 	refused(c, -EINVAL, "pd 77", REREG(key, KARST_REREG_PD, .pd = 77));
-	/* of no bytes, and back */
+	/* to an empty region, and back */
 	cr_assert_eq(REREG(key, KARST_REREG_TRANSLATION), 0, "%s", c->why);
 	what_is(key, &attr);
 	cr_assert_eq(attr.len, 0);
 	cr_assert_eq(REREG(key, KARST_REREG_TRANSLATION, .addr = (uintptr_t)mem, .len = sizeof(mem),
 			     .iova = (uintptr_t)mem),
 		0, "%s", c->why);
-	/* the key stays, what it means is new */
+	/* the key stays, its meaning is new */
 	cr_assert_eq(REREG(key, KARST_REREG_ACCESS, .access = KARST_ACCESS_REMOTE_READ), 0, "%s",
 		c->why);
 	cr_assert_eq(RSP(c, rereg_mr)->key, key);
@@ -134,7 +134,7 @@ Test(session_objects, reregistration, .init = up, .fini = down)
 	cr_assert_eq(attr.access, KARST_ACCESS_REMOTE_READ);
 	cr_assert_eq(CALL(c, FREE_PD, free_pd, .pd = pd), 0, "%s", c->why);
 	refused(c, -EBUSY, "left", CALL(c, FREE_PD, free_pd, .pd = other));
-	/* it was mapped to be read */
+	/* it was mapped for reading only */
 	refused(c, -EINVAL, "new translation",
 		REREG(key, KARST_REREG_ACCESS, .access = KARST_ACCESS_LOCAL_WRITE));
 	cr_assert_eq(REREG(key, KARST_REREG_ACCESS | KARST_REREG_TRANSLATION,
@@ -163,7 +163,7 @@ Test(session_objects, windows, .init = up, .fini = down)
 	}
 }
 
-/* Descriptors belong to regions alone. */
+/* Descriptors may come with regions only. */
 Test(session_objects, stray_descriptors, .init = up, .fini = down)
 {
 	unsigned int before = engine_bed_open_fds();
@@ -242,7 +242,7 @@ ring_bytes(void)
 	return info.ring_bytes;
 }
 
-/* Lanes of another size: laid, forgotten for others, gone over to; memory comes back. */
+/* Resizing creates lanes of another size, drops them, or switches to them; memory is freed. */
 Test(session_objects, resizing, .init = up, .fini = down)
 {
 	const struct karst_ctl_resize_cq_rsp *rsp = RSP(c, resize_cq);
@@ -296,7 +296,7 @@ Test(session_objects, shared_receive_queues, .init = up, .fini = down)
 	cr_assert_eq(is->max_sge, 3);
 	cr_assert_eq(is->limit, 0);
 	refused(c, -EINVAL, "limit 9", CALL(c, MODIFY_SRQ, modify_srq, .srq = srq, .limit = 9));
-	/* it is empty, so this is told at once, and once */
+	/* the queue is empty, so the event comes at once, and once */
 	cr_assert_eq(CALL(c, MODIFY_SRQ, modify_srq, .srq = srq, .limit = 8), 0, "%s", c->why);
 	cr_assert_eq(CALL(c, QUERY_SRQ, query_srq, .srq = srq), 0);
 	cr_assert_eq(is->limit, 0);
@@ -419,7 +419,8 @@ Test(session_objects, attributes_refused, .init = up, .fini = down)
 	cr_assert_eq(memcmp(&before, &after, sizeof(before)), 0);
 }
 
-/* U1: Q_Keys with the high bit need a right, in each transition that takes one; others do not. */
+/* U1: Q_Keys with the high bit set need a right, in each transition that takes one; others do
+ * not. */
 Test(session_objects, u1_controlled_qkeys, .init = up, .fini = down)
 {
 	const unsigned int to_init =
@@ -466,7 +467,7 @@ Test(session_objects, u1_controlled_qkeys, .init = up, .fini = down)
 	(KARST_QP_STATE | KARST_QP_AV | KARST_QP_PATH_MTU | KARST_QP_DEST_QPN | KARST_QP_RQ_PSN | \
 		KARST_QP_MAX_DEST_RD_ATOMIC | KARST_QP_MIN_RNR_TIMER)
 
-/* The whole way up, and what a query says then. */
+/* All transitions up to RTS, and what a query reports then. */
 Test(session_objects, attributes, .init = up, .fini = down)
 {
 	struct karst_ctl_qp_attr rtr = {.qp_state = KARST_QPS_RTR,

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* Ring memory of sessions: it is sealed against programs that punch holes while others wait. */
+/* Ring memory of sessions: programs that could punch holes into it while other threads wait for
+ * such pages. */
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/userfaultfd.h>
@@ -30,7 +31,7 @@ bells_of(const struct engine_bed *bed)
 	return bed->e->lcore[0].nbells;
 }
 
-/* A chunk with an early mapping and a second descriptor of it, as hostile programs keep them. */
+/* A chunk with an early mapping and a second descriptor, as a hostile program would keep them. */
 struct kept {
 	uint32_t chunk;
 	uint64_t bytes;
@@ -81,8 +82,8 @@ no_holes(const struct kept *k)
 	munmap(twice, k->bytes);
 }
 
-/* As long as a program can punch holes into a chunk, nothing is in it, no lcore looks there, and it
- * gets nothing. */
+/* As long as a program can punch holes into a chunk, the chunk holds nothing, no lcore reads it,
+ * and the program gets no objects. */
 Test(session_seal, chunks_are_sealed_first)
 {
 	struct engine_bed_config cfg = {.engine.lcores = 1};
@@ -110,7 +111,7 @@ Test(session_seal, chunks_are_sealed_first)
 	cr_assert_eq(CALL(c, SEAL_CHUNK, seal_chunk, .chunk = 0), 0, "%s", c->why);
 	cr_assert_eq(bells_of(&bed), before + 1);
 	no_holes(&k[0]);
-	/* again: nothing happens */
+	/* a second time: nothing happens */
 	cr_assert_eq(CALL(c, SEAL_CHUNK, seal_chunk, .chunk = 0), 0, "%s", c->why);
 	cr_assert_eq(bells_of(&bed), before + 1);
 	refused(c, -EINVAL, "sealed",
@@ -125,7 +126,7 @@ Test(session_seal, chunks_are_sealed_first)
 	cr_assert_eq(client_info(bed.e, c).ring_bytes, was.ring_bytes);
 	cr_assert_eq(client_info(bed.e, c).refused, was.refused);
 	cr_assert_eq(bed.e->ncqs, cqs);
-	/* and what needs none goes on */
+	/* and a request that needs none succeeds */
 	cr_assert_eq(CALL(c, CREATE_CQ, create_cq, .entries = 8), 0, "%s", c->why);
 	cr_assert_eq(CALL(c, DESTROY_CQ, destroy_cq, .cq = RSP(c, create_cq)->cq), 0, "%s", c->why);
 	keep_chunk(c, &k[1]);
@@ -140,7 +141,7 @@ Test(session_seal, chunks_are_sealed_first)
 	engine_bed_down(&bed);
 }
 
-/* Who seals a chunk against seals, or goes without sealing it, has had nothing. */
+/* A program that forbids further seals, or ends without sealing the chunk, has got nothing. */
 Test(session_seal, chunks_that_cannot_be_sealed)
 {
 	struct engine_bed_config cfg = {.engine.lcores = 1};
@@ -190,8 +191,8 @@ engines_mapping(const struct kept *k)
 	return at;
 }
 
-/* Who touches a page that is not there waits until the descriptor is closed, which can be read when
- * somebody does. */
+/* From now on an access to a missing page waits until the descriptor that this returns is closed;
+ * the descriptor becomes readable when a thread waits. */
 static int
 hold_pages(uintptr_t at, uint64_t bytes)
 {
@@ -214,8 +215,8 @@ make_large(void *arg)
 	return NULL;
 }
 
-/* The pages of a queue that is as large as can be take milliseconds to make: the calls of others do
- * not wait for that.  Here they take as long as the test likes. */
+/* Making the pages of a queue of the largest size takes milliseconds: the calls of other programs
+ * do not wait for that.  Here it takes as long as the test likes. */
 Test(session_seal, large_queues_keep_nobody_waiting)
 {
 	struct engine_bed_config cfg = {.engine.lcores = 1};

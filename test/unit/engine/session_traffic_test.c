@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/*
- * Sessions at work: bytes between two of them, events, another process's memory, the end.
- */
+/* Sessions at work: data between two of them, events, memory of another process, the end. */
 #include <errno.h>
 #include <poll.h>
 #include <stdlib.h>
@@ -63,7 +61,7 @@ sides_up(struct engine_bed *bed, const struct engine_bed_config *cfg, struct sid
 	client_connect(bed, side[0].c, &side[0].qp, side[1].c, &side[1].qp);
 }
 
-/* A connected pair of programs: one writes into the other's memory. */
+/* Two connected programs: one writes into the other's memory. */
 Test(session_traffic, write)
 {
 	struct engine_bed_config cfg = {.engine.lcores = 2};
@@ -82,7 +80,7 @@ Test(session_traffic, write)
 		cr_assert_eq(cqe.wr_id, i);
 		cr_assert_eq(memcmp(src, dst, BUF), 0);
 	}
-	/* the key of another session's region is not the local one */
+	/* the key of another session's region is not valid as a local key */
 	client_post(&side[0].qp, KARST_WR_RDMA_WRITE, 99, src, 8, side[1].key, (uintptr_t)dst,
 		side[1].key);
 	cr_assert(client_wait(&bed, &side[0].cq, &cqe));
@@ -100,7 +98,7 @@ readable(int fd)
 	return poll(&p, 1, 0) == 1;
 }
 
-/* Events: one for each time that the queue is armed, with its cookie, in the channel's stream. */
+/* Events: one each time the queue is armed, with its cookie, in the channel's stream. */
 Test(session_traffic, completion_events)
 {
 	struct engine_bed_config cfg = {0};
@@ -124,12 +122,12 @@ Test(session_traffic, completion_events)
 		cr_assert_eq(cookie, 200);
 		cr_assert_not(readable(side[1].channel_fd));
 	}
-	/* not armed: not told */
+	/* not armed: no event */
 	cr_assert_not(readable(side[0].channel_fd));
 	cr_assert_eq(CALL(side[1].c, DESTROY_QP, destroy_qp, .qp = side[1].qp.handle), 0);
 	cr_assert_eq(CALL(side[1].c, DESTROY_CQ, destroy_cq, .cq = side[1].cq.handle), 0);
 	side_down(&side[0]);
-	/* the end of a session is the end of its streams */
+	/* a session's streams end with the session */
 	cr_assert_not(readable(side[1].channel_fd));
 	side[1].c->conn.close(side[1].c->conn.user);
 	cr_assert_eq(read(side[1].channel_fd, &cookie, sizeof(cookie)), 0);
@@ -139,7 +137,7 @@ Test(session_traffic, completion_events)
 	engine_bed_down(&bed);
 }
 
-/* A program that never reads its events loses them, and nobody waits for it. */
+/* A program that never reads its events loses them, and nothing waits for it. */
 Test(session_traffic, events_unread, .timeout = 1500)
 {
 	struct karst_session_info info[2] = {{0}};
@@ -172,7 +170,8 @@ Test(session_traffic, events_unread, .timeout = 1500)
 	engine_bed_down(&bed);
 }
 
-/* A scribbled send queue fails its queue pair, tells its program, and nobody else. */
+/* A corrupted send queue fails its queue pair, its program gets an event, and no other program is
+ * affected. */
 Test(session_traffic, broken_ring)
 {
 	struct engine_bed_config cfg = {0};
@@ -201,7 +200,7 @@ Test(session_traffic, broken_ring)
 
 /* --- another process's memory --- */
 
-/* A child that has @shared memory at the same address, and private memory, and waits. */
+/* A child process that has @shared memory at the same address, and private memory, and waits. */
 struct child {
 	pid_t pid;
 	int pidfd;
@@ -230,7 +229,7 @@ child_up(struct child *ch)
 		engine_bed_fill(ch->private, BUF, 77);
 		if (write(ready[1], &c, 1) != 1 || read(pipefd[0], &c, 1) < 0)
 			_exit(1);
-		/* verdict: what the engine wrote there */
+		/* exit status: whether the engine has written there */
 		_exit(ch->private[5] == 0x5a ? 0 : 2);
 	}
 	close(pipefd[0]);
@@ -240,7 +239,7 @@ child_up(struct child *ch)
 	cr_assert_geq(ch->pidfd, 0);
 }
 
-/* One region of two pieces: a memory file and private memory, side by side or not. */
+/* Registers a region of one piece: @fd's memory, or private memory that is copied. */
 static int
 register_piece(
 	struct client *c, uint32_t pd, const void *addr, uint32_t kind, int fd, uint32_t access)
@@ -327,8 +326,8 @@ Test(session_traffic, memory_of_a_process, .timeout = 1500)
 	engine_bed_down(&bed);
 }
 
-/* An XRC target of the innocent program, of which the other has a handle, too, and an SRQ
- * beside. */
+/* An XRC target of the program that is not at fault, of which the other one has a handle, too, and
+ * an SRQ. */
 static uint32_t
 share_target(struct client *innocent, struct client *other, uint32_t pd, uint32_t cq, int fd)
 {
@@ -353,7 +352,8 @@ share_target(struct client *innocent, struct client *other, uint32_t pd, uint32_
 	return tgt;
 }
 
-/* Pages taken away: the session fails, its queue pairs are in Error, the other one goes on. */
+/* Pages are taken away: the session fails, its queue pairs go to Error, the other session
+ * continues. */
 Test(session_traffic, memory_taken_away, .timeout = 1500)
 {
 	const uint32_t all = KARST_ACCESS_LOCAL_WRITE | KARST_ACCESS_REMOTE;
@@ -403,7 +403,7 @@ Test(session_traffic, memory_taken_away, .timeout = 1500)
 	cr_assert_eq(CALL(side[1].c, QUERY_QP, query_qp, .qp = tgt), 0);
 	cr_assert_eq(RSP(side[1].c, query_qp)->attr.qp_state, KARST_QPS_RESET, "it is shared");
 	client_close(c);
-	/* the others do not notice */
+	/* the other sessions do not notice */
 	cr_assert_eq(CALL(side[0].c, ALLOC_PD, alloc_pd, .reserved = 0), 0);
 	cr_assert_not(readable(side[1].c->async_fd));
 	close(ch.wait_fd);
@@ -415,7 +415,7 @@ Test(session_traffic, memory_taken_away, .timeout = 1500)
 
 /* --- nothing is left --- */
 
-/* A session with a bit of everything, traffic on its way, ended without a word. */
+/* A session with objects of all kinds and traffic under way, which ends without cleaning up. */
 static void
 one_life(struct engine_bed *bed, unsigned int round)
 {
@@ -468,7 +468,7 @@ Test(session_traffic, many_lives, .timeout = 1500)
 	engine_bed_down(&bed);
 }
 
-/* Regions come and go. */
+/* Regions are registered and deregistered. */
 Test(session_traffic, many_regions, .timeout = 1500)
 {
 	struct engine_bed_config cfg = {0};

@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/*
- * Shared code of the tests of resources that users share.
- */
+/* Common code for tests of the shares of users. */
 #ifndef SHARE_BED_H
 #define SHARE_BED_H
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* Accounts of users by themselves; and the shares of sessions of two users. */
+/* Accounts of users, on their own; and what sessions of two users get beside each other. */
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -43,8 +43,8 @@ leave(struct eng_share *s, enum eng_share_kind kind, uint64_t n)
 	eng_share_leave(s);
 }
 
-/* Who is alone gets three quarters, and so does of the rest who comes then; the last one goes to
- * somebody who has none. */
+/* A user who is alone gets three quarters, and each further user gets three quarters of the rest;
+ * the last one goes to a user who has none. */
 Test(share, something_is_left_for_the_next)
 {
 	uint64_t left = 1024, got[6];
@@ -68,7 +68,7 @@ Test(share, something_is_left_for_the_next)
 	s[5] = join(&t, 999, &fair);
 	got[5] = take_all(s[5], QPS);
 	cr_assert_eq(got[5], 1);
-	/* what one gives back he may have again, or another */
+	/* what one user gives back, this user or another may take */
 	eng_share_give(s[0], QPS, 400);
 	got[0] -= 400;
 	cr_assert(eng_share_take(s[5], QPS, 1));
@@ -79,7 +79,7 @@ Test(share, something_is_left_for_the_next)
 	eng_shares_fini(&t);
 }
 
-/* Two who take in turn what they can end with the same, three sevenths each. */
+/* Two users who take in turn what they can end with the same amount, three sevenths each. */
 Test(share, two_get_the_same)
 {
 	struct eng_shares t;
@@ -108,7 +108,7 @@ Test(share, two_get_the_same)
 	eng_shares_fini(&t);
 }
 
-/* A limit holds whatever is free, also for who has no share. */
+/* A limit holds whatever is free, also for a user without a share. */
 Test(share, a_limit_besides)
 {
 	const struct eng_share_rule some = {.percent = 75, .most = {[QPS] = 10}};
@@ -129,7 +129,7 @@ Test(share, a_limit_besides)
 	cr_assert_not(eng_share_take(b, BYTES, 401));
 	cr_assert(eng_share_take(b, BYTES, 400));
 	cr_assert(eng_share_take(b, QPS, 690));
-	/* and what is free holds, too */
+	/* and the share of what is free holds, too */
 	eng_share_give(a, QPS, 10);
 	cr_assert(eng_share_take(b, QPS, 8));
 	cr_assert_eq(take_all(a, QPS), 1);
@@ -154,7 +154,7 @@ Test(share, one_account_a_user)
 	root = join(&t, 0, &all);
 	cr_assert_eq(take_all(a, QPS), 50);
 	eng_share_leave(b);
-	/* what has no limit counts for the others, who may be left without */
+	/* what a user without a limit takes counts for the others, who may get nothing */
 	cr_assert(eng_share_take(root, QPS, 60));
 	cr_assert_eq(eng_share_most(root, QPS), ENG_SHARE_NO_LIMIT);
 	eng_share_give(a, QPS, 30);
@@ -170,7 +170,7 @@ Test(share, one_account_a_user)
 	eng_shares_fini(&t);
 }
 
-/* Much at once, numbers near the end of their type, and what has no limit. */
+/* Large amounts, numbers near the end of their type, and amounts without a limit. */
 Test(share, bytes)
 {
 	uint64_t most = UINT64_MAX / 4 * 3;
@@ -194,13 +194,14 @@ Test(share, bytes)
 	cr_assert(eng_share_take(s, BYTES, 3 << 18));
 	cr_assert_not(eng_share_take(s, BYTES, 1));
 	leave(s, BYTES, 3 << 18);
-	/* nobody's account */
+	/* no account */
 	cr_assert(eng_share_take(NULL, BYTES, UINT64_MAX));
 	eng_share_give(NULL, BYTES, UINT64_MAX);
 	eng_shares_fini(&t);
 }
 
-/* A second's worth of calls at once, then at the user's pace, whatever comes and goes. */
+/* A second's worth of calls is allowed at once, then calls at the user's rate, whichever sessions
+ * come and go. */
 Test(share, calls_are_paced)
 {
 	const struct eng_share_rule rule = {.percent = 75, .calls = 100};
@@ -215,7 +216,7 @@ Test(share, calls_are_paced)
 		cr_assert_eq(eng_share_pace(s, 1, now), 0);
 	for (i = 1; i <= 100; i++)
 		cr_assert_eq(eng_share_pace(s, 1, now), i * SECOND / 100);
-	/* the account stays until they are made */
+	/* the account stays until the calls are made */
 	eng_share_leave(s);
 	s = eng_share_join(&t, 1000, &rule, now + SECOND / 2);
 	wait = eng_share_pace(s, 20, now + SECOND / 2);
@@ -223,13 +224,13 @@ Test(share, calls_are_paced)
 	eng_share_info(s, &info);
 	cr_assert_eq(info.calls, 221);
 	cr_assert_eq(info.calls_late, 101);
-	/* who pauses has his second again, and not more */
+	/* after a pause the user has a second's worth again, and not more */
 	now += 60 * SECOND;
 	for (i = 0; i < 101; i++)
 		cr_assert_eq(eng_share_pace(s, 1, now), 0);
 	cr_assert_gt(eng_share_pace(s, 1, now), 0);
 	eng_share_leave(s);
-	/* and nothing is left of who has none to make up for */
+	/* and the account of a user who owes no waiting time is removed */
 	cr_assert_not_null(eng_share_join(&t, 7, &fair, now + 60 * SECOND));
 	cr_assert_eq(t.n, 1);
 	eng_shares_fini(&t);
@@ -237,15 +238,15 @@ Test(share, calls_are_paced)
 
 /* --- sessions --- */
 
-/* What a program needs to have one more of everything. */
+/* A program and the objects that it needs to create one more of everything. */
 struct program {
 	struct client *c;
 	struct client_cq cq;
 	struct client_qp ud;
 	uint32_t pd;
-	uint32_t channel; /* of connection management; 0: not yet */
-	uint32_t id;      /* the last one */
-	uint32_t n;       /* of one more */
+	uint32_t channel; /* a channel of connection management; 0: not yet created */
+	uint32_t id;      /* the last one that was created */
+	uint32_t n;       /* one more each time */
 };
 
 static int
@@ -262,7 +263,7 @@ one_qp(struct program *p)
 		.max_recv_wr = 1, .lcore = UINT32_MAX);
 }
 
-/* Regions and windows are of one table. */
+/* Regions and windows share one table. */
 static int
 one_key(struct program *p)
 {
@@ -307,7 +308,7 @@ one_channel(struct program *p)
 	return ret;
 }
 
-/* An identifier of the program with port number @number of no address in particular; 0: any. */
+/* Creates an identifier bound to port number @number of the wildcard address; 0: any number. */
 static int
 bind_number(struct program *p, uint16_t number)
 {
@@ -361,7 +362,7 @@ used(struct program *p, enum eng_share_kind kind)
 	return info.used[kind];
 }
 
-/* Takes what it can get of @things[i], and is told why it gets no more. */
+/* Takes as many of @things[i] as possible, and checks the reason when no more are given. */
 static void
 fill(struct program *p, size_t i)
 {
@@ -373,9 +374,9 @@ fill(struct program *p, size_t i)
 }
 
 /*
- * One user takes of each thing what he can, with two programs: they have what one would have.
- * Another gets three quarters of the rest, which is at least what there was for the first one's
- * second program; and when the first has gone, as much as he had.
+ * One user takes as many as possible of each thing, with two programs: they get what one would get.
+ * Another user gets three quarters of the rest, which is at least what there was for the first
+ * user's second program; and when the first user's programs have ended, as much as that user had.
  */
 Test(share, sessions_of_two_users, .timeout = 1500)
 {
@@ -418,8 +419,8 @@ Test(share, sessions_of_two_users, .timeout = 1500)
 	engine_bed_down(&bed);
 }
 
-/* The numbers that are given to who asks for any are shared out also if they are asked for by name;
- * others are not. */
+/* The port numbers that the engine chooses are shared out, also if programs ask for them by number;
+ * other numbers are not. */
 Test(share, numbers_by_name, .timeout = 1500)
 {
 	struct engine_bed_config cfg = {.engine = {.max_owners = 16}};
@@ -438,7 +439,7 @@ Test(share, numbers_by_name, .timeout = 1500)
 	cr_assert_eq(bind_number(&p, 32767), 0, "%s", p.c->why);
 	cr_assert_eq(bind_number(&p, 61000), 0, "%s", p.c->why);
 	cr_assert_eq(used(&p, ENG_SHARE_CM_NUMBERS), 12);
-	/* what is refused for another reason takes none */
+	/* a request that is refused for another reason takes none */
 	eng_shares_set_total(&bed.e->shares, ENG_SHARE_CM_NUMBERS, 20);
 	cr_assert_eq(bind_number(&p, 60999), -EADDRINUSE, "%s", p.c->why);
 	cr_assert_eq(used(&p, ENG_SHARE_CM_NUMBERS), 12);
@@ -448,7 +449,8 @@ Test(share, numbers_by_name, .timeout = 1500)
 }
 
 /* The programs of one user take turns as one (karst_sched.h).  There is a number for each user,
- * even if each program is another one's, and who has left leaves his to the next. */
+ * even if each program belongs to another one, and a user who leaves gives the number to the
+ * next. */
 Test(share, turns_are_by_users)
 {
 	struct engine_bed_config cfg = {.engine = {.max_owners = 4}};
@@ -461,7 +463,7 @@ Test(share, turns_are_by_users)
 	for (round = 0; round < 3; round++) {
 		for (i = 0; i < 4; i++)
 			c[i] = user(bed.e, uids[i], 75);
-		/* one of two programs is replaced by another user's */
+		/* one of two programs is replaced by one of another user */
 		for (k = 0; k < 2; k++) {
 			uint32_t n[4];
 
@@ -483,7 +485,7 @@ Test(share, turns_are_by_users)
 	engine_bed_down(&bed);
 }
 
-/* What a program could have is told as what its user may have. */
+/* Device limits are reported as what the program's user may have. */
 Test(share, devices_tell_the_share, .timeout = 1500)
 {
 	struct engine_bed_config cfg = {.engine = {.max_qps = 64,
@@ -510,7 +512,7 @@ Test(share, devices_tell_the_share, .timeout = 1500)
 	engine_bed_down(&bed);
 }
 
-/* Attachments, and ring memory, which comes in chunks. */
+/* Attachments, and ring memory, which is given in chunks. */
 Test(share, attachments_and_ring_memory, .timeout = 1500)
 {
 	const struct karst_session_init init = {
@@ -551,7 +553,7 @@ Test(share, attachments_and_ring_memory, .timeout = 1500)
 
 /* --- memory of programs --- */
 
-/* Who has held up an lcore is remembered, though he has no program for a while. */
+/* A user who has held up an lcore is remembered, even while that user has no program. */
 Test(share, who_is_not_trusted)
 {
 	struct eng_share_info info[2];
@@ -579,7 +581,7 @@ Test(share, who_is_not_trusted)
 
 #define PIECE 65536u
 
-/* A session of a program that is another process to the engine: this one. */
+/* A session of a program that is another process to the engine; here it is this one. */
 static struct client *
 program_of(struct karst_engine *e, uid_t uid, uint64_t held, uint64_t addresses)
 {
@@ -599,7 +601,7 @@ program_of(struct karst_engine *e, uid_t uid, uint64_t held, uint64_t addresses)
 	return c;
 }
 
-/* Registers @len bytes at @mem: of the file @fd, or to be copied if that is -1. */
+/* Registers @len bytes at @mem: of the file @fd, or to be copied if @fd is -1. */
 static int
 reg(struct client *c, uint32_t pd, const uint8_t *mem, uint64_t len, int fd)
 {
@@ -616,7 +618,7 @@ reg(struct client *c, uint32_t pd, const uint8_t *mem, uint64_t len, int fd)
 	return client_call_fds(c, KARST_CTL_REG_MR, &body, sizeof(body), &fd, fd >= 0);
 }
 
-/* As many regions as there may be, twice.  @return how many */
+/* Registers as many regions as possible, twice.  @return how many */
 static uint32_t
 reg_all(struct client *c, const uint8_t *mem, int fd, const char *limit)
 {
@@ -629,14 +631,14 @@ reg_all(struct client *c, const uint8_t *mem, int fd, const char *limit)
 		cr_assert_not_null(strstr(c->why, limit), "%s", c->why);
 		cr_assert(turn == 0 || n == first);
 		first = n;
-		while (n > turn) /* the end of the session takes what is left */
+		while (n > turn) /* the end of the session deregisters what is left */
 			cr_assert_eq(CALL(c, DEREG_MR, dereg_mr, .key = key[--n]), 0);
 	}
 	return first;
 }
 
-/* What the engine has mapped, and addresses: of a user, not of a program; given back with the
- * region, or with the session. */
+/* Limits of mapped memory and of addresses hold for a user, not for a program; both are given back
+ * with the region, or with the session. */
 Test(share, memory_of_programs, .timeout = 1500)
 {
 	struct engine_bed_config cfg = {.engine = {.max_owners = 16}};
@@ -661,12 +663,12 @@ Test(share, memory_of_programs, .timeout = 1500)
 	cr_assert_eq(reg_all(a, mem, fd, "held_bytes"), 10);
 	cr_assert_eq(sum[ENG_SHARE_HELD_BYTES], PIECE);
 	cr_assert_eq(reg_all(b, mem, fd, "held_bytes"), 9, "one user");
-	/* what is copied is not held, and takes addresses; another user's are his own */
+	/* copied memory is not held, and needs addresses; another user has a share of its own */
 	cr_assert_eq(reg_all(other, heap, -1, "window_bytes"), 8);
 	cr_assert_eq(sum[ENG_SHARE_HELD_BYTES], 2 * PIECE);
 	client_close(a);
 	client_close(b);
-	/* of what there is at all, a share */
+	/* a share of all that there is */
 	eng_shares_set_total(&bed.e->shares, ENG_SHARE_HELD_BYTES, 8 * PIECE);
 	a = program_of(bed.e, 1000, 0, 1 << 30);
 	cr_assert_eq(reg_all(a, mem, fd, "held_bytes"), 6);
@@ -688,7 +690,8 @@ count_warnings(enum karst_log_level level, const char *fmt, va_list ap)
 	warnings += level <= KARST_LOG_WARNING;
 }
 
-/* Programs that take away their memory are a line each, but not without end. */
+/* Programs that take away their memory cause a log line each, but the number of lines is
+ * limited. */
 Test(share, faults_do_not_fill_the_log, .timeout = 1500)
 {
 	struct engine_bed_config cfg = {.engine = {.max_owners = 16}};

@@ -2,9 +2,9 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Lcores that sleep, and everything that may wake them.  A lost wake-up shows as a missing
- * completion, so there are many rounds, with pauses about as long as an lcore waits before it
- * sleeps.
+ * Lcores that sleep, and everything that may wake them.  A lost wake-up shows as a completion that
+ * does not come; so there are many rounds, with pauses about as long as an lcore waits before it
+ * goes to sleep.
  */
 #include <sched.h>
 #include <stdlib.h>
@@ -21,12 +21,13 @@
 #include "lcore.h"
 
 #define PATIENCE_NS 120000000000ull
-/* By ports that are added, of their addresses: two for each of the bed's, one for each anew. */
+/* Frames that announce the addresses of added ports: two for each port of the bed, one for each
+ * that is added again. */
 #define ANNOUNCED 6
 #define BYTES     20000u
 #define ROUNDS    3000u
-/* So often at most, until an lcore has slept: on a machine that is busy it may find something each
- * time that it gets a processor. */
+/* Rounds at most until an lcore has slept: on a busy machine it may find work each time it gets a
+ * processor. */
 #define MANY_ROUNDS 300000u
 
 struct sleepers {
@@ -80,7 +81,7 @@ connect_loop(struct engine_bed *bed, struct karst_engine_qp *a, struct karst_eng
 	}
 }
 
-/* An engine of two lcores that nothing but loopback keeps awake, started. */
+/* Starts an engine of two lcores that only loopback traffic keeps awake. */
 static void
 sleepers_up(struct sleepers *s)
 {
@@ -99,7 +100,7 @@ sleepers_up(struct sleepers *s)
 	s->bed.port[1] = s->bed.port[0];
 	s->a = engine_bed_qp(&s->bed, KARST_QPT_RC, 0);
 	s->b = engine_bed_qp(&s->bed, KARST_QPT_RC, 1);
-	/* no retransmission, which would hide what is lost */
+	/* no retransmission, which would hide a lost wake-up */
 	connect_loop(&s->bed, s->a, s->b, 0);
 	s->bed.mine = 0;
 	cr_assert_eq(karst_engine_start(s->bed.e, NULL), 0);
@@ -149,7 +150,8 @@ on_cq(void *user, struct karst_engine_cq *cq)
 {
 }
 
-/* An owner's program wakes by its own eventfd, and another owner that does nothing disturbs not. */
+/* A program wakes the lcore by its own eventfd, and another owner that does nothing does not
+ * disturb. */
 Test(sleep, owners_wake_it)
 {
 	static const struct karst_engine_ops ops = {.cq_event = on_cq};
@@ -196,8 +198,8 @@ Test(sleep, owners_wake_it)
 	sleepers_down(&s);
 }
 
-/* What an offer takes is others' time: it is not a busy turn's.  While others are known to want the
- * processor for long, none is made in a turn. */
+/* The time of an offered yield belongs to other threads and does not count for a busy turn.  While
+ * others are known to want the processor for long, a turn makes no offer. */
 Test(sleep, offers_of_the_processor)
 {
 	struct engine_bed_config cfg = {.engine = {.lcores = 1, .idle = KARST_IDLE_YIELD}};
@@ -219,7 +221,7 @@ Test(sleep, offers_of_the_processor)
 	turn = lc->turn_tsc;
 	cr_assert(!eng_sleep_offer(lc));
 	cr_assert_eq(lc->turn_tsc, turn);
-	/* a busy lcore that has not offered it for long */
+	/* a busy lcore that has not offered the processor for long */
 	lc->wanted_until = 0;
 	lc->offered_tsc = 0;
 	eng_sleep_busy(lc, false);
@@ -233,7 +235,7 @@ Test(sleep, offers_of_the_processor)
 	engine_bed_down(&bed);
 }
 
-/* Control calls reach a sleeper, and nobody waits for one to end its turn. */
+/* Control calls reach a sleeping lcore, and do not wait for a sleeping lcore to end its turn. */
 Test(sleep, control_calls)
 {
 	static struct sleepers s;
@@ -253,7 +255,7 @@ Test(sleep, control_calls)
 	sleepers_down(&s);
 }
 
-/* Nobody answers: a timer wakes the lcore, again and again, until the request has failed. */
+/* No peer answers: a timer wakes the lcore, again and again, until the request has failed. */
 Test(sleep, timers)
 {
 	static struct sleepers s;
@@ -297,7 +299,7 @@ Test(sleep, stop_and_start)
 	sleepers_down(&s);
 }
 
-/* A port's descriptor. */
+/* Frames wake an lcore through a port's descriptor. */
 Test(sleep, frames_wake_it)
 {
 	struct engine_bed_config cfg = {.engine = {.lcores = 1, .idle = KARST_IDLE_SLEEP}};
@@ -324,7 +326,7 @@ Test(sleep, frames_wake_it)
 		cr_assert_eq(karst_engine_port_add(bed.e, &port, &bed.port[i]), 0);
 	}
 	cr_assert_eq(karst_engine_start(bed.e, NULL), 0);
-	/* these wake nobody, and come before what is counted */
+	/* these wake no lcore, and come before those that are counted */
 	until = karst_engine_now_ns(bed.e) + PATIENCE_NS;
 	do {
 		for (i = 0, count = 1; i < 2; i++)
@@ -358,7 +360,7 @@ Test(sleep, frames_wake_it)
 	engine_bed_down(&bed);
 }
 
-/* Ports that cannot wake it: it naps. */
+/* Ports without a descriptor cannot wake an lcore: it naps. */
 Test(sleep, naps_without_descriptors)
 {
 	struct engine_bed_config cfg = {.engine = {.lcores = 2, .idle = KARST_IDLE_SLEEP}};
@@ -387,7 +389,7 @@ Test(sleep, naps_without_descriptors)
 	engine_bed_down(&bed);
 }
 
-/* A nap of any length ends for all but frames of the ports that cannot wake it. */
+/* A nap of any length ends for everything except frames of ports that cannot wake the lcore. */
 Test(sleep, long_naps_end_for_whoever_can_wake_it)
 {
 	struct engine_bed_config cfg = {
@@ -423,7 +425,7 @@ ascending(const void *a, const void *b)
 	return *(const uint32_t *)a > *(const uint32_t *)b ? 1 : -1;
 }
 
-/* From posting to the completion of a small write on an lcore that sleeps. */
+/* The time from posting to the completion of a small write on an lcore that sleeps. */
 static void
 report_wake_up(struct sleepers *s)
 {
@@ -451,7 +453,7 @@ report_wake_up(struct sleepers *s)
 		took[TIMES / 2], took[TIMES * 9 / 10], took[TIMES - 1]);
 }
 
-/* What an engine that does nothing costs; reported, not judged. */
+/* What an idle engine costs; reported, not judged. */
 Test(sleep, what_idling_costs)
 {
 	struct rusage from, to;

@@ -2,12 +2,12 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Requests with several source ports (X12), and a device that spreads received packets over its
- * queues by source port, as RSS does.  So packets of one queue pair arrive at two lcores, out of
- * order, and those at the wrong lcore are handed off by queue pair number.
+ * Requests that are sent with several source ports (X12), and a device that spreads frames over its
+ * queues by source port, as RSS does: so packets of one queue pair arrive at two lcores, out of
+ * order, and packets at the wrong lcore are handed off by queue pair number.
  *
- * This test plays the device: between two turns it takes the frames on the wire to B and puts them
- * into the queue of their source port, in reverse order.
+ * The test plays the device: between two turns it takes the frames from the wire to B and puts them
+ * into the queues of their source ports, the last frame first.
  */
 #include <criterion/criterion.h>
 #include <rte_mbuf.h>
@@ -18,7 +18,7 @@
 
 #define PORTS 4u
 #define BYTES (256u << 10)
-/* Turns of both lcores: far more than it takes. */
+/* Turns of both lcores: far more than are needed. */
 #define TURNS 1000000u
 
 struct spread {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* Telemetry commands, sent like those of any client: through the socket. */
+/* The commands, sent as by any client: through the socket. */
 #include <stdio.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -107,12 +107,12 @@ Test(telemetry, commands)
 	expect_in(ask(fd, "/karst/users"), "{}");
 	expect_in(ask(fd, "/karst/help,drops"), "\"icrc\":\"invariant CRC");
 
-	/* of lcores, from one on */
+	/* lcores from number 1 on */
 	expect_in(ask(fd, "/karst/lcores,karst0:1"), "{\"1\":{\"attached\":1");
 	expect_in(ask(fd, "/karst/lcores,1"), "{\"1\":{\"attached\":1");
 	expect_in(ask(fd, "/karst/lcores,:2"), "{}");
 
-	/* about a QP: its lcore's thread must answer */
+	/* about a QP: the thread of its lcore must answer */
 	engine_bed_poller_start(&poller, &bed, 3);
 	snprintf(text, sizeof(text), "/karst/qp,%u", a->num);
 	expect_in(ask(fd, text), "\"state\":\"RTS\"");
@@ -134,7 +134,7 @@ Test(telemetry, commands)
 	expect_in(ask(fd, "/karst/qps"), "\"state\":[\"RTS\",\"RTS\"]");
 	engine_bed_poller_stop(&poller);
 
-	/* what is not there */
+	/* things that do not exist */
 	expect_in(ask(fd, "/karst/lcores,karst7"), "null");
 	expect_in(ask(fd, "/karst/lcores,karst0:x"), "null");
 	expect_in(ask(fd, "/karst/qps,:1000000000"), "\"qpn\":[]");
@@ -147,7 +147,7 @@ Test(telemetry, commands)
 	telemetry_close(fd);
 }
 
-/* Asks until @part is in the answer. */
+/* Asks until the answer contains @part. */
 static void
 ask_until(int fd, const char *cmd, const char *part)
 {
@@ -161,7 +161,7 @@ ask_until(int fd, const char *cmd, const char *part)
 	cr_assert_fail("never %s in %s", part, ask(fd, cmd));
 }
 
-/* A CNP from A for a queue pair on B, as it comes by B's wire. */
+/* A CNP from A for a queue pair on B, put on B's wire. */
 static void
 put_cnp(const struct engine_bed *bed, struct rte_mempool *pool, uint32_t qpn)
 {
@@ -195,7 +195,7 @@ put_cnp(const struct engine_bed *bed, struct rte_mempool *pool, uint32_t qpn)
 	cr_assert_eq(rte_ring_enqueue(bed->ring[0][0], m), 0);
 }
 
-/* (E2): what a CNP slows down begins at the rate of its port's link. */
+/* (E2): a queue pair that is slowed down by a CNP starts from the link rate of its port. */
 Test(telemetry, e2_line)
 {
 	struct karst_congestion_config congestion;
@@ -220,7 +220,7 @@ Test(telemetry, e2_line)
 	bed.timeout = 0;
 	engine_bed_connect(&bed, a, b);
 	cr_assert_eq(karst_engine_port_info(bed.e, bed.port[1], &info), 0);
-	/* 100 Gb/s is what those have that do not say */
+	/* links that do not report a rate count as 100 Gb/s */
 	cr_assert(info.link_mbps != 0 && info.link_mbps != 100000, "%u Mb/s", info.link_mbps);
 	put_cnp(&bed, pool, b->num);
 	engine_bed_settle(&bed);
@@ -236,7 +236,7 @@ Test(telemetry, e2_line)
 	rte_mempool_free(pool);
 }
 
-/* The file that a capture made: where telemetry says, with frames in it, and ours to remove. */
+/* Checks the file of a capture: it is where telemetry says, holds frames, and is ours to remove. */
 static void
 check_capture(const char *name, const char *part)
 {
@@ -255,7 +255,7 @@ check_capture(const char *name, const char *part)
 	cr_assert_not_null(memmem(bytes, n, part, strlen(part)), "no payload in the file");
 }
 
-/* A queue pair's frames, both ways, into a file; and what is refused. */
+/* The frames of a queue pair, in both directions, go into a file; and what is refused. */
 Test(telemetry, capture)
 {
 	struct engine_bed_config cfg = {.engine.lcores = 2, .telemetry = true};
@@ -287,7 +287,7 @@ Test(telemetry, capture)
 	expect_in(ask(fd, "/karst/capture/status"), "has no capture");
 	snprintf(cmd, sizeof(cmd), "/karst/capture/start,qp=%u,file=../x", a->num);
 	expect_in(ask(fd, cmd), "without a path");
-	/* what is there already is not touched */
+	/* a file that exists is not touched */
 	snprintf(cmd, sizeof(cmd), "/karst/capture/start,qp=%u,file=dpdk_telemetry.v2", a->num);
 	expect_in(ask(fd, cmd), "File exists");
 
@@ -295,11 +295,11 @@ Test(telemetry, capture)
 	expect_in(ask(fd, cmd), "\"running\":1");
 	expect_in(ask(fd, cmd), "is running; there is one at a time");
 	engine_bed_post(a, KARST_WR_RDMA_WRITE, 1, mem, 16, key, mem + 4096, key);
-	ask_until(fd, "/karst/capture/status", "\"frames\":2"); /* it and its ACK */
+	ask_until(fd, "/karst/capture/status", "\"frames\":2"); /* the request and its ACK */
 	expect_in(ask(fd, "/karst/capture/stop"), "\"ended\":\"stopped\"");
 	check_capture("a.pcapng", "sixteen letters.");
 
-	/* one that ends by itself, and one that the end of the engine ends */
+	/* one that ends by itself, and one that ends with the engine */
 	snprintf(cmd, sizeof(cmd), "/karst/capture/start,qp=%u,file=b.pcapng,count=2", b->num);
 	expect_in(ask(fd, cmd), "\"running\":1");
 	for (i = 0; i < 3; i++)
@@ -316,7 +316,7 @@ Test(telemetry, capture)
 	telemetry_close(fd);
 }
 
-/* How many numbers stand in the array @name of @answer. */
+/* Counts the numbers in the array @name of @answer. */
 static unsigned int
 count_in(const char *answer, const char *name)
 {
@@ -332,7 +332,8 @@ count_in(const char *answer, const char *name)
 	return n;
 }
 
-/* An answer has 16 KiB: longer lists come in pages, each complete JSON, nothing twice. */
+/* An answer has at most 16 KiB: longer lists come in pages, each complete JSON, without
+ * repetition. */
 Test(telemetry, pages)
 {
 	struct engine_bed_config cfg = {.engine.lcores = 2, .telemetry = true};

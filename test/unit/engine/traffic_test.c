@@ -42,7 +42,7 @@ expect(struct engine_bed *bed, uint64_t wr_id, enum karst_wc_opcode op, uint32_t
 	cr_assert_eq(cqe.qpn, qpn);
 }
 
-/* A SEND and its receive complete on the lanes of two lcores: in any order. */
+/* A SEND and its receive complete on the lanes of two lcores, so in any order. */
 static void
 expect_send_and_recv(
 	struct engine_bed *bed, const struct ends *t, uint64_t send_id, uint64_t recv_id)
@@ -120,7 +120,7 @@ Test(traffic, one_lcore)
 	struct ends t;
 
 	engine_bed_up(&bed, &cfg);
-	bed.timeout = 0; /* or this thread, away between two turns, lets it expire */
+	bed.timeout = 0; /* otherwise it could expire while this thread is away between two turns */
 	ends_up(&bed, &t, 0, 0);
 	run_operations(&bed, &t);
 	count(&bed, &c);
@@ -143,7 +143,7 @@ Test(traffic, ip6)
 	engine_bed_down(&bed);
 }
 
-/* One lcore an end, each polled by its own thread. */
+/* One lcore at each end, each polled by its own thread. */
 Test(traffic, two_threads)
 {
 	struct engine_bed_config cfg = {.engine.lcores = 2, .mask = {1, 2}};
@@ -161,8 +161,8 @@ Test(traffic, two_threads)
 	engine_bed_down(&bed);
 }
 
-/* Each port has a queue for each lcore, and what A's lcore sends arrives on the queue of the
- * lcore that does not own the peer: every packet is handed over. */
+/* Each port has a queue for each lcore, and what A's lcore sends arrives in the queue of the lcore
+ * that does not own the peer: every packet is handed off. */
 Test(traffic, handoff)
 {
 	struct engine_bed_config cfg = {.engine.lcores = 2};
@@ -198,7 +198,8 @@ Test(traffic, handoff_between_threads)
 	engine_bed_down(&bed);
 }
 
-/* Three lcores need two bits of a QPN: numbers of the fourth, that is not there, must not hurt. */
+/* Three lcores need two bits of a QPN: numbers that name a fourth lcore, which does not exist, must
+ * do no harm. */
 Test(traffic, three_lcores)
 {
 	struct engine_bed_config cfg = {.engine.lcores = 3};
@@ -236,7 +237,7 @@ Test(traffic, handoff_full)
 
 #define MANY 12u
 
-/* A wire of eight slots: frames wait, nothing is lost, every QP gets through. */
+/* A wire of eight slots: frames wait, nothing is lost, every QP progresses. */
 Test(traffic, back_pressure)
 {
 	struct engine_bed_config cfg = {.slots = 8};
@@ -248,7 +249,7 @@ Test(traffic, back_pressure)
 	unsigned int i;
 
 	engine_bed_up(&bed, &cfg);
-	bed.timeout = 0; /* as above */
+	bed.timeout = 0; /* as above: no retransmission */
 	ends_up(&bed, &t, 0, 0);
 	memset(t.mem[1], 0, BUF);
 	for (i = 0; i < MANY; i++) {
@@ -273,7 +274,7 @@ Test(traffic, back_pressure)
 	engine_bed_down(&bed);
 }
 
-/* Nobody empties the wire: QPs of that port are parked, can be destroyed, and the others go on
+/* The wire is not emptied: QPs of that port are parked, can be destroyed, and the others continue
  * when it drains. */
 Test(traffic, destroy_while_parked)
 {
@@ -308,7 +309,7 @@ Test(traffic, destroy_while_parked)
 	engine_bed_down(&bed);
 }
 
-/* --- what is posted goes before what stops its QP --- */
+/* --- posted requests are sent before their QP is stopped --- */
 
 enum stop {
 	STOP_ERR,
@@ -316,7 +317,7 @@ enum stop {
 	STOP_DESTROY,
 };
 
-/* A program posts its last words and leaves before the lcore has looked at its queue. */
+/* A program posts its last requests and ends before the lcore has polled its queue. */
 static void
 last_words(enum stop how, uint32_t len)
 {
@@ -360,7 +361,7 @@ Test(traffic, last_words_before_destruction)
 	last_words(STOP_DESTROY, 64);
 }
 
-/* More than goes into one burst. */
+/* More requests than fit into one burst. */
 Test(traffic, long_last_words)
 {
 	last_words(STOP_ERR, 200000);
@@ -368,7 +369,8 @@ Test(traffic, long_last_words)
 
 #define ROUNDS 40u
 
-/* Two QPs with long queues advance side by side, though one has small messages, the other large. */
+/* Two QPs with long queues progress at the same rate, though one has small messages and the other
+ * large ones. */
 Test(traffic, scheduler_is_fair_by_bytes)
 {
 	struct engine_bed_config cfg = {0};
@@ -392,19 +394,19 @@ Test(traffic, scheduler_is_fair_by_bytes)
 	for (k = 0; k < 8; k++)
 		engine_bed_post(qp[0][1], KARST_WR_RDMA_WRITE, 1, t.mem[0], 65536, t.key[0],
 			t.mem[1] + 65536, t.key[1]);
-	/* until the small ones are through */
+	/* until the small messages are complete */
 	while (bytes[0] < ROUNDS * 8192) {
 		cr_assert(engine_bed_wait(&bed, &cqe));
 		cr_assert_eq(cqe.status, KARST_WC_SUCCESS);
 		bytes[cqe.wr_id] += cqe.wr_id == 0 ? 8192 : 65536;
 	}
-	/* 320 KiB went; of the other 512 KiB about as much, give or take two messages */
+	/* 320 KiB were sent; of the other 512 KiB about as much, plus or minus two messages */
 	cr_assert_geq(bytes[1], 3 * 65536, "%lu bytes", (unsigned long)bytes[1]);
 	cr_assert_leq(bytes[1], 7 * 65536, "%lu bytes", (unsigned long)bytes[1]);
 	engine_bed_down(&bed);
 }
 
-/* Losing frames on purpose: counted, repaired, and over when it is turned off. */
+/* Injected loss: frames are counted and sent again, and it ends when it is turned off. */
 Test(traffic, injected_loss)
 {
 	struct engine_bed_config cfg = {0};
@@ -427,7 +429,7 @@ Test(traffic, injected_loss)
 	engine_bed_down(&bed);
 }
 
-/* A pool so small that buffers run out in the middle: slower, not wrong. */
+/* A pool so small that buffers run out in between: traffic is slower, not wrong. */
 Test(traffic, few_buffers)
 {
 	struct engine_bed_config cfg = {.engine.mbufs = 256};
@@ -488,7 +490,7 @@ Test(traffic, datagrams)
 	cr_assert_eq(cqe.src_qpn, qp[0]->num);
 	cr_assert_arr_eq(t.mem[0], t.mem[1] + 40, 1000);
 	cr_assert_eq(karst_engine_pd_free(bed.e, bed.pd), -EBUSY);
-	/* what is posted goes before the handle does, if it is told to */
+	/* posted requests are sent before the handle is destroyed, if that is asked for */
 	engine_bed_post_recv(qp[1], 7, t.mem[1], 40 + 1000, t.key[1]);
 	engine_bed_settle(&bed);
 	again = karst_engine_send_slot(qp[0], 0);
@@ -504,7 +506,7 @@ Test(traffic, datagrams)
 	engine_bed_down(&bed);
 }
 
-/* Two QPs share a receive queue; its limit event names it. */
+/* Two QPs share a receive queue; its limit event names the queue. */
 static void
 note_event(void *user, const struct karst_engine_event *ev)
 {
@@ -567,7 +569,8 @@ Test(traffic, shared_receive_queue)
 	engine_bed_down(&bed);
 }
 
-/* Of an engine that is embedded: what is unread stays, more than fits is refused. */
+/* With an embedded engine unread completions stay, and a size that is too small for them is
+ * refused. */
 Test(traffic, resized_completion_queue)
 {
 	struct engine_bed_config cfg = {.engine = {.lcores = 2}};
@@ -586,7 +589,7 @@ Test(traffic, resized_completion_queue)
 				t.mem[1], t.key[1]);
 		engine_bed_settle(&bed);
 		cr_assert_eq(karst_engine_cq_resize(bed.e, bed.cq, 8), -ENOSPC);
-		/* lcores of this thread, or of another */
+		/* the lcores are this thread's, or another one's */
 		if (round == 1)
 			engine_bed_poller_start(&poller, &bed, 3);
 		cr_assert_eq(karst_engine_cq_resize(bed.e, bed.cq, round == 0 ? 5000 : 16), 0);

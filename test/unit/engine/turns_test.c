@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* Users take turns at control calls and at connection management, also while programs attach and
- * detach. */
+/* Users take turns at control calls and at connection management, also while programs come and
+ * go. */
 #include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -30,8 +30,8 @@ take_turn(void *arg)
 	return NULL;
 }
 
-/* Of one user's threads only one at a time has, or waits for, the lock of control calls; those of
- * others do not wait for his turn. */
+/* Of one user's threads only one at a time has, or waits for, the lock of control calls; threads of
+ * other users do not wait for that user's turn. */
 Test(turns, turns_of_control_calls)
 {
 	const struct timespec nap = {.tv_nsec = 20000000};
@@ -76,8 +76,9 @@ count_and_go(void *user)
 	return false;
 }
 
-/* An attachment is as much as some calls, also of a program that comes, says nothing and goes: who
- * makes more than he may waits before anything is made, and nothing is if he goes meanwhile. */
+/* An attachment counts as several calls, also for a program that attaches, sends nothing and ends.
+ * A user who exceeds the rate waits before anything is created, and nothing is created for a
+ * program that ends meanwhile. */
 Test(turns, attachments_are_paced)
 {
 	struct engine_bed_config cfg = {.engine = {.max_owners = 16}};
@@ -98,7 +99,7 @@ Test(turns, attachments_are_paced)
 	cr_assert_eq(asked, 1);
 	cr_assert_eq(bed.e->shares.used[ENG_SHARE_CLIENTS], 1);
 	cr_assert_eq(karst_session_list(bed.e, NULL, 0), 1);
-	/* another user's time is his own */
+	/* another user's rate is separate */
 	init.uid = 1001;
 	cr_assert_eq(karst_session_create(bed.e, &init, &s), 0);
 	cr_assert_eq(asked, 1);
@@ -111,7 +112,7 @@ Test(turns, attachments_are_paced)
 
 struct comer {
 	struct karst_engine *e;
-	struct karst_session *s; /* NULL: comes; else goes */
+	struct karst_session *s; /* NULL: attaches; else: ends this session */
 	int ret;
 	atomic_bool started, done;
 };
@@ -132,7 +133,7 @@ come_or_go(void *arg)
 	return NULL;
 }
 
-/* Programs that come, and those that go, take the turns of their user, too. */
+/* Programs that attach, and programs that end, take the turns of their user, too. */
 Test(turns, turns_of_attachments)
 {
 	const struct timespec nap = {.tv_nsec = 20000000};
@@ -167,7 +168,7 @@ Test(turns, turns_of_attachments)
 /* --- connection management --- */
 
 #define MANY_IDS 1024u
-#define ENDS     40u /* of such programs: on a busy machine one of them may have ended unseen */
+#define ENDS     40u /* rounds: on a busy machine a session may end unobserved */
 
 /* A program with MANY_IDS identifiers.  Destroyed by come_or_go() */
 static struct karst_session *
@@ -185,8 +186,8 @@ program_with_ids(struct karst_engine *e)
 	return s;
 }
 
-/* It goes.  @return how often the lock of connection management was had with some of its
- * identifiers destroyed and some not. */
+/* Ends the program.  @return how often the test got the lock of connection management when some of
+ * its identifiers were destroyed and some were not. */
 static uint32_t
 looks_between(struct karst_engine *e, struct eng_share *his)
 {
@@ -207,8 +208,8 @@ looks_between(struct karst_engine *e, struct eng_share *his)
 	return n;
 }
 
-/* A program that has a thousand identifiers goes: others have the lock of connection management
- * before all of them are destroyed. */
+/* A program that has a thousand identifiers ends: other threads get the lock of connection
+ * management before all of them are destroyed. */
 Test(turns, others_while_identifiers_go)
 {
 	struct engine_bed_config cfg = {.engine = {.max_owners = 16, .max_cm_ids = 2 * MANY_IDS}};

@@ -14,8 +14,9 @@
 
 #define THREADS 8
 #define HELD_MS 500
-/* Times that a thread may have begun to sleep: for the lock, and when another one was faster.  Who
- * looks every 50 us whether it is free has slept some thousand times. */
+/* How often a thread may have begun to sleep: for the lock, and again when another thread was
+ * faster.  A thread that checked every 50 us whether the lock is free would have slept some
+ * thousand times. */
 #define SLEEPS (4 * THREADS)
 
 struct caller {
@@ -46,8 +47,8 @@ call_once(void *arg)
 	return NULL;
 }
 
-/* Of those without an lcore, each sleeps until the lock is free.  Programs may be many, and their
- * threads leave the processors to who has it. */
+/* Threads without an lcore sleep until the lock is free.  There may be many programs, and their
+ * threads must leave the processors to the thread that has the lock. */
 Test(wait, for_the_lock)
 {
 	const struct timespec held = {.tv_nsec = HELD_MS * 1000000l}, nap = {.tv_nsec = 1000000};

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* Address windows: their addresses, how many each user has, and what is mapped there. */
+/* Windows: their addresses, how many of them there can be, and what is mapped there. */
 #include "window.h"
 
 #include <errno.h>
@@ -32,7 +32,8 @@ roll(uint64_t *state)
 	return *state;
 }
 
-/* @bytes can be had.  Of all addresses the words in the table are a gigabyte, all written. */
+/* Tells whether a window of @bytes can be allocated.  For the whole address range the words in the
+ * table are a gigabyte, all written. */
 static bool
 there_are(uint64_t bytes)
 {
@@ -44,7 +45,7 @@ there_are(uint64_t bytes)
 	return true;
 }
 
-/* The largest power of two that can be had. */
+/* The largest power of two that can be allocated. */
 static uint64_t
 largest(void)
 {
@@ -55,8 +56,8 @@ largest(void)
 	return bytes;
 }
 
-/* One in 16 may be of 32 GB, whose words in the table, 4 MB, are all written; the others are of
- * 256 MB at most. */
+/* Allocates a window.  One in 16 may be of 32 GB, whose words in the table, 4 MB, are all written;
+ * the others are of 256 MB at most. */
 static void
 take_one(struct eng_window *w, uint64_t *seed)
 {
@@ -70,7 +71,7 @@ take_one(struct eng_window *w, uint64_t *seed)
 	cr_assert_eq(eng_window_of(w->base + w->bytes - 1), w);
 }
 
-/* Whatever came and went, the whole range is one block again. */
+/* Whatever was allocated and freed, in the end the whole range is one block again. */
 Test(window, addresses_come_back_whole)
 {
 	static struct eng_window w[WINDOWS];
@@ -102,7 +103,7 @@ Test(window, addresses_come_back_whole)
 	cr_assert(there_are(whole));
 }
 
-/* No two windows have an address in common, and each is aligned as it was asked for. */
+/* No two windows share an address, and each is aligned as requested. */
 Test(window, addresses_are_of_one)
 {
 	static struct eng_window w[WINDOWS];
@@ -133,7 +134,7 @@ on_broken(struct eng_window *w)
 	times_broken++;
 }
 
-/* Mappings in the window alone: allocators map elsewhere when they like. */
+/* Counts the mappings in the window alone: allocators create mappings elsewhere at any time. */
 static unsigned int
 mappings(const struct eng_window *w)
 {
@@ -151,7 +152,7 @@ mappings(const struct eng_window *w)
 	return n;
 }
 
-/* A file of @pages pages, the rest of BYTES a hole. */
+/* Makes a file of @pages pages; the rest of BYTES is a hole. */
 static int
 make_file(unsigned int pages)
 {
@@ -182,7 +183,7 @@ blocks(int fd)
 	return st.st_blocks;
 }
 
-/* A page that does not exist would be made at the engine's expense. */
+/* A page that does not exist would be allocated at the engine's expense. */
 Test(window, holes_are_not_mapped)
 {
 	struct eng_piece piece;
@@ -200,7 +201,7 @@ Test(window, holes_are_not_mapped)
 	close(fd);
 }
 
-/* Holes that are punched later, and ends that are cut off: one fault, one mapping, no page. */
+/* Holes that are punched later, and files that are truncated: one fault, one mapping, no page. */
 static void
 take_away(bool punch)
 {
@@ -237,7 +238,7 @@ Test(window, ends_that_are_cut_off)
 	take_away(false);
 }
 
-/* With no private memory to be had, zeros come from elsewhere. */
+/* If no private memory can be allocated, the zeros come from elsewhere. */
 Test(window, nothing_to_mend_with)
 {
 	struct rlimit was, none;
@@ -260,13 +261,13 @@ Test(window, nothing_to_mend_with)
 	cr_assert_eq(sum, 0);
 	cr_assert_eq(times_broken, 1);
 	eng_window_free(&w);
-	/* what was written is nobody's next zeros */
+	/* what was written is not seen by the next access to such zeros */
 	cr_assert_eq(eng_window_alloc(&w, 4096, 0), 0);
 	eng_window_free(&w);
 	close(fd);
 }
 
-/* What others have mapped here does not get into a core dump. */
+/* Memory that others have mapped into the engine does not get into a core dump. */
 Test(window, not_in_core_dumps)
 {
 	struct eng_piece piece;
@@ -284,8 +285,8 @@ Test(window, not_in_core_dumps)
 	close(fd);
 }
 
-/* Who is told that a space has failed has its descriptor as long as a copy may tell: closed by the
- * session, its number would be another file's by then, which would be written to. */
+/* The descriptor that tells of a failed space stays open as long as a copy may use it.  If the
+ * session closed it, its number might belong to another file, which would be written to. */
 Test(window, told_as_long_as_copies_last)
 {
 	int fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);

@@ -3,7 +3,7 @@
  */
 /*
  * XRC targets and SRQs of several owners that are destroyed in the middle of a message (U3).  The
- * test runs the lcore itself, so it can stop it at any place.
+ * test polls the lcore, so it can stop at any point.
  */
 #include "engine_bed.h"
 
@@ -101,7 +101,7 @@ rig_down(struct rig *r)
 	engine_bed_down(&r->bed);
 }
 
-/* A long message, as far as the target has taken a request for it. */
+/* A long message, up to the point where the target has taken a receive request for it. */
 static void
 begin_message(struct rig *r, uint32_t key_to, uint64_t id)
 {
@@ -137,8 +137,8 @@ expect(struct karst_engine_cq *cq, uint64_t id, enum karst_wc_status status)
 	cr_assert_eq(cqe.status, status, "%u", cqe.status);
 }
 
-/* The maker's handle goes, and the message goes on; with the last one the request comes back to
- * whom it belongs, before the call returns. */
+/* The creator's handle is destroyed, and the message continues; with the last handle the receive
+ * request returns to its owner before the call returns. */
 Test(engine_xrc, u3_handles)
 {
 	struct karst_engine_qp_open open;
@@ -169,7 +169,7 @@ Test(engine_xrc, u3_handles)
 	rig_down(&r);
 }
 
-/* The alternate path by port A, with @timeout. */
+/* Loads the alternate path by port A, with @timeout. */
 static void
 load_alternate(struct rig *r, struct karst_engine_qp *qp, uint8_t timeout)
 {
@@ -193,7 +193,8 @@ expect_alternate(struct rig *r, struct karst_engine_qp *qp, uint8_t timeout)
 	cr_assert_eq(is.alt_port_num, r->bed.port[0] + 1, "%u", is.alt_port_num);
 }
 
-/* An alternate path is the QP's, and stays while there is a handle, whoever loaded it. */
+/* An alternate path belongs to the QP, and stays while there is a handle, whichever handle loaded
+ * it. */
 static void
 alternate_stays(struct rig *r, bool maker_loads)
 {
@@ -204,7 +205,7 @@ alternate_stays(struct rig *r, bool maker_loads)
 	load_alternate(r, maker_loads ? first : again, 17);
 	cr_assert_eq(karst_engine_qp_destroy(r->bed.e, maker_loads ? first : again), 0);
 	first = maker_loads ? again : first;
-	/* of the same sizes, so what has become free is taken again */
+	/* of the same sizes, so memory that was freed is used again */
 	make_pair(r);
 	load_alternate(r, r->tgt, 9);
 	expect_alternate(r, first, 17);
@@ -228,8 +229,8 @@ Test(engine_xrc, u3_alternate_path)
 	rig_down(&r);
 }
 
-/* Events of a target go to all of its handles, so there is an end to these. */
-/* Each file has a domain of its own, which all have who open it; and others are nobody else's. */
+/* Each file has a domain of its own, shared by all who open the file; other domains are shared with
+ * nobody. */
 Test(engine_xrc, u3_domains_of_many_files)
 {
 	enum { FILES = 3000 };
@@ -269,6 +270,7 @@ Test(engine_xrc, u3_domains_of_many_files)
 	engine_bed_down(&bed);
 }
 
+/* Events of a target go to all of its handles, so the number of handles is limited. */
 Test(engine_xrc, u3_handles_of_a_target)
 {
 	struct karst_engine_qp *h[KARST_ENGINE_TARGET_HANDLES], *more;
@@ -283,7 +285,7 @@ Test(engine_xrc, u3_handles_of_a_target)
 	for (i = 1; i < KARST_ENGINE_TARGET_HANDLES; i++)
 		cr_assert_eq(karst_engine_qp_open(r.bed.e, &open, &h[i]), 0);
 	cr_assert_eq(karst_engine_qp_open(r.bed.e, &open, &more), -EUSERS);
-	/* one goes, another comes */
+	/* one handle is destroyed, another one opened */
 	cr_assert_eq(karst_engine_qp_destroy(r.bed.e, h[9]), 0);
 	cr_assert_eq(karst_engine_qp_open(r.bed.e, &open, &h[9]), 0);
 	for (i = 1; i < KARST_ENGINE_TARGET_HANDLES; i++)

@@ -7,7 +7,7 @@
 
 #include "karst_yield.h"
 
-/* How often this thread has waited for something, which a sleep does and a yield does not. */
+/* How often this thread has waited, which a sleep counts as and a yield does not. */
 static long
 waits(void)
 {
@@ -54,7 +54,8 @@ Test(yield, sleeps_where_it_is_crowded)
 
 	karst_yield_learn(&y, UINT64_MAX - KARST_YIELD_CROWDED_NS, KARST_YIELD_SLICE_NS);
 	before = waits();
-	/* who loses the processor on the way to sleep finds the time over, and has not waited */
+	/* a thread that loses the processor on the way to sleep finds the time over, and has not
+	 * waited */
 	for (i = 0; i < 1000 && waits() == before; i++)
 		karst_yield(&y);
 	cr_assert_gt(waits(), before);

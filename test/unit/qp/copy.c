@@ -2,12 +2,12 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Memory that must be copied (karst_copy.h): buf a second time, as a region whose addresses must
- * not be dereferenced.  A test determines when and how far copies are made.
+ * Memory that has to be copied (karst_copy.h): buf once more, as a region whose addresses must not
+ * be dereferenced.  Copies are made when a test says so, and as far as it says.
  */
 #include "harness.h"
 
-#define FAR      (VA + (1ull << 32)) /* buf by that region */
+#define FAR      (VA + (1ull << 32)) /* buf's address in that region */
 #define COPIES   8u
 #define ALL      UINT32_MAX
 #define ALL_MASK (KARST_ACCESS_LOCAL_WRITE | KARST_ACCESS_REMOTE)
@@ -25,8 +25,9 @@ static struct {
 	struct karst_copy *todo[COPIES];
 	uint32_t ntodo;
 	uint32_t kept;
-	struct room *rooms;    /* also of those that were given back: frames may be made of them */
-	const uint8_t *mapped; /* from there on it may be followed */
+	struct room *rooms;    /* with those that were given back, as frames may still refer to
+			        * them */
+	const uint8_t *mapped; /* memory from here on may be dereferenced */
 } driver;
 
 static uint8_t *
@@ -144,7 +145,7 @@ move(struct karst_copy *c, uint32_t most)
 	return moved;
 }
 
-/* All copies there are now, each up to byte @most.  @return how many. */
+/* Makes all copies that are pending now, each up to byte @most.  @return how many. */
 static uint32_t
 copy_once(struct bed *b, uint32_t most)
 {
@@ -168,7 +169,7 @@ copy_all(struct bed *b)
 	turn(b);
 }
 
-/* --- a bed with it --- */
+/* --- a test bed with such a driver --- */
 
 static uint32_t far_key;
 
@@ -229,7 +230,7 @@ Test(copy, write_parks_and_what_follows_waits)
 	expect_taken(b,
 		send_pkt(b, RC_WRITE_ONLY, R(1), .va = VA + 128, .rkey = b->key, .dma_len = 64,
 			.pay_len = 64, .ackreq = true));
-	expect_taken(b, write_far(b, 0, 0, 64)); /* again */
+	expect_taken(b, write_far(b, 0, 0, 64)); /* once more */
 	expect_taken(b, write_far(b, 2, 256, 64));
 	expect_none(b);
 	expect_untouched(b, 0, 512);
@@ -246,7 +247,8 @@ Test(copy, write_parks_and_what_follows_waits)
 	close_far(b);
 }
 
-/* (R15): a FLUSH is not answered before what it follows has been copied, wherever its range is. */
+/* (R15): a FLUSH is not answered before the WRITEs in front of it have been copied, wherever its
+ * range is. */
 Test(copy, r15_flush_waits_for_copies)
 {
 	struct bed *b = open_far(KARST_QPT_RC);
@@ -286,7 +288,7 @@ Test(copy, order_of_a_message)
 {
 	struct bed *b = open_far(KARST_QPT_RC);
 
-	/* its end is mapped: not before the rest has been copied */
+	/* its end is mapped: nothing is stored there before the rest has been copied */
 	driver.mapped = b->buf + 32;
 	expect_taken(b, write_far(b, 0, 0, 64));
 	expect_untouched(b, 0, 64);
@@ -313,7 +315,7 @@ Test(copy, too_many_wait)
 	expect_ack(b, R(i - 1), i);
 	expect_mem(b, 64 * (i - 1), 0, 64);
 	expect_untouched(b, 64 * i, 64);
-	/* the peer goes back */
+	/* the peer goes back to the dropped request */
 	expect_drop(b, SEQUENCE, write_far(b, i + 1, 0, 64));
 	expect_nak(b, R(i), PSN_SEQ, i);
 	close_far(b);
@@ -350,7 +352,8 @@ Test(copy, message_into_a_receive)
 	close_far(b);
 }
 
-/* It has nothing to place itself, but tells of what was written before it (R14). */
+/* It has no bytes to place, but its completion says that the WRITEs before it have arrived
+ * (R14). */
 Test(copy, immediate_of_no_bytes_waits)
 {
 	struct bed *b = open_far(KARST_QPT_RC);
@@ -461,7 +464,7 @@ Test(copy, ud)
 	close_far(b);
 }
 
-/* Nobody sends a datagram again: all wait for which there are receives and the driver has room. */
+/* Datagrams are not sent again, so all wait for which there are receives and room in the driver. */
 Test(copy, datagrams_wait)
 {
 	struct setup s = setup_of(KARST_QPT_UD);
@@ -548,8 +551,8 @@ Test(copy, answer_from_copied_memory)
 	close_far(b);
 }
 
-/* (R4, D11): a late copy of a READ that was answered, and its source is gone since: silence.  The
- * first answer that cannot be given is an error (R13). */
+/* (R4, D11): a READ that was answered is duplicated late, and its source has gone since: no answer.
+ * The first answer that cannot be given is an error (R13). */
 Test(copy, source_went_away)
 {
 	struct bed *b = open_far(KARST_QPT_RC);
@@ -566,7 +569,7 @@ Test(copy, source_went_away)
 			expect_pkt(b, RC_READ_RESP_LAST, R(1));
 		}
 	}
-	/* what is asked for at once of the rest cannot be fetched either */
+	/* the rest, which is fetched ahead, cannot be fetched either */
 	while (driver.ntodo > 0 || karst_qp_fetching(b->s->qp)) {
 		copy_once(b, 0);
 		turn(b);
@@ -579,7 +582,7 @@ Test(copy, source_went_away)
 	close_far(b);
 }
 
-/* --- queue pairs that do not wait --- */
+/* --- queue pairs that do not wait for copies --- */
 
 Test(copy, reset_while_parked)
 {
@@ -606,7 +609,7 @@ Test(copy, destroyed_while_parked)
 	close_far(b);
 }
 
-/* A receive that bytes may still go to is not flushed before they are there. */
+/* A receive that a copy may still write to is not flushed before the copy is complete. */
 Test(copy, error_while_parked)
 {
 	struct bed *b = open_far(KARST_QPT_RC);
@@ -623,7 +626,7 @@ Test(copy, error_while_parked)
 	close_far(b);
 }
 
-/* It is not the peer that is silent. */
+/* The peer is not silent, so the timeout does not count. */
 Test(copy, no_timeout_while_parked)
 {
 	struct bed *b = open_far(KARST_QPT_RC);

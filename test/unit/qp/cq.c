@@ -33,7 +33,7 @@ Test(cq, armed)
 	bed_close(b);
 }
 
-/* Armed for solicited ones: SE and errors. */
+/* Armed for solicited events: completions with SE and errors. */
 Test(cq, solicited)
 {
 	struct bed *b = bed_rc();
@@ -53,7 +53,7 @@ Test(cq, solicited)
 	bed_close(b);
 }
 
-/* A send completion is no solicited event, a failed one is. */
+/* A send completion is not solicited; a failed one is. */
 Test(cq, solicited_send)
 {
 	struct bed *b = bed_rc();
@@ -70,7 +70,7 @@ Test(cq, solicited_send)
 	bed_close(b);
 }
 
-/* Armed once for solicited ones, then for any: the stronger counts; garbage wakes. */
+/* Armed for solicited events first, then for any: the stronger counts; an invalid value wakes. */
 Test(cq, armed_words)
 {
 	struct bed *b = bed_rc();
@@ -91,7 +91,8 @@ Test(cq, armed_words)
 	bed_close(b);
 }
 
-/* A full lane: the completion is lost, CQ_ERR once, the QPs that complete into it fail. */
+/* A full lane: the completion is lost, CQ_ERR comes once, and the QPs that complete into it
+ * fail. */
 Test(cq, overflow)
 {
 	struct setup s = setup_of(KARST_QPT_RC);
@@ -116,7 +117,8 @@ Test(cq, overflow)
 	expect_state(b, ERR);
 	for (i = 0; i < 4; i++)
 		expect_wc(b, i, SUCCESS);
-	/* nothing comes after it, though there is room again; the queue is emptied all the same */
+	/* nothing comes after it, though there is room again; the send queue is emptied all the
+	 * same */
 	expect_no_wc(b);
 	cr_assert_eq(karst_wq_free(&b->s->sq, 64), 64);
 	cr_assert_geq(count(b, CQ_OVERFLOWS), 2);
@@ -129,8 +131,8 @@ Test(cq, overflow)
 	bed_close(b);
 }
 
-/* Completions and the overflow in one batch: whoever is told of the overflow finds all that came
- * before it. */
+/* Completions and the overflow in one batch: a program that gets the overflow event finds all
+ * completions from before it. */
 Test(cq, overflow_is_shown_last)
 {
 	struct setup s = setup_of(KARST_QPT_RC);
@@ -161,7 +163,7 @@ Test(cq, overflow_is_shown_last)
 	bed_close(b);
 }
 
-/* On the receive side; the message that has lost its completion is not acknowledged. */
+/* On the receive side; a message whose completion is lost is not acknowledged. */
 Test(cq, overflow_of_receives)
 {
 	struct setup s = setup_of(KARST_QPT_RC);
@@ -181,7 +183,7 @@ Test(cq, overflow_of_receives)
 	bed_close(b);
 }
 
-/* UC completes as it sends: overflow there as well. */
+/* UC completes when it sends: the queue overflows there as well. */
 Test(cq, overflow_uc)
 {
 	struct setup s = setup_of(KARST_QPT_UC);
@@ -201,7 +203,7 @@ Test(cq, overflow_uc)
 	bed_close(b);
 }
 
-/* The program's head may say anything: at worst it loses its own completions. */
+/* The program can write any value to its head: at worst it loses its own completions. */
 Test(cq, impossible_head)
 {
 	struct setup s = setup_of(KARST_QPT_RC);
@@ -223,7 +225,7 @@ Test(cq, impossible_head)
 	bed_close(b);
 }
 
-/* A queue pair's completion queues have a lane for its lcore. */
+/* Both completion queues of a queue pair must have a lane for its lcore. */
 Test(cq, lane_of_the_lcore)
 {
 	struct setup s = setup_of(KARST_QPT_RC);
@@ -258,7 +260,7 @@ head_of(const struct karst_wq *wq)
 	return atomic_load(&wq->sh->head);
 }
 
-/* Completions that count, which are shown in the same flush. */
+/* Makes completions that count, which are published in the same flush. */
 static uint32_t
 ready_of(const struct karst_cq_lane *lane)
 {
@@ -266,7 +268,7 @@ ready_of(const struct karst_cq_lane *lane)
 	return atomic_load(&lane->sh->ready);
 }
 
-/* A slot comes back with the completion of its request, which names it; not before. */
+/* A slot is freed with the completion of its request, which names it, and not before. */
 Test(cq, slots_come_back_with_their_completions)
 {
 	struct bed *b = bed_rc();
@@ -298,7 +300,7 @@ Test(cq, slots_come_back_with_their_completions)
 	bed_close(b);
 }
 
-/* WRITE number @n, from 1 on, and what acknowledges it. */
+/* Sends WRITE number @n, from 1 on, and the ACK for it. */
 static void
 write_acked(struct bed *b, uint32_t n)
 {
@@ -308,7 +310,8 @@ write_acked(struct bed *b, uint32_t n)
 	expect_taken(b, send_pkt(b, RC_ACK, S(n - 1), .aeth = 0x1f000000 + n));
 }
 
-/* With many queue pairs a head is in no cache: one that has not moved is not written. */
+/* With many queue pairs their heads are not in any cache: a head that has not moved is not
+ * written. */
 Test(cq, heads_that_have_not_moved_are_not_written)
 {
 	enum { UNTOUCHED = 0x5a5a5a5a };
@@ -321,7 +324,7 @@ Test(cq, heads_that_have_not_moved_are_not_written)
 	turn(b);
 	cr_assert_eq(head_of(&b->s->sq), 1);
 	cr_assert_eq(head_of(&b->s->rq), UNTOUCHED, "no receive has completed");
-	/* both at once; and then only the send queue's again */
+	/* both at once; and then the send queue's alone again */
 	write_acked(b, 2);
 	expect_taken(b, send_pkt(b, RC_SEND_ONLY, R(0), .pay_len = 1));
 	turn(b);
@@ -336,7 +339,7 @@ Test(cq, heads_that_have_not_moved_are_not_written)
 	bed_close(b);
 }
 
-/* What cannot be made; what is in use. */
+/* What cannot be created; what is in use. */
 Test(cq, create)
 {
 	struct bed *b = bed_rc();
@@ -368,8 +371,8 @@ Test(cq, create)
 	bed_close(b);
 }
 
-/* Times are those of the flush, for all that it shows; without them the driver's is not looked
- * at. */
+/* All completions of a flush have its timestamp; without timestamps the driver's clock is not
+ * read. */
 Test(cq, times)
 {
 	struct bed *b = bed_rc();
@@ -387,7 +390,7 @@ Test(cq, times)
 	cr_assert_eq(karst_cq_create(mem, &init, &cq), 0);
 	karst_cq_lane_attach(&lane, init.lanes, 4, KARST_CQ_TIMESTAMPS);
 	for (i = 0; i < 10; i++) {
-		b->core->stamp_ns = 1; /* of no flush */
+		b->core->stamp_ns = 1; /* a time that belongs to no flush */
 		karst_cq_push(b->core, cq, false)->wr_id = 2 * i;
 		karst_cq_push(b->core, cq, false)->wr_id = 2 * i + 1;
 		b->core->stamp_ns = 100 + i;
@@ -403,8 +406,8 @@ Test(cq, times)
 	bed_close(b);
 }
 
-/* A lane that is moved between a completion and its flush; an event that is held back comes all the
- * same, and the room is that of the new lane. */
+/* A lane is moved between a completion and its flush; a moderated event still comes, and the room
+ * is that of the new lane. */
 Test(cq, moved_before_the_flush)
 {
 	struct setup s = setup_of(KARST_QPT_RC);
@@ -451,7 +454,7 @@ Test(cq, moved_before_the_flush)
 
 /* --- moderation --- */
 
-/* @n receives that complete in one turn each. */
+/* Makes @n receives that complete, one in each turn. */
 static void
 recv_some(struct bed *b, uint32_t *psn, uint32_t n)
 {
@@ -505,7 +508,7 @@ Test(cq, moderated_by_period)
 	bed_close(b);
 }
 
-/* Whichever is sooner; and the timer of an event that the count has raised raises no other. */
+/* Whichever comes first; when the count has raised an event, its timer raises no second one. */
 Test(cq, moderated_by_both)
 {
 	struct bed *b = bed_rc();
@@ -525,7 +528,7 @@ Test(cq, moderated_by_both)
 	bed_close(b);
 }
 
-/* A solicited one begins it; what follows counts whatever it is. */
+/* A solicited completion starts moderation; later ones count whatever they are. */
 Test(cq, moderated_solicited)
 {
 	struct bed *b = bed_rc();
@@ -548,7 +551,7 @@ Test(cq, no_moderation)
 	uint32_t psn = 0, i;
 
 	for (i = 0; i < 4; i++) {
-		/* turned on, and off while an event is held back: that one comes in its time */
+		/* turned on, and off while an event is held back: that event comes in its time */
 		karst_cq_set_moderation(b->rcq, 0, 100);
 		karst_cq_arm(b->rcq_shared, false);
 		recv_some(b, &psn, 1);
@@ -563,7 +566,7 @@ Test(cq, no_moderation)
 	bed_close(b);
 }
 
-/* The queue goes while an event is held back: its timer does not fire any more. */
+/* The queue is destroyed while an event is held back: its timer does not fire any more. */
 Test(cq, moderated_and_destroyed)
 {
 	struct bed *b = bed_rc();

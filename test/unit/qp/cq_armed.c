@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* Completion queues that are armed while their lanes hold completions: what raises an event. */
+/* Completion queues that are armed with the state of their lanes that the program has seen
+ * ("behind"): which completions raise an event then. */
 #include "harness.h"
 #include "qp_priv.h"
 
@@ -11,7 +12,7 @@ arm_behind(struct karst_cq_shared *sh, const struct karst_cq_lane *lane, bool so
 	karst_cq_arm_behind(sh, lane, 1, solicited);
 }
 
-/* One more completion, published. */
+/* Publishes one more completion. */
 static void
 complete(struct bed *b, struct karst_core_cq *cq, bool solicited)
 {
@@ -19,7 +20,7 @@ complete(struct bed *b, struct karst_core_cq *cq, bool solicited)
 	karst_core_flush(b->core);
 }
 
-/* The end of a case: what has completed is taken. */
+/* At the end of a case: takes all completions. */
 static void
 take_all(struct bed *b)
 {
@@ -32,11 +33,12 @@ take_all(struct bed *b)
 		karst_cq_lane_take(&b->rlane, n);
 }
 
-/* The event of a queue whose completions were published with others, and looked at first. */
+/* State for a queue whose completions are published with those of another queue, whose event comes
+ * first. */
 static struct bed *bed;
 static bool behind;
 
-/* Of the other queue, all that was published is in view now. */
+/* Arms the other queue, when all of its completions are already visible to the program. */
 static void
 arm_other(struct bed *b, struct karst_core_cq *cq)
 {
@@ -62,8 +64,9 @@ publish_both(bool arm_is_behind)
 	cr_assert_null(bed->at_cq_event, "the queue that is armed is not looked at first");
 }
 
-/* A program that arms a queue between the tail and the look at the armed word has the completion in
- * view, and takes it by its next poll: no event is to come for it, but one for the next. */
+/* A program arms a queue after the lane's tail is published and before the armed word is read.  It
+ * has the completion in view, and takes it by its next poll: there must be no event for this
+ * completion, but one for the next. */
 Test(cq_armed, between_tail_and_look)
 {
 	publish_both(true);
@@ -76,7 +79,7 @@ Test(cq_armed, between_tail_and_look)
 	bed_close(bed);
 }
 
-/* Who does not say what it has in view has an event for it. */
+/* A program that does not tell what it has in view gets an event for it. */
 Test(cq_armed, between_tail_and_look_without_lanes)
 {
 	publish_both(false);
@@ -111,7 +114,8 @@ Test(cq_armed, once_for_each_arming)
 	bed_close(b);
 }
 
-/* Arming once more changes nothing: what has come since the first time is a reason for an event. */
+/* Arming once more changes nothing: what has come since the first time is still a reason for an
+ * event. */
 Test(cq_armed, twice)
 {
 	struct bed *b = bed_rc();
@@ -126,7 +130,7 @@ Test(cq_armed, twice)
 	bed_close(b);
 }
 
-/* For solicited ones first, then for any. */
+/* Armed for solicited events first, then for any. */
 Test(cq_armed, stronger)
 {
 	struct bed *b = bed_rc();
@@ -143,7 +147,7 @@ Test(cq_armed, stronger)
 	bed_close(b);
 }
 
-/* A completion that is lost for want of room wakes the program, too. */
+/* A completion that is lost because the queue is full wakes the program, too. */
 Test(cq_armed, overflow)
 {
 	struct setup s = setup_of(KARST_QPT_RC);
@@ -163,7 +167,7 @@ Test(cq_armed, overflow)
 	bed_close(b);
 }
 
-/* The lane goes elsewhere, and what it says goes along. */
+/* The lane is moved, and its state is moved with it. */
 Test(cq_armed, moved)
 {
 	struct bed *b = bed_rc();

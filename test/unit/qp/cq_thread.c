@@ -2,10 +2,11 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * A program that sleeps and an engine that wakes it, on separate threads: the program arms, polls
- * once more, and waits.  The engine waits in turn for room in a short lane, so a lost event stops
- * both for ever, and the watchdog reports that.  The data that a completion announces is written
- * without atomics before it, so -Dsanitize=thread detects a missing ordering (R14).
+ * A program that sleeps and an engine that wakes it, in threads of their own: the program arms,
+ * polls once more, and waits.  The engine in turn waits for room in a short lane, so a lost event
+ * stops both for ever, and the watchdog reports it.  The data that a completion announces is
+ * written without atomics before the completion, so -Dsanitize=thread sees a missing ordering
+ * (R14).
  *
  * This is a separate program with TAP, because Criterion does not start under that sanitizer.
  */
@@ -30,7 +31,7 @@ struct test {
 	uint64_t data[TOTAL];
 	_Atomic uint32_t events;
 	bool solicited_only;
-	bool behind; /* armed behind what the lane shows */
+	bool behind; /* armed with the state that the program has seen of the lane */
 	_Atomic uint32_t wrong;
 	uint32_t slept;
 };
@@ -54,7 +55,7 @@ on_async_event(struct karst_core *core, enum karst_async_event_code event, void 
 
 static const struct karst_core_ops ops = {on_cq_event, on_async_event};
 
-/* Is the @i-th completion one that a program waiting for solicited ones is woken by? */
+/* Tells whether the @i-th completion wakes a program that waits for solicited ones. */
 static bool
 wakes(uint32_t i)
 {
@@ -72,7 +73,7 @@ run_engine(void *arg)
 			struct karst_cqe *cqe;
 
 			if (!karst_lane_room(&t->cq->lane[0].ring)) {
-				sched_yield(); /* it is the program's turn */
+				sched_yield(); /* let the program run */
 				break;
 			}
 			cqe = karst_cq_push(t->core, t->cq, wakes(i));
@@ -171,7 +172,7 @@ main(void)
 
 	printf("1..4\n");
 	failed = run(1, false, false, "woken for any completion");
-	/* the lane is longer than the distance of two that wake */
+	/* the lane must be longer than the distance of two completions that wake */
 	failed += run(2, true, false, "woken for solicited completions");
 	failed += run(3, false, true, "woken for any completion behind the view");
 	failed += run(4, true, true, "woken for solicited completions behind the view");

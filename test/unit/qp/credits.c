@@ -4,7 +4,7 @@
 /* End-to-end credits, on both sides (Q9). */
 #include "harness.h"
 
-/* (Q9), written down again from the rule. */
+/* (Q9), written down independently from the rule. */
 static const uint32_t credits[31] = {0, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256,
 	384, 512, 768, 1024, 1536, 2048, 3072, 4096, 6144, 8192, 12288, 16384, 24576, 32768};
 
@@ -30,16 +30,17 @@ Test(credits, q9_limit)
 	expect_pkt(b, RC_SEND_ONLY, S(2));
 	expect_pkt(b, RC_SEND_ONLY, S(3));
 	expect_none(b);
-	ack_credits(b, S(1), 3, 2); /* one executed, one posted over there: one more may go */
+	ack_credits(b, S(1), 3, 2); /* one request executed, one receive posted at the peer: one
+				     * more may go */
 	expect_pkt(b, RC_SEND_ONLY, S(4));
 	expect_none(b);
-	ack_credits(b, S(3), 0x1f, 4); /* no limit any more */
+	ack_credits(b, S(3), 0x1f, 4); /* no limit from here on */
 	expect_pkt(b, RC_SEND_ONLY, S(5));
 	bed_forget(b);
 	bed_close(b);
 }
 
-/* (Q9): without credit one message may go as a probe, when nothing else is on its way. */
+/* (Q9): without credit one message may go as a probe, when nothing else is outstanding. */
 Test(credits, q9_probe)
 {
 	struct bed *b = bed_rc();
@@ -123,7 +124,7 @@ Test(credits, q9_with_responses)
 	bed_close(b);
 }
 
-/* (Q9): what this side says is the largest code not above what is posted. */
+/* (Q9): the code that this side sends is the largest one that is not above what is posted. */
 Test(credits, q9_advertised)
 {
 	struct setup s = setup_of(KARST_QPT_RC);
@@ -144,11 +145,11 @@ Test(credits, q9_advertised)
 		if (posted < 64)
 			post_recv(b, posted, 0, 1);
 	}
-	/* taking one leaves one less */
+	/* each receive that is taken leaves one less */
 	expect_taken(b, send_pkt(b, RC_SEND_ONLY, R(psn), .ackreq = true));
 	expect_aeth(b, R(psn), 11, psn + 1);
 	expect_recv(b, 0, SUCCESS);
-	/* a READ response says so, too */
+	/* a READ response carries it, too */
 	psn++;
 	expect_taken(
 		b, send_pkt(b, RC_READ_REQUEST, R(psn), .va = VA, .rkey = b->key, .dma_len = 8));
@@ -156,7 +157,7 @@ Test(credits, q9_advertised)
 	bed_close(b);
 }
 
-/* (Q9): a shared queue promises nothing to anybody. */
+/* (Q9): a shared receive queue advertises no credits. */
 Test(credits, q9_shared_queue)
 {
 	struct setup s = setup_of(KARST_QPT_RC);

@@ -3,7 +3,7 @@
  */
 /*
  * The reaction point (E2) by itself: sequences that were computed by hand, the equations of the
- * paper, and random events against a plain simulation, which steps through time in doubles.
+ * paper, and random events against a simple simulation, which steps through time in doubles.
  */
 #include <criterion/criterion.h>
 
@@ -30,7 +30,7 @@ rp_of(const struct karst_rp_params *p)
 	return rp;
 }
 
-/* What the paper has: g = 1/256, timers of 50 and 55 us, F = 5. */
+/* The paper's parameters: g = 1/256, timers of 50 and 55 us, F = 5. */
 static struct karst_rp_params
 paper(void)
 {
@@ -48,7 +48,7 @@ paper(void)
 	return p;
 }
 
-/* (E2): an adapter's defaults, by hand. */
+/* (E2): an adapter's defaults, computed by hand. */
 Test(dcqcn, e2_first_cnp)
 {
 	struct karst_rp_params p = defaults();
@@ -65,7 +65,7 @@ Test(dcqcn, e2_first_cnp)
 	cr_assert_eq(karst_dcqcn_next(&d, &rp), 300 * US);
 	karst_dcqcn_advance(&d, &rp, 300 * US - 1);
 	cr_assert_eq(d.rate, 50048828125);
-	/* the target is the line's already, each stage halves the distance */
+	/* the target is the line rate already, each stage halves the distance */
 	karst_dcqcn_advance(&d, &rp, 300 * US);
 	cr_assert_eq(d.rate, 75024414063);
 	karst_dcqcn_advance(&d, &rp, 600 * US);
@@ -75,14 +75,14 @@ Test(dcqcn, e2_first_cnp)
 	cr_assert_eq(d.rate, 87512207032);
 	karst_dcqcn_sent(&d, &rp, 1);
 	cr_assert_eq(d.rate, 93756103516);
-	/* released in the end, and nothing is left to do */
+	/* no limit in the end, and no timer is left */
 	karst_dcqcn_advance(&d, &rp, 1000000 * US);
 	cr_assert_eq(d.rate, LINE);
 	cr_assert_not(karst_dcqcn_limits(&d));
 	cr_assert_eq(karst_dcqcn_next(&d, &rp), UINT64_MAX);
 }
 
-/* (E2): however many come, there is one reduction in a monitor period, of a half at most. */
+/* (E2): however many CNPs come, there is one reduction in a monitor period, of a half at most. */
 Test(dcqcn, e2_flood)
 {
 	struct karst_rp_params p = defaults();
@@ -104,7 +104,8 @@ Test(dcqcn, e2_flood)
 	cr_assert_eq(d.rate, 1000000, "never below rpg_min_rate, and not above it either");
 }
 
-/* (E2): a CNP within the period is acted on when it ends, also if nobody asks meanwhile. */
+/* (E2): a CNP within the period takes effect when the period ends, even if the state is not read
+ * meanwhile. */
 Test(dcqcn, e2_pending)
 {
 	struct karst_rp_params p = defaults();
@@ -120,12 +121,12 @@ Test(dcqcn, e2_pending)
 	karst_dcqcn_advance(&d, &rp, 290 * US);
 	cr_assert_lt(d.rate, rate);
 	cr_assert_eq(d.cut_ns, 4 * US);
-	/* without clamping, two reductions in a row go back to the same target */
+	/* without clamping, two reductions in a row keep the same target */
 	cr_assert_eq(d.target, LINE);
 	cr_assert_eq(karst_dcqcn_next(&d, &rp), 304 * US);
 }
 
-/* (E2): where the target is after a reduction, by what has raised the rate before. */
+/* (E2): the target after a reduction, depending on what has raised the rate before. */
 Test(dcqcn, e2_clamp)
 {
 	struct karst_rp_params p = defaults();
@@ -148,14 +149,15 @@ Test(dcqcn, e2_clamp)
 			karst_dcqcn_advance(&d, &rp, 300 * US);
 		raised = d.rate;
 		karst_dcqcn_cnp(&d, &rp, LINE, 310 * US);
-		/* by then the timer has raised it in either case */
+		/* by then the timer has raised the rate in either case */
 		if (by_bytes)
 			raised = (raised + LINE + 1) / 2;
 		cr_assert_eq(d.target, clamp || after_time || by_bytes ? raised : LINE, "%u", how);
 	}
 }
 
-/* (E2): the phases of the paper: F - 1 halvings, then ai, and hai when both have passed F. */
+/* (E2): the phases of the paper: F - 1 halvings, then additive increase (ai), and hyper increase
+ * (hai) when both have passed F. */
 Test(dcqcn, e2_phases)
 {
 	struct karst_rp_params p = paper();
@@ -179,7 +181,7 @@ Test(dcqcn, e2_phases)
 		target += 40000000;
 		cr_assert_eq(d.target, target);
 	}
-	/* the byte counter: additive as long as it has not passed F itself */
+	/* the byte counter: additive increase as long as it has not passed F itself */
 	for (i = 1; i <= 8; i++) {
 		karst_dcqcn_sent(&d, &rp, 10000000);
 		target += i <= 5 ? 40000000 : 400000000;
@@ -187,7 +189,7 @@ Test(dcqcn, e2_phases)
 	}
 }
 
-/* (E2): without a byte counter time alone makes the phases. */
+/* (E2): without a byte counter only time drives the phases. */
 Test(dcqcn, e2_time_alone)
 {
 	struct karst_rp_params p = paper();
@@ -209,7 +211,7 @@ Test(dcqcn, e2_time_alone)
 	}
 }
 
-/* (E2): rates that are set. */
+/* (E2): configured rates. */
 Test(dcqcn, e2_rates)
 {
 	struct karst_rp_params p = defaults();
@@ -224,23 +226,23 @@ Test(dcqcn, e2_rates)
 	karst_dcqcn_cnp(&d, &rp, LINE, 0);
 	cr_assert_eq(d.rate, 8000000000, "80 % at least");
 	cr_assert_eq(d.target, 10000000000);
-	/* 5 Mb/s a round, some of them in a call */
+	/* 5 Mb/s a round, several rounds in a call */
 	for (i = 0; i < 100; i++)
 		karst_dcqcn_advance(&d, &rp, 10000000 * US);
 	cr_assert_eq(d.rate, 25000000000, "the highest is rpg_max_rate");
-	/* a maximum that is lowered while it runs holds from the next CNP on */
+	/* a maximum that is lowered at runtime holds from the next CNP on */
 	p.rpg_max_rate = 1000;
 	rp = rp_of(&p);
 	karst_dcqcn_cnp(&d, &rp, LINE, 10000001 * US);
 	cr_assert_leq(d.rate, 1000000000);
-	/* the lowest rate is above the highest: the highest counts */
+	/* the minimum is above the maximum: the maximum counts */
 	p.rpg_min_rate = 2000;
 	rp = rp_of(&p);
 	karst_dcqcn_cnp(&d, &rp, LINE, 10000010 * US);
 	cr_assert_eq(d.rate, 1000000000);
 }
 
-/* (E2): a CNP after a long time in which nothing happened is seen at once, and so is the next. */
+/* (E2): a CNP after a long time without events takes effect at once, and so does the next. */
 Test(dcqcn, e2_after_a_long_time)
 {
 	struct karst_rp_params p = defaults();
@@ -256,7 +258,7 @@ Test(dcqcn, e2_after_a_long_time)
 		karst_dcqcn_advance(&d, &rp, hour);
 	cr_assert_eq(d.rate, LINE);
 	karst_dcqcn_cnp(&d, &rp, LINE, hour);
-	/* alpha has gone to nothing meanwhile */
+	/* alpha has decayed to almost nothing meanwhile */
 	cr_assert_gt(d.rate, LINE / 100 * 99);
 	rate = d.rate;
 	karst_dcqcn_cnp(&d, &rp, LINE, hour + 500 * US);
@@ -267,7 +269,7 @@ Test(dcqcn, e2_after_a_long_time)
 	cr_assert_gt(rate, 0);
 }
 
-/* --- against a plain simulation --- */
+/* --- against a simple simulation --- */
 
 struct plain {
 	double rate, target, alpha;
@@ -283,7 +285,7 @@ greater(double a, double b)
 	return a > b ? a : b;
 }
 
-/* Are they the same, but for rounding? */
+/* Tells whether they are equal, except for rounding. */
 static bool
 about(uint64_t is, double should)
 {
@@ -325,7 +327,7 @@ plain_raise(struct plain *x, const struct karst_rp_params *p, int *stage)
 	x->rate = (x->rate + x->target) / 2;
 }
 
-/* A microsecond. */
+/* One step, of a microsecond. */
 static void
 plain_step(struct plain *x, const struct karst_rp_params *p)
 {
@@ -392,7 +394,7 @@ compare_with_plain(const struct karst_rp_params *p, uint64_t seed)
 
 	for (t = 1; t < 20000; t++) {
 		plain_step(&x, p);
-		/* the lazy one is asked now and then */
+		/* the lazy one is advanced only now and then */
 		if (draw(&state, 40) == 0)
 			karst_dcqcn_advance(&d, &rp, t * US);
 		if (draw(&state, 300) == 0) {
@@ -417,7 +419,7 @@ compare_with_plain(const struct karst_rp_params *p, uint64_t seed)
 	}
 }
 
-/* (E2): rounds that are made up for are those that a clock would have made. */
+/* (E2): rounds that are computed later are the rounds that a clock would have made. */
 Test(dcqcn, e2_lazy_is_exact)
 {
 	struct karst_rp_params p = defaults();
@@ -435,7 +437,7 @@ Test(dcqcn, e2_lazy_is_exact)
 	}
 }
 
-/* Each has its name, its default and its range. */
+/* Each parameter has its name, its default and its range. */
 Test(dcqcn, parameters)
 {
 	struct karst_congestion_config c;

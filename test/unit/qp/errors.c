@@ -2,8 +2,8 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * How requests fail: NAKs from the peer (Q8), responses that are wrong, and packets that are
- * dropped before any state changes (W9).
+ * How requests fail: NAKs from the peer (Q8), invalid responses, and packets that are dropped
+ * before any state changes (W9).
  */
 #include "harness.h"
 
@@ -12,14 +12,16 @@ struct fatal {
 	enum karst_wc_status status;
 };
 
-/* (Q8, L3): the status of each fatal NAK; 0x63 is what some say for a receive that is too small. */
+/* (Q8, L3): the status of each fatal NAK; some implementations send 0x63 for a receive that is too
+ * small. */
 static const struct fatal fatals[] = {
 	{0x61, KARST_WC_REM_INV_REQ_ERR},
 	{0x62, KARST_WC_REM_ACCESS_ERR},
 	{0x63, KARST_WC_REM_OP_ERR},
 };
 
-/* (Q8, Q3): what is before the NAK completes, its request fails, the rest is flushed. */
+/* (Q8, Q3): requests before the NAK complete, the request that it names fails, the rest is
+ * flushed. */
 Test(errors, q8_fatal_naks)
 {
 	unsigned int i;
@@ -42,13 +44,13 @@ Test(errors, q8_fatal_naks)
 		cr_assert_eq(b->wc.opcode, KARST_WC_RDMA_READ);
 		expect_wc(b, 4, WR_FLUSH_ERR);
 		expect_state(b, ERR);
-		/* nothing is heard any more */
+		/* nothing is received any more */
 		expect_drop(b, QP_STATE, send_pkt(b, RC_ACK, S(3), .aeth = 0x1f000000));
 		bed_close(b);
 	}
 }
 
-/* (Q3): a fatal NAK behind a READ whose response is missing: first the READ. */
+/* (Q3): a fatal NAK behind a READ whose response is missing: the READ is completed first. */
 Test(errors, q3_fatal_nak_past_a_read)
 {
 	struct bed *b = bed_rc();
@@ -66,13 +68,13 @@ Test(errors, q3_fatal_nak_past_a_read)
 	bed_close(b);
 }
 
-/* (W10): READ responses are cut as the request says, or the READ fails. */
+/* (W10): READ responses are split as the request requires, or the READ fails. */
 Test(errors, w10_bad_responses)
 {
 	static const struct {
 		uint8_t opcode;
 		uint16_t len;
-		uint32_t n; /* good responses before it */
+		uint32_t n; /* valid responses before it */
 	} bad[] = {
 		{KARST_RC_READ_RESP_FIRST, 255, 0},
 		{KARST_RC_READ_RESP_FIRST, 300, 0},
@@ -126,7 +128,7 @@ Test(errors, w10_flush_response)
 	bed_close(b);
 }
 
-/* What the program may not ask for, each with its status; the peer sees nothing. */
+/* Requests that the program may not make, each with its status; the peer sees nothing. */
 Test(errors, requests_that_make_no_sense)
 {
 	static const struct {
@@ -171,7 +173,7 @@ Test(errors, requests_that_make_no_sense)
 	}
 }
 
-/* The sink of a READ must be writable. */
+/* The destination of a READ must be writable. */
 Test(errors, sink_may_only_be_read)
 {
 	struct bed *b = bed_rc();
@@ -190,8 +192,8 @@ Test(errors, sink_may_only_be_read)
 	bed_close(b);
 }
 
-/* (D29): READs and atomics go out whatever their own key is: only the answer needs it.  So if both
- * keys are wrong it is the peer's that is told, and an atomic is executed there. */
+/* (D29): READs and atomics are sent whatever their own key is: only the response needs it.  So if
+ * both keys are wrong, the peer's error is reported, and an atomic is executed at the peer. */
 Test(errors, d29_which_error_wins)
 {
 	static const enum karst_wr_opcode ops[] = {
@@ -224,7 +226,7 @@ Test(errors, d29_which_error_wins)
 	}
 }
 
-/* (Q1): nothing of a READ is placed if not all of it has a place. */
+/* (Q1): nothing of a READ is placed unless all of it has a place. */
 Test(errors, sink_is_checked_as_a_whole)
 {
 	struct bed *b = bed_rc();
@@ -249,7 +251,7 @@ Test(errors, message_too_long)
 	bed_close(b);
 }
 
-/* --- before any state changes (W9) --- */
+/* --- dropped before any state changes (W9) --- */
 
 static void
 expect_nothing_happened(struct bed *b)
@@ -313,14 +315,14 @@ Test(errors, w9_silent_drops)
 	bed_close(b);
 }
 
-/* (W9, L5): what is accepted although it looks unusual. */
+/* (W9, L5): packets that are accepted although they look unusual. */
 Test(errors, w9_accepted)
 {
 	struct bed *b = bed_rc();
 	struct karst_ib_hdrs ib = {.opcode = KARST_RC_WRITE_ONLY, .psn = R(0), .pkey = 0x7fff};
 	struct karst_frame f;
 
-	expect_taken(b, bed_rx(b, &ib)); /* a limited member: we are a full one */
+	expect_taken(b, bed_rx(b, &ib)); /* from a limited member: this side is a full one */
 	ib = (struct karst_ib_hdrs){.opcode = KARST_RC_WRITE_ONLY,
 		.psn = R(1),
 		.fecn = true,
@@ -358,7 +360,7 @@ Test(errors, w9_limited_members)
 	bed_close(b);
 }
 
-/* (W9): states that may not receive. */
+/* (W9): states in which nothing may be received. */
 Test(errors, w9_states)
 {
 	static const enum karst_qp_state deaf[] = {KARST_QPS_RESET, KARST_QPS_INIT};
@@ -376,7 +378,7 @@ Test(errors, w9_states)
 	}
 }
 
-/* The next request, of no bytes, from a UDP source port. */
+/* Sends the next request, of no bytes, from a UDP source port. */
 static enum karst_drop
 from_port(struct bed *b, uint32_t psn, uint16_t sport)
 {
@@ -387,8 +389,8 @@ from_port(struct bed *b, uint32_t psn, uint16_t sport)
 	return bed_rx_frame(b, &f);
 }
 
-/* (L5): a port that is latched is that of the first packet that was waited for; what did not fit
- * before it latches nothing, and a peer that is connected anew begins anew. */
+/* (L5): the port that is latched is that of the first expected packet; a packet before it that did
+ * not fit latches nothing, and a peer that connects again is latched again. */
 static void
 latched(bool ip6)
 {
@@ -407,7 +409,7 @@ latched(bool ip6)
 		p->dst_ip[15] = 2;
 	}
 	b = bed_open(&s);
-	/* somebody who does not know the PSN: as if nothing were latched */
+	/* a sender that does not know the PSN: as if no port were latched */
 	expect_drop(b, SEQUENCE, from_port(b, R(5), 0xc555));
 	expect_pkt(b, RC_ACK, R(0));
 	expect_taken(b, from_port(b, R(0), 0xc001));
@@ -420,7 +422,7 @@ latched(bool ip6)
 	expect_drop(b, ADDRESS, bed_rx_frame(b, &f));
 	expect_taken(b, from_port(b, R(1), 0xc001));
 	expect_ack(b, R(1), 2);
-	/* answers, too */
+	/* responses, too */
 	post(b, RDMA_WRITE, 1, .len = 1);
 	expect_pkt(b, RC_WRITE_ONLY, S(0));
 	f = bed_frame(b,
@@ -439,7 +441,7 @@ Test(errors, l5_latched_source_port)
 	latched(true);
 }
 
-/* (L5): also by what answers us, and not by what answers nothing. */
+/* (L5): a response to our request also latches, and a packet that answers nothing does not. */
 Test(errors, l5_latched_by_an_answer)
 {
 	struct setup s = setup_of(KARST_QPT_RC);

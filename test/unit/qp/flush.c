@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* Error, drained and error-of-the-send-queue: what is flushed, drained, resumed, reset. */
+/* States ERR, SQD and SQE: what is flushed, drained, resumed, reset. */
 #include "harness.h"
 
-/* Both queues, started or not, in order; signalled or not. */
+/* Both queues, requests started or not, in order; signaled or not. */
 Test(flush, order)
 {
 	struct bed *b = bed_rc();
@@ -13,7 +13,7 @@ Test(flush, order)
 	for (i = 0; i < 20; i++)
 		post_recv(b, 100 + i, 0, 64);
 	for (i = 0; i < 20; i++)
-		post(b, RDMA_READ, i, .len = 8, .quiet = true); /* four may start */
+		post(b, RDMA_READ, i, .len = 8, .quiet = true); /* four may be started */
 	turn(b);
 	b->out_head = b->out_tail;
 	cr_assert_eq(bed_to_state(b, KARST_QPS_ERR), 0);
@@ -21,11 +21,11 @@ Test(flush, order)
 		expect_wc(b, i, WR_FLUSH_ERR);
 	for (i = 0; i < 20; i++)
 		expect_recv(b, 100 + i, WR_FLUSH_ERR);
-	expect_no_event(b); /* the program wanted it */
+	expect_no_event(b); /* the program asked for it */
 	bed_close(b);
 }
 
-/* A queue longer than one visit's budget, posted in Error. */
+/* A queue longer than one visit's budget, posted in state ERR. */
 Test(flush, posted_in_error)
 {
 	struct bed *b = bed_rc();
@@ -45,7 +45,7 @@ Test(flush, posted_in_error)
 	bed_close(b);
 }
 
-/* A message that was half received takes its receive request with it. */
+/* When a message has been partly received, its receive request is flushed, too. */
 Test(flush, receive_in_progress)
 {
 	struct bed *b = bed_rc();
@@ -59,7 +59,7 @@ Test(flush, receive_in_progress)
 	bed_close(b);
 }
 
-/* What was owed to the peer when the program gave up is not sent. */
+/* Responses that are due when the program moves the QP to ERR are not sent. */
 Test(flush, nothing_is_sent_any_more)
 {
 	struct bed *b = bed_rc();
@@ -73,7 +73,7 @@ Test(flush, nothing_is_sent_any_more)
 	bed_close(b);
 }
 
-/* RESET forgets everything without a word, and the QP lives again. */
+/* RESET discards everything without completions, and the QP can be used again. */
 Test(flush, reset_and_again)
 {
 	struct setup s = setup_of(KARST_QPT_RC);
@@ -87,7 +87,7 @@ Test(flush, reset_and_again)
 		expect_pkt(b, RC_WRITE_FIRST, S(0));
 		expect_pkt(b, RC_WRITE_LAST, S(1));
 		expect_pkt(b, RC_READ_REQUEST, S(2));
-		/* half a message, an answer that is owed, a gap */
+		/* half a message, a response that is due, a gap */
 		expect_taken(b, send_pkt(b, RC_FETCH_ADD, R(0), .va = VA, .rkey = b->key));
 		expect_taken(b, send_pkt(b, RC_SEND_FIRST, R(1), .pay_len = 256));
 		expect_drop(b, SEQUENCE, send_pkt(b, RC_SEND_LAST, R(3), .pay_len = 4));
@@ -100,7 +100,7 @@ Test(flush, reset_and_again)
 		cr_assert_eq(karst_wq_free(&b->s->sq, 64), 64);
 		cr_assert_eq(karst_wq_free(&b->s->rq, 64), 64);
 		bed_bring_up(b, &s, KARST_QPS_RTS);
-		/* PSNs, MSN and the replay ring begin anew */
+		/* PSNs, MSN and the replay ring start from the beginning */
 		expect_taken(b, send_pkt(b, RC_WRITE_ONLY, R(0), .ackreq = true));
 		expect_ack(b, R(0), 1);
 		expect_drop(b, DUPLICATE, send_pkt(b, RC_FETCH_ADD, R(-1), .rkey = b->key));
@@ -110,8 +110,8 @@ Test(flush, reset_and_again)
 	bed_close(b);
 }
 
-/* A thread that posts may be overtaken by one that resets.  Who has rung once does not ring again
- * until the queue was looked at: it is when the QP is ready. */
+/* A thread that posts may be overtaken by one that resets.  A program that has rung does not ring
+ * again until the queue was looked at, so the core looks at it when the QP is ready. */
 Test(flush, rung_in_reset)
 {
 	struct setup s = setup_of(KARST_QPT_RC);
@@ -128,7 +128,8 @@ Test(flush, rung_in_reset)
 	bed_close(b);
 }
 
-/* SQD: what was started is finished, nothing is begun, the event tells when; then on. */
+/* SQD: requests that were started are finished, no others are started, the event tells when; then
+ * the queue resumes. */
 Test(flush, drain)
 {
 	struct karst_core_qp_attr attr = {.qp_state = KARST_QPS_SQD, .en_sqd_async_notify = 1}, is;
@@ -141,7 +142,7 @@ Test(flush, drain)
 	cr_assert_eq(bed_modify(b, &attr, KARST_QP_STATE | KARST_QP_EN_SQD_ASYNC_NOTIFY), 0);
 	expect_pkt(b, RC_WRITE_LAST, S(1));
 	expect_none(b);
-	/* (Q6): the clock still runs */
+	/* (Q6): the timer still runs */
 	advance_time(b, 4 * (4096ull << 10));
 	expect_pkt(b, RC_WRITE_FIRST, S(0));
 	expect_pkt(b, RC_WRITE_LAST, S(1));
@@ -165,7 +166,7 @@ Test(flush, drain)
 	bed_close(b);
 }
 
-/* Nothing was under way: told at once; and once only. */
+/* No request was outstanding: the event comes at once, and only once. */
 Test(flush, drain_when_idle)
 {
 	struct karst_core_qp_attr attr = {.qp_state = KARST_QPS_SQD, .en_sqd_async_notify = 1};
@@ -178,7 +179,7 @@ Test(flush, drain_when_idle)
 	bed_close(b);
 }
 
-/* And not told if nobody asked. */
+/* No event comes if the program did not ask for one. */
 Test(flush, drain_silently)
 {
 	struct bed *b = bed_rc();
@@ -189,7 +190,7 @@ Test(flush, drain_silently)
 	bed_close(b);
 }
 
-/* Who asked once is not told of a drain that was asked for without. */
+/* A program that asked for the event once gets none for a later drain without that request. */
 Test(flush, drain_again_silently)
 {
 	struct karst_core_qp_attr attr = {.qp_state = KARST_QPS_SQD, .en_sqd_async_notify = 1};
@@ -206,7 +207,7 @@ Test(flush, drain_again_silently)
 	bed_close(b);
 }
 
-/* A UC message that is half sent drains when its last packet has gone out. */
+/* A UC message that is partly sent has drained when its last packet has been sent. */
 Test(flush, drain_uc)
 {
 	struct karst_core_qp_attr attr = {.qp_state = KARST_QPS_SQD, .en_sqd_async_notify = 1};
@@ -230,7 +231,7 @@ Test(flush, drain_uc)
 	bed_close(b);
 }
 
-/* SQE: a failed send of UC stops its send queue alone; RTS again goes on behind it. */
+/* SQE: a failed send of UC stops its send queue alone; RTS resumes behind the failed request. */
 Test(flush, send_queue_error_uc)
 {
 	struct setup s = setup_of(KARST_QPT_UC);
@@ -245,11 +246,11 @@ Test(flush, send_queue_error_uc)
 	expect_wc(b, 2, LOC_PROT_ERR);
 	expect_wc(b, 3, WR_FLUSH_ERR);
 	expect_state(b, SQE);
-	/* the receive side goes on */
+	/* the receive side continues */
 	post_recv(b, 9, 0, 64);
 	expect_taken(b, send_pkt(b, UC_SEND_ONLY, R(0), .pay_len = 4));
 	expect_recv(b, 9, SUCCESS);
-	/* what is posted meanwhile is flushed */
+	/* requests that are posted meanwhile are flushed */
 	post(b, SEND, 4, .len = 4);
 	expect_wc(b, 4, WR_FLUSH_ERR);
 	cr_assert_eq(bed_to_state(b, KARST_QPS_RTS), 0);
@@ -260,7 +261,7 @@ Test(flush, send_queue_error_uc)
 	bed_close(b);
 }
 
-/* Destroyed with everything under way: nothing is left behind. */
+/* Destroyed while everything is under way: nothing is left behind. */
 Test(flush, destroy_while_active)
 {
 	struct setup s = setup_of(KARST_QPT_RC);
@@ -288,7 +289,7 @@ Test(flush, destroy_while_active)
 	bed_close(b);
 }
 
-/* Numbers: never 0, 1 or 0xffffff; back late; another core's are not ours. */
+/* QP numbers: never 0, 1 or 0xffffff; reused late; numbers of another core are not found. */
 Test(flush, numbers)
 {
 	struct setup s = setup_of(KARST_QPT_RC);
@@ -320,10 +321,10 @@ Test(flush, numbers)
 }
 
 /* C1: a number is given again only after half of the others, however few QPs there may be at a
- * time; and each is. */
+ * time; and each number is given. */
 Test(flush, c1_numbers_come_back_late)
 {
-	static uint32_t seen[64]; /* when, from 1 */
+	static uint32_t seen[64]; /* the round in which it was given, from 1 */
 	struct setup s = setup_of(KARST_QPT_RC);
 	uint32_t i, qpn, never = 0;
 	struct bed *b;
@@ -332,7 +333,7 @@ Test(flush, c1_numbers_come_back_late)
 	s.core.max_qps = 2;
 	s.core.qpns = 64;
 	b = bed_open(&s);
-	/* without 0 and 1, and the one that the bed has */
+	/* without 0 and 1, and without the number of the bed's own QP */
 	for (i = 1; i <= 20 * KARST_DIM(seen); i++) {
 		b->nsides = 1;
 		bed_add(b, &s);
@@ -350,7 +351,7 @@ Test(flush, c1_numbers_come_back_late)
 	bed_close(b);
 }
 
-/* The numbers of @n queue pairs of a core that has been given @seed. */
+/* Stores the numbers of @n queue pairs of a core with @seed. */
 static void
 draw_numbers(const uint64_t seed[2], uint32_t *qpn, uint32_t n)
 {
@@ -372,8 +373,8 @@ draw_numbers(const uint64_t seed[2], uint32_t *qpn, uint32_t n)
 	bed_close(b);
 }
 
-/* C1: who has seen numbers does not know the next; the same seed gives the same ones, and all of it
- * counts. */
+/* C1: seeing some numbers does not help to guess the next; the same seed gives the same numbers,
+ * and both words of the seed count. */
 Test(flush, c1_numbers_are_not_in_sequence)
 {
 	uint32_t first[32], other[32], i, j, near = 0, same = 0;
@@ -393,7 +394,7 @@ Test(flush, c1_numbers_are_not_in_sequence)
 	cr_assert_lt(same, 4);
 }
 
-/* The table's far end: no number is 0xffffff, and one more QP than allowed is refused. */
+/* The end of the table: no number is 0xffffff, and one more QP than allowed is refused. */
 Test(flush, numbers_at_the_end)
 {
 	static uint8_t *mem;
@@ -457,7 +458,7 @@ Test(flush, numbers_at_the_end)
 			highest = num > highest ? num : highest;
 			karst_qp_destroy(core, qp);
 		}
-		/* but for 0xffffff all are given */
+		/* all numbers except 0xffffff are given */
 		cr_assert_eq(lowest, 0x0000ff);
 		cr_assert_eq(highest, 0xfffeff);
 		free(qmem);
@@ -493,10 +494,10 @@ Test(flush, core_config)
 	REFUSED(ops, NULL);
 	REFUSED(window_packets, (1u << 22) + 1);
 #undef REFUSED
-	/* a QP that cannot be made leaves the table as it was */
+	/* a QP that cannot be created leaves the table as it was */
 	cr_assert_eq(karst_qp_create(b->core, buf, &(struct karst_qp_init){0}, NULL), -EINVAL);
 	cr_assert_eq(b->core->nqps, 1);
-	/* nobody listens in RESET */
+	/* in RESET nothing is received */
 	cr_assert_eq(bed_to_state(b, KARST_QPS_RESET), 0);
 	karst_core_doorbell(b->core, b->s->qpn);
 	cr_assert_null(karst_core_next_active(b->core));

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* Gaps among responses (X11): packets after a gap are kept; missing ones are requested again. */
+/* Gaps among responses (X11): responses behind a gap are kept, and only the missing ones are
+ * requested again. */
 #include "gaps.h"
 
 #include "harness.h"
@@ -35,7 +36,8 @@ close_reads(struct bed *b)
 	repeat_mem = NULL;
 }
 
-/* Packet @i of a READ of @n whole packets that begins at S(@first), with the bytes of its place. */
+/* Sends packet @i of a READ of @n whole packets that begins at S(@first), with the bytes of its
+ * place. */
 static enum karst_drop
 answer(struct bed *b, uint32_t first, uint32_t n, uint32_t i)
 {
@@ -62,7 +64,8 @@ expect_ask_at(struct bed *b, int line, uint32_t psn, uint32_t off, uint32_t len)
 }
 #define expect_ask(b, psn, off, len) expect_ask_at(b, __LINE__, psn, off, len)
 
-/* (X11): from an ordinary peer all from the gap on is asked for, once; what is here stays. */
+/* (X11): from an ordinary peer everything from the gap on is requested again, once; responses that
+ * have arrived are kept. */
 Test(gaps, x11_what_is_here_stays)
 {
 	struct bed *b = bed_reads(false);
@@ -74,7 +77,7 @@ Test(gaps, x11_what_is_here_stays)
 	expect_ask(b, 1, MTU, 7 * MTU);
 	expect_taken(b, answer(b, 0, 8, 4));
 	expect_taken(b, answer(b, 0, 8, 5));
-	/* the second is there now, and the fourth was asked for with it */
+	/* the second one has arrived now, and the fourth was requested again with it */
 	expect_taken(b, answer(b, 0, 8, 1));
 	expect_none(b);
 	expect_drop(b, UNEXPECTED_RESPONSE, answer(b, 0, 8, 2));
@@ -89,7 +92,8 @@ Test(gaps, x11_what_is_here_stays)
 	close_reads(b);
 }
 
-/* (X11): who has agreed is asked for the gaps alone, and where it ends they end. */
+/* (X11): a peer that has agreed is asked for the gaps alone, each request ending where its gap
+ * ends. */
 Test(gaps, x11_parts)
 {
 	struct bed *b = bed_reads(true);
@@ -115,7 +119,7 @@ Test(gaps, x11_parts)
 	close_reads(b);
 }
 
-/* (X11): two gaps that are known of at once are asked for at once. */
+/* (X11): two gaps that become known at once are requested at once. */
 Test(gaps, x11_two_parts)
 {
 	struct bed *b = bed_reads(true);
@@ -135,8 +139,8 @@ Test(gaps, x11_two_parts)
 	close_reads(b);
 }
 
-/* (X11, Q1): what is behind the gap of an earlier READ is taken as well, and completes in its
- * turn. */
+/* (X11, Q1): responses behind the gap of an earlier READ are accepted as well, and complete in
+ * order. */
 Test(gaps, x11_later_requests)
 {
 	struct bed *b = bed_reads(false);
@@ -170,8 +174,8 @@ Test(gaps, x11_later_requests)
 	close_reads(b);
 }
 
-/* (X11): what was asked for again is lost again when what was requested later has come, and only
- * then. */
+/* (X11): a repeated request counts as lost again when responses to something requested later have
+ * come, and only then. */
 Test(gaps, x11_lost_again)
 {
 	struct bed *b = bed_reads(false);
@@ -182,7 +186,7 @@ Test(gaps, x11_lost_again)
 	expect_ask(b, 2, 0, 2 * MTU);
 	expect_taken(b, answer(b, 0, 2, 1));
 	expect_ask(b, 0, 0, 2 * MTU);
-	/* was requested before */
+	/* was requested before that */
 	expect_taken(b, answer(b, 2, 2, 0));
 	expect_taken(b, answer(b, 2, 2, 1));
 	expect_none(b);
@@ -198,7 +202,7 @@ Test(gaps, x11_lost_again)
 	close_reads(b);
 }
 
-/* (X11, Q6): going back asks for what is missing, and passes what is not. */
+/* (X11, Q6): going back requests what is missing, and skips what is not. */
 Test(gaps, x11_q6_timeout)
 {
 	struct bed *b = bed_reads(false);
@@ -228,8 +232,8 @@ Test(gaps, x11_q6_timeout)
 	close_reads(b);
 }
 
-/* (X11, Q4): a NAK behind a gap makes the requester go back; what comes before that has begun
- * moves the cursor on, and what was not executed goes again. */
+/* (X11, Q4): a NAK behind a gap makes the requester go back.  A response that comes before that has
+ * begun moves the cursor on, and only what was not executed is sent again. */
 Test(gaps, x11_q4_nak_behind_a_gap)
 {
 	struct bed *b = bed_reads(false);
@@ -255,7 +259,7 @@ Test(gaps, x11_q4_nak_behind_a_gap)
 	close_reads(b);
 }
 
-/* (X11, Q10): responses that lie, or that are here already, change nothing. */
+/* (X11, Q10): wrong responses, or those that have arrived already, change nothing. */
 Test(gaps, x11_hostile)
 {
 	struct bed *b = bed_reads(false);
@@ -266,13 +270,13 @@ Test(gaps, x11_hostile)
 	expect_ask(b, 0, 0, 4 * MTU - 8);
 	expect_pkt(b, RC_FETCH_ADD, S(4));
 	expect_pkt(b, RC_WRITE_ONLY, S(5));
-	/* too short, too long, an end that is none and the other way round */
+	/* too short, too long, a Last where none belongs and the reverse */
 	expect_drop(b, UNEXPECTED_RESPONSE, send_pkt(b, RC_READ_RESP_MIDDLE, S(2), .pay_len = 8));
 	expect_drop(b, UNEXPECTED_RESPONSE, send_pkt(b, RC_READ_RESP_LAST, S(3), .pay_len = MTU));
 	expect_drop(b, UNEXPECTED_RESPONSE, send_pkt(b, RC_READ_RESP_LAST, S(2), .pay_len = MTU));
 	expect_drop(
 		b, UNEXPECTED_RESPONSE, send_pkt(b, RC_READ_RESP_MIDDLE, S(3), .pay_len = MTU - 8));
-	/* another operation's, and one of a WRITE */
+	/* of another operation, and for a WRITE */
 	expect_drop(b, UNEXPECTED_RESPONSE, send_pkt(b, RC_ATOMIC_ACK, S(2)));
 	expect_drop(b, UNEXPECTED_RESPONSE, send_pkt(b, RC_READ_RESP_ONLY, S(4), .pay_len = 8));
 	expect_drop(b, UNEXPECTED_RESPONSE, send_pkt(b, RC_READ_RESP_ONLY, S(5), .pay_len = 8));
@@ -286,7 +290,7 @@ Test(gaps, x11_hostile)
 		send_pkt(b, RC_READ_RESP_MIDDLE, S(2), .pay = b->pattern, .pay_len = MTU));
 	expect_mem(b, 2 * MTU, 2 * MTU, MTU);
 	expect_none(b);
-	/* in its turn it is held against the request, as ever */
+	/* when its turn comes the response is checked against the request, as usual */
 	expect_taken(b, send_pkt(b, RC_READ_RESP_FIRST, S(0), .pay_len = 8));
 	expect_wc(b, 1, BAD_RESP_ERR);
 	cr_assert_eq(b->core->gaps->used, 0);
@@ -294,8 +298,8 @@ Test(gaps, x11_hostile)
 	close_reads(b);
 }
 
-/* (X11, Q5): further behind a gap than can be noted, and where no gap can be noted any more,
- * responses are thrown away. */
+/* (X11, Q5): responses are dropped if they are further behind a gap than can be recorded, or if no
+ * more gaps can be recorded. */
 Test(gaps, x11_q5_no_room)
 {
 	struct bed *b = bed_reads(false);
@@ -308,7 +312,7 @@ Test(gaps, x11_q5_no_room)
 	free = b->core->gaps->free;
 	b->core->gaps->free = 0;
 	expect_drop(b, READ_GAP, answer(b, 2, 1, 0));
-	/* back to the oldest, and all behind it again */
+	/* back to the oldest request, and everything behind it once more */
 	expect_ask(b, 0, 0, 2 * MTU);
 	expect_ask(b, 2, 0, MTU);
 	expect_none(b);
@@ -321,7 +325,7 @@ Test(gaps, x11_q5_no_room)
 	close_reads(b);
 }
 
-/* (X11): and so are those that come too far behind one. */
+/* (X11): and responses are dropped that come too far behind a gap. */
 Test(gaps, x11_far)
 {
 	struct bed *b = bed_reads(false);
@@ -337,10 +341,10 @@ Test(gaps, x11_far)
 	expect_untouched(b, 0, BUF_BYTES);
 	expect_ask(b, 0, 0, 2 * BUF_BYTES);
 	expect_taken(b, answer(b, 0, BUF_BYTES / MTU + 1, KARST_GAP_PSNS - 1));
-	/* it comes of asking, and so what is before it is lost again */
+	/* it answers the repeated request, so what is before it is lost again */
 	expect_ask(b, 0, 0, 2 * BUF_BYTES);
 	expect_none(b);
-	/* what is known of gaps goes with the connection */
+	/* recorded gaps are released with the connection */
 	cr_assert_eq(b->core->gaps->used, 1);
 	cr_assert_eq(bed_to_state(b, KARST_QPS_RESET), 0);
 	cr_assert_eq(b->core->gaps->used, 0);
@@ -364,7 +368,7 @@ setup_of_many(void)
 	return s;
 }
 
-/* @n READs of one packet each, of which only the last is answered. */
+/* Posts @n READs of one packet each, and answers only the last. */
 static enum karst_drop
 miss_all_but_one(struct bed *b, uint32_t n)
 {
@@ -377,7 +381,7 @@ miss_all_but_one(struct bed *b, uint32_t n)
 	return answer(b, n - 1, 1, 0);
 }
 
-/* (X11): who is alone has a gap for each READ that a queue pair may have under way. */
+/* (X11): a single user gets a gap for each READ that a queue pair may have outstanding. */
 Test(gaps, x11_all_are_for_one)
 {
 	struct setup s = setup_of_many();
@@ -397,8 +401,8 @@ Test(gaps, x11_all_are_for_one)
 	close_reads(b);
 }
 
-/* (X11): the peers of some queue pairs of a user leave as many gaps as they can.  Each of his has
- * some of what is there, and those of others have what they need. */
+/* (X11): the peers of some queue pairs of one user leave as many gaps as they can.  Each of these
+ * queue pairs has some of the gap records, and those of other users have what they need. */
 Test(gaps, x11_shares)
 {
 	struct setup s = setup_of_many();
@@ -431,8 +435,8 @@ Test(gaps, x11_shares)
 	bed_close(b);
 }
 
-/* (X11): the gap of the oldest READ that was missing becomes that of the next one, even if its user
- * has more than his share by now, as others have come. */
+/* (X11): the gap record of the oldest missing READ is passed on to the next one, even if its user
+ * has more than the user's share by now, because others have come. */
 Test(gaps, x11_what_is_had_is_kept)
 {
 	struct bed *b = bed_reads(false);
@@ -445,7 +449,7 @@ Test(gaps, x11_what_is_had_is_kept)
 	expect_ask(b, 0, 0, MTU);
 	expect_ask(b, 1, 0, MTU);
 	expect_pkt(b, RC_WRITE_ONLY, S(2));
-	/* all but one are others' */
+	/* all but one belong to others */
 	all->used += KARST_GAPS - 1;
 	expect_taken(b, send_ack(b, S(2), 3));
 	cr_assert_eq(user->gaps, 1);
@@ -476,8 +480,8 @@ read_request(struct bed *b, uint32_t psn, uint32_t off, uint32_t len)
 			.ackreq = true));
 }
 
-/* (X11, R4): a part is answered alone, ahead of what was never answered, which goes on where it
- * was. */
+/* (X11, R4): a part is answered alone, ahead of responses that were never sent, which continue
+ * where they were. */
 Test(gaps, x11_r4_parts_are_answered)
 {
 	struct bed *b = bed_reads(true);
@@ -493,7 +497,7 @@ Test(gaps, x11_r4_parts_are_answered)
 	read_request(b, 3, 3 * MTU, MTU);
 	expect_pkt(b, RC_READ_RESP_ONLY, R(3));
 	expect_none(b);
-	/* not what the original was */
+	/* not a part of the original */
 	expect_drop(b, DUPLICATE,
 		send_pkt(b, RC_READ_REQUEST, R(1), .va = VA + MTU, .rkey = b->key,
 			.dma_len = 4 * MTU, .ackreq = true));
@@ -501,8 +505,8 @@ Test(gaps, x11_r4_parts_are_answered)
 	close_reads(b);
 }
 
-/* (X11, R4): of a READ that is being answered, what was answered already comes again, without an
- * end, and then the rest as ever. */
+/* (X11, R4): of a READ that is being answered, responses that were sent are sent again, without a
+ * Last, and then the rest as usual. */
 Test(gaps, x11_r4_while_it_is_answered)
 {
 	struct bed *b = bed_reads(true);
@@ -520,8 +524,8 @@ Test(gaps, x11_r4_while_it_is_answered)
 	close_reads(b);
 }
 
-/* (R4): a duplicate that ends before the original does not end what was never answered; nobody has
- * agreed to anything. */
+/* (R4): a duplicate that ends before the original does not end the responses that were never sent;
+ * the peers have agreed to nothing. */
 Test(gaps, r4_shorter_duplicate)
 {
 	struct bed *b = bed_reads(false);
@@ -540,8 +544,8 @@ Test(gaps, r4_shorter_duplicate)
 }
 
 /* (X11): the cursor went back, and before anything is sent again an acknowledgement passes it, up
- * to a READ that misses its answers.  Nobody looks for gaps behind the cursor, which would be all
- * of the numbers that there are. */
+ * to a READ whose responses are missing.  Gaps are not searched behind the cursor, as that would
+ * search the whole number space. */
 Test(gaps, x11_passes_the_cursor)
 {
 	struct bed *b = bed_reads(false);
@@ -564,8 +568,8 @@ Test(gaps, x11_passes_the_cursor)
 	close_reads(b);
 }
 
-/* ... or an answer does, behind one that is missing: the cursor follows, and the
- * READ goes again. */
+/* ... or a response passes it, behind one that is missing: the cursor follows, and the READ is sent
+ * again. */
 Test(gaps, x11_answer_passes_the_cursor)
 {
 	struct bed *b = bed_reads(false);
@@ -585,10 +589,10 @@ Test(gaps, x11_answer_passes_the_cursor)
 	close_reads(b);
 }
 
-#define AHEAD 1024u /* binds that may be done before what is in front of them */
+#define AHEAD 1024u /* binds that may be executed ahead of requests before them */
 
-/* However many binds are posted, those that wait for what is in front of them have an end: what a
- * peer sends behind a gap is looked up among them. */
+/* However many binds are posted, the number of those that wait for requests before them is limited,
+ * because what a peer sends behind a gap is searched among them. */
 Test(gaps, binds_do_not_run_ahead_without_end)
 {
 	struct setup s = setup_of(KARST_QPT_RC);

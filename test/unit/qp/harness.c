@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* The harness: a core, its queues, queue pairs and memory are set up and taken down. */
+/* The harness: sets up and takes down a core, its queues, queue pairs and memory. */
 
 #include "harness.h"
 
 #define T0 (50 * MS)
 
-/* --- what the core tells --- */
+/* --- what the core reports --- */
 
 static void
 on_cq_event(struct karst_core *core, struct karst_core_cq *cq)
@@ -314,7 +314,7 @@ bed_check_guards(const struct bed *b)
 {
 	const uint8_t *before = b->guarded, *behind = b->buf + BUF_BYTES;
 
-	/* the first byte is right, and each is the same as the next; after every turn */
+	/* the first byte is right, and each is equal to the next; checked after every turn */
 	cr_assert(*before == 0xee && memcmp(before, before + 1, GUARD - 1) == 0 &&
 			*behind == 0xee && memcmp(behind, behind + 1, GUARD - 1) == 0,
 		"memory around the region was written to");

@@ -2,8 +2,8 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * One karst_core under test; the test controls everything around it: the peer at frame level, the
- * program at ring level, the clock.  Tests read as traces of the wire:
+ * One karst_core under test, and everything around it under the test's control: the peer at frame
+ * level, the program at ring level, the clock.  Tests read like traces of the wire:
  *
  *	send_pkt(b, RC_WRITE_ONLY, R(0), .va = VA, .rkey = b->key, .dma_len = 64, .pay_len = 64,
  *		.ackreq = true);
@@ -11,12 +11,12 @@
  *
  * send_pkt() builds a frame, seals it, has it parsed, verified, looked up and delivered, and
  * returns why it was dropped.  expect_*() take the next frame that the core has sent (parsed back
- * and verified, too); when there is none they let the core have a turn first.  The same with
- * expect_wc() and expect_recv() for completions, and expect_event().  bed_close() fails the test
- * if it has left frames, completions or events unchecked.
+ * and verified, too); when there is none they let the core have a turn first.  expect_wc() and
+ * expect_recv() do the same for completions, and expect_event() for events.  bed_close() fails the
+ * test if anything is left that the test has not consumed.
  *
- * R(n) and S(n) are the n-th PSN of the peer's and of our requests; both begin three before the
- * end of the number space, so that most tests cross it (P1).
+ * R(n) and S(n) are the n-th PSN of the peer's and of our requests; both begin three before the end
+ * of the number space, so that most tests cross it (P1).
  *
  * After each turn the invariants of the QPs are checked (selfcheck.h), and the memory around the
  * buffer must be unchanged.
@@ -36,7 +36,7 @@
 #include "karst_qp.h"
 
 #define BUF_BYTES 65536u
-#define VA        0x700000000000ull /* the buffer for work requests and peers: not its address */
+#define VA        0x700000000000ull /* address of buf in work requests and for peers */
 #define PEER_VA   0x123456789000ull
 #define PEER_RKEY 0xabcdef01u
 #define PEER_QPN  0x4711u
@@ -45,7 +45,7 @@
 #define GUARD     4096u
 #define US        1000ull
 #define MS        1000000ull
-#define RTO       (4096ull << 10) /* of setup_of() */
+#define RTO       (4096ull << 10) /* the timeout of setup_of() */
 
 #define R(n) karst_psn_add(b->rq_psn, (uint32_t)(n))
 #define S(n) karst_psn_add(b->sq_psn, (uint32_t)(n))
@@ -83,7 +83,7 @@ struct bed {
 	uint32_t srq_pd;
 	uint8_t *buf;     /* BUF_BYTES, guarded on both sides */
 	uint32_t key;     /* buf, at VA, with all rights */
-	uint8_t *pattern; /* BUF_BYTES of what the peer sends when .pay is not given */
+	uint8_t *pattern; /* BUF_BYTES: what the peer sends when .pay is not given */
 	struct karst_path path;
 
 	struct karst_core_cq *scq;
@@ -99,7 +99,7 @@ struct bed {
 
 	struct side side[SIDES];
 	unsigned int nsides;
-	struct side *s; /* the QP that helpers without another mean */
+	struct side *s; /* the QP that helpers use unless told otherwise */
 	uint32_t rq_psn;
 	uint32_t sq_psn;
 
@@ -111,68 +111,69 @@ struct bed {
 	uint32_t event_tail;
 	uint32_t cq_events;                                           /* of both queues */
 	void (*at_cq_event)(struct bed *b, struct karst_core_cq *cq); /* if not NULL */
-	uint32_t charge; /* of the last visit: for requests that made no frame */
+	uint32_t charge; /* of the last visit: bytes that are charged for requests without a
+			  * frame */
 	struct karst_cqe wc;
-	struct karst_pkt rx_pkt; /* of the last frame delivered; its data is gone */
+	struct karst_pkt rx_pkt; /* of the last frame that was delivered; its data is gone */
 	void *mem_block[16];
 	unsigned int nblocks;
 	uint8_t *guarded;
 };
 
-/** How a bed is made: change what a test needs different. */
+/** How a bed is made: tests change the members that they need different. */
 struct setup {
 	struct karst_core_config core;
 	struct karst_qp_init qp;
 	struct karst_core_qp_attr attr;
-	enum karst_qp_state state; /* where to bring the QP: RTS unless changed */
+	enum karst_qp_state state; /* the state to bring the QP to: RTS unless changed */
 	uint32_t cq_entries;
-	uint32_t srq_wr; /* not 0: with a shared receive queue */
+	uint32_t srq_wr; /* not 0: use a shared receive queue */
 	uint32_t srq_limit;
-	uint32_t srq_xrcd; /* not 0: that is an XRC one, of this domain */
+	uint32_t srq_xrcd; /* not 0: it is an XRC SRQ, of this domain */
 	bool srq_own_pd;   /* it has a protection domain of its own: b->srq_pd */
 };
 
 struct setup setup_of(enum karst_qp_type type);
-/** The same with congestion control; @config, which the core goes on to use, gets what adapters
- *  have by default. */
+/** setup_of() with congestion control; @config, which the core goes on to use, gets adapters'
+ * defaults. */
 struct setup setup_congested(enum karst_qp_type type, enum karst_congestion_mode mode,
 	struct karst_congestion_config *config);
 struct bed *bed_open(const struct setup *s);
-/** An RC (UC, UD) QP in RTS as setup_of() has it. */
+/** Opens a bed with an RC (UC, UD) QP in RTS, as setup_of() describes. */
 struct bed *bed_rc(void);
-/** Takes a further QP of the same kind; it becomes b->s. */
+/** Adds another QP of the same kind; it becomes b->s. */
 struct side *bed_add(struct bed *b, const struct setup *s);
-/** Nothing may be left over; then everything is destroyed. */
+/** Checks that nothing is left over; then destroys everything. */
 #define bed_close(b) bed_close_at(b, __FILE__, __LINE__)
 void bed_close_at(struct bed *b, const char *file, int line);
 void bed_destroy_side(struct bed *b, struct side *s);
-/** A further region in buf. */
+/** Registers another region in buf. */
 uint32_t bed_region(struct bed *b, uint32_t off, uint32_t len, unsigned int access);
 void bed_dereg(struct bed *b, uint32_t key);
 
 /** karst_qp_modify() of b->s. */
 int bed_modify(struct bed *b, const struct karst_core_qp_attr *attr, unsigned int mask);
 int bed_to_state(struct bed *b, enum karst_qp_state state);
-/** From RESET to @to with the attributes of @s. */
+/** Takes the QP from RESET to @to with the attributes of @s. */
 void bed_bring_up(struct bed *b, const struct setup *s, enum karst_qp_state to);
 
 /* --- the peer --- */
 
-/** Delivers a frame.  dqpn 0 means ours, pkey 0 means 0xffff; returns pkt.drop. */
+/** Delivers a frame. dqpn 0 means ours, pkey 0 means 0xffff; returns pkt.drop. */
 enum karst_drop bed_rx(struct bed *b, const struct karst_ib_hdrs *ib);
 #define send_pkt(b, opc, seq, ...) \
 	bed_rx(b, &(struct karst_ib_hdrs){.opcode = KARST_##opc, .psn = (seq), ##__VA_ARGS__})
-/** The frame that bed_rx() would send, to be changed and given to bed_rx_frame(). */
+/** Builds the frame that bed_rx() would deliver, to be changed and given to bed_rx_frame(). */
 struct karst_frame bed_frame(const struct bed *b, const struct karst_ib_hdrs *ib);
 enum karst_drop bed_rx_frame(struct bed *b, const struct karst_frame *f);
-/** Delivers @n packets as bed_rx() would, of no payload and with PSNs from ib->psn on; all are
- *  taken.  They are built and parsed once. */
+/** Delivers @n packets as bed_rx() would, without payload and with PSNs from ib->psn on; all must
+ * be accepted.  They are built and parsed once. */
 void bed_rx_many(struct bed *b, const struct karst_ib_hdrs *ib, uint32_t n);
 
 #define expect_drop(b, reason, call) cr_assert_eq((call), KARST_DROP_##reason, "%s", #call)
 #define expect_taken(b, call)        expect_drop(b, NONE, call)
 
-/** An ACK of the peer, and a NAK with one of KARST_NAK_*; @return why it was dropped. */
+/** Sends an ACK of the peer, or a NAK with one of KARST_NAK_*; @return why it was dropped. */
 static inline enum karst_drop
 send_ack(struct bed *b, uint32_t psn, uint32_t msn)
 {
@@ -185,14 +186,14 @@ send_nak(struct bed *b, uint32_t psn, uint32_t code)
 	return send_pkt(b, RC_ACK, psn, .aeth = ((uint32_t)KARST_AETH_NAK | code) << 24);
 }
 
-/** An ACK that is taken. */
+/** Sends an ACK that must be accepted. */
 static inline void
 ack(struct bed *b, uint32_t psn, uint32_t msn)
 {
 	expect_taken(b, send_ack(b, psn, msn));
 }
 
-/** A WRITE Only to @off of buf, with AckReq. */
+/** Sends a WRITE Only to @off of buf, with AckReq. */
 static inline enum karst_drop
 send_write(struct bed *b, uint32_t psn, uint32_t off, uint32_t len)
 {
@@ -213,31 +214,32 @@ void expect_aeth_at(
 #define expect_rnr(b, psn, code, msn)      expect_aeth(b, psn, KARST_AETH_RNR | (code), msn)
 void expect_none_at(struct bed *b, const char *file, int line);
 #define expect_none(b) expect_none_at(b, __FILE__, __LINE__)
-/** The payload of a frame is @len bytes of buf from @off on. */
+/** Checks that the payload of a frame is @len bytes of buf from @off on. */
 void expect_data_at(const struct bed *b, const char *file, int line, const struct karst_pkt *p,
 	uint32_t off, uint32_t len);
 #define expect_data(b, p, off, len) expect_data_at(b, __FILE__, __LINE__, p, off, len)
-/** buf holds @len bytes of the pattern from @from on. */
+/** Checks that buf holds @len bytes of the pattern from @from on. */
 void expect_mem_at(
 	const struct bed *b, const char *file, int line, uint32_t off, uint32_t from, uint32_t len);
 #define expect_mem(b, off, from, len) expect_mem_at(b, __FILE__, __LINE__, off, from, len)
-/** buf holds what it held at the beginning. */
+/** Checks that buf holds what it held at the beginning. */
 void expect_untouched_at(
 	const struct bed *b, const char *file, int line, uint32_t off, uint32_t len);
 #define expect_untouched(b, off, len) expect_untouched_at(b, __FILE__, __LINE__, off, len)
 
-/** Packets of a WRITE that was posted as the only request, from number @from of @packets on; the
- *  first one has S(@first). */
+/** Expects packets of a WRITE that was posted as the only request, from number @from of @packets
+ * on; the first one has S(@first). */
 void expect_write(struct bed *b, uint32_t first, uint32_t from, uint32_t packets);
 
-/** Timers, transmission until nobody wants to, flush. */
+/** Runs timers, transmits until no QP has anything to send, flushes. */
 void turn(struct bed *b);
-/** One visit to one QP, with room for @frames and @bytes; no timers.  @return QP wants more. */
+/** Makes one visit to one QP, with room for @frames and @bytes; no timers.  @return whether the QP
+ * has more to send. */
 bool turn_once(struct bed *b, uint32_t frames, uint32_t bytes);
-/** One visit to the QP that the scheduler picks, with room for @frames, or with @parked, what is
- *  done with one whose port takes nothing.  @return that QP; NULL: none */
+/** Makes one visit to the QP that the scheduler picks, with room for @frames; with @parked, does
+ * instead what is done for a QP whose port is full.  @return that QP; NULL: none */
 struct karst_core_qp *visit_picked(struct bed *b, uint32_t frames, struct karst_parked *parked);
-/** Moves the clock, then turn(). */
+/** Advances the clock, then calls turn(). */
 void advance_time(struct bed *b, uint64_t ns);
 
 /* --- the program --- */
@@ -245,10 +247,10 @@ void advance_time(struct bed *b, uint64_t ns);
 struct wr {
 	enum karst_wr_opcode op;
 	uint64_t id;
-	uint32_t off; /* in buf; with len the only SGE, unless sge is given */
+	uint32_t off; /* offset in buf; with len the only SGE, unless sge is given */
 	uint32_t len;
 	uint32_t flags; /* enum karst_send_flags besides SIGNALED */
-	bool quiet;     /* not signalled */
+	bool quiet;     /* unsignaled */
 	uint32_t imm;   /* or the key to invalidate */
 	uint64_t va;    /* 0: PEER_VA */
 	uint32_t rkey;  /* 0: PEER_RKEY */
@@ -273,9 +275,10 @@ struct wr {
 void bed_post(struct bed *b, const struct wr *wr);
 #define post(b, opc, wrid, ...) \
 	bed_post(b, &(struct wr){.op = KARST_WR_##opc, .id = (wrid), ##__VA_ARGS__})
-/** A BIND_MW of window @mw, as @new_key (0: of type 1), to 64 bytes at VA of the bed's memory. */
+/** Posts a BIND_MW of window @mw, as @new_key (0: of type 1), to 64 bytes at VA of the bed's
+ * memory. */
 void bed_bind(struct bed *b, uint64_t id, uint32_t mw, uint32_t new_key, unsigned int access);
-/** The bytes of the next free slot of the send ring, and publishing it. */
+/** The next free slot of the send ring as bytes, and a call to publish it. */
 struct karst_send_wqe *bed_slot(struct bed *b);
 void bed_publish(struct bed *b, uint32_t n);
 void post_recv(struct bed *b, uint64_t id, uint32_t off, uint32_t len);
@@ -289,7 +292,7 @@ void expect_no_wc_at(struct bed *b, const char *file, int line);
 #define expect_no_wc(b) expect_no_wc_at(b, __FILE__, __LINE__)
 void expect_event_at(struct bed *b, const char *file, int line, enum karst_async_event_code event,
 	const void *object);
-/** The next event is about b->s. */
+/** Expects that the next event is about b->s. */
 #define expect_event(b, ev) expect_event_at(b, __FILE__, __LINE__, KARST_EVENT_##ev, (b)->s->qp)
 #define expect_event_of(b, ev, object) \
 	expect_event_at(b, __FILE__, __LINE__, KARST_EVENT_##ev, object)
@@ -298,7 +301,7 @@ void expect_no_event_at(struct bed *b, const char *file, int line);
 void expect_state_at(struct bed *b, const char *file, int line, enum karst_qp_state state);
 #define expect_state(b, st) expect_state_at(b, __FILE__, __LINE__, KARST_QPS_##st)
 
-/** Forgets all frames, completions and events so far. */
+/** Discards all frames, completions and events so far. */
 void bed_forget(struct bed *b);
 
 #define drops(b, reason) ((b)->core->counters.drop[KARST_DROP_##reason])
@@ -306,7 +309,7 @@ void bed_forget(struct bed *b);
 
 /* --- between the files of the harness --- */
 
-/** Memory around buf is what it was. */
+/** Checks that memory around buf is unchanged. */
 void bed_check_guards(const struct bed *b);
 
 #endif /* QP_HARNESS_H */

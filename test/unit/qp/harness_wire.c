@@ -40,7 +40,7 @@ bed_frame(const struct bed *b, const struct karst_ib_hdrs *ib)
 	if (f.ib.pkey == 0)
 		f.ib.pkey = 0xffff;
 	if (f.ib.aeth == 0 && f.ib.opcode != KARST_RC_ACK && f.ib.opcode != KARST_XRC_ACK)
-		f.ib.aeth = 0x1f000000; /* no limit, instead of no credit */
+		f.ib.aeth = 0x1f000000; /* credits: no limit, instead of none */
 	if (f.ib.pay == NULL)
 		f.ib.pay = b->pattern;
 	return f;
@@ -59,7 +59,7 @@ bed_rx_frame(struct bed *b, const struct karst_frame *f)
 	for (i = 0; i < 4; i++)
 		frame[(uint32_t)len - 4 + i] = (uint8_t)(crc >> 8 * i);
 	memset(&pkt, 0xa5, sizeof(pkt));
-	/* a buffer of its own and no longer, so that the sanitizer sees whoever keeps it */
+	/* a buffer of its own and no longer, so that the sanitizer finds uses after it is freed */
 	pkt.data = malloc((size_t)len);
 	memcpy(pkt.data, frame, (size_t)len);
 	pkt.len = (uint16_t)len;
@@ -128,7 +128,7 @@ check_sides(const struct bed *b)
 	bed_check_guards(b);
 }
 
-/* A frame has left: what the peer makes of it. */
+/* Parses and verifies a frame that was sent, as the peer would. */
 static void
 take_frame(struct bed *b, struct out_frame *o, const struct karst_pkt *built)
 {
@@ -145,7 +145,7 @@ take_frame(struct bed *b, struct out_frame *o, const struct karst_pkt *built)
 	cr_assert_eq(p->pay_off, built->pay_off);
 }
 
-/* A burst of empty frames, and where they are. */
+/* A burst of empty frames, and their memory. */
 struct scratch {
 	struct karst_tx_burst burst;
 	struct karst_pkt *pkts[TX_FRAMES];
@@ -241,7 +241,7 @@ turn(struct bed *b)
 	struct karst_core_qp *qp;
 	uint32_t visits = 0, users = 0;
 
-	/* until each user has had his turn */
+	/* until each user has had a turn */
 	do
 		karst_core_expire(b->core, 1000);
 	while ((users += 8) < b->core->timing.nusers);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* The layout of a queue pair: the fields that every packet uses are in few cache lines. */
+/* Where the fields of a queue pair are: the fields that every packet uses are in few cache
+ * lines. */
 #include <criterion/criterion.h>
 
 #include "qp_priv.h"
@@ -35,10 +36,10 @@ Test(layout, responder_state_is_one_line)
 }
 
 /*
- * What 64 B WRITEs of 100,000 queue pairs in turn need is in no cache.  The receiver needs five
- * lines of its queue pair for all that it does: identity, the first of requester and of responder,
- * the send ring with the counters, the headers.  The sender needs the second one of its requester,
- * too.
+ * When 100,000 queue pairs take turns with WRITEs of 64 B, what a WRITE needs is in no cache.  The
+ * receiver needs five lines of its queue pair in all: identity, the first line of requester and of
+ * responder, the send ring with the counters, the headers.  The sender needs the second line of its
+ * requester, too.
  */
 Test(layout, a_write_needs_few_lines)
 {

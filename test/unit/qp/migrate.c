@@ -2,8 +2,8 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Automatic path migration (G1 to G5): which requests are allowed in which state, the MigReq bit,
- * and the reasons for which an end migrates to the alternate path.
+ * Automatic path migration (G1 to G5): which calls are allowed when, the MigReq bit, and what makes
+ * a queue pair migrate to the alternate path.
  */
 #include "migrate_bed.h"
 
@@ -26,13 +26,13 @@ Test(migrate, g2_load_and_query)
 	cr_assert_eq(a.alt_timeout, ALT_TIMEOUT);
 	cr_assert_eq(memcmp(a.alt_path.dst_ip, alt_path.dst_ip, 16), 0);
 	cr_assert_eq(karst_qp_alternate(b->s->qp)->port, 1);
-	/* loaded, and not asked for: as if there were none */
+	/* loaded, and not armed: as if there were no path */
 	expect_drop(b, ADDRESS, (peer_migrates(b), send_write(b, R(0), 0, 8)));
 	b->path = s.attr.path;
 	expect_taken(b, send_write(b, R(0), 0, 8));
 	expect_via(b, expect_pkt(b, RC_ACK, R(0)), &b->path, true);
 	expect_path(b, &b->path);
-	/* RESET forgets it */
+	/* RESET discards it */
 	cr_assert_eq(bed_to_state(b, KARST_QPS_RESET), 0);
 	cr_assert_null(karst_qp_alternate(b->s->qp));
 	bed_bring_up(b, &s, KARST_QPS_RTS);
@@ -66,7 +66,7 @@ Test(migrate, g2_values)
 	bed_close(b);
 }
 
-/* Each state with each wish, alone and with a path. */
+/* Each state with each requested migration state, alone and with a path. */
 Test(migrate, g2_states)
 {
 	static const struct {
@@ -111,7 +111,7 @@ Test(migrate, g2_states)
 	}
 }
 
-/* Another path takes the place of one that the peer may have agreed to: armed again, or not. */
+/* A path to which the peer may have agreed is replaced only together with arming again. */
 Test(migrate, g2_no_other_path_while_armed)
 {
 	struct bed *b = bed_armed(KARST_QPT_RC);
@@ -125,7 +125,7 @@ Test(migrate, g2_no_other_path_while_armed)
 
 /* --- arming (G1, G3) --- */
 
-/* A peer that says MigReq, as those do that know no migration, is never ready. */
+/* A peer that sends MigReq set, like peers that do not support migration, is never ready. */
 Test(migrate, g3_rearm_waits_for_the_peer)
 {
 	struct setup s = setup_of(KARST_QPT_RC);
@@ -139,7 +139,7 @@ Test(migrate, g3_rearm_waits_for_the_peer)
 	expect_taken(b, send_pkt(b, RC_WRITE_ONLY, R(0), .migreq = true, .ackreq = true));
 	expect_via(b, expect_pkt(b, RC_ACK, R(0)), &b->path, false);
 	expect_mig(b, REARM);
-	/* what does not come from the peer says nothing */
+	/* a packet that is not from the peer tells nothing */
 	b->path.dst_ip[15] ^= 0x40;
 	expect_drop(b, ADDRESS, send_pkt(b, RC_WRITE_ONLY, R(1), .ackreq = true));
 	b->path.dst_ip[15] ^= 0x40;
@@ -153,7 +153,7 @@ Test(migrate, g3_rearm_waits_for_the_peer)
 	bed_close(b);
 }
 
-/* (E3): a CNP never has the bit, and says nothing by that. */
+/* (E3): a CNP never has the bit, which has no meaning there. */
 Test(migrate, g3_cnp_does_not_arm)
 {
 	struct setup s = setup_of(KARST_QPT_RC);
@@ -170,7 +170,7 @@ Test(migrate, g3_cnp_does_not_arm)
 
 /* --- migrating (G3, G4) --- */
 
-/* The path dies; retries are exhausted, and begin anew on the other one. */
+/* The path fails; retries are exhausted, and start again on the other path. */
 Test(migrate, g4_retries_exhausted)
 {
 	struct bed *b = bed_armed(KARST_QPT_RC);
@@ -189,18 +189,18 @@ Test(migrate, g4_retries_exhausted)
 	expect_mig(b, MIGRATED);
 	expect_path(b, &alt_path);
 	cr_assert_null(karst_qp_alternate(b->s->qp));
-	/* the peer hears of it by an acknowledgement, too: it may have nothing to answer */
+	/* an acknowledgement tells the peer, too: the peer may have nothing to answer */
 	expect_via(b, expect_pkt(b, RC_ACK, R(0)), &alt_path, true);
 	expect_via(b, expect_pkt(b, RC_WRITE_ONLY, S(0)), &alt_path, true);
 	expect_via(b, expect_pkt(b, RC_READ_REQUEST, S(1)), &alt_path, true);
 	expect_no_wc(b);
-	/* by the timeout of the new path, which has all retries */
+	/* after the timeout of the new path, with all its retries */
 	for (i = 0; i < 3; i++) {
 		advance_time(b, ALT_RTO * 3 / 2);
 		expect_via(b, expect_pkt(b, RC_WRITE_ONLY, S(0)), &alt_path, true);
 		expect_pkt(b, RC_READ_REQUEST, S(1));
 	}
-	/* the old path is nobody's */
+	/* packets of the old path are dropped */
 	expect_drop(b, ADDRESS, send_ack(b, S(0), 1));
 	peer_migrates(b);
 	expect_taken(b, send_pkt(b, RC_ACK, S(0), .aeth = 0x1f000001, .migreq = true));
@@ -210,7 +210,7 @@ Test(migrate, g4_retries_exhausted)
 	bed_close(b);
 }
 
-/* Both paths are dead: there is an end. */
+/* Both paths have failed: the queue pair fails. */
 Test(migrate, g4_both_dead)
 {
 	struct bed *b = bed_armed(KARST_QPT_RC);
@@ -226,7 +226,7 @@ Test(migrate, g4_both_dead)
 	bed_close(b);
 }
 
-/* The queue pair waits for a port that takes nothing: it does not wait there after migration. */
+/* The queue pair is parked because its port is full: after migration it is not parked any more. */
 Test(migrate, g4_not_parked_any_more)
 {
 	struct bed *b = bed_armed(KARST_QPT_RC);
@@ -251,7 +251,7 @@ Test(migrate, g4_not_parked_any_more)
 	bed_close(b);
 }
 
-/* In REARM retries that are exhausted are the end: the peer has not agreed. */
+/* In REARM the queue pair fails when retries are exhausted: the peer has not agreed to migrate. */
 Test(migrate, g4_not_in_rearm)
 {
 	struct setup s = setup_of(KARST_QPT_RC);
@@ -262,7 +262,7 @@ Test(migrate, g4_not_in_rearm)
 	bed_close(b);
 }
 
-/* The peer migrates, with a request that is new, or one that it repeats. */
+/* The peer migrates, with a new request, or with one that it repeats. */
 Test(migrate, g3_peer_asks_by_a_request)
 {
 	unsigned int again;
@@ -271,7 +271,7 @@ Test(migrate, g3_peer_asks_by_a_request)
 		struct bed *b = bed_armed(KARST_QPT_RC);
 
 		peer_migrates(b);
-		/* before it says so it is a stranger */
+		/* before the peer announces it, packets of that path are dropped */
 		expect_drop(b, ADDRESS, send_write(b, R(1), 0, 8));
 		expect_mig(b, ARMED);
 		cr_assert_eq(send_pkt(b, RC_WRITE_ONLY, R(1 - again), .va = VA, .rkey = b->key,
@@ -281,14 +281,15 @@ Test(migrate, g3_peer_asks_by_a_request)
 		expect_mig(b, MIGRATED);
 		expect_path(b, &alt_path);
 		expect_via(b, expect_pkt(b, RC_ACK, R(1 - again)), &alt_path, true);
-		/* from now on the bit asks for nothing */
+		/* from now on the bit has no effect */
 		expect_taken(b, send_write(b, R(2 - again), 0, 8));
 		expect_pkt(b, RC_ACK, R(2 - again));
 		bed_close(b);
 	}
 }
 
-/* ... or with an answer, the last one once more among them; what is not acknowledged goes again. */
+/* ... or with a response, also with a repetition of the last one; requests that are not
+ * acknowledged are sent again. */
 Test(migrate, g3_peer_asks_by_an_answer)
 {
 	struct bed *b = bed_armed(KARST_QPT_RC);
@@ -305,7 +306,7 @@ Test(migrate, g3_peer_asks_by_an_answer)
 	bed_close(b);
 }
 
-/* In REARM as well: the peer, which had heard of it, did not live to say that it is ready. */
+/* In REARM as well: the peer learnt of it, and its answer that it is ready was lost. */
 Test(migrate, g3_peer_asks_in_rearm)
 {
 	struct setup s = setup_of(KARST_QPT_RC);
@@ -319,7 +320,7 @@ Test(migrate, g3_peer_asks_in_rearm)
 	bed_close(b);
 }
 
-/* The program says so. */
+/* The program migrates the queue pair. */
 Test(migrate, g4_by_command)
 {
 	struct bed *b = bed_armed(KARST_QPT_RC);
@@ -335,12 +336,13 @@ Test(migrate, g4_by_command)
 	peer_migrates(b);
 	expect_taken(b, send_pkt(b, RC_ACK, S(0), .aeth = 0x1f000001, .migreq = true));
 	expect_wc(b, 1, SUCCESS);
-	/* said once more it changes nothing */
+	/* repeating it changes nothing */
 	cr_assert_eq(migrate_set(b, KARST_MIG_MIGRATED), 0);
 	bed_close(b);
 }
 
-/* What was learned of congestion is of the old path; what the program has set is not. */
+/* Congestion state that was learned belongs to the old path and is reset; what the program has set
+ * stays. */
 Test(migrate, g4_control_begins_anew)
 {
 	const enum karst_congestion_mode modes[] = {KARST_CONGESTION_DCQCN, KARST_CONGESTION_SWIFT};
@@ -359,7 +361,7 @@ Test(migrate, g4_control_begins_anew)
 		post(b, RDMA_WRITE, 1, .len = 1);
 		expect_pkt(b, RC_WRITE_ONLY, S(0));
 		if (swift)
-			b->core->now_ns += 1000000; /* far above the target */
+			b->core->now_ns += 1000000; /* far above the target delay */
 		else
 			expect_drop(b, CNP, bed_rx(b, &cnp));
 		expect_taken(b, send_pkt(b, RC_ACK, S(0), .aeth = 0x1f000001));
@@ -396,7 +398,7 @@ Test(migrate, g2_there_and_back)
 	cr_assert_eq(
 		migrate_load(b, &old, KARST_MIG_REARM, KARST_QP_ALT_PATH | KARST_QP_PATH_MIG_STATE),
 		0);
-	/* the peer is not ready yet, and what it says is old */
+	/* the peer is not ready yet, and its packet is old */
 	expect_taken(b, send_pkt(b, RC_WRITE_ONLY, R(2), .ackreq = true, .migreq = true));
 	expect_via(b, expect_pkt(b, RC_ACK, R(2)), &alt_path, false);
 	expect_mig(b, REARM);
@@ -410,7 +412,8 @@ Test(migrate, g2_there_and_back)
 	bed_close(b);
 }
 
-/* Paths of the same addresses, by another port: the bit alone tells. */
+/* Two paths with the same addresses, on another port: only the bit tells that the peer has
+ * migrated. */
 Test(migrate, g3_same_addresses)
 {
 	struct setup s = setup_of(KARST_QPT_RC);
@@ -434,7 +437,7 @@ Test(migrate, g3_same_addresses)
 	bed_close(b);
 }
 
-/* (L5): where the peer's port is latched, the new path has one of its own. */
+/* (L5): where the peer's port is latched, the new path latches a port of its own. */
 Test(migrate, g3_latched)
 {
 	struct setup s = setup_of(KARST_QPT_RC);
@@ -447,7 +450,7 @@ Test(migrate, g3_latched)
 	expect_taken(b, send_write(b, R(0), 0, 8));
 	expect_pkt(b, RC_ACK, R(0));
 	expect_mig(b, ARMED);
-	/* a stranger's port says nothing */
+	/* another sender's port latches nothing */
 	f = bed_frame(b,
 		&(struct karst_ib_hdrs){
 			.opcode = KARST_RC_WRITE_ONLY, .psn = R(1), .migreq = true});

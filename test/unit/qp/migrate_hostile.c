@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* Abuse of path migration (G6), and an alternate path that is removed (G5). */
+/* Path migration that is abused (G6), and an alternate path that is removed (G5). */
 
 #include "migrate_bed.h"
 
 /* --- hostile (G6) --- */
 
-/* MigReq from elsewhere, to elsewhere, or of PSNs that the peer cannot send. */
+/* MigReq from a wrong address, to a wrong address, or with PSNs that the peer cannot send. */
 Test(migrate, g6_forged)
 {
 	struct bed *b = bed_armed(KARST_QPT_RC);
@@ -28,7 +28,7 @@ Test(migrate, g6_forged)
 	expect_drop(b, ADDRESS, send_pkt(b, RC_READ_RESP_ONLY, S(-1), .migreq = true));
 	expect_drop(b, PKEY, send_pkt(b, RC_WRITE_ONLY, R(1), .migreq = true, .pkey = 0x7ffe));
 	expect_drop(b, QP_TYPE, send_pkt(b, UC_WRITE_ONLY, R(1), .migreq = true));
-	/* on the primary path it asks for nothing */
+	/* on the primary path the bit has no effect */
 	b->path = good;
 	expect_taken(b, send_pkt(b, RC_WRITE_ONLY, R(1), .ackreq = true, .migreq = true));
 	expect_via(b, expect_pkt(b, RC_ACK, R(1)), &good, false);
@@ -37,7 +37,7 @@ Test(migrate, g6_forged)
 	bed_close(b);
 }
 
-/* The bit is another one in each packet, on both paths: one migration, and no more. */
+/* The bit changes with each packet, on both paths: there is one migration, and no more. */
 Test(migrate, g6_flips)
 {
 	struct bed *b = bed_armed(KARST_QPT_RC);
@@ -60,8 +60,8 @@ Test(migrate, g6_flips)
 	bed_close(b);
 }
 
-/* A storm of requests to migrate, on a queue pair whose program rearms whenever it has: one for
- * each REARM, and a frame for each of them. */
+/* Many requests to migrate, to a queue pair whose program rearms after each migration: one
+ * migration for each REARM, and one frame for each migration. */
 Test(migrate, g6_storm)
 {
 	struct bed *b = bed_armed(KARST_QPT_RC);
@@ -89,7 +89,7 @@ Test(migrate, g6_storm)
 	bed_close(b);
 }
 
-/* --- no alternate path any more (G5) --- */
+/* --- the alternate path is removed (G5) --- */
 
 Test(migrate, g5_lost)
 {
@@ -107,7 +107,7 @@ Test(migrate, g5_lost)
 	bed_close(b);
 }
 
-/* One that was loaded and not asked for goes without a word. */
+/* A path that was loaded and not armed is removed without an event. */
 Test(migrate, g5_lost_unasked)
 {
 	struct setup s = setup_of(KARST_QPT_RC);
@@ -120,7 +120,7 @@ Test(migrate, g5_lost_unasked)
 	bed_close(b);
 }
 
-/* (W2): an end that says MigReq 0 by its configuration says 1 when it has migrated. */
+/* (W2): an end that is configured to send MigReq 0 sends 1 when it has migrated. */
 Test(migrate, g1_migreq_no)
 {
 	struct setup s = setup_of(KARST_QPT_RC);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* Path migration with selective repeat, without timeouts: packets in flight over the old path, and
- * the answers to them, are lost. */
+/* Path migration with selective repeat, without a timeout: packets that are under way over the old
+ * path, and acknowledgements of them, are lost for good. */
 #include "migrate_bed.h"
 #include "repeat_bed.h"
 
@@ -39,8 +39,8 @@ acknowledge(struct bed *b, uint32_t i)
 	expect_taken(b, send_pkt(b, RC_ACK, S(i), .aeth = 0x1f000001 + i, .migreq = true));
 }
 
-/* The oldest packet goes again and shows what else is gone (X10).  If just that is acknowledged by
- * what tells of the migration, the next one does. */
+/* The oldest packet is sent again and shows what else is lost (X10).  If the acknowledgement that
+ * announces the migration covers exactly that packet, the next one is sent again. */
 Test(migrate, g4_x10_without_a_clock)
 {
 	struct bed *b = bed_without_a_clock();
@@ -61,8 +61,9 @@ Test(migrate, g4_x10_without_a_clock)
 	close_repeat(b);
 }
 
-/* The peer has said to have the second request, and then, over the old path, that it was not ready
- * for it: nobody hears that, and the request goes again for being the oldest. */
+/* The peer has acknowledged the second request by a SACK, and then reported over the old path that
+ * it was not ready for it.  That report is lost, and the request is sent again when it is the
+ * oldest. */
 Test(migrate, g4_x6_not_ready_is_not_heard)
 {
 	struct bed *b = bed_without_a_clock();
@@ -83,7 +84,7 @@ Test(migrate, g4_x6_not_ready_is_not_heard)
 	acknowledge(b, 0);
 	expect_wc(b, 0, SUCCESS);
 	expect_via(b, expect_pkt(b, RC_WRITE_ONLY, S(1)), &alt_path, true);
-	/* once */
+	/* only once */
 	expect_drop(b, GHOST_ACK, send_pkt(b, RC_ACK, S(0), .aeth = 0x1f000001, .migreq = true));
 	expect_none(b);
 	acknowledge(b, 2);

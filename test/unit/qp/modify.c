@@ -2,8 +2,8 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * karst_qp_modify(): every transition of every type with every attribute, against a table of its
- * own; values out of range; and that a refused call has changed nothing.
+ * karst_qp_modify(): every transition of every type with every attribute, against a table of the
+ * test's own; values out of range; and that a refused call has changed nothing.
  */
 #include "harness.h"
 
@@ -12,7 +12,7 @@
 #define UC  KARST_QPT_UC
 #define UD  KARST_QPT_UD
 
-/* ibv_modify_qp(3), written down again. */
+/* ibv_modify_qp(3), written down independently. */
 static bool
 table(enum karst_qp_type type, int from, int to, unsigned int *required, unsigned int *optional)
 {
@@ -69,7 +69,7 @@ table(enum karst_qp_type type, int from, int to, unsigned int *required, unsigne
 	}
 }
 
-/* Brings b->s from RESET to @state; SQE by a send that fails. */
+/* Brings b->s from RESET to @state; to SQE by a send that fails. */
 static void
 go_to(struct bed *b, const struct setup *s, enum karst_qp_state state)
 {
@@ -107,7 +107,7 @@ modify_checked(struct bed *b, const struct karst_core_qp_attr *attr, unsigned in
 	return rc;
 }
 
-/* What an alternate path is kept in. */
+/* Memory for an alternate path. */
 static uint64_t alternate[32];
 
 static void
@@ -240,7 +240,7 @@ Test(modify, ranges)
 	bed_close(b);
 }
 
-/* Addresses that are none. */
+/* Invalid addresses. */
 Test(modify, addresses)
 {
 	struct setup s = setup_of(RC);
@@ -284,7 +284,7 @@ Test(modify, odd_masks)
 	bed_close(b);
 }
 
-/* What was set is what is told. */
+/* A query returns what was set. */
 Test(modify, query)
 {
 	struct setup s = setup_of(RC);
@@ -316,7 +316,7 @@ Test(modify, query)
 	bed_close(b);
 }
 
-/* (R6): fewer saved results from now on. */
+/* (R6): fewer saved responses from now on. */
 Test(modify, r6_max_dest_rd_atomic_while_drained)
 {
 	struct karst_core_qp_attr attr = {.max_dest_rd_atomic = 1};
@@ -350,7 +350,7 @@ Test(modify, r1_access_flags_in_rts)
 	bed_close(b);
 }
 
-/* The wish to be told when the send queue is drained does not outlive a reset. */
+/* A request for the drain event does not survive a reset. */
 Test(modify, drain_notice_after_reset)
 {
 	struct setup s = setup_of(RC);
@@ -369,7 +369,7 @@ Test(modify, drain_notice_after_reset)
 	bed_close(b);
 }
 
-/* What cannot be made. */
+/* What cannot be created. */
 Test(modify, create)
 {
 	struct setup s = setup_of(RC);

@@ -6,7 +6,7 @@
 
 static struct karst_congestion_config config;
 
-/* As setup_of(), with notification. */
+/* setup_of() with notification. */
 static struct setup
 noticing(enum karst_qp_type type)
 {
@@ -41,7 +41,7 @@ tclass_of(const struct karst_pkt *p)
 	return p->flags & KARST_PKT_IP6 ? karst_ip6_tclass(l3) : karst_ip4_tos(l3);
 }
 
-/* E3, to the byte, but for what differs from packet to packet: addresses and the destination. */
+/* Expects a CNP (E3), compared byte for byte except for addresses and destination. */
 static const struct karst_pkt *
 expect_cnp(struct bed *b, uint32_t dqpn)
 {
@@ -60,7 +60,7 @@ expect_cnp(struct bed *b, uint32_t dqpn)
 	return p;
 }
 
-/* (E1): packets are ECT(0) whatever the program asks for, its DSCP is kept. */
+/* (E1): packets are ECT(0) whatever the program asks for; its DSCP is kept. */
 Test(notify, e1_data_is_ect0)
 {
 	unsigned int ecn, ip6;
@@ -81,7 +81,8 @@ Test(notify, e1_data_is_ect0)
 	}
 }
 
-/* (E1): so are datagrams, by their handles; and without congestion control these cannot say CE. */
+/* (E1): so are datagrams, by their address handles; without congestion control, handles cannot set
+ * CE. */
 Test(notify, e1_handles)
 {
 	struct setup s = noticing(KARST_QPT_UD);
@@ -105,7 +106,7 @@ Test(notify, e1_handles)
 	bed_close(b);
 }
 
-/* (E1): off, marks are counted, and not a bit of what is sent is another. */
+/* (E1): when it is off, marks are counted, and no bit of the packets that are sent changes. */
 Test(notify, e1_off)
 {
 	struct bed *b = bed_rc();
@@ -136,7 +137,7 @@ format(bool ip6, bool vlan)
 	path->vlan_tci = 0x3abc;
 	b = bed_open(&s);
 	expect_taken(b, send_marked(b, RC_WRITE_ONLY, R(0), .ackreq = true));
-	/* before what else there is to send */
+	/* ahead of other packets */
 	p = expect_cnp(b, PEER_QPN);
 	l3 = p->data + karst_pkt_l3_off(p);
 	cr_assert_arr_eq(p->data, path->dst_mac, 6);
@@ -158,7 +159,7 @@ format(bool ip6, bool vlan)
 	bed_close(b);
 }
 
-/* (E3): a CNP to the byte. */
+/* (E3): a CNP, byte for byte. */
 Test(notify, e3_format)
 {
 	format(false, false);
@@ -167,7 +168,7 @@ Test(notify, e3_format)
 	format(true, true);
 }
 
-/* (E4): one CNP, however many marks there are, until the time is over. */
+/* (E4): one CNP, however many marks there are, until the interval is over. */
 Test(notify, e4_interval)
 {
 	struct setup s = noticing(KARST_QPT_RC);
@@ -191,8 +192,8 @@ Test(notify, e4_interval)
 	bed_close(b);
 }
 
-/* (E4): time 0: each of them; those for which there is no room are not kept, and nothing is
- * stuck. */
+/* (E4): interval 0: one for each mark; marks for which there is no room are dropped, and nothing
+ * gets stuck. */
 Test(notify, e4_no_interval)
 {
 	struct setup s = noticing(KARST_QPT_RC);
@@ -203,7 +204,7 @@ Test(notify, e4_no_interval)
 	b = bed_open(&s);
 	for (i = 0; i < 100; i++)
 		expect_taken(b, send_marked(b, RC_WRITE_ONLY, R(i)));
-	/* a burst that is full leaves the rest for the next visit */
+	/* a full burst leaves the rest for the next visit */
 	cr_assert(turn_once(b, 1, 4096));
 	for (i = 0; i < 64; i++)
 		expect_cnp(b, PEER_QPN);
@@ -213,7 +214,7 @@ Test(notify, e4_no_interval)
 	bed_close(b);
 }
 
-/* Marks on two queue pairs of one peer, and the CNPs that come of them. */
+/* Marks packets to two queue pairs of one peer.  @return how many CNPs that causes. */
 static uint32_t
 cnps_of_two(uint32_t scope, uint8_t other_address)
 {
@@ -229,7 +230,7 @@ cnps_of_two(uint32_t scope, uint8_t other_address)
 	expect_taken(b, send_marked(b, RC_WRITE_ONLY, R(0)));
 	turn(b);
 	cnps = count(b, NP_CNP_SENT);
-	/* and later again */
+	/* and later once more */
 	advance_time(b, 4 * US);
 	expect_taken(b, send_marked(b, RC_WRITE_ONLY, R(1)));
 	turn(b);
@@ -239,7 +240,7 @@ cnps_of_two(uint32_t scope, uint8_t other_address)
 	return (uint32_t)cnps;
 }
 
-/* (E4): between which the time is kept. */
+/* (E4): the scope within which the interval is kept. */
 Test(notify, e4_scope)
 {
 	cr_assert_eq(cnps_of_two(KARST_CNP_QP, 2), 2);
@@ -256,7 +257,7 @@ datagram(void)
 		.opcode = KARST_UD_SEND_ONLY, .qkey = 0x1234, .src_qpn = 0x5678};
 }
 
-/* (E4): of many addresses none hears more often, though not all are remembered. */
+/* (E4): with many addresses none gets CNPs more often, though not all addresses are remembered. */
 Test(notify, e4_many_addresses)
 {
 	struct setup s = noticing(KARST_QPT_UD);
@@ -289,7 +290,8 @@ Test(notify, e4_many_addresses)
 	bed_close(b);
 }
 
-/* (E4): a datagram's sender is where it says; but only if it was meant, and for us alone. */
+/* (E4): the sender of a datagram is taken from the datagram; but only if it was accepted, and sent
+ * to us alone. */
 Test(notify, e4_datagrams)
 {
 	struct setup s = noticing(KARST_QPT_UD);
@@ -314,10 +316,10 @@ Test(notify, e4_datagrams)
 	expect_drop(b, QKEY, rx_marked(b, &ib));
 	ib = datagram();
 	f = marked(b, &ib);
-	f.dmac[0] |= 1; /* a group */
+	f.dmac[0] |= 1; /* to a group */
 	expect_drop(b, NO_WQE, bed_rx_frame(b, &f));
 	f = marked(b, &ib);
-	f.smac[0] |= 1; /* to whom nothing may be sent */
+	f.smac[0] |= 1; /* from a MAC address to which nothing may be sent */
 	expect_drop(b, NO_WQE, bed_rx_frame(b, &f));
 	expect_none(b);
 	/* over IPv6 */
@@ -332,7 +334,8 @@ Test(notify, e4_datagrams)
 	bed_close(b);
 }
 
-/* (E4): READ responses are data of the responder; acknowledgements and CNPs are nobody's. */
+/* (E4): READ responses are data and are answered by the requester; acknowledgements and CNPs are
+ * not answered. */
 Test(notify, e4_what_is_answered)
 {
 	struct setup s = noticing(KARST_QPT_RC);
@@ -361,7 +364,7 @@ Test(notify, e4_what_is_answered)
 	expect_wc(b, 1, SUCCESS);
 	expect_wc(b, 2, SUCCESS);
 	expect_wc(b, 3, SUCCESS);
-	/* what is sent twice or comes too early was in the network all the same */
+	/* a packet that was sent twice or came too early went through the network all the same */
 	expect_drop(b, SEQUENCE, send_marked(b, RC_WRITE_ONLY, R(5)));
 	expect_cnp(b, PEER_QPN);
 	expect_nak(b, R(0), PSN_SEQ, 0);
@@ -395,7 +398,7 @@ Test(notify, e4_other_transports)
 	bed_close(b);
 }
 
-/* (E4): a queue pair that is gone when its CNP could leave does no harm. */
+/* (E4): a queue pair that is destroyed before its CNP is sent does no harm. */
 Test(notify, e4_queue_pair_gone)
 {
 	struct setup s = noticing(KARST_QPT_RC);
@@ -410,7 +413,7 @@ Test(notify, e4_queue_pair_gone)
 	bed_close(b);
 }
 
-/* (E5): what says that it is a CNP is held against its queue pair as any packet is. */
+/* (E5): a CNP is checked against its queue pair like any packet. */
 Test(notify, e5_forged)
 {
 	struct setup s = noticing(KARST_QPT_RC);
@@ -433,7 +436,7 @@ Test(notify, e5_forged)
 	bed_close(b);
 }
 
-/* (E5, L5): nor does one latch a port, or come from another. */
+/* (E5, L5): a CNP does not latch a port, and must not come from another one. */
 Test(notify, e5_latched)
 {
 	struct setup s = noticing(KARST_QPT_RC);
@@ -444,7 +447,7 @@ Test(notify, e5_latched)
 	s.core.latch_sport = true;
 	s.attr.sq_psn = 0;
 	b = bed_open(&s);
-	post(b, SEND, 1, .len = 4); /* PSN 0 is outstanding, and a CNP has it, too */
+	post(b, SEND, 1, .len = 4); /* PSN 0 is outstanding, and the CNP has it, too */
 	expect_pkt(b, RC_SEND_ONLY, S(0));
 	f = bed_frame(b, &ib);
 	f.sport = 0xc777;
@@ -466,7 +469,7 @@ Test(notify, e5_latched)
 	bed_close(b);
 }
 
-/* Values out of range make no core. */
+/* With parameters out of range no core can be created. */
 Test(notify, bad_parameters)
 {
 	struct setup s = noticing(KARST_QPT_RC);

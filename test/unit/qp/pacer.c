@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* The rate of queue pairs (E6), and its reduction by CNPs (E2, E5). */
+/* How fast queue pairs send (E6), and how CNPs change that (E2, E5). */
 #include "harness.h"
 
 #include <errno.h>
@@ -24,7 +24,7 @@ send_cnp(struct bed *b)
 	return send_pkt(b, CNP, 0, .becn = true);
 }
 
-/* of a queue pair that was made without room for it; else NULL */
+/* of a queue pair that was created without room for it; otherwise NULL */
 static void *pacer_mem;
 
 static void
@@ -34,7 +34,8 @@ limit(struct bed *b, uint64_t bps, uint32_t burst)
 	karst_qp_rate_limit(b->core, b->s->qp, (uint32_t)(bps / 1000), burst, pacer_mem);
 }
 
-/* Bytes of the frames that the core has sent and nobody has looked at; they are forgotten. */
+/* Bytes of the frames that the core has sent and the test has not yet consumed; they are
+ * discarded. */
 static uint64_t
 take_sent(struct bed *b)
 {
@@ -46,7 +47,7 @@ take_sent(struct bed *b)
 	return bytes;
 }
 
-/* Sends for @ns at @bps, with more to send all the time and a turn each @step_ns, or at irregular
+/* Sends for @ns at @bps, always with more to send and with a turn each @step_ns, or at irregular
  * times up to four times that.  @return bytes */
 static uint64_t
 send_for(struct bed *b, uint64_t ns, uint64_t step_ns, bool irregular, uint32_t len)
@@ -68,7 +69,7 @@ send_for(struct bed *b, uint64_t ns, uint64_t step_ns, bool irregular, uint32_t 
 	return bytes;
 }
 
-/* What a bed sends that has more to send than it may, against what it may. */
+/* Checks how much a bed that always has more to send really sends, against its limit. */
 static void
 exact(uint64_t bps, uint64_t ns, uint64_t step_ns, bool irregular)
 {
@@ -80,11 +81,11 @@ exact(uint64_t bps, uint64_t ns, uint64_t step_ns, bool irregular)
 	s.qp.pacer = pacer_mem == NULL;
 	b = bed_open(&s);
 	limit(b, bps, 0);
-	/* into a steady state */
+	/* until it is in a steady state */
 	send_for(b, ns / 10 + 1, step_ns, irregular, 4096);
 	bytes = send_for(b, ns, step_ns, irregular, 4096);
 	may = (uint64_t)((unsigned __int128)bps * ns / 8000000000ull);
-	/* a frame more or less, and what comes in the time between two turns */
+	/* a frame more or less, and what is allowed in the time between two turns */
 	cr_assert_leq(llabs((long long)(bytes - may)),
 		(long long)(4200 + bps / 8 * (4 * step_ns + 3 * KARST_WHEEL_TICK_NS) / 1000000000),
 		"%llu bit/s: %llu bytes instead of %llu", (unsigned long long)bps,
@@ -93,7 +94,7 @@ exact(uint64_t bps, uint64_t ns, uint64_t step_ns, bool irregular)
 	bed_close(b);
 }
 
-/* (E6): exact at any rate, however irregularly the lcore comes. */
+/* (E6): exact at any rate, however irregular the lcore's turns are. */
 Test(pacer, e6_exact)
 {
 	exact(1000000, 20000 * MS, 1 * MS, false); /* 1 Mb/s: a frame in 33 ms */
@@ -105,7 +106,7 @@ Test(pacer, e6_exact)
 	exact(40000000000, 2 * MS, 1000, false);
 }
 
-/* The same, of a queue pair for whose pacer memory comes with the first limit. */
+/* The same, for a queue pair whose pacer memory is given with its first limit. */
 Test(pacer, e6_memory_comes_with_a_limit)
 {
 	struct setup s = setup_of(KARST_QPT_UC);
@@ -125,7 +126,7 @@ Test(pacer, e6_memory_comes_with_a_limit)
 	pacer_mem = NULL;
 }
 
-/* With congestion control each has room for it. */
+/* With congestion control each queue pair must have room for it. */
 Test(pacer, e2_none_without_room)
 {
 	static char mem[8192] __attribute__((aligned(64)));
@@ -145,7 +146,7 @@ Test(pacer, e2_none_without_room)
 	bed_close(b);
 }
 
-/* (E6): who was idle may not make up for it, but for a burst that its program has asked for. */
+/* (E6): an idle queue pair may not catch up, except for a burst that its program has asked for. */
 Test(pacer, e6_idle_saves_little)
 {
 	struct setup s = setup_of(KARST_QPT_UC);
@@ -172,7 +173,7 @@ Test(pacer, e6_idle_saves_little)
 	}
 }
 
-/* (E6): acknowledgements, and CNPs, are not held back by a debt, and make none. */
+/* (E6): acknowledgements and CNPs are not delayed by the pacer, and are not charged. */
 Test(pacer, e6_acknowledgements_are_free)
 {
 	struct setup s = reacting(KARST_QPT_RC);
@@ -201,7 +202,7 @@ Test(pacer, e6_acknowledgements_are_free)
 	bed_close(b);
 }
 
-/* (E6): the data that a responder sends is the queue pair's as well. */
+/* (E6): the data that a responder sends is charged to the queue pair as well. */
 Test(pacer, e6_read_responses)
 {
 	struct bed *b = bed_rc();
@@ -222,7 +223,7 @@ Test(pacer, e6_read_responses)
 	bed_close(b);
 }
 
-/* (E6, Q6): what is sent again is paced, and spends no retry while it waits. */
+/* (E6, Q6): retransmissions are paced, and use no retry while they wait. */
 Test(pacer, e6_retransmissions)
 {
 	struct setup s = setup_of(KARST_QPT_RC);
@@ -244,7 +245,7 @@ Test(pacer, e6_retransmissions)
 	ack(b, S(0), 0);
 	for (i = 1; i < 4; i++) {
 		expect_none(b);
-		/* (Q2) behind it there is a pause: it asks */
+		/* (Q2) a pause follows, so it asks for an acknowledgement */
 		advance_time(b, 260 * MS);
 		cr_assert(expect_at(b, __FILE__, __LINE__,
 				  i < 3 ? KARST_RC_SEND_MIDDLE : KARST_RC_SEND_LAST, S(i))
@@ -257,7 +258,8 @@ Test(pacer, e6_retransmissions)
 	bed_close(b);
 }
 
-/* (E6): whatever waits is flushed at once when the queue pair ends, and nothing outlives it. */
+/* (E6): requests that wait are flushed at once when the queue pair ends, and nothing is left
+ * behind. */
 Test(pacer, e6_end)
 {
 	struct bed *b = bed_rc();
@@ -277,7 +279,7 @@ Test(pacer, e6_end)
 			expect_wc(b, 2, WR_FLUSH_ERR);
 		}
 		if (how == 2)
-			break; /* bed_close() looks for timers */
+			break; /* bed_close() checks for timers */
 		cr_assert_eq(bed_to_state(b, KARST_QPS_RESET), 0);
 		cr_assert_not(b->s->qp->req.paced, "a new life");
 		{
@@ -292,7 +294,8 @@ Test(pacer, e6_end)
 	bed_close(b);
 }
 
-/* (E6): a limit that is lifted or raised is felt by who waits by the one before. */
+/* (E6): a limit that is lifted or raised takes effect for requests that wait because of the old
+ * one. */
 Test(pacer, e6_change)
 {
 	struct setup s = setup_of(KARST_QPT_UC);
@@ -328,7 +331,7 @@ Test(pacer, e2_cnp)
 	cr_assert_eq(count(b, RP_CNP_HANDLED), 1);
 	bed_add(b, &s);
 	cr_assert_not(b->s->qp->req.paced);
-	/* recovered: the pacer is not asked any more */
+	/* recovered: the pacer does not limit any more */
 	b->s = &b->side[0];
 	b->core->now_ns += 1000 * MS;
 	post(b, SEND, 1, .len = 16);
@@ -339,7 +342,7 @@ Test(pacer, e2_cnp)
 	bed_close(b);
 }
 
-/* (E2): the highest rate is that of the link of its port, unless another is set. */
+/* (E2): the highest rate is the link rate of its port, unless another is configured. */
 Test(pacer, e2_line)
 {
 	struct setup s = reacting(KARST_QPT_RC);
@@ -363,7 +366,7 @@ Test(pacer, e2_line)
 	bed_close(b);
 }
 
-/* (E5): none of these slows anybody down. */
+/* (E5): none of these reduces a rate. */
 Test(pacer, e5_no_reaction)
 {
 	struct setup s = reacting(KARST_QPT_RC);
@@ -384,7 +387,7 @@ Test(pacer, e5_no_reaction)
 	cr_assert_eq(count(b, RP_CNP_IGNORED), 3);
 	cr_assert_eq(count(b, RP_CNP_HANDLED), 0);
 	bed_close(b);
-	/* anybody can send datagrams: who sends a CNP to such a queue pair is not known */
+	/* anyone can send datagrams: the sender of a CNP to such a queue pair is not known */
 	s = reacting(KARST_QPT_UD);
 	b = bed_open(&s);
 	expect_drop(b, CNP, send_cnp(b));
@@ -399,7 +402,8 @@ Test(pacer, e5_no_reaction)
 	bed_close(b);
 }
 
-/* (E2): who waits at the lowest rate is woken by its recovery, and not only by its tokens. */
+/* (E2): a queue pair that waits at the lowest rate is woken by its recovery, and not only by its
+ * tokens. */
 Test(pacer, e2_recovery_wakes)
 {
 	struct setup s = reacting(KARST_QPT_UC);
@@ -420,7 +424,7 @@ Test(pacer, e2_recovery_wakes)
 	bytes += take_sent(b);
 	cr_assert_leq(bytes, 4200);
 	begin = b->core->now_ns;
-	/* from one timer to the next; the second frame would leave after 33 ms */
+	/* from one timer to the next; at the old rate the second frame would be sent after 33 ms */
 	while (bytes <= 4200) {
 		uint64_t next = karst_core_next_ns(b->core);
 
@@ -434,7 +438,8 @@ Test(pacer, e2_recovery_wakes)
 	bed_close(b);
 }
 
-/* (E2): the paper's setup between a core and a peer that marks half: rates fall and recover. */
+/* (E2): the paper's setup between a core and a peer that marks half of the packets: rates fall and
+ * recover. */
 Test(pacer, e2_paced_rate_is_what_it_sends)
 {
 	struct setup s = reacting(KARST_QPT_UC);

@@ -55,17 +55,17 @@ Test(path, w1_ipv4)
 	cr_assert_eq(karst_get_be16(f + 40), 0);
 	/* (W2): BTH */
 	cr_assert_eq(f[42], KARST_RC_SEND_ONLY);
-	cr_assert_eq(f[43], 0x40 | 3 << 4); /* MigReq, pad 3, version 0 */
+	cr_assert_eq(f[43], 0x40 | 3 << 4); /* MigReq, pad count 3, version 0 */
 	cr_assert_eq(karst_get_be16(f + 44), 0x8042);
 	cr_assert_eq(karst_get_be32(f + 46), PEER_QPN);
 	cr_assert_eq(karst_get_be32(f + 50), 0x80000000u | S(0));
-	/* (W6): the pad is zero */
+	/* (W6): pad bytes are zero */
 	cr_assert_eq(f[54 + 5] | f[54 + 6] | f[54 + 7], 0);
 	bed_forget(b);
 	bed_close(b);
 }
 
-/* (E1): a program may ask for ECT; that there was congestion is for the network to say. */
+/* (E1): a program may ask for ECT; only the network may set CE. */
 Test(path, e1_nobody_sends_ce)
 {
 	unsigned int ecn, ip6;
@@ -88,7 +88,7 @@ Test(path, e1_nobody_sends_ce)
 	}
 }
 
-/* The checksum is right at every length, also where its sum carries twice. */
+/* The checksum is right at every length, also where the sum carries twice. */
 Test(path, w1_ipv4_checksum_at_every_length)
 {
 	struct setup s = setup_of(KARST_QPT_RC);
@@ -141,7 +141,7 @@ Test(path, w1_ipv6_vlan)
 	/* the flow label, folded to 14 bits */
 	cr_assert_eq(karst_get_be16(f + 58), 0xc000 | ((0xabcde & 0x3fff) ^ (0xabcde >> 14)));
 	cr_assert_eq(karst_get_be16(f + 60), 4791);
-	/* and back: an acknowledgement goes the same way (W9) */
+	/* and back: an acknowledgement uses the same path (W9) */
 	expect_taken(b, send_pkt(b, RC_WRITE_ONLY, R(0), .ackreq = true));
 	cr_assert_eq(
 		karst_get_be16(expect_pkt(b, RC_ACK, R(0))->data + 58), karst_get_be16(f + 58));
@@ -149,7 +149,7 @@ Test(path, w1_ipv6_vlan)
 	bed_close(b);
 }
 
-/* (W1): the source port: constant for a QP, from 0xc000 on, spread by the QPNs. */
+/* (W1): the source port: constant for a QP, from 0xc000 on, derived from the QPNs. */
 Test(path, w1_source_port)
 {
 	struct setup s = setup_of(KARST_QPT_RC);
@@ -201,7 +201,7 @@ check_identification(const struct karst_pkt *pkt, uint32_t psn)
 	cr_assert_eq((sum & 0xffff) + (sum >> 16), 0xffff);
 }
 
-/* (W11): identifications count up with the PSNs, and the header checksum says so. */
+/* (W11): IP identifications increase with the PSNs, and the header checksum matches. */
 Test(path, w11_identification)
 {
 	struct setup s = setup_of(KARST_QPT_RC);
@@ -219,7 +219,7 @@ Test(path, w11_identification)
 	bed_close(b);
 }
 
-/* A new path, given while drained, counts from the next packet on. */
+/* A new path, set while drained, is used from the next packet on. */
 Test(path, changed_while_drained)
 {
 	struct setup s = setup_of(KARST_QPT_RC);
@@ -231,7 +231,7 @@ Test(path, changed_while_drained)
 	cr_assert_eq(bed_to_state(b, KARST_QPS_SQD), 0);
 	cr_assert_eq(bed_modify(b, &attr, KARST_QP_AV), 0);
 	cr_assert_eq(bed_to_state(b, KARST_QPS_RTS), 0);
-	/* (W9): the old peer is a stranger now */
+	/* (W9): packets of the old peer are dropped now */
 	expect_drop(b, ADDRESS, send_pkt(b, RC_WRITE_ONLY, R(0), .ackreq = true));
 	b->path = attr.path;
 	expect_taken(b, send_pkt(b, RC_WRITE_ONLY, R(0), .ackreq = true));
@@ -239,7 +239,7 @@ Test(path, changed_while_drained)
 	bed_close(b);
 }
 
-/* The largest frame fits the largest buffer. */
+/* The largest frame fits into the largest buffer. */
 Test(path, largest_frame)
 {
 	struct setup s = setup_of(KARST_QPT_RC);

@@ -6,9 +6,9 @@
 
 #define GLOBAL     KARST_FLUSH_GLOBAL
 #define PERSISTENT KARST_FLUSH_PERSISTENT
-#define WHOLE      (KARST_FLUSH_MR << 4) /* as it stands in a FETH */
+#define WHOLE      (KARST_FLUSH_MR << 4) /* as it is in a FETH */
 
-/* A FLUSH of @len_ bytes at VA + @off_, or of all that @key_ names. */
+/* A FLUSH of @len_ bytes at VA + @off_, or of the whole region of @key_. */
 #define flush_key(b, seq, feth_, off_, len_, key_)                                     \
 	send_pkt(b, RC_FLUSH, seq, .feth = (feth_), .va = VA + (off_), .rkey = (key_), \
 		.dma_len = (len_), .ackreq = true)
@@ -16,7 +16,7 @@
 
 /* --- responder --- */
 
-/* Behind a WRITE and in a burst with it: both are executed, and one response answers both. */
+/* Behind a WRITE and in one burst with it: both are executed, and one response answers both. */
 Test(rc_flush, r15_answer)
 {
 	struct bed *b = bed_rc();
@@ -34,7 +34,7 @@ Test(rc_flush, r15_answer)
 	bed_close(b);
 }
 
-/* A WRITE before it is missing: no answer, and it is asked for again behind that (R2). */
+/* A WRITE before it is missing: no answer, and it is requested again after that (R2). */
 Test(rc_flush, r15_comes_in_its_turn)
 {
 	struct bed *b = bed_rc();
@@ -50,7 +50,7 @@ Test(rc_flush, r15_comes_in_its_turn)
 	bed_close(b);
 }
 
-/* A whole region: address and length say nothing, and the key all. */
+/* A whole region: address and length are ignored, only the key counts. */
 Test(rc_flush, r15_whole_region)
 {
 	struct bed *b = bed_rc();
@@ -59,13 +59,13 @@ Test(rc_flush, r15_whole_region)
 	expect_pkt(b, RC_READ_RESP_ONLY, R(0));
 	expect_taken(b, flush(b, R(1), WHOLE | GLOBAL, BUF_BYTES, 0xffffffff));
 	expect_pkt(b, RC_READ_RESP_ONLY, R(1));
-	/* what is reserved in the FETH is not looked at */
+	/* reserved bits of the FETH are ignored */
 	expect_taken(b, flush(b, R(2), 0xffffffc0u | GLOBAL, 0, 8));
 	expect_pkt(b, RC_READ_RESP_ONLY, R(2));
 	bed_close(b);
 }
 
-/* A range of nothing is in its place from the first address to the one behind the last. */
+/* An empty range is valid from the first address to the one behind the last. */
 Test(rc_flush, r15_empty_range)
 {
 	struct bed *b = bed_rc();
@@ -86,7 +86,7 @@ expect_refused(struct bed *b, const char *what, uint8_t code, enum karst_async_e
 	cr_assert_eq(count(b, RX_FLUSH_REQUESTS), 0, "%s", what);
 }
 
-/* (R1): what nobody can do. */
+/* (R1): types and levels that are unknown or not supported. */
 Test(rc_flush, r15_invalid)
 {
 	static const struct {
@@ -113,13 +113,13 @@ Test(rc_flush, r15_invalid)
 	}
 }
 
-/* (R1): key, right and range; of no bytes, too, unlike READ and WRITE (R12). */
+/* (R1): key, right and range are checked; for no bytes, too, unlike READ and WRITE (R12). */
 Test(rc_flush, r15_access)
 {
 	static const struct {
 		const char *what;
 		unsigned int access;
-		uint32_t key; /* changes it */
+		uint32_t key; /* changes the key */
 		uint32_t feth;
 		uint32_t off;
 		uint32_t len;
@@ -147,7 +147,7 @@ Test(rc_flush, r15_access)
 	}
 }
 
-/* (R1): rights of the queue pair; to FLUSH is one of its own. */
+/* (R1): rights of the queue pair; FLUSH has a right of its own. */
 Test(rc_flush, r15_right_of_the_qp)
 {
 	struct setup s = setup_of(KARST_QPT_RC);
@@ -165,7 +165,7 @@ Test(rc_flush, r15_right_of_the_qp)
 	bed_close(b);
 }
 
-/* To promise persistence can be given to nobody. */
+/* The right to persistent FLUSH cannot be given. */
 Test(rc_flush, r15_no_persistence)
 {
 	struct bed *b = bed_rc();
@@ -179,7 +179,7 @@ Test(rc_flush, r15_no_persistence)
 	bed_close(b);
 }
 
-/* A window has the right that it was bound with, and is all that its key names. */
+/* A window has the right that it was bound with, and "the whole region" is the window. */
 Test(rc_flush, r15_window)
 {
 	static const struct {
@@ -216,8 +216,8 @@ Test(rc_flush, r15_window)
 	}
 }
 
-/* (R5, R6): again is to answer again, whatever has become of the key, and not to execute; it takes
- * its turn behind answers that are on their way. */
+/* (R5, R6): a duplicate is answered again, whatever has become of the key, and not executed; the
+ * answer is sent after responses that are under way. */
 Test(rc_flush, r15_duplicate)
 {
 	struct bed *b = bed_rc();
@@ -231,12 +231,13 @@ Test(rc_flush, r15_duplicate)
 	cr_assert_eq(expect_pkt(b, RC_READ_RESP_ONLY, R(1))->aeth, 0x1f000002);
 	cr_assert_eq(count(b, RX_FLUSH_REQUESTS), 1);
 	cr_assert_eq(count(b, DUPLICATE_REQUEST), 1);
-	/* (R3, L12): a duplicate before it is acknowledged without it, if it is alone */
+	/* (R3, L12): a duplicate of the request before it is not acknowledged with its PSN the
+	 * first time */
 	expect_drop(b, DUPLICATE, send_write(b, R(0), 0, 8));
 	expect_none(b);
 	expect_drop(b, DUPLICATE, send_write(b, R(0), 0, 8));
 	expect_ack(b, R(0), 2);
-	/* what has another kind there, or nothing, is no duplicate of it */
+	/* another kind of request with that PSN, or none, is not a duplicate of it */
 	expect_drop(b, DUPLICATE,
 		send_pkt(b, RC_READ_REQUEST, R(1), .va = VA, .rkey = b->key, .dma_len = 8));
 	expect_drop(b, DUPLICATE,
@@ -246,7 +247,7 @@ Test(rc_flush, r15_duplicate)
 	bed_close(b);
 }
 
-/* (R6): it is one of those of which so many may be outstanding. */
+/* (R6): it counts towards the limit of outstanding READs and atomics. */
 Test(rc_flush, r6_counts)
 {
 	struct setup s = setup_of(KARST_QPT_RC);
@@ -281,7 +282,7 @@ expect_flush(struct bed *b, uint32_t psn, uint8_t type, uint8_t level, uint32_t 
 	return p;
 }
 
-/* (W3, W5): FETH and RETH; the answer is an empty READ response, and nothing else is. */
+/* (W3, W5): FETH and RETH; the answer is an empty READ response, and nothing else is accepted. */
 Test(rc_flush, r15_request)
 {
 	struct bed *b = bed_rc();
@@ -301,7 +302,8 @@ Test(rc_flush, r15_request)
 	bed_close(b);
 }
 
-/* (Q3): an answer acknowledges the WRITE before it; an ACK that passes it says that it was lost. */
+/* (Q3): an answer acknowledges the WRITE before it; an ACK that passes it shows that the answer was
+ * lost. */
 Test(rc_flush, q3_lost_answer)
 {
 	struct bed *b = bed_rc();
@@ -317,14 +319,14 @@ Test(rc_flush, q3_lost_answer)
 	expect_no_wc(b);
 	expect_flush(b, S(1), GLOBAL, KARST_FLUSH_RANGE, 8);
 	expect_none(b);
-	/* and the acknowledgement counts when it has come */
+	/* and the acknowledgement counts when the answer has come */
 	expect_taken(b, send_pkt(b, RC_READ_RESP_ONLY, S(1), .aeth = 0x1f000002));
 	expect_wc(b, 2, SUCCESS);
 	expect_wc(b, 3, SUCCESS);
 	bed_close(b);
 }
 
-/* (Q4, Q6): after a NAK and by the clock it goes again, as it was. */
+/* (Q4, Q6): after a NAK and after a timeout it is sent again, unchanged. */
 Test(rc_flush, q4_q6_again)
 {
 	struct bed *b = bed_rc();
@@ -345,7 +347,7 @@ Test(rc_flush, q4_q6_again)
 	bed_close(b);
 }
 
-/* (Q8): the peer's refusal. */
+/* (Q8): the peer refuses it. */
 Test(rc_flush, q8_refused)
 {
 	struct bed *b = bed_rc();
@@ -358,7 +360,7 @@ Test(rc_flush, q8_refused)
 	bed_close(b);
 }
 
-/* (Q5, Q1): it counts as a READ does, and a fence waits for it. */
+/* (Q5, Q1): it counts like a READ, and a fence waits for it. */
 Test(rc_flush, q5_q1_counts)
 {
 	struct setup s = setup_of(KARST_QPT_RC);

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* Early retransmission of the RC requester: when it probes, with what, and what follows (Q11). */
+/* Early retransmission of the RC requester: when it probes, with which packet, and what follows
+ * (Q11, Q12). */
 #include "harness.h"
 #include "qp_priv.h"
 
 #define TICK    4096u
 #define FLOOR   (16 * TICK)
-#define MAX     6 /* probes of one silence */
+#define MAX     6 /* probes in one period of silence */
 #define TIMEOUT (4096ull << 12)
 /* a timer fires at most two ticks late */
 #define LATE (2 * TICK)
@@ -34,7 +35,7 @@ bed_timeout(uint8_t timeout)
 	return bed_open(&s);
 }
 
-/* A WRITE of one packet is S(@i), and acknowledged after @ns. */
+/* Sends WRITE S(@i) of one packet, which is acknowledged after @ns. */
 static void
 round_trip(struct bed *b, uint32_t i, uint64_t ns)
 {
@@ -56,7 +57,8 @@ until_probe(struct bed *b)
 	return b->core->now_ns - began;
 }
 
-/* Q11: a lone packet goes again after the shortest wait, long before the timeout; and asks. */
+/* Q11: a single packet is sent again after the shortest wait, long before the timeout; and with
+ * AckReq. */
 Test(rc_probe, q11_tail)
 {
 	struct bed *b = bed_probing(3);
@@ -84,8 +86,8 @@ Test(rc_probe, q11_tail)
 	bed_close(b);
 }
 
-/* Q11: whoever has measured longer round trips waits for two of them; short ones shorten that only
- * slowly. */
+/* Q11: a requester that has measured longer round trips waits for two of them; short ones reduce
+ * the wait only slowly. */
 Test(rc_probe, q11_round_trips)
 {
 	struct bed *b = bed_probing(3);
@@ -113,8 +115,8 @@ Test(rc_probe, q11_round_trips)
 	bed_close(b);
 }
 
-/* Q11: probes of a silence come at intervals that double, and there are six; none of them spends a
- * retry, and the timeout is where it would have been. */
+/* Q11: the probes of one silence come at intervals that double, and there are six; none of them
+ * uses a retry, and the timeout comes when it would have come without them. */
 Test(rc_probe, q11_few_and_fewer)
 {
 	struct bed *b = bed_probing(1);
@@ -153,7 +155,7 @@ Test(rc_probe, q11_few_and_fewer)
 	bed_close(b);
 }
 
-/* Q11: no retry at all is needed for a probe. */
+/* Q11: probes work without any retry left. */
 Test(rc_probe, q11_spends_nothing)
 {
 	struct bed *b = bed_probing(0);
@@ -171,7 +173,7 @@ Test(rc_probe, q11_spends_nothing)
 	bed_close(b);
 }
 
-/* Q11, Q4: the NAK was lost.  The probe alone goes out; what was behind it goes again when it is
+/* Q11, Q4: the NAK was lost.  Only the probe is sent; packets behind it are sent again when it is
  * acknowledged, and nothing else is. */
 Test(rc_probe, q11_lost_nak)
 {
@@ -197,7 +199,7 @@ Test(rc_probe, q11_lost_nak)
 	bed_close(b);
 }
 
-/* Packets S(@from) on, before S(@to), of a WRITE that is longer. */
+/* Expects packets S(@from) to before S(@to), from the middle of a WRITE. */
 static void
 expect_middle_of(struct bed *b, uint32_t from, uint32_t to)
 {
@@ -205,7 +207,7 @@ expect_middle_of(struct bed *b, uint32_t from, uint32_t to)
 		expect_pkt(b, RC_WRITE_MIDDLE, S(from++));
 }
 
-/* And nothing behind them. */
+/* The same, and nothing behind them. */
 static void
 expect_middle(struct bed *b, uint32_t from, uint32_t to)
 {
@@ -213,8 +215,8 @@ expect_middle(struct bed *b, uint32_t from, uint32_t to)
 	expect_none(b);
 }
 
-/* Q11: what goes again are 8 packets, one more for each that is acknowledged, up to half of what
- * was under way; from there on one more in a round trip. */
+/* Q11: retransmission starts with 8 packets, one more for each that is acknowledged, up to half of
+ * what was outstanding; from there on one more in a round trip. */
 Test(rc_probe, q11_begins_gently)
 {
 	struct setup s = setup_of(KARST_QPT_RC);
@@ -245,7 +247,8 @@ Test(rc_probe, q11_begins_gently)
 	bed_close(b);
 }
 
-/* Q11: the peer was only slow.  One packet was sent in vain, and the second answer is a ghost. */
+/* Q11: the peer was only slow.  One packet was sent for nothing, and the second answer is a ghost
+ * ACK. */
 Test(rc_probe, q11_in_vain)
 {
 	struct bed *b = bed_probing(3);
@@ -263,7 +266,8 @@ Test(rc_probe, q11_in_vain)
 	bed_close(b);
 }
 
-/* Q11: a peer that was slow is given more time: about half of what it has taken, and that twice. */
+/* Q11: after a peer was slow the wait is longer: twice about half of the time that the peer
+ * took. */
 Test(rc_probe, q11_learns)
 {
 	struct bed *b = bed_probing(3);
@@ -290,8 +294,8 @@ Test(rc_probe, q11_learns)
 	bed_close(b);
 }
 
-/* Q11, Q5: a READ is asked for from its first missing response on; the next READ, whose request the
- * peer has not taken, when that is complete. */
+/* Q11, Q5: a READ is requested from its first missing response on; the next READ, whose request the
+ * peer has not accepted, when that one is complete. */
 Test(rc_probe, q11_read)
 {
 	struct bed *b = bed_probing(3);
@@ -319,7 +323,8 @@ Test(rc_probe, q11_read)
 	bed_close(b);
 }
 
-/* Q11, Q7: who waits after an RNR NAK does not probe; nor is the wait taken for a round trip. */
+/* Q11, Q7: a requester that waits after an RNR NAK does not probe; nor does that wait count as a
+ * round trip. */
 Test(rc_probe, q11_not_while_the_peer_is_not_ready)
 {
 	struct bed *b = bed_probing(3);
@@ -340,7 +345,7 @@ Test(rc_probe, q11_not_while_the_peer_is_not_ready)
 	bed_close(b);
 }
 
-/* Q11: timeout 0 asks for no timer, and gets none. */
+/* Q11: timeout 0 means no timer, and there is none. */
 Test(rc_probe, q11_timeout_0)
 {
 	struct bed *b = bed_timeout(0);
@@ -370,7 +375,7 @@ Test(rc_probe, q11_short_timeout)
 	bed_close(b);
 }
 
-/* Q11: a NAK that comes after all is acted on as ever; the probe is forgotten. */
+/* Q11: a late NAK has its usual effect; the probe is forgotten. */
 Test(rc_probe, q11_late_nak)
 {
 	struct bed *b = bed_probing(3);
@@ -389,7 +394,8 @@ Test(rc_probe, q11_late_nak)
 	bed_close(b);
 }
 
-/* Q11: a request that its program has changed meanwhile fails as when it is sent again (Q6). */
+/* Q11: a request that its program has changed meanwhile fails as it does for any retransmission
+ * (Q6). */
 Test(rc_probe, q11_changed)
 {
 	struct bed *b = bed_probing(3);
@@ -411,7 +417,7 @@ Test(rc_probe, q11_changed)
 #define OTHERS 60u
 
 /* OTHERS queue pairs, each of a user of its own (@alone) or all of user 1, wait for a peer, and
- * then one of user @sharer does.  @return after how many ticks it probes. */
+ * then one of user @sharer does.  @return the number of ticks after which that one probes. */
 static unsigned int
 ticks_of_one(bool alone, uint32_t sharer)
 {
@@ -450,8 +456,8 @@ ticks_of_one(bool alone, uint32_t sharer)
 	return n;
 }
 
-/* Q11: with many timers armed each waits longer, so that no tick has more than one of them.  Who
- * has few of them waits no longer because others have many. */
+/* Q11: with many timers armed each waits longer, so that no tick has more than one of them.  A user
+ * who has few of them does not wait longer because others have many. */
 Test(rc_probe, q11_many)
 {
 	unsigned int n;
@@ -464,7 +470,8 @@ Test(rc_probe, q11_many)
 	cr_assert(n >= 16 && n <= 16 + 3, "with those of another user: %u ticks", n);
 }
 
-/* A WRITE of 256 packets, of which a window of @packets has left, without early retransmission. */
+/* A WRITE of 256 packets, of which a window of @packets has been sent, without early
+ * retransmission. */
 static struct bed *
 bed_full(uint32_t packets)
 {
@@ -480,8 +487,8 @@ bed_full(uint32_t packets)
 	return b;
 }
 
-/* And the packet behind these was lost, as a NAK tells, so it is the oldest.  Seven eighths of a
- * window may be under way. */
+/* The same, and the packet behind the first window was lost, as a NAK tells, so it is the oldest.
+ * Seven eighths of a window may be outstanding. */
 static struct bed *
 bed_wary(uint32_t packets)
 {
@@ -493,7 +500,8 @@ bed_wary(uint32_t packets)
 	return b;
 }
 
-/* Q12: these packets leave, then the oldest once more, as the window is full, and nothing else. */
+/* Q12: these packets are sent, then the oldest once more, because the window is full, and nothing
+ * else. */
 static void
 expect_wary(struct bed *b, uint32_t from, uint32_t to, uint32_t oldest)
 {
@@ -502,9 +510,9 @@ expect_wary(struct bed *b, uint32_t from, uint32_t to, uint32_t oldest)
 	expect_none(b);
 }
 
-/* Q12: what was sent again is lost again, and nobody tells.  When as much as may be under way has
- * left behind it, the oldest goes once more and asks, long before the timeout; what it brings shows
- * the rest. */
+/* Q12: a retransmission is lost again, without a NAK.  When as much as may be outstanding has been
+ * sent behind it, the oldest packet is sent once more with AckReq, long before the timeout; the
+ * answer shows the rest. */
 Test(rc_probe, q12_lost_again)
 {
 	struct bed *b = bed_wary(64);
@@ -514,7 +522,7 @@ Test(rc_probe, q12_lost_again)
 	p = expect_pkt(b, RC_WRITE_MIDDLE, S(64));
 	cr_assert(p->flags & KARST_PKT_ACKREQ);
 	expect_none(b);
-	/* once */
+	/* only once */
 	expect_drop(b, GHOST_ACK, send_ack(b, S(63), 0));
 	expect_none(b);
 	ack(b, S(64), 0);
@@ -527,21 +535,21 @@ Test(rc_probe, q12_lost_again)
 	bed_close(b);
 }
 
-/* Q12: a NAK is lost a short while after another one. */
+/* Q12: a NAK is lost shortly after another one. */
 Test(rc_probe, q12_lost_nak)
 {
 	struct bed *b = bed_wary(64);
 
 	expect_wary(b, 64, 120, 64);
-	/* all of it has arrived: one more goes than before */
+	/* all packets have arrived: one more may be sent than before */
 	ack(b, S(119), 0);
 	expect_wary(b, 120, 177, 120);
 	bed_forget(b);
 	bed_close(b);
 }
 
-/* Q12: the NAK that was lost was for a packet further on than the last acknowledgement.  The first
- * that goes again tells where, the second is that. */
+/* Q12: the lost NAK was for a packet further on than the last acknowledgement.  The answer to the
+ * first retransmission tells where that packet is, and the second retransmission is that packet. */
 Test(rc_probe, q12_lost_nak_further_on)
 {
 	struct bed *b = bed_wary(64);
@@ -549,19 +557,19 @@ Test(rc_probe, q12_lost_nak_further_on)
 	expect_middle_of(b, 64, 120);
 	expect_pkt(b, RC_WRITE_MIDDLE, S(64));
 	ack(b, S(100), 0);
-	/* 56 may be under way, and 19 were */
+	/* 56 may be outstanding, and 19 were */
 	expect_wary(b, 120, 157, 101);
 	ack(b, S(110), 0);
 	expect_wary(b, 157, 167, 111);
-	/* no third one */
+	/* there is no third one */
 	ack(b, S(120), 0);
 	expect_middle(b, 167, 178);
 	bed_forget(b);
 	bed_close(b);
 }
 
-/* Q12: while acknowledgements come, few packets leave between them, and but for the second none in
- * vain. */
+/* Q12: while acknowledgements arrive, few packets are sent between them, and none unnecessarily
+ * except the second. */
 Test(rc_probe, q12_flows)
 {
 	struct bed *b = bed_wary(64);
@@ -585,7 +593,8 @@ Test(rc_probe, q12_flows)
 	bed_close(b);
 }
 
-/* Q12: it grows by one packet in each round, and when it is what it was all is as it was. */
+/* Q12: the limit grows by one packet in each round, and when it is the whole window everything is
+ * as before. */
 Test(rc_probe, q12_ends)
 {
 	struct bed *b = bed_wary(16);
@@ -601,7 +610,7 @@ Test(rc_probe, q12_ends)
 	bed_close(b);
 }
 
-/* Q12: nothing has been lost, or nobody has told: a window that is full waits. */
+/* Q12: nothing has been lost, or no NAK has come: a full window waits. */
 Test(rc_probe, q12_not_without_a_nak)
 {
 	struct bed *b = bed_full(64);
@@ -615,7 +624,7 @@ Test(rc_probe, q12_not_without_a_nak)
 	bed_close(b);
 }
 
-/* Q12, Q6: nor is a window full for that whose seven eighths are what a timeout leaves. */
+/* Q12, Q6: nor does a window count as full when seven eighths of it are what a timeout allows. */
 Test(rc_probe, q12_small_window)
 {
 	struct bed *b = bed_full(9);
@@ -627,7 +636,7 @@ Test(rc_probe, q12_small_window)
 	bed_close(b);
 }
 
-/* Q12, Q6: what a timeout has made small is left to the timeout. */
+/* Q12, Q6: a window that a timeout has reduced is handled by timeouts only. */
 Test(rc_probe, q12_not_after_a_timeout)
 {
 	struct bed *b = bed_wary(64);

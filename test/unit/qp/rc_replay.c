@@ -32,7 +32,8 @@ word(const struct bed *b)
 	return v;
 }
 
-/* (R5): executed once; the saved value is told again, whatever key and address say. */
+/* (R5): executed once; the saved value is returned again, whatever key and address the duplicate
+ * has. */
 Test(rc_replay, r5_duplicate_atomic)
 {
 	struct bed *b = bed_rc();
@@ -50,7 +51,7 @@ Test(rc_replay, r5_duplicate_atomic)
 	bed_close(b);
 }
 
-/* (R5): no saved result of that PSN, or of another kind: silence. */
+/* (R5): no saved result of that PSN, or one of another kind: no answer. */
 Test(rc_replay, r5_not_saved)
 {
 	struct bed *b = bed_rc();
@@ -72,7 +73,7 @@ Test(rc_replay, r5_not_saved)
 	bed_close(b);
 }
 
-/* The first request comes again, twice, and nothing behind it. */
+/* The first request is sent again, twice, and nothing behind it. */
 static void
 again_without_reads(struct bed *b, uint32_t newest, uint32_t msn)
 {
@@ -96,11 +97,12 @@ Test(rc_replay, r3_duplicate_before_reads_and_atomics)
 	expect_taken(b, faa(b, R(3), 1));
 	expect_pkt(b, RC_ATOMIC_ACK, R(3));
 	again_without_reads(b, R(0), 3);
-	/* part of the READ is asked for once more: its own PSNs stay what they were */
+	/* a part of the READ is requested once more: the PSNs of the READ stay what they were */
 	expect_taken(b, read_req(b, R(2), 256, 256));
 	expect_pkt(b, RC_READ_RESP_ONLY, R(2));
 	again_without_reads(b, R(0), 3);
-	/* with something newer, an ACK that passes them says that their responses were lost (Q3) */
+	/* after a newer request, an ACK that passes them shows that their responses were lost
+	 * (Q3) */
 	expect_taken(b, send_pkt(b, RC_WRITE_ONLY, R(4), .ackreq = true));
 	expect_ack(b, R(4), 4);
 	expect_drop(b, DUPLICATE, send_pkt(b, RC_WRITE_ONLY, R(0), .ackreq = true));
@@ -108,7 +110,8 @@ Test(rc_replay, r3_duplicate_before_reads_and_atomics)
 	bed_close(b);
 }
 
-/* (R3, L18): whoever goes back asks for the READs and atomics again, too: no ACK besides. */
+/* (R3, L18): a peer that goes back requests the READs and atomics again, too: no separate ACK is
+ * sent. */
 Test(rc_replay, r3_responses_acknowledge_duplicates)
 {
 	struct bed *b = bed_rc();
@@ -134,7 +137,8 @@ Test(rc_replay, r3_responses_acknowledge_duplicates)
 		expect_pkt(b, RC_ATOMIC_ACK, R(3));
 		expect_none(b);
 	}
-	/* the READs and atomics are not asked for: who has come round needs an answer */
+	/* the READs and atomics are not requested: a peer that repeats the same request needs an
+	 * answer */
 	again_without_reads(b, R(1), 4);
 	expect_drop(b, DUPLICATE, send_pkt(b, RC_WRITE_ONLY, R(0), .ackreq = true));
 	expect_drop(b, DUPLICATE, send_pkt(b, RC_WRITE_ONLY, R(1), .ackreq = true));
@@ -144,7 +148,7 @@ Test(rc_replay, r3_responses_acknowledge_duplicates)
 	bed_close(b);
 }
 
-/* (R3): who has waited needs an answer at once, as there may be no other try. */
+/* (R3): a duplicate after a timeout is answered at once, as the peer may have no other retry. */
 Test(rc_replay, r3_duplicate_after_a_timeout)
 {
 	struct bed *b = bed_rc();
@@ -162,7 +166,7 @@ Test(rc_replay, r3_duplicate_after_a_timeout)
 	bed_close(b);
 }
 
-/* (R5): ATOMIC WRITE is an atomic, too: answered again, stored once. */
+/* (R5): ATOMIC WRITE counts as an atomic: answered again, stored once. */
 Test(rc_replay, r5_duplicate_atomic_write)
 {
 	struct bed *b = bed_rc();
@@ -178,7 +182,7 @@ Test(rc_replay, r5_duplicate_atomic_write)
 	bed_close(b);
 }
 
-/* (R4): executed again, same PSNs; the data is what memory holds now. */
+/* (R4): executed again, with the same PSNs; the data is what memory holds now. */
 Test(rc_replay, r4_duplicate_read)
 {
 	struct bed *b = bed_rc();
@@ -199,7 +203,7 @@ Test(rc_replay, r4_duplicate_read)
 	bed_close(b);
 }
 
-/* (R4): it may begin part way into the original, and end there. */
+/* (R4): it may start part way into the original, and end before the original does. */
 Test(rc_replay, r4_part_of_the_original)
 {
 	struct bed *b = bed_rc();
@@ -216,7 +220,7 @@ Test(rc_replay, r4_part_of_the_original)
 	expect_taken(b, read_req(b, R(1), MTU, MTU));
 	expect_data(b, expect_pkt(b, RC_READ_RESP_ONLY, R(1)), 256, 256);
 	expect_none(b);
-	/* and again all */
+	/* and everything once more */
 	expect_taken(b, read_req(b, R(0), 0, 4 * MTU));
 	expect_pkt(b, RC_READ_RESP_FIRST, R(0));
 	expect_pkt(b, RC_READ_RESP_MIDDLE, R(1));
@@ -225,7 +229,7 @@ Test(rc_replay, r4_part_of_the_original)
 	bed_close(b);
 }
 
-/* (R4): what is no part of the original is not answered. */
+/* (R4): a request that is not part of the original is not answered. */
 Test(rc_replay, r4_not_a_part)
 {
 	struct bed *b = bed_rc();
@@ -233,10 +237,10 @@ Test(rc_replay, r4_not_a_part)
 	expect_taken(b, read_req(b, R(0), 0, 2 * MTU));
 	b->out_head = (turn(b), b->out_tail);
 	expect_drop(b, DUPLICATE, read_req(b, R(0), 0, 2 * MTU + 1));
-	expect_drop(b, DUPLICATE, read_req(b, R(1), 0, MTU));        /* VA not moved */
-	expect_drop(b, DUPLICATE, read_req(b, R(0), MTU, MTU));      /* PSN not moved */
-	expect_drop(b, DUPLICATE, read_req(b, R(1), MTU, 2 * MTU));  /* length not moved */
-	expect_drop(b, DUPLICATE, read_req(b, R(0), 8192, 2 * MTU)); /* elsewhere */
+	expect_drop(b, DUPLICATE, read_req(b, R(1), 0, MTU));        /* VA does not match */
+	expect_drop(b, DUPLICATE, read_req(b, R(0), MTU, MTU));      /* PSN does not match */
+	expect_drop(b, DUPLICATE, read_req(b, R(1), MTU, 2 * MTU));  /* length does not match */
+	expect_drop(b, DUPLICATE, read_req(b, R(0), 8192, 2 * MTU)); /* another address */
 	expect_drop(b, DUPLICATE, read_req(b, R(1), MTU, 0xffffffff));
 	expect_none(b);
 	bed_close(b);
@@ -259,7 +263,7 @@ Test(rc_replay, r4_key_is_checked_again)
 	bed_close(b);
 }
 
-/* (R4): a duplicate of one that has not been answered yet is answered once. */
+/* (R4): a duplicate of a READ that has not been answered yet causes one answer. */
 Test(rc_replay, r4_duplicate_of_a_pending_one)
 {
 	struct bed *b = bed_rc();
@@ -276,7 +280,7 @@ Test(rc_replay, r4_duplicate_of_a_pending_one)
 	bed_close(b);
 }
 
-/* (R4): one that is half answered goes back; what follows it follows again. */
+/* (R4): a READ that is partly answered starts again; the requests behind it are answered again. */
 Test(rc_replay, r4_duplicate_of_a_half_answered_one)
 {
 	struct bed *b = bed_rc();
@@ -308,8 +312,8 @@ three_answered(uint64_t *v)
 	return b;
 }
 
-/* (R4, R5): going back to an old one: it is answered alone, and so are those behind it, when the
- * peer asks for them, too; a peer that is slow would get the last of them many times. */
+/* (R4, R5): after going back, an old request is answered alone, and those behind it when the peer
+ * requests them, too.  Otherwise a slow peer would get the answer to the last one many times. */
 Test(rc_replay, r4_answered_alone)
 {
 	uint64_t v;
@@ -328,7 +332,8 @@ Test(rc_replay, r4_answered_alone)
 	bed_close(b);
 }
 
-/* (R4, R5): several that come before the first is answered: each once, in their order. */
+/* (R4, R5): several duplicates that come before the first is answered: each is answered once, in
+ * order. */
 Test(rc_replay, r4_burst_of_duplicates)
 {
 	uint64_t v;
@@ -342,7 +347,7 @@ Test(rc_replay, r4_burst_of_duplicates)
 	cr_assert_eq(orig_of(expect_pkt(b, RC_ATOMIC_ACK, R(2))), v);
 	expect_pkt(b, RC_READ_RESP_ONLY, R(3));
 	expect_none(b);
-	/* the other way round */
+	/* in reverse order */
 	expect_taken(b, read_req(b, R(3), 0, 8));
 	expect_taken(b, faa(b, R(2), 1));
 	cr_assert_eq(orig_of(expect_pkt(b, RC_ATOMIC_ACK, R(2))), v);
@@ -352,7 +357,7 @@ Test(rc_replay, r4_burst_of_duplicates)
 	bed_close(b);
 }
 
-/* (R4): behind an old one it goes on with what was never answered. */
+/* (R4): after an old request the responder continues with what was never answered. */
 Test(rc_replay, r4_then_what_is_new)
 {
 	uint64_t v;
@@ -377,7 +382,7 @@ Test(rc_replay, r6_first_in_first_out)
 	struct bed *b;
 	uint32_t i;
 
-	s.attr.max_dest_rd_atomic = 3; /* of the 4 that the QP has room for */
+	s.attr.max_dest_rd_atomic = 3; /* of the 4 for which the QP has room */
 	b = bed_open(&s);
 	v = word(b);
 	for (i = 0; i < 1000; i++) {
@@ -385,7 +390,7 @@ Test(rc_replay, r6_first_in_first_out)
 		cr_assert_eq(orig_of(expect_pkt(b, RC_ATOMIC_ACK, R(i))), v + i);
 		if (i < 3)
 			continue;
-		/* a duplicate is not saved again: the order stays */
+		/* a duplicate is not saved again: the order stays the same */
 		expect_taken(b, faa(b, R(i - 2), 1));
 		cr_assert_eq(orig_of(expect_pkt(b, RC_ATOMIC_ACK, R(i - 2))), v + i - 2);
 		expect_none(b);
@@ -396,7 +401,7 @@ Test(rc_replay, r6_first_in_first_out)
 	bed_close(b);
 }
 
-/* (R6, R1): one more outstanding than agreed. */
+/* (R6, R1): one more request outstanding than agreed. */
 Test(rc_replay, r6_too_many)
 {
 	struct setup s = setup_of(KARST_QPT_RC);
@@ -417,7 +422,7 @@ Test(rc_replay, r6_too_many)
 	bed_close(b);
 }
 
-/* (R6): none at all. */
+/* (R6): none may be outstanding. */
 Test(rc_replay, r6_none_agreed)
 {
 	struct setup s = setup_of(KARST_QPT_RC);
@@ -431,7 +436,8 @@ Test(rc_replay, r6_none_agreed)
 	bed_close(b);
 }
 
-/* (R6): a peer that has moved on is not held to an answer that it does not want any more. */
+/* (R6): when a peer has moved on, an answer that it does not want any more does not count against
+ * it. */
 Test(rc_replay, r6_new_request_while_answering_again)
 {
 	struct setup s = setup_of(KARST_QPT_RC);
@@ -449,7 +455,8 @@ Test(rc_replay, r6_new_request_while_answering_again)
 	bed_close(b);
 }
 
-/* Memory that goes away before the answer: NAK with the PSN that cannot be given (R4, R13). */
+/* Memory that vanishes before the answer: a NAK with the PSN of the response that cannot be given
+ * (R4, R13). */
 Test(rc_replay, r13_source_gone_mid_read)
 {
 	struct bed *b = bed_rc();
@@ -468,15 +475,15 @@ Test(rc_replay, r13_source_gone_mid_read)
 	bed_close(b);
 }
 
-/* PSNs; a divisor of those at which the responder looks how old its answers are */
+/* PSNs; divides the interval at which the responder checks the age of its saved responses */
 #define ALIKE 4096
 static_assert(KARST_RSP_AGE % ALIKE == 0, "it looks in between, too");
 
 /*
- * @n empty WRITEs.  One after others changes nothing of the responder but the next PSN and MSN,
- * which is asserted once in ALIKE, where it does not look at ages.  So most are not sent: the
- * responder is put where they would have left it.  Those around each PSN that ALIKE divides are,
- * and the last ones, by which PSN and MSN come around.
+ * Sends @n empty WRITEs.  One after the other changes only the next PSN and MSN of the responder,
+ * which is asserted once in ALIKE PSNs, at a point where the responder does not check ages.  So
+ * most WRITEs are not sent: the responder's state is set to what it would be after them.  Sent are
+ * those around each multiple of ALIKE, and the last ones, where PSN and MSN wrap around.
  */
 static void
 writes(struct bed *b, uint32_t psn, uint32_t n)
@@ -501,7 +508,8 @@ writes(struct bed *b, uint32_t psn, uint32_t n)
 	}
 }
 
-/* (P1, R5): a result of one whole number space ago does not stand for the one of now. */
+/* (P1, R5): a result from one whole number space ago is not used for the request with that PSN
+ * now. */
 Test(rc_replay, r5_same_psn_one_wrap_later)
 {
 	struct setup s = setup_of(KARST_QPT_RC);
@@ -515,7 +523,7 @@ Test(rc_replay, r5_same_psn_one_wrap_later)
 	expect_pkt(b, RC_ATOMIC_ACK, R(0));
 	writes(b, R(1), KARST_PSN_MASK);
 	expect_none(b);
-	/* (R10): MSN has come around, too */
+	/* (R10): MSN has wrapped around, too */
 	expect_taken(b, faa(b, R(0), 1));
 	cr_assert_eq(expect_pkt(b, RC_ATOMIC_ACK, R(0))->aeth, 0x1f000001);
 	expect_taken(b, faa(b, R(0), 1));
@@ -524,7 +532,8 @@ Test(rc_replay, r5_same_psn_one_wrap_later)
 	bed_close(b);
 }
 
-/* (R4): asked for again, and the memory goes before the answer: silence, not the end. */
+/* (R4): requested again, and the memory vanishes before the answer: no answer, and the connection
+ * goes on. */
 Test(rc_replay, r4_source_gone_while_answering_again)
 {
 	struct bed *b = bed_rc();
@@ -549,7 +558,8 @@ Test(rc_replay, r4_source_gone_while_answering_again)
 
 /* --- saved responses age --- */
 
-/* (P1, R3): 2^24 packets later its PSN is another request's, which is acknowledged as such. */
+/* (P1, R3): 2^24 packets later its PSN belongs to another request, which is acknowledged as
+ * such. */
 Test(rc_replay, r3_one_turn_of_the_psns_later)
 {
 	struct bed *b = bed_rc();
@@ -573,7 +583,8 @@ Test(rc_replay, r3_one_turn_of_the_psns_later)
 	bed_close(b);
 }
 
-/* (P2, R5): what a peer may still ask for is kept, however many packets have come since. */
+/* (P2, R5): responses that a peer may still request are kept, however many packets have come
+ * since. */
 Test(rc_replay, r5_the_oldest_duplicate)
 {
 	struct bed *b = bed_rc();

@@ -2,7 +2,7 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * The RC requester without errors: what it sends for each work request, and when each completes.
+ * The RC requester without errors: what it sends for each work request, and what completes when.
  * Its limits, local operations, and visits are in rc_requester_*.c.
  */
 #include "harness.h"
@@ -50,7 +50,7 @@ Test(rc_requester, write_segments)
 	p = expect_pkt(b, RC_WRITE_LAST, S(2));
 	cr_assert(p->flags & KARST_PKT_ACKREQ);
 	expect_data(b, p, 512, 128);
-	/* (Q3): an ACK of a part moves the window and completes nothing */
+	/* (Q3): an ACK of a part moves the window and completes no request */
 	ack(b, S(1), 0);
 	expect_no_wc(b);
 	ack(b, S(2), 1);
@@ -58,7 +58,7 @@ Test(rc_requester, write_segments)
 	bed_close(b);
 }
 
-/* (W5): every SEND and WRITE with what its last packet carries. */
+/* (W5): every SEND and WRITE with the headers that its last packet carries. */
 Test(rc_requester, opcodes_and_their_headers)
 {
 	struct bed *b = bed_rc();
@@ -101,7 +101,7 @@ Test(rc_requester, opcodes_and_their_headers)
 	bed_close(b);
 }
 
-/* SE stands on the last packet, and only where it wakes somebody. */
+/* SE is set in the last packet, and only where it has an effect. */
 Test(rc_requester, solicited_flag)
 {
 	struct bed *b = bed_rc();
@@ -117,7 +117,7 @@ Test(rc_requester, solicited_flag)
 	bed_close(b);
 }
 
-/* (P1, W10): nothing at all takes one packet and one PSN, in every operation. */
+/* (P1, W10): an empty message takes one packet and one PSN, in every operation. */
 Test(rc_requester, zero_length)
 {
 	struct bed *b = bed_rc();
@@ -143,7 +143,7 @@ Test(rc_requester, zero_length)
 	bed_close(b);
 }
 
-/* SGEs of any length, none at all among them, are gathered across packet boundaries. */
+/* SGEs of any length, also of none, are gathered across packet boundaries. */
 Test(rc_requester, gather_crosses_packets)
 {
 	struct bed *b = bed_rc();
@@ -168,7 +168,7 @@ Test(rc_requester, gather_crosses_packets)
 	bed_close(b);
 }
 
-/* (Q1): inline data is in the request, and no key is looked at. */
+/* (Q1): inline data is in the request, and no key is checked. */
 Test(rc_requester, inline_data)
 {
 	struct bed *b = bed_rc();
@@ -183,7 +183,7 @@ Test(rc_requester, inline_data)
 	bed_close(b);
 }
 
-/* (Q1): an unsignalled request completes with the next signalled one, and frees its slot. */
+/* (Q1): an unsignaled request completes with the next signaled one, which frees its slot. */
 Test(rc_requester, unsignalled)
 {
 	struct bed *b = bed_rc();

@@ -2,8 +2,8 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * What the RC requester holds back: READs over the limit, fenced requests, packets beyond the
- * window, requests after one that has failed; and how often it requests an ACK.
+ * What the RC requester delays: READs over the limit, fenced requests, packets beyond the window,
+ * requests behind one that has failed; and how often it requests an ACK.
  */
 #include "harness.h"
 
@@ -37,7 +37,7 @@ Test(rc_requester, q5_read_limit)
 	bed_close(b);
 }
 
-/* (Q5): a QP that may send no READ says so at once instead of waiting for ever. */
+/* (Q5): on a QP that may send no READ, a READ fails at once and does not wait for ever. */
 Test(rc_requester, q5_no_reads_at_all)
 {
 	struct setup s = setup_of(KARST_QPT_RC);
@@ -128,7 +128,7 @@ Test(rc_requester, p2_window)
 	bed_close(b);
 }
 
-/* (Q2): a window smaller than ack_interval still hears of its packets. */
+/* (Q2): with a window smaller than ack_interval, packets still are acknowledged. */
 Test(rc_requester, q2_window_smaller_than_interval)
 {
 	struct setup s = setup_of(KARST_QPT_RC);
@@ -159,7 +159,7 @@ Test(rc_requester, p2_half_of_the_number_space)
 
 	s.attr.timeout = 0;
 	b = bed_open(&s);
-	/* not memory, but nothing is read or written in this test */
+	/* not memory; no byte of it is read or written in this test */
 	cr_assert_eq(karst_mr_reg(b->mem, b->pd, &nothing, 1ull << 32, 1ull << 31,
 			     KARST_ACCESS_LOCAL_WRITE, &key),
 		0);
@@ -174,14 +174,14 @@ Test(rc_requester, p2_half_of_the_number_space)
 	/* exactly 2^23 outstanding: the next waits */
 	post(b, RDMA_WRITE, 3, .len = 4);
 	expect_none(b);
-	/* and the last one is inside, the one behind it outside (Q10) */
+	/* the last one is inside, the one behind it outside (Q10) */
 	expect_drop(b, GHOST_ACK, send_pkt(b, RC_ACK, S(1 + (1 << 23)), .aeth = 0x1f000000));
 	expect_no_wc(b);
 	bed_forget(b);
 	bed_close(b);
 }
 
-/* Q1: what the program has wrong fails in its place: earlier requests complete before. */
+/* Q1: an invalid request of the program fails in order: earlier requests complete before it. */
 Test(rc_requester, q1_failure_waits_for_its_turn)
 {
 	struct bed *b = bed_rc();

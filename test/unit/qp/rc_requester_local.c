@@ -5,7 +5,7 @@
 
 #include "harness.h"
 
-/* (Q1): LOCAL_INV waits for everything before it, makes the key useless, takes no PSN. */
+/* (Q1): LOCAL_INV waits for everything before it, invalidates the key, takes no PSN. */
 Test(rc_requester, local_invalidate)
 {
 	struct bed *b = bed_rc();
@@ -72,7 +72,8 @@ Test(rc_requester, bind_window_type_2)
 	bed_close(b);
 }
 
-/* A type 1 window belongs to the PD: bound again at will, with a new key each time. */
+/* A type 1 window belongs to the PD: it can be bound again at any time, with a new key each
+ * time. */
 Test(rc_requester, bind_window_type_1)
 {
 	struct bed *b = bed_rc();
@@ -119,7 +120,7 @@ Test(rc_requester, bind_refused)
 	bed_close(b);
 }
 
-/* (Q1): local operations keep their place among others that wait for an acknowledgement. */
+/* (Q1): local operations complete in order among requests that wait for an acknowledgement. */
 Test(rc_requester, q1_local_operation_completes_in_order)
 {
 	struct bed *b = bed_rc();

@@ -5,7 +5,7 @@
 
 #include "harness.h"
 
-/* The doorbell is asked for once the queue has been seen empty, not before. */
+/* A doorbell is requested once the queue has been seen empty, not before. */
 Test(rc_requester, doorbell)
 {
 	struct bed *b = bed_rc();
@@ -17,7 +17,7 @@ Test(rc_requester, doorbell)
 		w = bed_slot(b);
 		memset(w, 0, sizeof(*w));
 		w->opcode = KARST_WR_RDMA_WRITE;
-		/* once is enough until the engine has looked */
+		/* one is enough until the engine has looked */
 		cr_assert_eq(karst_wq_publish(&b->s->sq, 1), i == 0);
 	}
 	expect_none(b);
@@ -46,7 +46,7 @@ post_silently(struct bed *b, bool rings)
 	cr_assert_eq(karst_wq_publish(&b->s->sq, 1), rings);
 }
 
-/* A queue that ran dry is looked at for some turns more, in which nobody need ring. */
+/* A queue that has become empty is polled for some more turns, in which no doorbell is needed. */
 Test(rc_requester, linger)
 {
 	struct bed *b = bed_rc();
@@ -77,8 +77,9 @@ Test(rc_requester, linger)
 	bed_close(b);
 }
 
-/* What a visit has seen and not started, because its burst was full, is not forgotten while the
- * queue waits for its turn, or for its port: the program was not told to ring for it. */
+/* Requests that a visit has seen and not started, because its burst was full, are not forgotten
+ * while the queue pair waits for its turn or its port: the program was not asked to ring for
+ * them. */
 Test(rc_requester, linger_with_requests_left)
 {
 	struct bed *b = bed_rc();
@@ -92,7 +93,8 @@ Test(rc_requester, linger_with_requests_left)
 	cr_assert_eq(b->core->nlinger, 1);
 	post_silently(b, false);
 	post_silently(b, false);
-	karst_core_activate(b->core, b->s->qp); /* for another reason, such as an ACK that came */
+	karst_core_activate(b->core, b->s->qp); /* for another reason, such as an ACK that has
+						 * arrived */
 	cr_assert(turn_once(b, 1, UINT32_MAX), "more than one frame");
 	expect_pkt(b, RC_WRITE_ONLY, S(1));
 	/* it is in ready[], or parked at a port: not on the core's list */
@@ -107,7 +109,7 @@ Test(rc_requester, linger_with_requests_left)
 	bed_close(b);
 }
 
-/* No more than a few queues linger; what goes, errs or is reset does so no longer. */
+/* Only a few queues linger; a queue pair that is destroyed, fails or is reset stops lingering. */
 Test(rc_requester, linger_ends)
 {
 	struct bed *b = bed_rc();
@@ -131,7 +133,7 @@ Test(rc_requester, linger_ends)
 	bed_close(b);
 }
 
-/* A visit stops at its budget of frames or bytes and goes on from there. */
+/* A visit stops at its budget of frames or bytes; the next one continues from there. */
 Test(rc_requester, budgets)
 {
 	struct bed *b = bed_rc();
@@ -151,7 +153,7 @@ Test(rc_requester, budgets)
 	bed_close(b);
 }
 
-/* A budget without end is one even when the burst holds bytes of another QP already. */
+/* An unlimited budget stays unlimited even when the burst already holds bytes of another QP. */
 Test(rc_requester, budget_does_not_wrap)
 {
 	struct bed *b = bed_rc();

@@ -8,7 +8,7 @@
  */
 #include "harness.h"
 
-/* (R1, R10, R11): a WRITE lands where it says, and nowhere else. */
+/* (R1, R10, R11): a WRITE stores where it says, and nowhere else. */
 Test(rc_responder, write)
 {
 	struct bed *b = bed_rc();
@@ -18,7 +18,7 @@ Test(rc_responder, write)
 			.pay_len = 256));
 	expect_taken(
 		b, send_pkt(b, RC_WRITE_MIDDLE, R(1), .pay = b->pattern + 256, .pay_len = 256));
-	expect_none(b); /* nobody asked */
+	expect_none(b); /* no acknowledgement was requested */
 	expect_taken(b,
 		send_pkt(b, RC_WRITE_LAST, R(2), .pay = b->pattern + 512, .pay_len = 88,
 			.ackreq = true));
@@ -30,7 +30,7 @@ Test(rc_responder, write)
 	bed_close(b);
 }
 
-/* A SEND goes into the oldest receive request, over its SGEs; MSN counts it (R10). */
+/* A SEND goes into the oldest receive request, over its SGEs; MSN counts the SEND (R10). */
 Test(rc_responder, send)
 {
 	struct bed *b = bed_rc();
@@ -61,7 +61,7 @@ Test(rc_responder, send)
 	bed_close(b);
 }
 
-/* (W10, R12): nothing at all: SEND, SEND with immediate, WRITE, READ; keys do not matter. */
+/* (W10, R12): empty SEND, SEND with immediate, WRITE, READ; keys do not matter. */
 Test(rc_responder, r12_zero_length)
 {
 	struct bed *b = bed_rc();
@@ -111,7 +111,7 @@ Test(rc_responder, r11_order_of_answers)
 	bed_close(b);
 }
 
-/* (R2): one NAK per gap, with the expected PSN; nothing of what is ahead is executed. */
+/* (R2): one NAK per gap, with the expected PSN; no request ahead of it is executed. */
 Test(rc_responder, r2_sequence_error)
 {
 	struct bed *b = bed_rc();
@@ -126,7 +126,7 @@ Test(rc_responder, r2_sequence_error)
 	expect_untouched(b, 4096, 4);
 	cr_assert_eq(count(b, SEQ_NAK_SENT), 1);
 	cr_assert_eq(count(b, OUT_OF_SEQUENCE), 3);
-	/* the expected one has come: the next gap gets its own NAK */
+	/* the expected one has arrived: the next gap gets its own NAK */
 	expect_taken(b, send_write(b, R(1), 0, 4));
 	expect_ack(b, R(1), 2);
 	expect_drop(b, SEQUENCE, send_write(b, R(4), 4096, 4));
@@ -134,14 +134,14 @@ Test(rc_responder, r2_sequence_error)
 	bed_close(b);
 }
 
-/* (R2): packets that only changed places before the NAK went out need none. */
+/* (R2): packets that were only reordered before the NAK was sent need none. */
 Test(rc_responder, r2_reordered_within_a_burst)
 {
 	struct bed *b = bed_rc();
 
 	expect_drop(b, SEQUENCE, send_write(b, R(1), 4096, 4));
 	expect_taken(b, send_write(b, R(0), 0, 4));
-	expect_nak(b, R(1), PSN_SEQ, 1); /* R(1) itself was dropped: ask for it */
+	expect_nak(b, R(1), PSN_SEQ, 1); /* R(1) itself was dropped: a NAK requests it */
 	expect_taken(b, send_write(b, R(1), 4096, 4));
 	expect_ack(b, R(1), 2);
 	expect_drop(b, SEQUENCE, send_write(b, R(3), 0, 4));
@@ -152,7 +152,8 @@ Test(rc_responder, r2_reordered_within_a_burst)
 	bed_close(b);
 }
 
-/* (P3): the half before the expected PSN is duplicate, the half after it is ahead. */
+/* (P3): PSNs in the half before the expected one are duplicates, those in the half after it are
+ * ahead. */
 Test(rc_responder, p3_halves)
 {
 	struct bed *b = bed_rc();
@@ -167,7 +168,8 @@ Test(rc_responder, p3_halves)
 	bed_close(b);
 }
 
-/* (R3): a duplicate SEND or WRITE is not executed; the newest PSN is acknowledged if asked. */
+/* (R3): a duplicate SEND or WRITE is not executed; the newest PSN is acknowledged if AckReq is
+ * set. */
 Test(rc_responder, r3_duplicates)
 {
 	struct bed *b = bed_rc();
@@ -187,13 +189,13 @@ Test(rc_responder, r3_duplicates)
 	expect_ack(b, R(1), 2);
 	cr_assert_eq(b->buf[4096], 0xcc);
 	expect_no_wc(b);
-	/* and the queue still has its second request */
+	/* and the queue still has its second receive request */
 	expect_taken(b, send_pkt(b, RC_SEND_ONLY, R(2), .pay_len = 8));
 	expect_recv(b, 2, SUCCESS);
 	bed_close(b);
 }
 
-/* (R3): also in the middle of a message, which goes on undisturbed. */
+/* (R3): also in the middle of a message, which is not disturbed. */
 Test(rc_responder, r3_duplicate_within_a_message)
 {
 	struct bed *b = bed_rc();
@@ -209,7 +211,7 @@ Test(rc_responder, r3_duplicate_within_a_message)
 	bed_close(b);
 }
 
-/* READ responses: cut at the MTU, data and AETH where they belong (W5, W10, R10). */
+/* READ responses: split at the MTU, data and AETH where they belong (W5, W10, R10). */
 Test(rc_responder, read)
 {
 	struct bed *b = bed_rc();
@@ -227,14 +229,14 @@ Test(rc_responder, read)
 	cr_assert_eq(p->aeth, 0x1f000001);
 	expect_data(b, p, 812, 3);
 	cr_assert_eq(karst_pkt_pad(p), 1);
-	/* P1: the next request stands behind the responses */
+	/* P1: the next request comes behind the responses */
 	expect_taken(b, send_write(b, R(3), 0, 4));
 	expect_ack(b, R(3), 2);
 	cr_assert_eq(count(b, RX_READ_REQUESTS), 1);
 	bed_close(b);
 }
 
-/* A READ of nothing but whole MTUs. */
+/* A READ of whole MTUs only. */
 Test(rc_responder, read_of_whole_packets)
 {
 	struct bed *b = bed_rc();
@@ -246,7 +248,7 @@ Test(rc_responder, read_of_whole_packets)
 	bed_close(b);
 }
 
-/* (R7): atomics change memory as they say and tell the value before. */
+/* (R7): atomics change memory as specified and return the value before. */
 Test(rc_responder, r7_atomics)
 {
 	struct bed *b = bed_rc();
@@ -293,7 +295,7 @@ Test(rc_responder, atomic_write)
 	bed_close(b);
 }
 
-/* COMM_EST: the first packet of the peer while we are not in RTS yet; once. */
+/* COMM_EST: the first packet of the peer while we are not in RTS yet; one event. */
 Test(rc_responder, communication_established)
 {
 	struct setup s = setup_of(KARST_QPT_RC);

@@ -2,7 +2,7 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * What the RC responder refuses: packets that do not follow, memory that the peer may not use,
+ * What the RC responder refuses: packets out of sequence, memory that the peer may not use,
  * messages that do not fit, keys that cannot be invalidated (R1, R7, R9, R13).
  */
 #include "harness.h"
@@ -25,7 +25,7 @@ expect_refused_at(struct bed *b, int line, uint32_t psn, uint8_t code, uint32_t 
 
 struct wrong {
 	const char *what;
-	uint8_t first; /* 0xff: nothing before it */
+	uint8_t first; /* 0xff: no packet before it */
 	uint8_t opcode;
 	uint16_t pay_len;
 	uint32_t dma_len;
@@ -86,7 +86,7 @@ send_wrong(struct bed *b, const struct wrong *w, uint32_t n)
 	cr_assert_eq(bed_rx(b, &ib), KARST_DROP_REQUEST, "%s", w->what);
 }
 
-/* (R1, W10, L3, R13): the opcode and its length, out of nothing. */
+/* (R1, W10, L3, R13): opcode and length, outside of a message. */
 Test(rc_responder, r1_first_packet)
 {
 	unsigned int i;
@@ -128,13 +128,13 @@ Test(rc_responder, r1_next_packet)
 	}
 }
 
-/* (R1, L3): key, PD, right, range; the first packet answers for the whole message. */
+/* (R1, L3): key, PD, right, range; the check at the first packet covers the whole message. */
 
 struct no_access {
 	const char *what;
 	uint64_t va;
 	uint32_t len;
-	unsigned int rights; /* of the region [1024, 2048) that is named; ~0: a key that is none */
+	unsigned int rights; /* of the region [1024, 2048) that is named; ~0: an invalid key */
 };
 
 static const struct no_access no_access[] = {
@@ -208,7 +208,7 @@ Test(rc_responder, r1_other_pd)
 	bed_close(b);
 }
 
-/* (R1): what the QP itself does not allow is no valid request. */
+/* (R1): an operation that the QP itself does not allow is an invalid request. */
 Test(rc_responder, r1_access_flags_of_the_qp)
 {
 	static const struct wrong requests[] = {
@@ -232,7 +232,7 @@ Test(rc_responder, r1_access_flags_of_the_qp)
 	}
 }
 
-/* A window of another QP (type 2) fits nobody else (R1). */
+/* A window of another QP (type 2) cannot be used (R1). */
 Test(rc_responder, r1_window_of_another_qp)
 {
 	struct setup s = setup_of(KARST_QPT_RC);
@@ -255,7 +255,7 @@ Test(rc_responder, r1_window_of_another_qp)
 	bed_close(b);
 }
 
-/* Memory that goes away in the middle of a WRITE stops it there (R1). */
+/* Memory that vanishes in the middle of a WRITE stops it there (R1). */
 Test(rc_responder, r1_region_gone_within_a_write)
 {
 	struct bed *b = bed_rc();
@@ -288,7 +288,7 @@ Test(rc_responder, r7_misaligned)
 	}
 }
 
-/* (R7): aligned for the peer, but not where the region lies. */
+/* (R7): aligned for the peer, but the region is not aligned in memory. */
 Test(rc_responder, r7_region_misaligned)
 {
 	struct bed *b = bed_rc();
@@ -304,7 +304,7 @@ Test(rc_responder, r7_region_misaligned)
 	bed_close(b);
 }
 
-/* (R9, L3): a receive request that is too small: karst says invalid request. */
+/* (R9, L3): a receive request that is too small: karst reports an invalid request. */
 Test(rc_responder, r9_too_long)
 {
 	struct bed *b = bed_rc();
@@ -322,7 +322,7 @@ Test(rc_responder, r9_too_long)
 	bed_close(b);
 }
 
-/* (R9): the receive request itself is wrong: key, PD, range, number of SGEs. */
+/* (R9): the receive request itself is invalid: key, PD, range, number of SGEs. */
 Test(rc_responder, r9_bad_receive)
 {
 	unsigned int i;
@@ -345,7 +345,7 @@ Test(rc_responder, r9_bad_receive)
 					     KARST_ACCESS_LOCAL_WRITE, &sge.lkey),
 				0);
 			break;
-		case 3: /* may only be read */
+		case 3: /* read-only */
 			sge.lkey = bed_region(b, 0, 300, 0);
 			break;
 		default:
@@ -366,7 +366,7 @@ Test(rc_responder, r9_bad_receive)
 	}
 }
 
-/* SEND with Invalidate: the window that it names is gone (R9). */
+/* SEND with Invalidate: the window that it names is invalidated (R9). */
 Test(rc_responder, r9_send_with_invalidate)
 {
 	struct bed *b = bed_rc();
@@ -392,14 +392,15 @@ Test(rc_responder, r9_send_with_invalidate)
 	bed_close(b);
 }
 
-/* (R9, L8): a key that cannot be invalidated: placed, acknowledged, MSN not moved, Error. */
+/* (R9, L8): a key that cannot be invalidated: the data is placed and acknowledged, MSN is not
+ * moved, Error. */
 Test(rc_responder, r9_invalidate_fails)
 {
 	struct bed *b = bed_rc();
 
 	post_recv(b, 1, 0, 64);
 	post_recv(b, 2, 0, 64);
-	/* a region cannot be invalidated from outside */
+	/* a region cannot be invalidated by a peer */
 	expect_taken(b,
 		send_pkt(b, RC_SEND_ONLY_INV, R(0), .inv_rkey = b->key, .pay_len = 8,
 			.ackreq = true));
@@ -412,7 +413,8 @@ Test(rc_responder, r9_invalidate_fails)
 	bed_close(b);
 }
 
-/* (R13): after a fatal NAK nothing is answered, and the NAK goes behind what was owed. */
+/* (R13): after a fatal NAK nothing is answered, and the NAK is sent behind responses that are
+ * due. */
 Test(rc_responder, r13_nak_behind_responses)
 {
 	struct bed *b = bed_rc();
@@ -429,7 +431,7 @@ Test(rc_responder, r13_nak_behind_responses)
 	bed_close(b);
 }
 
-/* The NAK comes out even when the burst has no room for it at first (R13). */
+/* The NAK is sent even when the burst has no room for it at first (R13). */
 Test(rc_responder, r13_nak_when_the_burst_is_full)
 {
 	struct bed *b = bed_rc();

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* What the RC requester sends again after a timeout: when, and how much at a time. */
+/* What the RC requester does when a timeout has shown a loss: when it sends again, and how much at
+ * a time. */
 #include "harness.h"
 
-/* When a QP whose number follows from @seed has given up waiting for the @n-th time. */
+/* The time at which a QP whose number follows from @seed has its @n-th timeout. */
 static uint64_t
 expiry_of(uint64_t seed, unsigned int n)
 {
@@ -26,8 +27,8 @@ expiry_of(uint64_t seed, unsigned int n)
 	return ended - began;
 }
 
-/* (Q6): QPs that have lost their packets at the same time, and again, do not go on repeating them
- * at the same time. */
+/* (Q6): QPs that have lost their packets at the same time, more than once, do not keep
+ * retransmitting at the same time. */
 Test(rc_restart, q6_not_in_step)
 {
 	uint64_t seed, at[8];
@@ -39,13 +40,13 @@ Test(rc_restart, q6_not_in_step)
 			for (j = 0; j < i; j++)
 				same += at[i] / (RTO / 64) == at[j] / (RTO / 64);
 		}
-		/* by chance some are */
+		/* by chance some do */
 		cr_assert_leq(same, 10, "expiry %u: %u of 28 pairs in step", n, same);
 	}
 }
 
-/* Q6, Q2: after a timeout a few packets go out, of which the last asks for an acknowledgement; each
- * that is acknowledged lets go one more, until the window is what it was. */
+/* Q6, Q2: after a timeout a few packets are sent, the last with AckReq; each acknowledgement allows
+ * one more, until the window is what it was. */
 Test(rc_restart, q6_restarts_slowly)
 {
 	struct setup s = setup_of(KARST_QPT_RC);
@@ -74,7 +75,7 @@ Test(rc_restart, q6_restarts_slowly)
 		expect_taken(b, send_ack(b, S(from - 1), 0));
 		window *= 2;
 	}
-	/* 56 are acknowledged, and 44 left: all of them */
+	/* 56 are acknowledged, and 44 are left: all of them are sent */
 	for (i = from; i < 100; i++)
 		expect_at(b, __FILE__, __LINE__,
 			i < 99 ? KARST_RC_WRITE_MIDDLE : KARST_RC_WRITE_LAST, S(i));
@@ -84,7 +85,7 @@ Test(rc_restart, q6_restarts_slowly)
 	bed_close(b);
 }
 
-/* (Q6): the longer nothing is heard, the less is sent. */
+/* (Q6): the more timeouts in a row, the fewer packets are sent. */
 Test(rc_restart, q6_less_each_time)
 {
 	struct setup s = setup_of(KARST_QPT_RC);
@@ -109,14 +110,14 @@ Test(rc_restart, q6_less_each_time)
 				i == 0 ? KARST_RC_SEND_FIRST : KARST_RC_SEND_MIDDLE, S(i));
 		expect_none(b);
 	}
-	/* all had arrived the first time: the window is open again, and the count as it was */
+	/* all had arrived the first time: the window is open again, and the count is as before */
 	expect_taken(b, send_ack(b, S(8), 1));
 	expect_wc(b, 1, SUCCESS);
 	bed_close(b);
 }
 
-/* Q6, Q5: responses count, too: the READ that was not answered is asked for, the next ones when it
- * has been. */
+/* Q6, Q5: responses count, too: the READ without a response is requested first, the next ones when
+ * it has been answered. */
 Test(rc_restart, q6_reads_restart_slowly)
 {
 	struct bed *b = bed_rc();
@@ -130,7 +131,7 @@ Test(rc_restart, q6_reads_restart_slowly)
 	expect_pkt(b, RC_READ_REQUEST, S(0));
 	expect_none(b);
 	expect_taken(b, send_pkt(b, RC_READ_RESP_FIRST, S(0), .pay = b->pattern, .pay_len = MTU));
-	/* nine under way, and nine may be */
+	/* nine outstanding, and nine may be */
 	expect_none(b);
 	expect_taken(b, send_pkt(b, RC_READ_RESP_MIDDLE, S(1), .pay = b->pattern, .pay_len = MTU));
 	expect_pkt(b, RC_READ_REQUEST, S(10));
@@ -144,8 +145,8 @@ Test(rc_restart, q6_reads_restart_slowly)
 	bed_close(b);
 }
 
-/* Q6: the patience that grows with each expiry is for those that follow upon each other.  After
- * progress the next loss is found as soon as the first was. */
+/* Q6: the timeout grows only with consecutive expiries.  After progress the next loss is detected
+ * as soon as the first one was. */
 Test(rc_restart, q6_patience_ends_with_progress)
 {
 	struct bed *b = bed_rc();
@@ -170,9 +171,9 @@ Test(rc_restart, q6_patience_ends_with_progress)
 	bed_close(b);
 }
 
-/* (Q5): where what is behind a gap is thrown away, because a NAK makes the requester go back, the
- * peer gives all responses that it was asked for before those that it is asked for again.  So
- * less is asked for at a time, until some have come. */
+/* (Q5): a NAK makes the requester go back, and then it drops the responses behind a gap.  The peer
+ * first sends all responses of the old requests, then those of the repeated ones.  So less is
+ * requested at a time, until some responses have come. */
 Test(rc_restart, q5_fewer_reads_after_a_nak_behind_a_gap)
 {
 	struct setup s = setup_of(KARST_QPT_RC);
@@ -186,13 +187,13 @@ Test(rc_restart, q5_fewer_reads_after_a_nak_behind_a_gap)
 	for (i = 0; i < 8; i++)
 		expect_pkt(b, RC_READ_REQUEST, S(16 * i));
 	expect_taken(b, send_pkt(b, RC_READ_RESP_FIRST, S(0), .pay = b->pattern, .pay_len = MTU));
-	/* 127 are under way, so 63 may be */
+	/* 127 are outstanding, so 63 may be */
 	expect_taken(b, send_nak(b, S(112), KARST_NAK_PSN_SEQ));
 	expect_pkt(b, RC_READ_REQUEST, S(1));
 	for (i = 1; i < 4; i++)
 		expect_pkt(b, RC_READ_REQUEST, S(16 * i));
 	expect_none(b);
-	/* each that comes leaves one less, and lets one more */
+	/* each response that arrives leaves one less outstanding, and allows one more */
 	expect_taken(b, send_pkt(b, RC_READ_RESP_FIRST, S(1), .pay = b->pattern, .pay_len = MTU));
 	expect_pkt(b, RC_READ_REQUEST, S(64));
 	for (i = 2; i < 10; i++) {
@@ -206,7 +207,7 @@ Test(rc_restart, q5_fewer_reads_after_a_nak_behind_a_gap)
 	bed_close(b);
 }
 
-/* (Q1): going back passes a local work request that was executed, and does not execute it again: a
+/* (Q1): going back skips a local work request that was executed, and does not execute it again: a
  * window that is bound cannot be bound. */
 Test(rc_restart, q1_local_work_is_done_once)
 {

@@ -2,12 +2,13 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * The RC requester when the link loses packets: sequence NAKs, gaps, ACKs that acknowledge more.
- * Timeouts are in rc_retry_timeout.c, changes before a retry in rc_retry_changed.c.
+ * The RC requester when packets are lost: sequence NAKs, gaps, ACKs that acknowledge more.
+ * Timeouts are in rc_retry_timeout.c, what changes meanwhile in rc_retry_changed.c.
  */
 #include "harness.h"
 
-/* (Q4, L2): a sequence NAK acknowledges what is before it; all from it on is sent again. */
+/* (Q4, L2): a sequence NAK acknowledges everything before its PSN; all from that PSN on is sent
+ * again. */
 Test(rc_retry, q4_sequence_nak)
 {
 	struct bed *b = bed_rc();
@@ -21,7 +22,7 @@ Test(rc_retry, q4_sequence_nak)
 	expect_write(b, 4, 0, 1);
 	expect_taken(b, send_nak(b, S(2), 0));
 	expect_wc(b, 1, SUCCESS);
-	/* from the middle of the message: what is left of it, then the next */
+	/* from the middle of the message: the rest of it, then the next one */
 	expect_write(b, 1, 1, 3);
 	expect_write(b, 4, 0, 1);
 	expect_none(b);
@@ -33,7 +34,7 @@ Test(rc_retry, q4_sequence_nak)
 	bed_close(b);
 }
 
-/* What the QP itself has counted of a loss, next to what its core has. */
+/* The statistics of a QP after a loss, compared with those of its core. */
 Test(rc_retry, stats_of_the_qp)
 {
 	struct bed *b = bed_rc();
@@ -61,7 +62,7 @@ Test(rc_retry, stats_of_the_qp)
 	bed_close(b);
 }
 
-/* (Q4): for the same point once in a round; progress or a timeout begins the next. */
+/* (Q4): for the same PSN once in a round; progress or a timeout starts the next round. */
 Test(rc_retry, q4_once_per_round)
 {
 	struct bed *b = bed_rc();
@@ -74,7 +75,7 @@ Test(rc_retry, q4_once_per_round)
 	expect_none(b);
 	expect_taken(b, send_nak(b, S(0), 0));
 	expect_none(b);
-	expect_taken(b, send_nak(b, S(1), 0)); /* progress: S(0) is there */
+	expect_taken(b, send_nak(b, S(1), 0)); /* progress: S(0) has arrived */
 	expect_write(b, 0, 1, 2);
 	expect_none(b);
 	bed_forget(b);
@@ -97,8 +98,8 @@ Test(rc_retry, q4_sent_again_from_the_ring)
 	bed_close(b);
 }
 
-/* (Q3, X11): an ACK that passes a READ whose response is missing: ask for that again, and no
- * more. */
+/* (Q3, X11): an ACK that passes a READ whose response is missing: only that READ is requested
+ * again. */
 Test(rc_retry, q3_ack_past_a_read)
 {
 	struct bed *b = bed_rc();
@@ -119,8 +120,8 @@ Test(rc_retry, q3_ack_past_a_read)
 	bed_close(b);
 }
 
-/* (Q5, X11, L2): a gap among the responses: it is asked for at once, to the end of the READ, and
- * what is behind it stays. */
+/* (Q5, X11, L2): a gap among the responses: it is requested at once, to the end of the READ, and
+ * responses behind the gap are kept. */
 Test(rc_retry, q5_read_gap)
 {
 	struct bed *b = bed_rc();
@@ -139,7 +140,7 @@ Test(rc_retry, q5_read_gap)
 	cr_assert_eq(p->va, PEER_VA + 256);
 	cr_assert_eq(p->dma_len, 3 * MTU - 10);
 	cr_assert_eq(p->rkey, PEER_RKEY);
-	/* the rest of the first round is no reason to ask a third time */
+	/* the rest of the first round is no reason for a third request */
 	expect_taken(
 		b, send_pkt(b, RC_READ_RESP_LAST, S(3), .pay = b->pattern + 768, .pay_len = 246));
 	expect_taken(b, send_pkt(b, RC_ATOMIC_ACK, S(4), .orig = 9));
@@ -150,13 +151,13 @@ Test(rc_retry, q5_read_gap)
 	expect_wc(b, 1, SUCCESS);
 	expect_mem(b, 0, 0, 4 * MTU - 10);
 	expect_wc(b, 2, SUCCESS);
-	/* what was asked for, and is here */
+	/* requested, and already here */
 	expect_drop(b, UNEXPECTED_RESPONSE, send_pkt(b, RC_READ_RESP_MIDDLE, S(2), .pay_len = 256));
 	expect_drop(b, UNEXPECTED_RESPONSE, send_pkt(b, RC_READ_RESP_LAST, S(3), .pay_len = 246));
 	bed_close(b);
 }
 
-/* (Q5, Q6): a response lost at the end is found by the clock, and only it is asked for. */
+/* (Q5, Q6): a lost last response is found by the timeout, and only that response is requested. */
 Test(rc_retry, q5_last_response_lost)
 {
 	struct bed *b = bed_rc();
@@ -171,7 +172,7 @@ Test(rc_retry, q5_last_response_lost)
 	p = expect_pkt(b, RC_READ_REQUEST, S(2));
 	cr_assert_eq(p->va, PEER_VA + 512);
 	cr_assert_eq(p->dma_len, 256);
-	/* a duplicate of one that is there already */
+	/* a duplicate of a response that has arrived already */
 	expect_drop(b, UNEXPECTED_RESPONSE, send_pkt(b, RC_READ_RESP_MIDDLE, S(1), .pay_len = 256));
 	expect_taken(
 		b, send_pkt(b, RC_READ_RESP_ONLY, S(2), .pay = b->pattern + 512, .pay_len = 256));
@@ -199,7 +200,7 @@ Test(rc_retry, q3_response_acknowledges_earlier)
 	bed_close(b);
 }
 
-/* Late acknowledgements of the first round end the second before it is over. */
+/* Late acknowledgements of the first round end the second one before it is over. */
 Test(rc_retry, acknowledged_while_sending_again)
 {
 	struct bed *b = bed_rc();
@@ -226,10 +227,11 @@ Test(rc_retry, acknowledged_while_sending_again)
 	bed_close(b);
 }
 
-/* Q3, Q2: answers of the first round come when the cursor has gone back and nothing has been sent
- * again.  One that acknowledges a request before it passes the cursor, which follows: READs behind
- * it count no more as under way, and none less.  Or the window would get smaller each time, until
- * nothing fits into it, without anything under way and so without a clock. */
+/* Q3, Q2: responses of the first round arrive when the cursor has gone back and nothing has been
+ * sent again.  A response that acknowledges a request before it passes the cursor, which follows:
+ * READs behind the cursor stop counting as outstanding, exactly once.  Otherwise the window would
+ * shrink each time, until nothing fits into it although nothing is outstanding, and so no timer
+ * runs. */
 Test(rc_retry, q3_answers_pass_the_cursor)
 {
 	struct setup s = setup_of(KARST_QPT_RC);
@@ -261,13 +263,14 @@ Test(rc_retry, q3_answers_pass_the_cursor)
 	bed_close(b);
 }
 
-/* (P1): PSNs are compared across their end; the default PSNs cross it, so here the other way. */
+/* (P1): PSNs are compared across the wrap; the default PSNs cross it, so here they stay far from
+ * it. */
 Test(rc_retry, p1_far_from_the_wrap)
 {
 	struct setup s = setup_of(KARST_QPT_RC);
 	struct bed *b;
 
-	s.attr.sq_psn = 0x7ffffe; /* the sign of a 24-bit number changes here */
+	s.attr.sq_psn = 0x7ffffe; /* a signed comparison of 24-bit numbers would change here */
 	b = bed_open(&s);
 	post(b, RDMA_WRITE, 1, .len = 5 * MTU);
 	expect_write(b, 0, 0, 5);

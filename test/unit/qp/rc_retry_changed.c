@@ -2,13 +2,13 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Packets that the RC requester must ignore, and changes before it sends again: ghost ACKs,
- * requests rewritten by the program, regions that were deregistered, local operations that must not
- * be repeated.
+ * What the RC requester must not believe, and what has changed when it sends again: ghost ACKs,
+ * requests rewritten by the program, deregistered regions, local operations that must not be
+ * repeated.
  */
 #include "harness.h"
 
-/* (Q10): whatever is outside of the outstanding PSNs changes nothing and is counted. */
+/* (Q10): acknowledgements outside of the outstanding PSNs change nothing and are counted. */
 Test(rc_retry, q10_ghosts)
 {
 	struct bed *b = bed_rc();
@@ -24,7 +24,7 @@ Test(rc_retry, q10_ghosts)
 	expect_drop(b, GHOST_ACK, send_pkt(b, RC_ACK, S(5), .aeth = 0x20000000));
 	expect_drop(b, UNEXPECTED_RESPONSE, send_pkt(b, RC_READ_RESP_ONLY, S(2), .pay_len = 4));
 	expect_drop(b, UNEXPECTED_RESPONSE, send_pkt(b, RC_ATOMIC_ACK, S(9)));
-	/* a response that no READ waits for, inside of the range */
+	/* a response inside of the range for which no READ waits */
 	expect_drop(b, UNEXPECTED_RESPONSE, send_pkt(b, RC_READ_RESP_ONLY, S(0), .pay_len = 4));
 	expect_none(b);
 	expect_no_wc(b);
@@ -35,7 +35,7 @@ Test(rc_retry, q10_ghosts)
 	bed_close(b);
 }
 
-/* (Q10): so does a reserved syndrome, also of a NAK inside of the range. */
+/* (Q10): the same for a reserved syndrome, also in a NAK inside of the range. */
 Test(rc_retry, q10_reserved_syndromes)
 {
 	static const uint8_t bad[] = {0x40, 0x5f, 0x65, 0x7f, 0x80, 0x9f, 0xff, 0xe0, 0xa0, 0xc1};
@@ -57,7 +57,7 @@ Test(rc_retry, q10_reserved_syndromes)
 	bed_close(b);
 }
 
-/* (Q10, W9): nor does what comes to a QP that cannot have sent anything. */
+/* (Q10, W9): and for packets to a QP that cannot have sent anything. */
 Test(rc_retry, q10_before_rts)
 {
 	struct setup s = setup_of(KARST_QPT_RC);
@@ -69,7 +69,7 @@ Test(rc_retry, q10_before_rts)
 	bed_close(b);
 }
 
-/* The send cursor does not stay on the slot of a local operation behind a late response. */
+/* The send cursor does not stay at the slot of a local operation behind a late response. */
 Test(rc_retry, local_operation_behind_the_cursor)
 {
 	struct setup s = setup_of(KARST_QPT_RC);
@@ -87,7 +87,7 @@ Test(rc_retry, local_operation_behind_the_cursor)
 	expect_taken(b, send_pkt(b, RC_READ_RESP_ONLY, S(0), .aeth = 0x1f000001, .pay_len = 1));
 	expect_wc(b, 1, SUCCESS);
 	expect_wc(b, 2, SUCCESS);
-	/* their slots are the program's again */
+	/* the program may use their slots again */
 	post(b, RDMA_WRITE, 3, .len = 1);
 	post(b, RDMA_WRITE, 4, .len = 1);
 	expect_write(b, 1, 0, 1);
@@ -98,7 +98,7 @@ Test(rc_retry, local_operation_behind_the_cursor)
 	bed_close(b);
 }
 
-/* Local operations are done once, however often the requests around them are sent. */
+/* Local operations are executed once, however often the requests around them are sent. */
 Test(rc_retry, local_operation_is_not_repeated)
 {
 	struct bed *b = bed_rc();
@@ -121,7 +121,7 @@ Test(rc_retry, local_operation_is_not_repeated)
 	bed_close(b);
 }
 
-/* Of two WRITEs under way the program has changed the second one; the peer wants both again. */
+/* The program has changed the second of two outstanding WRITEs; the peer requests both again. */
 static struct bed *
 bed_changed(void)
 {
@@ -140,7 +140,7 @@ bed_changed(void)
 	return b;
 }
 
-/* The program changes a request that is under way: its own QP fails, when it is its turn. */
+/* The program changes an outstanding request: its own QP fails, when that request is next. */
 Test(rc_retry, request_changed_by_the_program)
 {
 	struct bed *b = bed_changed();
@@ -153,8 +153,8 @@ Test(rc_retry, request_changed_by_the_program)
 	bed_close(b);
 }
 
-/* It had arrived all the same: the acknowledgement comes before its failure counts.  Nothing
- * that was never posted may complete. */
+/* The request had arrived all the same: the acknowledgement comes before the failure takes effect.
+ * A request that was never posted must not complete. */
 Test(rc_retry, changed_request_is_acknowledged_after_all)
 {
 	struct bed *b = bed_changed();
@@ -172,7 +172,7 @@ Test(rc_retry, changed_request_is_acknowledged_after_all)
 	bed_close(b);
 }
 
-/* Memory that goes away under a request that must be sent again. */
+/* Memory is deregistered under a request that must be sent again. */
 Test(rc_retry, source_deregistered)
 {
 	struct bed *b = bed_rc();
@@ -202,7 +202,7 @@ Test(rc_retry, sink_deregistered)
 	bed_close(b);
 }
 
-/* The program changes a READ or an atomic while the answer is on its way. */
+/* The program changes a READ or an atomic while the response is under way. */
 Test(rc_retry, sink_changed_by_the_program)
 {
 	static const enum karst_wr_opcode ops[] = {KARST_WR_RDMA_READ, KARST_WR_ATOMIC_FAA};
@@ -228,7 +228,7 @@ Test(rc_retry, sink_changed_by_the_program)
 	}
 }
 
-/* ATOMIC WRITE whose source goes away before it can be sent again. */
+/* ATOMIC WRITE whose source is deregistered before it can be sent again. */
 Test(rc_retry, atomic_write_source_deregistered)
 {
 	struct bed *b = bed_rc();

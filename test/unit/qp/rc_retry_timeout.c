@@ -5,7 +5,7 @@
 
 #include "harness.h"
 
-/* (Q6): not before the nominal time, surely within four times of it; from the oldest on. */
+/* (Q6): not before the nominal time, and within four times that; from the oldest packet on. */
 Test(rc_retry, q6_timeout)
 {
 	struct bed *b = bed_rc();
@@ -22,13 +22,13 @@ Test(rc_retry, q6_timeout)
 	expect_none(b);
 	expect_taken(b, send_ack(b, S(1), 1));
 	expect_wc(b, 1, SUCCESS);
-	/* nothing is outstanding: no clock runs */
+	/* nothing is outstanding: no timer runs */
 	advance_time(b, 1000 * RTO);
 	cr_assert_eq(count(b, LOCAL_ACK_TIMEOUT), 1);
 	bed_close(b);
 }
 
-/* (Q6): what goes out again after a NAK has all of its time, without progress, too. */
+/* (Q6): a retransmission after a NAK has the whole timeout, also without progress. */
 Test(rc_retry, q6_nak_restarts_the_clock)
 {
 	struct bed *b = bed_rc();
@@ -74,7 +74,7 @@ Test(rc_retry, q6_each_interval)
 	bed_close(b);
 }
 
-/* (Q6): retry_cnt expiries are survived, the next is the end. */
+/* (Q6): retry_cnt expiries are survived, the next one fails the QP. */
 Test(rc_retry, q6_retries_exhausted)
 {
 	struct bed *b = bed_rc();
@@ -101,7 +101,7 @@ Test(rc_retry, q6_retries_exhausted)
 	bed_close(b);
 }
 
-/* (Q6): progress refills the count. */
+/* (Q6): progress restores the retry count. */
 Test(rc_retry, q6_progress_refills)
 {
 	struct setup s = setup_of(KARST_QPT_RC);
@@ -122,7 +122,7 @@ Test(rc_retry, q6_progress_refills)
 	bed_close(b);
 }
 
-/* (Q6): progress restarts the clock, too. */
+/* (Q6): progress restarts the timer, too. */
 Test(rc_retry, q6_progress_restarts_the_clock)
 {
 	struct bed *b = bed_rc();
@@ -140,7 +140,7 @@ Test(rc_retry, q6_progress_restarts_the_clock)
 	bed_close(b);
 }
 
-/* (Q6): timeout 0 waits for ever, retry_cnt 0 not at all. */
+/* (Q6): timeout 0 waits for ever, retry_cnt 0 allows no retry. */
 Test(rc_retry, q6_never)
 {
 	struct setup s = setup_of(KARST_QPT_RC);
@@ -171,7 +171,7 @@ Test(rc_retry, q6_no_retries)
 	bed_close(b);
 }
 
-/* (Q6): a shorter timeout, given while the queue is drained, counts at once. */
+/* (Q6): a shorter timeout, set while the queue is drained, takes effect at once. */
 Test(rc_retry, q6_shorter_timeout)
 {
 	struct setup s = setup_of(KARST_QPT_RC);
@@ -195,7 +195,7 @@ Test(rc_retry, q6_shorter_timeout)
 	bed_close(b);
 }
 
-/* (Q6): a timeout given while something is outstanding counts for it; 0 stops the clock. */
+/* (Q6): a timeout that is set while a request is outstanding applies to it; 0 stops the timer. */
 Test(rc_retry, q6_timeout_changed_under_way)
 {
 	struct karst_core_qp_attr attr = {.timeout = 0};
@@ -215,7 +215,7 @@ Test(rc_retry, q6_timeout_changed_under_way)
 	bed_close(b);
 }
 
-/* (Q7): a timeout that is changed during the wait after an RNR NAK does not shorten it. */
+/* (Q7): a change of the timeout during the wait after an RNR NAK does not shorten that wait. */
 Test(rc_retry, q7_timeout_changed_during_the_wait)
 {
 	struct karst_core_qp_attr attr = {.timeout = 1};

@@ -2,8 +2,8 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * What one visit to a queue pair may do: its two halves share the room, requests that make no frame
- * are counted, and the timer of a request that is sent again starts only when it is sent.
+ * What one visit to a queue pair may do: its two halves share the room, requests without a frame
+ * are charged, and the timer of a retransmission starts when it is sent.
  */
 #include "harness.h"
 
@@ -15,7 +15,7 @@ read_req(struct bed *b, uint32_t psn, uint32_t len)
 	return send_pkt(b, RC_READ_REQUEST, psn, .va = VA, .rkey = b->key, .dma_len = len);
 }
 
-/* One visit; the frames of each half, counted in bytes. */
+/* Makes one visit; counts the frames of each half, in bytes. */
 struct share {
 	uint32_t answers;
 	uint32_t requests;
@@ -41,7 +41,8 @@ visit(struct bed *b, uint32_t frames, uint32_t bytes)
 	return s;
 }
 
-/* A peer that always has two READs outstanding: requests go out all the same, and as much. */
+/* A peer always has two READs outstanding: requests are still sent, and as many bytes as
+ * responses. */
 Test(rc_share, a_peer_that_reads_without_end)
 {
 	struct bed *b = bed_rc();
@@ -74,7 +75,7 @@ Test(rc_share, a_peer_that_reads_without_end)
 	bed_close(b);
 }
 
-/* (Q6): nobody visits the queue pair, since its port takes nothing: no retry is spent meanwhile. */
+/* (Q6): the queue pair is not visited, as its port is full: no retry is used meanwhile. */
 Test(rc_share, q6_retries_are_transmissions)
 {
 	struct bed *b = bed_rc(); /* retry_cnt 3 */
@@ -88,7 +89,7 @@ Test(rc_share, q6_retries_are_transmissions)
 	}
 	expect_state(b, RTS);
 	cr_assert_eq(count(b, LOCAL_ACK_TIMEOUT), 1);
-	/* the three that are left, each with its time from when it leaves */
+	/* the three that are left, each with the whole timeout from when it is sent */
 	for (i = 0; i < 3; i++) {
 		turn(b);
 		expect_pkt(b, RC_SEND_ONLY, S(0));
@@ -102,7 +103,8 @@ Test(rc_share, q6_retries_are_transmissions)
 	bed_close(b);
 }
 
-/* (Q6): a NAK asks for it again and it cannot leave: the time does not pass for that, either. */
+/* (Q6): a NAK requests a packet again and it cannot be sent: the timer does not run for that,
+ * either. */
 Test(rc_share, q6_after_a_nak)
 {
 	struct bed *b = bed_rc();
@@ -123,7 +125,7 @@ Test(rc_share, q6_after_a_nak)
 	bed_close(b);
 }
 
-/* (Q6): not for ever: a port that never takes anything again is like a peer that has gone. */
+/* (Q6): not for ever: a port that never sends again is treated like a peer that is gone. */
 Test(rc_share, q6_nothing_ever_leaves)
 {
 	struct bed *b = bed_rc();
@@ -140,8 +142,8 @@ Test(rc_share, q6_nothing_ever_leaves)
 	bed_close(b);
 }
 
-/* (Q6, D15): a peer that is gone is given up near (retry_cnt + 1) times the timeout, whatever the
- * queue pair; the waits are spread, but for the first. */
+/* (Q6, D15): a peer that is gone is given up after about (retry_cnt + 1) times the timeout, for
+ * every queue pair; the waits are spread, except for the first. */
 Test(rc_share, q6_all_of_it)
 {
 	uint64_t first_wait[2] = {0, 0}, second[2] = {0, 0};
@@ -178,8 +180,8 @@ Test(rc_share, q6_all_of_it)
 
 /* --- the window --- */
 
-/* (P2): what is asked for fills nobody's window but the answering peer's: a SEND goes out right
- * behind a long READ, and as many packets of a message as ever. */
+/* (P2): READ responses do not count in the requester's window: a SEND is sent right behind a long
+ * READ, and as many packets of a message as without it. */
 Test(rc_share, p2_messages_behind_a_read)
 {
 	struct setup s = setup_of(KARST_QPT_RC);
@@ -199,7 +201,7 @@ Test(rc_share, p2_messages_behind_a_read)
 		expect_at(b, __FILE__, __LINE__,
 			i == 0 ? KARST_RC_WRITE_FIRST : KARST_RC_WRITE_MIDDLE, S(33 + i));
 	expect_none(b);
-	/* responses open nothing, and what they acknowledge on their way does */
+	/* responses do not open the window, but the requests that they acknowledge do */
 	for (i = 0; i < 16; i++) {
 		expect_taken(b,
 			bed_rx(b,
@@ -215,7 +217,8 @@ Test(rc_share, p2_messages_behind_a_read)
 	expect_wc(b, 2, SUCCESS);
 	expect_pkt(b, RC_WRITE_MIDDLE, S(36));
 	expect_none(b);
-	/* a gap: the second READ from its fourth packet on, and nothing of what is behind it */
+	/* a gap: the second READ is requested from its fourth packet on, and nothing of what is
+	 * behind it */
 	for (i = 0; i < 3; i++)
 		expect_taken(b,
 			bed_rx(b,
@@ -230,7 +233,7 @@ Test(rc_share, p2_messages_behind_a_read)
 	bed_close(b);
 }
 
-/* --- requests that make no frame --- */
+/* --- requests without a frame --- */
 
 #define LOCALS 1024u /* more than one visit may do */
 
@@ -244,7 +247,7 @@ bed_deep(enum karst_qp_type type)
 	return bed_open(&s);
 }
 
-/* The program posts another of what alternates: BIND_MW and LOCAL_INV of one window. */
+/* Posts the next of two alternating requests: BIND_MW and LOCAL_INV of one window. */
 static void
 feed(struct bed *b, uint32_t *key, uint64_t id)
 {
@@ -272,8 +275,8 @@ done(const struct bed *b)
 }
 
 /*
- * A visit ends, though the program always has more; what was done is charged as if it had been
- * bytes, so the room that was given bounds it, too.
+ * A visit ends, though the program always has more requests.  Executed requests are charged as
+ * bytes, so the given room bounds them, too.
  */
 Test(rc_share, local_requests_without_end)
 {

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* Selective repeat (X1 to X10): held packets, SACKs, retransmissions, and invalid SACKs. */
+/* Selective repeat (X1 to X10): what is held and reported, what is sent again, what a peer may not
+ * report. */
 #include "repeat_bed.h"
 
 /* --- the responder --- */
 
-/* (X4, X5, X7): held until their turn, said at the gap, executed in order and only once. */
+/* (X4, X5, X7): requests are held until their turn, reported by a SACK at the gap, executed in
+ * order and only once. */
 Test(repeat, x5_held_until_their_turn)
 {
 	struct bed *b = bed_repeat();
@@ -16,7 +18,7 @@ Test(repeat, x5_held_until_their_turn)
 	expect_untouched(b, 256, 64);
 	expect_taken(b, send_write(b, R(3), 768, 64));
 	expect_sack(b, R(0), 2 | 8);
-	/* again, and it is here already: who asks is told */
+	/* a duplicate of one that is held: if AckReq is set it is answered */
 	expect_drop(b, DUPLICATE, send_write(b, R(3), 768, 64));
 	expect_sack(b, R(0), 2 | 8);
 	cr_assert_eq(kept_now, 2);
@@ -33,8 +35,8 @@ Test(repeat, x5_held_until_their_turn)
 	close_repeat(b);
 }
 
-/* (X2, X3, X4): no room, or behind the window: dropped, and the peer hears of it once, and again
- * when it is what is expected. */
+/* (X2, X3, X4): no room, or beyond the window: the packet is dropped, and the peer is told so once,
+ * and again when that packet is the expected one. */
 Test(repeat, x4_no_room)
 {
 	struct bed *b = bed_held(1, false);
@@ -52,7 +54,7 @@ Test(repeat, x4_no_room)
 	close_repeat(b);
 }
 
-/* (X4, R3): a duplicate has its ACK, and what was dropped is told of behind it. */
+/* (X4, R3): a duplicate gets its ACK, and the SACK about the dropped packet follows it. */
 Test(repeat, x4_no_room_and_a_duplicate)
 {
 	struct bed *b = bed_held(1, false);
@@ -69,7 +71,7 @@ Test(repeat, x4_no_room_and_a_duplicate)
 	close_repeat(b);
 }
 
-/* (X4): who leaves a gap does not get all the room that there is. */
+/* (X4): a queue pair with a gap does not get all the room that there is. */
 Test(repeat, x4_left_for_others)
 {
 	struct bed *b = bed_held(16, false);
@@ -89,7 +91,8 @@ Test(repeat, x4_left_for_others)
 	close_repeat(b);
 }
 
-/* (X6): what is held stays while there is no receive request, and says so behind the NAK. */
+/* (X6): held requests are kept while there is no receive request; a SACK behind the RNR NAK reports
+ * them. */
 Test(repeat, x6_not_ready_keeps_what_is_held)
 {
 	struct bed *b = bed_repeat();
@@ -100,7 +103,8 @@ Test(repeat, x6_not_ready_keeps_what_is_held)
 	expect_rnr(b, R(0), 12, 0);
 	expect_sack(b, R(0), 2);
 	post_recv(b, 1, 0, 64);
-	/* the second has none: its bit stood for it, and now its PSN is expected */
+	/* the second has no receive: its bit in the SACK reported it, and now its PSN is
+	 * expected */
 	expect_taken(b, send_pkt(b, RC_SEND_ONLY, R(0), .pay_len = 8, .ackreq = true));
 	expect_recv(b, 1, SUCCESS);
 	expect_rnr(b, R(1), 12, 1);
@@ -113,7 +117,7 @@ Test(repeat, x6_not_ready_keeps_what_is_held)
 	close_repeat(b);
 }
 
-/* (X6): an error frees it, and so does a reset. */
+/* (X6): an error frees held requests, and so does a reset. */
 Test(repeat, x6_error_and_reset_free)
 {
 	struct bed *b = bed_repeat();
@@ -134,7 +138,7 @@ Test(repeat, x6_error_and_reset_free)
 
 /* --- the requester --- */
 
-/* (X8, X9, X13): what is missing goes again alone, when three have overtaken it. */
+/* (X8, X9, X13): a missing packet is sent again alone, when three packets have overtaken it. */
 Test(repeat, x9_only_what_is_lost)
 {
 	struct bed *b = bed_repeat();
@@ -147,7 +151,7 @@ Test(repeat, x9_only_what_is_lost)
 	expect_taken(b, send_sack(b, S(1), 2 | 4 | 8));
 	expect_pkt(b, RC_WRITE_MIDDLE, S(1));
 	expect_none(b);
-	/* the same again: it is on its way */
+	/* the same SACK again: the retransmission is under way */
 	expect_taken(b, send_sack(b, S(1), 2 | 4 | 8));
 	expect_none(b);
 	cr_assert_eq(count(b, RETRANSMITS), 1);
@@ -156,7 +160,8 @@ Test(repeat, x9_only_what_is_lost)
 	close_repeat(b);
 }
 
-/* (X9): the end of a message: when the last that left has arrived nothing can overtake any more. */
+/* (X9): the end of a message: when the last packet sent has arrived, no other can overtake the
+ * missing one. */
 Test(repeat, x9_at_the_end)
 {
 	struct bed *b = bed_repeat();
@@ -171,8 +176,8 @@ Test(repeat, x9_at_the_end)
 	close_repeat(b);
 }
 
-/* (X9, X11): what a SACK has before its bits was executed: an answer that is missing is asked for,
- * and the request is not lost besides, though others have overtaken it. */
+/* (X9, X11): everything before a SACK's PSN was executed: a missing response is requested, and the
+ * request does not count as lost as well, though others have overtaken it. */
 Test(repeat, x9_x11_executed_is_not_lost)
 {
 	struct bed *b = bed_repeat();
@@ -190,7 +195,8 @@ Test(repeat, x9_x11_executed_is_not_lost)
 	close_repeat(b);
 }
 
-/* (X10): the oldest alone; what its acknowledgement leaves out was lost, too. */
+/* (X10): the oldest is sent alone; packets that its acknowledgement does not report were lost,
+ * too. */
 Test(repeat, x10_timeout)
 {
 	struct bed *b = bed_repeat();
@@ -209,7 +215,7 @@ Test(repeat, x10_timeout)
 	close_repeat(b);
 }
 
-/* (X4): the peer had no room: as if it had sent a sequence NAK, once in a round. */
+/* (X4): the peer had no room: as after a sequence NAK, once in a round. */
 Test(repeat, x4_peer_has_no_room)
 {
 	struct bed *b = bed_repeat();
@@ -225,7 +231,7 @@ Test(repeat, x4_peer_has_no_room)
 	close_repeat(b);
 }
 
-/* (X2): not further than the window, whatever the peer has. */
+/* (X2): sends not beyond the window, whatever the SACK reports. */
 Test(repeat, x2_window)
 {
 	struct bed *b = bed_repeat();
@@ -249,7 +255,7 @@ Test(repeat, x2_window)
 	close_repeat(b);
 }
 
-/* --- what a peer may not say (X8), and what comes of it: nothing --- */
+/* --- what a peer may not report (X8), and that it has no effect --- */
 
 Test(repeat, x8_hostile_sacks)
 {
@@ -258,21 +264,22 @@ Test(repeat, x8_hostile_sacks)
 
 	post(b, RDMA_WRITE, 1, .len = 4 * MTU);
 	expect_write(b, 0, 0, 4);
-	/* what was never sent */
+	/* packets that were never sent */
 	expect_drop(b, SACK, send_sack(b, S(0), 1u << 4));
 	expect_drop(b, SACK, send_sack(b, S(0), 0xffffffffu));
 	expect_drop(b, GHOST_ACK, send_sack(b, S(5), 0));
-	/* no bitmap, one that is no multiple, and one that is longer than the window */
+	/* no bitmap, one whose length is no multiple, and one that is longer than the window */
 	expect_drop(b, SACK, send_map(b, S(0), map, 0));
 	expect_drop(b, SACK, send_map(b, S(0), map, 3));
 	expect_drop(b, SACK, send_map(b, S(0), map, sizeof(map)));
-	/* a NAK it cannot be */
+	/* it cannot be a NAK */
 	expect_drop(b, SACK,
 		send_pkt(b, SACK, karst_psn_add(S(0), -1u), .aeth = (uint32_t)KARST_AETH_NAK << 24,
 			.pay = map, .pay_len = 4));
 	expect_none(b);
 	cr_assert_eq(drops(b, SACK), 6);
-	/* an old one, and a bit that was there and is not any more: it goes on counting */
+	/* an old SACK, and a bit that was set and is not any more: that packet still counts as
+	 * received */
 	ack(b, S(0), 0);
 	expect_drop(b, GHOST_ACK, send_sack(b, S(0), 2 | 4));
 	expect_taken(b, send_sack(b, S(1), 4));
@@ -280,7 +287,7 @@ Test(repeat, x8_hostile_sacks)
 	expect_pkt(b, RC_WRITE_MIDDLE, S(2));
 	expect_taken(b, send_sack(b, S(1), 0));
 	expect_none(b);
-	/* who lies about what he has waits until the clock has run out, and gets it then */
+	/* a peer that reports a packet falsely waits for the timeout, and gets it then */
 	expect_taken(b, send_sack(b, S(1), 2));
 	ack(b, S(1), 0);
 	advance_time(b, RTO + 20 * US);
@@ -290,7 +297,7 @@ Test(repeat, x8_hostile_sacks)
 	close_repeat(b);
 }
 
-/* (X1): where it was not agreed to nobody knows the opcode, and a gap is answered by a NAK. */
+/* (X1): without agreement the opcode is unknown, and a gap is answered by a NAK. */
 Test(repeat, x1_not_agreed)
 {
 	struct bed *b = bed_rc();
@@ -306,7 +313,7 @@ Test(repeat, x1_not_agreed)
 	bed_close(b);
 }
 
-/* (X1, X2): windows that there are not, a core that holds nothing, a type that does not repeat. */
+/* (X1, X2): invalid windows, a core that cannot hold requests, a type without selective repeat. */
 Test(repeat, x1_what_modify_refuses)
 {
 	struct bed *b = bed_repeat();
@@ -322,7 +329,7 @@ Test(repeat, x1_what_modify_refuses)
 	close_repeat(b);
 }
 
-/* (X10, Q11): a tail that is lost is heard of by a probe, and then goes again alone. */
+/* (X10, Q11): a probe finds a lost tail, which is then sent again alone. */
 Test(repeat, x10_q11_probe)
 {
 	struct bed *b = bed_held(16, true);
@@ -338,7 +345,7 @@ Test(repeat, x10_q11_probe)
 	expect_pkt(b, RC_WRITE_ONLY, S(0));
 	expect_none(b);
 	cr_assert_eq(count(b, LOCAL_ACK_TIMEOUT), 0);
-	/* it was the last that left: what had left before it is lost */
+	/* that was the last packet sent: what was sent before it is lost */
 	expect_taken(b, send_ack(b, S(0), 1));
 	expect_wc(b, 0, SUCCESS);
 	expect_pkt(b, RC_WRITE_ONLY, S(1));

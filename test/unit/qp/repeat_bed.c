@@ -3,7 +3,7 @@
  */
 #include "repeat_bed.h"
 
-/* --- a driver that keeps frames --- */
+/* --- a driver that holds frames --- */
 
 struct kept {
 	struct karst_pkt pkt;
@@ -80,7 +80,8 @@ close_repeat(struct bed *b)
 	free(repeat_mem);
 }
 
-/* The next frame is a SACK before PSN @epsn with these bits of the PSNs from there on. */
+/* Expects that the next frame is a SACK before PSN @epsn with these bits of the PSNs from there
+ * on. */
 void
 expect_sack_at(struct bed *b, int line, uint32_t epsn, uint32_t bits)
 {
@@ -93,7 +94,7 @@ expect_sack_at(struct bed *b, int line, uint32_t epsn, uint32_t bits)
 	cr_assert_eq(map, bits, "line %d: bits %#x", line, map);
 }
 
-/* The peer's SACK. */
+/* Sends a SACK of the peer. */
 enum karst_drop
 send_map(struct bed *b, uint32_t epsn, const void *map, uint16_t len)
 {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* Selective repeat over several paths (X12): ports, and losses among packets that are overtaken. */
+/* Selective repeat over several paths (X12): source ports, and which overtaken packets count as
+ * lost. */
 #include "repeat_bed.h"
 
 static uint16_t
@@ -10,7 +11,7 @@ port_of(const struct karst_pkt *p)
 	return karst_udp_sport(p->data + p->bth_off - KARST_UDP_LEN);
 }
 
-/* The port of all that is not sprayed. */
+/* The source port of packets that are not sprayed. */
 static uint16_t
 first_port(struct bed *b)
 {
@@ -18,7 +19,7 @@ first_port(struct bed *b)
 	return port_of(expect_pkt(b, RC_ACK, R(0)));
 }
 
-/* A WRITE of @n packets leaves, each by the path of its PSN. */
+/* Expects a WRITE of @n packets, each sent by the path of its PSN. */
 static void
 expect_sprayed(struct bed *b, uint16_t first, uint32_t n, uint32_t ports)
 {
@@ -33,7 +34,8 @@ expect_sprayed(struct bed *b, uint16_t first, uint32_t n, uint32_t ports)
 	}
 }
 
-/* (X12): by turns; again by the next path; a READ, too, and what answers does not. */
+/* (X12): ports are used in turn; retransmissions use the next path; READ requests are sprayed, too,
+ * and responses are not. */
 Test(repeat_spray, x12_ports_by_turns)
 {
 	struct bed *b = bed_repeat_spray(8, false);
@@ -42,7 +44,7 @@ Test(repeat_spray, x12_ports_by_turns)
 
 	post(b, RDMA_WRITE, 1, .len = 17 * MTU);
 	expect_sprayed(b, first, 17, 8);
-	/* the first of its path has arrived last, and so the one between is lost */
+	/* the last packet of this path has arrived, so those before it on this path are lost */
 	expect_taken(b, send_sack(b, S(0), 1u << 16));
 	p = expect_pkt(b, RC_WRITE_FIRST, S(0));
 	cr_assert_eq(port_of(p), first ^ ((S(0) + 1) & 7));
@@ -57,7 +59,8 @@ Test(repeat_spray, x12_ports_by_turns)
 	close_repeat(b);
 }
 
-/* (X12): what overtakes on another path says nothing; three on the same one do. */
+/* (X12): a packet that overtakes on another path shows nothing; three on the same path show a
+ * loss. */
 Test(repeat_spray, x12_lost_on_its_path)
 {
 	struct bed *b = bed_repeat_spray(2, false);
@@ -65,10 +68,10 @@ Test(repeat_spray, x12_lost_on_its_path)
 
 	post(b, RDMA_WRITE, 1, .len = 16 * MTU);
 	expect_sprayed(b, first, 16, 2);
-	/* all of one path has come, and nothing of the other: nothing goes again */
+	/* all packets of one path have arrived, and none of the other: nothing is sent again */
 	expect_taken(b, send_sack(b, S(0), 0xaaaa));
 	expect_none(b);
-	/* two have overtaken the first on its own path: not yet */
+	/* two have overtaken the first one on its own path: not yet */
 	expect_taken(b, send_sack(b, S(0), 0xaaaa | 1u << 2 | 1u << 4));
 	expect_none(b);
 	expect_taken(b, send_sack(b, S(0), 0xaaaa | 1u << 2 | 1u << 4 | 1u << 6));
@@ -80,7 +83,7 @@ Test(repeat_spray, x12_lost_on_its_path)
 	close_repeat(b);
 }
 
-/* (X12, X9): what went again is judged on its new path. */
+/* (X12, X9): a retransmission is judged on its new path. */
 Test(repeat_spray, x12_again_on_its_new_path)
 {
 	struct bed *b = bed_repeat_spray(2, false);
@@ -91,7 +94,8 @@ Test(repeat_spray, x12_again_on_its_new_path)
 	expect_taken(b, send_sack(b, S(0), 1u << 6));
 	expect_pkt(b, RC_WRITE_FIRST, S(0));
 	expect_none(b);
-	/* the end of the path on which it was lost: all that is left there, but not itself */
+	/* the end of the path on which it was lost: everything else that is missing on that path is
+	 * sent again */
 	expect_taken(b, send_sack(b, S(0), 1u << 6 | 1u << 14));
 	expect_pkt(b, RC_WRITE_MIDDLE, S(2));
 	expect_pkt(b, RC_WRITE_MIDDLE, S(4));
@@ -104,7 +108,7 @@ Test(repeat_spray, x12_again_on_its_new_path)
 	close_repeat(b);
 }
 
-/* (X12, X10): after a silence the oldest tells of all paths. */
+/* (X12, X10): after a timeout the answer to the oldest packet tells about all paths. */
 Test(repeat_spray, x12_silence_tells_of_all)
 {
 	struct bed *b = bed_repeat_spray(4, false);
@@ -136,7 +140,7 @@ write_from(struct bed *b, uint32_t psn, uint16_t port)
 	return bed_rx_frame(b, &f);
 }
 
-/* (X12, L5): the latch lets be what differs between paths, and nothing else. */
+/* (X12, L5): the latch ignores the bits that differ between paths, and no others. */
 Test(repeat_spray, x12_l5_latched)
 {
 	struct bed *b = bed_repeat_spray(1, true);
@@ -149,7 +153,8 @@ Test(repeat_spray, x12_l5_latched)
 	close_repeat(b);
 }
 
-/* (X12, X1): who has not agreed has one port, whatever is set; and what cannot be set. */
+/* (X12, X1): without agreement there is one port, whatever is configured; and what cannot be
+ * configured. */
 Test(repeat_spray, x12_x1_not_agreed)
 {
 	struct setup s = setup_of(KARST_QPT_RC);

@@ -2,8 +2,8 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Programs that write garbage to shared memory: they may lose only their own queue pair, and
- * requests that they had posted before still complete.
+ * Programs that write invalid values into shared memory: they may lose their own queue pair,
+ * nothing else, and what they had posted before is completed.
  */
 #include "harness.h"
 
@@ -15,7 +15,7 @@ break_tail(struct karst_wq *wq, uint32_t by)
 
 static const uint32_t impossible[] = {65, 1000, 0x7fffffff, 0x80000000, 0xffffffff};
 
-/* A send tail that cannot be: the QP fails, a neighbour does not notice. */
+/* An impossible send tail: the QP fails, another QP is not affected. */
 Test(ring_hostile, send_tail)
 {
 	unsigned int i;
@@ -32,7 +32,7 @@ Test(ring_hostile, send_tail)
 		karst_core_doorbell(b->core, b->s->qpn);
 		expect_event(b, QP_FATAL);
 		expect_state(b, ERR);
-		/* what was seen before is flushed, and no more */
+		/* requests that were seen before are flushed, and no others */
 		expect_wc(b, 1, WR_FLUSH_ERR);
 		expect_no_wc(b);
 		cr_assert_geq(count(b, SQ_CORRUPT), 1);
@@ -61,7 +61,7 @@ Test(ring_hostile, send_tail_in_error)
 	bed_close(b);
 }
 
-/* UD and UC look at the tail in places of their own. */
+/* UD and UC read the tail in code of their own. */
 Test(ring_hostile, send_tail_of_other_types)
 {
 	static const enum karst_qp_type types[] = {KARST_QPT_UC, KARST_QPT_UD};
@@ -96,7 +96,7 @@ Test(ring_hostile, send_tail_backwards)
 	bed_close(b);
 }
 
-/* RESET forgives: the ring begins at whatever stands there. */
+/* RESET recovers: the ring begins at whatever value the tail has. */
 Test(ring_hostile, reset_heals)
 {
 	struct setup s = setup_of(KARST_QPT_RC);
@@ -116,7 +116,8 @@ Test(ring_hostile, reset_heals)
 	bed_close(b);
 }
 
-/* A receive tail that cannot be: found when a message wants a request; the peer gets no RNR. */
+/* An impossible receive tail: found when a message needs a receive request; the peer gets no
+ * RNR. */
 Test(ring_hostile, receive_tail)
 {
 	unsigned int i;
@@ -138,7 +139,7 @@ Test(ring_hostile, receive_tail)
 	}
 }
 
-/* WRITE with immediate takes one, too. */
+/* WRITE with immediate needs one, too. */
 Test(ring_hostile, receive_tail_write_imm)
 {
 	struct bed *b = bed_rc();
@@ -149,7 +150,7 @@ Test(ring_hostile, receive_tail_write_imm)
 	bed_close(b);
 }
 
-/* A shared queue: its event, and the QP that found it fails. */
+/* A shared queue: it gets its event, and the QP that found it fails. */
 Test(ring_hostile, srq_tail)
 {
 	struct setup s = setup_of(KARST_QPT_RC);
@@ -162,7 +163,7 @@ Test(ring_hostile, srq_tail)
 	expect_event_of(b, SRQ_ERR, b->srq);
 	expect_event(b, QP_FATAL);
 	expect_event(b, QP_LAST_WQE_REACHED);
-	/* the next QP on it does not let its peer wait for ever */
+	/* the next QP on it does not make its peer wait for ever */
 	bed_add(b, &s);
 	expect_drop(b, RNR, send_pkt(b, RC_SEND_ONLY, R(0), .pay_len = 4, .ackreq = true));
 	expect_event(b, QP_FATAL);
@@ -171,7 +172,7 @@ Test(ring_hostile, srq_tail)
 	bed_close(b);
 }
 
-/* Every byte value in the fields of a request that say what and how much. */
+/* Every byte value in the fields of a request that define what and how much. */
 Test(ring_hostile, garbage_requests)
 {
 	static const uint8_t flags[] = {0, 0xff, KARST_SEND_INLINE, KARST_SEND_FENCE};

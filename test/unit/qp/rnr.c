@@ -4,7 +4,7 @@
 /* Receiver not ready, on both sides (Q7, R8). */
 #include "harness.h"
 
-/* (Q7), written down again from the rule: microseconds. */
+/* (Q7), written down independently from the rule: microseconds. */
 static const uint32_t rnr_us[32] = {655360, 10, 20, 30, 40, 60, 80, 120, 160, 240, 320, 480, 640,
 	960, 1280, 1920, 2560, 3840, 5120, 7680, 10240, 15360, 20480, 30720, 40960, 61440, 81920,
 	122880, 163840, 245760, 327680, 491520};
@@ -15,7 +15,8 @@ rnr_nak(struct bed *b, uint32_t psn, uint32_t code)
 	return send_pkt(b, RC_ACK, psn, .aeth = (0x20u | code) << 24);
 }
 
-/* (Q7): every code waits its time, not less and at most two ticks of the wheel more. */
+/* (Q7): with each code the requester waits for its time, not less and at most two ticks of the
+ * wheel more. */
 Test(rnr, q7_every_code)
 {
 	struct setup s = setup_of(KARST_QPT_RC);
@@ -41,7 +42,7 @@ Test(rnr, q7_every_code)
 	bed_close(b);
 }
 
-/* (Q7): rnr_retry tries, then the end. */
+/* (Q7): rnr_retry retries, then the QP fails. */
 Test(rnr, q7_exhausted)
 {
 	struct bed *b = bed_rc();
@@ -77,7 +78,7 @@ Test(rnr, q7_no_retries)
 	bed_close(b);
 }
 
-/* (Q7): 7 is for ever. */
+/* (Q7): 7 means unlimited. */
 Test(rnr, q7_for_ever)
 {
 	struct setup s = setup_of(KARST_QPT_RC);
@@ -97,7 +98,7 @@ Test(rnr, q7_for_ever)
 	bed_close(b);
 }
 
-/* (Q7, Q3): it acknowledges what is before it, and that refills the count. */
+/* (Q7, Q3): an RNR NAK acknowledges what is before it, which restores the retry count. */
 Test(rnr, q7_acknowledges_earlier_and_refills)
 {
 	struct setup s = setup_of(KARST_QPT_RC);
@@ -121,7 +122,7 @@ Test(rnr, q7_acknowledges_earlier_and_refills)
 	bed_close(b);
 }
 
-/* (Q7): nothing goes out during the wait: no new request, no retransmission for a NAK. */
+/* (Q7): nothing is sent during the wait: no new request, no retransmission for a NAK. */
 Test(rnr, q7_silence)
 {
 	struct bed *b = bed_rc();
@@ -131,7 +132,8 @@ Test(rnr, q7_silence)
 	expect_taken(b, rnr_nak(b, S(0), 20)); /* 10.24 ms: longer than the timeout */
 	post(b, SEND, 2, .len = 1);
 	expect_none(b);
-	expect_taken(b, rnr_nak(b, S(0), 1)); /* a copy of it neither shortens nor spends */
+	expect_taken(b, rnr_nak(b, S(0), 1)); /* a duplicate of the NAK neither shortens the wait
+					       * nor uses a retry */
 	expect_taken(b, send_pkt(b, RC_ACK, S(0), .aeth = 0x60000000));
 	expect_none(b);
 	advance_time(b, 10 * MS);
@@ -145,7 +147,7 @@ Test(rnr, q7_silence)
 	bed_close(b);
 }
 
-/* (Q7): the NAK is older than what was sent again meanwhile, and that has been executed. */
+/* (Q7): the NAK is older than a retransmission, which has been executed. */
 Test(rnr, q7_the_wait_ends_with_its_request)
 {
 	struct setup s = setup_of(KARST_QPT_RC);
@@ -161,7 +163,7 @@ Test(rnr, q7_the_wait_ends_with_its_request)
 	expect_taken(b, send_pkt(b, RC_ACK, S(0), .aeth = 0x1f000001));
 	expect_wc(b, 1, SUCCESS);
 	expect_pkt(b, RC_SEND_ONLY, S(1));
-	/* its clock is that of any other */
+	/* its timer is like any other */
 	advance_time(b, 2 * (4096ull << s.attr.timeout));
 	expect_pkt(b, RC_SEND_ONLY, S(1));
 	expect_taken(b, send_pkt(b, RC_ACK, S(1), .aeth = 0x1f000002));
@@ -169,7 +171,7 @@ Test(rnr, q7_the_wait_ends_with_its_request)
 	bed_close(b);
 }
 
-/* (Q7, Q6): after the wait the acknowledgement clock runs anew. */
+/* (Q7, Q6): after the wait the acknowledgement timer starts from the beginning. */
 Test(rnr, q7_then_timeout)
 {
 	struct bed *b = bed_rc();
@@ -186,7 +188,7 @@ Test(rnr, q7_then_timeout)
 	bed_close(b);
 }
 
-/* (Q6): a peer that says "not ready" is there; timeouts between such answers do not add up. */
+/* (Q6): a peer that answers "not ready" is alive; timeouts between such answers do not add up. */
 Test(rnr, q6_nak_refills_retries)
 {
 	struct setup s = setup_of(KARST_QPT_RC);
@@ -199,7 +201,7 @@ Test(rnr, q6_nak_refills_retries)
 	post(b, SEND, 1, .len = 1);
 	expect_pkt(b, RC_SEND_ONLY, S(0));
 	for (i = 0; i < 4; i++) {
-		/* lost; then sent again, and not welcome */
+		/* lost; then sent again, and answered by an RNR NAK */
 		advance_time(b, 2 * (4096ull << s.attr.timeout));
 		expect_pkt(b, RC_SEND_ONLY, S(0));
 		expect_taken(b, rnr_nak(b, S(0), 1));
@@ -211,7 +213,8 @@ Test(rnr, q6_nak_refills_retries)
 	bed_close(b);
 }
 
-/* (Q6): an acknowledgement between the end of the wait and the next packet: a clock runs on. */
+/* (Q6): an acknowledgement between the end of the wait and the next packet: a timer keeps
+ * running. */
 Test(rnr, q6_clock_after_the_wait)
 {
 	struct setup s = setup_of(KARST_QPT_RC);
@@ -248,7 +251,7 @@ Test(rnr, r8_send)
 	expect_rnr(b, R(0), 12, 0);
 	expect_drop(b, RNR, send_pkt(b, RC_WRITE_ONLY, R(1), .ackreq = true));
 	expect_none(b);
-	/* still nothing there: again */
+	/* still no receive request: another NAK */
 	expect_drop(b, RNR, send_pkt(b, RC_SEND_ONLY, R(0), .pay_len = 4, .ackreq = true));
 	expect_rnr(b, R(0), 12, 0);
 	post_recv(b, 1, 0, 64);
@@ -260,7 +263,7 @@ Test(rnr, r8_send)
 	bed_close(b);
 }
 
-/* (R8): a SEND First needs it when it starts, not when it ends. */
+/* (R8): a SEND First needs a receive request when it starts, not when it ends. */
 Test(rnr, r8_send_first)
 {
 	struct bed *b = bed_rc();
@@ -279,7 +282,8 @@ Test(rnr, r8_send_first)
 	bed_close(b);
 }
 
-/* (R8): WRITE with immediate needs it when it ends; the packet with the immediate waits, whole. */
+/* (R8): WRITE with immediate needs one when it ends; the packet with the immediate waits as a
+ * whole. */
 Test(rnr, r8_write_with_immediate)
 {
 	struct bed *b = bed_rc();
@@ -311,7 +315,7 @@ Test(rnr, r8_write_with_immediate)
 	bed_close(b);
 }
 
-/* (R8, P3): a duplicate is answered during the wait, and executed no more than ever. */
+/* (R8, P3): a duplicate is answered during the wait, and not executed. */
 Test(rnr, r8_duplicate_during_the_wait)
 {
 	struct bed *b = bed_rc();
@@ -325,7 +329,7 @@ Test(rnr, r8_duplicate_during_the_wait)
 	bed_close(b);
 }
 
-/* (R11): an RNR NAK that is not needed any more leaves the ACK that it stood for. */
+/* (R11): an RNR NAK that is not needed any more is replaced by the ACK that it stood for. */
 Test(rnr, r11_nak_taken_back)
 {
 	struct bed *b = bed_rc();

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* The scheduler: rounds by bytes, ports that accept no frames, queue pairs that are destroyed. */
+/* Which queue pair has its turn: rounds by bytes, full ports, queue pairs that are destroyed. */
 #include "harness.h"
 
 #define QUANTUM 2048u
@@ -19,7 +19,7 @@ sched_bed(void)
 	b = bed_open(&s);
 	for (i = 1; i < QPS; i++)
 		bed_add(b, &s);
-	turn(b); /* each has been looked at once */
+	turn(b); /* each has had one turn */
 	return b;
 }
 
@@ -48,7 +48,7 @@ close_all(struct bed *b)
 	bed_close(b);
 }
 
-/* Long messages and many short ones: the same bytes in a round, but for one frame. */
+/* Long messages and many short ones: the same number of bytes in a round, up to one frame. */
 Test(sched, rounds_are_fair_by_bytes)
 {
 	struct bed *b = sched_bed();
@@ -60,7 +60,7 @@ Test(sched, rounds_are_fair_by_bytes)
 	for (i = 0; i < 16; i++)
 		write_on(b, 2, 100);
 	for (i = 0; i < 4; i++)
-		/* the short ones are over after two */
+		/* the short ones are complete after two rounds */
 		for (k = 0; k < (i < 2 ? QPS : 2); k++) {
 			cr_assert_eq(visit_picked(b, 16, NULL), b->side[k].qp, "round %u", i);
 			b->out_head = b->out_tail;
@@ -113,7 +113,7 @@ Test(sched, flushing_is_paid_back)
 	close_all(b);
 }
 
-/* A burst that is full before the quantum is spent: the same queue pair goes on. */
+/* A burst is full before the quantum is used up: the same queue pair continues. */
 Test(sched, a_full_burst_keeps_the_turn)
 {
 	struct bed *b = sched_bed();
@@ -128,7 +128,7 @@ Test(sched, a_full_burst_keeps_the_turn)
 	close_all(b);
 }
 
-/* One whose port takes nothing lets the others go on, and comes back. */
+/* A queue pair whose port is full lets the others continue, and comes back. */
 Test(sched, parked_until_the_port_takes_frames)
 {
 	struct karst_parked parked = LIST_HEAD_INITIALIZER(parked);
@@ -141,7 +141,7 @@ Test(sched, parked_until_the_port_takes_frames)
 	cr_assert_eq(visit_picked(b, 16, NULL), b->side[1].qp);
 	cr_assert(!karst_core_has_active(b->core));
 	cr_assert_null(visit_picked(b, 16, NULL));
-	/* something else wakes it: it is parked once, not twice */
+	/* something else activates it: it is parked once, not twice */
 	karst_core_activate(b->core, b->side[0].qp);
 	cr_assert_eq(visit_picked(b, 16, &parked), b->side[0].qp);
 	karst_core_unpark(b->core, &parked, UINT32_MAX);
@@ -152,7 +152,7 @@ Test(sched, parked_until_the_port_takes_frames)
 	close_all(b);
 }
 
-/* They come back a few at a time, whoever goes meanwhile. */
+/* Parked queue pairs come back a few at a time, whichever are destroyed meanwhile. */
 Test(sched, back_a_few_at_a_time)
 {
 	struct karst_parked parked = LIST_HEAD_INITIALIZER(parked), back;
@@ -186,7 +186,7 @@ Test(sched, back_a_few_at_a_time)
 	close_all(b);
 }
 
-/* In Error nothing needs a port: the parked queue pair is flushed. */
+/* In Error no port is needed: the parked queue pair is flushed. */
 Test(sched, flushed_while_parked)
 {
 	struct karst_parked parked = LIST_HEAD_INITIALIZER(parked);
@@ -201,7 +201,7 @@ Test(sched, flushed_while_parked)
 	close_all(b);
 }
 
-/* Whoever is asked for first is, active or not, and others lose no turn. */
+/* A queue pair that is asked for is visited first, active or not, and others lose no turn. */
 Test(sched, one_before_all_others)
 {
 	struct karst_parked parked = LIST_HEAD_INITIALIZER(parked);
@@ -222,7 +222,7 @@ Test(sched, one_before_all_others)
 	close_all(b);
 }
 
-/* A queue pair that is destroyed is nowhere any more: parked, about to build, on the list. */
+/* A queue pair that is destroyed is in no list any more: parked, about to build, active. */
 Test(sched, forgotten_when_destroyed)
 {
 	struct karst_parked parked = LIST_HEAD_INITIALIZER(parked);
@@ -244,7 +244,8 @@ Test(sched, forgotten_when_destroyed)
 	bed_close(b);
 }
 
-/* The list is a ring: the order is kept across its end, and one in the middle can be taken out. */
+/* The list is a ring: the order is kept across its end, and an entry in the middle can be
+ * removed. */
 Test(sched, order_across_the_end_of_the_ring)
 {
 	struct setup s = setup_of(KARST_QPT_RC);
@@ -261,13 +262,14 @@ Test(sched, order_across_the_end_of_the_ring)
 		qp[i] = b->side[i].qp;
 	karst_core_activate(b->core, qp[0]);
 	karst_core_activate(b->core, qp[1]);
-	/* never empty, so it moves on by one each time: twice around, each place is the first */
+	/* never empty, so it moves on by one each time: after two rounds each place was the
+	 * first */
 	for (i = 0; i < 2 * (QPS + 1); i++) {
 		karst_core_activate(b->core, qp[(i + 2) % QPS]);
 		karst_core_activate(b->core, qp[(i + 2) % QPS]);
 		cr_assert_eq(karst_core_next_active(b->core), qp[i % QPS], "step %u", i);
 	}
-	/* three stand there, around the end; the one in the middle goes */
+	/* three entries, across the end; the one in the middle is removed */
 	karst_core_activate(b->core, qp[(i + 2) % QPS]);
 	bed_destroy_side(b, &b->side[(i + 1) % QPS]);
 	cr_assert_eq(karst_core_next_active(b->core), qp[i % QPS]);

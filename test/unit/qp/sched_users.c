@@ -3,16 +3,16 @@
  */
 /*
  * Users who share a core: a user with one queue pair gets as many bytes as a user with many, and
- * the queue pairs of one user get equal shares.  Shares are counted in bytes and visits.
+ * the queue pairs of one user get the same, too.  Everything is counted in bytes and visits.
  */
 #include "harness.h"
 
 #define QUANTUM 2048u
 #define USERS   3u
-#define FRAME   (MTU + 128) /* what a visit may overdraw */
+#define FRAME   (MTU + 128) /* by how much a visit may exceed its budget */
 #define FRAMES  16u         /* room for more than a quantum */
 
-/* The sides of @u are from first[u] on; those of user 0 are the first. */
+/* The sides of user @u are from first[u] on; those of user 0 come first. */
 struct crowd {
 	struct bed *b;
 	struct setup s;
@@ -37,7 +37,7 @@ crowd_open(struct crowd *c, const uint32_t nqps[USERS], uint32_t max_qps)
 			if (i != 0)
 				bed_add(c->b, &c->s);
 	}
-	turn(c->b); /* each has been looked at once */
+	turn(c->b); /* each has had one turn */
 }
 
 static void
@@ -101,7 +101,7 @@ user_of_qp(const struct crowd *c, const struct karst_core_qp *qp)
 	return 0;
 }
 
-/* @return whose; USERS: nobody's */
+/* @return the user of @qp; USERS: of no user */
 static uint32_t
 visit_one(struct crowd *c, struct karst_parked *parked)
 {
@@ -111,7 +111,7 @@ visit_one(struct crowd *c, struct karst_parked *parked)
 	return qp != NULL ? user_of_qp(c, qp) : USERS;
 }
 
-/* No two of those of @user differ by more than a turn. */
+/* No two queue pairs of @user differ by more than a turn. */
 static void
 expect_fair_within(const struct crowd *c, uint32_t user)
 {
@@ -126,7 +126,7 @@ expect_fair_within(const struct crowd *c, uint32_t user)
 		(unsigned)least, (unsigned)most);
 }
 
-/* Both have something to send: of the next @total bytes each sends half. */
+/* Both users have something to send: of the next @total bytes each sends half. */
 static void
 expect_halves(struct crowd *c, uint32_t a, uint32_t b, uint64_t total)
 {
@@ -154,7 +154,7 @@ Test(sched_users, many_queue_pairs_are_no_more_than_one)
 	crowd_close(&c);
 }
 
-/* It is bytes that are shared out, not packets. */
+/* Bytes are shared out, not packets. */
 Test(sched_users, small_packets_and_large_ones)
 {
 	struct crowd c;
@@ -170,7 +170,7 @@ Test(sched_users, small_packets_and_large_ones)
 	crowd_close(&c);
 }
 
-/* A burst that is full ends nobody's turn. */
+/* A full burst does not end a user's turn. */
 Test(sched_users, a_full_burst_keeps_the_turn)
 {
 	struct crowd c;
@@ -192,8 +192,8 @@ Test(sched_users, a_full_burst_keeps_the_turn)
 	crowd_close(&c);
 }
 
-/* Who comes has a turn after those who are there, each a quantum; who goes leaves all to the rest;
- * and what somebody did not send while he had nothing, he does not send later. */
+/* A new user has a turn after those who are there, each with a quantum; when a user leaves, the
+ * others share everything; and what a user did not send while idle is not sent later. */
 Test(sched_users, who_comes_and_who_goes)
 {
 	struct crowd c;
@@ -213,7 +213,7 @@ Test(sched_users, who_comes_and_who_goes)
 	cr_assert_leq(i, 4);
 	for (u = 0; u < 2; u++)
 		cr_assert_leq(sent_by(&c, u) - before[u], 2 * QUANTUM);
-	/* user 2 has nothing any more */
+	/* user 2 has nothing to send any more */
 	expect_halves(&c, 0, 1, 15000);
 	write_on(&c, c.first[2], 20000);
 	before[0] = sent_by(&c, 0);
@@ -228,7 +228,8 @@ Test(sched_users, who_comes_and_who_goes)
 	crowd_close(&c);
 }
 
-/* All that a user has is destroyed in his turn, and then somebody else has his number. */
+/* All queue pairs of a user are destroyed during that user's turn, and then another user has the
+ * number. */
 Test(sched_users, who_leaves_is_nowhere)
 {
 	struct crowd c;
@@ -240,7 +241,7 @@ Test(sched_users, who_leaves_is_nowhere)
 		write_on_all(&c, 1, 60000);
 		for (i = 0; i < 41; i++)
 			visit_one(&c, NULL);
-		/* whose turn it is, or the other one */
+		/* the queue pair whose turn it is, or the other one */
 		while ((karst_core_pick(c.b->core) == c.b->side[c.first[1]].qp) != (left == 1))
 			visit_one(&c, NULL);
 		for (i = 0; i < c.first[1]; i++)
@@ -259,7 +260,8 @@ Test(sched_users, who_leaves_is_nowhere)
 	}
 }
 
-/* A queue pair that goes over to another user takes his turns from then on, with what it has. */
+/* A queue pair that moves to another user takes that user's turns from then on, with what it has to
+ * send. */
 Test(sched_users, who_is_taken_over)
 {
 	struct crowd c;
@@ -269,7 +271,7 @@ Test(sched_users, who_is_taken_over)
 	write_on_all(&c, 0, 60000);
 	write_on_all(&c, 1, 16384);
 	expect_halves(&c, 0, 1, 30000);
-	/* the second one of user 0 becomes the ninth of user 1 */
+	/* the second queue pair of user 0 becomes the ninth of user 1 */
 	karst_qp_set_user(c.b->core, c.b->side[1].qp, c.b, NULL, 1);
 	before[0] = sent(&c, 0);
 	before[1] = sent(&c, 1);
@@ -283,8 +285,8 @@ Test(sched_users, who_is_taken_over)
 	crowd_close(&c);
 }
 
-/* Nor is anybody kept by queue pairs that send nothing: whose port takes nothing, or that were only
- * rung for. */
+/* Nor does a user wait long for queue pairs of another user that send nothing, because their port
+ * is full or because they were only rung for. */
 Test(sched_users, visits_for_nothing_count)
 {
 	struct karst_parked parked = LIST_HEAD_INITIALIZER(parked);
@@ -313,7 +315,7 @@ Test(sched_users, visits_for_nothing_count)
 	crowd_close(&c);
 }
 
-/* What a control call sends first is paid for, and whose turn it was goes on. */
+/* What a control call sends out of turn is charged, and the current turn continues. */
 Test(sched_users, out_of_turn)
 {
 	struct crowd c;
@@ -336,7 +338,7 @@ Test(sched_users, out_of_turn)
 	for (u = 0; u < USERS; u++)
 		each[u] = sent_by(&c, u) - before[u];
 	cr_assert_geq(each[0], 9 * QUANTUM);
-	/* between two of these calls the others had all that was left, by turns */
+	/* between two of these calls the others had everything that was left, in turn */
 	cr_assert_geq(each[1], QUANTUM);
 	cr_assert_geq(each[2], QUANTUM);
 	while (sent_by(&c, 2) - before[2] < 12 * QUANTUM)
@@ -349,7 +351,7 @@ Test(sched_users, out_of_turn)
 	crowd_close(&c);
 }
 
-/* Lists that are longer than what they are made of: the order is kept.  When one is taken out the
+/* Lists that are longer than one of their blocks: the order is kept.  When an entry is removed the
  * last one takes its place, and each that is left has its turn once. */
 Test(sched_users, order_in_long_lists)
 {
@@ -360,7 +362,7 @@ Test(sched_users, order_in_long_lists)
 
 	crowd_open(&c, (uint32_t[]){70, 1, 0}, 71);
 	for (round = 0; round < 5; round++) {
-		/* a different place begins each time */
+		/* another place is the first each time */
 		for (i = 0; i < 70; i++)
 			karst_core_activate(c.b->core, c.b->side[i].qp);
 		for (i = 0; i < 13 + round; i++)
@@ -386,7 +388,7 @@ Test(sched_users, order_in_long_lists)
 	}
 	cr_assert_eq(n, 70 - 15);
 	cr_assert(!karst_core_has_active(c.b->core));
-	/* from the end, where blocks are given back */
+	/* from the end, where blocks are freed */
 	for (i = 0; i < 70; i++)
 		if (c.b->side[i].qp != NULL)
 			karst_core_activate(c.b->core, c.b->side[i].qp);
@@ -412,7 +414,7 @@ Test(sched_users, no_list_wants_for_room)
 
 	crowd_open(&c, (uint32_t[]){31, 31, 1}, 63);
 	for (i = 0; i < 100; i++) {
-		/* each list begins and ends anywhere in its blocks */
+		/* each list begins and ends at any place in its blocks */
 		for (k = 0; k < c.first[3]; k++)
 			karst_core_activate(c.b->core, c.b->side[k].qp);
 		for (k = 0; k < 7 + i % 5; k++)

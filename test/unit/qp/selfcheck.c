@@ -14,7 +14,7 @@ distance(uint32_t to, uint32_t from)
 	return (to - from) & KARST_PSN_MASK;
 }
 
-/* The cursors stand in order, in requests and in PSNs (P2). */
+/* The cursors are in order, in requests and in PSNs (P2). */
 static const char *
 check_cursors(const struct karst_core_qp *qp)
 {
@@ -38,7 +38,7 @@ check_cursors(const struct karst_core_qp *qp)
 	return NULL;
 }
 
-/* The started requests fill the PSNs without a gap, and the cursors stand in theirs. */
+/* The started requests fill the PSNs without a gap, and the cursors are in theirs. */
 static const char *
 check_slots(const struct karst_core_qp *qp)
 {
@@ -72,7 +72,7 @@ check_slots(const struct karst_core_qp *qp)
 	return NULL;
 }
 
-/* What has come behind a gap is known to the oldest request, which misses something (X11). */
+/* When responses have come behind a gap, the oldest request is missing some (X11). */
 static const char *
 check_gaps(const struct karst_core *core, const struct karst_core_qp *qp)
 {
@@ -105,7 +105,7 @@ check_gaps(const struct karst_core *core, const struct karst_core_qp *qp)
 	return n > core->gaps->used ? "more gaps than there are (X11)" : NULL;
 }
 
-/* Will be visited: at its turn, or when it may send again. */
+/* The queue pair will be visited: at its turn, or when it may send again. */
 static bool
 is_listed(const struct karst_core_qp *qp)
 {
@@ -113,7 +113,7 @@ is_listed(const struct karst_core_qp *qp)
 		(qp->pacer != NULL && karst_timer_armed(&qp->pacer->timer));
 }
 
-/* Whoever waits is woken: by the clock, or because it is on the list. */
+/* A queue pair that waits is woken: by a timer, or because it is on the list. */
 static const char *
 check_wakeup(const struct karst_core *core, const struct karst_core_qp *qp)
 {
@@ -129,8 +129,8 @@ check_wakeup(const struct karst_core *core, const struct karst_core_qp *qp)
 	if (r->deadline_ns != 0) {
 		if (!karst_timer_armed(&r->timer))
 			return "a deadline without a timer";
-		/* progress moves the deadline and leaves the timer, which later expiries of a
-		 * round may have set a quarter later, for the spread */
+		/* progress moves the deadline and leaves the timer, which later expiries of a round
+		 * may have set a quarter later, to spread them */
 		if (karst_timer_ns(core, &r->timer) >
 			r->deadline_ns + r->rto_ns / 4 + 2 * KARST_WHEEL_TICK_NS)
 			return "the timer is later than its deadline (Q6)";
@@ -169,7 +169,7 @@ check_responder(const struct karst_core_qp *qp)
 	return NULL;
 }
 
-/* What an XRC target points at knows it, and is there (U3). */
+/* The objects to which an XRC target points know the target, and exist (U3). */
 static const char *
 check_target(const struct karst_core *core, const struct karst_core_qp *qp)
 {
@@ -179,7 +179,7 @@ check_target(const struct karst_core *core, const struct karst_core_qp *qp)
 		return qp->rsp.rwqe.held || qp->recv_cq != NULL || qp->pd != 0
 			? "an XRC target has something of an SRQ that it has not"
 			: NULL;
-	/* one that is being withdrawn has no number any more */
+	/* an SRQ that is being withdrawn has no number any more */
 	if (qp->recv_cq != qp->srq->cq || qp->pd != qp->srq->pd ||
 		(qp->srq->number != 0 && karst_xrc_find(core, qp, qp->srq->number) != qp->srq))
 		return "an XRC target points at an SRQ that is not to be found";
@@ -188,7 +188,7 @@ check_target(const struct karst_core *core, const struct karst_core_qp *qp)
 	return q == NULL ? "an SRQ does not know who points at it" : NULL;
 }
 
-/* What is held and what is outstanding is what was counted (X4, X8). */
+/* The counts of held and outstanding requests are right (X4, X8). */
 static const char *
 check_repeat(const struct karst_core *core, const struct karst_core_qp *qp)
 {

@@ -83,13 +83,13 @@ Test(srq, limit)
 	expect_taken(b, send_to(b, 1, R(1), KARST_RC_SEND_ONLY, 4));
 	expect_recv(b, 3, SUCCESS);
 	expect_event_of(b, SRQ_LIMIT_REACHED, b->srq);
-	/* armed for more than there are: at once */
+	/* the limit is above what there is: the event comes at once */
 	cr_assert_eq(karst_srq_set_limit(b->core, b->srq, 2), 0);
 	expect_event_of(b, SRQ_LIMIT_REACHED, b->srq);
 	bed_close(b);
 }
 
-/* What was posted since the queue was last looked at counts. */
+/* Receives that were posted since the queue was last looked at count. */
 Test(srq, limit_counts_new_ones)
 {
 	struct setup s;
@@ -110,7 +110,7 @@ Test(srq, limit_counts_new_ones)
 	bed_close(b);
 }
 
-/* In Error: what the QP holds is flushed, the queue stays, and the last request is told. */
+/* In Error: the QP's receives are flushed, the queue keeps its own, and LAST_WQE_REACHED comes. */
 Test(srq, last_wqe_reached)
 {
 	struct setup s;
@@ -154,7 +154,7 @@ Test(srq, u1_other_types)
 	}
 }
 
-/* What cannot be made. */
+/* What cannot be created. */
 Test(srq, create)
 {
 	struct setup s;
@@ -179,7 +179,7 @@ Test(srq, create)
 	bad.limit = 9;
 	cr_assert_eq(karst_srq_create(b->core, mem, &bad, &srq), -EINVAL);
 	free(mem);
-	/* a QP of any PD may use it, but none with a queue of its own */
+	/* a QP of any PD may use it, but no QP with a receive queue of its own */
 	init.send_cq = b->scq;
 	init.recv_cq = b->rcq;
 	init.sq_shared = b->side[0].sq_mem;
@@ -191,8 +191,8 @@ Test(srq, create)
 	bed_close(b);
 }
 
-/* Queue and QP may be of two protection domains, as with adapters: receives are checked against
- * that of the queue, what peers name against that of the QP. */
+/* Queue and QP may be of two protection domains, as with adapters: receives are checked against the
+ * queue's, keys from the peer against the QP's. */
 Test(srq, of_another_protection_domain)
 {
 	struct setup s = setup_of(KARST_QPT_RC);
@@ -214,7 +214,7 @@ Test(srq, of_another_protection_domain)
 		send_pkt(b, RC_WRITE_ONLY, R(1), .va = VA + 8192, .rkey = b->key, .dma_len = 8,
 			.pay_len = 8));
 	expect_mem(b, 8192, 0, 8);
-	/* a key of the QP's domain is none of the queue's */
+	/* a key of the QP's domain is not valid in the queue's */
 	post_recv(b, 2, 0, 256);
 	expect_drop(b, REQUEST, send_to(b, 0, R(2), KARST_RC_SEND_ONLY, 100));
 	expect_nak(b, R(2), REM_OP, 2);

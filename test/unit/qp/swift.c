@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* Delay-based congestion control (E7): windows from round trips, with values computed by hand; and
- * how a queue pair uses the window. */
+/* Congestion control by delay (E7): from round trips to a window, with values computed by hand; and
+ * how a queue pair uses it. */
 #include "harness.h"
 
 #include "qp_priv.h"
@@ -70,8 +70,8 @@ Test(swift, e7_target)
 	cr_assert_eq(karst_swift_target(&rp, ONE / 10), 50000);
 }
 
-/* Below the target a window that was acknowledged adds ai, a part of it that part; and below one
- * packet each that is. */
+/* Below the target a window that was acknowledged adds ai, a part of a window adds that part; and
+ * below one packet each acknowledged packet does so. */
 Test(swift, e7_growth)
 {
 	struct karst_rp_params p = defaults();
@@ -89,7 +89,7 @@ Test(swift, e7_growth)
 	karst_swift_acked(&s, 1);
 	karst_swift_delay(&s, &rp, 10 * US, 20 * US);
 	cr_assert_eq(cwnd(&s), 17059); /* 1 / 17 */
-	/* a READ of more than the window is one */
+	/* a READ of more than the window counts as one window */
 	karst_swift_acked(&s, 1000);
 	karst_swift_delay(&s, &rp, 10 * US, 30 * US);
 	cr_assert_eq(cwnd(&s), 18055); /* 17 / 17.059 */
@@ -108,8 +108,8 @@ Test(swift, e7_growth)
 	cr_assert_eq(cwnd(&s), 600);
 }
 
-/* Above the target it becomes smaller by beta * (d - t) / d, by a half at most, and once in a round
- * trip. */
+/* Above the target the window is reduced by beta * (d - t) / d, by a half at most, and once in a
+ * round trip. */
 Test(swift, e7_reduction)
 {
 	struct karst_rp_params p = defaults();
@@ -143,8 +143,8 @@ Test(swift, e7_reduction)
 	cr_assert_eq(cwnd(&s), 1000, "not below the smallest");
 }
 
-/* A loss takes what a reduction takes at most, once in a round trip; the fifth timeout in a row
- * leaves the smallest window. */
+/* A loss reduces the window by the largest reduction, once in a round trip; the fifth timeout in a
+ * row leaves the smallest window. */
 Test(swift, e7_losses)
 {
 	struct karst_rp_params p = defaults();
@@ -169,7 +169,7 @@ Test(swift, e7_losses)
 	cr_assert_eq(cwnd(&s), 1);
 }
 
-/* What exceeds the window is paid for by time. */
+/* What exceeds the window delays the next packet. */
 Test(swift, e7_waits)
 {
 	struct karst_rp_params p = defaults();
@@ -258,7 +258,8 @@ swift_of(struct bed *b)
 	return &b->s->qp->pacer->swift;
 }
 
-/* The window is kept; the second half of it asks, and so does what closes it. */
+/* The window is observed; the packet that starts its second half has AckReq, and so has the one
+ * that fills it. */
 Test(swift, e7_window)
 {
 	struct bed *b = bed_swift(4000, 1000);
@@ -282,14 +283,14 @@ Test(swift, e7_window)
 	expect_pkt(b, RC_WRITE_MIDDLE, S(4));
 	expect_pkt(b, RC_WRITE_MIDDLE, S(5));
 	expect_none(b);
-	/* measured is S(5): S(3) left while S(1) was */
+	/* S(5) is measured: S(3) was sent while S(1) was */
 	b->core->now_ns += 10 * US;
 	ack(b, S(3), 0);
 	cr_assert_eq(cwnd(swift_of(b)), 4500);
 	expect_pkt(b, RC_WRITE_MIDDLE, S(6));
 	expect_pkt(b, RC_WRITE_MIDDLE, S(7));
 	expect_none(b);
-	/* 0.8 * (100 - 50) / 100 off */
+	/* minus 0.8 * (100 - 50) / 100 */
 	b->core->now_ns += 90 * US;
 	ack(b, S(5), 0);
 	cr_assert_eq(cwnd(swift_of(b)), 2700);
@@ -301,8 +302,8 @@ Test(swift, e7_window)
 	bed_close(b);
 }
 
-/* When the window becomes smaller than what is under way, and none of that has asked, one more
- * does: else nobody would hear anything. */
+/* When the window becomes smaller than what is outstanding, and none of that has AckReq, one more
+ * packet with AckReq is sent: otherwise no acknowledgement would come. */
 Test(swift, e7_shrinking)
 {
 	struct bed *b = bed_swift(16000, 1000);
@@ -325,7 +326,7 @@ Test(swift, e7_shrinking)
 	expect_none(b);
 	b->core->now_ns += 10 * US;
 	ack(b, S(11), 0);
-	/* three of these four make 3 / 3.84 more */
+	/* three of these four add 3 / 3.84 */
 	cr_assert_eq(cwnd(swift_of(b)), 4621);
 	for (i = 12; i < 16; i++)
 		expect_pkt(b, RC_WRITE_MIDDLE, S(i));
@@ -334,7 +335,7 @@ Test(swift, e7_shrinking)
 	bed_close(b);
 }
 
-/* A window of half a packet: one in two round trips, whatever is acknowledged before. */
+/* A window of half a packet: one packet in two round trips, whatever is acknowledged before. */
 Test(swift, e7_below_one)
 {
 	struct bed *b = bed_swift(500, 1);
@@ -347,7 +348,7 @@ Test(swift, e7_below_one)
 	advance_time(b, 10 * US);
 	ack(b, S(0), 1);
 	expect_wc(b, 0, SUCCESS);
-	/* 50 us, which a round trip may take, by a half */
+	/* the allowed round trip of 50 us, divided by 0.5 */
 	advance_time(b, 90 * US - 1);
 	expect_none(b);
 	advance_time(b, 3 * KARST_WHEEL_TICK_NS);
@@ -357,7 +358,8 @@ Test(swift, e7_below_one)
 	ack(b, S(1), 2);
 	expect_wc(b, 1, SUCCESS);
 	cr_assert_eq(cwnd(swift_of(b)), 502);
-	/* and of 10 us, which it took, by 0.501; not acknowledged it waits for that */
+	/* and the measured one of 10 us, divided by 0.501; until it is acknowledged the QP waits
+	 * for that */
 	advance_time(b, 3 * KARST_WHEEL_TICK_NS + 90 * US);
 	expect_pkt(b, RC_WRITE_ONLY, S(2));
 	advance_time(b, 19 * US);
@@ -390,8 +392,8 @@ read_answer(struct bed *b, uint32_t psn, uint32_t n, uint32_t msn)
 			.aeth = aeth));
 }
 
-/* What answers READs counts; one that asks for more than the window goes alone, and nothing follows
- * for as long as the window would have taken. */
+/* READ responses count; a READ of more than the window is sent alone, and nothing follows it for as
+ * long as the window would have taken. */
 Test(swift, e7_reads)
 {
 	struct bed *b = bed_swift(4000, 1);
@@ -434,7 +436,7 @@ Test(swift, e7_reads)
 	bed_close(b);
 }
 
-/* A loss halves the window, and what goes again keeps to it; its round trip is not measured (E7,
+/* A loss halves the window, and retransmissions keep to it; their round trip is not measured (E7,
  * Q4). */
 Test(swift, e7_retransmission)
 {
@@ -462,7 +464,7 @@ Test(swift, e7_retransmission)
 	bed_close(b);
 }
 
-/* Waiting between packets spends no retry (E7, Q6), and a timeout makes the window smaller. */
+/* Waiting between packets uses no retry (E7, Q6), and a timeout makes the window smaller. */
 Test(swift, e7_timeouts)
 {
 	struct bed *b = bed_swift(400, 1);
@@ -472,13 +474,13 @@ Test(swift, e7_timeouts)
 	cr_assert_eq(karst_core_set_rp(b->core, &config.rp), 0);
 	post(b, RDMA_WRITE, 1, .len = MTU);
 	expect_pkt(b, RC_WRITE_ONLY, S(0));
-	/* 67 ms, and then 10, which a packet waits at most: that is over */
+	/* 67 ms, and then the 10 ms that a packet waits at most: both are over */
 	for (i = 1; i <= 3; i++) {
 		while (count(b, LOCAL_ACK_TIMEOUT) != i)
 			advance_time(b, 1 * MS);
 		advance_time(b, 3 * KARST_WHEEL_TICK_NS);
 		expect_pkt(b, RC_WRITE_ONLY, S(0));
-		/* once in what a round trip may take */
+		/* once in an allowed round trip */
 		cr_assert_eq(cwnd(swift_of(b)), 200, "%u", i);
 	}
 	ack(b, S(0), 1);
@@ -486,7 +488,7 @@ Test(swift, e7_timeouts)
 	bed_close(b);
 }
 
-/* Who hears of no acknowledgement is not subject to it; CNPs are for DCQCN; marks are answered, and
+/* Types without acknowledgements are not subject to it; CNPs are for DCQCN; marks are answered, and
  * packets may be marked. */
 Test(swift, e7_others)
 {
@@ -500,7 +502,7 @@ Test(swift, e7_others)
 	expect_pkt(b, UC_SEND_FIRST, S(0));
 	expect_pkt(b, UC_SEND_LAST, S(1));
 	expect_wc(b, 1, SUCCESS);
-	/* nor by a limit of its own */
+	/* nor by a rate limit of its own */
 	karst_qp_rate_limit(b->core, b->s->qp, 1000, 0, NULL);
 	karst_qp_rate_limit(b->core, b->s->qp, 0, 0, NULL);
 	cr_assert_not(b->s->qp->req.paced);
@@ -517,7 +519,8 @@ Test(swift, e7_others)
 	bed_close(b);
 }
 
-/* A program's limit and the window hold both; a new life begins with a new window. */
+/* A program's limit and the window both apply; after a reset the window starts from the
+ * beginning. */
 Test(swift, e7_program_limit)
 {
 	struct bed *b = bed_swift(2000, 1000);

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* Users who share a core also share the timers that expire in a turn. */
+/* Users who share a core also share the timers that fire in a turn. */
 #include "harness.h"
 #include "qp_priv.h"
 
-#define BUDGET 8u  /* of a turn */
+#define BUDGET 8u  /* timers in a turn */
 #define MANY   60u /* queue pairs of one user */
-#define USERS  20u /* more than a turn looks at */
+#define USERS  20u /* more than a turn handles */
 
 static struct setup
 setup_shared(uint32_t sharers)
@@ -20,7 +20,7 @@ setup_shared(uint32_t sharers)
 	return s;
 }
 
-/* A request leaves, and its timer runs. */
+/* Sends a request, which starts its timer. */
 static void
 send_on(struct bed *b, uint32_t side)
 {
@@ -79,7 +79,7 @@ Test(timers, many_of_one_user)
 	b->core->now_ns += 4 * RTO;
 	cr_assert_leq(karst_core_expire(b->core, BUDGET), BUDGET);
 	cr_assert(has_timed_out(b, 0));
-	/* and nothing is lost of the others */
+	/* and no timer of the others is lost */
 	while (karst_core_next_ns(b->core) <= b->core->now_ns) {
 		cr_assert_leq(n++, 2 * MANY / BUDGET);
 		karst_core_expire(b->core, BUDGET);
@@ -89,7 +89,7 @@ Test(timers, many_of_one_user)
 	close_all(b);
 }
 
-/* Who goes over to another user takes his timer along. */
+/* A queue pair that moves to another user takes its timer along. */
 Test(timers, another_user)
 {
 	struct bed *b = bed_crowded(1);
@@ -106,7 +106,7 @@ Test(timers, another_user)
 	close_all(b);
 }
 
-/* All users have their turn, however many they are. */
+/* All users have their turn, however many there are. */
 Test(timers, many_users)
 {
 	struct setup s = setup_shared(USERS);

@@ -12,7 +12,8 @@ bed_uc(void)
 	return bed_open(&s);
 }
 
-/* Sent is done: SEND and WRITE, with and without immediate, of any length; never AckReq. */
+/* A request is complete when it is sent: SEND and WRITE, with and without immediate, of any length;
+ * never AckReq. */
 Test(uc, u1_sender)
 {
 	struct bed *b = bed_uc();
@@ -46,7 +47,7 @@ Test(uc, u1_sender)
 	bed_close(b);
 }
 
-/* A message longer than any window: nothing comes back that would open one. */
+/* A message longer than any window: there are no acknowledgements that would open one. */
 Test(uc, long_message)
 {
 	struct setup s = setup_of(KARST_QPT_UC);
@@ -66,7 +67,7 @@ Test(uc, long_message)
 	bed_close(b);
 }
 
-/* READ, atomics and invalidation are not for UC. */
+/* READ, atomics and invalidation do not exist for UC. */
 Test(uc, operations_of_rc)
 {
 	static const enum karst_wr_opcode ops[] = {KARST_WR_RDMA_READ, KARST_WR_ATOMIC_CAS,
@@ -94,7 +95,7 @@ Test(uc, u1_receiver)
 	expect_taken(b,
 		send_pkt(b, UC_SEND_LAST_IMM, R(2), .pay = b->pattern + 512, .pay_len = 5, .imm = 9,
 			.ackreq = true));
-	expect_none(b); /* asking does not help */
+	expect_none(b); /* AckReq has no effect */
 	expect_recv(b, 1, SUCCESS);
 	cr_assert_eq(b->wc.byte_len, 517);
 	cr_assert_eq(b->wc.imm, 9);
@@ -113,7 +114,7 @@ Test(uc, u1_receiver)
 	bed_close(b);
 }
 
-/* (U1): a gap drops the message; the next First or Only starts afresh, with the same buffer. */
+/* (U1): a gap drops the message; the next First or Only starts again, with the same buffer. */
 Test(uc, u1_gap)
 {
 	struct bed *b = bed_uc();
@@ -128,13 +129,13 @@ Test(uc, u1_gap)
 	expect_recv(b, 1, SUCCESS);
 	cr_assert_eq(b->wc.byte_len, 100);
 	expect_mem(b, 0, 1000, 100);
-	/* backwards, too: there is no such thing as a duplicate */
+	/* backwards, too: UC has no duplicates */
 	expect_taken(b, send_pkt(b, UC_SEND_ONLY, R(0), .pay_len = 8));
 	expect_recv(b, 2, SUCCESS);
 	bed_close(b);
 }
 
-/* (U1): a First or Only in the middle of a message: what was in progress is lost. */
+/* (U1): a First or Only in the middle of a message: the message in progress is lost. */
 Test(uc, u1_started_anew)
 {
 	struct bed *b = bed_uc();
@@ -231,14 +232,14 @@ Test(uc, u1_no_place)
 			.pay_len = 256));
 	expect_drop(b, UC_MESSAGE, send_pkt(b, UC_WRITE_LAST, R(6), .pay_len = 1));
 	expect_untouched(b, 0, 512);
-	/* (R12): a WRITE of nothing does not look at the key */
+	/* (R12): an empty WRITE does not check the key */
 	expect_taken(b, send_pkt(b, UC_WRITE_ONLY, R(7), .va = 1, .rkey = 0x666));
 	expect_state(b, RTS);
 	bed_close(b);
 }
 
-/* (U1): a message longer than its receive request is dropped (IBTA 9.9.3, class D1); the next one
- * gets the request. */
+/* (U1): a message longer than its receive request is dropped (IBTA 9.9.3, class D1); the next
+ * message gets the request. */
 Test(uc, u1_too_long)
 {
 	struct bed *b = bed_uc();
@@ -265,8 +266,8 @@ bed_uc_srq(void)
 	return bed_open(&s);
 }
 
-/* (U1): the request of a shared queue is not kept for the next message: whoever is behind it in the
- * queue would miss it.  It completes in error (IBTA 9.9.3, class E), and the QP goes on. */
+/* (U1): the request of a shared queue is not kept for the next message, because other QPs of the
+ * queue would miss it.  It completes in error (IBTA 9.9.3, class E), and the QP continues. */
 Test(uc, u1_dropped_with_a_shared_queue)
 {
 	struct bed *b = bed_uc_srq();
@@ -291,7 +292,7 @@ Test(uc, u1_dropped_with_a_shared_queue)
 	bed_close(b);
 }
 
-/* (P1): PSNs come around; the default PSNs cross the end here, too. */
+/* (P1): PSNs wrap around; the default PSNs cross the wrap here, too. */
 Test(uc, p1_wrap)
 {
 	struct bed *b = bed_uc();

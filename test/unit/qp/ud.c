@@ -28,7 +28,7 @@ deth(const struct karst_pkt *p)
 	return p->data + p->bth_off + KARST_BTH_LEN;
 }
 
-/* (U1, W3): the packet of a send; it is complete when it is built. */
+/* (U1, W3): the packet of a send, which completes when the packet is built. */
 Test(ud, u1_send)
 {
 	struct bed *b = bed_ud();
@@ -50,7 +50,7 @@ Test(ud, u1_send)
 	expect_data(b, p, 0, 256);
 	p = expect_pkt(b, UD_SEND_ONLY_IMM, S(1));
 	cr_assert_eq(p->imm, 5);
-	cr_assert_eq(p->qkey, 0x1234); /* the high bit takes the QP's own */
+	cr_assert_eq(p->qkey, 0x1234); /* the high bit selects the QP's own Q_Key */
 	expect_wc(b, 1, SUCCESS);
 	cr_assert_eq(b->wc.byte_len, 256);
 	expect_wc(b, 2, SUCCESS);
@@ -58,7 +58,8 @@ Test(ud, u1_send)
 	bed_close(b);
 }
 
-/* Address handles: gone, of another PD, garbage; the send queue stops, the rest lives. */
+/* Address handles: destroyed, of another PD, invalid; the send queue stops, the receive side
+ * continues. */
 Test(ud, address_handles)
 {
 	unsigned int i;
@@ -120,7 +121,8 @@ Test(ud, address_handle_table)
 	bed_close(b);
 }
 
-/* A visit is for one port; before a packet for another it ends, and says which one is next. */
+/* A visit serves one port; it ends before a packet for another port, and reports which port is
+ * next. */
 Test(ud, one_port_a_visit)
 {
 	static const uint8_t ports[] = {0, 0, 3, 3, 3, 0};
@@ -163,7 +165,7 @@ Test(ud, u1_too_long)
 	bed_close(b);
 }
 
-/* WRITE and the like are not for UD. */
+/* WRITE and similar operations do not exist for UD. */
 Test(ud, operations_of_rc)
 {
 	static const enum karst_wr_opcode ops[] = {KARST_WR_RDMA_WRITE, KARST_WR_RDMA_READ,
@@ -180,7 +182,7 @@ Test(ud, operations_of_rc)
 	}
 }
 
-/* (U1): 40 bytes in front of the payload; of IPv4 the header stands in the last 20. */
+/* (U1): 40 bytes in front of the payload; an IPv4 header is in the last 20 of them. */
 Test(ud, u1_receive_ipv4)
 {
 	struct bed *b = bed_ud();
@@ -237,7 +239,7 @@ Test(ud, u1_drops)
 	expect_drop(b, UD_LENGTH, send_pkt(b, UD_SEND_ONLY, 0, .qkey = 0x1234, .pay_len = 4));
 	expect_drop(b, UD_LENGTH, send_pkt(b, UD_SEND_ONLY, 0, .qkey = 0x1234, .pay_len = 257));
 	expect_untouched(b, 0, 64);
-	/* the request that was too small is there for one that fits; PSNs do not matter */
+	/* the request that was too small is used for a datagram that fits; PSNs do not matter */
 	expect_taken(b, send_pkt(b, UD_SEND_ONLY, 0x123, .qkey = 0x1234, .pay_len = 3));
 	expect_recv(b, 1, SUCCESS);
 	expect_none(b);
@@ -247,7 +249,7 @@ Test(ud, u1_drops)
 	bed_close(b);
 }
 
-/* A receive request that is wrong in itself ends the QP. */
+/* A receive request that is invalid in itself ends the QP. */
 Test(ud, bad_receive)
 {
 	struct bed *b = bed_ud();
@@ -262,7 +264,7 @@ Test(ud, bad_receive)
 	bed_close(b);
 }
 
-/* (U4): the MAC of a group, and QP 0xffffff. */
+/* (U4): the MAC address of a group, and QP 0xffffff. */
 Test(ud, u4_multicast)
 {
 	struct bed *b = bed_ud();
@@ -290,8 +292,7 @@ Test(ud, u4_multicast)
 }
 
 /* (U1): a receive that is too small stays for the next datagram; but not one of a shared queue,
- * which would be kept from all others: it completes in error (IBTA 9.9.3, class E), and the QP goes
- * on. */
+ * which other QPs would miss: it completes in error (IBTA 9.9.3, class E), and the QP continues. */
 Test(ud, u1_too_small_of_a_shared_queue)
 {
 	struct setup s = setup_of(KARST_QPT_UD);

@@ -26,7 +26,7 @@ bed_initiator(void)
 	return bed_open(&s);
 }
 
-/** A further SRQ, with a CQ and a PD of its own. */
+/** Another SRQ, with a CQ and a PD of its own. */
 struct more {
 	struct karst_core_srq *srq;
 	struct karst_core_cq *cq;
@@ -116,9 +116,9 @@ more_wc(struct bed *b, struct more *m, uint64_t id, enum karst_wc_status status)
 #define NUM(b)             karst_srq_num((b)->srq)
 #define send_to(b, n, ...) send_pkt(b, ##__VA_ARGS__, .srqn = (n))
 
-/* --- requests: what a requester sends --- */
+/* --- what a requester sends --- */
 
-/* Every packet of every operation has the XRCETH (W5); answers have none. */
+/* Every packet of every operation has the XRCETH (W5); responses have none. */
 Test(xrc, u3_requester)
 {
 	struct bed *b = bed_initiator();
@@ -183,7 +183,7 @@ Test(xrc, u3_requester)
 	bed_close(b);
 }
 
-/* Going back sends the same numbers again (Q4, Q5, Q6). */
+/* Going back sends the same SRQ numbers again (Q4, Q5, Q6). */
 Test(xrc, u3_requester_goes_back)
 {
 	struct bed *b = bed_initiator();
@@ -198,7 +198,7 @@ Test(xrc, u3_requester_goes_back)
 	cr_assert_eq(expect_pkt(b, XRC_READ_REQUEST, S(2))->srqn, 12);
 	expect_taken(b, send_pkt(b, XRC_READ_RESP_FIRST, S(2), .pay_len = 256));
 	expect_wc(b, 1, SUCCESS);
-	/* what is missing of the READ */
+	/* the missing part of the READ */
 	advance_time(b, 5 * MS);
 	cr_assert_eq(expect_pkt(b, XRC_READ_REQUEST, S(3))->srqn, 12);
 	expect_taken(b, send_pkt(b, XRC_READ_RESP_FIRST, S(3), .pay_len = 256));
@@ -207,7 +207,7 @@ Test(xrc, u3_requester_goes_back)
 	bed_close(b);
 }
 
-/* Its peer's NAK: an SRQ that there is not. */
+/* The peer's NAK for an SRQ that does not exist. */
 Test(xrc, u3_requester_refused)
 {
 	struct bed *b = bed_initiator();
@@ -223,7 +223,7 @@ Test(xrc, u3_requester_refused)
 	bed_close(b);
 }
 
-/* More than 24 bits are no number; the number of a local operation does not matter. */
+/* More than 24 bits are not a valid number; the number in a local operation does not matter. */
 Test(xrc, u3_requester_number)
 {
 	struct bed *b = bed_initiator();
@@ -235,7 +235,7 @@ Test(xrc, u3_requester_number)
 	bed_close(b);
 }
 
-/* One half each: what is the other's is of another type (W9). */
+/* Each type has one half; packets for the other half are of another type (W9). */
 Test(xrc, w9_halves)
 {
 	struct bed *b = bed_initiator();
@@ -254,7 +254,7 @@ Test(xrc, w9_halves)
 	expect_drop(b, QP_TYPE, send_pkt(b, XRC_ACK, S(0), .aeth = 0x1f000001));
 	expect_drop(b, QP_TYPE, send_pkt(b, XRC_READ_RESP_ONLY, S(0), .pay_len = 4));
 	expect_drop(b, QP_TYPE, send_pkt(b, RC_SEND_ONLY, R(0), .pay_len = 4));
-	/* and nobody rings for it */
+	/* and doorbells for it have no effect */
 	karst_core_doorbell(b->core, b->s->qpn);
 	expect_none(b);
 	bed_close(b);
@@ -293,8 +293,8 @@ Test(xrc, u3_target_sends)
 	bed_close(b);
 }
 
-/* (R8, R2): an empty SRQ is an empty receive queue; another one is not held up by it, once the
- * requester comes back with it. */
+/* (R8, R2): an empty SRQ is like an empty receive queue; it does not hold up another SRQ, once the
+ * requester has sent a request for that one. */
 Test(xrc, u3_target_rnr)
 {
 	struct bed *b = bed_target();
@@ -327,8 +327,8 @@ Test(xrc, u3_target_rnr)
 	bed_close(b);
 }
 
-/* READs, WRITEs and atomics reach what the SRQ's protection domain has; READs are answered by the
- * keys of theirs, whatever came after them. */
+/* READs, WRITEs and atomics use memory of the SRQ's protection domain; READs are answered by the
+ * keys of their own SRQ's domain, whatever request came after them. */
 Test(xrc, u3_target_memory)
 {
 	struct bed *b = bed_target();
@@ -359,7 +359,7 @@ Test(xrc, u3_target_memory)
 	expect_mem(b, 4096, 0, 64);
 	memcpy(&word, b->buf + 8192, 8);
 	cr_assert_eq(word, 7);
-	/* again: from the middle of it, and without a second addition (R4, R5) */
+	/* once more: from the middle of it, and without a second addition (R4, R5) */
 	expect_taken(b,
 		send_to(b, karst_srq_num(m.srq), XRC_READ_REQUEST, R(1), .va = VA + 256,
 			.rkey = m.key, .dma_len = 44));
@@ -397,7 +397,7 @@ refused(struct bed *b, uint32_t srqn, uint32_t psn, uint32_t msn)
 	expect_state(b, ERR);
 }
 
-/* A number that nobody has, or an SRQ of another domain. */
+/* A number of no SRQ, or an SRQ of another domain. */
 Test(xrc, u3_target_refuses)
 {
 	struct bed *b = bed_target();
@@ -418,7 +418,7 @@ Test(xrc, u3_target_refuses)
 	bed_close(b);
 }
 
-/* Another number in the middle of a message. */
+/* Another SRQ number in the middle of a message. */
 Test(xrc, u3_target_changes)
 {
 	struct bed *b = bed_target();
@@ -438,7 +438,7 @@ Test(xrc, u3_target_changes)
 	bed_close(b);
 }
 
-/* --- another number where a message had taken a receive, but could not be placed --- */
+/* --- another number after a message that had taken a receive, but could not be placed --- */
 
 static uint8_t *
 nothing_is_mapped(struct karst_core *core, const uint8_t *host, uint32_t *n)
@@ -472,7 +472,7 @@ Test(xrc, u3_target_changes_before_it_is_placed)
 	more_post(&m, 2, 0, 64);
 	expect_drop(b, COPY_FULL,
 		send_to(b, NUM(b), XRC_SEND_ONLY, R(0), .pay_len = 64, .ackreq = true));
-	/* a receive of one queue is not for the other's message */
+	/* a receive of one queue cannot be used for the other's message */
 	expect_drop(
 		b, REQUEST, send_to(b, karst_srq_num(m.srq), XRC_SEND_ONLY, R(0), .pay_len = 4));
 	expect_nak(b, R(0), INV_REQ, 0);
@@ -484,8 +484,8 @@ Test(xrc, u3_target_changes_before_it_is_placed)
 	bed_close(b);
 }
 
-/* An SRQ goes, while targets are in the middle of messages for it, have answers to give for it, or
- * have been in Error with something of it. */
+/* An SRQ is destroyed while targets are in the middle of messages for it, have responses to give
+ * for it, or have been in Error with a receive of it. */
 Test(xrc, u3_srq_goes)
 {
 	struct bed *b = bed_target();
@@ -507,12 +507,12 @@ Test(xrc, u3_srq_goes)
 	cr_assert_eq(karst_cq_destroy(m.cq), -EBUSY);
 	cr_assert_eq(karst_srq_destroy(b->core, m.srq), 0);
 	m.srq = NULL;
-	/* this one has failed before its message ends */
+	/* this target has failed before its message ends */
 	cr_assert_eq(bed_to_state(b, KARST_QPS_ERR), 0);
 	expect_event(b, QP_LAST_WQE_REACHED);
 	b->s = other;
 	expect_data(b, expect_pkt(b, XRC_READ_RESP_ONLY, R(0)), 0, 64);
-	/* asked for again, there is nobody whose key it could be */
+	/* requested again, there is no SRQ to whose domain the key could belong */
 	expect_drop(b, REQUEST,
 		send_to(b, num, XRC_READ_REQUEST, R(0), .va = VA, .rkey = m.key, .dma_len = 64));
 	expect_nak(b, R(0), REM_ACCESS, 1);
@@ -525,7 +525,8 @@ Test(xrc, u3_srq_goes)
 	bed_close(b);
 }
 
-/* The same with one target after the other: who still has it uses it no more, nor by no number. */
+/* The same, one target at a time: a target that still has the SRQ does not use it any more, by any
+ * number. */
 Test(xrc, u3_srq_goes_bit_by_bit)
 {
 	struct bed *b = bed_target();
@@ -564,7 +565,7 @@ Test(xrc, u3_srq_goes_bit_by_bit)
 	expect_nak(b, R(1), INV_REQ, 0);
 	expect_event(b, QP_REQ_ERR);
 	expect_event(b, QP_LAST_WQE_REACHED);
-	/* one goes meanwhile */
+	/* one target is destroyed meanwhile */
 	bed_destroy_side(b, &b->side[2]);
 	cr_assert(karst_srq_withdraw(b->core, m.srq, 2));
 	cr_assert_null(other->qp->srq);
@@ -572,8 +573,8 @@ Test(xrc, u3_srq_goes_bit_by_bit)
 	bed_close(b);
 }
 
-/* A target goes, or is reset, in the middle of a message: the SRQ's program gets its request
- * back. */
+/* A target is destroyed, or reset, in the middle of a message: the receive request is returned to
+ * the SRQ's program. */
 Test(xrc, u3_target_goes)
 {
 	struct bed *b = bed_target();
@@ -597,7 +598,7 @@ Test(xrc, u3_target_goes)
 	bed_close(b);
 }
 
-/* A ring that makes no sense fails who is sent to it; WRITEs do not look. */
+/* An invalid ring fails the target that gets a SEND for it; WRITEs do not use the ring. */
 Test(xrc, u3_broken_ring)
 {
 	struct bed *b = bed_target();
@@ -610,7 +611,7 @@ Test(xrc, u3_broken_ring)
 	bed_close(b);
 }
 
-/* The limit of an XRC SRQ is that of an SRQ. */
+/* The limit of an XRC SRQ is like that of any SRQ. */
 Test(xrc, limit)
 {
 	struct bed *b = bed_target();
@@ -624,9 +625,9 @@ Test(xrc, limit)
 	bed_close(b);
 }
 
-/* --- numbers, what can be made --- */
+/* --- numbers, what can be created --- */
 
-/* A number comes back late, whatever else lives; there are as many as were asked for. */
+/* A number is reused late, whatever else exists; there are as many numbers as were requested. */
 Test(xrc, numbers)
 {
 	struct setup s = setup_of(KARST_QPT_XRC_RECV);
@@ -638,7 +639,7 @@ Test(xrc, numbers)
 	uint32_t i, num;
 	void *mem;
 
-	s.core.max_xrc_srqs = 3; /* becomes 4, one of which is the bed's */
+	s.core.max_xrc_srqs = 3; /* rounded up to 4, one of which is the bed's */
 	s.core.lcore_bits = 2;
 	s.core.lcore = 0;
 	b = bed_open(&s);
@@ -712,7 +713,7 @@ Test(xrc, create)
 	bed_close(b);
 }
 
-/* Transitions: each type has the half of RC's attributes that is its direction's. */
+/* Transitions: each type has those of RC's attributes that belong to its direction. */
 Test(xrc, transitions)
 {
 	static const struct {

@@ -126,7 +126,7 @@ void
 send_from(struct cm_bed *b, unsigned int n, struct karst_cm_msg m)
 {
 	struct karst_cm_path seen = seen_from(b, n);
-	uint8_t *mad = malloc(KARST_CM_MAD_LEN); /* its end is watched by the sanitizers */
+	uint8_t *mad = malloc(KARST_CM_MAD_LEN); /* allocated, so that sanitizers watch its end */
 
 	cr_assert_eq(karst_cm_msg_build(&m, mad), 0);
 	karst_cm_rx(b->cm, &seen, mad, KARST_CM_MAD_LEN);
@@ -152,7 +152,7 @@ send_raw(struct cm_bed *b, const void *mad, size_t len)
 	check(b);
 }
 
-/* Goes from deadline to deadline, as an engine would. */
+/* Advances the clock from deadline to deadline, as an engine would. */
 void
 advance(struct cm_bed *b, uint64_t ns)
 {

@@ -11,9 +11,9 @@
  *	expect_msg(b, REP);
  *
  * send_msg() delivers a message of the peer; expect_msg() and expect_ev() take the next message
- * sent and the next event, and fail if it is another one; advance() lets time pass.  cm_bed_down()
- * fails the test if it has left messages or events unchecked.  After each step the invariants of
- * the tables are checked.
+ * sent and the next event, and fail if it is another one; advance() lets time pass. cm_bed_down()
+ * fails the test if anything is left that the test has not consumed.  After each step the
+ * invariants of the tables are checked.
  */
 #ifndef CM_BED_H
 #define CM_BED_H
@@ -56,7 +56,7 @@ struct cm_bed {
 	struct karst_cm *cm;
 	void *mem;
 	struct karst_cm_path path;   /* from us to the peer */
-	struct karst_cm_param param; /* of our queue pair */
+	struct karst_cm_param param; /* of this side's queue pair */
 	struct cm_bed_msg out[BED_QUEUE];
 	uint32_t out_head, out_tail;
 	struct cm_bed_ev evs[BED_QUEUE];
@@ -69,24 +69,24 @@ struct cm_bed {
 struct cm_bed *cm_bed_up(struct cm_bed *bed, const struct karst_cm_config *cfg);
 void cm_bed_down(struct cm_bed *bed);
 
-/** The n-th peer address is that of the path, with another last byte. */
+/** The path from the n-th peer address, which is that of the path with another last byte. */
 struct karst_cm_path seen_from(const struct cm_bed *b, unsigned int n);
 void send_msg(struct cm_bed *b, struct karst_cm_msg m);
 void send_from(struct cm_bed *b, unsigned int n, struct karst_cm_msg m);
 void send_raw(struct cm_bed *b, const void *mad, size_t len);
 void advance(struct cm_bed *b, uint64_t ns);
 
-/** The n-th connection that the peer asks for: its comm id, QP number and TID are n more. */
+/** The REQ of the peer's n-th connection: its comm id, QP number and TID are n more. */
 struct karst_cm_msg peer_req(const struct cm_bed *b, uint32_t n);
 /** A message of the peer about our @id, as the answer to @about (may be NULL: the n-th REQ). */
 struct karst_cm_msg peer_msg(
 	enum karst_cm_kind kind, uint32_t id, const struct cm_bed_msg *about, uint32_t n);
 struct karst_cm_msg peer_rep(const struct cm_bed_msg *req, uint32_t n);
 struct karst_cm_msg peer_dreq(uint32_t id, uint32_t n);
-/** The peer's LAP about our @id, of the n-th connection: a path between other addresses, with all
- *  that can be said of one. */
+/** The peer's LAP about our @id, of the n-th connection: a path between other addresses, with every
+ * member set. */
 struct karst_cm_msg peer_lap(const struct cm_bed *b, uint32_t id, uint32_t n);
-/** The same path, from here. */
+/** The same path, seen from this side. */
 struct karst_cm_path alternate_path(const struct cm_bed *b);
 
 struct cm_bed_msg *cm_bed_msg_at(struct cm_bed *b, enum karst_cm_kind kind, int line);
@@ -98,11 +98,11 @@ void cm_bed_no_ev_at(struct cm_bed *b, int line);
 #define expect_no_msg(b)    cm_bed_no_msg_at(b, __LINE__)
 #define expect_no_ev(b)     cm_bed_no_ev_at(b, __LINE__)
 
-/** What is counted, by the symbol of karst_cm_counter.def. */
+/** A counter, by the symbol of karst_cm_counter.def. */
 #define counted(b, symbol)  ((b)->cm->counters.other[KARST_CM_CTR_##symbol])
 #define duplicates(b, kind) ((b)->cm->counters.rx_duplicates[KARST_CM_##kind])
 
-/** Short ways to a state, the n-th connection; @return its id. */
+/** Shortcuts to a state, for the n-th connection; @return its id. */
 uint32_t cm_bed_listen(struct cm_bed *b);
 uint32_t cm_bed_req_rcvd(struct cm_bed *b, uint32_t n);
 uint32_t cm_bed_rep_sent(struct cm_bed *b, uint32_t n);

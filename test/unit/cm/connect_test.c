@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* Making connections: REQ, REP, RTU, MRA, both sides, lost and doubled messages (C1, C2). */
+/* Establishing connections: REQ, REP, RTU, MRA, both sides, lost and duplicated messages (C1,
+ * C2). */
 #include "cm_bed.h"
 
 #include <stdio.h>
@@ -9,7 +10,7 @@
 #include "karst_hdr.h"
 #include "karst_wheel.h"
 
-/* --- the side that asks --- */
+/* --- the active side --- */
 
 Test(cm_connect, c1_active)
 {
@@ -29,8 +30,8 @@ Test(cm_connect, c1_active)
 	cr_expect_eq(ev->remote.qp_type, KARST_QPT_RC);
 	cr_expect_eq(ev->remote.qpn, PEER_QPN);
 	cr_expect_eq(ev->remote.psn, 0x777777);
-	cr_expect_eq(ev->remote.responder_resources, 1); /* what the peer has outstanding */
-	cr_expect_eq(ev->remote.initiator_depth, 2);     /* what it holds for us */
+	cr_expect_eq(ev->remote.responder_resources, 1); /* what the peer may have outstanding */
+	cr_expect_eq(ev->remote.initiator_depth, 2);     /* what the peer can hold for us */
 	cr_expect_eq(ev->remote.rnr_retry_count, 7);
 	cr_expect_eq(ev->target_ack_delay, 15);
 	cr_expect_eq(ev->remote.private_data_len, KARST_CM_REP_PRIVATE);
@@ -54,7 +55,7 @@ Test(cm_connect, c1_active)
 	cm_bed_down(b);
 }
 
-/* What a REQ says. */
+/* The contents of a REQ. */
 Test(cm_connect, c2_req)
 {
 	static struct cm_bed bed;
@@ -100,7 +101,7 @@ Test(cm_connect, c2_req)
 	cm_bed_down(b);
 }
 
-/* The same REQ as rping of a Linux host sends, but for ids and transaction (test/captures). */
+/* The same REQ as rping on a Linux host sends, except for ids and transaction (test/captures). */
 Test(cm_connect, c1_c2_as_linux)
 {
 	static const char linux_req[] =
@@ -142,8 +143,8 @@ Test(cm_connect, c1_c2_as_linux)
 	cm_bed_down(b);
 }
 
-/* Nothing had to be done for longer than timers reach, 4.9 hours: what is sent then waits for its
- * answer as long as ever. */
+/* No deadline was due for longer than the range of the timers, 4.9 hours: a message that is sent
+ * then still has its usual timeout. */
 Test(cm_connect, c1_req_after_hours_of_silence)
 {
 	static struct cm_bed bed;
@@ -162,7 +163,8 @@ Test(cm_connect, c1_req_after_hours_of_silence)
 	cm_bed_down(b);
 }
 
-/* The wait begins short and doubles, the last is whole; then the peer is told, and the user. */
+/* The timeout starts short and doubles, and the last one is the full one; then the peer gets a REJ,
+ * and the user an event. */
 Test(cm_connect, c1_req_lost)
 {
 	struct karst_cm_config cfg = {.max_ids = 4, .max_retries = 5, .response_timeout = 18};
@@ -207,7 +209,7 @@ Test(cm_connect, c1_req_lost)
 	cm_bed_down(b);
 }
 
-/* A second REP: with what it should have had, which may have been lost. */
+/* A second REP is answered by the RTU again, which may have been lost. */
 Test(cm_connect, c1_rep_twice)
 {
 	static struct cm_bed bed;
@@ -233,7 +235,7 @@ Test(cm_connect, c1_rep_twice)
 	cm_bed_down(b);
 }
 
-/* An MRA stops the repetitions for the time that it asks for, once for each message sent. */
+/* An MRA stops the retransmissions for the time that it asks for, once for each message sent. */
 Test(cm_connect, c1_mra_for_req)
 {
 	struct karst_cm_config cfg = {.max_ids = 4, .max_retries = 1};
@@ -256,7 +258,7 @@ Test(cm_connect, c1_mra_for_req)
 	cr_expect_str_eq(ev->remote.private_data, "soon");
 	advance(b, 60 * SECOND);
 	expect_no_msg(b);
-	send_msg(b, mra); /* again: changes nothing */
+	send_msg(b, mra); /* a duplicate changes nothing */
 	cr_expect_eq(duplicates(b, MRA), 1);
 	advance(b, 14 * SECOND);
 	expect_msg(b, REQ);
@@ -265,7 +267,7 @@ Test(cm_connect, c1_mra_for_req)
 	advance(b, 60 * SECOND);
 	send_msg(b, peer_rep(&req, 0));
 	expect_ev(b, REP);
-	/* about what we do not wait for */
+	/* about a message for which no answer is due */
 	send_msg(b, mra);
 	cr_expect_eq(counted(b, STATE), 1);
 	karst_cm_id_destroy(b->cm, id);
@@ -273,7 +275,7 @@ Test(cm_connect, c1_mra_for_req)
 	cm_bed_down(b);
 }
 
-/* --- the side that is asked --- */
+/* --- the passive side --- */
 
 Test(cm_connect, c1_passive)
 {
@@ -339,14 +341,14 @@ Test(cm_connect, c1_passive)
 	cr_expect_eq(b->cm->nhalf_open, 0);
 	send_msg(b, rtu);
 	cr_expect_eq(duplicates(b, RTU), 1);
-	/* late, doubled on the way */
+	/* late, duplicated by the network */
 	send_msg(b, req);
 	cr_expect_eq(duplicates(b, REQ), 1);
 	advance(b, 1000 * SECOND);
 	cm_bed_down(b);
 }
 
-/* A REQ that comes again before the user has decided gets an MRA, afterwards the REP. */
+/* A duplicate REQ before the user has decided is answered by an MRA, afterwards by the REP. */
 Test(cm_connect, c1_req_twice)
 {
 	static struct cm_bed bed;
@@ -365,7 +367,7 @@ Test(cm_connect, c1_req_twice)
 	cr_expect_eq(m->m.mra.service_timeout, 24);
 	send_msg(b, peer_req(b, 0));
 	expect_msg(b, MRA);
-	/* the user's own wins */
+	/* the user's own MRA has precedence */
 	cr_assert_eq(karst_cm_id_mra(b->cm, id, 21, NULL, 0), 0);
 	expect_msg(b, MRA);
 	send_msg(b, peer_req(b, 0));
@@ -392,7 +394,7 @@ Test(cm_connect, c1_mra_never)
 	cm_bed_down(b);
 }
 
-/* No RTU: the REP is repeated as often and as slowly as the REQ said. */
+/* No RTU: the REP is repeated as often and at the intervals that the REQ asked for. */
 Test(cm_connect, c1_rep_lost)
 {
 	static struct cm_bed bed;
@@ -422,7 +424,7 @@ Test(cm_connect, c1_rep_lost)
 	cr_expect_eq(rej->m.rej.reason, KARST_CM_REJ_TIMEOUT);
 	cr_expect_eq(rej->m.remote_id, PEER_ID);
 	cr_expect_eq(expect_ev(b, REP_ERROR)->id, id);
-	/* late: what the peer did not hear is said again, and the user is not asked again */
+	/* late: what the peer may have missed is sent again, and the user gets no second event */
 	send_msg(b, peer_msg(KARST_CM_RTU, id, NULL, 0));
 	cr_expect_eq(counted(b, STATE), 1);
 	expect_msg(b, REJ);
@@ -434,7 +436,7 @@ Test(cm_connect, c1_rep_lost)
 	cm_bed_down(b);
 }
 
-/* The RTU was lost, but the connection's first packet came. */
+/* The RTU was lost, but the connection's first packet arrived. */
 Test(cm_connect, c1_established_by_packet)
 {
 	static struct cm_bed bed;
@@ -455,7 +457,7 @@ Test(cm_connect, c1_established_by_packet)
 	cm_bed_down(b);
 }
 
-/* The user decides later than the peer can wait. */
+/* The user decides later than the peer waits. */
 Test(cm_connect, c1_req_never_answered)
 {
 	static struct cm_bed bed;
@@ -477,7 +479,7 @@ Test(cm_connect, c1_req_never_answered)
 	cm_bed_down(b);
 }
 
-/* UC and XRC: how they are said, and where an XRC target's number is. */
+/* UC and XRC: how they are encoded, and where an XRC target's number is. */
 Test(cm_connect, c2_transports)
 {
 	static struct cm_bed bed;
@@ -524,7 +526,7 @@ Test(cm_connect, c2_transports)
 	cm_bed_down(b);
 }
 
-/* --- calls that cannot be --- */
+/* --- invalid calls --- */
 
 Test(cm_connect, c1_calls_refused)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* Enhanced connection establishment: how it is transported (C3), and what is an agreement (X1). */
+/* Enhanced connection establishment: how it is encoded (C3), and what is an agreement (X1). */
 #include "cm_bed.h"
 
 #include "karst_cm_ece.h"
@@ -17,9 +17,9 @@ same(struct karst_cm_ece a, struct karst_cm_ece b)
 	return a.vendor == b.vendor && a.options == b.options;
 }
 
-/* --- on its way --- */
+/* --- on the wire --- */
 
-/* Both ways, also in what is sent again. */
+/* In both directions, also in retransmissions. */
 Test(cm_ece, c3_active)
 {
 	static struct cm_bed bed;
@@ -63,7 +63,7 @@ Test(cm_ece, c3_passive)
 	cr_assert_eq(karst_cm_id_accept(b->cm, id, &b->param), 0);
 	rep = *expect_msg(b, REP);
 	cr_expect(same(rep.m.rep.ece, b->param.ece));
-	/* the REQ again, with another word: the answer stays as it was */
+	/* the REQ again, with other options: the answer stays as it was */
 	req.req.ece = nothing;
 	send_msg(b, req);
 	cr_expect_arr_eq(expect_msg(b, REP)->mad, rep.mad, KARST_CM_MAD_LEN);
@@ -72,7 +72,8 @@ Test(cm_ece, c3_passive)
 	cm_bed_down(b);
 }
 
-/* (C3): a Linux whose adapter knows ECE has options in answers to who has said nothing. */
+/* (C3): Linux with an adapter that supports ECE sends options in answers to peers that have offered
+ * nothing. */
 Test(cm_ece, c3_options_without_vendor)
 {
 	static struct cm_bed bed;
@@ -98,13 +99,13 @@ Test(cm_ece, x1_both)
 	struct karst_cm_ece offer = karst_cm_ece_offer(CAN, WINDOW),
 			    answer = karst_cm_ece_answer(&offer, CAN, WINDOW);
 
-	/* on the wire, and so for ever */
+	/* this value is on the wire and must never change */
 	cr_expect(same(offer, (struct karst_cm_ece){0x724b53, 0x4b520a01}));
 	cr_expect(same(answer, (struct karst_cm_ece){0x724b53, 0xb4510a01}));
 	cr_expect_eq(karst_cm_ece_agreed(&offer, &answer), KARST_CM_ECE_REPEAT);
 }
 
-/* One, or neither, can. */
+/* One side, or neither, supports it. */
 Test(cm_ece, x1_not_both)
 {
 	struct karst_cm_ece offer = karst_cm_ece_offer(CAN, WINDOW),
@@ -118,7 +119,7 @@ Test(cm_ece, x1_not_both)
 	cr_expect_eq(karst_cm_ece_agreed(&nothing, &nothing), 0);
 }
 
-/* A later karst offers more than this one knows. */
+/* A later karst offers more than this one supports. */
 Test(cm_ece, x1_later_karst)
 {
 	struct karst_cm_ece offer = karst_cm_ece_offer(0xff, WINDOW),
@@ -128,8 +129,8 @@ Test(cm_ece, x1_later_karst)
 	cr_expect_eq(karst_cm_ece_agreed(&offer, &answer), KARST_CM_ECE_REPEAT);
 }
 
-/* What passive sides send that do not understand: the offer itself, and its vendor with options of
- * their own. */
+/* What passive sides send that do not understand the offer: the offer itself, or its vendor with
+ * options of their own. */
 Test(cm_ece, x1_echo)
 {
 	struct karst_cm_ece offer = karst_cm_ece_offer(CAN, WINDOW), echo = offer;
@@ -141,7 +142,7 @@ Test(cm_ece, x1_echo)
 	cr_expect_eq(karst_cm_ece_agreed(&offer, &echo), 0);
 }
 
-/* Answers that none has asked for: nothing was offered, or less. */
+/* Answers that were not asked for: nothing was offered, or less. */
 Test(cm_ece, x1_more_than_offered)
 {
 	struct karst_cm_ece offer = karst_cm_ece_offer(CAN, WINDOW),
@@ -162,8 +163,9 @@ Test(cm_ece, x1_more_than_offered)
 	cr_expect(same(karst_cm_ece_answer(&bad, CAN, WINDOW), nothing));
 }
 
-/* Every single wrong bit makes nothing of an answer, but that of the ability, with which there is
- * nothing left; and an offer with a wrong bit gets an answer only if the bit is an ability. */
+/* With any single wrong bit an answer means no agreement, except in the bit of the ability, after
+ * which nothing is left to agree on; and an offer with a wrong bit gets an answer only if the bit
+ * is an ability. */
 Test(cm_ece, x1_bits)
 {
 	struct karst_cm_ece offer = karst_cm_ece_offer(CAN, WINDOW),

@@ -35,7 +35,7 @@ drep_for(const struct cm_bed_msg *dreq, uint32_t n)
 	return peer_msg(KARST_CM_DREP, dreq->m.local_id, dreq, n);
 }
 
-/* We disconnect. */
+/* This side disconnects. */
 Test(cm_end, c1_disconnect)
 {
 	static struct cm_bed bed;
@@ -106,7 +106,7 @@ Test(cm_end, c1_disconnected)
 	cm_bed_down(b);
 }
 
-/* Both at once: two DREQs, two DREPs, one event each. */
+/* Both sides at once: two DREQs, two DREPs, one event each. */
 Test(cm_end, c1_crossed_dreqs)
 {
 	static struct cm_bed bed;
@@ -148,7 +148,7 @@ Test(cm_end, c1_dreq_before_rtu)
 	cr_expect_eq(b->cm->nhalf_open, 0);
 	expect_timewait(b, id);
 
-	/* and from our side: disconnected before the RTU came */
+	/* and from this side: disconnected before the RTU came */
 	id = cm_bed_rep_sent(b, 1);
 	cr_assert_eq(karst_cm_id_disconnect(b->cm, id, NULL, 0), 0);
 	expect_msg(b, DREQ);
@@ -156,7 +156,7 @@ Test(cm_end, c1_dreq_before_rtu)
 	cm_bed_down(b);
 }
 
-/* The peer's DREQ comes while our user has not yet said that it is ready. */
+/* The peer's DREQ comes before our user is ready. */
 Test(cm_end, c1_dreq_before_ready)
 {
 	static struct cm_bed bed;
@@ -173,7 +173,7 @@ Test(cm_end, c1_dreq_before_ready)
 	cm_bed_down(b);
 }
 
-/* Nobody answers: disconnected all the same. */
+/* No answer: the connection is disconnected all the same. */
 Test(cm_end, c1_dreq_lost)
 {
 	struct karst_cm_config cfg = {.max_ids = 8, .max_retries = 2, .response_timeout = 16};
@@ -193,7 +193,7 @@ Test(cm_end, c1_dreq_lost)
 	cm_bed_down(b);
 }
 
-/* The peer knows nothing of the connection (any more). */
+/* The peer does not know the connection (any more). */
 Test(cm_end, c1_dreq_rejected)
 {
 	static struct cm_bed bed;
@@ -261,7 +261,7 @@ Test(cm_end, c1_destroy_req_sent)
 	cm_bed_down(b);
 }
 
-/* The REJ is said again to whoever has missed it, and there are no events. */
+/* The REJ is repeated for a peer that has missed it, and there are no events. */
 Test(cm_end, c1_destroy_req_rcvd)
 {
 	struct cm_bed *b = cm_bed_listening();
@@ -291,7 +291,7 @@ Test(cm_end, c1_destroy_rep_sent)
 
 	cr_assert_eq(karst_cm_id_destroy(b->cm, id), 0);
 	cr_expect_eq(expect_msg(b, REJ)->m.rej.message, KARST_CM_ABOUT_OTHER);
-	/* that was lost: the peer believes it is connected */
+	/* the REJ was lost: the peer takes the connection for established */
 	send_msg(b, peer_msg(KARST_CM_RTU, id, NULL, 0));
 	expect_msg(b, REJ);
 	advance(b, 4 * (UINT64_C(4096) << 20) + MS);
@@ -350,7 +350,7 @@ Test(cm_end, c1_destroy_dreq_sent)
 	cm_bed_down(b);
 }
 
-/* Crossed, without a user. */
+/* Crossed DREQs, without a user. */
 Test(cm_end, c1_destroy_crossed)
 {
 	static struct cm_bed bed;
@@ -392,7 +392,7 @@ Test(cm_end, c1_destroy_dreq_rcvd_and_timewait)
 	cm_bed_down(b);
 }
 
-/* Whoever is told may destroy at once, and others, too. */
+/* The callback of an event may destroy its id, and others, too. */
 static uint32_t other_id;
 
 static void
@@ -432,9 +432,9 @@ Test(cm_end, c1_destroy_in_event)
 	cm_bed_down(b);
 }
 
-/* --- slots --- */
+/* --- table entries --- */
 
-/* Orphans make room for new connections, the oldest first; ids that have a user never do. */
+/* Orphans make room for new connections, the oldest first; ids with a user never do. */
 Test(cm_end, c1_orphans_make_room)
 {
 	struct karst_cm_config cfg = {.max_ids = 4};
@@ -455,14 +455,14 @@ Test(cm_end, c1_orphans_make_room)
 	}
 	cm_bed_req_sent(b, 10, &req);
 	advance(b, 300 * MS);
-	expect_msg(b, DREQ); /* of the second, which is still there */
+	expect_msg(b, DREQ); /* for the second one, which still exists */
 	expect_msg(b, REQ);
 	cm_bed_req_sent(b, 11, &req);
 	cr_expect_eq(karst_cm_id_connect(b->cm, &b->path, SERVICE, &b->param, NULL, &id), -ENOSPC);
 	cm_bed_down(b);
 }
 
-/* A slot that is used again has another number, so that late messages miss it. */
+/* A reused table entry has another number, so that late messages do not match it. */
 Test(cm_end, c1_numbers_are_not_used_again)
 {
 	struct karst_cm_config cfg = {.max_ids = 2};

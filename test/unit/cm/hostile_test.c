@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* Messages that no correct peer sends: forged messages, floods, garbage (U2, C1). */
+/* Messages that no correct peer sends: forged messages, floods, random bytes (U2, C1). */
 #include "cm_bed.h"
 
 /* --- malformed --- */
@@ -42,7 +42,7 @@ Test(cm_hostile, u2_malformed)
 
 /* --- forged --- */
 
-/* Whoever knows the ids, but not the peer's address, the queue pair or the transaction. */
+/* The sender knows the ids, but not the peer's address, the queue pair or the transaction. */
 Test(cm_hostile, c1_forged_dreq)
 {
 	static struct cm_bed bed;
@@ -106,7 +106,7 @@ Test(cm_hostile, c1_forged_answers)
 	cm_bed_down(b);
 }
 
-/* A connection that is half open is not established by somebody else's RTU. */
+/* A half-open connection is not established by an RTU from another sender. */
 Test(cm_hostile, c1_forged_rtu)
 {
 	static struct cm_bed bed;
@@ -129,7 +129,7 @@ Test(cm_hostile, c1_forged_rtu)
 	cm_bed_down(b);
 }
 
-/* Who has asked refuses what he asked for, and answers it then: there is nothing to say again. */
+/* A peer rejects its own request, and answers the REP after that: no REJ is repeated for it. */
 Test(cm_hostile, c1_rep_after_own_rej)
 {
 	static struct cm_bed bed;
@@ -139,7 +139,7 @@ Test(cm_hostile, c1_rep_after_own_rej)
 	uint32_t id;
 
 	cm_bed_listen(b);
-	id = cm_bed_rep_sent(b, 0); /* whose REP told him the id */
+	id = cm_bed_rep_sent(b, 0); /* the REP told the sender this id */
 	m = peer_msg(KARST_CM_REJ, id, NULL, 0);
 	m.rej.reason = KARST_CM_REJ_CONSUMER_DEFINED;
 	send_msg(b, m);
@@ -153,7 +153,7 @@ Test(cm_hostile, c1_rep_after_own_rej)
 	cm_bed_down(b);
 }
 
-/* Messages about the id of a listener, and messages about nothing. */
+/* Messages about a listener's id, and messages about no id. */
 Test(cm_hostile, c1_about_a_listener)
 {
 	static const enum karst_cm_kind silent[] = {KARST_CM_MRA, KARST_CM_REJ, KARST_CM_RTU,
@@ -190,7 +190,7 @@ flood(struct cm_bed *b, unsigned int n, uint32_t from, uint32_t to)
 	}
 }
 
-/* One address cannot take more than half, so that others still get in. */
+/* One address cannot have more than half, so that others still get in. */
 Test(cm_hostile, c1_flood_from_one_address)
 {
 	struct karst_cm_config cfg = {.max_ids = 256, .max_half_open = 16};
@@ -210,7 +210,8 @@ Test(cm_hostile, c1_flood_from_one_address)
 	cm_bed_down(b);
 }
 
-/* However many others there are, what one address has begun is no other's. */
+/* However many others there are, connections that one address has begun do not take another's
+ * place. */
 Test(cm_hostile, c1_flood_from_one_address_is_its_own)
 {
 	enum { HALF = 1024, OTHERS = 600 };
@@ -235,7 +236,7 @@ Test(cm_hostile, c1_flood_from_one_address_is_its_own)
 	cm_bed_down(b);
 }
 
-/* From everywhere: what has had a second makes room, what has not is left alone. */
+/* From many addresses: connections that are a second old make room, younger ones stay. */
 Test(cm_hostile, c1_flood_from_everywhere)
 {
 	struct karst_cm_config cfg = {.max_ids = 256, .max_half_open = 16};
@@ -272,7 +273,8 @@ Test(cm_hostile, c1_flood_from_everywhere)
 	cm_bed_down(b);
 }
 
-/* Whoever is told that a connection had to go stops to listen: the newcomer finds nobody. */
+/* When the callback learns that a connection was dropped, it stops listening: the new request finds
+ * no listener. */
 static uint32_t listener;
 
 static void
@@ -302,7 +304,7 @@ Test(cm_hostile, c1_listener_gone_while_making_room)
 	cm_bed_down(b);
 }
 
-/* All slots taken: a REJ that says so. */
+/* All entries taken: a REJ with that reason. */
 Test(cm_hostile, c1_table_full)
 {
 	struct karst_cm_config cfg = {.max_ids = 4, .max_half_open = 4};
@@ -319,7 +321,7 @@ Test(cm_hostile, c1_table_full)
 	cm_bed_down(b);
 }
 
-/* Refusing costs nothing but the REJ: no slot, no half-open connection. */
+/* A refused request costs nothing but the REJ: no table entry, no half-open connection. */
 Test(cm_hostile, c1_refused_leave_nothing)
 {
 	static struct cm_bed bed;
@@ -334,7 +336,7 @@ Test(cm_hostile, c1_refused_leave_nothing)
 	cm_bed_down(b);
 }
 
-/* A peer that asks for repetitions as fast as can be, or as slowly: within reason. */
+/* A peer that asks for the fastest or the slowest possible retransmissions gets reasonable ones. */
 Test(cm_hostile, c1_extreme_timeouts)
 {
 	static struct cm_bed bed;
@@ -403,7 +405,7 @@ Test(cm_hostile, c1_masks)
 
 #define SHOWN 32u
 
-/* Asks peers for SHOWN connections, under a secret. */
+/* Sends requests for SHOWN connections, with a given secret. */
 static void
 show(const uint64_t secret[2], uint32_t id[SHOWN], uint64_t tid[SHOWN])
 {
@@ -426,8 +428,8 @@ show(const uint64_t secret[2], uint32_t id[SHOWN], uint64_t tid[SHOWN])
 	cm_bed_down(b);
 }
 
-/* What some connections show of ids and transactions says nothing of the next: no difference comes
- * twice, nor does a part of a number of which the rest is known. */
+/* Ids and transactions of some connections do not help to guess the next: no difference comes
+ * twice, nor does a part of a number when the rest is known. */
 Test(cm_hostile, c1_numbers_tell_nothing)
 {
 	const uint64_t secret[2] = {4711, 4712};
@@ -438,7 +440,8 @@ Test(cm_hostile, c1_numbers_tell_nothing)
 	for (i = 1; i < SHOWN; i++) {
 		cr_expect_neq(tid[i] >> 32, tid[0] >> 32);
 		cr_expect_neq((uint32_t)tid[i], id[i]);
-		/* slots are counted up: in the open, or under a mask, this would be seen */
+		/* entries are numbered in sequence: without a mask, or with a constant one, this
+		 * would show */
 		low += ((id[i] ^ id[0]) & 63) == i;
 		for (j = 1; j < i; j++) {
 			twice += (id[i] ^ id[i - 1]) == (id[j] ^ id[j - 1]);
@@ -449,7 +452,7 @@ Test(cm_hostile, c1_numbers_tell_nothing)
 	cr_expect_eq(twice, 0);
 }
 
-/* All 128 bits of the secret count, and a test that gives the same has the same run. */
+/* All 128 bits of the secret count, and a test with the same secret has the same run. */
 Test(cm_hostile, c1_numbers_follow_from_the_secret)
 {
 	uint64_t secret[2] = {4711, 4712}, tid[2][SHOWN];

@@ -19,13 +19,13 @@ expect_path(const struct cm_bed *b, const struct karst_cm_path *is)
 	cr_expect_eq(is->sl, want.sl);
 	cr_expect_eq(is->rate, want.rate);
 	cr_expect_eq(is->ack_timeout, want.ack_timeout);
-	/* which nobody says: those of the connection */
+	/* members that were not set: those of the connection */
 	cr_expect_eq(is->mtu, b->path.mtu);
 	cr_expect_eq(is->pkey, b->path.pkey);
 	cr_expect_eq(is->port, b->path.port);
 }
 
-/* The wire says the same, seen from us. */
+/* The message has the same path, seen from this side. */
 static void
 expect_wire(const struct cm_bed *b, const struct karst_cm_wire_path *is)
 {
@@ -60,8 +60,8 @@ failover_to(struct cm_bed *b, struct karst_cm_msg req, bool offered, bool taken)
 	return expect_msg(b, REP)->m.rep.failover;
 }
 
-/* Whoever is asked says whether it takes the path; one that makes no sense is not told, and no
- * reason to refuse the connection. */
+/* The passive side answers whether it takes the path; an invalid path is not reported to the user,
+ * and no reason to refuse the connection. */
 Test(cm_lap, c4_req_passive)
 {
 	static struct cm_bed bed;
@@ -86,7 +86,7 @@ Test(cm_lap, c4_req_passive)
 	cm_bed_down(b);
 }
 
-/* Whoever asks offers it, and hears what becomes of it. */
+/* The active side offers it, and gets the answer. */
 Test(cm_lap, c4_req_active)
 {
 	static const uint8_t said[] = {KARST_CM_FAILOVER_ACCEPTED, KARST_CM_FAILOVER_UNSUPPORTED,
@@ -107,7 +107,7 @@ Test(cm_lap, c4_req_active)
 		send_msg(b, rep);
 		cr_expect_eq(expect_ev(b, REP)->remote.alternate_taken, n == 0);
 	}
-	/* who has offered nothing has been promised nothing */
+	/* a side that has offered nothing gets no promise */
 	b->param.alternate = NULL;
 	cm_bed_req_sent(b, n, &req);
 	cr_expect_eq(req.m.req.alternate.local_lid, 0);
@@ -116,7 +116,7 @@ Test(cm_lap, c4_req_active)
 	cm_bed_down(b);
 }
 
-/* --- LAP, asked --- */
+/* --- LAP, passive side --- */
 
 Test(cm_lap, c4_asked)
 {
@@ -137,7 +137,7 @@ Test(cm_lap, c4_asked)
 	cr_expect_eq(ev->user, BED_USER);
 	expect_path(b, ev->remote.alternate);
 	cr_expect_eq(memcmp(ev->remote.private_data, "another way", 12), 0);
-	/* it waits for its user: again is nothing new */
+	/* it waits for its user: a duplicate causes no second event */
 	send_msg(b, lap);
 	cr_expect_eq(duplicates(b, LAP), 1);
 	cr_expect_eq(karst_cm_id_lap(b->cm, id, ev->remote.alternate, NULL, 0), -EINVAL);
@@ -156,7 +156,7 @@ Test(cm_lap, c4_asked)
 	/* the answer was lost */
 	send_msg(b, lap);
 	cr_expect_eq(expect_msg(b, APR)->m.apr.status, KARST_CM_APR_INVALID_SL);
-	/* another one is another one */
+	/* another LAP is a new one */
 	lap.tid++;
 	send_msg(b, lap);
 	expect_ev(b, LAP);
@@ -166,7 +166,7 @@ Test(cm_lap, c4_asked)
 	cm_bed_down(b);
 }
 
-/* The peer gives up waiting for the user, and offers another one: that one is answered. */
+/* The peer gives up waiting for the user, and offers another path: that LAP is answered. */
 Test(cm_lap, c4_asked_anew)
 {
 	static struct cm_bed bed;
@@ -184,7 +184,7 @@ Test(cm_lap, c4_asked_anew)
 	cm_bed_down(b);
 }
 
-/* What is refused without asking anybody, and what is not answered at all. */
+/* LAPs that are refused without asking the user, and LAPs that are not answered at all. */
 Test(cm_lap, c4_refused)
 {
 	static struct cm_bed bed;
@@ -200,7 +200,7 @@ Test(cm_lap, c4_refused)
 	cr_expect_eq(apr->m.apr.status, KARST_CM_APR_INVALID_COMM_ID);
 	cr_expect_eq(apr->m.tid, lap.tid);
 	cr_expect_eq(counted(b, NO_ID), 1);
-	/* another peer, and another id of the same */
+	/* another peer, and another id of the same peer */
 	send_from(b, 1, lap);
 	cr_expect_eq(expect_msg(b, APR)->m.apr.status, KARST_CM_APR_INVALID_COMM_ID);
 	bad = lap;
@@ -228,12 +228,12 @@ Test(cm_lap, c4_refused)
 	send_msg(b, bad);
 	cr_expect_eq(expect_msg(b, APR)->m.apr.status, KARST_CM_APR_IS_CURRENT);
 	cr_expect_eq(counted(b, INVALID), 4);
-	/* our REP is on its way, and their RTU: who repeats it will be heard */
+	/* our REP is under way, or their RTU: the peer repeats its LAP, which is answered then */
 	cm_bed_listen(b);
 	waiting = cm_bed_rep_sent(b, 1);
 	send_msg(b, peer_lap(b, waiting, 1));
 	cr_expect_eq(counted(b, STATE), 1);
-	/* it is ending */
+	/* the connection is ending */
 	cr_assert_eq(karst_cm_id_disconnect(b->cm, id, NULL, 0), 0);
 	expect_msg(b, DREQ);
 	send_msg(b, lap);
@@ -243,7 +243,7 @@ Test(cm_lap, c4_refused)
 	cm_bed_down(b);
 }
 
-/* --- LAP, asking --- */
+/* --- LAP, active side --- */
 
 static struct cm_bed_msg
 lap_sent(struct cm_bed *b, uint32_t id)
@@ -269,7 +269,7 @@ Test(cm_lap, c4_asks)
 	cr_expect_eq(lap.m.remote_id, PEER_ID);
 	cr_expect_eq(lap.m.lap.qpn, PEER_QPN);
 	cr_expect_eq(memcmp(lap.m.private_data, "this way", 9), 0);
-	/* one at a time */
+	/* only one at a time */
 	cr_expect_eq(karst_cm_id_lap(b->cm, id, &path, NULL, 0), -EINVAL);
 	advance(b, 400 * MS);
 	again = *expect_msg(b, LAP);
@@ -290,7 +290,7 @@ Test(cm_lap, c4_asks)
 	cr_expect_eq(memcmp(ev->remote.private_data, "not now", 8), 0);
 	send_msg(b, apr);
 	cr_expect_eq(duplicates(b, APR), 1);
-	/* another one is another exchange: an answer to the first is none to it */
+	/* another LAP is another exchange: an answer to the first one does not apply to it */
 	again = lap_sent(b, id);
 	cr_expect_neq(again.m.tid, lap.m.tid);
 	send_msg(b, apr);
@@ -304,7 +304,7 @@ Test(cm_lap, c4_asks)
 	cm_bed_down(b);
 }
 
-/* Nobody answers: the connection is as it was, and may be asked about again. */
+/* No answer: the connection stays as it was, and another LAP may be sent. */
 Test(cm_lap, c4_no_answer)
 {
 	struct karst_cm_config cfg = {.max_ids = 8, .response_timeout = 18, .max_retries = 2};
@@ -322,14 +322,14 @@ Test(cm_lap, c4_no_answer)
 	cr_expect_eq(counted(b, TIMEOUTS), 1);
 	cr_expect_eq(state_of(b, id), KARST_CM_ESTABLISHED);
 	lap_sent(b, id);
-	/* and with the connection everything about it ends */
+	/* and the exchange ends with the connection */
 	send_msg(b, peer_dreq(id, 0));
 	expect_ev(b, DREQ);
 	advance(b, 30 * SECOND);
 	cm_bed_down(b);
 }
 
-/* The peer asks for time. */
+/* The peer asks for time, by an MRA. */
 Test(cm_lap, c4_mra)
 {
 	static struct cm_bed bed;
@@ -353,7 +353,7 @@ Test(cm_lap, c4_mra)
 	cm_bed_down(b);
 }
 
-/* Both ask at once: both are refused, and nothing is left of it. */
+/* Both send a LAP at once: both are refused, and no state is left of them. */
 Test(cm_lap, c4_crossing)
 {
 	static struct cm_bed bed;
@@ -372,7 +372,7 @@ Test(cm_lap, c4_crossing)
 	cm_bed_down(b);
 }
 
-/* An RTU that was lost is said again as it was, also while a LAP is under way and behind it. */
+/* A lost RTU is repeated unchanged, also during and after a LAP exchange. */
 Test(cm_lap, c4_rtu_again)
 {
 	static struct cm_bed bed;
@@ -398,7 +398,7 @@ Test(cm_lap, c4_rtu_again)
 	cm_bed_down(b);
 }
 
-/* --- calls that cannot be --- */
+/* --- invalid calls --- */
 
 Test(cm_lap, c4_calls_refused)
 {

@@ -2,8 +2,8 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Messages as structures and back (U2, C1, C2): against the bytes of Linux peers in
- * test/captures, and by hand where no capture has one.
+ * Messages as structures and back (U2, C1, C2): compared with the bytes of Linux peers in
+ * test/captures, and with bytes written by hand where no capture has the message.
  */
 #include <criterion/criterion.h>
 #include <dirent.h>
@@ -66,7 +66,7 @@ check_file(const char *path, struct totals *t)
 	fclose(f);
 }
 
-/* Every message of the captures is taken apart and put together again, bit for bit. */
+/* Every message of the captures is parsed and built again, bit for bit. */
 Test(cm_msg, u2_captures)
 {
 	struct totals t = {{0}};
@@ -207,7 +207,8 @@ Test(cm_msg, c2_rep_fields)
 	cr_expect_eq(karst_get_be32(mad + 20), 0xb1b2b3b4);
 }
 
-/* (C3): who says nothing changes no bit, and a vendor of more than 24 bits stays in its place. */
+/* (C3): without options no bit changes, and a vendor of more than 24 bits does not overwrite its
+ * neighbours. */
 Test(cm_msg, c3_silent)
 {
 	struct karst_cm_msg m = {.kind = KARST_CM_REQ};
@@ -233,7 +234,7 @@ Test(cm_msg, c3_silent)
 	}
 }
 
-/* (C3): options may be in these messages, of whatever vendor, and in no others. */
+/* (C3): options may be in these messages, of any vendor, and in no others. */
 Test(cm_msg, c3_modifier)
 {
 	struct karst_cm_msg m, seen;
@@ -295,7 +296,7 @@ Test(cm_msg, c1_mra_rej_lap_apr_fields)
 	cr_expect_arr_eq(again, mad, sizeof(mad));
 }
 
-/* Whatever is in the fields, what was built is parsed to the same, and the other way round. */
+/* Whatever the fields hold, a built message is parsed to the same values, and the reverse. */
 Test(cm_msg, random_bytes)
 {
 	uint8_t mad[KARST_CM_MAD_LEN], again[KARST_CM_MAD_LEN], third[KARST_CM_MAD_LEN];
@@ -356,7 +357,7 @@ Test(cm_msg, u2_refused)
 		cr_expect_eq(karst_cm_msg_parse(good, i, &seen), KARST_CM_PARSE_LENGTH);
 }
 
-/* As much private data as a message takes, and one byte more. */
+/* As much private data as a message holds, and one byte more. */
 Test(cm_msg, c1_private_data)
 {
 	static const unsigned int most[KARST_CM_KINDS] = {

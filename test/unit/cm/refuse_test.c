@@ -39,10 +39,10 @@ Test(cm_refuse, c1_user_rejects_req)
 	cr_expect_eq(m->m.info_len, 3);
 	cr_expect_arr_eq(m->m.info, "why\0", 4);
 	cr_expect_arr_eq(m->m.private_data, "private\0", 8);
-	/* the REJ was lost: the REQ comes again, and the user is not asked again */
+	/* the REJ was lost: the REQ comes again, and the user gets no second event */
 	send_msg(b, peer_req(b, 0));
 	cr_expect_arr_eq(expect_msg(b, REJ)->mad, m->mad, KARST_CM_MAD_LEN);
-	/* another attempt of the same queue pair is new */
+	/* another attempt of the same queue pair is a new request */
 	again = peer_req(b, 1);
 	again.req.qpn = PEER_QPN;
 	send_msg(b, again);
@@ -56,7 +56,8 @@ Test(cm_refuse, c1_user_rejects_req)
 	cm_bed_down(b);
 }
 
-/* The peer was asked for patience, and the REJ was lost: it asks again after that only. */
+/* The peer was asked to wait by an MRA, and the REJ was lost: it sends its REQ again only after
+ * that wait. */
 Test(cm_refuse, c1_rejected_after_mra)
 {
 	static struct cm_bed bed;
@@ -126,7 +127,7 @@ Test(cm_refuse, c1_req_rejected)
 	cm_bed_down(b);
 }
 
-/* As Linux refuses a port on which nobody listens: it has no id of its own. */
+/* Linux refuses a port without a listener in this way: the REJ has no id of its own. */
 Test(cm_refuse, c1_req_rejected_by_nobody)
 {
 	static struct cm_bed bed;
@@ -141,7 +142,7 @@ Test(cm_refuse, c1_req_rejected_by_nobody)
 	cm_bed_down(b);
 }
 
-/* The peer has waited long enough, and does not know our id: it says who it is. */
+/* The peer has waited long enough, and does not know our id: the REJ names the peer's own id. */
 Test(cm_refuse, c1_peer_gives_up)
 {
 	static struct cm_bed bed;
@@ -154,7 +155,7 @@ Test(cm_refuse, c1_peer_gives_up)
 	id = cm_bed_req_rcvd(b, 0);
 	karst_put_be64(guid, PEER_GUID);
 	rej = peer_rej(0, NULL, 0, KARST_CM_REJ_TIMEOUT);
-	send_msg(b, rej); /* of whom? */
+	send_msg(b, rej); /* of an unknown id */
 	cr_expect_eq(counted(b, NO_ID), 1);
 	rej.info = guid;
 	rej.info_len = 8;
@@ -169,7 +170,7 @@ Test(cm_refuse, c1_peer_gives_up)
 	send_msg(b, peer_rej(id, NULL, 1, KARST_CM_REJ_TIMEOUT));
 	cr_expect_eq(expect_ev(b, REJ)->id, id);
 	cr_expect_eq(b->cm->nhalf_open, 0);
-	send_msg(b, peer_req(b, 0)); /* doubled on the way, and late */
+	send_msg(b, peer_req(b, 0)); /* duplicated by the network, and late */
 	send_msg(b, peer_req(b, 1));
 	cr_expect_eq(duplicates(b, REQ), 2);
 	rej = peer_req(b, 1); /* the same number, but another transaction */
@@ -196,7 +197,7 @@ Test(cm_refuse, c1_established_rejected)
 	cm_bed_down(b);
 }
 
-/* --- REQs that cannot be --- */
+/* --- invalid REQs --- */
 
 static void
 expect_refused(struct cm_bed *b, struct karst_cm_msg req, uint16_t reason)
@@ -240,14 +241,14 @@ Test(cm_refuse, c1_c2_req_invalid)
 	req = peer_req(b, 0);
 	req.req.qpn = 0;
 	expect_refused(b, req, KARST_CM_REJ_NO_QP);
-	/* the connection's packets were to go to somebody else */
+	/* the connection's packets would go to another host */
 	req = peer_req(b, 0);
 	req.req.primary.local_gid[15]++;
 	expect_refused(b, req, KARST_CM_REJ_INVALID_GID);
 	req = peer_req(b, 0);
 	req.req.primary.remote_gid[15]++;
 	expect_refused(b, req, KARST_CM_REJ_INVALID_GID);
-	/* without an id or a GUID there is nobody to tell */
+	/* without an id or a GUID there is nobody to answer */
 	req = peer_req(b, 0);
 	req.local_id = 0;
 	send_msg(b, req);
@@ -260,7 +261,7 @@ Test(cm_refuse, c1_c2_req_invalid)
 
 /* --- stale connections --- */
 
-/* The peer has started anew: its queue pair or its id is one that we still know. */
+/* The peer has restarted: its queue pair or its id is one that is still known here. */
 Test(cm_refuse, c1_stale_req)
 {
 	static struct cm_bed bed;
@@ -284,7 +285,7 @@ Test(cm_refuse, c1_stale_req)
 	expect_ev(b, DREP);
 	send_msg(b, req); /* in time-wait */
 	cr_expect_eq(expect_msg(b, REJ)->m.rej.reason, KARST_CM_REJ_STALE_CONN);
-	send_msg(b, peer_req(b, 0)); /* its very first REQ, late: it had its answer */
+	send_msg(b, peer_req(b, 0)); /* its very first REQ, late: it has had its answer */
 	cr_expect_eq(duplicates(b, REQ), 1);
 	advance(b, SECOND);
 	expect_ev(b, TIMEWAIT_EXIT);
@@ -299,7 +300,7 @@ Test(cm_refuse, c1_stale_req)
 	send_msg(b, req);
 	cr_expect_eq(expect_msg(b, REJ)->m.rej.reason, KARST_CM_REJ_STALE_CONN);
 	cr_expect_eq(expect_msg(b, DREQ)->m.local_id, id);
-	/* the same number of another address is somebody else */
+	/* the same number at another address is another peer */
 	req = peer_req(b, 2);
 	memcpy(req.req.primary.local_gid, seen_from(b, 1).remote_ip, 16);
 	send_from(b, 1, req);
@@ -307,7 +308,8 @@ Test(cm_refuse, c1_stale_req)
 	cm_bed_down(b);
 }
 
-/* Half open, and the peer starts anew: given up, with an event, but not within another. */
+/* Half open, and the peer restarts: the connection is given up, with an event, but not within
+ * another event's callback. */
 Test(cm_refuse, c1_stale_half_open)
 {
 	static struct cm_bed bed;
@@ -345,7 +347,7 @@ Test(cm_refuse, c1_stale_half_open)
 	cm_bed_down(b);
 }
 
-/* A REP with the queue pair of a connection that we have. */
+/* A REP with the queue pair of an existing connection. */
 Test(cm_refuse, c1_stale_rep)
 {
 	static struct cm_bed bed;
@@ -370,7 +372,7 @@ Test(cm_refuse, c1_stale_rep)
 	cm_bed_down(b);
 }
 
-/* The same before the user was ready: it is too late for that. */
+/* The same before the user was ready: its readiness comes too late. */
 Test(cm_refuse, c1_stale_rep_before_ready)
 {
 	static struct cm_bed bed;

@@ -81,7 +81,7 @@ Test(cm_sidr, c2_refused)
 	rep.sidr_rep.status = KARST_CM_SIDR_UNSUPPORTED;
 	rep.info = (const uint8_t *)"info";
 	rep.info_len = 4;
-	send_from(b, 1, rep); /* somebody else */
+	send_from(b, 1, rep); /* from another sender */
 	rep.tid++;
 	send_msg(b, rep);
 	cr_expect_eq(counted(b, FORGED), 2);
@@ -117,7 +117,8 @@ Test(cm_sidr, c2_lost)
 	cm_bed_down(b);
 }
 
-/* The user is asked once, and the same answer is given for as long as it may be asked for. */
+/* The user gets one event, and the same answer is repeated for as long as the peer may repeat the
+ * request. */
 Test(cm_sidr, c2_asks)
 {
 	static struct cm_bed bed;
@@ -162,7 +163,7 @@ Test(cm_sidr, c2_asks)
 	advance(b, 5 * SECOND);
 	send_msg(b, peer_sidr_req(0));
 	cr_expect_arr_eq(expect_msg(b, SIDR_REP)->mad, first.mad, KARST_CM_MAD_LEN);
-	/* gone for its user, not for the peer */
+	/* destroyed for its user, but still known to the peer */
 	cr_assert_eq(karst_cm_id_destroy(b->cm, id), 0);
 	send_msg(b, peer_sidr_req(0));
 	expect_msg(b, SIDR_REP);
@@ -200,7 +201,7 @@ Test(cm_sidr, c2_asks_in_vain)
 	cr_assert_eq(karst_cm_id_destroy(b->cm, id), 0);
 	cr_expect_eq(expect_msg(b, SIDR_REP)->m.sidr_rep.status, KARST_CM_SIDR_REJECT);
 
-	/* the user says nothing; the number then stands for something else */
+	/* the user does not answer; the number is used again after that */
 	send_msg(b, peer_sidr_req(3));
 	id = expect_ev(b, SIDR_REQ)->id;
 	req = peer_sidr_req(3);
@@ -214,7 +215,7 @@ Test(cm_sidr, c2_asks_in_vain)
 	cm_bed_down(b);
 }
 
-/* Numbers of requests and of connections are not the same. */
+/* Numbers of requests and of connections are distinct. */
 Test(cm_sidr, c2_request_is_no_connection)
 {
 	static struct cm_bed bed;

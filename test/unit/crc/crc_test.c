@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* Every kernel against the bitwise reference, at every length; choosing one; the VCRC. */
+/* Every kernel against the bitwise reference, at every length; the choice of a kernel; the VCRC. */
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <stdlib.h>
@@ -17,8 +17,8 @@
 static uint8_t in[LONGEST + ALIGNMENTS];
 static uint8_t out[LONGEST + 2 * ALIGNMENTS];
 
-/* With a sanitizer, whose checks take most of the time, a long one is tried at four alignments
- * out of all. */
+/* With a sanitizer, whose checks take most of the time, long inputs are tried at four alignments
+ * only. */
 static bool
 is_tried(size_t len, unsigned int align)
 {
@@ -102,7 +102,7 @@ Test(crc, copy_every_alignment)
 	}
 }
 
-/* Nothing outside is touched: the bytes lie against pages that may not be. */
+/* No byte outside of the input is accessed: the bytes lie next to inaccessible pages. */
 Test(crc, edges_of_memory)
 {
 	struct ref_guard from = ref_guard_open(LONGEST), to = ref_guard_open(LONGEST);
@@ -127,7 +127,7 @@ Test(crc, edges_of_memory)
 	ref_guard_close(&to);
 }
 
-/* Any cut into pieces gives what one piece does. */
+/* Any split into pieces gives the same result as one piece. */
 Test(crc, splits)
 {
 	const struct karst_crc_ops *ops;
@@ -211,7 +211,8 @@ Test(crc, vcrc)
 	ref_fill(in, sizeof(in), 7);
 	for (size_t len = 0; len < 400; len++)
 		cr_assert_eq(karst_vcrc(in + len, len), ref_vcrc(in + len, len), "%zu", len);
-	/* Whatever the packet was, the same register is left after it and its VCRC. */
+	/* Whatever the packet was, the register has the same value after the packet and its
+	 * VCRC. */
 	for (size_t len = 10; len < 50; len++) {
 		uint16_t v = karst_vcrc(in, len);
 

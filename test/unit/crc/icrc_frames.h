@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* Frames of a real peer, Linux soft-RoCE, with the ICRC that it has computed. */
+/* Frames of a real peer, Linux soft-RoCE, with the ICRC that it computed. */
 
 #ifndef ICRC_FRAMES_H
 #define ICRC_FRAMES_H

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* The ICRC of native InfiniBand packets: the sample of the specification, a GRH, cut packets. */
+/* The ICRC of native InfiniBand packets: the sample of the specification, a GRH, truncated
+ * packets. */
 #include <criterion/criterion.h>
 
 #include "karst_icrc.h"
@@ -19,7 +20,7 @@ Test(icrc, native_sample)
 
 	for (unsigned int k = 0; ref_kernel(k) != NULL; k++) {
 		memcpy(p, ib_sample, sizeof(p));
-		/* Sent as 96 25 b7 5a. */
+		/* On the wire: 96 25 b7 5a. */
 		cr_assert_eq(karst_icrc_native(p, sizeof(p), false), 0x5ab72596u);
 		p[0] ^= 0xf0;  /* VL */
 		p[12] ^= 0xff; /* BTH: FECN, BECN, reserved */
@@ -48,7 +49,7 @@ Test(icrc, native_grh)
 	}
 }
 
-/* A packet cut short has some ICRC, and finding it reads nothing that is not there. */
+/* A truncated packet has some ICRC, and computing it reads nothing beyond the packet. */
 Test(icrc, native_cut)
 {
 	struct ref_guard g = ref_guard_open(100);

@@ -2,8 +2,8 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * ICRC of RoCEv2: frames of a real peer, each masked and each unmasked bit, sealing from all kinds
- * of segments, and bursts.
+ * ICRC of RoCEv2: frames of a real peer, each masked and each unmasked bit, sealing of all kinds of
+ * segments, and bursts.
  */
 #include <criterion/criterion.h>
 
@@ -52,7 +52,7 @@ Test(icrc, captured)
 	}
 }
 
-/* One bit changed: seen, unless it is one of those that the network may change (W7). */
+/* A changed bit is detected, unless it is one of those that the network may change (W7). */
 Test(icrc, every_bit)
 {
 	uint8_t frame[128];
@@ -78,7 +78,7 @@ Test(icrc, every_bit)
 	}
 }
 
-/* --- frames whose headers are known --- */
+/* --- frames whose header sums are known --- */
 
 #define KNOWN_PLACE 2304
 
@@ -95,7 +95,7 @@ known_frame(uint8_t *frame, uint32_t tail, uint64_t *seed)
 	return len;
 }
 
-/* @frame, with what may differ from packet to packet made different, and another payload. */
+/* Copies @frame, changes what may differ from packet to packet, and sets another payload. */
 static void
 known_like(uint8_t *like, const uint8_t *frame, uint32_t len, uint64_t *seed)
 {
@@ -109,7 +109,7 @@ known_like(uint8_t *like, const uint8_t *frame, uint32_t len, uint64_t *seed)
 		like[i] = (uint8_t)ref_rand(seed);
 }
 
-/* A bit that the ICRC covers and that may differ, or one behind the BTH. */
+/* Flips a bit that the ICRC covers and that may differ, or one behind the BTH. */
 static void
 known_damage(uint8_t *frame, uint32_t len, uint64_t *seed)
 {
@@ -121,7 +121,8 @@ known_damage(uint8_t *frame, uint32_t len, uint64_t *seed)
 	frame[at] ^= (uint8_t)(1u << ref_rand(seed) % 8);
 }
 
-/* A bit for each of the first @n whose sum is not the one of a right frame, which @right has. */
+/* @return a bit for each of the first @n whose sum differs from that of a right frame, which is
+ * @right. */
 static uint64_t
 known_wrong(struct karst_icrc_known *known, const uint32_t *right, unsigned int n)
 {
@@ -148,7 +149,7 @@ known_any_tail(uint64_t *seed, uint32_t usual)
 	}
 }
 
-/* Bursts of any number of them, in which any are wrong: these are found, and no others. */
+/* Bursts of any number of frames, any of which are wrong: exactly these are found. */
 Test(icrc, known)
 {
 	static uint8_t frames[KARST_ICRC_KNOWN * KNOWN_PLACE], like[KNOWN_PLACE];
@@ -182,7 +183,8 @@ Test(icrc, known)
 	}
 }
 
-/* Every bit that may differ or is behind the BTH, in every place of four frames, for every tail. */
+/* Every bit that may differ or is behind the BTH, in every place of four frames, for every tail
+ * length. */
 Test(icrc, known_every_bit)
 {
 	struct ref_guard g = ref_guard_open(4096);
@@ -222,9 +224,9 @@ Test(icrc, known_every_bit)
 }
 
 /*
- * Every length up to 300, at both ends of memory that is there: alone, as one of four of its
- * length, and among others of 64 bytes of payload.  What cannot be a frame is let be, and harms no
- * other.
+ * Every length up to 300, at both ends of accessible memory: alone, as one of four of its length,
+ * and among others of 64 bytes of payload.  Lengths that cannot be a frame are left out, and do not
+ * affect other frames.
  */
 Test(icrc, known_lengths)
 {
@@ -326,7 +328,7 @@ check_sealed(const struct sealing *s, uint8_t *frame)
 	cr_assert(verifies(packet(frame, len, s->flags)));
 }
 
-/* Sealed at both ends of a frame buffer that traps what reaches outside. */
+/* Sealed at both ends of a frame buffer that traps accesses outside of it. */
 static void
 seal_at_edges(const struct ref_guard *g, const struct sealing *s, const uint8_t *headers)
 {
@@ -343,7 +345,7 @@ seal_at_edges(const struct ref_guard *g, const struct sealing *s, const uint8_t 
 	}
 }
 
-/* All lengths of a payload in one piece, for headers of every length that there is. */
+/* All lengths of a payload in one segment, for headers of every possible length. */
 Test(icrc, seal_one_segment)
 {
 	struct ref_guard frame = ref_guard_open(4400), source = ref_guard_open(4400);
@@ -370,7 +372,7 @@ Test(icrc, seal_one_segment)
 	ref_guard_close(&source);
 }
 
-/* Any number of pieces of any length, empty ones among them. */
+/* Any number of segments of any length, empty ones among them. */
 Test(icrc, seal_scattered)
 {
 	struct ref_guard frame = ref_guard_open(4400);
@@ -401,7 +403,7 @@ Test(icrc, seal_scattered)
 	ref_guard_close(&frame);
 }
 
-/* In a burst, each packet is judged for itself, and one that is dropped already is let be. */
+/* In a burst each packet is judged for itself, and a packet that is dropped already is skipped. */
 Test(icrc, bursts)
 {
 	enum { BURST = 37 };
@@ -444,7 +446,7 @@ Test(icrc, bursts)
 	}
 }
 
-/* A lone packet of any length, with nothing before it and nothing behind. */
+/* A single packet of any length, with no memory before it and none behind. */
 Test(icrc, lone_packet)
 {
 	struct ref_guard g = ref_guard_open(1000);

@@ -25,7 +25,8 @@ ref_crc32(uint32_t state, const uint8_t *p, size_t len)
 	return state;
 }
 
-/* By the polynomial as it is written down, x^16 + x^12 + x^3 + x + 1, bits as they are sent. */
+/* Computed from the polynomial of the specification, x^16 + x^12 + x^3 + x + 1, with bits in the
+ * order in which they are sent. */
 uint16_t
 ref_vcrc(const uint8_t *p, size_t len)
 {

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* Reference for the tests of lib/crc: one bit at a time, directly from the definitions. */
+/* References for the tests of lib/crc: one bit at a time, directly from the definitions. */
 #ifndef KARST_TEST_CRC_REFERENCE_H
 #define KARST_TEST_CRC_REFERENCE_H
 
 #include "karst_crc.h"
 
-/** State after one more byte. */
+/** The state after one more byte. */
 uint32_t ref_crc32_byte(uint32_t state, uint8_t byte);
 uint32_t ref_crc32(uint32_t state, const uint8_t *p, size_t len);
 
@@ -26,9 +26,7 @@ void ref_fill(uint8_t *p, size_t len, uint64_t seed);
 /** The i-th kernel that runs here, chosen by karst_crc_init(); NULL past the end. */
 const struct karst_crc_ops *ref_kernel(unsigned int i);
 
-/*
- * Some pages between two that may not be touched; ref_tail() gives the last @len bytes.
- */
+/* Some pages between two that are inaccessible; ref_tail() gives the last @len bytes. */
 struct ref_guard {
 	uint8_t *first;
 	size_t room;

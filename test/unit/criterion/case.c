@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* The part that runs in the process of a case: see runner.h. */
+/* Code that runs in the process of a case: see runner.h. */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -16,7 +16,7 @@
 
 #include "runner.h"
 
-#define CASE_FAILS 1 /* the exit status of a case that has failed, whatever the runner has heard */
+#define CASE_FAILS 1 /* the exit status of a failed case, whatever the runner has received */
 
 static struct {
 	const struct criterion_suite *suite;
@@ -27,11 +27,12 @@ static struct {
 	sigjmp_buf back;
 	bool can_go_back;
 } the_case;
-static atomic_bool case_has_failed; /* by any thread */
+static atomic_bool case_has_failed; /* set by any thread */
 
-struct criterion_options criterion_options; /* the macros ask for full_stats */
+struct criterion_options criterion_options; /* the macros use its full_stats */
 
-/* By another thread, or a child of the case: they can neither go back nor end the case. */
+/* Whether this is another thread, or a child of the case: these can neither jump back nor end the
+ * case. */
 static bool
 case_elsewhere(void)
 {
@@ -76,7 +77,7 @@ case_say(enum case_word word, const char *text)
 }
 
 /* A phase belongs to the case's own process: a child that runs on into the rest of its parent's
- * case must not end it. */
+ * case must not report its end. */
 static void
 case_phase(enum case_word word)
 {
@@ -100,7 +101,7 @@ case_run(
 	exit(case_has_failed ? CASE_FAILS : 0);
 }
 
-/* criterion_abort_test() comes back from @fn: false.  */
+/* @return false if criterion_abort_test() ended @fn. */
 static bool
 case_step(void (*fn)(void), void (*with)(void *))
 {

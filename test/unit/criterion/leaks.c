@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* For leaks.sh: memory that static memory points to, and memory that no pointer points to. */
+/* For leaks.sh: memory that static memory points to, and memory that nothing points to. */
 #include <stdlib.h>
 
 #include <criterion/criterion.h>

@@ -2,9 +2,9 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * The main program: see runner.h.  A case has passed if its process has reported that it reached
- * its end and that no assertion failed, and has then exited with status 0, or with the signal or
- * status that its Test() demands.  A missing report counts as a failure.
+ * The program: see runner.h.  A case has passed if its process has reported that it came to its
+ * end, has reported no failed assertion, and then has exited with status 0; or as its Test()
+ * demands, by a signal or a status.  A missing report never counts as success.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -28,11 +28,11 @@
 
 #include "runner.h"
 
-#define JOB_SAID_MAX     65536u /* bytes of what a case has said; what comes then is not kept */
-#define JOB_SOCKET_BYTES 262144 /* that wait for the runner */
-#define JOB_OUTPUT_MAX   65536u /* bytes of what a failed case has printed, that are shown */
+#define JOB_SAID_MAX     65536u /* bytes of a case's reports; what exceeds them is not kept */
+#define JOB_SOCKET_BYTES 262144 /* that may wait for the runner */
+#define JOB_OUTPUT_MAX   65536u /* bytes of a failed case's output that are shown */
 
-/* The linker's: what Test() and TestSuite() have put there. */
+/* Made by the linker: where Test() and TestSuite() put their entries. */
 extern struct criterion_test *__start_cr_tst[] __attribute__((weak));
 extern struct criterion_test *__stop_cr_tst[] __attribute__((weak));
 extern struct criterion_suite *__start_cr_sts[] __attribute__((weak));
@@ -46,12 +46,12 @@ struct job {
 
 	int fd, pidfd;
 	pid_t pid;
-	enum case_word at; /* the last phase that it has said, 0 at first */
+	enum case_word at; /* the last phase that it has reported, 0 at first */
 	bool failed, skipped, timed_out;
-	char *said; /* lines of comment, and of them */
+	char *said; /* lines of comment, and their length */
 	size_t said_bytes;
 	FILE *say;
-	char reason[CASE_TEXT_MAX + 1]; /* to skip */
+	char reason[CASE_TEXT_MAX + 1]; /* the reason for skipping */
 	int status;
 };
 
@@ -60,7 +60,7 @@ static struct {
 	unsigned int num_tests;
 	const char *filter;
 	bool verbose;
-	int output; /* of the cases, a file of its own; made empty for each */
+	int output; /* the output of the cases: a file, truncated for each */
 	int null;
 	unsigned int number, bad; /* cases */
 } runner;
@@ -128,9 +128,9 @@ runner_params(const struct criterion_test *t)
 	return (struct criterion_test_params){.params = &none, .length = 1};
 }
 
-/* --- what a case says --- */
+/* --- reports of a case --- */
 
-/* As lines of comment, in characters that a line of TAP may have. */
+/* Converts text to lines of comment, in characters that a line of TAP may have. */
 static void
 job_comment(FILE *to, const char *text, size_t bytes)
 {
@@ -178,9 +178,9 @@ job_hear(struct job *j, const char *word, size_t bytes)
 		job_comment(j->say, word + 1, bytes - 1);
 }
 
-/* All that has come.  Children of the case may keep the socket open, and a case may talk without an
- * end: no more is read than what a socket can hold, each packet of which the kernel counts as 256
- * bytes at least. */
+/* Reads all reports that have arrived.  Children of the case may keep the socket open, and a case
+ * may report without end: no more is read than a socket can hold, where the kernel counts each
+ * packet as 256 bytes at least. */
 static void
 job_hear_all(struct job *j)
 {
@@ -206,8 +206,8 @@ job_now(void)
 	return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
 }
 
-/* Until its process has ended, which it is made to when its time is over.  Once that is seen, all
- * that it has said can be heard. */
+/* Waits until the process of the case has ended; kills it when its time is over.  After that, all
+ * that it has reported can be read. */
 static void
 job_wait(struct job *j, double until)
 {
@@ -232,7 +232,7 @@ job_wait(struct job *j, double until)
 			kill(j->pid, SIGKILL);
 			until = INFINITY;
 		}
-		/* closed by the case: that it has not said its end will tell */
+		/* closed by the case: the missing end report shows that */
 		if ((wait[0].revents & POLLHUP) != 0)
 			wait[0].fd = -1;
 	}
@@ -295,7 +295,7 @@ job_limit(const struct job *j)
 	return limit > 0 ? limit : INFINITY;
 }
 
-/* --- what has become of it --- */
+/* --- the result --- */
 
 static const char *
 job_phase(const struct job *j)
@@ -314,12 +314,13 @@ job_phase(const struct job *j)
 	}
 }
 
-/* NULL if it has done what it must; else what not, in @why if that needs a place. */
+/* @return NULL if the case has done what it must; otherwise what it has not, in @why if that needs
+ * a buffer. */
 static const char *
 job_verdict(const struct job *j, char why[static 256])
 {
 	const struct criterion_test_extra_data *demand = j->test->data;
-	/* a status that is demanded may end the test in its middle, or come after all */
+	/* a demanded status may end the test in its middle, or come after its end */
 	bool at_end = j->at == CASE_END || (demand->exit_code != 0 && j->at == CASE_MAIN);
 
 	if (j->timed_out) {
@@ -348,7 +349,7 @@ job_verdict(const struct job *j, char why[static 256])
 	return NULL;
 }
 
-/* What the case has printed, as comments. */
+/* Prints the output of the case, as comments. */
 static void
 job_show_output(void)
 {

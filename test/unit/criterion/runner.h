@@ -2,46 +2,46 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Runs the cases of a program that uses Criterion's macros, in place of Criterion's library.  That
- * library starts each case as a separate program: it executes the file again, loads its libraries,
- * and starts threads for messages.  With the address sanitizer this takes 0.1 s of processor time
- * for each case, while most cases take less than a millisecond.  Here each case also has a process
- * of its own, but that process is forked from the loaded program.
+ * Runs the cases of a program that was written with Criterion's macros.  Criterion's own library
+ * starts each case as a new program: it executes the file once more, loads its libraries, and
+ * starts threads for messages.  With the address sanitizer that takes 0.1 s of a processor for each
+ * case, and most cases take less than a millisecond.  Here each case has a process of its own as
+ * well, but one that is forked from the program after it is loaded.
  *
- *   runner.c   the main program: its cases, a process for each, their results, TAP
- *   case.c     in the process of a case: the functions that Criterion's macros call
- *   text.c     the text of assertions
+ *   runner.c the program: its cases, a process for each, their results, TAP
+ *   case.c in the process of a case: what Criterion's macros call
+ *   text.c the texts of assertions
  *
- * Criterion's library is not linked.  So a program that uses features that are missing here
- * (theories, redirection, comparison of files) does not link, instead of running incorrectly.
+ * Criterion's library is not linked: a program that uses what these files lack (theories,
+ * redirection, files to compare) does not link.
  */
 #ifndef TEST_UNIT_CRITERION_RUNNER_H
 #define TEST_UNIT_CRITERION_RUNNER_H
 
 #include <criterion/criterion.h>
 
-/* What a case says to the runner: a byte, and for some words a text. */
+/* A report of a case to the runner: a byte, and for some reports a text. */
 enum case_word {
-	CASE_SETUP = 'i', /* it begins */
+	CASE_SETUP = 'i', /* the case begins */
 	CASE_MAIN = 'm',
 	CASE_FINI = 'f',
-	CASE_END = 'e',     /* it came to its end: without that no case has passed */
-	CASE_FAILED = 'F',  /* an assertion: text */
+	CASE_END = 'e',     /* it came to its end: a case without this report has not passed */
+	CASE_FAILED = 'F',  /* an assertion failed: text */
 	CASE_SKIPPED = 's', /* text */
 	CASE_LOG = 'l',     /* text */
 };
 
-#define CASE_TEXT_MAX 16384u /* bytes of a text; what is longer is cut */
+#define CASE_TEXT_MAX 16384u /* bytes of a text; a longer one is cut */
 
 /**
- * In the process of a case: runs it, and ends the process.
+ * In the process of a case: runs the case, and ends the process.
  *
- * @fd: where the words go, a socket of type SOCK_SEQPACKET; -1 to print them.
+ * @fd: where the reports go, a socket of type SOCK_SEQPACKET; -1 to print them.
  */
 _Noreturn void case_run(const struct criterion_suite *suite, const struct criterion_test *test,
 	void *param, int fd);
 
-/** Sends a word; does not return if that fails. */
+/** Sends a report; does not return if that fails. */
 void case_say(enum case_word word, const char *text);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* The text of assertions: see runner.h. */
+/* The texts of assertions: see runner.h. */
 #include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -77,7 +77,7 @@ cri_assert_message(const char *format, ...)
 	char *text = NULL;
 	va_list args;
 
-	/* what its macros put in front, so that no format is empty */
+	/* its macros put this in front, so that no format is empty */
 	va_start(args, format);
 	cr_vasprintf(&text, format + 1, args);
 	va_end(args);
@@ -130,7 +130,7 @@ cri_assert_node_term(struct cri_assert_node *tree)
 		free((void *)(uintptr_t)tree->repr);
 }
 
-/* Each line of @value behind @mark. */
+/* Prints each line of @value with @mark in front. */
 static void
 text_lines(FILE *to, const char *mark, const char *value)
 {
@@ -161,7 +161,7 @@ text_node(FILE *to, const struct cri_assert_node *tree)
 		text_lines(to, strcmp(p->name, "actual") == 0 ? "-" : "+",
 			is_text ? p->data : "(bytes)");
 	}
-	/* of a node with values the children have been looked at */
+	/* the children of a node with values have been searched */
 	for (i = 0; i < tree->nchild && tree->params[0].name == NULL; i++)
 		if (!tree->children[i].pass)
 			text_node(to, &tree->children[i]);
@@ -189,7 +189,7 @@ cr_user_str_eq(char **actual, char **expected)
 	return strcmp(*actual, *expected) == 0;
 }
 
-/* Its lines, each in quotes. */
+/* The lines of the text, each in quotes. */
 char *
 cr_user_str_tostr(char **value)
 {

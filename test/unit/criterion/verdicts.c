@@ -2,8 +2,9 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * For verdicts.py, which knows the expected result of each case: "good" cases must pass, whatever
- * they look like, and "bad" cases, which fail in every possible way, must never count as passed.
+ * Cases for verdicts.py, which knows the result that each must have: "good" cases pass, whatever
+ * they look like, and "bad" ones, which fail in every way that a case can, must never count as
+ * passed.
  */
 #include <pthread.h>
 #include <signal.h>
@@ -19,9 +20,9 @@
 
 #include "runner.h"
 
-/* What hangs does so for ever: how long is of no account. */
+/* Cases that hang do so for ever, so a short time is enough. */
 #define SHORT_S 0.3
-#define LONG_S  300 /* of what ends by itself */
+#define LONG_S  300 /* for cases that end by themselves */
 
 static int changed;
 
@@ -103,7 +104,7 @@ Test(good, says_something)
 	printf("printed by a case\n");
 }
 
-/* A child that outlives its case has everything open that the case had. */
+/* A child that outlives its case has all descriptors open that the case had. */
 Test(good, leaves_a_child, .timeout = LONG_S)
 {
 	pid_t runner = getppid();
@@ -383,7 +384,7 @@ Test(bad, skips_and_exits_with_another_status)
 
 Test(bad, gets_another_signal, .signal = SIGUSR1)
 {
-	signal(SIGUSR2, SIG_DFL); /* "perf record" has its program ignore it */
+	signal(SIGUSR2, SIG_DFL); /* "perf record" makes its program ignore this signal */
 	raise(SIGUSR2);
 }
 
@@ -409,7 +410,7 @@ Test(bad, closes_what_it_has_not_opened)
 	closefrom(0);
 }
 
-/* --- it does not end --- */
+/* --- cases that do not end --- */
 
 Test(bad, hangs, .timeout = SHORT_S)
 {
@@ -457,7 +458,7 @@ Test(bad_limit, hangs)
 	hangs_here();
 }
 
-/* --- with its runner --- */
+/* --- cases that depend on the runner --- */
 
 Test(alone, hangs)
 {

@@ -19,10 +19,10 @@ sys.dont_write_bytecode = True
 from bed import Tap  # noqa: E402
 
 HERE = os.path.join(os.path.dirname(os.path.abspath(__file__)), 'verdicts.c')
-# A sanitizer reports a signal, and ends the program by another, or with a status.
+# A sanitizer reports a signal, and ends the program by another signal, or with a status.
 REPORTED = r'(signal \d+ \(.*\)|exit status \d+)'
 KILLED = r'signal 9 \(Killed\)'
-# What is said of a case that must not pass; of a parameterized one, of each.
+# The text for a case that must not pass; of a parameterized one, for each parameter.
 BAD = {
     'fails': r'failed', 'fails_and_goes_on': r'failed', 'fails_at_length': r'failed',
     'fails_ten_thousand_times': r'failed',
@@ -63,7 +63,7 @@ def run(program, *words):
 
 
 def points(text):
-    """[(verdict, suite, case, words)], and what is wrong with the stream."""
+    """[(verdict, suite, case, text)], and what is wrong with the stream."""
     found = [POINT.match(line) for line in text.splitlines() if not line.startswith('#')]
     found = [m.groups() for m in found if m]
     problems = []
@@ -149,7 +149,7 @@ def command_line(program):
 
 
 def gone(pid):
-    """Whether a process has ended; its parent may not have asked yet."""
+    """Whether a process has ended; its parent may not have waited for it yet."""
     try:
         with open(f'/proc/{pid}/stat', encoding='utf-8') as f:
             return f.read().rsplit(')', 1)[1].split()[0] in 'ZX'
@@ -158,7 +158,7 @@ def gone(pid):
 
 
 def with_runner(program):
-    """A case does not outlive its runner, which meson ends when its time is over."""
+    """A case does not outlive its runner, which meson kills when its time is over."""
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, 'pid')
         runner = subprocess.Popen([program, '--filter', 'alone/hangs'], stdout=subprocess.PIPE,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* The form of control messages: what is accepted, and the reason when a message is refused. */
+/* The form of control messages: what is accepted, and that the reason is given for what is not. */
 #include <errno.h>
 #include <stdlib.h>
 
@@ -21,7 +21,7 @@ check(size_t len, unsigned int nfds)
 	return karst_ctl_check_request(&m, len, nfds, why);
 }
 
-/* Refused as malformed, with a sentence that names what was wrong. */
+/* Refused as malformed, with a reason that names what was wrong. */
 static void
 refused(size_t len, unsigned int nfds, const char *word)
 {
@@ -71,7 +71,7 @@ Test(msg, header)
 	cr_assert_not_null(strstr(why, "9999"));
 }
 
-/* A body of any length: too short, just right, longer with zeros, longer with something else. */
+/* A body of any length: too short, exact, longer with zeros, longer with other bytes. */
 Test(msg, every_length_of_every_operation)
 {
 	uint32_t op;
@@ -95,8 +95,8 @@ Test(msg, every_length_of_every_operation)
 	}
 }
 
-/* Each byte of each body, set: refused if it is reserved, and of bytes that are not, nobody
- * complains here. */
+/* Sets each byte of each body: the message is refused if the byte is reserved, and this check does
+ * not refuse it otherwise. */
 Test(msg, reserved_members)
 {
 	uint32_t op, found = 0;
@@ -116,7 +116,7 @@ Test(msg, reserved_members)
 				found++;
 		}
 	}
-	/* in bytes; written by hand from doc/control-abi.rst */
+	/* in bytes; counted by hand from doc/control-abi.rst */
 	cr_assert_eq(found,
 		4 /* HELLO */ + 8 + 4 + 4 + 4 /* queries, chunks */ + 8 + 4 /* PD */ + 4 + 4 +
 			4 /* MR */ + 4 /* MW */ + 4 + 7 + 4 /* AH */ + 4 + 4 /* XRCD */ + 8 +
@@ -159,7 +159,7 @@ Test(msg, pieces)
 	cr_assert_eq(check(message_hdr(&m)->len, 5), 0);
 }
 
-/* How many descriptors an operation takes. */
+/* How many descriptors each operation takes. */
 Test(msg, descriptors)
 {
 	size_t len =
@@ -231,14 +231,14 @@ Test(msg, refusals)
 	cr_assert_eq(check_reply(len, 0), 0);
 	memset(fault->why, 'x', sizeof(fault->why));
 	cr_assert_eq(check_reply(len, 0), -EPROTO, "without an end");
-	/* too short for a header: what there is of it */
+	/* too short for a header: copies the part that there is */
 	karst_ctl_refuse(&m, 0, -EPROTO, "short", &reply);
 	cr_assert_eq(message_hdr(&reply)->seq, 0);
 	karst_ctl_refuse(&m, 16, -EPROTO, "short", &reply);
 	cr_assert_eq(message_hdr(&reply)->seq, 4711);
 }
 
-/* Anything at all: no report of a sanitizer, and a sentence for every refusal. */
+/* Random bytes: no report of a sanitizer, and a reason for every refusal. */
 Test(msg, noise)
 {
 	unsigned int seed = 1, i, j;
@@ -250,7 +250,7 @@ Test(msg, noise)
 		len = message_request(&m, (uint32_t)rand_r(&seed) % 56, body);
 		for (j = 0; j < 4; j++)
 			m.bytes[(size_t)rand_r(&seed) % len] = (uint8_t)rand_r(&seed);
-		/* exactly as long as it is, for the sanitizer */
+		/* exactly as long as the message, for the sanitizer */
 		copy = malloc(len);
 		memcpy(copy, &m, len);
 		why[0] = 0;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* Messages over sockets: complete or refused, with all of their descriptors or without any. */
+/* Messages over sockets: received whole or refused, with all their descriptors or none. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -95,7 +95,7 @@ Test(sock, descriptors)
 	cr_assert_eq(karst_ctl_send(pair[0], &m, 100, sent, KARST_CTL_MAX_FDS + 1), -EMSGSIZE);
 }
 
-/* Sends without the library's care. */
+/* Sends without the checks of the library. */
 static void
 raw_send(int fd, size_t bytes, const int *send_fds, unsigned int n)
 {
@@ -115,7 +115,7 @@ raw_send(int fd, size_t bytes, const int *send_fds, unsigned int n)
 	cr_assert_eq(sendmsg(fd, &mh, 0), (ssize_t)bytes);
 }
 
-/* Nothing of a message that came damaged stays behind. */
+/* No descriptor of a truncated message stays open. */
 Test(sock, truncated)
 {
 	int pair[2], sent[200], i;
@@ -142,7 +142,7 @@ Test(sock, truncated)
 	cr_assert_eq(nfds, 1);
 }
 
-/* A receiver that may have no more descriptors. */
+/* A receiver that may not open more descriptors. */
 Test(sock, no_descriptors_left)
 {
 	struct rlimit r;
@@ -184,7 +184,7 @@ Test(sock, hang_up)
 	cr_assert_eq(receive(pair[1]), -ECONNRESET, "an empty packet");
 }
 
-/* The one who connected, not the one who asks. */
+/* The credentials are those of the process that connected, not of the caller. */
 Test(sock, peer)
 {
 	struct karst_ctl_peer peer;
@@ -200,7 +200,7 @@ Test(sock, peer)
 	p = (struct pollfd){.fd = peer.pidfd, .events = POLLIN};
 	cr_assert_eq(poll(&p, 1, 0), 0, "alive");
 	close(peer.pidfd);
-	/* whoever makes a pair is the peer of both */
+	/* the process that makes a pair is the peer of both ends */
 	child = fork();
 	if (child == 0) {
 		pause();
@@ -323,7 +323,7 @@ Test(conn, calls)
 	cr_assert_eq(v, 5000);
 	cr_assert_eq(call(&conn, 8888, 8, NULL, 0), 0);
 	cr_assert_eq(message_hdr(&got)->status, -EOPNOTSUPP);
-	/* what the handler never sees */
+	/* a request that the handler never gets */
 	message_request(&m, KARST_CTL_ALLOC_PD, KARST_CTL_MAX);
 	raw_send(conn.hup_fd, KARST_CTL_MAX + 5, NULL, 0);
 	cr_assert_eq(receive(conn.hup_fd), 0);
@@ -335,7 +335,7 @@ Test(conn, calls)
 	pthread_join(s.thread, NULL);
 	cr_assert_eq(s.ret, 0);
 	cr_assert_eq(s.handled, 2002);
-	cr_assert_leq(s.attended, 1); /* the end may come first */
+	cr_assert_leq(s.attended, 1); /* the connection may end first */
 }
 
 /* Attending alone wakes the loop. */
@@ -359,7 +359,7 @@ Test(conn, attend)
 	conn.close(conn.user);
 }
 
-/* Nobody answers, and the socket does not wait for ever. */
+/* No answer comes, and the call does not wait for ever. */
 Test(conn, silence)
 {
 	const struct timeval tv = {.tv_usec = 20000};
@@ -375,7 +375,7 @@ Test(conn, silence)
 	close(pair[1]);
 }
 
-/* A child that was forked just before has the socket as well, and may have it for long. */
+/* A child that was forked just before has the socket as well, and may keep it for long. */
 Test(conn, closed_for_all)
 {
 	struct karst_ctl_conn conn;
@@ -391,7 +391,7 @@ Test(conn, closed_for_all)
 	close(pair[1]);
 }
 
-/* A connection that was answered wrongly, or not at all, stays broken. */
+/* A connection with a wrong answer, or none, stays broken. */
 Test(conn, broken)
 {
 	struct karst_ctl_conn conn;
@@ -411,7 +411,8 @@ Test(conn, broken)
 	conn.close(conn.user);
 }
 
-/* A descriptor that is not open concerns the request alone; the socket's own, the connection. */
+/* A descriptor that is not open fails the request alone; the socket's own descriptor fails the
+ * connection. */
 Test(conn, descriptors_that_are_not_open)
 {
 	const int none[2] = {0, INT_MAX};
@@ -439,7 +440,7 @@ Test(conn, no_descriptors_left)
 
 	make_pair(pair);
 	cr_assert_eq(karst_ctl_socket_conn(pair[0], &conn), 0);
-	/* the reply is there before it is asked for */
+	/* the reply is sent before it is asked for */
 	message_request(&m, KARST_CTL_CREATE_CHANNEL, 8);
 	len = karst_ctl_reply(message_hdr(&m), &got);
 	message_hdr(&got)->nfds = 1;
@@ -465,10 +466,10 @@ Test(conn, no_descriptors_left)
 #define DEAF_CALLS 100u
 #define DEAF_MOST  32u
 
-/* Who asks and does not read the answers is disconnected before there are many: descriptors beside
- * answers that nobody has read count as the engine's, which may have no more than so many of them.
- * @own: with each question comes the asker's own end of the connection, which so lives for as long
- * as not all questions have been read. */
+/* A peer that sends requests and does not read the replies is disconnected early.  Descriptors in
+ * unread replies count as the engine's, and the number of descriptors in flight is limited.  @own:
+ * each request carries the sender's own end of the connection, which therefore stays open as long
+ * as not all requests have been read. */
 static void
 be_deaf(bool own)
 {
@@ -481,7 +482,7 @@ be_deaf(bool own)
 	for (i = 0; i < DEAF_CALLS; i++) {
 		sent = message_request(&m, KARST_CTL_CREATE_CHANNEL, 8);
 		message_hdr(&m)->nfds = own;
-		/* it may have been disconnected by now */
+		/* the server may have disconnected by now */
 		if (karst_ctl_send(conn.hup_fd, &m, sent, &conn.hup_fd, own) != 0)
 			break;
 	}

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* Connections by lib/cm: their duration, lost messages, and that flows are not affected. */
+/* Connections by lib/cm: how long they take, which messages are lost, and that flows are not
+ * affected. */
 #include "run.h"
 
 /* A message has 256 bytes behind a DETH of 8. */
 #define MAD (256u + 8u + AROUND)
-/* Over two links of a microsecond. */
+/* The time over two links of a microsecond. */
 #define WAY (2 * (MAD * PS_100G + 1ull * US))
-/* The first wait of lib/cm, and the longest, as of an engine; the wheel may add two ticks. */
+/* The first and the longest timeout of lib/cm, as in an engine; the wheel may add two ticks. */
 #define FIRST (268435456ull * 1000)
 #define LAST  (1073741824ull * 1000)
 #define TICK  4096000ull
@@ -23,7 +24,7 @@ small(bool timed)
 	return c;
 }
 
-/* REQ and REP; the flow begins behind the RTU, which is on the wire before it. */
+/* REQ and REP; the flow starts behind the RTU, which is sent just before it. */
 Test(fabric_connect, takes_a_round_trip)
 {
 	struct fab_config c = small(true);
@@ -42,7 +43,8 @@ Test(fabric_connect, takes_a_round_trip)
 	fab_result_free(&r);
 }
 
-/* Before it counts: as long, and the flow takes as long as it would alone. */
+/* Connected before the measured time: the connection takes as long, and the flow takes as long as
+ * it would alone. */
 Test(fabric_connect, before_it_counts)
 {
 	struct fab_config c = small(false);
@@ -57,9 +59,9 @@ Test(fabric_connect, before_it_counts)
 	fab_result_free(&r);
 }
 
-/* All to one host at once: the link to it sends one REQ behind the other, and from it one REP
- * behind the other, each as soon as its REQ is there, so the last one has waited for the others'
- * REQs. */
+/* All connect to one host at once: the link to that host sends one REQ after the other, and the
+ * link from it one REP after the other, each as soon as its REQ has arrived.  So the last one has
+ * waited for the others' REQs. */
 Test(fabric_connect, incast_of_requests)
 {
 	struct fab_config c = fab_test_config(FAB_INCAST);
@@ -79,8 +81,8 @@ Test(fabric_connect, incast_of_requests)
 	fab_result_free(&r);
 }
 
-/* One of REQ and REP: lib/cm asks again after its first wait, at most @most times.  @least_ps: that
- * it takes. */
+/* A REQ or REP is lost: lib/cm sends it again after its first timeout, at most @most times.
+ * @least_ps: the least time that this takes. */
 static void
 one_lost(uint64_t which, uint64_t most, uint64_t least_ps)
 {
@@ -106,14 +108,14 @@ Test(fabric_connect, a_lost_req_is_sent_again)
 	one_lost(1, 1, FIRST + 2 * WAY);
 }
 
-/* Both sides find out, the one that asks first; a REQ that comes again has its REP at once, and the
- * other's timer has it once more if it ends before the RTU is there. */
+/* Both sides detect the loss, the active one first.  A repeated REQ is answered by the REP at once;
+ * the passive side's timer sends the REP once more if it expires before the RTU arrives. */
 Test(fabric_connect, a_lost_rep_is_sent_again)
 {
 	one_lost(2, 2, FIRST + WAY);
 }
 
-/* The flow does not wait for it: it has ended long before the REP comes again. */
+/* The flow does not wait for the RTU: it has ended long before the REP is repeated. */
 Test(fabric_connect, a_lost_rtu_does_not_hold_the_flow)
 {
 	struct fab_config c = small(true);
@@ -128,7 +130,7 @@ Test(fabric_connect, a_lost_rtu_does_not_hold_the_flow)
 	fab_result_free(&r);
 }
 
-/* But the time that counts does not begin before it has come. */
+/* But the measured time does not start before the RTU has arrived. */
 Test(fabric_connect, a_lost_rtu_is_sent_again_before_it_counts)
 {
 	struct fab_config c = small(false);
@@ -143,8 +145,8 @@ Test(fabric_connect, a_lost_rtu_is_sent_again_before_it_counts)
 	fab_result_free(&r);
 }
 
-/* Nobody answers: the waits are the first one, twice as long, and then the longest, 14 times; after
- * the last of 15 repetitions one more. */
+/* No answer: the timeouts are the first one, twice that, and then the longest, 14 times; after the
+ * last of 15 retransmissions there is one more. */
 Test(fabric_connect, a_host_that_does_not_answer)
 {
 	struct fab_config c = small(true);
@@ -158,7 +160,7 @@ Test(fabric_connect, a_host_that_does_not_answer)
 	cr_assert_eq(r.failed, 1);
 	cr_assert_eq(r.flow[0].bytes, 0);
 	cr_assert_eq(r.connections.mads_again, 15);
-	/* and a REJ for those who have heard but cannot be heard */
+	/* and a REJ, for peers that receive but cannot be received */
 	cr_assert_eq(r.connections.mads, 17);
 	cr_assert_eq(r.connections.mads_lost, 17);
 	cr_assert_geq(r.flow[0].end_ps, want);
@@ -167,8 +169,9 @@ Test(fabric_connect, a_host_that_does_not_answer)
 	fab_result_free(&r);
 }
 
-/* Most messages are lost: some connections are none, others are none any more after the receiver
- * has had no RTU for each of its REPs, which takes 16 s.  A flow that has begun needs longer. */
+/* Most messages are lost: some connections are never made, others are given up again when the
+ * receiver has had no RTU for each of its REPs, which takes 16 s.  A flow that has started needs
+ * longer than that. */
 Test(fabric_connect, connections_that_are_lost_after_they_were_made)
 {
 	struct fab_config c = fab_test_config(FAB_ONE);
@@ -192,7 +195,7 @@ Test(fabric_connect, connections_that_are_lost_after_they_were_made)
 	fab_result_free(&r);
 }
 
-/* A workload of which nothing can begin ends, too. */
+/* A workload of which nothing can start ends, too. */
 Test(fabric_connect, nothing_hangs_without_connections)
 {
 	enum fab_workload w;
@@ -212,7 +215,7 @@ Test(fabric_connect, nothing_hangs_without_connections)
 	}
 }
 
-/* Selective repeat is what both ends have agreed to: one that is lost is sent again alone. */
+/* Both ends have agreed to selective repeat: a lost packet is sent again alone. */
 Test(fabric_connect, ece_decides_about_selective_repeat)
 {
 	struct fab_config c = fab_test_config(FAB_ONE);
@@ -237,7 +240,7 @@ Test(fabric_connect, ece_decides_about_selective_repeat)
 	fab_result_free(&never);
 }
 
-/* Each flow of a distribution has a connection of its own, that takes no time. */
+/* Each flow of a distribution has a connection of its own, which takes no time. */
 Test(fabric_connect, flows_of_a_distribution)
 {
 	struct fab_config c = fab_test_config(FAB_ALISTORAGE);
@@ -269,8 +272,8 @@ Test(fabric_connect, flows_of_a_distribution)
 	fab_result_free(&timed);
 }
 
-/* Losses by chance, of messages and of data: decided by the seed; and what is lost of messages
- * leaves the losses of data as they are. */
+/* Random losses, of messages and of data, are decided by the seed; losses of messages do not change
+ * the losses of data. */
 Test(fabric_connect, a_lossy_network_is_decided_by_its_seed)
 {
 	struct fab_config c = fab_test_config(FAB_PERMUTATION);

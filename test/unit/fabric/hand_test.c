@@ -4,7 +4,7 @@
 /* Runs whose time can be computed by hand, to the picosecond. */
 #include "run.h"
 
-/* The only flow has ended when it should, by @requests requests of which none went again. */
+/* The only flow has ended when it should, with @requests requests and without a retransmission. */
 static void
 expect_alone(struct fab_result *r, uint64_t want, uint64_t requests)
 {
@@ -16,9 +16,9 @@ expect_alone(struct fab_result *r, uint64_t want, uint64_t requests)
 	fab_result_free(r);
 }
 
-/* Frames of 4096 bytes of payload at 100 Gb/s over two links of a microsecond.  The first one
- * comes to the second link when it has crossed the first; from then on that never stands still.
- * Behind the last frame the acknowledgement goes back. */
+/* Frames of 4096 bytes of payload at 100 Gb/s over two links of a microsecond.  The first frame
+ * reaches the second link when it has crossed the first; from then on the second link is never
+ * idle.  After the last frame the acknowledgement goes back. */
 Test(fabric_hand, one_flow_at_line_rate)
 {
 	struct fab_config c = fab_test_config(FAB_ONE);
@@ -34,8 +34,9 @@ Test(fabric_hand, one_flow_at_line_rate)
 	expect_alone(&r, want, 2560);
 }
 
-/* READs: a request goes the other way, and its answers come as WRITEs would, with an AETH in the
- * first and in the last.  The other requests are there before these end. */
+/* READs: a request goes in the other direction, and its responses take as long as WRITEs would,
+ * with an AETH in the first and in the last.  The other requests have arrived before these
+ * responses end. */
 Test(fabric_hand, one_flow_of_reads)
 {
 	struct fab_config c = fab_test_config(FAB_ONE);
@@ -51,7 +52,7 @@ Test(fabric_hand, one_flow_of_reads)
 	expect_alone(&r, want, 160);
 }
 
-/* From two hosts: the link to who reads never stands still, and each has a half of it. */
+/* From two hosts: the link to the reader is never idle, and each host has a half of it. */
 Test(fabric_hand, two_flows_of_reads_share_a_link)
 {
 	struct fab_config c = fab_test_config(FAB_TWO);
@@ -90,8 +91,8 @@ Test(fabric_hand, one_byte)
 	fab_result_free(&r);
 }
 
-/* Over a leaf, a spine and a leaf: four links, the inner ones faster.  Again it is the first frame
- * that has to come to the last link. */
+/* Over a leaf, a spine and a leaf: four links, the inner ones faster.  Again the first frame has to
+ * reach the last link. */
 Test(fabric_hand, one_flow_through_a_clos)
 {
 	struct fab_config c = fab_test_config(FAB_ONE);
@@ -114,7 +115,7 @@ Test(fabric_hand, one_flow_through_a_clos)
 	fab_result_free(&r);
 }
 
-/* Both together have the whole link, and each a half. */
+/* Two flows have the whole link together, and a half each. */
 Test(fabric_hand, two_flows_share_a_link)
 {
 	struct fab_config c = fab_test_config(FAB_TWO);
@@ -125,15 +126,15 @@ Test(fabric_hand, two_flows_share_a_link)
 	c.duration_ns = 2000000;
 	r = fab_test_run(&c);
 	bytes = r.flow[0].bytes + r.flow[1].bytes;
-	/* the first WRITE of both needs a while, and what is under way at the end does not count:
-	 * a window of 256 packets each is in the queue */
+	/* the first WRITEs of both take a while, and what is under way at the end does not count: a
+	 * window of 256 packets each is in the queue */
 	least = (uint64_t)(line / 8 * 2e-3) - 2 * 256 * 4096 - 4 * 65536;
 	cr_assert_geq(bytes, least, "%llu bytes, not %llu", (unsigned long long)bytes,
 		(unsigned long long)least);
 	cr_assert_leq(bytes, (uint64_t)(line / 8 * 2e-3));
 	cr_assert_leq(r.flow[0].bytes, r.flow[1].bytes + 65536);
 	cr_assert_leq(r.flow[1].bytes, r.flow[0].bytes + 65536);
-	/* their windows wait in the queue of the link that they share, or are on the way */
+	/* their windows are in the queue of the shared link, or under way */
 	cr_assert_leq(r.queue.max, 2 * 256 * (4096 + AROUND));
 	cr_assert_geq(r.queue.max, 2 * (256 - 16) * (4096 + AROUND));
 	cr_assert_eq(r.queue.percentile[0], 0);
@@ -151,14 +152,14 @@ Test(fabric_hand, two_flows_take_twice_as_long)
 
 	c.size = 64u * 65536;
 	r = fab_test_run(&c);
-	/* the shared link sends all of both, and the first frame had to come to it */
+	/* the shared link sends all of both, after the first frame has reached it */
 	cr_assert_geq(r.end_ps, 2 * wire + (4096 + AROUND) * PS_100G + 4 * US);
 	cr_assert_leq(r.end_ps, 2 * wire + (4096 + AROUND + RETH) * PS_100G + 5 * US);
 	fab_result_free(&r);
 }
 
-/* Of 64 KiB parts, in @steps steps: in each all links carry one part, and before it the
- * acknowledgement of the part of the step before. */
+/* An allreduce of 64 KiB parts, in @steps steps: in each step all links carry one part, after the
+ * acknowledgement of the previous step's part. */
 static void
 expect_allreduce(enum fab_workload workload, uint32_t hosts, uint64_t steps)
 {
@@ -171,7 +172,7 @@ expect_allreduce(enum fab_workload workload, uint32_t hosts, uint64_t steps)
 	r = fab_test_run(&c);
 	step = (4096 + AROUND + RETH) * PS_100G + part + 2 * US;
 	want = steps * step + 2 * (ACK * PS_100G + 1 * US);
-	/* of all steps but one the first frame waits for an acknowledgement, or not at all */
+	/* in all steps but one the first frame may wait for an acknowledgement */
 	cr_assert_geq(r.end_ps, want);
 	cr_assert_leq(r.end_ps, want + (steps - 1) * ACK * PS_100G);
 	cr_assert_eq(r.done, hosts * steps);
@@ -185,13 +186,14 @@ Test(fabric_hand, ring_allreduce)
 	expect_allreduce(FAB_RING, 4, 6);
 }
 
-/* Two trees, one chunk each: both hosts send theirs up at once, and down again what has come. */
+/* Two trees, one chunk each: both hosts send theirs up at once, and what has arrived down again. */
 Test(fabric_hand, tree_allreduce)
 {
 	expect_allreduce(FAB_TREE, 2, 2);
 }
 
-/* Sprayed over equal ways (X12): as over one of them, since nothing overtakes anything. */
+/* Sprayed over equal paths (X12): as fast as over one of them, since no packet overtakes
+ * another. */
 Test(fabric_hand, x12_sprayed_over_equal_ways)
 {
 	struct fab_config c = fab_test_config(FAB_ONE);
@@ -212,9 +214,9 @@ Test(fabric_hand, x12_sprayed_over_equal_ways)
 	fab_result_free(&all);
 }
 
-/* Two spines behind links that are slower than the hosts': a flow with one port has one of them.
- * With 16 ports n of them go by one spine and 16 - n by the other, whichever the hash gives; the
- * window holds what went by the faster way, so the flow has 16 / max(n, 16 - n) links. */
+/* Two spines behind links that are slower than the hosts': a flow with one port uses one of them.
+ * With 16 ports n of them use one spine and 16 - n the other, as the hash decides; the window holds
+ * what was sent over the faster path, so the flow has 16 / max(n, 16 - n) links. */
 Test(fabric_hand, x12_sprayed_over_slow_ways)
 {
 	struct fab_config c = fab_test_config(FAB_ONE);
@@ -237,14 +239,14 @@ Test(fabric_hand, x12_sprayed_over_slow_ways)
 	links = r.goodput / line;
 	cr_assert_gt(links, 1.2);
 	cr_assert_float_eq(16 / links, (double)(int)(16 / links + 0.5), 0.1, "%f links", links);
-	/* what overtakes is no loss */
+	/* an overtaken packet does not count as lost */
 	cr_assert_eq(r.retransmits, 0);
 	cr_assert_eq(r.drops, 0);
 	fab_result_free(&r);
 }
 
-/* 16 chunks each: a chunk goes down while others go up, so that both hosts' links send all of both
- * halves, and stand still only at the end: when the last chunk is up it has to come down. */
+/* 16 chunks each: a chunk goes down while others go up, so both hosts' links send all of both
+ * halves without a pause, except at the end, when the last chunk is up and has to come down. */
 Test(fabric_hand, tree_allreduce_has_all_levels_at_work)
 {
 	struct fab_config c = fab_test_config(FAB_TREE);
@@ -263,7 +265,7 @@ Test(fabric_hand, tree_allreduce_has_all_levels_at_work)
 }
 
 /* Any number of hosts, and chunks that are not full: each edge of both trees carries its half up
- * and down; nobody passes on in both, so nobody has more than four edges. */
+ * and down; no host is an inner node of both trees, so none has more than four edges. */
 Test(fabric_hand, tree_allreduce_of_seven)
 {
 	struct fab_config c = fab_test_config(FAB_TREE);
@@ -280,8 +282,8 @@ Test(fabric_hand, tree_allreduce_of_seven)
 		sent[r.flow[i].src] += r.flow[i].bytes;
 	}
 	cr_assert_eq(bytes, 2 * 6 * c.size);
-	/* the middle one is a leaf of both, the roots pass down to two and are leaves of the other,
-	 * and the rest has a parent besides */
+	/* the middle host is a leaf of both, the roots pass down to two and are leaves of the other
+	 * tree, and the rest has a parent in addition */
 	cr_assert_eq(sent[3], c.size);
 	cr_assert_eq(sent[0], 2 * ((c.size + 1) / 2) + c.size / 2);
 	cr_assert_eq(sent[6], (c.size + 1) / 2 + 2 * (c.size / 2));
@@ -289,7 +291,7 @@ Test(fabric_hand, tree_allreduce_of_seven)
 	fab_result_free(&r);
 }
 
-/* One WRITE at a time, and each takes as long as the other. */
+/* One WRITE at a time, and all take the same time. */
 Test(fabric_hand, latency_of_small_writes)
 {
 	struct fab_config c = fab_test_config(FAB_ONE);
@@ -308,7 +310,7 @@ Test(fabric_hand, latency_of_small_writes)
 	/* from the first that ends after the warmup to the last that ends in time */
 	cr_assert_eq(r.latency.messages, 1000000000 / want - 100000000 / want);
 	fab_result_free(&r);
-	/* two wait for one another: at the first link the second one, then for its turn */
+	/* two wait for each other: the second one at the first link, then for its turn */
 	c.depth = 2;
 	r = fab_test_run(&c);
 	cr_assert_geq(r.latency.p50_ps, want);

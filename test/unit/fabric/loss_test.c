@@ -8,8 +8,8 @@
 
 #define FRAME ((4096 + AROUND) * PS_100G)
 
-/* Frame 100 is lost on its last link.  The next one shows the gap; until the NAK is back the sender
- * has gone on, and all of that is sent again (Q4). */
+/* Frame 100 is lost on its last link.  The next frame shows the gap; until the NAK arrives the
+ * sender has continued, and all of that is sent again (Q4). */
 Test(fabric_loss, go_back_n_after_one_loss)
 {
 	struct fab_config c = fab_test_config(FAB_ONE);
@@ -19,11 +19,11 @@ Test(fabric_loss, go_back_n_after_one_loss)
 	c.size = 160u * 65536;
 	c.lose_nth = 100;
 	r = fab_test_run(&c);
-	/* from the beginning of frame 100 to the NAK: two frames, a link, the second frame once
-	 * more, a link, and the NAK over both links */
+	/* from the start of frame 100 to the NAK: two frames, a link, the second frame once more, a
+	 * link, and the NAK over both links */
 	after = 2 * FRAME + 1 * US + FRAME + 1 * US + 2 * (ACK * PS_100G + 1 * US);
-	/* the frame that is being sent when it comes is finished; one or two of those in between
-	 * have an address, which makes less than a frame */
+	/* the frame that is being sent when the NAK arrives is finished; one or two of the frames
+	 * in between have a RETH, which adds less than a frame */
 	again = (after + FRAME - 1) / FRAME;
 	cr_assert_eq(r.lost, 1);
 	cr_assert_eq(r.seq_naks, 1);
@@ -35,9 +35,9 @@ Test(fabric_loss, go_back_n_after_one_loss)
 	fab_result_free(&r);
 }
 
-/* Of a lost last frame nobody hears before the timeout (Q6), 4.096 us * 2^10 after the first frame
- * left, since nothing was acknowledged meanwhile.  The wheel may add up to two ticks; what is sent
- * again then takes no longer than two times the whole flow. */
+/* The loss of the last frame is detected only by the timeout (Q6), 4.096 us * 2^10 after the first
+ * frame was sent, since nothing was acknowledged meanwhile.  The wheel may add up to two ticks; the
+ * retransmission takes no longer than two times the whole flow. */
 Test(fabric_loss, a_lost_tail_waits_for_the_timeout)
 {
 	struct fab_config c = fab_test_config(FAB_ONE);
@@ -56,9 +56,9 @@ Test(fabric_loss, a_lost_tail_waits_for_the_timeout)
 	fab_result_free(&r);
 }
 
-/* Unless it is probed for (Q11): after twice 1 ms, which is a round trip to those who have measured
- * none.  The answer says that all but the last frame have come, so the next probe, 16 ticks later,
- * is that. */
+/* With probes (Q11) it is detected after twice 1 ms, the assumed round trip when none was measured.
+ * The answer says that all but the last frame have arrived, so the next probe, 16 ticks later, is
+ * the last frame. */
 Test(fabric_loss, a_lost_tail_is_probed_for)
 {
 	struct fab_config c = fab_test_config(FAB_ONE);
@@ -79,7 +79,7 @@ Test(fabric_loss, a_lost_tail_is_probed_for)
 	fab_result_free(&r);
 }
 
-/* A peer that hears nothing gives up, and the run ends. */
+/* A requester without answers gives up, and the run ends. */
 Test(fabric_loss, who_hears_nothing_gives_up)
 {
 	struct fab_config c = fab_test_config(FAB_ONE);
@@ -123,7 +123,7 @@ Test(fabric_loss, incast_with_pfc_loses_nothing)
 	fab_result_free(&r);
 }
 
-/* Also where the buffer is as small as it may be, and through several switches. */
+/* Also with the smallest possible buffer, and through several switches. */
 Test(fabric_loss, pfc_with_the_least_buffer)
 {
 	struct fab_config c = incast();
@@ -148,8 +148,8 @@ Test(fabric_loss, pfc_with_the_least_buffer)
 	fab_result_free(&r);
 }
 
-/* Without it, and without congestion control, the queue is full, and what comes is dropped: no
- * queue has more than its share, a half by alpha 1. */
+/* Without PFC and congestion control the queue is full, and further frames are dropped: no queue
+ * has more than its share, a half with alpha 1. */
 Test(fabric_loss, tail_drop_at_the_dynamic_threshold)
 {
 	struct fab_config c = incast();

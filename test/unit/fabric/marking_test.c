@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* Marks, by RED's formula, and their effect. */
+/* Marks, by RED's formula, and their effects. */
 #include <math.h>
 
 #include "run.h"
 
 #define DRAWS 100000u
 
-/* What share of frames is marked at a queue of so many bytes, by equally spaced chances. */
+/* The share of frames that is marked at a queue of @bytes, by equally spaced random numbers. */
 static double
 share(uint64_t queue)
 {
@@ -31,8 +31,8 @@ Test(fabric_marking, probability_is_that_of_red)
 	cr_assert_eq(share(UINT64_MAX), 1);
 }
 
-/* A queue of which the length is known: 2 flows whose windows stand in it.  The share of frames
- * that is marked is that of the formula at that length, within four standard deviations. */
+/* A queue of known length: the windows of 2 flows are in it.  The share of marked frames is that of
+ * the formula at that length, within four standard deviations. */
 Test(fabric_marking, probability_in_a_network)
 {
 	struct fab_config c = fab_test_config(FAB_TWO);
@@ -44,20 +44,20 @@ Test(fabric_marking, probability_in_a_network)
 	c.kmin = 1000000;
 	c.kmax = 3000000;
 	r = fab_test_run(&c);
-	/* marked is by the length that a frame finds, on average the mean */
+	/* a frame is marked by the queue length that it finds, on average the mean */
 	p = c.pmax * (r.queue.mean - (double)c.kmin) / (double)(c.kmax - c.kmin);
 	frames = (double)r.requests - (double)r.queue.max / 4178;
 	sigma = sqrt(frames * p * (1 - p));
 	cr_assert_float_eq((double)r.marks, frames * p, 4 * sigma + 0.01 * frames * p,
 		"%llu marks, not %.0f", (unsigned long long)r.marks, frames * p);
-	/* who only notifies slows nobody down */
+	/* notification alone slows no sender down */
 	cr_assert_gt(r.cnps_sent, 0);
 	cr_assert_eq(r.cnps_handled, 0);
 	fab_result_free(&r);
 }
 
-/* With DCQCN the queue stays where marking begins, and nothing is dropped; without marks nobody
- * slows down. */
+/* With DCQCN the queue length stays where marking begins, and nothing is dropped; without marks no
+ * sender slows down. */
 Test(fabric_marking, dcqcn_keeps_the_queue_short)
 {
 	struct fab_config c = fab_test_config(FAB_INCAST);
@@ -80,8 +80,8 @@ Test(fabric_marking, dcqcn_keeps_the_queue_short)
 	fab_result_free(&without);
 }
 
-/* With control by delay round trips are what the target says, without a mark, and nothing is
- * dropped; all flows have the same. */
+/* With control by delay round trips are at the target, without marks, and nothing is dropped; all
+ * flows get the same. */
 Test(fabric_marking, swift_keeps_the_queue_short)
 {
 	struct fab_config c = fab_test_config(FAB_INCAST);
@@ -97,8 +97,8 @@ Test(fabric_marking, swift_keeps_the_queue_short)
 	cr_assert_eq(r.drops, 0);
 	cr_assert_eq(r.retransmits, 0);
 	cr_assert_eq(r.marks, 0);
-	/* 50 us less 4.4 that a frame and its acknowledgement take, at 12.5 bytes a nanosecond, and
-	 * what each flow tries, one packet in a round trip, before it hears what comes of that */
+	/* 50 us minus 4.4 that a frame and its acknowledgement take, at 12.5 bytes a nanosecond,
+	 * plus what each flow adds, one packet in a round trip, before it sees the effect */
 	cr_assert_leq(
 		r.queue.max, 45600 * 12.5 + 4 * 4 * 4178, "%llu", (unsigned long long)r.queue.max);
 	cr_assert_geq(r.queue.mean, 45600 * 12.5 * 0.8, "%f", r.queue.mean);
@@ -107,7 +107,7 @@ Test(fabric_marking, swift_keeps_the_queue_short)
 	fab_result_free(&r);
 }
 
-/* More queue pairs than there are packets in the buffer: windows below one are what keeps them from
+/* More queue pairs than packets that fit into the buffer: windows below one packet keep them from
  * overrunning it. */
 Test(fabric_marking, swift_below_one_packet)
 {
@@ -136,7 +136,7 @@ Test(fabric_marking, swift_below_one_packet)
 	fab_result_free(&one);
 }
 
-/* Frames that do not say that they may be marked are not. */
+/* Frames that are not ECT are not marked. */
 Test(fabric_marking, nothing_is_marked_without_ect)
 {
 	struct fab_config c = fab_test_config(FAB_TWO);

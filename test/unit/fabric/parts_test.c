@@ -49,7 +49,7 @@ Test(fabric_parts, events_come_in_order, .init = fresh, .fini = done)
 			(e.at_ps == last.at_ps && e.seq > last.seq));
 		last = e;
 		n++;
-		/* and while others come */
+		/* and while others are added */
 		if (n % 3 == 0 && n < 3000)
 			fab_event_add(
 				&sim, e.at_ps + fab_below(&sim, FAB_TRAFFIC, 50), nothing, NULL);
@@ -73,7 +73,7 @@ Test(fabric_parts, gauge_of_long_times, .init = fresh, .fini = done)
 	cr_assert_eq(fab_gauge_percentile(&g, 1), UINT64_MAX);
 }
 
-/* 10 % of the time nothing, 80 % 1000 bytes, 10 % a million. */
+/* 10 % of the time empty, 80 % 1000 bytes, 10 % a million. */
 Test(fabric_parts, gauge_counts_by_time, .init = fresh, .fini = done)
 {
 	struct fab_gauge g = {0};
@@ -147,8 +147,8 @@ Test(fabric_parts, arrivals_have_the_load)
 	fab_result_free(&r);
 }
 
-/* Those beside a distribution: as many as their load says, each from so many hosts to another one,
- * at once; and the other flows are those that there are without. */
+/* Incasts in addition to a distribution: as many as their load says, each from so many hosts to
+ * another one, at once; and the other flows are the same as without incasts. */
 Test(fabric_parts, incasts_beside_arrivals)
 {
 	struct fab_config c = fab_test_config(FAB_ALISTORAGE), alone = c;
@@ -195,7 +195,7 @@ Test(fabric_parts, incasts_beside_arrivals)
 	fab_result_free(&without);
 }
 
-/* Connections are spread over spines, and one keeps to its way. */
+/* Connections are spread over spines, and each connection keeps its path. */
 Test(fabric_parts, ecmp_spreads_connections, .init = fresh, .fini = done)
 {
 	static struct fab_route route = {.first = 8, .n = 4};
@@ -242,7 +242,7 @@ Test(fabric_parts, marking_keeps_the_checksum_right)
 	}
 }
 
-/* What comes of it is another matter. */
+/* The flows are the same; the results of the run may differ. */
 static void
 same_traffic(struct fab_config *c, const struct fab_result *as)
 {
@@ -259,8 +259,8 @@ same_traffic(struct fab_config *c, const struct fab_result *as)
 	fab_result_free(&r);
 }
 
-/* The same seed makes the same run, and the same traffic in another network; another seed another
- * one. */
+/* The same seed makes the same run, and the same traffic in another network; another seed makes
+ * another run. */
 Test(fabric_parts, a_run_is_decided_by_its_seed)
 {
 	struct fab_config c = fab_test_config(FAB_FB_HADOOP);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* A run that must succeed, and lengths on the wire, computed by hand. */
+/* A run that has to succeed, and lengths on the wire, counted by hand. */
 #ifndef TEST_FABRIC_RUN_H
 #define TEST_FABRIC_RUN_H
 

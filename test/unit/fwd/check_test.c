@@ -2,8 +2,8 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Bursts of any frames, in any order: the counts of roce-check must equal those of checking one
- * frame after the other, with an ICRC that is computed a bit at a time.
+ * Bursts of any frames, in any order: roce-check counts the same as a check of one frame after the
+ * other, with an ICRC that is computed a bit at a time.
  */
 #include "check.h"
 
@@ -18,10 +18,10 @@
 #include "reference.h"
 
 #define PORT   2
-#define PLACE  2048u /* of a frame in several pieces of at most half of it, or in one */
+#define PLACE  2048u /* of a frame in several segments of at most half of it, or in one */
 #define FRAMES FWD_BURST_MAX
 
-/* What is linked for the mode alone. */
+/* Needed for linking the mode only. */
 void
 fwd_send(struct fwd_stream *s, struct rte_mbuf **m, uint32_t n)
 {
@@ -39,7 +39,7 @@ any(uint32_t below)
 	return ref_rand(&random_state) % below;
 }
 
-/* What is expected, and the queue pairs that send. */
+/* The expected counters, and the queue pairs that send. */
 struct want {
 	struct fwd_seen seen;
 	struct fwd_flows flows;
@@ -72,7 +72,8 @@ any_payload(uint8_t opcode)
 	return karst_opcode_flags(opcode) & KARST_OPF_PAYLOAD ? lens[any(KARST_DIM(lens))] : 0;
 }
 
-/* Mostly the next PSN of the sender; now and then one that was skipped, repeated, or any. */
+/* Usually the next PSN of the sender; sometimes one that was skipped, one that is repeated, or
+ * any. */
 static uint32_t
 any_psn(uint32_t sender, uint32_t usual)
 {
@@ -103,7 +104,7 @@ any_syndrome(void)
 	return (uint32_t)all[any(KARST_DIM(all))] << 24 | any(1 << 24);
 }
 
-/* A frame that is right.  @return its length. */
+/* Builds a valid frame.  @return its length. */
 static uint32_t
 build(uint8_t *d, uint32_t usual)
 {
@@ -148,7 +149,7 @@ build(uint8_t *d, uint32_t usual)
 	return (uint32_t)len;
 }
 
-/* Something is wrong with it, or it is none of ours.  @return its length. */
+/* Damages the frame, or makes it one of another protocol.  @return its length. */
 static uint32_t
 spoil(uint8_t *d, uint32_t len)
 {
@@ -156,9 +157,10 @@ spoil(uint8_t *d, uint32_t len)
 
 	switch (any(8)) {
 	case 0:
-		return any(len); /* cut */
+		return any(len); /* truncated */
 	case 1:
-		d[20] |= 0x20; /* more fragments; over IPv6 it is another hop limit or so */
+		d[20] |= 0x20; /* the IPv4 bit for more fragments; over IPv6 a change of the hop
+			        * limit or similar */
 		return len;
 	case 2:
 		d[36] ^= 1; /* UDP port */
@@ -180,7 +182,7 @@ spoil(uint8_t *d, uint32_t len)
 	}
 }
 
-/* In one buffer, or in two, of which the second may be empty. */
+/* Puts the frame into one buffer, or into two, the second of which may be empty. */
 static struct rte_mbuf *
 mbuf_of(uint32_t i, uint32_t len, bool split)
 {
@@ -201,7 +203,7 @@ mbuf_of(uint32_t i, uint32_t len, bool split)
 	return m;
 }
 
-/* --- one at a time --- */
+/* --- reference: one frame at a time --- */
 
 static void
 expect_flow(struct want *w, const struct karst_pkt *p)
@@ -315,7 +317,8 @@ want_free(struct want *w)
 	free(w);
 }
 
-/* @bad: of so many frames one is spoilt; @split: of so many bursts one has frames in two pieces. */
+/* @bad: one frame in so many is damaged; @split: one burst in so many has frames in two
+ * segments. */
 static void
 rounds(uint32_t n, uint32_t nsenders, uint32_t bad, uint32_t split, bool packets)
 {
@@ -374,7 +377,8 @@ Test(fwd_check, more_flows_than_are_looked_up_by_headers)
 	rounds(100, 900, 9, 20, false);
 }
 
-/* One in a burst of many that are alike: in every place it is found, and counted for its flow. */
+/* One bad frame in a burst of many equal ones: it is found in every place, and counted for its
+ * flow. */
 static void
 one_in(uint32_t n, void (*change)(uint8_t *d, uint32_t len))
 {
@@ -409,7 +413,7 @@ wrong_icrc(uint8_t *d, uint32_t len)
 	d[len - 1 - any(len - 54)] ^= 1;
 }
 
-/* The ICRC is right again. */
+/* Makes the ICRC right again. */
 static void
 resealed(uint8_t *d, uint32_t len)
 {
@@ -450,7 +454,7 @@ Test(fwd_check, a_nak_in_any_place)
 	one_in(32, becomes_nak);
 }
 
-/* What is left to be counted is counted when nothing comes, and after some bursts at the latest. */
+/* Counts that are held back are added when no frame comes, and after some bursts at the latest. */
 Test(fwd_check, counters_do_not_stay_behind)
 {
 	struct fwd_check *c = fwd_check_new(64);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* Flows, and the checks of their PSNs (P1). */
+/* Flows, and how PSNs are classified (P1). */
 #include "flows.h"
 
 #include <criterion/criterion.h>
@@ -14,7 +14,7 @@
 static struct fwd_flows flows;
 static uint8_t frame[512];
 
-/* What a frame of these is parsed to. */
+/* The fields to which such a frame is parsed. */
 static struct karst_pkt
 parsed(const struct karst_frame *f)
 {
@@ -107,7 +107,8 @@ Test(fwd_flow, gap_over_the_wrap)
 }
 
 /*
- * Go-back-N: the lost one is late, those behind it are repeated, and nothing is missing in the end.
+ * Go-back-N: the lost packet is late, those behind it are repeated, and nothing is missing in the
+ * end.
  */
 Test(fwd_flow, retransmission_from_the_lost_one)
 {
@@ -125,7 +126,7 @@ Test(fwd_flow, retransmission_from_the_lost_one)
 	cr_assert_eq(flow_at(7)->repeated, 29);
 }
 
-/* The bits of PSNs one window ago are not taken for those of now. */
+/* Bits of PSNs one window ago are not taken for current ones. */
 Test(fwd_flow, window_is_used_again)
 {
 	uint32_t psn;
@@ -140,7 +141,8 @@ Test(fwd_flow, window_is_used_again)
 
 #define MODEL_PSNS 60000u
 
-/* What a set of all PSNs that were seen says of one; those before a beginning count as seen. */
+/* The class of a PSN by a set of all PSNs that were seen; those before the first one count as
+ * seen. */
 static enum fwd_psn
 model(bool *seen, uint32_t *next, uint32_t psn)
 {
@@ -163,7 +165,7 @@ model(bool *seen, uint32_t *next, uint32_t psn)
 	return is;
 }
 
-/* Long runs, gaps, late ones and repeated ones near and far, in any order. */
+/* Long runs, gaps, late and repeated packets near and far, in any order. */
 Test(fwd_flow, agrees_with_a_set)
 {
 	static bool seen[MODEL_PSNS];
@@ -211,7 +213,7 @@ Test(fwd_flow, far_away_is_a_new_connection)
 	cr_assert_eq(see(KARST_RC_SEND_ONLY, 2000001), FWD_PSN_NEXT);
 	cr_assert_eq(see(KARST_RC_SEND_ONLY, 5), FWD_PSN_RESTART);
 	cr_assert_eq(see(KARST_RC_SEND_ONLY, 6), FWD_PSN_NEXT);
-	/* what is older than the flow is not missing */
+	/* a PSN from before the flow is not missing */
 	cr_assert_eq(see(KARST_RC_SEND_ONLY, 4), FWD_PSN_REPEATED);
 	cr_assert_eq(flow_at(7)->restarts, 2);
 	cr_assert_eq(flow_at(7)->missing, 0);
@@ -304,7 +306,7 @@ Test(fwd_flow, full_table_keeps_what_it_has)
 	cr_assert_eq(fwd_flows_count(&flows), 8);
 }
 
-/* Other addresses of IPv6 of which the sum that they are looked up by is the same. */
+/* Other IPv6 addresses with the same lookup hash. */
 Test(fwd_flow, addresses_of_ip6_are_compared)
 {
 	struct karst_frame f = plain(KARST_RC_SEND_ONLY, 7, 1);
@@ -315,7 +317,7 @@ Test(fwd_flow, addresses_of_ip6_are_compared)
 	p = parsed(&f);
 	a = fwd_flow_of(&flows, &p, 0);
 	f.saddr[0] ^= 1;
-	f.daddr[4] ^= 1; /* turned by half a word */
+	f.daddr[4] ^= 1; /* rotated by half a word */
 	p = parsed(&f);
 	b = fwd_flow_of(&flows, &p, 0);
 	cr_assert_neq(a, b);
@@ -324,7 +326,7 @@ Test(fwd_flow, addresses_of_ip6_are_compared)
 	cr_assert_eq(memcmp(b->key.dst, f.daddr, 16), 0);
 }
 
-/* Packets of more flows than are looked up one by one; what is said of them is the same. */
+/* Packets of more flows than are looked up one by one; the classification is the same. */
 Test(fwd_flow, bursts_agree_with_one_by_one)
 {
 	enum { ROOM = 1500, FLOWS = 2000, BURST = 77, BURSTS = 400 };
@@ -347,7 +349,7 @@ Test(fwd_flow, bursts_agree_with_one_by_one)
 
 			f.ip6 = (seed >> 24 & 3) == 0;
 			f.ib.src_qpn = qpn & 1;
-			/* mostly the next one; some are late, repeated or missing */
+			/* usually the next PSN; some are late, repeated or missing */
 			f.ib.psn = psn[qpn] + (seed >> 28 == 0 ? 2 : seed >> 28 == 1 ? -1u : 0);
 			psn[qpn] = f.ib.psn = f.ib.psn & 0xffffff;
 			psn[qpn]++;
@@ -379,7 +381,7 @@ Test(fwd_flow, bursts_agree_with_one_by_one)
 	fwd_flows_free(&one);
 }
 
-/* The longest row of slots that are taken. */
+/* The longest run of used slots. */
 static uint32_t
 longest_row(const struct fwd_flows *fs)
 {
@@ -393,12 +395,13 @@ longest_row(const struct fwd_flows *fs)
 	return longest;
 }
 
-/* Nobody can make up packets whose flows are all kept at one place, where each of them would be
- * found behind all others.  By a product with a number that everybody knows these were. */
+/* A sender cannot choose packets so that all their flows share one place in the table, where a
+ * lookup would pass all others.  These packets were chosen so for a hash that multiplies by a
+ * well-known number. */
 Test(fwd_flow, places_cannot_be_told)
 {
 	enum { FLOWS = 1000, ROOM = 4096 };
-	const uint64_t step = UINT64_C(0xf1de83e19937733d); /* of which that product is 1 */
+	const uint64_t step = UINT64_C(0xf1de83e19937733d); /* the inverse of that number */
 	uint32_t i, ip6;
 
 	for (ip6 = 0; ip6 < 2; ip6++) {
@@ -411,7 +414,7 @@ Test(fwd_flow, places_cannot_be_told)
 
 			f.ip6 = ip6 != 0;
 			if (ip6) {
-				/* turned by 13 it was taken from the other half */
+				/* rotated by 13 it was taken from the other half */
 				a = i;
 				b = a << 51 | a >> 13;
 				memset(f.daddr, 0, sizeof(f.daddr));
@@ -429,7 +432,7 @@ Test(fwd_flow, places_cannot_be_told)
 	}
 }
 
-/* The flow of a packet is taken as known, or told. */
+/* The flow of a packet is given as known, or looked up. */
 Test(fwd_flow, known_flows)
 {
 	struct fwd_flow *known[3] = {flow_at(100), NULL, NULL};

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* Packets that are parsed by comparison with earlier ones: the result must equal that of the
- * parser. */
+/* Packets that are parsed by comparing them with earlier ones: the result is what the parser gives,
+ * and no other packets match. */
 #include "memo.h"
 
 #include <criterion/criterion.h>
@@ -63,7 +63,7 @@ packet(const struct karst_frame *f)
 	return p;
 }
 
-/* @f is parsed, and kept. */
+/* Parses @f, and keeps it. */
 static void
 keep(const struct karst_frame *f, struct fwd_flow *flow)
 {
@@ -73,7 +73,8 @@ keep(const struct karst_frame *f, struct fwd_flow *flow)
 	fwd_memo_keep(&memo, &p, PORT, flow);
 }
 
-/* The fast way finds the same, but for what has to be parsed or has bytes behind its ICRC. */
+/* The fast lookup finds the same, except for packets that have to be parsed or have bytes behind
+ * their ICRC. */
 static struct fwd_memo_entry *
 find(const struct karst_pkt *p, uint16_t port)
 {
@@ -87,7 +88,7 @@ find(const struct karst_pkt *p, uint16_t port)
 	return e;
 }
 
-/* @p, if a memo is like it, is what the parser says.  @return whether one is. */
+/* If a memo matches @p, its result is what the parser gives.  @return whether one matches. */
 static bool
 check(struct karst_pkt p, struct fwd_flow *flow)
 {
@@ -144,14 +145,14 @@ Test(fwd_memo, flows_do_not_mix)
 	keep(&a, &flows[0]);
 	cr_assert_not(check(packet(&b), NULL));
 	cr_assert_not(check(packet(&c), NULL));
-	keep(&b, &flows[1]); /* in its place */
+	keep(&b, &flows[1]); /* it takes the place of another */
 	cr_assert(check(packet(&b), &flows[1]));
 	cr_assert_not(check(packet(&a), NULL));
 	keep(&c, &flows[2]);
 	cr_assert(check(packet(&c), &flows[2]));
 }
 
-/* Reserved bits, which a receiver does not look at, make no other packet. */
+/* Reserved bits, which a receiver ignores, do not make a packet different. */
 Test(fwd_memo, reserved_bits)
 {
 	struct karst_frame f = send_only(7, 1);
@@ -160,11 +161,11 @@ Test(fwd_memo, reserved_bits)
 	f.ib.resv7 = 0x7f;
 	cr_assert(check(packet(&f), &flows[0]));
 	f = send_only(7, 1);
-	f.ib.resv6 = 0x3f; /* beside FECN and BECN, which are compared */
+	f.ib.resv6 = 0x3f; /* next to FECN and BECN, which are compared */
 	cr_assert_not(check(packet(&f), NULL));
 }
 
-/* The UDP checksum of a frame that has none, of IPv4. */
+/* The UDP checksum for an IPv4 frame that has none. */
 static uint16_t
 udp_checksum(const struct karst_pkt *p)
 {
@@ -176,7 +177,7 @@ udp_checksum(const struct karst_pkt *p)
 	return (uint16_t) ~((sum & 0xffff) + (sum >> 16));
 }
 
-/* Of other kinds nothing is kept. */
+/* Packets of other kinds are not kept. */
 Test(fwd_memo, other_kinds_are_not_kept)
 {
 	struct karst_frame f = send_only(7, 1);
@@ -195,7 +196,7 @@ Test(fwd_memo, other_kinds_are_not_kept)
 	cr_assert_not(check(packet(&f), NULL));
 	f = send_only(7, 1);
 	p = packet(&f);
-	f.udp_checksum = udp_checksum(&p); /* it covers what is not compared */
+	f.udp_checksum = udp_checksum(&p); /* the checksum covers bytes that are not compared */
 	keep(&f, &flows[0]);
 	cr_assert_not(check(packet(&f), NULL));
 }
@@ -209,7 +210,7 @@ random64(uint64_t *state)
 	return *state;
 }
 
-/* A packet of an opcode whose extended headers are random; short frames end behind them. */
+/* A packet of an opcode with random extended headers; short frames end behind them. */
 static struct karst_frame
 any_of(uint8_t opcode, uint64_t *state)
 {
@@ -228,19 +229,19 @@ any_of(uint8_t opcode, uint64_t *state)
 	return f;
 }
 
-/* The frame at the end of memory that has nothing behind it. */
+/* Puts the frame at the end of a buffer with no memory behind it. */
 static struct karst_pkt
 at_the_end(const struct karst_frame *f)
 {
 	struct karst_pkt p = packet(f);
 
-	p.data = malloc(p.len); /* a sanitizer sees what is read behind it */
+	p.data = malloc(p.len); /* a sanitizer detects reads behind it */
 	cr_assert_not_null(p.data);
 	memcpy(p.data, frame, p.len);
 	return p;
 }
 
-/* Every opcode: it is known again, but for those whose headers say which flow they are of. */
+/* Every opcode: the packet is recognised again, unless extended headers decide about its flow. */
 Test(fwd_memo, every_opcode)
 {
 	uint64_t state = 0x0dd;
@@ -270,7 +271,8 @@ Test(fwd_memo, every_opcode)
 	cr_assert_gt(kept, 20);
 }
 
-/* Some bits changed anywhere in the headers: what a memo takes, the parser takes as well. */
+/* Changes some bits anywhere in the headers: a packet that a memo matches is one that the parser
+ * accepts as well. */
 static void
 damage(uint8_t opcode)
 {
@@ -311,7 +313,7 @@ Test(fwd_memo, damaged_ack)
 	damage(KARST_RC_ACK);
 }
 
-/* Of all checksums of a header one is right. */
+/* Exactly one of all checksums of a header is right. */
 Test(fwd_memo, checksums)
 {
 	struct karst_frame f = send_only(7, 1);

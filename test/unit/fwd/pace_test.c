@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* When packets are sent, in virtual time; and the syntax of rates. */
+/* When packets are sent, in virtual time; and how a rate is written. */
 #include "pace.h"
 
 #include <criterion/criterion.h>
 
-#define HZ UINT64_C(2999999999) /* nothing divides it */
+#define HZ UINT64_C(2999999999) /* a prime, so that nothing divides it */
 
-/* Packets that go in @seconds, if one looks every @step cycles and sends @burst at most. */
+/* The number of packets that are sent in @seconds, with a call every @step cycles and @burst
+ * packets at most. */
 static uint64_t
 packets(const char *rate, uint32_t share, uint32_t bytes, uint64_t seconds, uint64_t step,
 	uint32_t burst)
@@ -28,7 +29,7 @@ packets(const char *rate, uint32_t share, uint32_t bytes, uint64_t seconds, uint
 	return n;
 }
 
-/* But for those of the last look, which may be before or behind the end. */
+/* Compares, except for the packets of the last call, which may be before or after the end. */
 static void
 expect(uint64_t n, uint64_t want)
 {
@@ -40,7 +41,7 @@ expect(uint64_t n, uint64_t want)
 
 Test(fwd_pace, rates_are_exact)
 {
-	/* @bytes * 8 bits each; the first goes at once */
+	/* @bytes * 8 bits each; the first packet is sent at once */
 	expect(packets("1Mbps", 1, 1250, 100, HZ / 977, 32), 10000);
 	expect(packets("1Gbps", 1, 1250, 3, HZ / 49999, 32), 300000);
 	expect(packets("1000pps", 1, 1, 100, HZ / 977, 32), 100000);
@@ -57,7 +58,7 @@ Test(fwd_pace, queues_share_a_rate)
 	expect(packets("1kbps", 64, 125, 6400, HZ / 7, 1), 100);
 }
 
-/* Whoever comes late sends the more, whatever the steps. */
+/* After a late call more packets are sent, whatever the steps. */
 Test(fwd_pace, no_drift)
 {
 	expect(packets("1Mbps", 1, 1250, 100, HZ / 2, 512), 10000);
@@ -74,7 +75,7 @@ Test(fwd_pace, what_is_too_late_is_given_up)
 		fwd_pace_sent(&p, 64);
 		n++;
 	}
-	cr_assert(n >= 1000 && n <= 1001, "%llu", (unsigned long long)n); /* a second's */
+	cr_assert(n >= 1000 && n <= 1001, "%llu", (unsigned long long)n); /* those of one second */
 	cr_assert(p.skipped > 9 * HZ - HZ / 1000 && p.skipped < 9 * HZ + HZ / 1000);
 }
 

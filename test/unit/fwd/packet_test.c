@@ -27,7 +27,7 @@ flow(const char *text, uint32_t number)
 	return g;
 }
 
-/* The next packet of @g, whose payload is left out. */
+/* The next packet of @g, without its payload. */
 static struct karst_pkt
 next(struct fwd_gen_flow *g)
 {

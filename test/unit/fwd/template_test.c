@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* Valid templates, and the errors for invalid ones. */
+/* Valid templates, and the messages for invalid ones. */
 #include "template.h"
 
 #include <criterion/criterion.h>
@@ -54,7 +54,7 @@ Test(fwd_template, every_key)
 	cr_assert_eq(t.imm, 8);
 }
 
-/* Each is refused, with words that name the key, and leaves the template alone. */
+/* Each is refused, with a message that names the key, and leaves the template as it was. */
 Test(fwd_template, mistakes)
 {
 	static const char *const bad[][2] = {

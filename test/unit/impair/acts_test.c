@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* The actions on packets. */
+/* What the driver does to packets. */
 #include "bed.h"
 
 #include <stdio.h>
@@ -70,7 +70,7 @@ Test(acts, sent)
 	bed_cases(cases, RTE_DIM(cases), false);
 }
 
-/* The one frame that comes of @word. */
+/* The one frame that results from @word. */
 static struct rte_mbuf *
 one_frame(const char *word)
 {
@@ -101,7 +101,7 @@ Test(acts, truncated)
 	bed_close();
 }
 
-/* A buffer that others see, too, is not written to: a copy is. */
+/* A buffer with more references is not written to: a copy is. */
 static void
 shared_buffer(const char *action)
 {
@@ -129,7 +129,7 @@ Test(acts, shared_buffers)
 	shared_buffer("truncate");
 }
 
-/* What a device said of checksums is not said of bytes that were changed. */
+/* Checksum flags of a device do not stay on a frame whose bytes were changed. */
 Test(acts, checksum_flags)
 {
 	struct rte_mbuf *m;
@@ -145,7 +145,7 @@ Test(acts, checksum_flags)
 	bed_close();
 }
 
-/* All 256 values of the field and some of the checksum: a marked header's checksum is right. */
+/* All 256 values of the field with some checksums: a marked header's checksum is right. */
 Test(acts, mark_checksums)
 {
 	unsigned int tos, n;
@@ -190,15 +190,16 @@ wait_for(const char *want, bool rx)
 	cr_expect_str_eq(got, want);
 }
 
-/* This thread had no processor for so long since @began: what was to come later may have come. */
+/* Whether this thread had no processor for so long since @began that a later packet may have
+ * arrived. */
 static bool
 is_over(uint64_t began, unsigned int ms)
 {
 	return rte_rdtsc() - began >= rte_get_tsc_hz() / 1000 * ms;
 }
 
-/* It is not there before its time by the driver's own clock, and there afterwards.
- * @return false: nobody has looked before its time */
+/* Checks that the packet is not there before its time by the driver's own clock, and is there
+ * afterwards.  @return false: there was no poll before its time */
 static bool
 late_once(const char *rules, bool rx)
 {
@@ -240,7 +241,7 @@ Test(acts, later)
 	late(SECOND("action = reorder\n"), true);
 }
 
-/* @return false: nobody has looked before the longer one was over */
+/* @return false: there was no poll before the longer delay was over */
 static bool
 delays_once(void)
 {
@@ -263,14 +264,14 @@ delays_once(void)
 	return !over;
 }
 
-/* The shorter delay leaves first; of equal ones the first to come. */
+/* The packet with the shorter delay leaves first; of equal delays the first one that arrived. */
 Test(acts, order_of_delays)
 {
 	while (!delays_once())
 		continue;
 }
 
-/* At most so many wait; the others pass, which the log says. */
+/* A limited number of packets is held; the others pass, which the log says. */
 Test(acts, held_is_bounded)
 {
 	char words[1024] = "";
@@ -284,15 +285,15 @@ Test(acts, held_is_bounded)
 	cr_expect_eq(bed_xstat("rx_spared"), 4u);
 	cr_expect_eq(bed_log_count("\"event\":\"spared\""), 4u);
 	cr_expect_eq(bed_log_count("as many wait as may"), 4u);
-	/* a port that is stopped gives them all back */
+	/* stopping the port frees all of them */
 	rte_eth_dev_stop(bed.port);
 	cr_expect_eq(bed_xstat("rx_discarded"), 16u);
 	cr_expect_eq(bed_log_count("\"event\":\"discarded\""), 16u);
 	bed_close();
 }
 
-/* 8 kb/s: of two packets the first passes, the second waits for its bytes, the third would wait too
- * long. */
+/* 8 kb/s: of three packets the first passes, the second waits for its bytes, the third would wait
+ * too long. */
 Test(acts, rate)
 {
 	bed_open("[rule a]\naction = rate\nrate_kbps = 8\nqueue_us = 150000\n", "");
@@ -303,18 +304,18 @@ Test(acts, rate)
 	bed_close();
 }
 
-/* So many bytes pass at once. */
+/* That many bytes pass at once. */
 Test(acts, rate_burst)
 {
 	bed_open("[rule a]\naction = rate\nrate_kbps = 8\nburst_bytes = 300\nqueue_us = 1\n", "");
-	/* 122 bytes each: the third begins within 300, and what is behind it does not */
+	/* 122 bytes each: the third one starts within 300, and the next one does not */
 	cr_expect_str_eq(bed_pass_once(true, "11:1 11:2 11:3 11:4"), "11:1 11:2 11:3");
 	bed_close();
 }
 
 /* --- room --- */
 
-/* More than the caller asked for comes with the next bursts, in order. */
+/* Packets beyond what the caller asked for come with the next bursts, in order. */
 Test(acts, more_than_asked_for)
 {
 	char words[1024] = "", want[8192] = "", got[8192] = "";
@@ -340,7 +341,7 @@ Test(acts, more_than_asked_for)
 	bed_close();
 }
 
-/* Packets that the port below does not take are the caller's; they are sent once more, and count
+/* Packets that the port below does not accept stay the caller's; they are sent once more, and count
  * once. */
 Test(acts, port_below_is_full)
 {
@@ -359,7 +360,7 @@ Test(acts, port_below_is_full)
 		snprintf(word, sizeof(word), "11:%u", i + 1);
 		m[i] = bed_frame(word);
 	}
-	/* 1 and 3 fit, 2 and 7 are dropped; the rest is given back */
+	/* 1 and 3 fit, 2 and 7 are dropped; the rest is returned */
 	sent = rte_eth_tx_burst(bed.port, 0, m, 8);
 	cr_assert_eq(sent, 4u, "%u", sent);
 	cr_expect_eq(rte_eth_tx_burst(bed.port, 0, m + sent, 4), 0u);
@@ -375,7 +376,7 @@ Test(acts, port_below_is_full)
 	bed_close();
 }
 
-/* Without a buffer for a copy the packet passes, which is counted. */
+/* Without a buffer for a copy the packet passes unchanged, which is counted. */
 Test(acts, no_buffers)
 {
 	static struct rte_mbuf *all[BUFS];

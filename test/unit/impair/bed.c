@@ -200,7 +200,7 @@ build(uint8_t *to, const char *word)
 	return (size_t)len;
 }
 
-/* In segments of so many bytes. */
+/* Puts the frame into segments of @each bytes. */
 static struct rte_mbuf *
 scatter(const uint8_t *frame, size_t len, size_t piece)
 {
@@ -259,7 +259,7 @@ letter_of(const struct karst_pkt *p)
 	}
 }
 
-/* As it was sent, but for a mark. */
+/* Whether the frame is as it was sent, except for a mark. */
 static bool
 is_whole(const uint8_t *d, size_t len, const struct karst_pkt *p)
 {
@@ -393,7 +393,7 @@ bed_cases(const struct bed_case *cases, size_t n, bool rx)
 	}
 }
 
-/* --- what the driver tells --- */
+/* --- what the driver reports --- */
 
 uint64_t
 bed_xstat(const char *name)

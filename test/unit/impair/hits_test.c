@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* Which packets are hit: every selector, in both directions, by packets that are dropped. */
+/* Which packets are hit: every selector, in both directions, shown by packets that are dropped. */
 #include "bed.h"
 
 #include <stdio.h>
@@ -105,7 +105,7 @@ Test(hits, direction)
 	bed_close();
 }
 
-/* Its millisecond begins with the queue. */
+/* The rule's millisecond starts with the queue. */
 Test(hits, a_time_that_is_over)
 {
 	bed_open(DROP("until_ms = 1\n"), "");
@@ -116,7 +116,7 @@ Test(hits, a_time_that_is_over)
 
 #define MANY 4000u
 
-/* Which of MANY packets are lost, as text of '0' and '1'. */
+/* Writes which of MANY packets are lost, as text of '0' and '1'. */
 static void
 losses(char to[MANY + 1], const char *rules, unsigned int burst)
 {
@@ -148,7 +148,7 @@ ones(const char *text)
 	return n;
 }
 
-/* The same packets are lost with the same seed, whatever the bursts; others with another. */
+/* With the same seed the same packets are lost, whatever the bursts; with another seed, others. */
 Test(hits, lots_by_seed)
 {
 	char a[MANY + 1], b[MANY + 1], c[MANY + 1], d[MANY + 1];
@@ -160,12 +160,12 @@ Test(hits, lots_by_seed)
 	cr_expect_str_eq(a, b);
 	cr_expect_str_neq(a, c);
 	cr_expect_str_neq(a, d);
-	/* the numbers are always the same ones, so this cannot fail by chance */
+	/* the random numbers are always the same, so this cannot fail by chance */
 	cr_expect(ones(a) > 150 && ones(a) < 250, "%u", ones(a));
 	cr_expect(ones(c) > 150 && ones(c) < 250, "%u", ones(c));
 }
 
-/* A million flows cost others their history, and nobody any memory. */
+/* With a million flows, flows lose their history, and memory use stays limited. */
 Test(hits, flows_are_bounded)
 {
 	char words[64];

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* The device: its log, changes of rules, calls to the port below, and ports that are removed. */
+/* The device: its log, rules that change, its calls to the port below, and ports that are
+ * removed. */
 #include "bed.h"
 
 #include <pthread.h>
@@ -21,7 +22,7 @@ TestSuite(port, .init = bed_eal, .timeout = HANG_S);
 
 #define FRAMES 3000u
 
-/* Packets by their PSN that were lost, or are as they were, by what came out and by the log. */
+/* Which packets, by PSN, were lost or are unchanged, by what came out and by the log. */
 Test(port, log_is_what_happened)
 {
 	static char lost[FRAMES + 1], logged[FRAMES + 1];
@@ -85,7 +86,7 @@ Test(port, log_tells_reasons)
 	bed_close();
 }
 
-/* An lcore does not wait for the log: what has no room is counted, and the file says so. */
+/* An lcore does not wait for the log: entries without room are counted, and the file says so. */
 Test(port, log_that_is_full)
 {
 	char words[4096] = "";
@@ -127,7 +128,7 @@ Test(port, rules_change)
 	cr_assert_eq(imp_control_load(p, bed.rules, forget, said), 0);
 	cr_expect_str_eq(bed_pass(true, "11:3 11:4 11:5"), "11:3^ 11:5");
 	cr_expect_eq(bed_xstat("rule_c"), 1u);
-	/* what is wrong changes nothing */
+	/* a mistake changes nothing */
 	bed_write("[rule d]\naction = drip\n");
 	cr_expect_eq(imp_control_load(p, bed.rules, forget, said), -EINVAL);
 	cr_expect_not_null(
@@ -138,7 +139,7 @@ Test(port, rules_change)
 	bed_close();
 }
 
-/* Held packets stay held when rules go. */
+/* Held packets stay held when rules are removed. */
 Test(port, held_ones_stay)
 {
 	char said[512];
@@ -153,7 +154,7 @@ Test(port, held_ones_stay)
 
 static _Atomic bool done;
 
-/* Rules that mark all, or none, in turn. */
+/* Writes rules that mark all packets, or none, in turn. */
 static void *
 change(void *arg)
 {
@@ -178,7 +179,7 @@ change(void *arg)
 	return NULL;
 }
 
-/* Each burst is judged by the one rules or the others: of its packets all are marked, or none. */
+/* Each burst is handled by one set of rules: either all of its packets are marked, or none. */
 Test(port, rules_change_under_traffic)
 {
 	char marked[1024] = "", words[1024] = "";
@@ -198,15 +199,15 @@ Test(port, rules_change_under_traffic)
 		cr_assert(all || strcmp(got, words) == 0, "%s", got);
 	}
 	pthread_join(thread, NULL);
-	/* the last ones mark, whichever were seen before */
+	/* the last rules mark, whichever were in effect before */
 	cr_expect_str_eq(bed_pass(true, words), marked);
 	bed_close();
 }
 
 /* --- frames of all kinds --- */
 
-/* Noise that begins like RoCE, in buffers of any shape, with every action: nothing is read
- * outside of a packet, nothing is lost but what was dropped, and what is odd passes. */
+/* Random frames that begin like RoCE, in buffers of any shape, with every action: nothing is read
+ * outside of a packet, only dropped packets are lost, and odd frames pass. */
 Test(port, odd_frames)
 {
 	static const char *const actions[] = {"corrupt\nrepair = yes", "corrupt\npart = header",
@@ -315,7 +316,7 @@ Test(port, passes_on)
 	cr_assert_eq(rte_eth_macaddr_get(null, &got), 0);
 	cr_expect(rte_is_same_ether_addr(&mac, &got));
 	cr_assert_eq(rte_eal_hotplug_remove("vdev", "net_impair0"), 0);
-	/* it is anybody's again */
+	/* the port below can be used again */
 	cr_assert_eq(rte_eal_hotplug_add("vdev", "net_impair0", "port=net_null0"), 0);
 	cr_assert_eq(rte_eal_hotplug_remove("vdev", "net_impair0"), 0);
 	cr_assert_eq(rte_eal_hotplug_remove("vdev", "net_null0"), 0);
@@ -334,7 +335,7 @@ on_removal(uint16_t port, enum rte_eth_event_type event, void *arg, void *ret)
 	return 0;
 }
 
-/* The port below is removed: who polls gets nothing, and nobody falls. */
+/* The port below is removed: polling returns no packets, and does not crash. */
 Test(port, port_below_is_removed)
 {
 	struct rte_eth_link link;
@@ -387,7 +388,7 @@ Test(port, arguments)
 	bed_write("[rule a]\naction = drop\nnth = x\n");
 	snprintf(args, sizeof(args), "port=net_impair0,rules=%s", bed.rules);
 	refused(args, ":3:7: [rule] nth = \"x\": not a number from 1");
-	/* one over another is fine */
+	/* a port over another net_impair port is allowed */
 	cr_expect_eq(rte_eal_hotplug_add("vdev", "net_impair1", "port=net_impair0"), 0);
 	cr_expect_eq(rte_eal_hotplug_remove("vdev", "net_impair1"), 0);
 	bed_close();

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* Rule files: the result of valid ones, and the errors for invalid ones. */
+/* Rule files: how valid ones are parsed, and the messages for mistakes. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -135,7 +135,7 @@ Test(rules, certain)
 
 #define A "[rule a]\naction = drop\n"
 
-/* Mistakes by themselves: where, and what is said. */
+/* Single mistakes: where, and the message. */
 static const struct {
 	const char *text, *where, *what;
 } wrong[] = {
@@ -199,7 +199,7 @@ Test(rules, mistakes)
 	}
 }
 
-/* All of them are said at once. */
+/* All of them are reported at once. */
 Test(rules, several_mistakes)
 {
 	cr_expect_null(read_text("[impair]\nseed = x\nflow = 2\n[rule a]\nevery = 0\n[rule b]\n"
@@ -224,7 +224,7 @@ Test(rules, files_that_are_none)
 	said[0] = '\0';
 	cr_expect_null(imp_rules_read("/tmp", hear, NULL));
 	cr_expect_not_null(strstr(said, "not a regular file"), "%s", said);
-	/* which would wait for a writer */
+	/* opening it would wait for a writer */
 	snprintf(fifo, sizeof(fifo), "%s.fifo", path);
 	cr_assert_eq(mkfifo(fifo, 0600), 0);
 	said[0] = '\0';
@@ -257,7 +257,7 @@ Test(rules, too_much)
 	cr_expect_not_null(strstr(said, ":1:4097: a line has up to 4096"), "%s", said);
 }
 
-/* Anything at all is read without harm, and refused with words or taken. */
+/* Any bytes are read without harm, and either refused with a message or accepted. */
 Test(rules, noise)
 {
 	static const char *const bits[] = {"[rule ", "]", "a", "\n", "action", " = ", "drop", "nth",

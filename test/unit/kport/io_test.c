@@ -2,8 +2,8 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Receiving and sending over a socket pair.  The test plays the kernel: it writes what the kernel
- * would write, including wrong data, and cuts what the driver sends as the kernel would cut it.
+ * Receiving and sending over a socket pair: the test writes what the kernel would write, which may
+ * be wrong, and splits what the driver sends as the kernel would.
  */
 #include <criterion/criterion.h>
 #include <stdlib.h>
@@ -57,7 +57,7 @@ set_up(void)
 	kp_rxq_arm(t.rx);
 }
 
-/* Nothing is lost: all buffers are back. */
+/* Checks that all buffers are back. */
 static void
 tear_down(void)
 {
@@ -85,7 +85,7 @@ byte_of(unsigned int datagram, size_t at)
 	return (uint8_t)(datagram * 31 + at);
 }
 
-/* A frame whose headers say @pay bytes, into @p.  @return bytes of headers. */
+/* Writes a frame whose headers announce @pay bytes to @p.  @return bytes of headers. */
 static size_t
 headers(uint8_t *p, uint16_t id, size_t pay)
 {
@@ -108,7 +108,7 @@ headers(uint8_t *p, uint16_t id, size_t pay)
 
 static uint8_t message[sizeof(struct virtio_net_hdr) + 70000];
 
-/* A train of @n datagrams of @seg bytes, the last of @last, numbered from @first. */
+/* Writes a train of @n datagrams of @seg bytes, the last one of @last, numbered from @first. */
 static size_t
 write_train(uint16_t first, unsigned int n, size_t seg, size_t last)
 {
@@ -133,7 +133,7 @@ deliver(size_t len)
 	cr_assert_eq(write(t.peer, message, len), (ssize_t)len);
 }
 
-/* The next datagram is that of number @id, with @pay bytes. */
+/* Expects that the next datagram is number @id, with @pay bytes. */
 static void
 expect_datagram(const struct rte_mbuf *m, uint16_t id, size_t pay)
 {
@@ -161,7 +161,7 @@ receive(struct rte_mbuf **bufs, unsigned int most)
 
 /* --- receiving --- */
 
-/* Whatever sizes follow one another, guessed rightly or not. */
+/* Any sequence of sizes, whether the driver guesses the size or not. */
 Test(io, trains_of_all_sizes_arrive)
 {
 	static const size_t sizes[] = {16, 92, 511, 512, 1040, 1056, 4112, 4128, 4310};
@@ -192,7 +192,7 @@ Test(io, trains_of_all_sizes_arrive)
 	cr_assert_eq(t.rx->stats.bad, 0);
 }
 
-/* --- the ring, whose kernel is the test --- */
+/* --- the ring, in which the test plays the kernel --- */
 
 #define SLOTS 8u
 
@@ -211,8 +211,8 @@ ring_up(void)
 	filled = 0;
 }
 
-/* What the message is comes into the next slot, as much as fits; @status beside that it is there.
- */
+/* Puts the message into the next slot, as much as fits; @status in addition to the bit that it is
+ * there. */
 static void
 fill_slot(size_t len, uint32_t status)
 {
@@ -245,8 +245,8 @@ expect_ids(struct rte_mbuf **bufs, unsigned int n, uint16_t first, size_t pay)
 	rte_pktmbuf_free_bulk(bufs, n);
 }
 
-/* Frames in slots, trains in slots and what is too long for one come in the order in which they
- * arrived, whatever a poll takes. */
+/* Frames in slots, trains in slots and frames that are too long for a slot come in the order in
+ * which they arrived, however many a poll takes. */
 Test(io, slots_and_messages_are_in_order)
 {
 	unsigned int round, i, most;
@@ -282,7 +282,7 @@ Test(io, slots_and_messages_are_in_order)
 	free(slots);
 }
 
-/* The socket had no room for the whole: what comes behind it is not harmed. */
+/* The socket had no room for the whole message: what comes behind it is not affected. */
 Test(io, what_was_cut_is_missed)
 {
 	struct rte_mbuf *bufs[4];
@@ -296,7 +296,7 @@ Test(io, what_was_cut_is_missed)
 	free(slots);
 }
 
-/* Of what came before a stop nothing is seen after it, and the ring goes on where it was. */
+/* Frames from before a stop are not received after it, and the ring continues where it was. */
 Test(io, a_stop_empties_the_ring)
 {
 	struct rte_mbuf *bufs[4];
@@ -312,7 +312,8 @@ Test(io, a_stop_empties_the_ring)
 	free(slots);
 }
 
-/* What a slot owes comes before anything else, if it comes late; nothing is waited for in vain. */
+/* A message that is missing for a slot is received before anything else, if it comes late; and
+ * nothing waits for a message that does not exist. */
 Test(io, what_is_owed)
 {
 	struct rte_mbuf *bufs[4];
@@ -329,7 +330,7 @@ Test(io, what_is_owed)
 	free(slots);
 }
 
-/* From the second of its size on, none is copied. */
+/* From the second train of its size on, none is copied. */
 Test(io, trains_of_one_size_are_not_copied)
 {
 	struct rte_mbuf *bufs[64];
@@ -341,7 +342,7 @@ Test(io, trains_of_one_size_are_not_copied)
 		deliver(write_train((uint16_t)(i * 15), 15, 4112, 4112));
 		cr_assert_eq(receive(bufs, 64), 15);
 		rte_pktmbuf_free_bulk(bufs, 15);
-		/* those that were laid out before the first one came */
+		/* those for which buffers were prepared before the first one came */
 		cr_assert(i < KP_RX_SLOTS || t.rx->stats.copied == before, "train %u", i);
 	}
 }
@@ -392,7 +393,7 @@ Test(io, lies_are_counted_as_bad)
 	expect_bad(NULL, sizeof(v) + 14 + 65536, "longer than IP");
 }
 
-/* A frame that no buffer holds is dropped, and what comes after it is not harmed. */
+/* A frame that does not fit into any buffer is dropped, and the next one is not affected. */
 Test(io, what_is_too_long_is_dropped)
 {
 	struct rte_mbuf *bufs[64];
@@ -407,7 +408,7 @@ Test(io, what_is_too_long_is_dropped)
 	cr_assert_eq(t.rx->stats.too_long, 3);
 }
 
-/* Without buffers datagrams are lost and counted, and with buffers they come again. */
+/* Without buffers datagrams are lost and counted, and with buffers they arrive again. */
 Test(io, without_buffers)
 {
 	struct rte_mbuf *bufs[64], *hold[BUFS];
@@ -464,7 +465,7 @@ make_frame(uint16_t id, size_t pay)
 	return m;
 }
 
-/* Takes one message and checks its datagrams, which begin with @id.  @return how many. */
+/* Receives one message and checks its datagrams, which start with @id.  @return how many. */
 static unsigned int
 expect_message(uint16_t id, size_t seg)
 {
@@ -492,7 +493,7 @@ Test(io, frames_in_a_row_make_trains)
 	struct rte_mbuf *bufs[40];
 	unsigned int i;
 
-	/* WRITE of 64 KiB and the beginning of the next: first, 15 others, first, one other */
+	/* WRITE of 64 KiB and the start of the next one: first, 15 others, first, one other */
 	for (i = 0; i < 18; i++)
 		bufs[i] = make_frame((uint16_t)(65530 + i), i == 0 || i == 16 ? 4128 : 4112);
 	cr_assert_eq(kp_tx_burst(t.tx, bufs, 18), 18);
@@ -516,7 +517,7 @@ Test(io, frames_in_a_row_make_trains)
 	cr_assert_eq(t.tx->stats.datagrams, 21);
 }
 
-/* As DPDK has it: a chain, of pieces that have nothing to do with the datagrams' sizes. */
+/* A chain of mbufs as DPDK defines it, of segments that are independent of the datagrams' sizes. */
 static struct rte_mbuf *
 make_chain(uint16_t id, size_t seg, size_t pay)
 {
@@ -551,7 +552,7 @@ Test(io, trains_of_a_program)
 	cr_assert_eq(kp_tx_burst(t.tx, bufs, 2), 2);
 	cr_assert_eq(expect_message(3, 1040), 10);
 	cr_assert_eq(expect_message(40, 16), 1);
-	/* where the kernel takes no trains they are cut */
+	/* where the kernel does not accept trains they are split */
 	t.port->tx_trains = false;
 	bufs[0] = make_chain(3, 1040, 9 * 1040 + 5);
 	bufs[1] = make_frame(99, 100);
@@ -563,7 +564,7 @@ Test(io, trains_of_a_program)
 	cr_assert_eq(t.tx->stats.errors, 0);
 }
 
-/* What cannot be sent is counted, and its buffers are free. */
+/* What cannot be sent is counted, and its buffers are freed. */
 Test(io, impossible_offloads)
 {
 	struct rte_mbuf *bufs[3] = {make_chain(3, 1040, 100), make_frame(7, 10), make_frame(8, 10)};
@@ -576,7 +577,7 @@ Test(io, impossible_offloads)
 	cr_assert_eq(expect_message(8, 10), 1);
 }
 
-/* What finds no room stays the program's. */
+/* Frames without room stay the caller's. */
 Test(io, a_full_socket_pushes_back)
 {
 	struct rte_mbuf *bufs[32];
@@ -597,7 +598,7 @@ Test(io, a_full_socket_pushes_back)
 	cr_assert_eq(read_back, total);
 }
 
-/* The socket has no room for all pieces of a train.  Those that were sent are not sent again: the
+/* The socket has no room for all segments of a train.  Those that were sent are not sent again: the
  * peer would get them twice. */
 Test(io, a_socket_that_is_full_in_the_middle_of_a_train)
 {

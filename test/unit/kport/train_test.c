@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* Headers of trains, against frames that are written by hand here. */
+/* Headers of trains, compared with frames that are written by hand here. */
 #include <criterion/criterion.h>
 #include <string.h>
 
@@ -114,7 +114,8 @@ Test(train, headers_are_found)
 	cr_assert(h.l3 == 14 && h.l4 == 54 && h.bytes == 62 && h.ip6);
 }
 
-/* What is not a plain datagram, or is cut anywhere in its headers, is none. */
+/* Frames that are not plain datagrams, or are truncated anywhere in their headers, are not
+ * accepted. */
 Test(train, other_frames_are_not)
 {
 	static const struct {
@@ -154,7 +155,7 @@ Test(train, begins_with_a_whole_datagram_without_checksum)
 	cr_assert_not(kp_train_begins(f.data, f.len, &h), "nothing in it");
 }
 
-/* Each field that the kernel takes from the first datagram must be the same. */
+/* Each field that the kernel takes from the first datagram must be the same in all. */
 Test(train, joins_only_what_segmentation_gives_back)
 {
 	static const unsigned int fields[] = {0, 6, 15, 20, 22, 26, 30, 34, 36, 41};
@@ -181,7 +182,7 @@ Test(train, joins_only_what_segmentation_gives_back)
 	cr_assert_not(kp_train_joins(first.data, &h, next.data, next.len, 1));
 }
 
-/* Datagram for datagram, the headers are those that it would have had alone. */
+/* For each datagram the headers are those that it would have had alone. */
 Test(train, headers_of_each)
 {
 	struct frame first = frame4(true, 0xfffe, PAY), want;

@@ -11,7 +11,7 @@
 
 #include "karst_mem.h"
 
-/* All flags that one region may have at once, but for zero-based addresses. */
+/* All flags that one region may have at once, except zero-based addresses. */
 #define ACCESS_ALL (KARST_ACCESS_LOCAL_WRITE | KARST_ACCESS_REMOTE | KARST_ACCESS_MW_BIND)
 
 /* Ends the test if @c is false; Criterion reports that as a crash. */

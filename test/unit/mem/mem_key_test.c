@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* Keys: they are a bijection, no stale key is valid, and keys cannot be guessed from others. */
+/* Keys: a bijection, no stale key fits, the next key cannot be guessed. */
 #include <criterion/criterion.h>
 
 #include "mem_bed.h"
@@ -49,7 +49,7 @@ Test(mem_key, config)
 	free(buf);
 }
 
-/* Every slot is named by the same number of keys: the permutation is one. */
+/* Every slot is named by the same number of keys, so the mapping is a permutation. */
 Test(mem_key, permutation)
 {
 	enum { SLOTS = 1024 };
@@ -88,7 +88,7 @@ Test(mem_key, full_table)
 	bed_close(m);
 }
 
-/* An empty table fits no key at all, above all not one that looks like "none". */
+/* An empty table accepts no key at all, especially not one that looks like "none". */
 Test(mem_key, empty_table)
 {
 	struct karst_mem *m = bed_open(2, 1);
@@ -102,7 +102,7 @@ Test(mem_key, empty_table)
 	bed_close(m);
 }
 
-/* The same after use, when slots hold the remains of keys. */
+/* The same after use, when slots hold remains of keys. */
 Test(mem_key, stale_keys)
 {
 	enum { SLOTS = 16, ROUNDS = 400 };
@@ -134,7 +134,8 @@ compare_u32(const void *a, const void *b)
 	return x < y ? -1 : x > y;
 }
 
-/* One slot used over and over: its upper bits do not come back before all generations have. */
+/* One slot is used over and over: its upper bits do not repeat before all generations have been
+ * used. */
 Test(mem_key, generations)
 {
 	enum { SLOTS = 1024, GENERATIONS = (1 << 24) / SLOTS - 1 };
@@ -156,7 +157,7 @@ Test(mem_key, generations)
 	bed_close(m);
 }
 
-/* Freed slots wait in line: the one that was freed first is used first. */
+/* Freed slots are used in order: the one that was freed first is used first. */
 Test(mem_key, reuse_in_order)
 {
 	enum { SLOTS = 64 };

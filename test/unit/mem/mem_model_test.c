@@ -68,7 +68,7 @@ find_free(struct model *t)
 	return NULL;
 }
 
-/* A key that is or was, mostly; sometimes spoiled in the low byte. */
+/* Usually a key that exists or existed; sometimes with its low byte changed. */
 static uint32_t
 any_key(struct model *t)
 {

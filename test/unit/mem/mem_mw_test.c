@@ -27,7 +27,7 @@ open_bed(struct bed *t)
 	cr_assert_eq(karst_mw_alloc(t->m, t->pd, KARST_MEM_MW2, &t->w2), 0);
 }
 
-/* A request to bind bytes 256..511 of the region to a window; fits both types. */
+/* A request to bind bytes 256..511 of the region to a window; valid for both types. */
 static struct karst_mw_bind
 request(const struct bed *t, uint32_t mw_key)
 {
@@ -52,7 +52,7 @@ look(const struct bed *t, uint32_t pd, uint32_t qpn, uint32_t key, uint64_t va, 
 	return s;
 }
 
-/* The whole window and nothing beside it. */
+/* The whole window is accessible, and nothing beside it. */
 static void
 check_window(const struct bed *t, uint32_t key, uint64_t base)
 {
@@ -117,7 +117,7 @@ Test(mem_mw, type1)
 	k1 = k2;
 	for (i = 0; i < 1000; i++) {
 		b.mw_key = k1;
-		b.new_key = i & 1 ? k1 : ~k1; /* no change; another window's */
+		b.new_key = i & 1 ? k1 : ~k1; /* the same key; another window's key */
 		cr_assert_eq(karst_mw_bind(t.m, &b, &k2), 0);
 		cr_assert_neq(k1, k2);
 		cr_assert_eq(look(&t, t.pd, QPN, k1, VA + 256, 8), KARST_MEM_BAD_KEY);
@@ -126,7 +126,7 @@ Test(mem_mw, type1)
 		k1 = k2;
 	}
 	cr_assert_gt(changes, 900, "the new low byte is random");
-	/* The region is held; unbinding with length 0 lets it go, whatever else is asked for. */
+	/* The region is held; unbinding with length 0 releases it, whatever else is requested. */
 	cr_assert_eq(karst_mr_dereg_begin(t.m, t.mr), -EBUSY);
 	b = (struct karst_mw_bind){.pd = t.pd, .mw_key = k1};
 	cr_assert_eq(karst_mw_bind(t.m, &b, &k2), 0);
@@ -152,7 +152,7 @@ Test(mem_mw, type2)
 	cr_assert_eq(key, b.new_key);
 	check_window(&t, key, VA + 256);
 	cr_assert_eq(look(&t, t.pd, QPN + 1, key, VA + 256, 8), KARST_MEM_BAD_PD, "its QP only");
-	/* Bound: not again, neither by the old nor by the present key. */
+	/* Bound: it cannot be bound again, neither by the old nor by the present key. */
 	cr_assert_eq(karst_mw_bind(t.m, &b, &k), -EINVAL);
 	b = request(&t, key);
 	cr_assert_eq(karst_mw_bind(t.m, &b, &k), -EINVAL);
@@ -174,7 +174,7 @@ Test(mem_mw, type2)
 	bed_close(t.m);
 }
 
-/* The same key may be bound again after an invalidation, by the program's choice. */
+/* The same key may be bound again after an invalidation, if the program chooses it. */
 Test(mem_mw, type2_key_choice)
 {
 	struct karst_mw_bind b;
@@ -274,8 +274,8 @@ Test(mem_mw, refused)
 	bed_close(t.m);
 }
 
-/* Of the new key only the low eight bits are the program's, as with adapters and rxe: what stands
- * above them is ignored, and the window's own index is told. */
+/* The program chooses only the low eight bits of the new key, as with adapters and rxe: the bits
+ * above them are ignored, and the key with the window's own index is returned. */
 Test(mem_mw, type2_upper_bits_are_not_looked_at)
 {
 	static const uint32_t upper[] = {0x00000100, 0x80000000, 0xffffff00, 0x12345600};
@@ -318,7 +318,8 @@ Test(mem_mw, read_only)
 	bed_close(t.m);
 }
 
-/* As long as windows are bound, the region stays as it is; an unusable region takes no windows. */
+/* As long as windows are bound, the region cannot be changed; an unusable region takes no
+ * windows. */
 Test(mem_mw, region_is_held)
 {
 	struct karst_mr_attr attr = {.host = bytes, .va = 0, .len = 8};
@@ -367,7 +368,7 @@ Test(mem_mw, rebind_to_another_region)
 	bed_close(t.m);
 }
 
-/* The windows of a QP that is destroyed are free for others, and those of others stay bound. */
+/* When a QP is destroyed its windows are free for others, and those of other QPs stay bound. */
 Test(mem_mw, release_qp)
 {
 	enum { N = 200 };

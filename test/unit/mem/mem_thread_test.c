@@ -3,9 +3,9 @@
  */
 /*
  * Lcores check, bind and invalidate while a control thread registers, re-registers, deregisters and
- * frees, with a grace period that uses one counter per lcore.  All memory to which a check grants
- * access is read and compared, as plain memory: memory that may not be accessed is poisoned, and
- * -Dsanitize=thread reports a missing ordering.  This is a separate program, because Criterion does
+ * frees, with a grace period that is made of one counter per lcore.  Everything that a check grants
+ * is read and compared, as plain memory: memory that must not be accessed is poisoned, and under
+ * -Dsanitize=thread a missing ordering is reported.  A program of its own, because Criterion does
  * not start under that sanitizer.
  */
 #include "mem_bed.h"
@@ -19,7 +19,8 @@
 #define WORDS   64u
 #define BIND_VA 0x10000ull
 
-/* A buffer that regions come and go over; each word holds the number of its registration. */
+/* A buffer over which regions are registered in turn; each word holds the number of its
+ * registration. */
 struct target {
 	uint64_t word[WORDS];
 	uint64_t offer; /* number << 32 | key, for the lcores; 0: none */
@@ -45,8 +46,8 @@ struct bed {
 };
 
 /*
- * Quiescent points as additions, which are in one order: an lcore whose addition comes after
- * control's sees all that control did before; else control waits for its next one.
+ * Quiescent points are atomic additions, which have one order: an lcore whose addition comes after
+ * control's sees all that control did before; otherwise control waits for its next one.
  */
 static void
 quiesce(struct lcore *lc)
@@ -67,7 +68,7 @@ grace(struct bed *b)
 			sched_yield();
 }
 
-/* Where registration @number begins for its peers: different for each. */
+/* Where registration @number begins for its peers: different for each registration. */
 static uint64_t
 va_of(uint64_t number)
 {
@@ -135,7 +136,7 @@ look_through_window(struct bed *b, struct lcore *lc, uint32_t qpn, uint32_t key,
 			  &host) != KARST_MEM_OK);
 }
 
-/* A type 1 window that everybody rebinds all the time. */
+/* A type 1 window that all lcores rebind all the time. */
 static void
 use_shared1(struct bed *b, struct lcore *lc, uint64_t *rng)
 {
@@ -155,7 +156,8 @@ use_shared1(struct bed *b, struct lcore *lc, uint64_t *rng)
 	}
 }
 
-/* A type 2 window that everybody wants: who binds it has it alone, until he invalidates it. */
+/* A type 2 window that all lcores try to bind: the one that succeeds has it alone, until it
+ * invalidates it. */
 static void
 use_shared2(struct bed *b, struct lcore *lc, uint64_t *rng)
 {
@@ -169,7 +171,7 @@ use_shared2(struct bed *b, struct lcore *lc, uint64_t *rng)
 		lc->raced++;
 		return;
 	}
-	/* Control frees the window sometimes, even now. */
+	/* Control may free the window at any time, even now. */
 	if (karst_mem_check_remote(b->m, b->pd, r.qpn, got, BIND_VA, 8, KARST_ACCESS_REMOTE_WRITE,
 		    &host) == KARST_MEM_OK)
 		lc->bound++;
@@ -214,7 +216,7 @@ fill(struct target *t, uint64_t number)
 		t->word[i] = number;
 }
 
-/* Takes a registration back, or gives it another address and content. */
+/* Deregisters a target, or re-registers it with another address and content. */
 static void
 turn_over(struct bed *b, struct target *t, uint64_t number, uint64_t *rng)
 {
@@ -228,7 +230,7 @@ turn_over(struct bed *b, struct target *t, uint64_t number, uint64_t *rng)
 		__atomic_store_n(&t->offer, number << 32 | key, __ATOMIC_RELAXED);
 		return;
 	}
-	/* An lcore that still knows the old number may not get through with the old key. */
+	/* An lcore that still has the old number must not succeed with the old key. */
 	__atomic_store_n(&t->offer, 0, __ATOMIC_RELAXED);
 	if (again)
 		bed_check(karst_mr_rereg_begin(b->m, key, KARST_REREG_TRANSLATION, &a) == 0);
@@ -300,7 +302,7 @@ control_run(struct bed *b)
 	}
 }
 
-/* After all is taken back nothing is left bound or held. */
+/* When everything is deregistered nothing is left bound or held. */
 static void
 take_down(struct bed *b)
 {

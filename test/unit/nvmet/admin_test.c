@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* Admin commands: Identify data of the controller, features, logs, events. */
+/* Admin commands: what the controller reports of itself, features, logs, events. */
 #include "bed.h"
 
 #include <unistd.h>
@@ -198,7 +198,7 @@ Test(nvmet_admin, events)
 	for (i = 0; i < NT_AERS; i++)
 		cr_expect_eq(admin(NVME_ADMIN_ASYNC_EVENT, 0, 0, 0, 0), NO_ANSWER);
 	cr_expect_eq(admin(NVME_ADMIN_ASYNC_EVENT, 0, 0, 0, 0), FAIL(NVME_AER_LIMIT));
-	/* nobody asked to be told */
+	/* no host has asked for the event */
 	cr_assert_eq(truncate(bed.path, 512 * 4096), 0);
 	bed.answers = 0;
 	cr_expect_eq(nt_target_refresh(&bed.target), 1);

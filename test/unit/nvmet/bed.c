@@ -17,8 +17,8 @@
 #define CC_READY  0x00460001u /* enabled, entries of 64 and 16 bytes */
 #define PROP_WIDE 1
 
-/* A command, its capsule of exactly the length that came, and its buffer: tools find what is read
- * or written beyond them. */
+/* A command, its capsule of exactly the length that came, and its buffer: tools detect accesses
+ * beyond them. */
 struct request {
 	struct nt_cmd cmd;
 	struct bed *bed;
@@ -48,7 +48,7 @@ complete(struct nt_cmd *cmd)
 static void
 close_queue(struct nt_queue *queue)
 {
-	/* The bed is found by its first member. */
+	/* The queue's target is the first member of the bed. */
 	struct bed *bed = (struct bed *)queue->target;
 
 	cr_assert_lt(bed->nclosed, BED_CLOSED);
@@ -97,7 +97,7 @@ bed_end(struct bed *bed)
 	struct nt_ctrl *ctrl = bed->admin.ctrl;
 	uint32_t i;
 
-	/* Requests that wait for events go with their connection. */
+	/* Requests that wait for events end with their connection. */
 	for (i = 0; ctrl != NULL && i < ctrl->naers; i++) {
 		struct request *request = (struct request *)ctrl->aers[i];
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* How hosts connect, the reasons for refusal, and how controllers end. */
+/* How hosts connect, why they are refused, and how controllers end. */
 #include "bed.h"
 
 #include <criterion/criterion.h>
@@ -136,7 +136,7 @@ Test(nvmet_fabrics, refusals)
 	cr_expect_eq(bed_connect(&bed, &bed.admin, "", NVME_CNTLID_ANY), FAIL(NVME_CONNECT_PARAM));
 	cr_expect_eq(bed_connect(&bed, &bed.admin, BED_NQN, 1), FAIL(NVME_CONNECT_PARAM));
 	cr_expect_eq(bed.result, IN_DATA | CONNECT_CNTLID);
-	/* a queue of a controller that is not there, and of discovery */
+	/* a queue of a controller that does not exist, and of discovery */
 	cr_expect_eq(bed_connect(&bed, &bed.io, BED_NQN, 77), FAIL(NVME_CONNECT_PARAM));
 	cr_expect_eq(bed_connect(&bed, &bed.io, NVME_DISCOVERY, 77), FAIL(NVME_CONNECT_PARAM));
 
@@ -236,7 +236,7 @@ Test(nvmet_fabrics, keep_alive)
 	cr_assert_eq(bed_property_get(&bed, NVME_PROP_VS, false), NVME_OK);
 	nt_target_tick(&bed.target, 1400);
 	cr_assert_not_null(bed.admin.ctrl);
-	/* any command is a sign of life, also one that fails */
+	/* any command keeps the connection alive, also one that fails */
 	cr_expect_eq(bed_io(&bed, 0x7e, 1, 0, 1), FAIL(NVME_INVALID_OPCODE));
 	nt_target_tick(&bed.target, 1899);
 	cr_assert_not_null(bed.admin.ctrl);
@@ -275,7 +275,7 @@ Test(nvmet_fabrics, discovery)
 	nvme_put64(sqe + SQE_CDW12, UINT64_MAX - 3);
 	cr_expect_eq(bed_run(&bed, &bed.admin, sqe, sizeof(sqe)), FAIL(NVME_INVALID_FIELD));
 
-	/* nothing of namespaces */
+	/* no information about namespaces */
 	bed_sqe(sqe, NVME_ADMIN_IDENTIFY, 1, 4096);
 	cr_expect_eq(bed_run(&bed, &bed.admin, sqe, sizeof(sqe)), FAIL(NVME_INVALID_FIELD));
 	bed_sqe(sqe, NVME_ADMIN_GET_LOG, 0, 512);

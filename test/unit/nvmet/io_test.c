@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* Commands of the NVM command set, over memory and over a file; capsules that are wrong. */
+/* Commands of the NVM command set, over memory and over a file; invalid capsules. */
 #include "bed.h"
 
 #include <sys/mman.h>
@@ -131,7 +131,7 @@ Test(nvmet_io, in_the_capsule)
 			"case %u", i);
 		cr_expect_not(bed.invalidated);
 	}
-	/* less of it came than it says; a read has no data in the capsule */
+	/* shorter than its header says; a read has no data in the capsule */
 	nvme_put64(sgl, 0);
 	nvme_put32(sgl + 8, 512);
 	cr_expect_eq(bed_run(&bed, &bed.io, capsule, NVME_SQE_LEN + 511), FAIL(NVME_SGL_OFFSET));
@@ -270,7 +270,7 @@ Test(nvmet_io, deallocation_needs_no_memory)
 	put_range(0, 0, BED_BLOCKS);
 	cr_assert_eq(deallocate(BED_MEMORY, 1, 16), NVME_OK);
 	cr_expect_eq(pages_in_memory(ns), 0);
-	/* not whole pages: what is beside them stays */
+	/* not whole pages: the bytes next to them stay */
 	fill(1, 64 * 512);
 	cr_assert_eq(bed_io(&bed, NVME_IO_WRITE, BED_MEMORY, 0, 64), NVME_OK);
 	memset(bed.host, 0, 16);

@@ -5,7 +5,8 @@
 
 #include <criterion/criterion.h>
 
-/* Neither idle nor waiting for a disk, nor what the hypervisor took or gave to guests. */
+/* Busy time is neither idle time, nor waiting for a disk, nor what the hypervisor took or gave to
+ * guests. */
 Test(cpu, what_is_busy)
 {
 	const char *text = "cpu  100 20 300 100000 5000 4 6 7000 80 9\ncpu0 1 1 1 1 1 1 1 1 1 1\n";
@@ -16,7 +17,7 @@ Test(cpu, what_is_busy)
 	cr_assert_eq(perf_cpu_parse(text, 0), 0);
 }
 
-/* Whoever works sees it grow. */
+/* Busy time grows while this thread works. */
 Test(cpu, it_grows_with_work, .timeout = 300)
 {
 	double began = perf_cpu_busy_s();

@@ -33,7 +33,7 @@ Test(hist, buckets_follow_each_other)
 	for (v = 0; v < 100000; v++)
 		cr_assert(perf_hist_bucket(v + 1) - perf_hist_bucket(v) <= 1, "at %llu",
 			(unsigned long long)v);
-	/* at every power of two, no bucket is left out and none is used twice */
+	/* at every power of two, no bucket is skipped and none is used twice */
 	for (shift = 11; shift < 42; shift++) {
 		v = UINT64_C(1) << shift;
 		cr_assert(eq(u32, perf_hist_bucket(v), perf_hist_bucket(v - 1) + 1));
@@ -75,7 +75,7 @@ compare(const void *a, const void *b)
 	return x < y ? -1 : x > y;
 }
 
-/* Values over many orders of magnitude, against a sorted list of them. */
+/* Values over many orders of magnitude, compared with a sorted list of them. */
 Test(hist, three_digits_everywhere)
 {
 	static const double fractions[] = {0.001, 0.1, 0.5, 0.9, 0.99, 0.999};

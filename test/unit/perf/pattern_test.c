@@ -30,7 +30,7 @@ Test(pattern, every_length_fits_and_no_byte_is_left_out)
 	}
 }
 
-/* Another message's data, or data from another place of the same message, is found out. */
+/* Data of another message, or from another place of the same message, is detected. */
 Test(pattern, depends_on_queue_pair_message_and_place)
 {
 	uint8_t buf[4096 + 64];

@@ -12,7 +12,7 @@
 #define GIB      (UINT64_C(1) << 30)
 #define MAX_ARGS 32
 
-/* A command line in one string, through parser and plan. */
+/* Parses a command line in one string, and makes its plan. */
 static int
 plan(const char *line, uint64_t memory, struct perf_opts *o, struct perf_plan *p)
 {
@@ -25,7 +25,7 @@ plan(const char *line, uint64_t memory, struct perf_opts *o, struct perf_plan *p
 		if (*word != '\0')
 			argv[argc++] = word;
 	argv[argc] = NULL;
-	optind = 0; /* getopt starts anew */
+	optind = 0; /* getopt starts from the beginning */
 	memset(p, 0, sizeof(*p));
 	rc = perf_opts_parse(argc, argv, o);
 	return rc >= 0 ? rc : perf_plan_make(o, memory, p);
@@ -150,8 +150,8 @@ Test(plan, what_follows_two_dashes_is_for_eal)
 	perf_plan_free(&p);
 }
 
-/* No two places overlap, all lie within the working set, and batches of all queue pairs that
- * are posted one after the other lie one after the other. */
+/* No two places overlap, all lie within the working set, and batches of all queue pairs that are
+ * posted one after the other are adjacent in that order. */
 Test(plan, places_walk_through_memory)
 {
 	struct perf_job j = {.qps = 3, .batch = 4, .slots = 8, .stride = 128};

@@ -2,8 +2,8 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * The layout of shared memory, as doc/ring-abi.rst documents it: a change of a number here changes
- * the ABI between programs and engines of different builds.
+ * The layout of shared memory, as doc/ring-abi.rst defines it: changing a number here changes what
+ * programs and engines of different builds agree on.
  */
 #include <criterion/criterion.h>
 
@@ -106,7 +106,7 @@ Test(layout, doorbell_ring)
 	cr_assert_eq(KARST_RING_ABI, 5);
 }
 
-/* Values that stand in memory are those of verbs. */
+/* Values in shared memory are those of verbs. */
 Test(layout, values)
 {
 	cr_assert_eq(KARST_WR_SEND_WITH_INV, 9);

@@ -2,9 +2,9 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Both sides of the rings in one thread: entries come out as they went in, indices wrap around
- * 2^32, and whatever the program's side writes, the engine's side stays inside of its memory.
- * Concurrent threads are tested in ring_thread_test.c.
+ * Both sides of the rings in one thread: what goes in comes out, indices wrap around 2^32, and
+ * whatever the program's side writes, the engine's side stays inside of its memory.  What threads
+ * may do to each other is in ring_thread_test.c.
  */
 #include <criterion/criterion.h>
 #include <stdlib.h>
@@ -29,7 +29,7 @@ zeroed(size_t bytes)
 	return memset(p, 0, bytes);
 }
 
-/* A send queue whose indices stand at @start already. */
+/* A send queue whose indices start at @start. */
 static void
 queue_up(struct queue *q, uint32_t start)
 {
@@ -125,7 +125,7 @@ Test(work_queue, not_idle_with_work_left)
 	queue_up(&q, 0);
 	karst_wqe_busy(&q.engine);
 	cr_assert_eq(karst_wqe_poll(&q.engine), 0);
-	/* behind the engine's last look */
+	/* after the engine's last look */
 	cr_assert_not(post(&q, 1));
 	cr_assert(karst_wqe_idle(&q.engine));
 	cr_assert_not(post(&q, 2), "it went on, so nobody needs to ring");
@@ -145,7 +145,7 @@ Test(work_queue, impossible_tails_are_refused)
 	for (unsigned int i = 0; i < 100000; i++) {
 		struct karst_wqe_ring before = q.engine;
 
-		/* near the truth, or anywhere */
+		/* near the right value, or anywhere */
 		tail = i % 2 ? q.engine.head + (uint32_t)random() % (3 * SLOTS) - SLOTS
 			     : (uint32_t)random() * 2654435761u;
 		atomic_store(&q.engine.sh->tail, tail);
@@ -230,8 +230,8 @@ Test(lane, fills_empties_and_wraps)
 	free(l.sh);
 }
 
-/* The entries that the engine has written and the program has not taken never exceed the lane,
- * by the engine's own account, whatever stands in head. */
+/* The entries that the engine has written and the program has not taken never exceed the lane, by
+ * the engine's own count, whatever head holds. */
 Test(lane, impossible_heads_are_no_progress)
 {
 	uint32_t written = 0;
@@ -254,7 +254,8 @@ Test(lane, impossible_heads_are_no_progress)
 	free(l.sh);
 }
 
-/* Entries of queue pair 1 go, wherever they stand; those of 2 stay in order, with their times. */
+/* Entries of queue pair 1 are removed, wherever they are; those of 2 stay in order, with their
+ * times. */
 Test(lane, drops_what_is_of_a_queue_pair)
 {
 	static const uint32_t starts[] = {0, 5, UINT32_MAX - 7};
@@ -297,7 +298,7 @@ Test(lane, drops_what_is_of_a_queue_pair)
 				}
 }
 
-/* --- lanes that go elsewhere --- */
+/* --- lanes that are moved --- */
 
 static void
 write_entries(struct lane *l, uint32_t n, uint64_t ns)
@@ -314,7 +315,7 @@ write_entries(struct lane *l, uint32_t n, uint64_t ns)
 	karst_lane_publish(&l->engine);
 }
 
-/* Entries @from to @to, with the time @ns where there are times. */
+/* Writes entries @from to @to, with the time @ns if the lane has times. */
 static void
 expect_entries(struct lane *l, uint32_t from, uint32_t to, uint64_t ns)
 {
@@ -335,7 +336,7 @@ expect_entries(struct lane *l, uint32_t from, uint32_t to, uint64_t ns)
 	}
 }
 
-/* Looks, copies, lets @more entries come, and moves.  @return as karst_lane_move(). */
+/* Prepares, copies, lets @more entries come, and moves.  @return as karst_lane_move(). */
 static int
 move(struct lane *l, struct karst_lane_shared *to, uint32_t entries, uint32_t more, uint64_t ns,
 	struct karst_lane_span *span)
@@ -377,7 +378,7 @@ Test(lane, moves)
 							karst_cq_lane_attach(
 								&l.program, to, size, flags);
 						expect_entries(&l, from, from + n + more, 77);
-						/* and on from there, around */
+						/* and on from there, with a wrap */
 						write_entries(&l, 2, 77);
 						expect_entries(&l, from + n + more,
 							from + n + more + 2, 77);
@@ -386,7 +387,7 @@ Test(lane, moves)
 					}
 }
 
-/* Back to where it came from, with what came meanwhile. */
+/* Back to the old lane, with the entries that came meanwhile. */
 Test(lane, moves_back)
 {
 	struct karst_lane_shared *small = zeroed(karst_lane_bytes(8, 0)), *old;
@@ -407,7 +408,7 @@ Test(lane, moves_back)
 	free(old);
 }
 
-/* Whatever stands in the heads of both memories, nothing is written beyond either, and coming back
+/* Whatever the heads of both memories hold, nothing is written beyond either, and moving back
  * works. */
 Test(lane, moves_with_impossible_heads)
 {
@@ -485,7 +486,7 @@ Test(completion_queue, arming_never_weakens)
 	cr_assert_eq(atomic_load(&cq.armed), KARST_CQ_ARM_NEXT);
 }
 
-/* What was shown before the queue was armed can be looked at alone; indices wrap around. */
+/* Entries that were visible before the queue was armed can be told apart; indices wrap around. */
 Test(completion_queue, what_it_was_armed_behind)
 {
 	static const uint32_t starts[] = {0, 1, ENTRIES - 1, UINT32_MAX - 1, UINT32_MAX};
@@ -592,8 +593,8 @@ Test(doorbell, who_rings_a_sleeper_wakes_it_once)
 	free(sh);
 }
 
-/* Somebody else has the first ticket and has not written yet: the engine may sleep, for that one
- * will look at the asleep word when it has. */
+/* Another program has the first ticket and has not written yet: the engine may sleep, because that
+ * program will read the asleep word when it has written. */
 Test(doorbell, sleeps_over_a_ticket_that_is_not_written)
 {
 	struct karst_bell_shared *sh = zeroed(karst_bell_bytes(4));
@@ -616,7 +617,7 @@ Test(doorbell, sleeps_over_a_ticket_that_is_not_written)
 	free(sh);
 }
 
-/* Any value may stand in the asleep word. */
+/* The asleep word may hold any value. */
 Test(doorbell, hostile_asleep_word)
 {
 	struct karst_bell_shared *sh = zeroed(karst_bell_bytes(4));

@@ -2,11 +2,11 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Programs and an engine on separate threads.  Each program posts work requests to its queue and
- * rings the doorbell only when the ring requires it.  The engine polls a queue only after its
- * doorbell, until the queue is empty, and answers each request on the program's completion lane.
- * So a lost doorbell stops a program for ever (the test runs into its timeout), and a missing
- * ordering shows as a wrong byte, or as a report of -Dsanitize=thread.
+ * Programs and an engine in threads of their own.  Each program posts work requests to its queue
+ * and rings the doorbell only when it is told to; the engine reads a queue only after its doorbell,
+ * until the queue is empty, and answers each request on the program's completion lane.  So a lost
+ * doorbell stops a program for ever (the test runs into its timeout), and a missing ordering shows
+ * as a wrong byte, or as a report of -Dsanitize=thread.
  *
  * This is a separate program with TAP, because Criterion does not start under that sanitizer.
  */
@@ -21,7 +21,7 @@
 #define REQUESTS 30000u
 #define SLOTS    16u
 #define ENTRIES  16u
-#define CELLS    4u /* one for each queue that can ring at once */
+#define CELLS    4u /* one for each queue that can ring at the same time */
 
 struct program {
 	pthread_t thread;
@@ -92,7 +92,7 @@ run_program(void *arg)
 	return NULL;
 }
 
-/* Answers what stands in a queue; it stays active until it has run dry. */
+/* Answers the requests in a queue; it stays active until it is empty. */
 static void
 serve(struct engine *e, struct program *p)
 {
@@ -201,7 +201,7 @@ main(void)
 	printf("1..3\n# %u doorbells, idle %u times, went on %u times\n", rung, e.idled, e.went_on);
 	failed = point(1, wrong == 0, "programs get every answer, in order");
 	failed += point(2, e.wrong == 0, "the engine gets every request whole");
-	/* each queue was idle to begin with, and is in the end */
+	/* each queue was idle at the start, and is at the end */
 	failed += point(3, rung == e.idled, "a doorbell each time that the engine went idle");
 	for (uint32_t i = 0; i < PROGRAMS; i++) {
 		free(e.program[i].wq_shared);

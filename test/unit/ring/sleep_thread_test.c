@@ -3,9 +3,9 @@
  */
 /*
  * An engine that sleeps on an eventfd whenever it finds no doorbell, and programs that ring one
- * doorbell at a time and wait for the answer.  The engine does not read the eventfd: an
- * edge-triggered epoll reports each write, as in the real engine.  A lost wake-up stops everything
- * (the test runs into its timeout).
+ * doorbell at a time and wait for the answer.  The engine reads nothing from the eventfd: an
+ * edge-triggered epoll tells it of each write, as in the real engine.  A lost wake-up stops
+ * everything (the test runs into its timeout).
  */
 #include "karst_ring_engine.h"
 
@@ -31,7 +31,7 @@ struct world {
 	_Atomic uint32_t sleeps;
 	_Atomic uint32_t wakes;
 	_Atomic bool stop;
-	uint32_t dozes; /* and then it slept, or found a bell */
+	uint32_t dozes; /* prepared to sleep, and then slept or found a doorbell */
 	uint32_t wrong;
 };
 
@@ -169,7 +169,7 @@ main(void)
 
 	if (!set_up(&w) || pthread_create(&engine, NULL, run_engine, &w) != 0)
 		return 1;
-	/* nobody has rung, so it comes to that */
+	/* no program has rung, so the engine will sleep */
 	while (atomic_load(&w.sleeps) == 0)
 		sched_yield();
 	for (uint32_t i = 0; i < PROGRAMS; i++) {

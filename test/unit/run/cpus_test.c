@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* Which CPUs a program gets beside an engine that is bound to some. */
+/* Which CPUs a program gets when the engine is bound to some. */
 #include "cpus.h"
 
 #include <stdint.h>
@@ -43,7 +43,7 @@ Test(run_cpus, choice)
 		{KR_CPUS_ALL, 0x3, 0x2, 0x3, 0},
 		{KR_CPUS_AUTO, 0x2, 0x2, 0x2, 0}, /* nothing is left */
 		{KR_CPUS_SPARE, 0x2, 0x2, 0x2, -1},
-		{KR_CPUS_AUTO, 0xf0, 0x0f, 0xf0, 0}, /* they are apart already */
+		{KR_CPUS_AUTO, 0xf0, 0x0f, 0xf0, 0}, /* the two sets do not overlap */
 		{KR_CPUS_AUTO, 0xff, 0x00, 0xff, 0}, /* bound to none */
 	};
 	unsigned int i;

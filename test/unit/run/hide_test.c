@@ -29,7 +29,7 @@ Test(hide, is_hidden_where_there_is_one)
 	cr_assert_eq(asked, 2);
 }
 
-/* Asking loads kernel modules. */
+/* The check would load kernel modules. */
 Test(hide, is_not_asked_when_the_user_decides)
 {
 	cr_assert(kr_netlink_hides(KR_NETLINK_HIDE, absent));

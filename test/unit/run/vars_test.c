@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* The variables that a program is started with. */
+/* The environment variables with which a program is started. */
 #include <criterion/criterion.h>
 
 #include <stdlib.h>
@@ -79,7 +79,7 @@ Test(vars, what_is_there_stays_behind)
 	is("LD_PRELOAD", PROVIDER ":libx.so");
 }
 
-/* libibverbs does not look at it once RDMAV_DRIVERS is set. */
+/* libibverbs ignores it when RDMAV_DRIVERS is set. */
 Test(vars, the_older_name_counts)
 {
 	setenv("IBV_DRIVERS", "rxe", 1);

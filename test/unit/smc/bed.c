@@ -99,7 +99,7 @@ op_rmb_open(void *user, uint32_t rmb, uint32_t bytes)
 {
 	struct bed_sys *s = user;
 
-	(void)rmb; /* of those behind s->rmb none is written into */
+	(void)rmb; /* nothing is written to buffers beyond s->rmb */
 	return bytes <= sizeof(s->rmb[0]) ? 0 : -ENOMEM;
 }
 
@@ -223,7 +223,7 @@ bed_open(struct bed *b)
 	}
 }
 
-/* Which of the peer's links stands for @link: they are opened in pairs. */
+/* Which of the peer's links corresponds to @link: links are opened in pairs. */
 static uint32_t
 peer_link(const struct bed_sys *s, const struct bed_sys *peer, uint32_t link)
 {
@@ -245,7 +245,8 @@ deliver_write(struct bed_sys *s, struct bed_sys *peer, const struct karst_smc_wr
 		peer->rmb[rmb][at + i] = s->send_buf[(w->pos + i) % BED_BYTES];
 }
 
-/* It is deleted, says who has not been told. */
+/* Confirms a DELETE_RKEY in place of the receiver, which does not get it.  @return whether @m is
+ * one. */
 static bool
 answer_delete(struct bed_sys *s, const struct bed_msg *m)
 {

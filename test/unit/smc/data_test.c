@@ -64,7 +64,8 @@ Test(smc_data, s12_split_at_the_end)
 	bed_free(b);
 }
 
-/* It says so when the element is full, and goes on when the reader has told. */
+/* A writer announces that it is blocked when the element is full, and continues when the reader has
+ * reported progress. */
 Test(smc_data, s14_blocked_writer)
 {
 	struct bed *b = connected();
@@ -107,7 +108,7 @@ Test(smc_data, s16_urgent)
 	bed_free(b);
 }
 
-/* It is announced; the peer has nothing to say to that which is not known already. */
+/* It is announced; the peer does not answer, as an answer would tell nothing new. */
 Test(smc_data, s16_pending)
 {
 	struct bed *b = connected();
@@ -127,7 +128,8 @@ Test(smc_data, s16_pending)
 	bed_free(b);
 }
 
-/* As Linux: its receiver leaves an urgent byte out of what it counts, and copes with one alone. */
+/* As Linux: its receiver does not count an urgent byte, and handles one only if nothing is behind
+ * it. */
 Test(smc_data, s16_nothing_behind_an_urgent_byte_until_it_is_consumed)
 {
 	struct bed *b = connected();
@@ -150,7 +152,7 @@ Test(smc_data, s16_nothing_behind_an_urgent_byte_until_it_is_consumed)
 	bed_free(b);
 }
 
-/* The mark is where the producer's cursor is, which has to be where there are bytes. */
+/* The mark is at the producer's cursor, where there must be bytes. */
 Test(smc_data, s16_urgent_marks_that_lie)
 {
 	struct bed *b = connected();
@@ -216,7 +218,7 @@ Test(smc_data, s15_half_close_and_close)
 	bed_free(b);
 }
 
-/* What was given is written before the end is said. */
+/* Data that was written before is sent before the end is announced. */
 Test(smc_data, s15_close_waits_for_the_data)
 {
 	struct bed *b = connected();
@@ -248,7 +250,7 @@ Test(smc_data, s15_unread_bytes_abort)
 	bed_free(b);
 }
 
-/* Nobody answers a program that has closed: its connection ends all the same. */
+/* The peer does not answer a program that has closed: its connection ends all the same. */
 Test(smc_data, s15_silent_peer)
 {
 	struct bed *b = connected();
@@ -339,7 +341,7 @@ Test(smc_data, s13_cursors_that_lie)
 	injured(other_token, false);
 }
 
-/* A message that is older than the last one, and one that comes twice. */
+/* A message that is older than the last one, and a duplicate. */
 Test(smc_data, s13_old_messages)
 {
 	struct bed *b = connected();
@@ -357,7 +359,8 @@ Test(smc_data, s13_old_messages)
 	bed_free(b);
 }
 
-/* A link dies with data on its way: it is written again on the other one, and validated first. */
+/* A link fails with data under way: the data is written again on the other link, after
+ * validation. */
 Test(smc_data, s17_failover)
 {
 	struct bed *b = bed_two_ports();
@@ -380,7 +383,7 @@ Test(smc_data, s17_failover)
 	bed_free(b);
 }
 
-/* What the peer has sent on a link that it left may come late, when other bytes are there. */
+/* Writes of the peer on a link that it left may arrive late, when the buffer holds other bytes. */
 Test(smc_data, s17_left_link_is_closed)
 {
 	struct karst_smc_group_info group;
@@ -390,7 +393,8 @@ Test(smc_data, s17_left_link_is_closed)
 	bed_write(b, 0, 100, false);
 	bed_pump(b);
 	karst_smc_link_down(b->s[0].smc, bed_info(b, 0).link);
-	cr_assert(bed_step(b, 0)); /* the validation, before it is told that the link has gone */
+	cr_assert(bed_step(b, 0)); /* the validation, before the system is told that the link has
+				    * failed */
 	cr_assert_eq(karst_smc_group_info(b->s[1].smc, bed_info(b, 1).group, &group), 0);
 	cr_assert_eq(group.nlinks, 1);
 	bed_pump(b);
@@ -400,7 +404,7 @@ Test(smc_data, s17_left_link_is_closed)
 	bed_free(b);
 }
 
-/* The peer believes that something was delivered which was not. */
+/* The peer takes something for delivered which was not. */
 Test(smc_data, s17_out_of_sync)
 {
 	struct bed *b = connected();

@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/*
- * Shared code of the tests of groups and their links.
- */
+/* Common code for tests of groups and their links. */
 #ifndef SMC_GROUP_BED_H
 #define SMC_GROUP_BED_H
 
@@ -19,7 +17,7 @@ counter(struct bed *b, unsigned int sys, enum karst_smc_counter c)
 	return b->s[sys].smc->counters[c];
 }
 
-/* @m comes to system @to, by its first link. */
+/* Delivers @m to system @to, by its first link. */
 static inline void
 llc(struct bed *b, unsigned int to, const struct karst_smc_llc *m)
 {
@@ -30,7 +28,7 @@ llc(struct bed *b, unsigned int to, const struct karst_smc_llc *m)
 	karst_smc_link_rx(b->s[to].smc, b->s[to].links[0], buf, (size_t)len);
 }
 
-/* The connection ends on both sides. */
+/* Ends the connection on both sides. */
 static inline void
 close_both(struct bed *b)
 {

@@ -25,7 +25,8 @@ Test(smc_group, s5_first_contact_and_reuse)
 	bed_free(b);
 }
 
-/* A group is known by system id and GID: who begins anew at the same address is another peer. */
+/* A group is identified by system id and GID: a peer that restarts at the same address is another
+ * peer. */
 Test(smc_group, s6_proposals_have_the_system_id)
 {
 	struct bed *b = bed_new(NULL);
@@ -40,7 +41,7 @@ Test(smc_group, s6_proposals_have_the_system_id)
 	bed_free(b);
 }
 
-/* CONFIRM_LINK says that elements have no eyecatchers, and is refused without. */
+/* CONFIRM_LINK says that elements have no eyecatchers, and is refused otherwise. */
 Test(smc_group, s8_confirm_link)
 {
 	struct bed *b = bed_new(NULL);
@@ -62,7 +63,7 @@ Test(smc_group, s8_confirm_link)
 	bed_free(b);
 }
 
-/* The path of RDMA is dead: the client gives up first, and both are on TCP. */
+/* The RDMA path is dead: the client gives up first, and both fall back to TCP. */
 Test(smc_group, s7_confirm_link_times_out)
 {
 	struct bed *b = bed_new(NULL);
@@ -79,8 +80,8 @@ Test(smc_group, s7_confirm_link_times_out)
 	bed_free(b);
 }
 
-/* The link dies on both sides while the client's Confirm is on its way, and the client says so: if
- * the server did, too, each would take the other's word for data. */
+/* The link fails on both sides while the client's Confirm is under way, and the client declines: if
+ * the server declined, too, each would take the other's message for data. */
 Test(smc_group, s7_one_gives_up)
 {
 	struct bed *b = bed_new(NULL);
@@ -100,7 +101,7 @@ Test(smc_group, s7_one_gives_up)
 	bed_free(b);
 }
 
-/* The link may be that of a peer which is gone: the next connection makes another group. */
+/* The link may belong to a peer that is gone: the next connection makes another group. */
 Test(smc_group, s5_a_silent_link_is_not_used_again)
 {
 	struct bed *b = bed_new(NULL);
@@ -122,7 +123,7 @@ Test(smc_group, s5_a_silent_link_is_not_used_again)
 	bed_free(b);
 }
 
-/* Nobody falls back by himself because he hears nothing. */
+/* A side that receives nothing must not fall back on its own. */
 Test(smc_group, s2_silence_is_failure)
 {
 	struct bed *b = bed_new(NULL);
@@ -149,7 +150,7 @@ Test(smc_group, s2_data_instead_of_clc)
 	bed_free(b);
 }
 
-/* The server does not want it: the proposal is taken out of the stream before it says so. */
+/* The server declines: it first reads the proposal from the stream. */
 Test(smc_group, s7_refusal_waits_for_the_peer)
 {
 	struct bed *b = bed_new(NULL);
@@ -198,7 +199,7 @@ Test(smc_group, s7_reasons)
 	cr_assert_eq(reason_with(no_route, NULL), KARST_SMC_DECL_NO_ROUTE);
 }
 
-/* Version 1 between two that have nothing else. */
+/* Version 1 between two sides that have nothing else. */
 Test(smc_group, s6_version_1)
 {
 	struct karst_smc_config cfg = bed_config();
@@ -215,7 +216,7 @@ Test(smc_group, s6_version_1)
 	bed_free(b);
 }
 
-/* Release 0 waits for ADD_LINK: it comes with no MTU, and is refused at once. */
+/* Release 0 waits for ADD_LINK: it is sent without an MTU, and is refused at once. */
 Test(smc_group, s10_release_0)
 {
 	struct karst_smc_config cfg = bed_config();
@@ -227,7 +228,7 @@ Test(smc_group, s10_release_0)
 	bed_free(b);
 }
 
-/* The peer does not know the group: nobody else is put into it, and those in it keep it. */
+/* The peer does not know the group: no other connection is put into it, and those in it keep it. */
 Test(smc_group, s11_out_of_sync)
 {
 	struct bed *b = bed_new(NULL);
@@ -253,8 +254,8 @@ Test(smc_group, s11_out_of_sync)
 	bed_free(b);
 }
 
-/* A connection from address @ip to system 1, by which system @id proposes.  @return the type of
- * what is answered, 0: nothing */
+/* A connection from address @ip to system 1, in which system @id proposes.  @return the type of the
+ * answer, 0: none */
 static unsigned int
 propose(struct bed *b, uint8_t ip, uint8_t id, struct karst_smc_clc *answer)
 {
@@ -290,8 +291,8 @@ propose(struct bed *b, uint8_t ip, uint8_t id, struct karst_smc_clc *answer)
 	return answer->type;
 }
 
-/* Who says that he is somebody else is not taken for him: neither is he waited for, nor does he end
- * the other one's group, nor has he a place in it. */
+/* A client that uses the id of another system is not taken for that system: it is not waited for,
+ * it does not end the other system's group, and it gets no place in it. */
 Test(smc_group, s11_system_id_of_another)
 {
 	struct bed *b = bed_new(NULL);
@@ -309,8 +310,8 @@ Test(smc_group, s11_system_id_of_another)
 	bed_free(b);
 }
 
-/* The first one's program, or its peer's, keeps what makes the group: others do not wait for that.
- * */
+/* The program of the first client, or its peer, delays what makes the group: others do not wait for
+ * that. */
 Test(smc_group, s11_group_that_does_not_come)
 {
 	struct bed *b = bed_new(NULL);
@@ -326,7 +327,7 @@ Test(smc_group, s11_group_that_does_not_come)
 	bed_free(b);
 }
 
-/* One address says that it is many systems. */
+/* One address claims to be many systems. */
 Test(smc_group, s11_flood_from_one_address)
 {
 	struct karst_smc_config cfg = bed_config();
@@ -344,7 +345,7 @@ Test(smc_group, s11_flood_from_one_address)
 	bed_free(b);
 }
 
-/* Keys: named before they were confirmed, deleted under a connection, never heard of. */
+/* Keys: used before they were confirmed, deleted under a connection, unknown. */
 Test(smc_group, s9_keys)
 {
 	struct bed *b = bed_new(NULL);
@@ -362,8 +363,8 @@ Test(smc_group, s9_keys)
 	bed_free(b);
 }
 
-/* The Confirm of a second connection, which its program says in place of ours: of the key of the
- * first one, with @index and @size.  @return what the server's is then */
+/* The Confirm of a second connection, sent by a program in place of ours: with the key of the first
+ * one, and @index and @size.  @return the server's connection then */
 static struct karst_smc_conn_info
 confirm_instead(struct bed *b, uint8_t index, uint8_t size)
 {
@@ -386,7 +387,7 @@ confirm_instead(struct bed *b, uint8_t index, uint8_t size)
 	return bed_info(b, 1);
 }
 
-/* A connection whose key stays when it has ended. */
+/* A connection whose key stays when the connection has ended. */
 static struct bed *
 bed_used_key(void)
 {
@@ -398,8 +399,7 @@ bed_used_key(void)
 	return b;
 }
 
-/* What was to be written beyond the peer's buffer would end the link, and with it all of the
- * group's. */
+/* A write beyond the peer's buffer would end the link, and all connections of the group with it. */
 Test(smc_group, s19_element_that_is_too_large)
 {
 	struct bed *b = bed_used_key();
@@ -427,7 +427,7 @@ Test(smc_group, s19_element_as_it_was)
 	bed_free(b);
 }
 
-/* What was written to it would be read as another connection's. */
+/* Data written to it would be read as another connection's. */
 Test(smc_group, s19_element_of_another)
 {
 	struct bed *b = bed_new(NULL);
@@ -448,8 +448,8 @@ token_of_proposed(struct bed *b, uint8_t id)
 	return answer.accept.token;
 }
 
-/* CDC messages have nothing but the token for what they are about, so who has a connection must not
- * know from its own what others' are. */
+/* CDC messages name their connection only by the token, so the token of one connection must not
+ * help to guess others. */
 Test(smc_group, s4_tokens_are_not_to_be_guessed)
 {
 	struct karst_smc_config cfg = bed_config();
@@ -487,7 +487,7 @@ Test(smc_group, s19_too_many_keys)
 	bed_free(b);
 }
 
-/* Who asks for more than can be answered is answered as far as there is room. */
+/* A peer that asks for more than can be answered gets as many answers as there is room for. */
 Test(smc_group, s19_flood)
 {
 	struct bed *b = bed_new(NULL);
@@ -504,7 +504,7 @@ Test(smc_group, s19_flood)
 	bed_free(b);
 }
 
-/* What does not fit role or state has no effect. */
+/* Messages that do not fit role or state have no effect. */
 Test(smc_group, s19_unexpected)
 {
 	static const enum karst_smc_llc_type types[] = {KARST_SMC_LLC_CONFIRM_LINK,
@@ -526,7 +526,7 @@ Test(smc_group, s19_unexpected)
 	bed_free(b);
 }
 
-/* A link that is silent is tested; one that does not answer is dead, and its group with it. */
+/* A silent link is tested; one that does not answer is dead, and its group with it. */
 Test(smc_group, s18_test_link)
 {
 	struct bed *b = bed_new(NULL);
@@ -556,7 +556,7 @@ Test(smc_group, s18_delete_link)
 }
 
 /*
- * S1 itself, the TCP option, is for those who open TCP connections; without EID nothing is
+ * S1 itself, the TCP option, belongs to the code that opens TCP connections; without EID nothing is
  * proposed.
  */
 Test(smc_group, s1_nothing_to_offer)

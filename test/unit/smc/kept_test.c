@@ -6,7 +6,7 @@
 
 #include <errno.h>
 
-/* A connection ends on both sides, each of which wants to keep its buffer.  @return how many did */
+/* Ends a connection on both sides, each of which wants to keep its buffer.  @return how many did */
 static unsigned int
 end_and_keep(struct bed *b, uint32_t rmb[2])
 {
@@ -59,7 +59,7 @@ Test(smc_kept, s9_kept_key)
 	bed_free(b);
 }
 
-/* Not if somebody may go on writing, or may have lost what came. */
+/* Not if the peer may go on writing, or may have lost what was sent. */
 Test(smc_kept, s9_no_key_is_kept_of_what_ended_badly)
 {
 	struct bed *b = bed_new(NULL);
@@ -84,7 +84,7 @@ Test(smc_kept, s9_no_key_is_kept_of_what_ended_badly)
 	bed_free(b);
 }
 
-/* The peer may have begun anew meanwhile (s5_a_silent_link_is_not_used_again). */
+/* The peer may have restarted meanwhile (s5_a_silent_link_is_not_used_again). */
 Test(smc_kept, s9_after_a_silence_the_peer_is_asked)
 {
 	struct bed *b = bed_new(NULL);
@@ -100,7 +100,8 @@ Test(smc_kept, s9_after_a_silence_the_peer_is_asked)
 	bed_free(b);
 }
 
-/* By another link bytes may be written once more, and it has keys of its own. */
+/* After a change of links bytes may be written once more, and the other link has keys of its
+ * own. */
 Test(smc_kept, s9_no_key_is_kept_over_a_change_of_links)
 {
 	struct bed *b = bed_two_ports();
@@ -130,7 +131,8 @@ Test(smc_kept, s9_no_key_is_kept_over_a_change_of_links)
 	bed_free(b);
 }
 
-/* It was kept in a group that has ended, or takes nobody: the connection gets another one. */
+/* It was kept in a group that has ended, or accepts no connections: the connection gets another
+ * one. */
 Test(smc_kept, s9_kept_key_of_another_group)
 {
 	struct bed *b = bed_new(NULL);
@@ -159,7 +161,7 @@ Test(smc_kept, s9_kept_key_of_another_group)
 	bed_free(b);
 }
 
-/* A peer has room for 255 keys: what is kept goes before a connection cannot be made. */
+/* A peer has room for 255 keys: kept ones are deleted before a connection would fail. */
 Test(smc_kept, s9_as_many_kept_keys_as_there_is_room)
 {
 	struct karst_smc_config cfg = bed_config();

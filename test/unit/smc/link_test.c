@@ -21,7 +21,7 @@ Test(smc_link, s10_second_link)
 	bed_free(b);
 }
 
-/* Connecting a queue pair may have to wait for somebody. */
+/* Connecting a queue pair may have to wait. */
 static void
 connecting(struct bed *b, unsigned int sys)
 {
@@ -84,12 +84,12 @@ Test(smc_link, s7_client_cannot_connect)
 	connecting(b, 0);
 	bed_open(b);
 	bed_pump(b);
-	bed_wait(b, 10 * SEC); /* of this one nothing is heard */
+	bed_wait(b, 10 * SEC); /* on this one nothing is received */
 	both_on_tcp(b, KARST_SMC_DECL_READY_LINK);
 	bed_free(b);
 }
 
-/* The client waits for the link, so it is the one to give up. */
+/* The client waits for the link, so the client gives up. */
 Test(smc_link, s7_server_cannot_connect)
 {
 	struct bed *b = bed_new(NULL);
@@ -151,7 +151,7 @@ Test(smc_link, s10_one_cannot_connect)
 	}
 }
 
-/* A second port that came later: groups from before keep their one link. */
+/* A second port that was added later: earlier groups keep their one link. */
 Test(smc_link, s10_as_many_links_as_ports)
 {
 	struct bed *b = bed_two_ports();
@@ -169,7 +169,7 @@ Test(smc_link, s10_as_many_links_as_ports)
 	bed_free(b);
 }
 
-/* The second port goes between PROPOSAL and ACCEPT. */
+/* The second port is removed between PROPOSAL and ACCEPT. */
 Test(smc_link, s10_what_was_proposed_counts)
 {
 	struct bed *b = bed_two_ports();
@@ -181,7 +181,7 @@ Test(smc_link, s10_what_was_proposed_counts)
 	bed_free(b);
 }
 
-/* A port of the client's has come back, of which the server hears nothing. */
+/* A port of the client has come back, which the server cannot notice. */
 Test(smc_link, s10_a_client_asks_for_the_second_link)
 {
 	static const uint8_t gid[16] = {[10] = 0xff, [11] = 0xff, [12] = 192, [14] = 2, [15] = 129};
@@ -208,7 +208,7 @@ Test(smc_link, s10_a_client_asks_for_the_second_link)
 	bed_free(b);
 }
 
-/* With one link that is left of two; whether another one was made a moment ago. */
+/* A bed with one of two links left; @lately: another link was made just before. */
 static struct bed *
 bed_of_one_link(bool lately)
 {
@@ -224,7 +224,7 @@ bed_of_one_link(bool lately)
 	return b;
 }
 
-/* What the other system would answer is not to be heard. */
+/* Answers of the other system are lost. */
 static void
 forget_all(struct bed *b)
 {
@@ -234,7 +234,7 @@ forget_all(struct bed *b)
 				karst_smc_link_sent(b->s[i].smc, b->s[i].links[0], 1);
 }
 
-/* A queue pair is dear to make: a client that asks for one, and refuses it, again and again. */
+/* A queue pair is expensive to create: a client asks for one, and refuses it, again and again. */
 static void
 asks_and_refuses(struct bed *b)
 {
@@ -261,7 +261,8 @@ Test(smc_link, s10_a_client_that_asks_without_end)
 	}
 }
 
-/* It asks once, when it has a second port: who cannot offer a link then has to do it later. */
+/* The client asks once, when it has a second port: a server that cannot offer a link then has to do
+ * it later. */
 Test(smc_link, s10_a_client_that_asks_too_soon)
 {
 	struct bed *b = bed_of_one_link(true);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* Messages: those of smcr_echo.pcap and others byte by byte, and corrupt ones (S2, S3, S4, S19). */
+/* Messages: those of smcr_echo.pcap and others byte by byte, and damaged ones (S2, S3, S4, S19). */
 #include <criterion/criterion.h>
 
 #include <errno.h>
@@ -61,7 +61,7 @@ clc_there_and_back(const char *hex)
 	cr_assert_eq(karst_smc_clc_parse(in, len, &m), (int)len, "%zu: %s", len, hex);
 	cr_assert_eq(karst_smc_clc_build(&m, out, sizeof(out)), (int)len);
 	cr_assert_arr_eq(in, out, len);
-	for (i = 0; i < len; i++) /* cut: more is awaited, and nothing believed */
+	for (i = 0; i < len; i++) /* truncated: more is awaited, and no field is used */
 		cr_assert_eq(karst_smc_clc_parse(in, i, &m), -EAGAIN, "%zu bytes", i);
 	in[len - 1] ^= 1;
 	cr_assert_eq(karst_smc_clc_parse(in, len, &m), -EPROTO);
@@ -122,7 +122,7 @@ Test(smc_msg, s6_accept_of_release_0)
 	cr_assert_eq(m.accept.max_conns, 0);
 }
 
-/* Offsets and counts that point elsewhere. */
+/* Offsets and counts that are out of range. */
 Test(smc_msg, s19_proposals)
 {
 	static const struct {
@@ -157,14 +157,14 @@ Test(smc_msg, s3_add_link_of_linux)
 	cr_assert_eq(m.rtokens[0].rkey, 0xa12);
 	cr_assert_eq(karst_smc_llc_build(&m, out, sizeof(out)), (int)len);
 	cr_assert_arr_eq(in, out, len);
-	/* the numbers of a peer with the other byte order */
+	/* numbers in the byte order of a wrong peer */
 	in[1] = 0;
 	in[2] = 88;
 	in[70] = 0;
 	in[71] = 1;
 	cr_assert_eq(karst_smc_llc_parse(in, len, &m), 0);
 	cr_assert_eq(m.nrtokens, 1);
-	/* refused: what a peer says of its keys all the same is nobody's */
+	/* refused: keys that the peer names all the same are ignored */
 	in[3] = KARST_SMC_LLC_RESPONSE | KARST_SMC_LLC_REJECTED;
 	cr_assert_eq(karst_smc_llc_parse(in, len, &m), 0);
 	cr_assert_eq(m.nrtokens, 0);

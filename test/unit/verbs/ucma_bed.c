@@ -65,7 +65,7 @@ ucma_up(void)
 	make_device(1);
 }
 
-/* All files are closed, and nothing is left: the context closes. */
+/* All files are closed, and nothing is left: the context can be closed. */
 void
 ucma_down(void)
 {
@@ -189,7 +189,7 @@ get_event(struct kv_cm_file *file, struct rdma_ucm_event_resp *resp)
 	return ASK(file, GET_EVENT, in, *resp);
 }
 
-/* The next event, which must be @event. */
+/* Reads the next event, which must be @event. */
 struct rdma_ucm_event_resp
 expect_event(struct kv_cm_file *file, uint32_t event)
 {

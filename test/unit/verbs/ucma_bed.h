@@ -3,7 +3,7 @@
  */
 /*
  * Files of the rdma_cm device, written to as librdmacm does, over an engine in this process with
- * two ports, 10.0.0.1 and 10.0.0.2, that are joined.
+ * two joined ports, 10.0.0.1 and 10.0.0.2.
  */
 #ifndef UCMA_BED_H
 #define UCMA_BED_H
@@ -14,7 +14,8 @@
 
 #include "client_bed.h"
 
-/* enum rdma_cm_event_type of <rdma/rdma_cma.h>, which does not go with <rdma/rdma_user_cm.h> */
+/* enum rdma_cm_event_type of <rdma/rdma_cma.h>, which cannot be included with
+ * <rdma/rdma_user_cm.h> */
 enum {
 	RDMA_CM_EVENT_ADDR_RESOLVED = 0,
 	RDMA_CM_EVENT_ROUTE_RESOLVED = 2,
@@ -33,7 +34,7 @@ extern struct client_bed bed;
 extern struct kv_cm_engine engine;
 
 void ucma_up(void);
-/** All files are closed, and nothing is left: the context closes. */
+/** Checks that all files are closed and nothing is left, so that the context can be closed. */
 void ucma_down(void);
 
 struct kv_cm_file *open_file(int flags);
@@ -49,7 +50,7 @@ int query(struct kv_cm_file *file, uint32_t id, struct rdma_ucm_query_route_resp
 uint16_t bound_port(struct kv_cm_file *file, uint32_t id);
 /** @return errno. */
 int get_event(struct kv_cm_file *file, struct rdma_ucm_event_resp *resp);
-/** The next event, which must be @event. */
+/** Reads the next event, which must be @event. */
 struct rdma_ucm_event_resp expect_event(struct kv_cm_file *file, uint32_t event);
 
 #define COMMAND(file, cmd, in) command(file, RDMA_USER_CM_CMD_##cmd, &(in), sizeof(in), 0)

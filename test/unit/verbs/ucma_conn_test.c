@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* The rdma_cm device: connections, datagrams, migration of identifiers, options, groups. */
+/* The rdma_cm device: connections, datagrams, identifiers that are migrated, options, groups. */
 
 #include "ucma_bed.h"
 
@@ -18,7 +18,7 @@ struct ends {
 	uint32_t listener, active, passive;
 };
 
-/* Up to the request, which has come. */
+/* Makes both ends, up to the request, which has arrived. */
 static struct ends
 request(uint16_t ps)
 {
@@ -177,7 +177,7 @@ Test(ucma, datagrams)
 	close_file(e.server);
 }
 
-/* With what waits for it, as rdma_get_request() does. */
+/* With its waiting events, as rdma_get_request() does. */
 Test(ucma, an_identifier_moves_to_another_file)
 {
 	struct ends e = request(RDMA_PS_TCP);

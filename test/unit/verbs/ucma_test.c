@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* The rdma_cm device: commands that are refused, files, and waiting for events. */
+/* The rdma_cm device: commands that are refused, files, and threads that wait for an event. */
 
 #include "ucma_bed.h"
 
@@ -22,7 +22,7 @@
 
 TestSuite(ucma, .init = ucma_up, .fini = ucma_down);
 
-/* --- what is refused --- */
+/* --- commands that are refused --- */
 
 Test(ucma, commands_that_are_none)
 {
@@ -44,7 +44,7 @@ Test(ucma, commands_that_are_none)
 	close_file(file);
 }
 
-/* Each command, a byte short; and each that answers, with a byte less of room. */
+/* Each command, a byte short; and each command with an answer, with a byte less of room. */
 Test(ucma, commands_that_are_short)
 {
 	static const struct {
@@ -117,7 +117,7 @@ Test(ucma, addresses_that_are_none)
 	close_file(file);
 }
 
-/* As with the kernel, to which 127.0.0.1 is any address; libfabric counts on it. */
+/* As with the kernel, for which 127.0.0.1 is any address; libfabric depends on it. */
 Test(ucma, loopback_addresses_of_no_port)
 {
 	struct kv_cm_file *file = open_file(0);
@@ -159,7 +159,7 @@ Test(ucma, a_file_looks_like_the_device)
 	close_file(file);
 }
 
-/* As programs end that care for nothing; down() finds what is left. */
+/* Programs end without cleaning up; ucma_down() finds what is left. */
 Test(ucma, a_file_is_closed_with_identifiers)
 {
 	struct kv_cm_file *file = open_file(0);
@@ -178,7 +178,7 @@ Test(ucma, a_file_is_closed_with_identifiers)
 	close_file(file);
 }
 
-/* The program closed it without librdmacm, and has another file of that number. */
+/* The program closed the descriptor without librdmacm, and has another file with that number. */
 Test(ucma, a_descriptor_that_was_closed_behind_our_back)
 {
 	struct kv_cm_file *file = open_file(0);
@@ -201,7 +201,7 @@ Test(ucma, a_descriptor_that_was_closed_behind_our_back)
 	close_file(file);
 }
 
-/* And opens a new one, which has that number. */
+/* And opens a new one, which gets that number. */
 Test(ucma, a_number_that_was_closed_behind_our_back)
 {
 	int fd, hole = dup(STDIN_FILENO); /* for the engine's end of the new one */
@@ -218,7 +218,7 @@ Test(ucma, a_number_that_was_closed_behind_our_back)
 	close_file(file);
 }
 
-/* The kernel wants the credentials that the file was opened with. */
+/* The kernel requires the credentials with which the file was opened. */
 Test(ucma, a_child_may_not_use_its_parents_file)
 {
 	struct kv_cm_file *file = open_file(0);
@@ -240,7 +240,7 @@ Test(ucma, a_child_may_not_use_its_parents_file)
 	}
 	cr_assert_eq(waitpid(pid, &status, 0), pid);
 	cr_expect_eq(status, 0);
-	created(file, 1, RDMA_PS_TCP); /* the parent's is what it was */
+	created(file, 1, RDMA_PS_TCP); /* the parent's file is unchanged */
 	close_file(file);
 }
 
@@ -261,7 +261,7 @@ wait_for_event(void *arg)
 	return NULL;
 }
 
-/* Is a thread in the command?  It waits in the end, and that is where it is to be found. */
+/* Waits until a thread is in the command, where it then sleeps. */
 static void
 until_used(const struct kv_cm_file *file)
 {
@@ -309,7 +309,7 @@ Test(ucma, a_thread_waits_for_an_event)
 	close_file(w.file);
 }
 
-/* The file stays until the thread is gone, as with the kernel; programs end like this. */
+/* The file stays until the thread has left it, as with the kernel; programs end like this. */
 Test(ucma, a_file_is_closed_while_a_thread_waits)
 {
 	struct waiter w = {.file = open_file(0)};
@@ -319,7 +319,7 @@ Test(ucma, a_file_is_closed_while_a_thread_waits)
 	cr_assert_eq(pthread_create(&t, NULL, wait_for_event, &w), 0);
 	until_used(w.file);
 	close_file(w.file);
-	/* its number is not free and is nobody's; the channel would have taken this */
+	/* its number is not free and not in use; the channel would have taken this */
 	cr_expect_eq(kv_cm_write(w.file->fd, "", 1), -1);
 	cr_expect_eq(errno, EBADF);
 	cr_expect_eq(kv_cm_fstat(w.file->fd, &st), -1);

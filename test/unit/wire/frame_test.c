@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* Builder and decoder: against bytes written by hand, against each other, and their errors. */
+/* Builder and decoder: compared with bytes written by hand, with each other, and their errors. */
 #include <criterion/criterion.h>
 #include <errno.h>
 
@@ -305,7 +305,7 @@ Test(native, refusals)
 		karst_build_native(bad, sizeof(bad), &n), -EINVAL, "longer than PktLen counts");
 }
 
-/* RFC 1071's own example of the sum, carried over to a UDP header: checked by summing back. */
+/* RFC 1071's own example of the sum, in a UDP header: checked by summing. */
 Test(build, udp_checksum_sums_to_ones)
 {
 	unsigned int pay;
@@ -327,7 +327,7 @@ Test(build, udp_checksum_sums_to_ones)
 	}
 }
 
-/* A checksum that comes out as 0 is sent as all ones: 0 would mean none (RFC 768). */
+/* A checksum of 0 is sent as all ones: 0 would mean none (RFC 768). */
 Test(build, udp_checksum_is_never_zero)
 {
 	struct karst_frame f = sample_frame(KARST_UC_SEND_ONLY, false, false, 4, 0);
@@ -338,7 +338,7 @@ Test(build, udp_checksum_is_never_zero)
 
 	memset(pay, 0, 4);
 	karst_build_udp_checksum(udp, len - 34, false);
-	memcpy(pay, udp + 6, 2); /* what was missing to all ones */
+	memcpy(pay, udp + 6, 2); /* the difference to all ones */
 	karst_build_udp_checksum(udp, len - 34, false);
 	cr_expect_eq(karst_get_be16(udp + 6), 0xffff);
 	cr_expect_eq(karst_parse(&p), KARST_DROP_NONE);

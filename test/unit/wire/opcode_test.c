@@ -12,7 +12,7 @@
 #define IMM  KARST_OPF_IMM
 #define IETH KARST_OPF_IETH
 
-/* What each operation is carried by and which headers it has on RC, by hand. */
+/* For each operation, written by hand: the transports that have it and its headers on RC. */
 struct fact {
 	uint8_t operation;
 	const char *text;
@@ -50,7 +50,7 @@ static const struct fact facts[] = {
 	{0x1d, "ATOMIC_WRITE", false, false, 12 + 16, true, true, RETH},
 };
 
-/* Without what the transport puts in front. */
+/* Without the headers that the transport puts in front. */
 #define OWN_HEADERS \
 	(KARST_OPF_FETH | RETH | KARST_OPF_ATOMICETH | AETH | KARST_OPF_ATOMICACK | IMM | IETH)
 

@@ -2,8 +2,8 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * The parser has a fast path for IPv4 frames without a tag.  With a tag inserted, the same frame
- * takes the general path: both must give the same result, however the frame was changed.
+ * Untagged frames over IPv4 have a fast path through the parser.  With a tag inserted, the same
+ * frame takes the general path: both must give the same result, whatever was changed in the frame.
  */
 #include <criterion/criterion.h>
 
@@ -26,7 +26,7 @@ parsed(uint8_t *data, unsigned int len)
 	return p;
 }
 
-/* @return the verdict on both. */
+/* @return the result of both. */
 static enum karst_drop
 check_both(struct guard *g, const uint8_t *frame, unsigned int len)
 {
@@ -83,7 +83,7 @@ Test(parse_plain, agrees_on_damage)
 	guard_free(&g);
 }
 
-/* RFC 1071: of all checksums one is right, or both zeros of one's complement are. */
+/* RFC 1071: exactly one of all checksums is right, or both zeros of one's complement are. */
 Test(parse_plain, every_ip_checksum)
 {
 	uint64_t rng = 0x1071;

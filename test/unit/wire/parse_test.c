@@ -2,9 +2,9 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * The parser with every opcode, IP version and tag; every length to which a frame can be cut; every
- * drop reason; random damage.  Frames are adjacent to unreadable pages, so a read outside of them
- * ends the test even without a sanitizer.
+ * The parser over every opcode, IP version and tag; every length to which a frame can be truncated;
+ * every drop reason; random damage.  Frames lie next to unreadable pages, so a read outside of them
+ * ends the test also without a sanitizer.
  */
 #include <criterion/criterion.h>
 
@@ -100,7 +100,7 @@ Test(parse, ethernet_padding_is_cut_off)
 	for_each_frame(visit_padded);
 }
 
-/* Cut by the receiver: the headers announce more than there is. */
+/* Truncated by the receiver: the headers announce more than there is. */
 static void
 visit_cut(const struct karst_frame *f, const uint8_t *frame, unsigned int len)
 {
@@ -124,7 +124,7 @@ Test(parse, cut_at_every_length)
 	for_each_frame(visit_cut);
 }
 
-/* Claims that fit the cut: IP and UDP lengths say what is there. */
+/* Lengths that match the truncation: IP and UDP lengths are those of what is there. */
 static void
 visit_honest_cut(const struct karst_frame *f, const uint8_t *frame, unsigned int len)
 {
@@ -179,7 +179,7 @@ base_frames(void)
 	len6 = sample_build(frame6, sizeof(frame6), &f);
 }
 
-/* One frame with one byte changed, its IPv4 checksum made right again if @fix. */
+/* One frame with one byte changed, with its IPv4 checksum corrected if @fix. */
 struct damage {
 	const char *what;
 	bool ip6, fix;
@@ -274,7 +274,7 @@ Test(parse, every_drop_reason, .init = base_frames)
 	guard_free(&g);
 }
 
-/* PadCnt against what is there (W6). */
+/* PadCnt against the length of the payload (W6). */
 Test(parse, pad_larger_than_payload)
 {
 	struct karst_frame f = sample_frame(KARST_RC_SEND_ONLY, false, false, 0, 0);
@@ -341,7 +341,7 @@ Test(parse, udp_checksum)
 	for_each_frame(visit_udp_checksum);
 }
 
-/* A frame and its checksum worked out by hand. */
+/* A frame and its checksum, computed by hand. */
 Test(parse, bytes_from_the_rules)
 {
 	static const uint8_t bytes[] = {/* Ethernet, tag 5 */
@@ -411,7 +411,7 @@ Test(parse, burst_agrees_with_one_by_one)
 	}
 }
 
-/* What holds for whatever the parser accepts. */
+/* Invariants of every packet that the parser accepts. */
 static void
 check_accepted(const struct karst_pkt *p, unsigned int received)
 {
@@ -428,7 +428,7 @@ check_accepted(const struct karst_pkt *p, unsigned int received)
 	sample_check_fields(p, &f);
 }
 
-/* Random damage, weighted to the headers: no bad read, and what is accepted is consistent. */
+/* Random damage, mostly to the headers: no bad read, and what is accepted is consistent. */
 Test(parse, random_damage)
 {
 	uint64_t rng = 0x5eed;
@@ -469,7 +469,7 @@ Test(parse, random_damage)
 	guard_free(&g);
 }
 
-/* Pure noise behind a plausible start. */
+/* Random bytes behind a plausible start. */
 Test(parse, noise)
 {
 	uint64_t rng = 0xbad;

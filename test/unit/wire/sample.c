@@ -80,7 +80,7 @@ sample_build(uint8_t *buf, size_t room, const struct karst_frame *f)
 	int len = karst_build_frame(buf, room, f);
 
 	cr_assert_gt(len, 0, "opcode 0x%02x: %d", f->ib.opcode, len);
-	karst_put_be32(buf + len - 4, 0xdeadbeef); /* an ICRC: not looked at here */
+	karst_put_be32(buf + len - 4, 0xdeadbeef); /* an ICRC, which is not checked here */
 	return (unsigned int)len;
 }
 

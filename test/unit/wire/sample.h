@@ -8,25 +8,25 @@
 #include "karst_frame.h"
 #include "karst_pkt.h"
 
-/** A frame of @opcode with every field set to something of its own; @seed varies them. */
+/** A frame of @opcode with a distinct value in every field; @seed varies them. */
 struct karst_frame sample_frame(
 	uint8_t opcode, bool ip6, bool vlan, uint16_t pay_len, uint32_t seed);
 
-/** Whether an opcode may have a payload, decided from its flags. */
+/** Tells whether an opcode may have a payload, from its flags. */
 bool sample_takes_payload(uint8_t opcode);
 
-/** Builds @f into @buf (room @room), failing the test if that does not work.  @return length. */
+/** Builds @f into @buf (room @room); fails the test if that does not work.  @return length. */
 unsigned int sample_build(uint8_t *buf, size_t room, const struct karst_frame *f);
 
 /** Recomputes an IPv4 header's checksum after it was changed. */
 void sample_fix_ip4(uint8_t *ip4);
 
-/** Fields of a packet and a frame agree; fails the test otherwise. */
+/** Checks that the fields of a packet and of a frame agree; fails the test otherwise. */
 void sample_check_fields(const struct karst_pkt *p, const struct karst_frame *f);
 
 /*
- * A buffer of at most a few pages with unreadable pages on both sides.  guard_tail() puts
- * @len bytes against the page behind, guard_head() against the page before.
+ * A buffer of at most a few pages with unreadable pages on both sides. guard_tail() puts @len bytes
+ * against the page behind, guard_head() against the page before.
  */
 struct guard {
 	uint8_t *map;

@@ -8,9 +8,9 @@
  * case, and most cases take less than a millisecond.  Here each case has a process of its own as
  * well, but one that is forked from the program after it is loaded.
  *
- *   runner.c the program: its cases, a process for each, their results, TAP
- *   case.c in the process of a case: what Criterion's macros call
- *   text.c the texts of assertions
+ *   runner.c   the program: its cases, a process for each, their results, TAP
+ *   case.c     in the process of a case: what Criterion's macros call
+ *   text.c     the texts of assertions
  *
  * Criterion's library is not linked: a program that uses what these files lack (theories,
  * redirection, files to compare) does not link.

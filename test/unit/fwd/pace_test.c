@@ -6,7 +6,7 @@
 
 #include <criterion/criterion.h>
 
-#define HZ UINT64_C(2999999999) /* a prime, so that nothing divides it */
+#define HZ UINT64_C(2999999999) /* not a multiple of any rate or packet size here */
 
 /* The number of packets that are sent in @seconds, with a call every @step cycles and @burst
  * packets at most. */

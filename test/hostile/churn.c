@@ -2,8 +2,8 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Programs that attach and detach, and regions that are registered and deregistered, thousands of
- * times: neither karstd nor the program may grow.  Regions are of every way to reach memory.
+ * Programs attach and detach, and regions are registered and deregistered, thousands of times:
+ * neither karstd nor the program may grow.  The regions cover every access method.
  */
 #include "hostile.h"
 
@@ -55,7 +55,7 @@ check(struct report *r, const struct own *was, const char *what, bool grown)
 		child_fail(r, "%s: %ld KiB more private memory", what, is.rss_kib - was->rss_kib);
 }
 
-/* --- coming and going --- */
+/* --- attaching and detaching --- */
 
 static void
 attach(struct report *r, const struct start *s, uint32_t n)
@@ -79,7 +79,7 @@ registrations(struct report *r, struct karst_pd *pd, uint8_t *const *mem, uint32
 	uint32_t i;
 
 	for (i = 0; i < n && !atomic_load(&r->stop); i++) {
-		/* whole, and parts, so that edges have to be copied; a stack now and then */
+		/* whole, and parts, so that edges have to be copied; sometimes a stack */
 		uint8_t *at = i % 16 == 15 ? stack : mem[i % PIECES] + (i % 3) * 1000;
 		size_t len = i % 16 == 15 ? sizeof(stack) : PIECE_BYTES - (i % 5) * 3000 - 2000;
 		struct karst_mr *mr;
@@ -131,7 +131,7 @@ churn(struct report *r, void *arg)
 	register_all(r, s);
 }
 
-/* Nobody judges here whether this process grows: the others' work is in the way of that. */
+/* The size of this process is not judged here, as other cases influence it. */
 void
 attack_churn(struct report *r, void *arg)
 {

@@ -2,9 +2,9 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * karstd is killed under traffic.  A program learns it in every way that there is: completions of
- * all that was outstanding, in error; a thread that waits for a completion event wakes; the
- * asynchronous event; errors of calls; and it can destroy everything, close, and attach to the next
+ * karstd is killed under traffic.  A program learns it in every possible way: completions in error
+ * for all outstanding requests; a thread that waits for a completion event wakes; the asynchronous
+ * event; errors of calls.  And the program can destroy everything, close, and attach to the next
  * karstd at the same socket.
  */
 #include "hostile.h"
@@ -30,13 +30,14 @@ struct program {
 	struct report *r;
 	struct end a, b;
 	struct karst_comp_channel *channel;
-	struct karst_cq *quiet; /* that nothing completes into but a receive */
+	struct karst_cq *quiet; /* nothing but a receive completes into it */
 	struct karst_qp *idle;
 	uint32_t out;
 	uint64_t flushed;
 };
 
-/* A queue pair that waits for a message which never comes, and a thread that waits for it. */
+/* Makes a queue pair that waits for a message which never comes, and a thread that waits for its
+ * completion. */
 static void
 make_idle(struct program *p)
 {
@@ -104,7 +105,7 @@ work(struct program *p)
 	return p->flushed == 0;
 }
 
-/* Everything that was outstanding comes, and nothing else. */
+/* Everything that was outstanding completes, and nothing else. */
 static void
 drain(struct program *p)
 {
@@ -176,13 +177,13 @@ program(struct report *r, void *arg)
 	while (!atomic_load(&r->stop)) {
 		atomic_store(&r->ready, false);
 		one_engine(&p, s);
-		/* the test says when there is another engine */
+		/* the test sets this when there is another engine */
 		while (!atomic_load(&r->stop) && atomic_load(&r->bytes) != 0)
 			sleep_ms(1);
 	}
 }
 
-/* Waits until all are at it, or have all seen the end. */
+/* Waits until all programs are at work, or have all seen the end. */
 static bool
 wait_all(struct child *c, bool working)
 {

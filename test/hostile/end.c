@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* Queue pairs over the loopback port, whose first address is the peer's, too. */
+/* Queue pairs over the loopback port, whose first address is also the peer's. */
 #include "hostile.h"
 
 #include <errno.h>
@@ -48,7 +48,7 @@ end_qp(struct end *e, enum karst_qp_type type)
 	return karst_create_qp(e->pd, &init, &e->qp);
 }
 
-/* Attributes of the step to state @to, and which. */
+/* Fills in the attributes of the step to state @to.  @return the mask. */
 static unsigned int
 step(const struct end *e, enum karst_qp_state to, uint32_t peer, const union karst_gid *gid,
 	struct karst_qp_attr *a)

@@ -2,10 +2,10 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * A program of a user attaches, registers memory, forks without telling anybody, and executes a
- * setuid program, whose process is the one that attached.  The child has socket and rings.  It
- * must not read or write a byte of the privileged program: not through regions of before, not
- * through new ones, whatever way the engine has to reach them.
+ * A user's program attaches, registers memory, forks without calling libkarst, and executes a
+ * setuid program, which then is the process that attached.  The child still has the socket and the
+ * rings.  It must not read or write a byte of the privileged program: not through regions from
+ * before, not through new ones, with any access method.
  */
 #include "hostile.h"
 
@@ -34,9 +34,9 @@ static const char *const ways[WAYS] = {"copied", "on demand", "shared"};
 
 struct plan {
 	const struct host *host;
-	char program[96]; /* the setuid one */
+	char program[96]; /* path of the setuid copy */
 	enum way way;
-	bool before; /* registered before it is executed; else after */
+	bool before; /* registered before the program is executed; else afterwards */
 };
 
 /* --- the attacker's memory and queue pairs --- */
@@ -73,7 +73,8 @@ register_way(struct end *e, enum way way, struct end *target)
 	return karst_reg_mr(e->pd, target->mem, EXEC_BYTES, access, &target->mr);
 }
 
-/* One request over a new connection between two queue pairs of @e's; @return its status, or -1. */
+/* Runs one request over a new connection between two queue pairs of @e; @return its status, or
+ * -1. */
 static int
 request(struct report *r, const struct end *e, enum karst_wr_opcode op, const struct end *target)
 {
@@ -82,7 +83,7 @@ request(struct report *r, const struct end *e, enum karst_wr_opcode op, const st
 	struct karst_cqe cqe;
 	int n = 0;
 
-	/* once the session has failed nothing of this works any more, as it should */
+	/* once the session has failed nothing of this works any more, which is right */
 	if (end_qp(&a, KARST_QPT_RC) != 0)
 		return -1;
 	if (end_qp(&b, KARST_QPT_RC) != 0 || end_connect(&a, b.qp->qp_num) != 0 ||
@@ -104,7 +105,7 @@ all_are(const uint8_t *p, uint8_t value)
 	return p[0] == value && memcmp(p, p + 1, EXEC_BYTES - 1) == 0;
 }
 
-/* That it works at all, while everything is in order. */
+/* Checks that a request works at all before the attack. */
 static void
 first_try(struct report *r, const struct end *e, const struct end *target)
 {
@@ -118,7 +119,7 @@ first_try(struct report *r, const struct end *e, const struct end *target)
 
 /* --- the attack --- */
 
-/* libkarst keeps its rings from children; who wants them there can have them. */
+/* libkarst keeps its rings from children; an attacker can undo that. */
 static void
 keep_rings(struct report *r)
 {
@@ -142,7 +143,7 @@ keep_rings(struct report *r)
 static void
 attack(struct report *r, struct end *e, struct end *target, const struct plan *plan)
 {
-	/* a refusal is fine */
+	/* a refusal is right */
 	if (!plan->before && register_way(e, plan->way, target) != 0)
 		return;
 	memset(e->mem, 0, EXEC_BYTES);
@@ -191,7 +192,7 @@ attacker(struct report *r, void *arg)
 	if (pipe2(in, O_CLOEXEC) != 0 || pipe2(out, O_CLOEXEC) != 0)
 		child_fail(r, "pipe: %s", strerror(errno));
 	keep_rings(r);
-	/* not fork(): nobody's handlers run */
+	/* not fork(): no fork handlers run */
 	child = syscall(SYS_clone, SIGCHLD, NULL, NULL, NULL, NULL);
 	if (child != 0)
 		execute(plan->program, in, out);
@@ -206,11 +207,11 @@ attacker(struct report *r, void *arg)
 			c == 'x' ? "has written the privileged program's memory"
 				 : "the privileged program has died");
 	atomic_store(&r->ready, true);
-	/* whose end ends the privileged program, and so the attempt */
+	/* its end ends the privileged program, and so the attempt */
 	_exit(0);
 }
 
-/* @return false, having said why. */
+/* @return false, after a note of the reason. */
 static bool
 one_attack(struct plan *plan, enum way way, bool before)
 {
@@ -234,7 +235,7 @@ one_attack(struct plan *plan, enum way way, bool before)
 
 /* --- the case --- */
 
-/* A setuid copy of "privileged", which lies beside this program. */
+/* Makes a setuid copy of "privileged", which is in this program's folder. */
 static bool
 install(struct plan *plan)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* Where the program of exec.c and the privileged one (privileged.c) have memory: at the same
- * addresses, so that whoever takes one for the other reads and writes what is not its own. */
+/* Where the programs of exec.c and privileged.c have memory: at the same addresses, so that an
+ * engine that takes one program for the other reads and writes the wrong program's memory. */
 #ifndef HOSTILE_EXEC_H
 #define HOSTILE_EXEC_H
 

@@ -2,12 +2,12 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * A user who takes all that he can get of everything, with as many programs as he can attach, goes
- * on trying, crowds the socket with connections that do not listen to their refusal, and speaks to
- * queue pair 1 as if he were the connection manager; beside him another user, who came later, and
- * must get what he needs.  The innocents are root's.
+ * A user takes as much as possible of everything, with as many programs as can attach, and goes on
+ * trying.  The user also fills the socket with connections that never read their refusal, and sends
+ * to queue pair 1 like a connection manager.  A second user, who comes later, must get what they
+ * need.  The innocents are root's.
  *
- * What each may have follows from the rule of lib/engine/util/share.h, which telemetry confirms.
+ * What each may have follows from the rule of lib/engine/util/share.h, and telemetry confirms it.
  */
 #include "hostile.h"
 
@@ -28,21 +28,22 @@
 #define MOST_PROGRAMS 256u
 #define GSI_QPN       1u
 #define GSI_QKEY      0x80010000u
-/* Of each thing, what the modest one needs. */
+/* How much of each thing the modest user needs. */
 #define MODEST_NEED 32u
 
-/* Becomes a user without any rights, in a child. */
+/* Becomes a user without any rights, in a child process. */
 static void
 become(struct report *r, uid_t uid)
 {
-	/* others may not look into a process that has changed its user, unless it says so */
+	/* a process that has changed its user becomes undumpable, and others may not look into it,
+	 * unless it sets the flag again */
 	if (setgroups(0, NULL) != 0 || setresgid(uid, uid, uid) != 0 ||
 		setresuid(uid, uid, uid) != 0 || prctl(PR_SET_DUMPABLE, 1) != 0 ||
 		prctl(PR_SET_PDEATHSIG, SIGKILL) != 0)
 		child_fail(r, "becoming user %u: %s", uid, strerror(errno));
 }
 
-/* --- one more of each thing --- */
+/* --- allocate one more of each thing --- */
 
 static int
 one_pd(struct end *e)
@@ -114,7 +115,7 @@ one_mr(struct end *e)
 	return ret;
 }
 
-/* A megabyte of ring memory, of which the program may have some. */
+/* A megabyte of ring memory, some of which the program may have already. */
 static int
 one_cq(struct end *e)
 {
@@ -129,7 +130,7 @@ static const struct {
 } things[] = {
 	{"protection domains", one_pd},
 	{"queue pairs", one_qp},
-	{"regions", one_mr}, /* before the windows: both take keys */
+	{"regions", one_mr}, /* before the windows: both use keys */
 	{"windows", one_window},
 	{"address handles", one_ah},
 	{"channels", one_channel},
@@ -137,9 +138,9 @@ static const struct {
 	{"completion queues", one_cq},
 };
 
-/* --- the greedy one --- */
+/* --- the greedy user --- */
 
-/* Connections that say nothing and hear nothing: as many as the socket takes, and again when those
+/* Opens connections that neither send nor read: as many as the socket takes, and again when those
  * are closed. */
 static void
 crowd(const struct host *h, int *fd, uint32_t n)
@@ -165,7 +166,7 @@ crowd(const struct host *h, int *fd, uint32_t n)
 	}
 }
 
-/* Until it is refused, which is to be for want of room and in words. */
+/* Repeats until it is refused, which must be because the limit is reached, and with a reason. */
 static void
 take(struct report *r, struct end *e, size_t i)
 {
@@ -177,7 +178,8 @@ take(struct report *r, struct end *e, size_t i)
 		child_fail(r, "too many %s: %s: %s", things[i].what, strerror(-ret), karst_why());
 }
 
-/* Q_Keys of the connection manager are refused, and what is posted with one goes out without. */
+/* Q_Keys of the connection manager are refused, and a datagram that is posted with one is sent with
+ * another. */
 static void
 speak_as_manager(struct report *r, struct end *e)
 {
@@ -229,7 +231,8 @@ greedy(struct report *r, void *arg)
 	int ret;
 
 	become(r, GREEDY_UID);
-	/* who gets no processor for two seconds asks too late why it is not admitted */
+	/* a program that gets no processor for two seconds is too late to read why it was not
+	 * admitted */
 	while (n < MOST_PROGRAMS &&
 		((ret = end_open(&e[n], arg, "greedy", 4096, n % 2)) == 0 || ret == -EIO))
 		n += ret == 0;
@@ -241,7 +244,7 @@ greedy(struct report *r, void *arg)
 			take(r, &e[i], k);
 	r->qpn[0] = n;
 	atomic_store(&r->ready, true);
-	/* and whatever somebody gives back; as fast as he can */
+	/* and whatever others free; as fast as possible */
 	for (i = 0; !atomic_load(&r->stop); i++) {
 		take(r, &e[i % n], i / n % KARST_DIM(things));
 		atomic_fetch_add(&r->ops, 1);
@@ -259,9 +262,10 @@ attack_greed(struct report *r, void *arg)
 	greedy(r, (void *)(uintptr_t)s->host);
 }
 
-/* --- the modest one --- */
+/* --- the modest user --- */
 
-/* What he needs, of everything, and a byte that goes from one of his programs to the other. */
+/* Takes what this user needs, of everything, and sends a byte from one of the user's programs to
+ * the other. */
 static void
 modest(struct report *r, void *arg)
 {
@@ -293,7 +297,8 @@ modest(struct report *r, void *arg)
 
 /* --- the case --- */
 
-/* The account of a user: of nothing more than three quarters, and refused what he wanted more. */
+/* Checks the account of a user: at most three quarters of everything, and further requests
+ * refused. */
 static bool
 judge(const struct host *h)
 {
@@ -301,7 +306,7 @@ judge(const struct host *h)
 		const char *what;
 		long total;
 	} most[] = {{"clients", 64}, {"qps", 1024}, {"keys", 2048}, {"pds", 1024}, {"ahs", 2048},
-		/* his limit, not a share */
+		/* the user's limit, not a share */
 		{"held_bytes", ((64l << 20) + 3) / 3 * 4}};
 	char user[64], refused[64];
 	bool good = true;
@@ -320,7 +325,7 @@ judge(const struct host *h)
 	}
 	note("he made %ld calls, of which %ld had to wait", host_ask(h, user, "calls"),
 		host_ask(h, user, "calls_late"));
-	/* 16 datagrams to queue pair 1 went out with another Q_Key */
+	/* 16 datagrams to queue pair 1 were sent with another Q_Key */
 	if (host_ask(h, "/karst/drops", "qkey") != 16 ||
 		host_ask(h, "/karst/counters", "rx_mads") != 0) {
 		note("management datagrams of a program: %ld came, %ld were dropped",
@@ -331,7 +336,7 @@ judge(const struct host *h)
 	return good;
 }
 
-/* Until karstd has cleaned up, what a user's programs had counts as his. */
+/* Until karstd has cleaned up, what a user's programs had still counts for the user. */
 static bool
 is_gone(const struct host *h, uid_t uid)
 {
@@ -349,7 +354,7 @@ is_gone(const struct host *h, uid_t uid)
 	return true;
 }
 
-/* Waits until the greedy one has all that he can get. */
+/* Waits until the greedy user has all that can be had. */
 static bool
 is_full(struct child *c)
 {
@@ -404,7 +409,7 @@ case_greed(const struct options *o)
 	sleep_ms(500);
 	host_usage(&h, &before);
 	good = good && run(o, &h, &in);
-	/* tables that grew stay */
+	/* tables that have grown stay */
 	good &= host_settles(&h, &before, true);
 	good &= innocents_stop(&in);
 	good &= host_stop(&h);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* A karstd under test: its life, what it says by telemetry, and what it has. */
+/* A karstd under test: starting and stopping it, its telemetry, and its resources. */
 #include "hostile.h"
 
 #include <dirent.h>
@@ -19,20 +19,20 @@
 #include <unistd.h>
 
 #define TELEMETRY_BYTES 65536
-/* Threads of the one lcore: one drives, and one is there to take over. */
+/* Threads of the one lcore: one drives it, and one can take over. */
 #define POOL_AT_REST 2
 
-/* Who takes all that there is (greed.c) has to take it, and karstd has to clean up afterwards, so
- * there is not much. */
+/* greed.c has to use up all that there is, and karstd has to clean up afterwards, so the limits are
+ * low. */
 static const char conf[] = "[engine]\n"
 			   "max_qps = 1024\n"
 			   "max_keys = 2048\n"
 			   "max_pds = 1024\n"
 			   "max_ahs = 2048\n"
-			   /* those of the machine come and go: other tests add some for a while */
+			   /* other tests add huge pages of the machine for a while */
 			   "huge_pages = no\n"
 			   "[socket]\n"
-			   "mode = 0666\n" /* the folder's mode says who gets there */
+			   "mode = 0666\n" /* the folder's mode decides who has access */
 			   "max_clients = 64\n"
 			   "[limits]\n"
 			   "qps = 512\n"
@@ -56,7 +56,7 @@ host_start(struct host *h)
 
 	snprintf(conf_path, sizeof(conf_path), "%s/karst.conf", h->folder);
 	snprintf(log_path, sizeof(log_path), "%s/log", h->folder);
-	snprintf(user, sizeof(user), "%u", geteuid()); /* the folder is this user's */
+	snprintf(user, sizeof(user), "%u", geteuid()); /* the folder belongs to this user */
 	h->pid = fork();
 	if (h->pid == 0) {
 		int fd = open(log_path, O_WRONLY | O_CREAT | O_APPEND, 0600);
@@ -133,7 +133,7 @@ host_kill(struct host *h)
 	h->pid = 0;
 }
 
-/* Whoever looks for the reason finds it here. */
+/* Shows the end of the log, which has the reason. */
 static void
 show_log(const struct host *h)
 {
@@ -156,7 +156,7 @@ host_stop(struct host *h)
 	pid_t got;
 
 	if (h->pid <= 0) {
-		/* to signal process 0 is to signal all of us */
+		/* pid 0 would signal the whole process group */
 		note("karstd: not started again");
 		return false;
 	}
@@ -207,7 +207,7 @@ telemetry_connect(const struct host *h)
 	return -1;
 }
 
-/* The answer, ending in 0. */
+/* Reads the answer, and terminates it with 0. */
 static bool
 telemetry(const struct host *h, const char *cmd, char *answer)
 {
@@ -255,7 +255,7 @@ host_show(const struct host *h, const char *cmd)
 		note("%s", answer);
 }
 
-/* --- what it has --- */
+/* --- its resources --- */
 
 static long
 count_entries(pid_t pid, const char *what)
@@ -274,7 +274,7 @@ count_entries(pid_t pid, const char *what)
 	return n;
 }
 
-/* How many threads have a name that begins so; *others: how many have not. */
+/* How many threads have a name that begins with @named; *others: how many do not. */
 static long
 threads_named(pid_t pid, const char *named, long *raised, long *others)
 {
@@ -313,7 +313,7 @@ process_usage(pid_t pid, struct usage *u)
 	FILE *f;
 
 	u->fds = count_entries(pid, "fd");
-	/* those of lcores come and go with copies that are slow; host_rests() judges them */
+	/* threads of lcores come and go with slow copies; host_rests() checks them */
 	threads_named(pid, "karst-lcore-", NULL, &u->threads);
 	u->mappings = u->shared = u->rss_kib = 0;
 	snprintf(path, sizeof(path), "/proc/%d/maps", (int)pid);
@@ -340,8 +340,8 @@ host_usage(const struct host *h, struct usage *u)
 {
 	char engine[TELEMETRY_BYTES] = "", memory[TELEMETRY_BYTES] = "";
 
-	/* first: telemetry serves each question by a descriptor and a thread, which may outlive
-	 * the answer a little */
+	/* first: telemetry serves each request by a descriptor and a thread, which may outlive the
+	 * answer a little */
 	process_usage(h->pid, u);
 	telemetry(h, "/karst/engine", engine);
 	telemetry(h, "/karst/memory", memory);
@@ -357,7 +357,7 @@ host_usage(const struct host *h, struct usage *u)
 	u->mbufs_used = number(memory, "mbufs") - number(memory, "mbufs_free");
 }
 
-/* What is more than before, by more than it may. */
+/* Names what has grown by more than it may. */
 static const char *
 grown_member(const struct usage *was, const struct usage *is, bool grown, long *by)
 {
@@ -377,7 +377,7 @@ grown_member(const struct usage *was, const struct usage *is, bool grown, long *
 		{"descriptors", was->fds, is->fds, 0},
 		{"threads", was->threads, is->threads, 0},
 		{"shared mappings", was->shared, is->shared, 0},
-		/* the C library keeps some stacks of threads that have ended, and arenas */
+		/* the C library keeps some stacks and arenas of threads that have ended */
 		{"mappings", was->mappings, is->mappings, 128},
 		{"KiB of private memory", was->rss_kib, is->rss_kib, grown ? 1 << 30 : 6144},
 		/* in flight */
@@ -432,7 +432,7 @@ host_settles(const struct host *h, const struct usage *before, bool grown)
 					(int)(now_ms() - began), last);
 			return true;
 		}
-		/* as long as it becomes less, it is not kept */
+		/* as long as it still shrinks, it is not leaked */
 		if (what != last || by < least) {
 			last = what;
 			least = by;

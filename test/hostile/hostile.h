@@ -5,16 +5,16 @@
  * Hostile programs beside innocent ones, against a real karstd.
  *
  * A case starts a karstd with a loopback port, and two innocent pairs: processes of their own that
- * move data between two attachments and look at every byte (innocent.c).  Then it does its worst
- * for a while.  Afterwards
+ * move data between two attachments and check every byte (innocent.c).  Then it attacks for a
+ * while.  Afterwards
  *
- *   - the innocents have gone on, have found no wrong byte and no error, and their queue pairs
- *     have sent nothing twice;
- *   - karstd lives, and has as many descriptors, mappings, keys, queues, buffers and threads as
+ *   - the innocents have made progress, have found no wrong byte and no error, and their queue
+ *     pairs have sent nothing twice;
+ *   - karstd is alive, and has as many descriptors, mappings, keys, queues, buffers and threads as
  *     before, and about as much memory.
  *
- * Processes speak through one page of shared memory each (struct report).  Every random choice
- * comes from the seed that is printed; what the scheduler does with it does not.
+ * Processes communicate through one page of shared memory each (struct report).  Every random
+ * choice comes from the seed that is printed; scheduling is not repeatable.
  */
 #ifndef HOSTILE_H
 #define HOSTILE_H
@@ -26,12 +26,12 @@
 
 #include "karst.h"
 
-#define HANG_S 300 /* nobody waits longer than this for anything, however busy the machine is */
+#define HANG_S 300 /* the longest wait for anything, however busy the machine is */
 
 struct options {
 	const char *karstd;
 	uint64_t seed;
-	uint32_t seconds; /* of scribbling or talking nonsense; 0: the case's default */
+	uint32_t seconds; /* of scribbling or sending nonsense; 0: the case's default */
 	uint32_t kills;
 	uint32_t attaches;
 	uint32_t registrations;
@@ -54,7 +54,7 @@ dice_roll(struct dice *d)
 	return z ^ (z >> 31);
 }
 
-/** From 0 to @n - 1. */
+/** A random number from 0 to @n - 1. */
 static inline uint32_t
 dice_below(struct dice *d, uint32_t n)
 {
@@ -71,25 +71,25 @@ struct host {
 	pid_t pid;
 };
 
-/** What of it a program could leak. */
+/** The resources that a program could leak. */
 struct usage {
 	long fds;
 	long mappings;
 	long shared;  /* of these */
-	long threads; /* but those of lcores */
+	long threads; /* except those of lcores */
 	long rss_kib;
 	/* telemetry: */
 	long clients, qps, cqs, srqs, regions, windows, pds, owners, object_bytes, ring_bytes,
 		mbufs_used;
 };
 
-/** Starts it in a new folder.  @return false, having said why. */
+/** Starts it in a new folder.  @return false, after a note of the reason. */
 bool host_up(struct host *h, const char *karstd);
-/** With @more of a configuration. */
+/** The same with @more configuration. */
 bool host_up_with(struct host *h, const char *karstd, const char *more);
-/** Again, in the same folder. */
+/** Starts it again, in the same folder. */
 bool host_start(struct host *h);
-/** @return false, having said so: it was not there any more, or did not end as it should. */
+/** @return false, after a note: it had died, or did not end as it should. */
 bool host_stop(struct host *h);
 void host_kill(struct host *h);
 void host_remove(const struct host *h);
@@ -98,33 +98,33 @@ bool host_alive(const struct host *h);
 /** Lets programs of all users attach. */
 bool host_for_all(const struct host *h);
 
-/** A number that telemetry has; -1: it has none such. */
+/** A number from telemetry; -1: there is no such number. */
 long host_ask(const struct host *h, const char *cmd, const char *key);
-/** Notes all of an answer, for whoever looks for a reason. */
+/** Notes a whole answer, to help find a reason. */
 void host_show(const struct host *h, const char *cmd);
 
-/** What /proc says of a process. */
+/** Reads from /proc what a process uses. */
 void process_usage(pid_t pid, struct usage *u);
 void host_usage(const struct host *h, struct usage *u);
-/** How many of its threads have a name that begins so, and how many of these (raised, if not NULL,
- * is added to) real-time priority. */
+/** How many of its threads have a name that begins with @named, and how many of these (added to
+ * *@raised, if not NULL) have real-time priority. */
 long host_threads(const struct host *h, const char *named, long *raised);
-/** Waits until nothing is more than it was.  @return false, having said what is. */
+/** Waits until no resource exceeds what it was.  @return false, after a note which one does. */
 bool host_settles(const struct host *h, const struct usage *before, bool grown);
-/** While nobody moves data: waits until lcores have let the threads go that slow copies needed.
- *  @return false, having said so: they have not. */
+/** Call while no innocent moves data: waits until lcores have ended the threads that slow copies
+ * needed.  @return false, after a note: they have not. */
 bool host_rests(const struct host *h);
 
 /* --- processes --- */
 
-/** What a process tells, and is told. */
+/** What a process reports, and what it is told. */
 struct report {
 	_Atomic bool stop;
 	_Atomic bool ready;
-	_Atomic uint64_t ops;      /* done, and looked at */
-	_Atomic uint64_t bytes;    /* of these */
-	_Atomic uint64_t pause_ms; /* the longest without any */
-	_Atomic uint64_t word[6];  /* of one case */
+	_Atomic uint64_t ops;      /* done, and checked */
+	_Atomic uint64_t bytes;    /* of these operations */
+	_Atomic uint64_t pause_ms; /* the longest time without any */
+	_Atomic uint64_t word[6];  /* defined by each case */
 	uint32_t qpn[2];           /* before ready */
 	char fault[512];           /* of a process that has ended badly */
 };
@@ -134,18 +134,19 @@ struct child {
 	struct report *report;
 };
 
-/** Runs @fn in a new process, which ends when that returns. */
+/** Runs @fn in a new process, which ends when @fn returns. */
 bool child_start(struct child *c, void (*fn)(struct report *r, void *arg), void *arg);
 /** The same, and its qpn[1] is @peer_qpn. */
 bool child_start_told(
 	struct child *c, void (*fn)(struct report *r, void *arg), void *arg, uint32_t peer_qpn);
-/** In the child: says what is wrong, and ends. */
+/** In the child: reports the fault, and ends the process. */
 __attribute__((noreturn, format(printf, 2, 3))) void child_fail(
 	struct report *r, const char *fmt, ...);
 /** In the child, if it is root: becomes a user without rights. */
 void child_become_nobody(struct report *r);
 bool child_alive(struct child *c);
-/** Tells it to stop and waits.  @return false, having said why: it has failed. */
+/** Tells the child to stop, and waits.  @return false, after a note of the reason: it has
+ * failed. */
 bool child_stop(struct child *c, const char *what);
 /** kill -9 */
 void child_kill(struct child *c);
@@ -159,8 +160,8 @@ struct end {
 	struct karst_mr *mr;
 	struct karst_qp *qp;
 	uint8_t *mem;
-	bool copied;     /* it is of malloc() */
-	uint8_t timeout; /* of RC; 0: it waits for ever, so nothing is sent again for being late */
+	bool copied;     /* memory of malloc() */
+	uint8_t timeout; /* of RC; 0: no timeout, so nothing is sent again because of one */
 };
 
 /** An attachment with a completion queue and @len bytes of memory registered; @copied: memory that
@@ -172,7 +173,7 @@ int end_connect(struct end *e, uint32_t peer);
 int end_post(struct end *e, enum karst_wr_opcode op, uint64_t wr_id, size_t off, uint32_t len,
 	const struct end *peer, size_t peer_off);
 int end_post_recv(struct end *e, uint64_t wr_id, size_t off, uint32_t len);
-/** Destroys what there is of it. */
+/** Destroys what exists of it. */
 int end_close(struct end *e);
 
 /* --- innocents --- */
@@ -186,10 +187,10 @@ struct innocents {
 };
 
 bool innocents_start(struct innocents *in, const struct host *h, uint64_t seed);
-/** Waits until each has done something more.  @return false, having said which did not. */
+/** Waits until each has made progress.  @return false, after a note which one has not. */
 bool innocents_go_on(struct innocents *in);
-/** The last to move data.  @return false, having said why: one failed, or sent something twice, or
- *  karstd does not rest afterwards. */
+/** Call last, when no others move data.  @return false, after a note of the reason: one failed, or
+ * sent something twice, or karstd does not come to rest afterwards. */
 bool innocents_stop(struct innocents *in);
 
 /* --- attacks --- */
@@ -199,8 +200,8 @@ struct attack_start {
 	uint64_t seed;
 };
 
-/** In processes of their own, with a struct attack_start: until they are told to stop, or killed.
- *  soak.c lists them. */
+/** Attacks run in processes of their own, with a struct attack_start: until they are told to stop,
+ * or killed. soak.c lists them. */
 void attack_scribble(struct report *r, void *arg);
 void attack_talk(struct report *r, void *arg);
 void attack_kill(struct report *r, void *arg);
@@ -226,13 +227,13 @@ bool case_linger(const struct options *o);
 bool case_leave(const struct options *o);
 bool case_stuck(const struct options *o);
 
-/** A line of comment in the TAP stream. */
+/** Prints a line of comment in the TAP stream. */
 __attribute__((format(printf, 1, 2))) void note(const char *fmt, ...);
 
 uint64_t now_ms(void);
 void sleep_ms(uint32_t ms);
-/** Between two looks at a completion queue: for about as long as a request takes, so that those who
- *  only wait leave the processors to those who are judged. */
+/** Call between two polls of a completion queue: pauses for about as long as a request takes, so
+ * that processes that only wait leave the processors to those that are tested. */
 void await_completions(void);
 
 #endif /* HOSTILE_H */

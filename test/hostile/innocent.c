@@ -2,11 +2,11 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * An innocent pair: two attachments in one process and a queue pair each.  In each of a few slots
+ * An innocent pair: two attachments in one process, with a queue pair each.  In each of a few slots
  * one operation after another goes from one side to the other: WRITE, READ, SEND or fetch-and-add,
- * of any length at any offset, and when it has completed every byte of the slot must be what it
- * should be, also those in front of it and behind it.  One of the pairs has memory that the engine
- * copies, the other memory that it maps.
+ * of any length at any offset.  When it has completed, every byte of the slot must be right, also
+ * those in front of it and behind it.  One of the pairs has memory that the engine copies, the
+ * other memory that the engine maps.
  */
 #include "hostile.h"
 
@@ -19,7 +19,7 @@
 #define COUNTER    (SLOTS * SLOT_BYTES)
 #define MEM_BYTES  (COUNTER + 8 * (SLOTS + 1))
 #define PATTERN    0xa5
-#define AT_A_TIME  (2 * SLOTS) /* operations, then a rest: others are to get somewhere, too */
+#define AT_A_TIME  (2 * SLOTS) /* operations, then a pause for other processes */
 
 struct slot {
 	enum karst_wr_opcode op;
@@ -58,7 +58,7 @@ fill(uint8_t *to, uint32_t len, uint64_t seed)
 		to[i] = (uint8_t)dice_roll(&d);
 }
 
-/* --- an operation begins --- */
+/* --- starting an operation --- */
 
 static void
 begin(struct pair *p, uint32_t i)
@@ -90,7 +90,7 @@ begin(struct pair *p, uint32_t i)
 		child_fail(p->r, "posting operation %d: %s", (int)s->op, karst_why());
 }
 
-/* --- and has come --- */
+/* --- checking it --- */
 
 static void
 check_bytes(struct pair *p, uint32_t i)
@@ -224,7 +224,7 @@ innocent(struct report *r, void *arg)
 		child_fail(r, "closing: %s", karst_why());
 }
 
-/* --- what the tests see --- */
+/* --- for the tests --- */
 
 bool
 innocents_start(struct innocents *in, const struct host *h, uint64_t seed)
@@ -267,7 +267,7 @@ innocents_go_on(struct innocents *in)
 	return true;
 }
 
-/* Nothing was sent again, and no timer fired. */
+/* Checks that nothing was sent again, and that no timer fired. */
 static bool
 sent_once(const struct host *h, const struct report *r)
 {

@@ -2,9 +2,9 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Programs that are killed -9 at any moment: while they attach, create, register, connect, move
- * data, wait for an address, or destroy.  Several at once, so that the engine cleans up after one
- * while it serves the others.  And one whose peer notices.
+ * Programs that are killed (SIGKILL) at any moment: while they attach, create, register, connect,
+ * move data, wait for an address, or destroy.  Several run at once, so that the engine cleans up
+ * after one while it serves the others.  And a program whose peer is killed.
  */
 #include "hostile.h"
 
@@ -17,7 +17,7 @@
 #define DEFAULT_N 150
 #define MEM_BYTES (1u << 19)
 
-/* More of what a program can have. */
+/* Creates more of the objects that a program can have. */
 static void
 extras(struct report *r, struct end *e)
 {
@@ -112,7 +112,7 @@ massacre(const struct host *h, struct dice *d, uint32_t n, struct innocents *in)
 			sleep_ms(dice_below(d, LIFE_MS / VICTIMS));
 			continue;
 		}
-		/* every other one has time to attach, however slow that is */
+		/* every second one has time to attach, however slow that is */
 		if (dice_below(d, 2))
 			wait_until_ready(&c[i]);
 		sleep_ms(dice_below(d, LIFE_MS / VICTIMS));
@@ -130,7 +130,7 @@ massacre(const struct host *h, struct dice *d, uint32_t n, struct innocents *in)
 	return good;
 }
 
-/* --- the one who is left --- */
+/* --- the peer of a killed program --- */
 
 #define PEER_LEN 1000u
 
@@ -153,7 +153,7 @@ peer(struct report *r, void *arg)
 		sleep_ms(1000);
 }
 
-/* Sends to it; @return the status of the first that fails; -1: none completes. */
+/* Sends to it; @return the status of the first send that fails; -1: none completes. */
 static int
 send_until_error(struct end *e, struct child *c)
 {
@@ -178,7 +178,7 @@ send_until_error(struct end *e, struct child *c)
 	return -1;
 }
 
-/* Whose peer is killed learns it by its retries. */
+/* A program whose peer is killed learns it when its retries are exhausted. */
 static bool
 bereaved(const struct host *h)
 {
@@ -218,7 +218,7 @@ case_kill(const struct options *o)
 
 	if (!host_up(&h, o->karstd))
 		return false;
-	/* what is made once and stays is made before */
+	/* allocations that are made once and kept are made first */
 	good = massacre(&h, &d, 2 * VICTIMS, NULL);
 	good = innocents_start(&in, &h, dice_roll(&d)) && good;
 	sleep_ms(1000);

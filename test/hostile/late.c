@@ -2,9 +2,10 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Memory that comes late, or never: regions on demand over a file of a file system that the program
- * serves itself.  Its queue pairs write into that memory, read it and send from it.  A page that
- * comes after 0.9 ms, or after 100 ms, holds up that program alone; one that never comes ends it.
+ * Memory that becomes available late, or never: on-demand regions over a file in a file system that
+ * the program serves itself.  Its queue pairs write into that memory, read it and send from it.  A
+ * page that takes 0.9 ms, or 100 ms, delays that program alone; a page that never comes ends the
+ * program's session.
  */
 #include "hostile.h"
 
@@ -17,8 +18,8 @@
 #include "late_file.h"
 
 #define PAGE  4096u
-#define PAGES 16384u /* each is late once: what is touched again is not, so this ends */
-/* Of a program whose pages come, beside innocents: a second or two. */
+#define PAGES 16384u /* each page is late once: a second access is not, so this ends */
+/* For a program whose pages do come, beside innocents: a second or two. */
 #define LATE_OPS(delay_us) ((delay_us) < 10000 ? 512u : 16u)
 
 struct start {
@@ -58,7 +59,7 @@ connect_ends(struct report *r, const struct host *h, struct end *a, struct end *
 		child_fail(r, "connecting: %s", karst_why());
 }
 
-/* Page after page, written, read, sent from, added to. */
+/* Writes, reads, sends from and adds to page after page. */
 static int
 post(struct end *a, struct end *b, uint32_t i)
 {
@@ -139,7 +140,7 @@ enough(const struct child *c, uint32_t delay_us)
 				      : atomic_load(&c->report->ops) >= LATE_OPS(delay_us);
 }
 
-/* On a machine where its file system gets no processor, a program may be ended for being late. */
+/* If its file system gets no processor, a program may be ended for being slow. */
 static bool
 keep_going(struct child *c, int n, const struct start *s)
 {
@@ -154,7 +155,7 @@ keep_going(struct child *c, int n, const struct start *s)
 	return good;
 }
 
-/* Innocents go on beside a program whose pages take @delay_us. */
+/* Innocents make progress beside a program whose pages take @delay_us. */
 static bool
 beside(const struct options *o, struct innocents *in, uint32_t delay_us)
 {
@@ -209,7 +210,7 @@ case_late(const struct options *o)
 	}
 	if (!host_up(&h, o->karstd))
 		return false;
-	/* what threads once needed stays for the next ones */
+	/* threads that were needed once are kept for later */
 	good = round_of(o, &h);
 	sleep_ms(3000);
 	host_usage(&h, &before);
@@ -225,10 +226,10 @@ case_late(const struct options *o)
 
 #define CROWD 8
 #define STAY  3
-/* One drives, one is there to take over, and one copies for each who is still late. */
+/* One drives, one can take over, and one copies for each program that is still slow. */
 #define POOL (2 + STAY)
 
-/* Beside @n programs. */
+/* Runs beside @n programs. */
 static bool
 until_threads(struct child *c, int n, const struct start *s, long from, long to)
 {
@@ -237,7 +238,7 @@ until_threads(struct child *c, int n, const struct start *s, long from, long to)
 
 	while (keep_going(c, n, s) && now_ms() < until) {
 		have = host_threads(s->host, "karst-lcore-0", &raised);
-		/* whoever drives an lcore must leave the processor to others */
+		/* the thread that drives an lcore must leave the processor to others */
 		if (raised > 0) {
 			note("%ld threads of lcore 0 have real-time priority", raised);
 			return false;
@@ -250,7 +251,7 @@ until_threads(struct child *c, int n, const struct start *s, long from, long to)
 	return false;
 }
 
-/* Threads that many programs needed go, though some of these go on. */
+/* Threads that many programs needed end, though some of these programs continue. */
 bool
 case_deferred(const struct options *o)
 {

@@ -2,12 +2,12 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * A karstd that is told to end, and programs that do not let go of its threads: one whose memory
- * never comes, so that a copier waits in it; one that has sent a file whose closing never ends;
- * one that is stopped and answers nothing.  No signal ends the first two waits, not even SIGKILL,
- * so the process may stay as long as these programs do.  But it lets go of all that the next karstd
- * needs, a tap among it, which only one process can have; and once the programs are gone it has
- * ended as it should.
+ * karstd is told to end, while programs block its threads: one whose memory never becomes
+ * available, so that a copier waits for it; one that has sent a file whose close() never ends; one
+ * that is stopped and answers nothing.  No signal ends the first two waits, not even SIGKILL, so
+ * the process may stay as long as these programs do.  But karstd releases all that the next karstd
+ * needs, among it a tap, which only one process can have; and once the programs are gone it ends as
+ * it should.
  */
 #include "hostile.h"
 
@@ -41,11 +41,11 @@ say_ready(struct report *r)
 	atomic_store(&r->ready, true);
 	while (!atomic_load(&r->stop))
 		sleep_ms(10);
-	/* without what would be asked of the file system of this process */
+	/* without what would need the file system of this process */
 	_exit(0);
 }
 
-/* A WRITE of one queue pair of @e's to another, for @target. */
+/* Posts a WRITE of one queue pair of @e to another, for @target. */
 static void
 write_to(struct report *r, const struct end *e, const struct end *target)
 {
@@ -75,13 +75,13 @@ never(struct report *r, void *arg)
 		    &target.mr) != 0)
 		child_fail(r, "memory on demand: %s", karst_why());
 	write_to(r, &a, &target);
-	/* when the program is known to be slow: this one waits behind the other */
+	/* when the program is known to be slow: this copy waits behind the other */
 	sleep_ms(200);
 	write_to(r, &a, &target);
 	say_ready(r);
 }
 
-/* karstd, which is stopped, gets the last descriptor of the file. */
+/* Gives karstd, which is stopped, the last descriptor of the file. */
 static void
 kept(struct report *r, void *arg)
 {
@@ -103,7 +103,7 @@ kept(struct report *r, void *arg)
 	say_ready(r);
 }
 
-/* Its attachment is there, and it never reads that the engine goes. */
+/* Attaches, and never reads that the engine ends. */
 static void
 stopped(struct report *r, void *arg)
 {
@@ -128,9 +128,9 @@ until_ready(struct child *c)
 	return atomic_load(&c->report->ready);
 }
 
-/* A thread of it is in the memory that never comes, and written off.  Meanwhile the lcore, which
- * nobody else wants anything of, sleeps: these are the turns of who works, or looks again and
- * again. */
+/* A thread is blocked by the memory that never becomes available, and was written off.  Meanwhile
+ * the lcore, which has no other work, sleeps: its turns would show a thread that works, or polls
+ * again and again. */
 static bool
 until_stuck(const struct host *h)
 {
@@ -147,7 +147,7 @@ until_stuck(const struct host *h)
 	return false;
 }
 
-/* What another one needs is free, though the first may be there still. */
+/* Checks that what another karstd needs is free, though the first process may still exist. */
 static bool
 next_starts(const struct host *h, struct host *next)
 {
@@ -157,7 +157,7 @@ next_starts(const struct host *h, struct host *next)
 	*next = *h;
 	next->pid = 0;
 	snprintf(next->name, sizeof(next->name), "next%d", (int)getpid() % 1000000);
-	/* nothing goes later than the lock */
+	/* the lock is released last */
 	snprintf(lock, sizeof(lock), "%s.lock", h->sock);
 	while (access(lock, F_OK) == 0 && now_ms() < until)
 		sleep_ms(10);

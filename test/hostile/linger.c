@@ -2,10 +2,10 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Descriptors that keep waiting who closes them: TCP sockets that linger for days, since their
- * other end reads nothing.  They are in messages that karstd has not read when their connection
- * ends: it is closed in the middle, or before it was heard.  Others attach meanwhile, and karstd
- * ends when it is told to.
+ * Descriptors that block the process that closes them: TCP sockets that linger for days, because
+ * their other end reads nothing.  They are in messages that karstd has not read when their
+ * connection ends: the connection is closed halfway, or before karstd accepted it.  Others attach
+ * meanwhile, and karstd ends when it is told to.
  */
 #include "hostile.h"
 
@@ -25,7 +25,7 @@
 
 #define LINGER_S 1000000
 #define DEAF     8   /* connections that end while an answer cannot be sent */
-#define UNHEARD  300 /* connections that say one thing and are gone */
+#define UNHEARD  300 /* connections that send one message and close */
 #define PROGRAMS 8
 
 /* --- a socket that lingers --- */
@@ -51,7 +51,7 @@ tcp_listen(struct report *r, struct tcp *t)
 		child_fail(r, "a listener: %s", strerror(errno));
 }
 
-/* Its other end is never accepted, and has more than it has room for. */
+/* Makes one: its other end is never accepted, and was sent more than it has room for. */
 static int
 tcp_lingering(struct report *r, const struct tcp *t)
 {
@@ -70,7 +70,7 @@ tcp_lingering(struct report *r, const struct tcp *t)
 
 /* --- connections --- */
 
-/* -1: karstd has not accepted those before yet. */
+/* -1: karstd has not accepted earlier connections yet. */
 static int
 connect_to(const struct host *h, int flags)
 {
@@ -84,8 +84,8 @@ connect_to(const struct host *h, int flags)
 	return -1;
 }
 
-/* Says so much, without reading an answer, that karstd has not read all of it; then nobody but that
- * queue has @lingering. */
+/* Sends so much, without reading an answer, that karstd has not read all of it; then only that
+ * queue holds @lingering. */
 static void
 deaf(struct report *r, const struct host *h, int lingering)
 {
@@ -96,14 +96,14 @@ deaf(struct report *r, const struct host *h, int lingering)
 	if (p.fd < 0)
 		child_fail(r, "connecting: %s", strerror(errno));
 	fcntl(p.fd, F_SETFL, O_NONBLOCK);
-	/* once more if karstd reads on within that time, which it cannot do for ever */
+	/* once more if karstd continues to read within that time, which it cannot do for ever */
 	do {
 		while (karst_ctl_send(p.fd, &hdr, sizeof(hdr), &lingering, 1) == 0)
 			;
 	} while (!atomic_load(&r->stop) && poll(&p, 1, 100) == 1 && (p.revents & POLLHUP) == 0);
 }
 
-/* Says one thing, if karstd has room for it. */
+/* Sends one message, if karstd has room for it. */
 static void
 unheard(struct report *r, const struct host *h, int lingering)
 {
@@ -115,8 +115,8 @@ unheard(struct report *r, const struct host *h, int lingering)
 		(void)karst_ctl_send(fd, &hdr, sizeof(hdr), &lingering, 1);
 }
 
-/* Each in a process of its own: if karstd has closed its descriptor first, this one is the last,
- * and would wait in close() itself.  One that ends does not. */
+/* Each runs in a process of its own: if karstd has closed its descriptor first, this one is the
+ * last, and close() would block here.  The end of a process does not block. */
 static void
 in_process(struct report *r, const struct host *h, const struct tcp *t,
 	void (*fn)(struct report *r, const struct host *h, int lingering))
@@ -154,13 +154,13 @@ lingerer(struct report *r, void *arg)
 	atomic_store(&r->ready, true);
 	while (!atomic_load(&r->stop))
 		sleep_ms(10);
-	/* the sockets of this process linger in karstd as long as their other ends are here */
+	/* the sockets of this process linger in karstd as long as their other ends exist here */
 	_exit(0);
 }
 
 /* --- the case --- */
 
-/* Where all programs are one user's, places may be taken for a moment. */
+/* Where all programs belong to one user, no place may be free for a moment. */
 static bool
 attach(const struct host *h)
 {
@@ -200,7 +200,7 @@ case_linger(const struct options *o)
 	if (!good)
 		note("%d programs could attach, beside %d connections: %s", i,
 			(int)atomic_load(&c.report->ops), c.report->fault);
-	/* while the other ends of its sockets are there */
+	/* while the other ends of its sockets exist */
 	good &= host_stop(&h);
 	good &= child_stop(&c, "who lingers");
 	if (good)

@@ -3,8 +3,8 @@
  */
 /*
  * A program of root's that others may execute (exec.c installs it setuid), with secrets in its
- * memory.  Says "r" on standard output when they are there, and, when it is told something, "k" if
- * no byte of them has changed, "x" else.  Ends with its standard input.
+ * memory.  Prints "r" when they are there, and, when it is told something, "k" if no byte of them
+ * has changed, "x" otherwise.  Ends when its standard input ends.
  */
 #include <string.h>
 #include <sys/mman.h>

@@ -78,7 +78,7 @@ child_start_told(
 		note("fork: %s", strerror(errno));
 	if (c->pid != 0)
 		return c->pid > 0;
-	/* whatever becomes of the test, nobody is left behind */
+	/* whatever happens to the test, no child is left behind */
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	if (getppid() != parent)
 		_exit(1);
@@ -102,7 +102,7 @@ child_become_nobody(struct report *r)
 {
 	const uid_t nobody = 65534;
 
-	/* a program that was started by a user is dumpable */
+	/* a process whose user changed at exec is not dumpable otherwise */
 	if (geteuid() == 0 &&
 		(setgroups(0, NULL) != 0 || setgid(nobody) != 0 || setuid(nobody) != 0 ||
 			prctl(PR_SET_DUMPABLE, 1) != 0))

@@ -2,12 +2,12 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * A program that punches a large memory file, of which a little is registered, while the engine
- * writes there.  Who touches a page of a range that is being punched waits in the kernel until
- * that has come to its end, and the thread that punches has the lowest priority there is, beside
- * others that want all processors.  So an lcore waits in memory that it has mapped: the watch is
- * to see that, and to end the attachment, whose later requests fail; the engine and everybody
- * else go on, and nothing of that user is mapped any more.
+ * A program punches holes into a large memory file, a small part of which is registered, while the
+ * engine writes there.  An access to a page of a range that is being punched waits in the kernel
+ * until the punching is complete, and the thread that punches has the lowest priority, beside
+ * others that use all processors.  So an lcore waits in memory that it has mapped.  The watchdog
+ * must detect that, and eject the attachment, whose later requests fail.  The engine and all other
+ * programs continue, and no memory of that user is mapped any more.
  */
 #include "hostile.h"
 
@@ -55,7 +55,7 @@ punch(void *arg)
 	return NULL;
 }
 
-/* @after: a program of this user has been ejected. */
+/* @after: a program of this user has been ejected before. */
 static void
 set_up(struct report *r, struct punch *p, const struct host *h, bool after)
 {
@@ -83,7 +83,7 @@ set_up(struct report *r, struct punch *p, const struct host *h, bool after)
 		child_fail(r, "connecting: %s", karst_why());
 }
 
-/* One WRITE after the other, until one fails. */
+/* Posts one WRITE after the other, until one fails. */
 static void
 write_on(struct report *r, struct punch *p)
 {
@@ -130,7 +130,7 @@ puncher(struct report *r, void *arg)
 		if (pthread_create(&thread[i], NULL, burn, &p) != 0)
 			child_fail(r, "a thread");
 	write_on(r, &p);
-	/* nobody needs to be in the way of the hole any more */
+	/* nothing needs to delay the punching any more */
 	atomic_store(&p.over, true);
 	for (i = 0; i <= BURNERS; i++)
 		pthread_join(thread[i], NULL);
@@ -154,7 +154,7 @@ case_punch(const struct options *o)
 		return false;
 	sleep_ms(500);
 	host_usage(&h, &before);
-	/* whether an lcore comes to such a page in time is a matter of luck */
+	/* whether an lcore reaches such a page in time is a matter of chance */
 	for (i = 0; good && i < TRIES && host_ask(&h, "/karst/lcores", "ejected_programs") == 0;
 		i++) {
 		good = child_start(&c, puncher, &h);

@@ -2,12 +2,12 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * The scribbler: a program with queue pairs of every type that go on working, while a second
- * thread of it writes random values over every byte that it shares with the engine: rings, slots,
- * lanes, doorbells, the words of sleep and idleness; the memory that it registered it gives away
- * under the engine and takes back; it resizes its completion queues; it writes and reads the
- * eventfds, and shuts its streams of events.  What becomes of the program itself does not matter.
- * It lives for some tens of milliseconds, is killed, and the next one comes with the next seed.
+ * A program with queue pairs of every type keeps working, while a second thread of it writes random
+ * values over every byte that it shares with the engine: rings, slots, lanes, doorbells, the asleep
+ * and idle words.  The program also unmaps and maps again memory that it has registered, resizes
+ * its completion queues, writes and reads the eventfds, and shuts down its streams of events.  What
+ * becomes of the program itself does not matter.  It lives for some tens of milliseconds, is
+ * killed, and the next one runs with the next seed.
  */
 #include "hostile.h"
 
@@ -37,16 +37,16 @@ struct area {
 struct scribbler {
 	struct report *r;
 	struct dice dice;
-	struct end end[TYPES + 1]; /* the last is its peer's */
+	struct end end[TYPES + 1]; /* the last one is its peer's */
 	struct area area[AREAS];
 	uint32_t nareas;
 	int fd[FDS];
 	uint32_t nfds;
 };
 
-/* --- what there is to write on --- */
+/* --- the memory to overwrite --- */
 
-/* The engine's memory files, as this process has mapped them. */
+/* Finds the engine's memory files, as this process has mapped them. */
 static void
 find_areas(struct scribbler *s)
 {
@@ -82,9 +82,9 @@ find_fds(struct scribbler *s)
 	}
 }
 
-/* --- writing on it --- */
+/* --- overwriting it --- */
 
-/* A number as rings have it, or near one, or nonsense. */
+/* A number as rings hold it, or one near that, or any. */
 static uint32_t
 word(struct scribbler *s, uint32_t is)
 {
@@ -108,7 +108,8 @@ word(struct scribbler *s, uint32_t is)
 	}
 }
 
-/* Rings lie at the beginning of a memory file; and beginnings of lines are where its words are. */
+/* Rings are at the beginning of a memory file; and their words are at the beginning of cache
+ * lines. */
 static void
 scribble(struct scribbler *s)
 {
@@ -123,7 +124,7 @@ scribble(struct scribbler *s)
 		for (i = 0; i < n && at + i < a->len; i++)
 			a->at[at + i] = (uint8_t)dice_roll(&s->dice);
 		break;
-	case 1: /* one elsewhere, over this */
+	case 1: /* a copy of another place */
 		n = dice_below(&s->dice, within & ~63u);
 		memmove(a->at + at, a->at + (n & ~63u), at + 64 <= a->len ? 64 : 4);
 		break;
@@ -135,7 +136,7 @@ scribble(struct scribbler *s)
 	}
 }
 
-/* Descriptors that the engine has the other end of. */
+/* Descriptors whose other end the engine has. */
 static void
 abuse_fd(struct scribbler *s)
 {
@@ -153,7 +154,7 @@ abuse_fd(struct scribbler *s)
 		(void)!read(fd, x, sizeof(x));
 		break;
 	default:
-		/* seldom: after it the program hears nothing any more */
+		/* rarely: after it the program gets no events any more */
 		if (dice_below(&s->dice, 512) == 0)
 			shutdown(fd, (int)dice_below(&s->dice, 3));
 	}
@@ -171,14 +172,14 @@ scribble_on(void *arg)
 		else
 			scribble(s);
 		atomic_fetch_add(&s->r->ops, 1);
-		/* so that the queues also get somewhere between two of them */
+		/* so that the queues also make progress between two of them */
 		if (gentle > 0)
 			usleep(1 + dice_below(&s->dice, 200 * gentle));
 	}
 	return NULL;
 }
 
-/* Memory that is registered, and gone. */
+/* Registers memory, and unmaps it. */
 static void
 abuse_memory(struct scribbler *s)
 {
@@ -197,7 +198,7 @@ abuse_memory(struct scribbler *s)
 	}
 }
 
-/* --- working all the while --- */
+/* --- working meanwhile --- */
 
 static void
 work(struct scribbler *s)
@@ -217,7 +218,7 @@ work(struct scribbler *s)
 		karst_poll_cq(e->cq, KARST_DIM(cqes), cqes);
 		if (dice_below(&s->dice, 4) == 0)
 			karst_req_notify_cq(e->cq, dice_below(&s->dice, 2));
-		/* the lanes that the engine copies from and to are being scribbled over */
+		/* the lanes that the engine copies from and to are being overwritten */
 		if (dice_below(&s->dice, 32) == 0)
 			karst_resize_cq(e->cq, 1u << dice_below(&s->dice, 14));
 	}
@@ -263,7 +264,7 @@ attack_scribble(struct report *r, void *arg)
 
 /* --- the case --- */
 
-/* One life.  @return false: it could not even attach. */
+/* The life of one program.  @return false: it could not even attach. */
 static bool
 one_life(const struct host *h, uint64_t seed, struct dice *d, uint64_t *written)
 {
@@ -307,7 +308,7 @@ case_scribble(const struct options *o)
 
 	if (!host_up(&h, o->karstd))
 		return false;
-	/* what is made once and stays is made before */
+	/* allocations that are made once and kept are made first */
 	good = one_life(&h, dice_roll(&d), &d, &written);
 	good = innocents_start(&in, &h, dice_roll(&d)) && good;
 	sleep_ms(200);

@@ -2,19 +2,19 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * All attacks side by side against one karstd, each by a user of its own, for as long as one
- * likes, or until each has done what its line of the table below says.
+ * All attacks at the same time against one karstd, each by a user of its own, for a given time, or
+ * until each has done what its line of the table below says.
  *
- * What is judged is what the other cases judge: the innocents go on and find no wrong byte, and
- * karstd has afterwards what it had before, when nobody was attached either.  How long anybody had
- * to wait is printed, in two measures.  An innocent's longest pause is time on the clock, and a
- * busy machine adds to it; the longest turn of the lcore is CPU time of the lcore, which is what
- * one attacker can take from all others, and is to stay below GOAL_MS.  Neither is judged: both
- * depend on the machine.
+ * The checks are those of the other cases: the innocents make progress and find no wrong byte, and
+ * afterwards karstd has the resources that it had before, when nothing was attached either.  How
+ * long programs had to wait is printed, in two measures.  An innocent's longest pause is wall clock
+ * time, and a busy machine adds to it.  The longest turn of the lcore is CPU time of the lcore,
+ * which is what one attacker can take from all others, and should stay below GOAL_MS.  Neither is
+ * judged: both depend on the machine.
  *
- * An attacker that fails is replaced: with limits of a user, much is refused to those who take all
- * that there is.  An attack that does nothing any more, for as long as anybody waits here, fails
- * the case, because it shows nothing: be it that its processes cannot attach, or that they hang.
+ * An attacker that fails is replaced: with limits for users, much is refused to those who take all
+ * that there is.  An attack that makes no progress for as long as the longest wait here fails the
+ * case, because it shows nothing, whether its processes cannot attach or hang.
  */
 #include "hostile.h"
 
@@ -28,20 +28,20 @@
 #include <unistd.h>
 
 #define PROGRESS_S 30
-#define LIFE_MS    400 /* of those that are killed, at most */
+#define LIFE_MS    400 /* of processes that are killed, at most */
 #define NOT_YET    UINT64_MAX
 #define LOOK_MS    20
 #define GOAL_MS    5
-#define WARM_PART  2      /* of what an attack has to do, before anything is judged */
-#define ATTACKER   61236u /* the first of users without names, if this is root */
+#define WARM_PART  2      /* of what an attack has to do, before checks start */
+#define ATTACKER   61236u /* the first of the users without names, if this is root */
 
 static const struct attack {
 	const char *name;
 	void (*run)(struct report *r, void *arg);
 	uint32_t processes;
-	bool killed;   /* now and then; the others are told to stop at the end */
-	bool own_user; /* it becomes another than the others' by itself, and needs root for that */
-	uint64_t enough; /* operations, in a run of no given time */
+	bool killed;     /* killed from time to time; the others are told to stop at the end */
+	bool own_user;   /* it changes its user by itself, and needs root for that */
+	uint64_t enough; /* operations that are enough, in a run without a given time */
 } attacks[] = {
 	{"scribble", attack_scribble, 2, true, false, 2000},
 	{"kill", attack_kill, 2, true, false, 100},
@@ -61,11 +61,11 @@ struct place {
 };
 
 struct tally {
-	uint64_t ops;   /* of processes that are gone */
-	uint64_t lives; /* begun */
+	uint64_t ops;   /* of processes that have ended */
+	uint64_t lives; /* started */
 	uint64_t ended; /* by themselves */
-	uint64_t seen;  /* done, when it was looked at last, */
-	uint64_t since; /* and when that was new */
+	uint64_t seen;  /* done, at the last check, */
+	uint64_t since; /* and when that had changed */
 	char fault[sizeof(((struct report *)NULL)->fault)];
 };
 
@@ -85,7 +85,7 @@ struct start {
 
 /* --- processes --- */
 
-/* What a neighbour on the machine is: not the user of the innocents. */
+/* Another user than that of the innocents, as others on the machine are. */
 static void
 become_neighbour(struct report *r, uid_t uid)
 {
@@ -96,7 +96,7 @@ become_neighbour(struct report *r, uid_t uid)
 	if (setgroups(0, NULL) != 0 || setresgid(uid, uid, uid) != 0 ||
 		setresuid(uid, uid, uid) != 0)
 		child_fail(r, "becoming user %u: %s", uid, strerror(errno));
-	/* both are lost with the old user */
+	/* a change of user resets both */
 	prctl(PR_SET_DUMPABLE, 1);
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	if (getppid() != parent)
@@ -125,7 +125,7 @@ begin(struct soak *s, struct place *p, uint64_t now)
 	struct start start = {{&s->host, dice_roll(&s->dice)}, p->attack};
 
 	s->tally[p->attack - attacks].lives++;
-	/* every other one has time to attach, however slow that is, before its time is counted */
+	/* every second one has time to attach, however slow that is, before its time is counted */
 	p->until = dice_below(&s->dice, 2) ? NOT_YET : end_of_life(s, now);
 	return child_start(&p->child, attacker, &start);
 }
@@ -143,7 +143,7 @@ end(struct soak *s, struct place *p, bool by_itself)
 	child_kill(&p->child);
 }
 
-/* Replaces those who have ended, and kills those whose time it is. */
+/* Replaces processes that have ended, and kills those whose time is over. */
 static bool
 mind(struct soak *s, uint64_t now)
 {
@@ -197,7 +197,7 @@ fill_places(struct soak *s)
 			s->place[s->nplaces++] = (struct place){.attack = &attacks[i]};
 }
 
-/* --- what is told --- */
+/* --- reports --- */
 
 static double
 longest_turn_ms(const struct host *h)
@@ -231,7 +231,7 @@ ops_of(const struct soak *s, size_t attack)
 	return ops;
 }
 
-/* @return false, said: an attack stands still. */
+/* @return false, after a note: an attack makes no progress. */
 static bool
 all_attack(struct soak *s, uint64_t now)
 {
@@ -309,7 +309,7 @@ summary(const struct soak *s, double before_ms, double turn_ms, uint64_t pause_m
 
 /* --- the case --- */
 
-/* For @ms, or, that being 0, until each has done this part of enough. */
+/* Runs for @ms, or, if that is 0, until each attack has done this part of enough. */
 static bool
 rage(struct soak *s, uint64_t ms, uint32_t part, struct innocents *in)
 {
@@ -344,7 +344,7 @@ with_innocents(struct soak *s, uint64_t ms, uint32_t part)
 	return innocents_stop(&in) && good;
 }
 
-/* Until all sessions have ended, and what stays a little while for the next one has gone. */
+/* Waits until all sessions have ended, and what is kept for a little while has gone. */
 static bool
 wait_until_alone(const struct soak *s, long owners)
 {
@@ -373,7 +373,7 @@ case_soak(const struct options *o)
 	if (!host_up(&s.host, o->karstd) || !host_for_all(&s.host))
 		return false;
 	host_usage(&s.host, &fresh);
-	/* what is made once and stays is made before */
+	/* allocations that are made once and kept are made first */
 	good = with_innocents(&s, 0, WARM_PART) && wait_until_alone(&s, fresh.owners);
 	memset(s.tally, 0, sizeof(s.tally));
 	host_usage(&s.host, &before);

@@ -2,18 +2,19 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * An lcore that sleeps in the middle of a turn.  No program is known that could still make one do
- * so (its memory is mapped with all its pages, or copied by threads that may wait), so the test
- * does it itself: as a debugger, it takes a page of a program's memory from the thread that drives
- * the lcore, and leaves it stopped at the very instruction that touches the page.
+ * An lcore that blocks in the middle of a turn.  No program is known that could still cause that
+ * (its memory is mapped with all its pages, or copied by threads that may wait), so the test does
+ * it itself.  Like a debugger, it takes a page of a program's memory from the thread that drives
+ * the lcore, and leaves the thread stopped at the instruction that accesses the page.
  *
  * One attachment writes into the memory of another, which never sends anything, not even an
- * acknowledgement.  Stopped as it reads for the one, and as it writes for the other, the lcore has
- * to eject that one, and the other has to hear nothing.  The next program of that user is copied.
+ * acknowledgement.  When the lcore is stopped while it reads for the first one, it has to eject the
+ * first one, and when it is stopped while it writes for the second, the second; the other one must
+ * not be affected.  The next program of that user is copied.
  *
- * The same at the doorbells of the one, which an lcore looks at in every turn.  Who was ejected for
- * them, and does not go, has none any more: the lcore does not come by there again.  That holds
- * also for who was ejected before, for another reason.
+ * The same with the doorbells of the first one, which an lcore reads in every turn.  A program that
+ * was ejected for that, and stays attached, has no doorbells any more: the lcore does not read them
+ * again.  That also holds for a program that was ejected before, for another reason.
  */
 #include "hostile.h"
 
@@ -35,8 +36,8 @@
 
 #define BYTES       65536u
 #define TICKS       20
-#define LOOKS       20      /* whether it stays away by now */
-#define INSTRUCTION 0x050fl /* "syscall", as it stands in memory */
+#define LOOKS       20      /* checks whether it stays away by now */
+#define INSTRUCTION 0x050fl /* "syscall", as it is in memory */
 
 /* In report.word. */
 enum {
@@ -45,12 +46,12 @@ enum {
 	BELL_OF_SENDER,
 	SENDER_EJECTED,
 	RECEIVER_EJECTED,
-	SLOWLY /* is the sender to ring */
+	SLOWLY /* the sender rings slowly */
 };
 
 /* --- two attachments of one process --- */
 
-/* The device has failed, which is all that an ejected program hears. */
+/* The device has failed, which is all that an ejected program learns. */
 static bool
 is_ejected(const struct end *e)
 {
@@ -65,7 +66,7 @@ is_ejected(const struct end *e)
 	return fatal;
 }
 
-/* The next cell of the doorbell ring: the lcore looks at it in every turn. */
+/* The next cell of the doorbell ring: the lcore reads it in every turn. */
 static uintptr_t
 next_cell(const struct karst_qp *qp)
 {
@@ -89,7 +90,7 @@ programs(struct report *r, void *arg)
 	atomic_store(&r->word[MEM_OF_RECEIVER], (uintptr_t)b.mem);
 	atomic_store(&r->ready, true);
 	while (!atomic_load(&r->stop)) {
-		/* so that the next one is on the same page for long */
+		/* so that the next cell is on the same page for long */
 		if (atomic_load(&r->word[SLOWLY]) != 0) {
 			atomic_store(&r->word[BELL_OF_SENDER], next_cell(a.qp));
 			sleep_ms(100);
@@ -104,14 +105,14 @@ programs(struct report *r, void *arg)
 	_exit(0);
 }
 
-/* --- where a process has what another has --- */
+/* --- where a process has mapped what another one has --- */
 
 struct spot {
 	char file[32]; /* device and inode */
 	uint64_t off;
 };
 
-/* Of a line of /proc/PID/maps. */
+/* Parses a line of /proc/PID/maps. */
 static bool
 parse(const char *line, uint64_t *from, uint64_t *to, uint64_t *off, char file[32])
 {
@@ -124,7 +125,8 @@ parse(const char *line, uint64_t *from, uint64_t *to, uint64_t *off, char file[3
 	return true;
 }
 
-/* What is at @addr (@s is filled in), or, @addr being 0, where @s is. */
+/* Finds what is mapped at @addr (fills in @s), or, if @addr is 0, where @s is mapped.  @return the
+ * address */
 static uint64_t
 look_up(pid_t pid, uint64_t addr, struct spot *s)
 {
@@ -173,8 +175,8 @@ ran(const struct host *h, const char *task, bool *drives)
 	return (long)(user + kernel);
 }
 
-/* Of its threads, the one that has run, for long enough to tell: no copy is made here that another
- * would take over.  0: none yet. */
+/* The thread that has run, for long enough to tell: no copy is made here that another thread would
+ * take over. 0: none yet. */
 static pid_t
 find_driver(const struct host *h)
 {
@@ -200,7 +202,7 @@ find_driver(const struct host *h)
 	return tid;
 }
 
-/* Where an ELF program begins: code that is not run again once it runs. */
+/* Where an ELF program begins: code that is not executed again after the start. */
 static uint64_t
 entry(pid_t pid)
 {
@@ -219,8 +221,8 @@ entry(pid_t pid)
 	return at;
 }
 
-/* Has thread @tid of @pid, which is stopped, protect the page of @addr by @prot, and then be as it
- * was. */
+/* Makes thread @tid of @pid, which is stopped, set the protection of the page of @addr to @prot,
+ * and restores the thread's registers. */
 static bool
 protect(pid_t pid, pid_t tid, uint64_t addr, int prot)
 {
@@ -235,7 +237,7 @@ protect(pid_t pid, pid_t tid, uint64_t addr, int prot)
 	call = before;
 	call.rip = at;
 	call.rax = SYS_mprotect;
-	/* the system call that was interrupted begins again afterwards, not here */
+	/* the interrupted system call is restarted afterwards, not here */
 	call.orig_rax = ~0ull;
 	call.rdi = addr & ~(page - 1);
 	call.rsi = page;
@@ -256,7 +258,7 @@ let_go(pid_t pid, pid_t tid, uint64_t addr)
 	ptrace(PTRACE_DETACH, tid, NULL, NULL);
 }
 
-/* Stops thread @tid of @pid as it next touches the page of @addr, until let_go(). */
+/* Stops thread @tid of @pid when it next accesses the page of @addr, until let_go(). */
 static bool
 stop_at(pid_t pid, pid_t tid, uint64_t addr, bool writes)
 {
@@ -308,7 +310,7 @@ until_ejected(const struct host *h, long before)
 	return false;
 }
 
-/* Of a user one of whose programs was ejected nothing is mapped any more. */
+/* If one program of a user was ejected, nothing of that user is mapped any more. */
 static void
 next(struct report *r, void *arg)
 {
@@ -322,8 +324,8 @@ next(struct report *r, void *arg)
 	end_close(&e);
 }
 
-/* The program is still there, and its bell; but the lcore, which works for another, does not come
- * by the page of @addr. */
+/* The program still exists, with its doorbell ring; but the lcore, which works for another program,
+ * does not access the page of @addr. */
 static bool
 stays_away(const struct host *h, pid_t tid, uint64_t addr)
 {
@@ -364,7 +366,7 @@ log_has(const struct host *h, const char *words)
 	return found;
 }
 
-/* The lcore's thread, for which the programs must keep it busy.  0: they have ended. */
+/* The lcore's thread; the programs must keep it busy meanwhile. 0: the programs have ended. */
 static pid_t
 until_driver(const struct host *h, struct child *c)
 {
@@ -375,7 +377,8 @@ until_driver(const struct host *h, struct child *c)
 	return tid;
 }
 
-/* Where karstd has what the programs say in their word @whose, once they do.  0: they do not. */
+/* The address in karstd of what the programs report in word @whose, when they have reported it. 0:
+ * they do not. */
 static uint64_t
 find_spot(const struct host *h, struct child *c, int whose)
 {
@@ -387,8 +390,8 @@ find_spot(const struct host *h, struct child *c, int whose)
 	return look_up(h->pid, 0, &spot);
 }
 
-/* The sender has been ejected, and makes the lcore sleep at its doorbells now: no event tells when
- * that has been dealt with. */
+/* The sender has been ejected, and now stops the lcore at its doorbells: no event tells when that
+ * has been handled. */
 static bool
 then_bells(const struct host *h, struct child *c)
 {
@@ -409,7 +412,7 @@ then_bells(const struct host *h, struct child *c)
 	return false;
 }
 
-/* Stops the lcore at the memory of @whose: it and nobody else is ejected. */
+/* Stops the lcore at the memory of @whose: exactly that program is ejected. */
 static bool
 stop_for(const struct host *h, struct child *c, int whose)
 {
@@ -422,14 +425,15 @@ stop_for(const struct host *h, struct child *c, int whose)
 	uint64_t addr;
 	bool good;
 
-	/* not before: an lcore that mostly sleeps takes minutes to show which thread drives it */
+	/* not earlier: with an lcore that mostly sleeps it takes minutes to find which thread
+	 * drives it */
 	atomic_store(&c->report->word[SLOWLY], bell);
 	addr = find_spot(h, c, whose);
 	good = tid != 0 && addr != 0 && stop_at(h->pid, tid, addr, writes) &&
 		until_ejected(h, before);
 	let_go(h->pid, tid, addr);
 	good = good && until_word(c, guilty);
-	/* the next turns touch that page no more */
+	/* the next turns do not access that page any more */
 	good = good && (!bell || stays_away(h, tid, addr));
 	note("stopped as it %s: the sender was ejected %d times, the receiver %d times", did[whose],
 		(int)atomic_load(&c->report->word[SENDER_EJECTED]),
@@ -450,7 +454,7 @@ with_programs(const struct host *h, int whose)
 	return child_stop(&c, "programs") && good;
 }
 
-/* With a karstd of its own, for that reason. */
+/* Uses a karstd of its own, for that reason. */
 static bool
 once(const struct options *o, int whose)
 {

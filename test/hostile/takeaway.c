@@ -2,9 +2,9 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Programs that take away what they have registered, under many regions of many attachments at
- * once: they cut off memory files, or punch holes into them.  The engine must go on, must not need
- * more mappings than before, and must not make a page in the place of those that are gone.
+ * Programs take away memory that they have registered, under many regions of many attachments at
+ * once: they truncate memory files, or punch holes into them.  The engine must continue, must not
+ * need more mappings than before, and must not allocate a page in place of those that are gone.
  */
 #include "hostile.h"
 
@@ -28,7 +28,7 @@ struct plan {
 	int attachments; /* up to ATTACHMENTS */
 };
 
-/* One attachment, and a file of which all of its regions are. */
+/* One attachment, and a file to which all of its regions belong. */
 struct robber {
 	struct end e, a, b;
 	struct end target; /* the file, and a region of it */
@@ -111,7 +111,8 @@ robbers(struct report *r, void *arg)
 	struct stat st;
 	int i;
 
-	/* a karstd that has dropped rights does not look at mappings of those who have more */
+	/* a karstd that has dropped its rights cannot look at mappings of processes with more
+	 * rights */
 	child_become_nobody(r);
 	for (i = 0; i < plan->attachments; i++) {
 		attach(r, &x[i], plan->host);
@@ -133,7 +134,8 @@ robbers(struct report *r, void *arg)
 	}
 }
 
-/* Once: whoever has lost its memory is not served any more, so the next process goes on. */
+/* Once: a program that has lost its memory is not served any more, so the next process
+ * continues. */
 void
 attack_takeaway(struct report *r, void *arg)
 {
@@ -172,7 +174,7 @@ case_takeaway(const struct options *o)
 		return false;
 	if (chmod(h.folder, 0711) != 0 || chmod(h.sock, 0666) != 0)
 		note("%s: %s", h.folder, strerror(errno));
-	/* what is made once and stays is made before */
+	/* allocations that are made once and kept are made first */
 	good = one_round(&h, false) & one_round(&h, true);
 	good = innocents_start(&in, &h, o->seed) && good;
 	sleep_ms(200);

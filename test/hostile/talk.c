@@ -2,12 +2,12 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Programs that talk nonsense to the socket: well-formed requests about handles, keys, sizes and
- * addresses that may or may not be theirs; the same with a byte changed, cut short, grown, or said
- * before the greeting; bytes that are no message; descriptors of every kind where none belong.
- * Some hang up in the middle, some never read an answer.
+ * Programs send nonsense to the socket: well-formed requests about handles, keys, sizes and
+ * addresses that may or may not be theirs; the same with a byte changed, truncated, extended, or
+ * sent before HELLO; bytes that are no message; descriptors of every kind where none belong.  Some
+ * close the connection halfway, some never read an answer.
  *
- * What they register is their own memory, so nothing that the engine does to it hurts anybody.
+ * What they register is their own memory, so nothing that the engine does to it harms others.
  */
 #include "hostile.h"
 
@@ -29,7 +29,7 @@
 #include "karst_ctl_msg.h"
 #include "karst_ctl_sock.h"
 
-#define CHUNKS    4u /* of ring memory, that a program has at first, or fewer */
+#define CHUNKS    4u /* of ring memory, that a program has at first, at most */
 #define TALKERS   3
 #define REQUESTS  60000
 #define WARM      12000
@@ -137,7 +137,7 @@ put_mr(struct talker *t, struct karst_ctl_reg_mr_req *b)
 	return sizeof(*b) + b->npieces * sizeof(b->piece[0]);
 }
 
-/* A group, more often than not, of few. */
+/* A group, usually one of few. */
 static void
 put_mcast(struct talker *t, struct karst_ctl_attach_mcast_req *b)
 {
@@ -154,7 +154,7 @@ put_hello(struct talker *t, struct karst_ctl_hello_req *b)
 	b->abi = dice_below(&t->dice, 16) ? KARST_RING_ABI : word(t);
 }
 
-/* A request that means something, or might.  @return its bytes. */
+/* Builds a request that is valid, or might be.  @return its bytes. */
 static size_t
 put_request(struct talker *t, uint16_t op)
 {
@@ -184,7 +184,7 @@ put_request(struct talker *t, uint16_t op)
 	return len;
 }
 
-/* Without this nearly everything is refused; some of these chunks may not be there. */
+/* Without this nearly everything is refused; some of these chunks may not exist. */
 static size_t
 put_seal(struct talker *t, uint32_t chunk)
 {
@@ -213,7 +213,7 @@ any_op(struct talker *t)
 	return ops[dice_below(&t->dice, KARST_DIM(ops))];
 }
 
-/* --- and what becomes of them --- */
+/* --- the answers --- */
 
 static size_t
 mutate(struct talker *t, size_t len)
@@ -244,13 +244,13 @@ mutate(struct talker *t, size_t len)
 		}
 		}
 	}
-	/* half of them at least say how long they are */
+	/* half of the messages at least have the right length field */
 	if (dice_below(&t->dice, 2) && len >= sizeof(*h))
 		h->len = (uint32_t)len;
 	return len;
 }
 
-/* A file of any size, sealed or not, to which this process may or may not write. */
+/* A file of any size, sealed or not, which this process may or may not write to. */
 static int
 any_fd(struct talker *t)
 {
@@ -293,7 +293,7 @@ remember(struct talker *t, const uint32_t *w, size_t n)
 			t->known[t->nknown++ % REMEMBER] = w[i];
 }
 
-/* @return false: the engine has hung up. */
+/* @return false: the engine has closed the connection. */
 static bool
 hear(struct talker *t)
 {
@@ -371,13 +371,13 @@ one_connection(struct talker *t)
 
 		if (!greet && dice_below(&t->dice, 3) == 0)
 			len = mutate(t, len);
-		/* an empty packet reads like an end */
+		/* an empty packet is received like an end of the connection */
 		if (len == 0 || !say(t, len, greet ? 0 : nfds))
 			break;
 		greet = false;
 		if (!deaf && !hear(t))
 			break;
-		/* hangs up while the engine is at it */
+		/* closes while the engine handles it */
 		if (deaf && dice_below(&t->dice, 8) == 0)
 			break;
 	}
@@ -418,7 +418,7 @@ answered(const struct child *c)
 	return n;
 }
 
-/* For @seconds, or, that being 0, until @requests were answered. */
+/* Runs for @seconds, or, if that is 0, until @requests were answered. */
 static bool
 talk(const struct host *h, struct dice *d, uint32_t seconds, uint64_t requests,
 	struct innocents *in, uint64_t *said)
@@ -466,7 +466,7 @@ case_talk(const struct options *o)
 
 	if (!host_up(&h, o->karstd))
 		return false;
-	/* what is made once and stays is made before */
+	/* allocations that are made once and kept are made first */
 	good = talk(&h, &d, 0, WARM, NULL, &said);
 	good = innocents_start(&in, &h, dice_roll(&d)) && good;
 	sleep_ms(500);

@@ -4,15 +4,15 @@
 /*
  * Fuzz target: communication management, against peers and users that may do anything.
  *
- * An input is a list of steps, a byte each with its arguments behind it: a MAD as it stands in the
- * input; a MAD of a chosen kind with chosen fields, whose ids and transaction are some that have
- * been seen; a fitting answer to what was sent last; a call of the user; time.  What the user does
- * from within an event is taken from the input, too.
+ * An input is a list of steps, a byte each with its arguments behind it: a MAD whose bytes are in
+ * the input; a MAD of a chosen kind with chosen fields, whose ids and transaction were seen before;
+ * a matching answer to the last message that was sent; a call of the user; time.  What the user
+ * does within an event comes from the input, too.
  *
  * What must hold: no sanitizer report; the tables agree with each other (selfcheck.h); what is sent
- * is well formed and goes to who it is for; a MAD that comes causes three at the most (an eviction,
- * a REJ, a DREQ); events name ids that exist; and when all ids are destroyed and time passes,
- * nothing is left.
+ * is well formed and goes to the right peer; a received MAD causes at most three (an eviction, a
+ * REJ, a DREQ); events name ids that exist; and when all ids are destroyed and time passes, nothing
+ * is left.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -31,10 +31,10 @@
 struct fuzz {
 	struct input in;
 	struct karst_cm *cm;
-	/* of the user, some of them gone */
+	/* the user's ids, some of which no longer exist */
 	uint32_t ids[IDS];
 	uint32_t nids;
-	/* the last message sent, and how many since the last one came */
+	/* the last message sent, and how many were sent since the last one was received */
 	uint8_t sent[KARST_CM_MAD_LEN];
 	struct karst_cm_path sent_path;
 	uint32_t nsent;
@@ -188,7 +188,7 @@ on_event(void *user, const struct karst_cm_ev *ev)
 	selfcheck(f);
 }
 
-/* --- what comes --- */
+/* --- received messages --- */
 
 static void
 receive(struct fuzz *f, const struct karst_cm_path *seen, const uint8_t *mad, size_t len)
@@ -201,7 +201,7 @@ receive(struct fuzz *f, const struct karst_cm_path *seen, const uint8_t *mad, si
 	memcpy(copy, mad, len);
 	f->nsent = 0;
 	karst_cm_rx(f->cm, seen, copy, len);
-	/* unless the user has called from within an event */
+	/* unless the user has made calls within an event */
 	CHECK(f->nsent <= 3 || calls - f->in.left > 1);
 	free(copy);
 }
@@ -246,7 +246,7 @@ crafted(struct fuzz *f)
 		m.lap.alternate.flow_label = how & 0x7f;
 	}
 	CHECK(karst_cm_msg_build(&m, mad) == 0);
-	/* and some bytes of anything */
+	/* and some random bytes */
 	for (i = u8(&f->in) & 3; i > 0; i--)
 		mad[u8(&f->in)] = u8(&f->in);
 	receive(f, &seen, mad, sizeof(mad));
@@ -263,7 +263,7 @@ raw(struct fuzz *f)
 	receive(f, &seen, mad, less < 250 ? sizeof(mad) : sizeof(mad) - less);
 }
 
-/* What an honest peer would say to the last message. */
+/* What a correct peer would answer to the last message. */
 static void
 answer(struct fuzz *f)
 {
@@ -319,7 +319,7 @@ pass(struct fuzz *f)
 	CHECK(karst_cm_expire(f->cm, how & 15) <= (how & 15));
 }
 
-/* --- from here to where nothing is left --- */
+/* --- until nothing is left --- */
 
 static void
 end(struct fuzz *f, uint32_t slots)
@@ -330,7 +330,7 @@ end(struct fuzz *f, uint32_t slots)
 	f->in.left = 0;
 	for (i = 0; i < IDS; i++)
 		karst_cm_id_destroy(f->cm, f->ids[i]);
-	/* those that were forgotten are found by time, or are established for ever */
+	/* connections that were not destroyed end by time, or stay established for ever */
 	for (turns = 0; (next = karst_cm_next_ns(f->cm)) != UINT64_MAX; turns++) {
 		CHECK(turns < 100000);
 		if (next > f->cm->now_ns)

@@ -4,11 +4,11 @@
 /*
  * Fuzz target: the form of control messages.
  *
- * The first byte of an input says how many descriptors came; the rest is a message.  It is
- * judged as a request and as the reply to a request of its own operation.  The sanitizers watch
- * the reads, for the message has exactly its length.  What is accepted is read as a handler would
- * read it: whole fixed body, all pieces.  What is refused comes with a sentence, and the refusal
- * is itself a well-formed reply.
+ * The first byte of an input is the number of descriptors; the rest is a message.  It is checked as
+ * a request and as the reply to a request of its own operation.  The sanitizers watch the reads, as
+ * the buffer has exactly the length of the message.  A message that is accepted is read as a
+ * handler would read it: whole fixed body, all pieces.  A refusal has a reason, and is itself a
+ * well-formed reply.
  *
  * A mutator of its own repairs magic number, version and length half of the time.
  */
@@ -43,7 +43,7 @@ sum(const void *p, size_t n)
 	return s;
 }
 
-/* A message that was found well formed. */
+/* Reads a message that was found well formed. */
 static void
 read_request(const struct karst_ctl_hdr *h, size_t len, unsigned int nfds)
 {

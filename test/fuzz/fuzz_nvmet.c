@@ -4,15 +4,15 @@
 /*
  * Fuzz target: karst-nvmet's target, against hosts that may send anything.
  *
- * An input is a list of steps, a byte each with its arguments behind it: a capsule as it stands in
- * the input; one of a plausible command with some bytes of it changed; Connect; an end of a
+ * An input is a list of steps, a byte each with its arguments behind it: a capsule whose bytes are
+ * in the input; one with a plausible command of which some bytes are changed; Connect; an end of a
  * connection; data of the host that comes late, when its connection may be gone; time; a namespace
  * that changes.
  *
  * What must hold: no sanitizer report, for which capsules, buffers and namespaces have exactly
  * their lengths; each command is answered once, or waits for an event; no buffer is longer than it
- * may be; controllers, queues and their counts agree; and when all connections are gone, nothing
- * is left.
+ * may be; controllers, queues and their counts agree; and when all connections are gone, nothing is
+ * left.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -30,10 +30,10 @@
 #define TRANSFER 8192u
 #define CHANGES  4u
 
-/* First the command, which is all that the target knows. */
+/* The command must be first: it is all that the target knows. */
 struct request {
 	struct nt_cmd cmd;
-	struct request *next, **prev; /* among all that are not answered */
+	struct request *next, **prev; /* in the list of all that are not answered */
 	uint8_t *capsule, *buffer;
 };
 
@@ -80,7 +80,7 @@ complete(struct nt_cmd *cmd)
 	forget(request);
 }
 
-/* What the transport does then: the requests of the connection are gone with it. */
+/* Frees the requests of a closed connection, as the transport does. */
 static void
 queue_down(struct nt_queue *queue)
 {
@@ -122,7 +122,7 @@ execute(struct request *request)
 {
 	struct nt_queue *queue = request->cmd.queue;
 
-	nt_cmd_execute(&request->cmd); /* and @request may be gone */
+	nt_cmd_execute(&request->cmd); /* @request may be gone now */
 	settle(queue);
 }
 
@@ -166,7 +166,7 @@ capsule(struct nt_queue *queue, const uint8_t *bytes_of, uint32_t len, const uin
 		} else if (request->cmd.dir == NT_FROM_HOST) {
 			i = u8(&fuzz.in) % LATE;
 			late_data(i);
-			/* that may have been the end of this one's connection */
+			/* that may have ended this queue's connection */
 			if (!fuzz.up[queue - fuzz.queues])
 				return;
 			fuzz.late[i] = request;
@@ -186,7 +186,7 @@ raw(struct nt_queue *queue)
 	capsule(queue, buffer, len, NULL);
 }
 
-/* A command that would do, if the changes let it. */
+/* A command that would be valid without the changes. */
 static void
 plausible(struct nt_queue *queue)
 {
@@ -253,7 +253,7 @@ connect(struct nt_queue *queue)
 		capsule(queue, sqe, sizeof(sqe), data);
 	else
 		capsule(queue, sqe, sizeof(sqe), NULL);
-	/* and enabled, as hosts do */
+	/* and enables it, as hosts do */
 	if (queue->qid == 0 && queue->ctrl != NULL && (how & 0x20) == 0) {
 		memset(sqe, 0, sizeof(sqe));
 		sqe[SQE_OPCODE] = NVME_FABRICS;
@@ -373,7 +373,7 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	memset(&fuzz, 0, sizeof(fuzz));
 	fuzz.in = (struct input){.p = data, .left = size};
 	CHECK(nt_target_init(&fuzz.target, &config, &ops, pool) == 0);
-	/* the second is smaller than a page, so that its end is not far */
+	/* the second one is smaller than a page, so that its end is near */
 	CHECK(nt_target_add_ns(&fuzz.target, nt_ns_memory(BLOCKS * 512, 9, false)) == 0);
 	CHECK(nt_target_add_ns(&fuzz.target, nt_ns_memory(8 * 512, 9, false)) == 0);
 	while (fuzz.in.left > 0) {

@@ -2,15 +2,15 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Fuzz target: whatever arrives, through the parser, the ICRC check and the dissector.
+ * Fuzz target: any frame, through the parser, the ICRC check and the dissector.
  *
  * An input is a frame.  It is read as Ethernet, as native InfiniBand and as a bare BTH.  The
- * sanitizers watch the reads (libFuzzer hands over exactly sized heap copies); what is accepted
- * must be consistent, and the parser's table of offsets must agree with the decoder, which
- * walks header by header.  What was decoded and is built again must decode to the same.
+ * sanitizers watch the reads (libFuzzer passes heap copies of the exact size); what is accepted
+ * must be consistent, and the parser's table of offsets must agree with the decoder, which walks
+ * header by header.  A decoded frame that is built again must decode to the same.
  *
- * A mutator of its own repairs IPv4 checksum and lengths half of the time: without that hardly
- * a mutated frame gets past the IP header.
+ * A mutator of its own repairs IPv4 checksum and lengths half of the time: without that hardly any
+ * mutated frame gets past the IP header.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -37,7 +37,7 @@ check(bool ok, const char *what, int line)
 	abort();
 }
 
-/* The parser against the decoder, field by field, where the opcode has the header. */
+/* Compares parser and decoder, field by field, where the opcode has the header. */
 static void
 check_fields(const struct karst_pkt *p, const struct karst_frame *f)
 {
@@ -99,7 +99,7 @@ check_icrc(struct karst_pkt *p)
 	p->drop = KARST_DROP_NONE;
 }
 
-/* Built again, parsed again: the same fields. */
+/* Builds the frame again and parses it: the fields must be the same. */
 static void
 check_rebuild(const struct karst_frame *f, unsigned int len)
 {
@@ -189,7 +189,7 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 }
 
 #ifdef KARST_LIBFUZZER
-/* Makes IPv4 and UDP lengths and the IPv4 checksum fit the frame, if it looks like one. */
+/* Corrects IPv4 and UDP lengths and the IPv4 checksum, if the input looks like such a frame. */
 static void
 repair(uint8_t *p, size_t size)
 {

@@ -6,12 +6,12 @@
  *
  * The first bytes of an input choose two queue pairs of one kind (RC, UC, UD; or the two halves of
  * XRC, with two SRQs), their limits, and what they share.  The rest is a list of actions: raw
- * frames; frames of chosen fields near the PSNs that count, with a right ICRC, so that the state
- * machines are reached; time; transmission with small budgets; work requests good and bad; nonsense
- * in the shared rings; modify calls; regions that go away.
+ * frames; frames of chosen fields near significant PSNs, with a right ICRC, so that the state
+ * machines are reached; time; transmission with small budgets; valid and invalid work requests;
+ * random bytes in the shared rings; modify calls; regions that are deregistered.
  *
  * What must hold: no sanitizer report; the invariants of unit/qp/selfcheck.h after every action;
- * every frame sent parses and carries a right ICRC; memory that nobody may write to keeps its
+ * every frame sent parses and carries a right ICRC; memory that may not be written keeps its
  * contents: the guards, a read-only region, a region of another protection domain, and one without
  * remote rights as long as the program has not named it.  In the end the queue pairs go into Error
  * and everything is flushed within a bounded number of turns (principle: never stuck).
@@ -22,7 +22,7 @@
 #define ACTIONS   400u
 #define MAX_TURNS 4096u
 
-/* @wrong: what a self-check found, or NULL. */
+/* Aborts if @wrong, the result of a self-check, is not NULL. */
 static void
 fine(const char *wrong)
 {
@@ -60,7 +60,7 @@ check_qps(const struct rig *r)
 		fine(qp_selfcheck(r->core, r->qp[i]));
 }
 
-/* Whatever happened, Error flushes all that was posted, and then there is silence. */
+/* Whatever happened, Error flushes all that was posted, and then nothing more is sent. */
 static void
 end(struct rig *r)
 {
@@ -134,7 +134,7 @@ act(struct rig *r, struct input *in)
 		if (r->srq != NULL)
 			karst_srq_set_limit(r->core, r->srq, what >> 4);
 		if (r->srq2 != NULL && what >> 4 == 15) {
-			/* in the middle of whatever */
+			/* at any point of the traffic */
 			CHECK(karst_srq_destroy(r->core, r->srq2) == 0);
 			r->srq2 = open_xrc_srq(r, 1);
 		}

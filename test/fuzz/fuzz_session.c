@@ -4,13 +4,13 @@
 /*
  * Fuzz target: sessions of a real engine, whose port is a loopback.
  *
- * An input is a list of requests.  Each is an operation, how many descriptors come with it, up to
- * three patches (where in the body, and which number: one that the session gave out lately), and
- * the body.  The first byte chooses whether HELLO has been said.
+ * An input is a list of requests.  Each has an operation, the number of descriptors that come with
+ * it, up to three patches (where in the body, and which number: one that the session has returned
+ * lately), and the body.  The first byte chooses whether HELLO has been sent.
  *
- * What must hold: no sanitizer report; every reply is well formed; descriptors are neither kept
- * nor closed that should not be; another session has what it had; and when the session is gone,
- * the engine has as much as before.
+ * What must hold: no sanitizer report; every reply is well formed; no descriptor leaks, and none is
+ * closed that should stay open; another session keeps what it had; and when the session is gone,
+ * the engine uses as much as before.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -31,10 +31,10 @@
 #define HDR     sizeof(struct karst_ctl_hdr)
 #define CALLS   64u
 #define NUMBERS 16u
-/* in which an event has to come */
+/* within which an event has to come */
 #define EVENT_TURNS 40u
 
-/* The engine and the session that must not notice anything; made once. */
+/* The engine, and the session that must not notice anything; made once. */
 static struct karst_engine *engine;
 static struct karst_session *other;
 static uint32_t other_pd;
@@ -62,7 +62,7 @@ struct exchange {
 
 static struct exchange x;
 
-/* A request whose body is in place.  @return the status. */
+/* Sends a request whose body is in place.  @return the status. */
 static int
 call(struct karst_session *s, uint32_t op, size_t body, const int *fds, unsigned int nfds)
 {
@@ -77,7 +77,7 @@ call(struct karst_session *s, uint32_t op, size_t body, const int *fds, unsigned
 		.len = (uint32_t)(HDR + body),
 		.seq = out->seq + 1,
 		.nfds = nfds};
-	/* exactly as long as it is, for the sanitizer */
+	/* exactly as long as the message, for the sanitizer */
 	req = malloc(h->len);
 	CHECK(req != NULL);
 	memcpy(req, h, h->len);
@@ -90,7 +90,7 @@ call(struct karst_session *s, uint32_t op, size_t body, const int *fds, unsigned
 	return out->status;
 }
 
-/* Chunks that the engine wants to be mapped: nobody writes there. */
+/* Confirms chunks that the engine wants to be mapped; nothing is written there. */
 static void
 seal_chunks(struct karst_session *s)
 {
@@ -128,7 +128,7 @@ one_call(struct karst_session *s, struct input *in, uint32_t numbers[NUMBERS], u
 	uint8_t at[3], which[3];
 	int status;
 
-	/* another size than the operation's, for pieces and for nonsense */
+	/* another size than the operation's, for pieces and for invalid sizes */
 	if (how & 0x80)
 		body = u8(in) * 8u;
 	for (i = 0; i < patches; i++) {
@@ -147,7 +147,7 @@ one_call(struct karst_session *s, struct input *in, uint32_t numbers[NUMBERS], u
 		if (at[i] * 4u + 4 <= body)
 			memcpy(x.req + HDR + at[i] * 4u, &numbers[which[i] % NUMBERS], 4);
 	status = call(s, op, body, fds, how & 3);
-	/* what an event is about happens on another thread, and by turns of the engine */
+	/* the cause of an event is handled by another thread, and by turns of the engine */
 	for (i = 0; op == KARST_CTL_CM_GET_EVENT && status == -EAGAIN && i < EVENT_TURNS; i++) {
 		karst_engine_poll(engine, 0);
 		usleep(200);
@@ -156,14 +156,14 @@ one_call(struct karst_session *s, struct input *in, uint32_t numbers[NUMBERS], u
 	if (status == -ENOBUFS)
 		seal_chunks(s);
 	if (status == 0) {
-		/* most replies begin with the number of what they made */
+		/* most replies begin with the number of the new object */
 		memcpy(&numbers[*next % NUMBERS], x.rsp + HDR, 4);
 		(*next)++;
 		/* it can be opened by its number alone */
 		if (op == KARST_CTL_CREATE_QP)
 			numbers[NUMBERS - 1] =
 				((struct karst_ctl_create_qp_rsp *)(void *)(x.rsp + HDR))->qpn;
-		/* and that of a request is behind the listener's name */
+		/* and that of a request comes after the listener's name */
 		if (op == KARST_CTL_CM_GET_EVENT)
 			numbers[(*next - 1) % NUMBERS] =
 				((struct karst_ctl_cm_get_event_rsp *)(void *)(x.rsp + HDR))->id;
@@ -176,7 +176,7 @@ one_call(struct karst_session *s, struct input *in, uint32_t numbers[NUMBERS], u
 static bool
 not_alive(void *user)
 {
-	return false; /* nobody waits for a neighbour here */
+	return false; /* no call waits for a neighbour here */
 }
 
 static struct karst_session *
@@ -253,7 +253,7 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	CHECK(open_fds() == fds);
 	CHECK(karst_session_list(engine, infos, 2) == 1);
 	CHECK(infos[0].pds == 1 && infos[0].qps == 0 && infos[0].mrs == 0 && infos[0].cm_ids == 0);
-	/* all of what a session may have is there for the next one */
+	/* everything that a session may have is available to the next one */
 	memset(x.req, 0, 64);
 	memcpy(x.req + HDR, &other_pd, 4);
 	CHECK(call(other, KARST_CTL_FREE_PD, 8, NULL, 0) == 0);

@@ -4,9 +4,9 @@
 /*
  * Fuzz target: CDC, from a peer with a connection, and a program that uses it.
  *
- * An input is steps: a CDC message, whole or as changes to what an honest peer would say, or a call
- * of the program.  What must hold: no sanitizer report; positions stay in order and within buffers;
- * no WRITE goes outside of the peer's element; and everything ends.
+ * An input is a list of steps: a CDC message, whole or as changes to what a correct peer would
+ * send, or a call of the program.  What must hold: no sanitizer report; positions stay in order and
+ * within buffers; no WRITE goes outside of the peer's element; and everything ends.
  */
 #include "fuzz.h"
 #include "smc.h"

@@ -2,11 +2,11 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Fuzz target: CLC, from a peer that may say anything.
+ * Fuzz target: CLC, from a peer that may send anything.
  *
- * An input is a byte of configuration and what comes on TCP.  What must hold: no sanitizer report;
- * what is parsed can be built and parsed again; never more is taken than there is; and everything
- * ends.
+ * An input is a byte of configuration and the bytes received over TCP.  What must hold: no
+ * sanitizer report; a parsed message can be built and parsed again; never more is consumed than
+ * there is; and everything ends.
  */
 #include "fuzz.h"
 #include "smc.h"

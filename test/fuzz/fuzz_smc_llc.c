@@ -4,8 +4,8 @@
 /*
  * Fuzz target: LLC, from a peer with a connection.
  *
- * An input is a byte of configuration and steps: a byte that says what, and a message behind its
- * length.  What must hold: no sanitizer report; what is parsed can be built and parsed again;
+ * An input is a byte of configuration and steps: a byte with the kind of step, and a message behind
+ * its length.  What must hold: no sanitizer report; a parsed message can be built and parsed again;
  * tables do not overflow; and everything ends.
  */
 #include "fuzz.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* How targets read their input, a number after the other, and say what does not hold. */
+/* How targets read their input, one number after the other, and report violations. */
 #ifndef KARST_TEST_FUZZ_INPUT_H
 #define KARST_TEST_FUZZ_INPUT_H
 
@@ -11,10 +11,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* Ends the run if @cond is not so. */
+/* Ends the run if @cond is false. */
 #define CHECK(cond) check(cond, #cond, __FILE__, __LINE__)
 
-/* What is left of an input; behind its end there are zeros. */
+/* The rest of an input; after its end, zeros are read. */
 struct input {
 	const uint8_t *p;
 	size_t left;

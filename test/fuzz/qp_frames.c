@@ -3,7 +3,7 @@
  */
 /*
  * The wire of the fuzz target of queue pairs: frames to the core, raw ones and ones of chosen
- * fields with a right ICRC; frames from it, which must parse and verify; and time.
+ * fields with a right ICRC; frames from the core, which must parse and verify; and time.
  */
 #include "qp_rig.h"
 
@@ -15,7 +15,7 @@
 
 /* --- frames in --- */
 
-/* Everything that a received frame goes through; @data is exactly as long as the frame. */
+/* All steps that a received frame goes through; @data is exactly as long as the frame. */
 static void
 deliver(struct rig *r, const uint8_t *bytes, size_t len, bool sealed)
 {
@@ -28,7 +28,7 @@ deliver(struct rig *r, const uint8_t *bytes, size_t len, bool sealed)
 	pkt.len = (uint16_t)len;
 	pkt.port = 0;
 	if (karst_parse(&pkt) == KARST_DROP_NONE && !sealed) {
-		/* of raw frames most would end here */
+		/* most raw frames would be dropped here */
 		const uint8_t *l3 = pkt.data + karst_pkt_l3_off(&pkt);
 		uint32_t crc =
 			karst_icrc_rocev2(l3, (size_t)(pkt.data + pkt.len - l3) - KARST_ICRC_LEN,
@@ -59,7 +59,7 @@ raw_frame(struct rig *r, struct input *in)
 	in->left -= len;
 }
 
-/* A PSN near one that means something to the QP. */
+/* A PSN near one that is significant for the QP. */
 static uint32_t
 some_psn(const struct qp_numbers *near, bool request, struct input *in)
 {
@@ -116,7 +116,7 @@ made_frame(struct rig *r, struct input *in)
 		f.ib.srqn = karst_srq_num(flags & 0x80 ? r->srq2 : r->srq);
 		if (which & 0x40)
 			f.ib.srqn ^= 1u << (which >> 1 & 31);
-		f.ib.src_qpn = 0; /* they share a place */
+		f.ib.src_qpn = 0; /* they share a place in the packet */
 	}
 	f.ib.va = some_va(in);
 	f.ib.rkey = some_key(r, in);

@@ -2,8 +2,8 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * The program of the fuzz target of queue pairs: work requests good and bad, nonsense in shared
- * rings, modify calls, regions that go away, completions.
+ * The program of the fuzz target of queue pairs: valid and invalid work requests, random bytes in
+ * shared rings, modify calls, regions that are deregistered, completions.
  */
 #include "qp_rig.h"
 
@@ -92,7 +92,7 @@ post_recv(struct rig *r, struct input *in)
 	ring(r, i, karst_wq_publish(&r->rq[q], 1));
 }
 
-/* Bytes of the input anywhere in what is shared: slots, tails, heads, flags, the CQ. */
+/* Writes bytes of the input anywhere in shared memory: slots, tails, heads, flags, the CQ. */
 void
 scribble(struct rig *r, struct input *in)
 {
@@ -104,16 +104,16 @@ scribble(struct rig *r, struct input *in)
 		base = r->srq != NULL ? srq_shared : rq_shared[what & 1];
 	if (what & 4)
 		base = cq_shared;
-	/* mostly the slots, now and then the indices */
+	/* usually the slots, sometimes the indices */
 	at = what & 8 ? (uint32_t)(what >> 4) * 4 : 128 + take(in, 2) % 2048;
 	if (what & 8)
 		n = 4;
 	for (; n > 0 && in->left > 0; n--)
 		base[at++] = u8(in);
-	r->local_named = true; /* who knows */
+	r->local_named = true; /* the bytes may name any key */
 }
 
-/* Of each queue pair, however often it is made anew. */
+/* Of each queue pair, however often it is created again. */
 static uint64_t alternate_mem[2][32];
 
 void
@@ -141,7 +141,7 @@ modify(struct rig *r, struct input *in)
 		a.path_mtu = 1 + (v & 1);
 		a.dest_qpn = v;
 	}
-	/* often of the same addresses, so that a bit of a packet is enough */
+	/* often the same addresses, so that a single bit of a packet decides */
 	a.alt_path = r->path;
 	a.alt_path.dst_ip[15] ^= v & 3;
 	a.alt_port_num = 1;
@@ -161,7 +161,7 @@ renew_region(struct rig *r)
 		KARST_ACCESS_LOCAL_WRITE | KARST_ACCESS_REMOTE | KARST_ACCESS_MW_BIND);
 }
 
-/* The program takes completions; what a bind returned is the window's key from now on. */
+/* Takes completions; the key that a bind returned is the window's key from now on. */
 void
 take_completions(struct rig *r, struct input *in)
 {

@@ -6,7 +6,7 @@
 
 #include "karst_hdr.h"
 
-/* All memory is static: a run begins by writing it anew. */
+/* All memory is static: a run begins by initializing it. */
 uint8_t arena[PAGES * PAGE] karst_cache_aligned;
 static uint8_t mem_buf[65536] karst_cache_aligned;
 static uint8_t core_buf[32768] karst_cache_aligned;
@@ -110,7 +110,7 @@ open_srq(struct rig *r, uint8_t limit)
 	r->rq[1] = r->rq[0];
 }
 
-/* One of the two of XRC; its ring is anew with it. */
+/* Opens one of the two SRQs of XRC, with its ring initialized. */
 struct karst_core_srq *
 open_xrc_srq(struct rig *r, unsigned int i)
 {
@@ -180,7 +180,7 @@ open_qp(struct rig *r, unsigned int i, uint8_t how, uint8_t rd)
 		karst_wq_attach(&r->rq[i], rq_shared[i], SLOTS, rstride);
 }
 
-/* As far towards RTS as @how says. */
+/* Takes it as far towards RTS as @how says. */
 static void
 connect_qp(struct rig *r, unsigned int i, uint8_t how, uint8_t rd)
 {
@@ -277,7 +277,7 @@ some_va(struct input *in)
 
 	if (which >= 0xf0)
 		return (uint64_t)take(in, 4) << 32 | take(in, 4);
-	/* a page, and where in it; the far end is the interesting one */
+	/* a page, and an offset in it; often near the end, where errors show */
 	return VA + (1 + which % 5) * PAGE + (which & 0x80 ? PAGE - take(in, 1) : take(in, 1) * 8);
 }
 

@@ -2,8 +2,8 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * What the fuzz target of queue pairs (fuzz_qp.c) works on: a core with two queue pairs, and pages
- * of which some may not be written to.
+ * Common state of the fuzz target of queue pairs (fuzz_qp.c): a core with two queue pairs, and
+ * pages some of which may not be written to.
  */
 #ifndef QP_RIG_H
 #define QP_RIG_H
@@ -35,7 +35,7 @@ struct rig {
 	struct karst_core_cq *cq;
 	uint32_t cq_entries;
 	struct karst_core_srq *srq;
-	struct karst_core_srq *srq2; /* XRC: comes and goes */
+	struct karst_core_srq *srq2; /* XRC: created and destroyed */
 	struct karst_core_qp *qp[QPS];
 	struct karst_wq sq[QPS];
 	struct karst_wq rq[QPS];
@@ -53,7 +53,7 @@ extern uint8_t srq_shared[4096];
 extern uint8_t sq_shared[QPS][4096];
 extern uint8_t rq_shared[QPS][4096];
 
-/* Up to @bytes bytes as a number, the first one highest; fewer where the input ends. */
+/* Reads up to @bytes bytes as a number, the highest one first; fewer where the input ends. */
 static inline uint32_t
 take(struct input *in, unsigned int bytes)
 {
@@ -70,7 +70,7 @@ take(struct input *in, unsigned int bytes)
 
 uint32_t region(struct rig *r, uint32_t pd, unsigned int page, unsigned int access);
 bool is_xrc(const struct rig *r);
-/** One of the two of XRC; its ring is anew with it. */
+/** Opens one of the two SRQs of XRC, with its ring initialized. */
 struct karst_core_srq *open_xrc_srq(struct rig *r, unsigned int i);
 void open_rig(struct rig *r, struct input *in);
 uint32_t some_key(const struct rig *r, struct input *in);
@@ -89,11 +89,11 @@ void pass_time(struct rig *r, struct input *in);
 
 void post_send(struct rig *r, struct input *in);
 void post_recv(struct rig *r, struct input *in);
-/** Bytes of the input anywhere in what is shared: slots, tails, heads, flags, the CQ. */
+/** Writes bytes of the input anywhere in shared memory: slots, tails, heads, flags, the CQ. */
 void scribble(struct rig *r, struct input *in);
 void modify(struct rig *r, struct input *in);
 void renew_region(struct rig *r);
-/** The program takes completions; what a bind returned is the window's key from now on. */
+/** Takes completions; the key that a bind returned is the window's key from now on. */
 void take_completions(struct rig *r, struct input *in);
 
 #endif /* QP_RIG_H */

@@ -21,8 +21,8 @@
 #include "fuzz.h"
 
 #define INPUT_MAX    (1 << 20)
-#define MOST_CHANGES 8u  /* at most, of one input */
-#define RUN          32u /* bytes at most that one change is about */
+#define MOST_CHANGES 8u  /* the largest number of changes to one input */
+#define RUN          32u /* the largest number of bytes in one change */
 
 static uint64_t dice;
 
@@ -49,7 +49,7 @@ feed(const uint8_t *data, size_t size)
 	free(copy);
 }
 
-/* One change of @data, which has room for INPUT_MAX bytes.  @return its new size. */
+/* Makes one change to @data, which has room for INPUT_MAX bytes.  @return its new size. */
 static size_t
 change(uint8_t *data, size_t size, const uint8_t *donor, size_t donor_size)
 {
@@ -62,7 +62,7 @@ change(uint8_t *data, size_t size, const uint8_t *donor, size_t donor_size)
 	case 0:
 		data[at] ^= (uint8_t)(1u << roll(8));
 		break;
-	case 1: /* a number at the edge of a type */
+	case 1: /* a number at the limit of a type */
 		edge = edges[roll(sizeof(edges) / sizeof(edges[0]))];
 		memcpy(data + at, &edge, n < sizeof(edge) ? n : sizeof(edge));
 		break;

@@ -27,7 +27,7 @@ def call(which, number=1, arg=3):
 
 
 def req(n, kind=REQ):
-    """The n-th connection that the peer asks for, and nothing done from within the event."""
+    """The n-th connection that the peer requests, without calls within the event."""
     tail = bytes([n]) if kind == REQ else b''
     return bytes([CRAFTED]) + PATH + bytes([kind, n, n, 0]) + tail + b'\0\0'
 
@@ -41,7 +41,7 @@ def wait(exponent):
 
 
 def steps():
-    """Ways to every state, and from there to the end by each side."""
+    """Sequences to every state, and from there to the end by each side."""
     active = call(CONNECT, 0) + answer() + call(READY)
     passive = req(1) + call(ACCEPT) + answer()
     yield from (call(CONNECT, 0), call(CONNECT, 0) + answer(), active, passive)

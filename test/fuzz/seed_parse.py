@@ -17,7 +17,7 @@ from pcap import read_pcap  # noqa: E402
 
 
 def kind(frame):
-    """What a frame is a specimen of."""
+    """The kind of frame: each kind gets one seed."""
     off = 18 if frame[12:14] == b'\x81\x00' else 14
     ether = frame[off - 2:off]
     if ether == b'\x08\x00':

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* What the targets of lib/smc share: what must hold after every step, whatever the peer did. */
+/* Common code of the targets of lib/smc: what must hold after every step, whatever the peer did. */
 #ifndef KARST_TEST_FUZZ_SMC_H
 #define KARST_TEST_FUZZ_SMC_H
 
 #include "bed.h"
 #include "input.h"
 
-/* All that system @sys has sent is gone, and complete. */
+/* All that system @sys has sent has been delivered, and was complete. */
 static inline void
 smc_swallow(struct bed *b, unsigned int sys)
 {
@@ -39,7 +39,7 @@ smc_holds(struct bed *b, unsigned int sys)
 	CHECK(i.state != KARST_SMC_FAILED || i.error != 0);
 }
 
-/* Time passes until everything has ended, and nothing is left. */
+/* Lets time pass until everything has ended, and checks that nothing is left. */
 static inline void
 smc_ends(struct bed *b, unsigned int sys)
 {

@@ -2,9 +2,9 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * One karst_core with one queue pair, in RTS, whose peer is a capture.  Frames go in as bytes with
- * an ICRC, through the parser and the checks of the engine; what the core sends is sealed, parsed,
- * verified and taken apart again (W1, W7).  Frames that the wire marked carry CE (E1).
+ * One karst_core with one queue pair, in RTS, whose peer is a capture.  Frames are received as
+ * bytes with an ICRC, through the parser and the checks of the engine; what the core sends is
+ * sealed, parsed, verified and decoded again (W1, W7).  Frames that the wire marked carry CE (E1).
  */
 #include <stdlib.h>
 
@@ -18,7 +18,7 @@
 #define MAX_SEGS   2048u
 #define FRAME_ROOM 8192u
 
-/* --- making --- */
+/* --- set-up --- */
 
 static void *
 block(struct rp_bed *b, size_t bytes)
@@ -224,7 +224,7 @@ rp_bed_close(struct rp_bed *b)
 	free(b);
 }
 
-/* --- frames in --- */
+/* --- received frames --- */
 
 enum karst_drop
 rp_bed_receive(struct rp_bed *b, const struct karst_frame *f, enum rp_fate fate)
@@ -256,13 +256,13 @@ rp_bed_receive(struct rp_bed *b, const struct karst_frame *f, enum rp_fate fate)
 		else
 			karst_qp_rx(b->core, &pkt);
 	}
-	/* whoever keeps it reads nonsense */
+	/* code that keeps a pointer to it reads nonsense */
 	memset(frame, 0xdb, (size_t)len);
 	free(frame);
 	return pkt.drop;
 }
 
-/* --- frames out --- */
+/* --- sent frames --- */
 
 void
 rp_bed_time(struct rp_bed *b, uint64_t now_ns)
@@ -272,7 +272,7 @@ rp_bed_time(struct rp_bed *b, uint64_t now_ns)
 	karst_core_expire(b->core, 1000);
 }
 
-/* @return the QP wants to send more. */
+/* @return whether the QP has more to send. */
 static bool
 visit(struct rp_bed *b, struct karst_core_qp *qp, unsigned int frames)
 {

@@ -4,11 +4,11 @@
 /*
  * The frames of a capture, and what the wire did to each of them.
  *
- * The files are classic pcap, little-endian, of Ethernet with microseconds; whatever else they
- * might be is for karst-dump and its tests.  Each frame is there as its sender emitted it; the last
- * column of MANIFEST.tsv says which of them were then lost, doubled, delayed, damaged or marked.
- * Where a host lost or reordered frames before they came to the wire ("tc netem" in the commands
- * that set it up), the capture has what was left.
+ * The files are classic pcap, little-endian, of Ethernet with microseconds; other formats are
+ * handled by karst-dump and its tests only.  Each frame is there as its sender sent it; the last
+ * column of MANIFEST.tsv says which of them were then lost, duplicated, delayed, damaged or marked.
+ * Where a host lost or reordered frames before they reached the wire ("tc netem" in the commands
+ * that set it up), the capture has the frames that were left.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -152,7 +152,7 @@ take_fates(struct rp_capture *c, char *wire)
 	return 0;
 }
 
-/* The part of the command that runs on @side; "pre" parts are what set it up. */
+/* The part of the command that runs on @side; "pre" parts are its set-up. */
 static bool
 part_of_command(const struct rp_capture *c, const char *prefix, const char *what)
 {

@@ -8,7 +8,7 @@
 #include "karst_cm_msg.h"
 #include "replay.h"
 
-/** Compares; differences are told to @r with the number of the frame in place of a PSN. */
+/** Compares; reports differences to @r with the number of the frame in place of a PSN. */
 void rp_compare_cm(struct rp_report *r, uint32_t number, const struct karst_cm_msg *ours,
 	const struct karst_cm_msg *theirs);
 

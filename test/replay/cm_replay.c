@@ -2,13 +2,13 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * The management datagrams of a capture and lib/cm (U2, C1, C2): karst takes one side's place.
+ * The management datagrams of a capture and lib/cm (U2, C1, C2): karst takes the place of one side.
  *
- * What the peer sent goes in, and must raise the event that stands for it; whenever the captured
- * side sent a message, its user does the same thing with karst, and what karst sends has to be the
- * same message in every field, but for the communication id and the transaction ids that each side
- * chooses itself.  Messages that the captured side sent without its user (a REJ where nobody
- * listens) must come from karst on its own.
+ * What the peer sent is received, and must raise the corresponding event.  Whenever the captured
+ * side sent a message, the test's user makes the corresponding call of karst, and what karst sends
+ * has to be the same message in every field, except for the communication ids and the transaction
+ * ids that each side chooses itself.  Messages that the captured side sent without its user (a REJ
+ * where there is no listener) must be sent by karst on its own.
  */
 #include <stdlib.h>
 
@@ -27,7 +27,7 @@ struct event {
 	uint8_t len;
 };
 
-/* Names that the captured side gave, and karst's in their place. */
+/* Ids that the captured side used, and karst's in their place. */
 struct name {
 	uint64_t captured;
 	uint64_t ours;
@@ -50,7 +50,7 @@ struct side {
 	bool crossed; /* both sides disconnected at once */
 };
 
-/* --- what lib/cm says --- */
+/* --- what lib/cm reports --- */
 
 static void
 on_send(void *user, const struct karst_cm_path *path, const uint8_t *mad)
@@ -78,7 +78,7 @@ on_event(void *user, const struct karst_cm_ev *ev)
 
 static const struct karst_cm_ops cm_ops = {on_send, on_event};
 
-/* --- names --- */
+/* --- ids --- */
 
 static uint64_t
 named(const struct name *all, unsigned int n, uint64_t captured)
@@ -102,7 +102,7 @@ our_id(const struct side *t, const struct karst_cm_msg *captured)
 	return (uint32_t)named(t->ids, t->nids, captured->local_id);
 }
 
-/* --- what the peer sent --- */
+/* --- messages of the peer --- */
 
 static void
 cm_put_ip(uint8_t to[16], const uint8_t *from, bool ip6)
@@ -113,7 +113,7 @@ cm_put_ip(uint8_t to[16], const uint8_t *from, bool ip6)
 	memcpy(to + (ip6 ? 0 : 12), from, ip6 ? 16 : 4);
 }
 
-/* The event that a message of the peer's stands for; 0: none. */
+/* The event that corresponds to a message of the peer; 0: none. */
 static enum karst_cm_ev_code
 event_of(enum karst_cm_kind kind)
 {
@@ -161,7 +161,7 @@ check_event(struct side *t, const struct rp_frame *f, const struct karst_cm_msg 
 		rp_problem(t->r, "frame %u: another queue pair or PSN", f->number);
 }
 
-/* Does the captured side answer a message with that transaction by a REJ? */
+/* Whether the captured side answers a message with that transaction by a REJ. */
 static bool
 is_refused(const struct side *t, uint64_t tid)
 {
@@ -206,7 +206,7 @@ comes(struct side *t, const struct rp_frame *f, struct karst_cm_msg *m)
 			karst_cm_kind_name(m->kind));
 }
 
-/* --- what the user did --- */
+/* --- calls of the user --- */
 
 static struct karst_cm_path
 cm_path(const struct rp_frame *f, const struct karst_cm_wire_path *w)
@@ -321,7 +321,7 @@ act(struct side *t, const struct rp_frame *f, const struct karst_cm_msg *m)
 		rc = karst_cm_id_disconnect(t->cm, id, m->private_data, m->private_data_len);
 		break;
 	case KARST_CM_DREP:
-		/* where the two crossed there is nothing to do */
+		/* where the two crossed, no call is made */
 		if (take_event(t, KARST_CM_EV_DREQ) != 0)
 			rc = karst_cm_id_disconnect_reply(
 				t->cm, id, m->private_data, m->private_data_len);
@@ -336,7 +336,7 @@ act(struct side *t, const struct rp_frame *f, const struct karst_cm_msg *m)
 		rc = sidr_reply_as(t, m);
 		break;
 	default:
-		break; /* a REJ comes on its own */
+		break; /* a REJ is sent without a call */
 	}
 	return rc;
 }
@@ -368,7 +368,7 @@ goes(struct side *t, const struct rp_frame *f, struct karst_cm_msg *m)
 
 /* --- a side --- */
 
-/* The services that the captured side listened for: those that it did not refuse. */
+/* Listens for the services for which the captured side listened: those that it did not refuse. */
 static void
 listen_as(struct side *t)
 {
@@ -390,7 +390,7 @@ listen_as(struct side *t)
 	}
 }
 
-/* The GUID is not karst's choice: it is configured. */
+/* The GUID is configured, and not karst's choice. */
 static uint64_t
 guid_of(const struct rp_capture *c, unsigned int us)
 {
@@ -411,7 +411,7 @@ guid_of(const struct rp_capture *c, unsigned int us)
 	return 1;
 }
 
-/* Do the frames have DREQs of both sides, each sent before the other was received? */
+/* Whether both sides have sent DREQs, each before the other's was received. */
 static bool
 cross(const struct rp_frame *f, const struct rp_frame *g)
 {
@@ -460,7 +460,7 @@ rp_cm(struct rp_report *r, const struct rp_capture *c, unsigned int us)
 			continue;
 		n++;
 		if (i + 1 < c->n && cross(f, f + 1)) {
-			/* ours first: it was sent before the peer's had come */
+			/* ours first: it was sent before the peer's had arrived */
 			t->crossed = true;
 			side_play(t, f->from == us ? f : f + 1);
 			side_play(t, f->from == us ? f + 1 : f);

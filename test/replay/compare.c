@@ -2,7 +2,7 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * A frame of karst's against one of the capture, field by field (W2 to W6): all of the base
+ * Compares a frame of karst with one of the capture, field by field (W2 to W6): all of the base
  * transport header, the headers that the opcode has, payload and pad.
  */
 #include "replay.h"

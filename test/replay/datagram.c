@@ -2,9 +2,9 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * UD (U1, U4): datagrams of a capture to a karst queue pair, which has to receive each of them with
- * its addresses in front; and from one, which has to send the same ones to the same addresses, of
- * groups too.  Nobody answers datagrams; what their receivers made of them no capture tells.
+ * UD (U1, U4).  A karst queue pair has to receive each datagram of a capture with its addresses in
+ * front; and another one has to send the same datagrams to the same addresses, also to groups.
+ * Datagrams are not answered; captures do not show what their receivers made of them.
  */
 #include <stdlib.h>
 
@@ -23,7 +23,7 @@ open_bed(const struct rp_stream *s, bool mine)
 	return rp_bed_open(&setup, s->requests[0]->ns);
 }
 
-/* --- in --- */
+/* --- receiving --- */
 
 /* U1: 40 bytes in front of the payload, of which IPv4 uses the last 20. */
 static bool
@@ -78,7 +78,7 @@ rp_datagrams_in(struct rp_report *r, const struct rp_stream *s)
 	rp_bed_close(b);
 }
 
-/* --- out --- */
+/* --- sending --- */
 
 static void
 post(struct rp_bed *b, const struct rp_frame *f, uint32_t ah)

@@ -2,11 +2,11 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * What may differ between karst and the peers that were captured, and reports.
+ * The differences that are allowed between karst and the captured peers, and reports.
  *
  * A row of differences.tsv allows one kind of difference in some captures, at a PSN or at any; its
- * last column names the paragraph of doc/differences.rst that says why.  Whatever is not allowed
- * is a failure, and so is a row that nothing was seen of.
+ * last column names the paragraph of doc/differences.rst that gives the reason.  A difference that
+ * is not allowed is a failure, and so is a row that never occurs.
  */
 #include <errno.h>
 #include <fnmatch.h>
@@ -74,7 +74,7 @@ rp_problem(struct rp_report *r, const char *fmt, ...)
 {
 	va_list args;
 
-	/* what follows the first few follows from them */
+	/* further problems are consequences of the first few */
 	if (r->problems++ >= 12)
 		return;
 	va_start(args, fmt);

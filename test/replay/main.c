@@ -72,7 +72,7 @@ end(struct run *run, struct rp_report *r, char **text)
 {
 	fclose(r->text);
 	if (r->compared == 0)
-		r->problems++; /* nothing was played: that is no success */
+		r->problems++; /* nothing was played: that is a failure */
 	point(run, r->capture, r->half, r->compared, r->problems == 0, *text);
 	free(*text);
 }

@@ -4,10 +4,10 @@
 /*
  * The work requests behind the packets of a requester: what its program must have posted.
  *
- * Packets are taken by PSN; of several with the same one the first that was captured, the others
- * are retransmissions.  A READ that was sent again from its middle names a smaller part: the whole
- * one came first.  The length of a message whose end was never sent is in its RETH; that of such
- * a SEND is taken to be one byte more than was seen.
+ * Packets are taken by PSN; of several with the same PSN the first that was captured counts, the
+ * others are retransmissions.  A READ that was sent again from its middle names a smaller part: the
+ * whole one came first.  The length of a message whose end was never sent is in its RETH; the
+ * length of such a SEND is taken to be one byte more than was seen.
  */
 #include <stdlib.h>
 
@@ -54,7 +54,7 @@ add_data(struct rp_message *m, const struct karst_ib_hdrs *ib, uint32_t more)
 	m->len += ib->pay_len + more;
 }
 
-/* SEND and WRITE: all packets up to the end. */
+/* SEND and WRITE: collects all packets up to the end. */
 static void
 gather(struct rp_message *m, const struct rp_stream *s, const struct rp_frame *f)
 {
@@ -85,7 +85,7 @@ gather(struct rp_message *m, const struct rp_stream *s, const struct rp_frame *f
 	}
 }
 
-/* READ, atomics: what the requester got.  A FLUSH gets nothing (R15). */
+/* READ, atomics: what the requester received.  A FLUSH receives nothing (R15). */
 static void
 find_result(struct rp_message *m, const struct rp_stream *s)
 {

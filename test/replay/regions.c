@@ -4,11 +4,11 @@
 /*
  * The memory that requests name by R_Key and address.
  *
- * Behind a key is all that requests by it have named and that was not refused, and no byte more;
- * one that a SEND with Invalidate names is a window of type 2, bound by the queue pair, as karst
- * wants it (R9).  A key by which nothing was ever granted is made so that karst has to refuse it,
- * for a reason that the caller chooses: there is no such key, it does not permit the access, or the
- * range is too long.
+ * A key's region is exactly what all requests with it have named that were not refused.  A key that
+ * a SEND with Invalidate names is a window of type 2, bound by the queue pair, as karst requires
+ * (R9).  A key that was refused for every request is made so that karst has to refuse it, for a
+ * reason that the caller chooses: there is no such key, it does not permit the access, or the range
+ * is too long.
  */
 #include <stdlib.h>
 
@@ -29,7 +29,7 @@ find(const struct rp_regions *g, uint32_t rkey)
 	return NULL;
 }
 
-/* Was the request refused with NAK remote access error? */
+/* Whether the request was refused with NAK remote access error. */
 static bool
 refused(const struct rp_stream *s, const struct rp_frame *f)
 {
@@ -53,7 +53,7 @@ cover(struct rp_regions *g, const struct rp_stream *s, const struct rp_frame *f)
 	bool good = !refused(s, f);
 	struct rp_region *r = find(g, ib->rkey);
 
-	/* of a FLUSH of a whole region (R15) the range says nothing */
+	/* in a FLUSH of a whole region (R15) the range is ignored */
 	if (end == ib->va || ((f->opf & KARST_OPF_FLUSH) && (ib->feth & 0x30) != 0))
 		return;
 	if (r == NULL) {
@@ -109,7 +109,7 @@ make(struct rp_bed *b, struct rp_region *r, enum rp_refusal refusal)
 	r->key = NO_SUCH_KEY;
 	if (len > REGION_MOST || (!r->good && refusal == RP_UNKNOWN_KEY))
 		return;
-	/* the CPU wants its words aligned as the peer does */
+	/* the CPU requires the same alignment as the peer */
 	r->host = (uint8_t *)aligned_alloc(64, (len + 127) & ~63ull) + (r->va & 63);
 	memset(r->host, 0, len);
 	if (!r->good && refusal == RP_NO_PERMISSION)
@@ -140,7 +140,7 @@ rp_regions_open(
 		if (r != NULL)
 			r->invalidated = true;
 		else if (f->opf & KARST_OPF_IETH) {
-			/* a key that nobody used: any memory will do */
+			/* a key that was never used: any memory will do */
 			g->all = realloc(g->all, (g->n + 1) * sizeof(*g->all));
 			g->all[g->n++] = (struct rp_region){.rkey = f->f.ib.inv_rkey,
 				.va = 0x1000,
@@ -181,7 +181,7 @@ rp_regions_translate(const struct rp_regions *g, struct karst_ib_hdrs *ib, uint3
 	const struct rp_region *r;
 
 	if ((opf & KARST_OPF_RETH) && !(opf & KARST_OPF_FLUSH) && ib->dma_len == 0) {
-		/* of no bytes the key is not looked at, by Linux neither (R12, L5) */
+		/* for no bytes the key is not checked, by Linux neither (R12, L5) */
 		ib->rkey = NO_SUCH_KEY;
 	} else if (opf & (KARST_OPF_RETH | KARST_OPF_ATOMICETH)) {
 		r = find(g, ib->rkey);

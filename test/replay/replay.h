@@ -2,23 +2,23 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Captures of real peers, played to karst: what the parts of karst-replay share.
+ * Plays captures of real peers to karst: declarations that the parts of karst-replay share.
  *
  *   capture.c      a file's frames, and what the wire did to each (MANIFEST.tsv)
- *   stream.c       who asked whom: the requests of one queue pair and their answers
+ *   stream.c       the requests of one queue pair and their answers
  *   bed.c          one karst_core with one queue pair; frames in, frames out, the clock
- *   compare.c      a frame of karst's against one of the capture
+ *   compare.c      compares a frame of karst with one of the capture
  *   regions.c      memory behind the keys that requests name
  *   responder.c    requests in; karst's answers against those of the peer that was captured
  *   messages.c     work requests, as the packets of a requester imply them
  *   requester.c    work requests and answers in; karst's requests against those captured
- *   datagram.c     UD: both ways
- *   cm_replay.c    management datagrams, both ways, against lib/cm; cm_fields.c compares them
- *   differences.c  the list of what may differ, and why
+ *   datagram.c     UD: both directions
+ *   cm_replay.c    management datagrams, both directions, against lib/cm; cm_fields.c compares them
+ *   differences.c  the list of allowed differences, and their reasons
  *   main.c         one TAP point for each capture and half
  *
- * Frames are translated before they are played, in the three things that karst chooses itself:
- * the destination queue pair's number, R_Keys, and communication ids.  All else is as it was.
+ * Frames are translated before they are played, in the three things that karst chooses itself: the
+ * destination queue pair's number, R_Keys, and communication ids.  Everything else is unchanged.
  */
 #ifndef TEST_REPLAY_H
 #define TEST_REPLAY_H
@@ -34,7 +34,7 @@
 
 /* --- differences and reports --- */
 
-/** What may differ: one row of differences.tsv. */
+/** An allowed difference: one row of differences.tsv. */
 struct rp_difference {
 	char *capture; /* a pattern of fnmatch(3) */
 	char *half;
@@ -52,7 +52,7 @@ struct rp_differences {
 int rp_differences_read(const char *path, struct rp_differences *d);
 void rp_differences_free(struct rp_differences *d);
 
-/** Of one TAP point. */
+/** The report of one TAP point. */
 struct rp_report {
 	const char *capture;
 	const char *half;
@@ -64,11 +64,12 @@ struct rp_report {
 	bool list; /* print each difference as a row of the list */
 };
 
-/** Something is wrong. */
+/** Reports that something is wrong. */
 void rp_problem(struct rp_report *r, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-/** Is there such a row?  Nothing is counted and nothing reported. */
+/** Whether there is such a row.  Nothing is counted and nothing is reported. */
 bool rp_may_differ(const struct rp_report *r, uint32_t psn, const char *kind);
-/** At @psn karst does @kind; wrong unless it is listed.  @return true if it is listed. */
+/** Reports that karst does @kind at @psn; wrong unless it is listed.  @return true if it is
+ * listed. */
 bool rp_differs(struct rp_report *r, uint32_t psn, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
 
@@ -84,7 +85,8 @@ struct rp_frame {
 	enum rp_fate fate;
 	uint32_t opf;         /* flags of its opcode */
 	unsigned int from;    /* 0: of the client, 1: of the server */
-	unsigned int port;    /* of either; queue pairs of two may have the same number */
+	unsigned int port;    /* of either side; queue pairs of two ports may have the same
+			       * number */
 	struct karst_frame f; /* its payload points into the capture's memory */
 };
 
@@ -93,7 +95,7 @@ struct rp_capture {
 	uint8_t *bytes; /* of the file */
 	struct rp_frame *frames;
 	unsigned int n;
-	/* What each side sent was lost, or put out of order, before it was captured. */
+	/* What each side sent was lost, or reordered, before it was captured. */
 	bool lossy[2];
 	bool shuffled[2];
 	char *command;
@@ -102,14 +104,14 @@ struct rp_capture {
 /** -errno; a row of the manifest and the file that it names. */
 int rp_capture_read(const char *folder, const char *row, struct rp_capture *c);
 void rp_capture_free(struct rp_capture *c);
-/** Does the command of that side receive from a shared queue? */
+/** Whether the command of that side receives from a shared queue. */
 bool rp_uses_srq(const struct rp_capture *c, unsigned int side);
 /** Value of an option of the client's or server's (@side) command, if it is the exerciser "vt". */
 uint32_t rp_option(const struct rp_capture *c, unsigned int side, char letter, uint32_t without);
 
 /* --- streams --- */
 
-/** The requests that one queue pair sent to another, and what it got back. */
+/** The requests that one queue pair sent to another, and their answers. */
 struct rp_stream {
 	const struct rp_capture *capture;
 	enum karst_qp_type type;
@@ -138,7 +140,7 @@ struct rp_arrival {
 	const struct rp_frame *frame;
 	uint64_t ns;
 };
-/** In the order of arrival, with what the wire did; the caller frees it. */
+/** The frames in the order of arrival, with what the wire did; the caller frees the array. */
 struct rp_arrival *rp_arrivals(
 	const struct rp_frame *const *frames, unsigned int nframes, unsigned int *n);
 
@@ -180,7 +182,7 @@ struct rp_bed {
 	unsigned int nblocks;
 };
 
-/** What a QP of a bed is: the path from a frame that it sent (@mine) or got. */
+/** Parameters of a bed's QP: the path from a frame that it sent (@mine) or received. */
 struct rp_qp_setup {
 	enum karst_qp_type type;
 	const struct rp_frame *example;
@@ -201,9 +203,9 @@ struct rp_qp_setup {
 
 struct rp_bed *rp_bed_open(const struct rp_qp_setup *s, uint64_t now_ns);
 void rp_bed_close(struct rp_bed *b);
-/** Plays a frame: @f as it is but for the QP number; @return why it was dropped. */
+/** Plays frame @f unchanged except for the QP number; @return why it was dropped. */
 enum karst_drop rp_bed_receive(struct rp_bed *b, const struct karst_frame *f, enum rp_fate fate);
-/** Timers that are due at @now_ns. */
+/** Runs the timers that are due at @now_ns. */
 void rp_bed_time(struct rp_bed *b, uint64_t now_ns);
 /** Lets the QP send up to @frames frames, which are then in b->out; flushes. */
 void rp_bed_send(struct rp_bed *b, unsigned int frames);
@@ -211,24 +213,24 @@ void rp_bed_send(struct rp_bed *b, unsigned int frames);
 const struct karst_cqe *rp_bed_completion(struct rp_bed *b);
 /** Posts a receive of @len bytes at b->recv. */
 void rp_bed_post_receive(struct rp_bed *b, uint32_t len);
-/** The send work request to be filled in (zeros), and posting it. */
+/** The send work request to be filled in (zeros), and a call to post it. */
 struct karst_send_wqe *rp_bed_slot(struct rp_bed *b);
 void rp_bed_post(struct rp_bed *b);
 
 /**
- * Compares a frame that karst sent with one of the capture, field by field; differences are told
- * to @r.  Not compared are the number of the sender in a DETH, and what is outside of BTH, headers,
- * payload and pad.
- * @return how many of them were not listed.
+ * Compares a frame that karst sent with one of the capture, field by field; differences are
+ * reported to @r.  Not compared are the number of the sender in a DETH, and what is outside of BTH,
+ * headers, payload and pad.
+ * @return how many differences were not listed.
  */
 unsigned int rp_compare(
 	struct rp_report *r, const struct karst_ib_hdrs *ours, const struct karst_ib_hdrs *theirs);
-/** Are they the same in all that rp_compare() looks at? */
+/** Whether they are the same in all that rp_compare() compares. */
 bool rp_same(const struct karst_ib_hdrs *ours, const struct karst_ib_hdrs *theirs);
 
 /* --- memory behind keys --- */
 
-/** Why the key of a request that was refused for its key does not do. */
+/** Why the key of a request that was refused for its key is invalid. */
 enum rp_refusal { RP_UNKNOWN_KEY, RP_NO_PERMISSION, RP_OUT_OF_BOUNDS, RP_REFUSALS };
 
 struct rp_region {
@@ -249,9 +251,9 @@ struct rp_regions {
 void rp_regions_open(
 	struct rp_regions *g, struct rp_bed *b, const struct rp_stream *s, enum rp_refusal refusal);
 void rp_regions_close(struct rp_regions *g);
-/** Where a captured key's address is; NULL: nowhere. */
+/** The address of a captured key's memory; NULL: none. */
 uint8_t *rp_region_at(const struct rp_regions *g, uint32_t rkey, uint64_t va, uint32_t len);
-/** Writes karst's keys in the place of captured ones. */
+/** Replaces captured keys by karst's. */
 void rp_regions_translate(const struct rp_regions *g, struct karst_ib_hdrs *ib, uint32_t opf);
 
 /* --- messages --- */
@@ -283,14 +285,15 @@ void rp_message_post(struct rp_bed *b, struct rp_message *m);
 /* --- halves --- */
 
 void rp_responder(struct rp_report *r, const struct rp_stream *s, enum rp_refusal refusal);
-/** Was a key refused, so that the reason matters? */
+/** Whether a key was refused, so that the reason matters. */
 bool rp_responder_refuses(const struct rp_stream *s);
-/** The same with all that arrived between two answers at once: ACKs may be coalesced (R11). */
+/** The same, where everything that arrived between two answers is delivered at once: ACKs may be
+ * coalesced (R11). */
 void rp_responder_burst(struct rp_report *r, const struct rp_stream *s);
 void rp_requester(struct rp_report *r, const struct rp_stream *s);
 void rp_datagrams_in(struct rp_report *r, const struct rp_stream *s);
 void rp_datagrams_out(struct rp_report *r, const struct rp_stream *s);
-/** Both sides of all management datagrams of a capture.  @return how many there are. */
+/** Plays both sides of all management datagrams of a capture.  @return how many there are. */
 unsigned int rp_cm(struct rp_report *r, const struct rp_capture *c, unsigned int side);
 
 #endif /* TEST_REPLAY_H */

@@ -2,30 +2,31 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * The work requests of a capture, posted to a karst requester (RC, UC), with the captured answers:
- * what it sends, against what the captured requester sent, packet by packet and bit by bit.
+ * Posts the work requests of a capture to a karst requester (RC, UC), with the captured answers,
+ * and compares what it sends with what the captured requester sent, packet by packet and bit by
+ * bit.
  *
  * The two go in step: whenever the captured requester sent a packet, karst may send one, and it has
  * to be the same (P1, Q2, Q4, Q5, W10).  A message is posted when its first packet is due.  Answers
- * are delivered when they arrived; but those from which karst would go back (a NAK, RNR, a gap in
- * responses) wait until the captured requester went back, too, because the capture does not tell
- * when it had received what was on the wire.  Where it went back for no such reason, its timer had
- * expired, and so must karst's, within the four times that rule Q6 allows.
+ * are delivered when they arrived; but those that make karst go back (a NAK, RNR, a gap in
+ * responses) wait until the captured requester went back, too, because the capture does not show
+ * when that requester had received what was on the wire.  Where it went back for no such reason,
+ * its timer had expired, and so must karst's, within the four times that rule Q6 allows.
  *
- * After a timeout karst sends a few packets at first: what it does not send when the captured one
- * did is owed, and compared when acknowledgements let it go.
+ * After a timeout karst sends only a few packets at first: packets that it does not send when the
+ * captured requester did are owed, and compared when acknowledgements allow karst to send them.
  *
- * What was acknowledged is followed by a small model (una: the oldest PSN that is not, Q3), which
- * tells what each work request has to complete with: success, in order (Q1); the status of the NAK
- * that stopped it (Q8); RETRY_EXC or RNR_RETRY_EXC (Q6, Q7); or a flush.  READ data and atomic
- * results are those of the captured responses.
+ * A small model follows what was acknowledged (una: the oldest PSN that is not, Q3).  It tells how
+ * each work request has to complete: success, in order (Q1); the status of the NAK that stopped it
+ * (Q8); RETRY_EXC or RNR_RETRY_EXC (Q6, Q7); or a flush.  READ data and atomic results are those of
+ * the captured responses.
  */
 #include <stdlib.h>
 
 #include "karst_hdr.h"
 #include "replay.h"
 
-#define SLOW_NS     (20 * RP_MS) /* to go back after so long is to have waited for a timer */
+#define SLOW_NS     (20 * RP_MS) /* going back after so long means that a timer expired */
 #define PATIENCE_NS (60000 * RP_MS)
 
 struct step {
@@ -42,16 +43,17 @@ struct step {
 	struct rp_arrival *held; /* not delivered yet */
 	unsigned int nheld;
 	uint64_t rto_ns;
-	enum karst_wc_status final; /* of the first message that did not end well */
+	enum karst_wc_status final; /* of the first message that failed */
 	uint8_t rnr_retry;
 	unsigned int rnrs; /* RNR NAKs since there was progress */
-	/* packets that the captured requester has sent and karst, after a timeout, not yet */
+	/* packets that the captured requester has sent and karst, after a timeout, has not sent
+	 * yet */
 	const struct rp_frame **owed;
 	unsigned int nowed, paid;
 	bool ended;
-	bool ahead;   /* what karst has sent last the captured requester sends later */
-	uint32_t top; /* behind what the captured requester has ever sent */
-	bool lossy;   /* packets were lost before they came to the wire */
+	bool ahead;   /* the captured requester will send later what karst has sent last */
+	uint32_t top; /* behind everything that the captured requester has ever sent */
+	bool lossy;   /* packets were lost before they reached the wire */
 };
 
 /* --- the model --- */
@@ -76,8 +78,8 @@ has_response(const struct rp_message *m)
 		m->op == KARST_WR_FLUSH;
 }
 
-/* Everything before @psn is acknowledged, but for responses that did not come.
- * @return false: such a one is in the way. */
+/* Acknowledges everything before @psn, up to a missing response.  @return false: a response is
+ * missing. */
 static bool
 acknowledge(struct step *t, uint32_t psn)
 {
@@ -93,7 +95,7 @@ acknowledge(struct step *t, uint32_t psn)
 	return true;
 }
 
-/* Will karst go back when it gets @a?  Moves the model if not. */
+/* Whether karst will go back when it gets @a.  If not, moves the model. */
 static bool
 goes_back(struct step *t, const struct rp_frame *a)
 {
@@ -115,7 +117,7 @@ goes_back(struct step *t, const struct rp_frame *a)
 	return false;
 }
 
-/* What a NAK does to the oldest request. */
+/* The effect of a NAK on the oldest request. */
 static void
 note_nak(struct step *t, const struct rp_frame *a)
 {
@@ -220,7 +222,8 @@ arrives(struct step *t, const struct rp_arrival *a)
 	t->held[t->nheld++] = *a;
 }
 
-/* Delivers what was held.  @return when the first came that makes karst go back; 0: none. */
+/* Delivers answers that were held.  @return when the first one came that makes karst go back; 0:
+ * none. */
 static uint64_t
 release(struct step *t)
 {
@@ -265,11 +268,11 @@ post_up_to(struct step *t, uint32_t psn)
 	}
 }
 
-/* X11: the captured requester goes back to the gap and sends all behind it again, karst what is
- * missing. */
+/* X11: the captured requester goes back to the gap and sends everything behind it again; karst
+ * sends what is missing. */
 #define NOT_AGAIN "is not sent again"
 
-/* One packet of karst's; of a lossy side, as many as it takes until @psn comes. */
+/* Takes one packet of karst; for a lossy side, as many as it takes until @psn comes. */
 static void
 let_send(struct step *t, uint32_t psn)
 {
@@ -303,7 +306,7 @@ compare_sent(struct step *t, const struct rp_frame *f)
 	take_completions(t);
 }
 
-/* What karst owes is sent as soon as it may. */
+/* Packets that karst owes are sent as soon as they may be. */
 static void
 pay(struct step *t)
 {
@@ -321,7 +324,8 @@ timed_out(const struct step *t)
 	return t->b->core->counters.ctr[KARST_CTR_LOCAL_ACK_TIMEOUT] != 0;
 }
 
-/* After a timeout karst waits for an acknowledgement where the captured requester sends on. */
+/* After a timeout karst waits for an acknowledgement where the captured requester continues to
+ * send. */
 static bool
 owe(struct step *t, const struct rp_frame *f)
 {
@@ -340,7 +344,8 @@ go_back(struct step *t, const struct rp_frame *f, uint64_t ns)
 	uint64_t began = release(t), waited;
 
 	if (began != 0 && ns - began > SLOW_NS && !is_rnr_wait(t, f->f.ib.psn)) {
-		/* karst does so at once; the wait is taken out of its time */
+		/* karst does so at once; the captured requester's wait is subtracted from its
+		 * time */
 		rp_differs(t->r, f->f.ib.psn, "asks again without waiting");
 		t->shift -= (int64_t)(ns - began);
 	}
@@ -348,7 +353,7 @@ go_back(struct step *t, const struct rp_frame *f, uint64_t ns)
 	if (!t->ahead)
 		t->b->nout = 0;
 	if (karst_psn_before(f->f.ib.psn, t->una) && !rp_may_differ(t->r, f->f.ib.psn, NOT_AGAIN))
-		return; /* not karst */
+		return; /* karst does not */
 	let_send(t, f->f.ib.psn);
 	if (rp_may_differ(t->r, f->f.ib.psn, NOT_AGAIN))
 		return;
@@ -371,7 +376,7 @@ sends(struct step *t, const struct rp_frame *f, uint64_t ns)
 		if (!t->ahead)
 			t->b->nout = 0;
 		if (karst_psn_before(psn, t->una))
-			goto sent; /* not karst */
+			goto sent; /* karst does not */
 		post_up_to(t, psn);
 		pay(t);
 		if (!t->ahead)
@@ -385,7 +390,7 @@ sends(struct step *t, const struct rp_frame *f, uint64_t ns)
 		if (t->b->nout == 0 && timed_out(t) && owe(t, f))
 			return;
 	} else {
-		/* what it did not send for the first time it will send in its turn */
+		/* what it did not send the first time it will send later */
 		t->paid = t->nowed;
 		go_back(t, f, ns);
 	}
@@ -419,7 +424,7 @@ finish(struct step *t, uint64_t ns)
 		rp_problem(t->r, "%s at PSN %06x is sent after the end",
 			karst_opcode_symbol(t->b->out[0].f.ib.opcode), t->b->out[0].f.ib.psn);
 	take_completions(t);
-	/* the captured requester gave up; karst has to come to the same end on its own */
+	/* the captured requester gave up; karst has to fail in the same way on its own */
 	for (waited = 0; t->done < t->next && waited < PATIENCE_NS; waited += RP_MS) {
 		if (t->final == KARST_WC_SUCCESS)
 			t->final = KARST_WC_RETRY_EXC_ERR;
@@ -479,8 +484,8 @@ by_ip_id(const void *pa, const void *pb)
 }
 
 /*
- * The packets in the order in which they were sent: that of the capture; if they were put out of
- * order before it, that of their IP identification, each not later than those behind it.
+ * The packets in the order in which they were sent: that of the capture; if they were reordered
+ * before it, that of their IP identification, each not later than those behind it.
  */
 static struct rp_arrival *
 sent(const struct rp_stream *s)
@@ -516,7 +521,7 @@ rp_requester(struct rp_report *r, const struct rp_stream *s)
 		if (t.n == 0 ||
 			!karst_psn_before(
 				f->f.ib.psn, karst_psn_add(t.m[t.n - 1].psn, t.m[t.n - 1].npsn)))
-			break; /* behind what can be posted */
+			break; /* beyond what can be posted */
 		sends(&t, f, packets[i].ns);
 		last = packets[i].ns;
 	}

@@ -2,23 +2,23 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * The requests of a capture, played to a karst responder (RC, UC): what it answers, against what
- * the captured responder answered.
+ * Plays the requests of a capture to a karst responder (RC, UC), and compares its answers with
+ * those of the captured responder.
  *
  * Requests come one at a time, in the order in which they arrived; after each of them karst may
  * answer.  Both sequences of answers have to be the same: kind, PSN (P1, P3), syndrome (R1, R2, R8,
- * R9), MSN (R10), payload (R4), results of atomics (R5, R7) and all the other bits.  Besides:
+ * R9), MSN (R10), payload (R4), results of atomics (R5, R7) and all the other bits.  In addition:
  *
- *   memory        what an executed WRITE carried is there afterwards, what a READ finds is what the
- *                 captured one found; atomic words go on from the first value that was captured
- *   receives      one is there when a message that wants one begins, unless the captured side
- *                 said RNR, and it is too short where that side said so; its completion has
+ *   memory        what an executed WRITE carried is there afterwards, a READ returns what the
+ *                 captured one returned; atomic words start from the first captured value
+ *   receives      one is posted when a message that needs one begins, unless the captured side
+ *                 sent an RNR NAK, and it is too short where that side said so; its completion has
  *                 length, immediate, key and content of the message
  *   damage        is dropped for its ICRC (W7); a CE mark changes nothing (L5)
  *   the end       the queue pair is in Error if and only if the last answer was a fatal NAK (R13)
  *
- * Of a side that lost frames before the wire the capture has only some answers: those must be there
- * in their order.  Of one that put them out of order: the same answers in any order.
+ * If a side lost frames before the wire, the capture has only some answers: those must occur in
+ * their order.  If it reordered them: the same answers in any order.
  */
 #include <stdlib.h>
 
@@ -32,13 +32,13 @@ struct play {
 	const struct rp_stream *s;
 	struct rp_bed *b;
 	struct rp_regions regions;
-	unsigned int next;    /* answer of the capture that is to come */
-	uint32_t epsn;        /* what the responder expects, as far as we know */
-	bool burst;           /* answers come when the captured ones did, not at once */
-	bool *had;            /* shuffled: which answers were met */
-	bool ended;           /* no use to go on */
+	unsigned int next;    /* the next answer of the capture */
+	uint32_t epsn;        /* what the responder expects, as far as is known */
+	bool burst;           /* answers are compared when the captured ones came, not at once */
+	bool *had;            /* reordered: which answers were seen */
+	bool ended;           /* it is useless to continue */
 	unsigned int unasked; /* duplicates that did not ask for an acknowledgement */
-	uint32_t dropped;     /* frames that karst would not take */
+	uint32_t dropped;     /* frames that karst did not accept */
 	/* the message in progress */
 	uint32_t got;
 	uint32_t total;
@@ -59,14 +59,14 @@ is_ack(const struct karst_ib_hdrs *ib)
 		(ib->aeth >> 24 & KARST_AETH_TYPE_MASK) == KARST_AETH_ACK;
 }
 
-/* May it be the acknowledgement of a duplicate that did not ask for one (L2)?  karst gives none. */
+/* Whether it may be the acknowledgement of a duplicate without AckReq (L2). karst sends none. */
 static bool
 unasked_ack(const struct play *p, const struct karst_ib_hdrs *ib)
 {
 	return is_ack(ib) && karst_psn_before(ib->psn, p->epsn);
 }
 
-/* The answer that comes next, those aside that karst does not give; NULL: none. */
+/* The next answer, without those that karst does not send; NULL: none. */
 static const struct rp_frame *
 upcoming(const struct play *p)
 {
@@ -80,7 +80,7 @@ upcoming(const struct play *p)
 	return NULL;
 }
 
-/* The first answer from the next one on with that PSN, or NULL. */
+/* The first answer with that PSN, from the next one on, or NULL. */
 static const struct rp_frame *
 answer_for(const struct play *p, uint32_t psn)
 {
@@ -100,7 +100,7 @@ is_rnr(const struct rp_frame *a)
 		(a->f.ib.aeth >> 24 & 0x60) == KARST_AETH_RNR;
 }
 
-/* How long is the receive buffer, if the captured one was too short for the message at @f? */
+/* The length of the receive buffer, if the captured one was too short for the message at @f. */
 static uint32_t
 buffer_len(const struct play *p, unsigned int arrival, const struct rp_arrival *all, unsigned int n)
 {
@@ -109,7 +109,7 @@ buffer_len(const struct play *p, unsigned int arrival, const struct rp_arrival *
 
 	if (nak == NULL || nak->f.ib.opcode != KARST_RC_ACK || nak->f.ib.aeth >> 24 != NAK_REM_OP)
 		return RP_RECV_LEN;
-	/* all but the last byte of the packet that was refused */
+	/* all except the last byte of the packet that was refused */
 	for (; arrival < n; arrival++) {
 		const struct rp_frame *f = all[arrival].frame;
 
@@ -136,7 +136,7 @@ prepare_receive(struct play *p, unsigned int i, const struct rp_arrival *all, un
 	rp_bed_post_receive(p->b, p->room);
 }
 
-/* What a READ finds is what the captured READ found. */
+/* Puts into memory what the captured READ returned. */
 static void
 prepare_read(struct play *p, const struct rp_frame *f)
 {
@@ -192,7 +192,7 @@ check_receive(struct play *p, const struct rp_frame *f)
 		rp_problem(p->r, "PSN %06x: nothing about the key", f->f.ib.psn);
 }
 
-/* A packet was executed: is its payload where it belongs? */
+/* A packet was executed: checks that its payload is where it belongs. */
 static void
 check_placed(struct play *p, const struct rp_frame *f)
 {
@@ -219,7 +219,7 @@ check_placed(struct play *p, const struct rp_frame *f)
 		check_receive(p, f);
 }
 
-/* A receive that fails: for its length alone, and where the captured one did, too. */
+/* A receive that fails: only because of its length, and where the captured one failed, too. */
 static void
 check_failed(struct play *p, const struct rp_frame *f)
 {
@@ -253,14 +253,14 @@ take_shuffled(struct play *p, const struct rp_out *o)
 		karst_opcode_symbol(o->f.ib.opcode));
 }
 
-/* R11: an ACK that a later answer stands for, too. */
+/* R11: an ACK that a later answer covers. */
 static bool
 coalesced(const struct karst_ib_hdrs *ack, const struct karst_ib_hdrs *later)
 {
 	return is_ack(ack) && karst_psn_before(ack->psn, later->psn);
 }
 
-/* Is the next answer one that was given before?  A duplicate that comes while the original is not
+/* Whether the next answer repeats an earlier one.  A duplicate that comes before the original is
  * answered gets no answer of its own. */
 static bool
 repeated(const struct play *p)
@@ -274,7 +274,7 @@ repeated(const struct play *p)
 	return false;
 }
 
-/* The same kind of answer for the same PSN?  @a may be NULL. */
+/* Whether both are the same kind of answer for the same PSN.  @a may be NULL. */
 static bool
 alike(const struct karst_ib_hdrs *a, const struct karst_ib_hdrs *b)
 {
@@ -287,8 +287,8 @@ alike(const struct karst_ib_hdrs *a, const struct karst_ib_hdrs *b)
 	return a->opcode != KARST_RC_ACK || ((a->aeth ^ b->aeth) >> 24 & KARST_AETH_TYPE_MASK) == 0;
 }
 
-/* Passes over acknowledgements that karst does not give (told as differences).  @return the
- * answer that is due; NULL: none is left. */
+/* Skips acknowledgements that karst does not send (reported as differences).  @return the answer
+ * that is due; NULL: none is left. */
 static const struct rp_frame *
 due(struct play *p, const struct karst_ib_hdrs *ours)
 {
@@ -321,12 +321,12 @@ take_answer(struct play *p, const struct rp_out *o)
 		return;
 	}
 	want = due(p, &ours);
-	/* of what did not come to the wire the capture knows nothing */
+	/* the capture has no packets that did not reach the wire */
 	if (p->s->capture->lossy[side] && (want == NULL || !alike(&ours, &want->f.ib)))
 		return;
 	if (want == NULL || want->f.ib.psn != ours.psn) {
 		if (p->burst && is_ack(&ours) && karst_psn_before(ours.psn, p->epsn))
-			return; /* of packets that did not ask, on the way (R11) */
+			return; /* of packets without AckReq, in between (R11) */
 		if (!rp_differs(p->r, ours.psn, "%s (%02x) once more",
 			    karst_opcode_symbol(ours.opcode), ours.aeth >> 24))
 			p->ended = true;
@@ -342,12 +342,13 @@ take_answer(struct play *p, const struct rp_out *o)
 		p->msn_base = (want->f.ib.aeth - ours.aeth) & KARST_PSN_MASK;
 	if (karst_opcode_flags(ours.opcode) & KARST_OPF_AETH)
 		ours.aeth = (ours.aeth & 0xff000000) | ((ours.aeth + p->msn_base) & KARST_PSN_MASK);
-	/* all of a burst is executed before anything is answered, and each answer tells so (R10) */
+	/* all of a burst is executed before anything is answered, and each answer shows that
+	 * (R10) */
 	if (p->burst && karst_opcode_flags(ours.opcode) & KARST_OPF_AETH)
 		ours.aeth = (ours.aeth & 0xff000000) | (want->f.ib.aeth & KARST_PSN_MASK);
 	rp_compare(p->r, &ours, &want->f.ib);
 	if (karst_qp_state(p->b->qp) == KARST_QPS_ERR && ours.opcode != want->f.ib.opcode)
-		p->ended = true; /* that was the last word */
+		p->ended = true; /* that was the last answer */
 }
 
 static void
@@ -364,7 +365,7 @@ take_answers(struct play *p)
 
 /* --- a request --- */
 
-/* R3: what a duplicate WRITE would change if it were executed again is made another before it. */
+/* R3: changes the memory that a duplicate WRITE would change if it were executed again. */
 static void
 spoil(const struct play *p, const struct rp_frame *f)
 {
@@ -437,7 +438,8 @@ play_one(struct play *p, unsigned int i, const struct rp_arrival *all, unsigned 
 	}
 }
 
-/* UC: a message whose packets all came is taken, of another nothing after the gap (U1). */
+/* UC: a message whose packets all arrived is delivered; of another message nothing after the gap is
+ * (U1). */
 static unsigned int
 uc_missing(const struct rp_stream *s)
 {
@@ -504,7 +506,7 @@ open_play(struct play *p, struct rp_report *r, const struct rp_stream *s, enum r
 		.retry_cnt = 7,
 		.rnr_retry = 7,
 		.max_rd_atomic = 1,
-		/* who keeps to what was agreed is never refused for it (R6) */
+		/* a requester that observes what was agreed is never refused for it (R6) */
 		.max_dest_rd_atomic =
 			(uint8_t)rp_option(s->capture, 1 - s->from, 'a', KARST_QP_MAX_RD_ATOMIC),
 		.min_rnr_timer = rnr_timer(s),
@@ -538,7 +540,7 @@ rp_responder_refuses(const struct rp_stream *s)
 	return false;
 }
 
-/* With what arrives next, would the captured responder have answered already? */
+/* Whether the captured responder would have answered before what arrives next. */
 static bool
 answers_now(const struct play *p, unsigned int i, const struct rp_arrival *all, unsigned int n)
 {

@@ -2,8 +2,8 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Captures of SMC-R: frames of TCP and RoCEv2, and what a host chose itself, which it says in CLC
- * (S2) and ADD_LINK (S10): ids, queue pairs, PSNs, keys and addresses of buffers.
+ * Captures of SMC-R: frames of TCP and RoCEv2, and what a host chose itself, which is in its CLC
+ * (S2) and ADD_LINK (S10) messages: ids, queue pairs, PSNs, keys and addresses of buffers.
  */
 #include <stdio.h>
 
@@ -184,7 +184,7 @@ rs_learn(const struct rs_capture *c, unsigned int us, struct rs_host *host)
 
 /* --- parse and build --- */
 
-/* @return how long what is built is: 0 if it cannot be */
+/* @return the length of what is built; 0: it cannot be built */
 static int
 rebuild(const struct rs_frame *f, uint8_t *buf, size_t room)
 {

@@ -2,20 +2,20 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * karst-replay-smc: captures of SMC-R between two Linux hosts, and lib/smc in the place of one:
+ * karst-replay-smc: captures of SMC-R between two Linux hosts, with lib/smc in the place of one:
  * CLC and its declines (S2, S6, S7), LLC (S3, S8, S9, S10), data (S4) around the buffer (S12) and
- * with blocked writers (S14), urgent bytes (S16), all ends (S15), a link that dies (S17, S18), and
+ * with blocked writers (S14), urgent bytes (S16), all ends (S15), a link that fails (S17, S18), and
  * a group that is used again (S5).
  *
- * What the peer sent goes in.  Whenever the captured host sent something, its program is made to
- * do what the message stands for (write, read, end, close, let go of the connection), and karst
- * has to have sent the same: CLC, LLC and CDC bit for bit (but for what README.rst lists), WRITEs
- * with the same key, address and length.
- * What a host chooses (queue pairs, PSNs, keys, addresses and sizes of buffers) is taken from the
- * capture, so nothing has to be translated.  Each is played from both sides.  Three are played one
- * after the other, because the hosts kept their link group; the others begin with a new one.
+ * What the peer sent is received.  Whenever the captured host sent something, the test's program
+ * makes the call that the message implies (write, read, end, close, abandon the connection), and
+ * karst has to have sent the same: CLC, LLC and CDC bit for bit (except for what README.rst lists),
+ * WRITEs with the same key, address and length.  What a host chooses (queue pairs, PSNs, keys,
+ * addresses and sizes of buffers) is taken from the capture, so nothing has to be translated.  Each
+ * capture is played from both sides.  Three are played one after the other, because the hosts kept
+ * their link group; the others begin with a new one.
  *
- * Besides, all messages of each capture are taken apart and put together again.
+ * In addition, all messages of each capture are parsed and built again.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,7 +23,7 @@
 #include "smc_replay.h"
 
 #define OUT_MAX    64u
-#define SEND_BYTES 65536u /* more than Linux had: nobody waits for room there */
+#define SEND_BYTES 65536u /* more than Linux had: writes do not wait for room there */
 
 #define CLC_SYSTEM_ID   8u /* where it is in a Proposal */
 #define LLC_FLAGS       3u
@@ -58,10 +58,11 @@ struct side {
 	uint32_t conn, group;
 	uint16_t more; /* CDC messages that Linux did not send */
 	bool open;
-	uint8_t said; /* flags of the connection that the captured host has said */
+	uint8_t said; /* flags of the connection that the captured host has sent */
 	bool no_device;
 	struct link links[RS_PORTS];
-	const struct rs_frame *question; /* of LLC, which has come and is answered later */
+	const struct rs_frame *question; /* an LLC message that was received and is answered
+					  * later */
 	unsigned int
 		taken[RS_PORTS]; /* frames of the capture in which the peer's SENDs were taken */
 	unsigned int nopened;
@@ -108,7 +109,7 @@ op_clc(void *user, uint32_t conn, void *conn_user, const void *msg, size_t len)
 	put_msg(&((struct side *)user)->clc, 0, msg, len);
 }
 
-/* The next one that the captured host has opened; those that are added at its second port. */
+/* Uses the next one that the captured host has opened, or those added at its second port. */
 static int
 op_link_open(void *user, const struct karst_smc_link_ask *ask, struct karst_smc_end *local)
 {
@@ -223,7 +224,7 @@ side_fini(struct side *s)
 	free(s->mem);
 }
 
-/* What karst says in place of what @o says; the differences are in README.rst. */
+/* What karst sends in place of what @o has; the differences are in README.rst. */
 static void
 as_karst(const struct side *s, struct out *o)
 {
@@ -272,9 +273,9 @@ expect(struct side *s, struct queue *q, unsigned int frame, const struct out *o)
 /* --- what the program did --- */
 
 /*
- * Up to where the program had written when @m went, from frame @at on: what the message announces;
- * if an urgent byte is pending that one, too; and of a blocked writer also what it announced when
- * it was not blocked any more.
+ * The position up to which the program had written when @m was sent, from frame @at on: what the
+ * message announces; if an urgent byte is pending, that one, too; and for a blocked writer also
+ * what it announced when it was not blocked any more.
  */
 static uint64_t
 given_by(const struct side *s, unsigned int at, const struct karst_smc_cdc *m, uint32_t peer_bytes,
@@ -294,7 +295,7 @@ given_by(const struct side *s, unsigned int at, const struct karst_smc_cdc *m, u
 	return rs_pos(last.prod, peer_bytes);
 }
 
-/* What it did before @m, the message of frame @at or the next one, went. */
+/* Does what the program did before @m, the message of frame @at or the next one, was sent. */
 static void
 program(struct side *s, unsigned int at, const struct karst_smc_cdc *m, uint8_t *said)
 {
@@ -332,9 +333,9 @@ is_llc(const struct rs_frame *f, bool answer)
 }
 
 /*
- * The first link is gone at this host (S17), if its peer has not said so already.  Linux'
- * validation has the number of the message before the last that is complete, and nothing else;
- * karst's has that of the last one, and the cursors, which it then says once more.
+ * The first link has failed at this host (S17), if its peer has not announced that already.
+ * Linux's validation has the number of the message before the last complete one, and nothing else;
+ * karst's has that of the last one, and the cursors, which karst then sends once more.
  */
 static void
 fails_over(struct side *s, const struct rs_frame *f, const struct karst_smc_cdc *validation)
@@ -399,7 +400,7 @@ our_send(struct side *s, unsigned int at)
 
 /* --- frames --- */
 
-/* Does the captured host answer the message of frame @at? */
+/* Whether the captured host answers the message of frame @at. */
 static bool
 is_answered(const struct side *s, unsigned int at)
 {
@@ -417,9 +418,9 @@ is_answered(const struct side *s, unsigned int at)
 }
 
 /*
- * It has come when the captured host acknowledges it: what that host sends before is no answer.
- * Linux answers LLC messages some time later, and karst at once: so one that is answered comes
- * just then.
+ * A message has arrived when the captured host acknowledges it: what that host sends before is no
+ * answer.  Linux answers LLC messages some time later, and karst at once: so a message that is
+ * answered is delivered just before its answer.
  */
 static void
 acked(struct side *s, unsigned int at)
@@ -463,8 +464,8 @@ our_frame(struct side *s, unsigned int at)
 		struct karst_smc_cdc m;
 
 		/*
-		 * What was read before is in the message behind the WRITE, or in one that was
-		 * due.
+		 * Data that was read before is reported in the message behind the WRITE, or in one
+		 * that was due.
 		 */
 		if (rs_next_cdc(s->capture, at, s->us, &m))
 			program(s, at, &m, NULL);
@@ -545,7 +546,7 @@ point(struct side *s, const char *name)
 	s->why[0] = '\0';
 }
 
-/* @n captures, of hosts that kept their group from one to the next. */
+/* Plays @n captures of hosts that kept their group from one to the next. */
 static void
 play_group(const char *folder, const char *const *names, size_t n, unsigned int us)
 {

@@ -49,27 +49,27 @@ struct rs_end {
 	bool refused;
 };
 
-/** What a host chose, from what it said. */
+/** What a host chose, taken from its messages. */
 struct rs_host {
 	uint8_t system_id[8];
 	uint8_t hostname[KARST_SMC_HOSTNAME_LEN];
 	uint8_t gid[16];
-	uint8_t size;                    /* of the element, as a class */
+	uint8_t size;                    /* the size class of the element */
 	struct rs_end ends[RS_ENDS_MAX]; /* in the order in which they were opened */
 	unsigned int nends;
 };
 
-/** It is there, or the process ends. */
+/** Reads the capture, or ends the process. */
 void rs_capture_read(const char *folder, const char *name, struct rs_capture *c);
 void rs_capture_free(struct rs_capture *c);
 void rs_learn(const struct rs_capture *c, unsigned int us, struct rs_host *host);
-/** Is it a message of CLC, or a SEND? */
+/** Whether it is a CLC message, or a SEND. */
 bool rs_is_clc(const struct rs_frame *f);
 bool rs_is_send(const struct rs_frame *f);
 /** The next CDC message of that side, from frame @at on, that is not a validation. */
 bool rs_next_cdc(
 	const struct rs_capture *c, unsigned int at, unsigned int from, struct karst_smc_cdc *m);
-/** Takes each message apart and puts it together again.  @return how many; *bad: the first wrong */
+/** Parses each message and builds it again.  @return how many; *bad: the first wrong one */
 unsigned int rs_rebuild(const struct rs_capture *c, unsigned int *bad);
 
 /** The position of a cursor, in a stream of less than 2^16 elements of @bytes. */

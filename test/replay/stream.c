@@ -2,15 +2,16 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Who asked whom.  A packet names the queue pair that it is for, not the one that it is from; but
- * requests and answers agree in their PSNs.  So the answers to the requests for queue pair D are
- * those that go the other way to the queue pair R for which most PSNs fit.
+ * Which queue pair sent requests to which.  A packet names the queue pair that it is for, not the
+ * one that it is from; but requests and answers agree in their PSNs.  So the answers to the
+ * requests for queue pair D are those in the other direction, to the queue pair R for which most
+ * PSNs fit.
  */
 #include <stdlib.h>
 
 #include "replay.h"
 
-#define DELAY_NS (20 * RP_MS) /* of frames that the wire held up */
+#define DELAY_NS (20 * RP_MS) /* of frames that the wire delayed */
 
 static bool
 is_stream(const struct rp_stream *s, const struct rp_frame *f)
@@ -61,7 +62,7 @@ rp_first_psn(const struct rp_stream *s)
 
 /* --- the path MTU --- */
 
-/* First and Middle packets are as long as it, others not longer. */
+/* First and Middle packets are as long as the MTU, others not longer. */
 static void
 find_mtu(struct rp_stream *s)
 {
@@ -90,7 +91,7 @@ is_response(const struct rp_stream *s, const struct rp_frame *f)
 	return f->from != s->from && f->port == s->port && (f->opf & KARST_OPF_RESPONSE);
 }
 
-/* How many of the responses to queue pair @qpn have a PSN that is one of the requests'? */
+/* Counts the responses to queue pair @qpn whose PSN is one of the requests'. */
 static unsigned int
 fits(const struct rp_stream *s, uint32_t qpn)
 {
@@ -163,7 +164,7 @@ rp_streams(const struct rp_capture *c, unsigned int *n)
 		append(&all[k].requests, &all[k].nrequests, f);
 	}
 	for (k = 0; k < *n; k++) {
-		find_mtu(&all[k]); /* READs in it need it to be counted */
+		find_mtu(&all[k]); /* counting the PSNs of READs needs it */
 		if (all[k].type == KARST_QPT_RC)
 			find_answers(&all[k]);
 		find_mtu(&all[k]);

@@ -28,10 +28,10 @@
 #define IDLE_ACQUIRE    6
 #define TICKET_RELEASE  7
 #define TICKET_ACQUIRE  8
-#define TICKET_EXCHANGE 9 /* instead: look, then store */
+#define TICKET_EXCHANGE 9 /* instead: read, then store */
 
 #define QUEUES 2
-#define ROUNDS 2 /* that each rings */
+#define ROUNDS 2 /* rings of each program */
 #define CELLS  2
 
 #define ENGINE  QUEUES

@@ -37,13 +37,13 @@
 #define HEAD_ACQUIRE    4
 #define PROGRAM_FENCE   5
 #define ENGINE_FENCE    6
-#define SIGNAL_EXCHANGE 7 /* instead: look, then store */
+#define SIGNAL_EXCHANGE 7 /* instead: read, then store */
 #define EVENT_ORDER     8
-#define ARM_STRONGER    9 /* instead: anything that is armed will do */
-#define POSITION        10 /* instead: the engine does not look at it */
-#define COUNT           11 /* instead: a word is as it was before */
-#define OWN_EVENT       12 /* instead: the program leaves it all to the engine */
-#define KNOWN_FIRST     13 /* instead: the poll takes all there is */
+#define ARM_STRONGER    9 /* instead: any armed state is enough */
+#define POSITION        10 /* instead: the engine ignores it */
+#define COUNT           11 /* instead: a word may have an earlier value again */
+#define OWN_EVENT       12 /* instead: the program leaves events to the engine */
+#define KNOWN_FIRST     13 /* instead: the poll takes everything */
 #define ARM_RELEASE     14
 #define ARMED_ACQUIRE   15
 
@@ -79,10 +79,10 @@
 
 #include "c11.inc"
 
-byte arms, events; /* times that the word became armed; events raised */
+byte arms, events; /* how often the word became armed; events raised */
 byte done;         /* completions taken */
 
-/* Who has disarmed the queue. */
+/* Raises the event, by the thread that has disarmed the queue. */
 inline raise(t)
 {
 	atomic {
@@ -95,7 +95,7 @@ inline raise(t)
 	}
 }
 
-/* cq_disarm() of lib/qp/cq.c; it has been if found == was. */
+/* cq_disarm() of lib/qp/cq.c; the queue was disarmed if found == was. */
 inline disarm_as(t)
 {
 	compare_exchange(t, ARMED, was, found, was - WHAT(was), false, false);
@@ -207,7 +207,8 @@ inline arm(want)
 }
 
 #ifdef BEHIND
-/* kv_req_notify_cq() of drivers/verbs: what came meanwhile, and is not told by the engine. */
+/* kv_req_notify_cq() of drivers/verbs: an event for completions that came meanwhile, for which the
+ * engine raises none. */
 inline raise_what_came()
 {
 	for (l : 0 .. LANES - 1) {
@@ -220,7 +221,7 @@ inline raise_what_came()
 	l = 0; tail = 0;
 	if
 	:: it != 0 && STRONG(OWN_EVENT) ->
-		/* karst_cq_disarm(), by the engine on the program's behalf */
+		/* karst_cq_disarm(), for the engine by the program */
 		atomic {
 			choose(PROGRAM, ARMED, open_end(ARMED));
 			d_step {
@@ -239,7 +240,7 @@ inline raise_what_came()
 	it = 0; was = 0
 }
 
-/* kv_poll_cq(), the first since the queue was armed. */
+/* kv_poll_cq(), the first one since the queue was armed. */
 inline poll_once()
 {
 	known = false;
@@ -260,7 +261,7 @@ inline poll_once()
 		fi
 	}
 	tail = 0; l = 0; known = false;
-	assert(it > 0); /* no event for nothing */
+	assert(it > 0); /* there must be no event without a completion */
 	it = 0
 }
 
@@ -269,7 +270,7 @@ proctype program()
 	byte head[LANES], pos[LANES], tail, it, is, found, to, was, got, l;
 	bool known;
 
-	/* before anything can come: it is not polled then */
+	/* before any completion can come: the queue is not polled then */
 	arm(NEXT);
 	atomic {
 		run lcore(0);
@@ -300,7 +301,7 @@ proctype program()
 		:: true
 		fi;
 		arm(NEXT);
-		/* looks at each lane once more */
+		/* checks each lane once more */
 		it = 0;
 		for (l : 0 .. LANES - 1) {
 			load(PROGRAM, TAIL(l), tail, STRONG(TAIL_ACQUIRE));

@@ -26,18 +26,18 @@
 #define HEAD_ACQUIRE       4
 #define TAIL_RELEASE       5
 #define TAIL_ACQUIRE       6
-#define READY_BEFORE_HEAD  7  /* instead: behind it */
-#define HEAD_BEFORE_TAIL   8  /* instead: behind it */
+#define READY_BEFORE_HEAD  7  /* instead: after it */
+#define HEAD_BEFORE_TAIL   8  /* instead: after it */
 #define LOOK_AT_HEAD_FIRST 9  /* instead: at ready */
-#define READY_COUNTS       10 /* instead: only what was shown does */
-#define NOT_SHOWN_ONLY     11 /* instead: the newest entry is looked for in the whole lane */
-#define NEWEST_TELLS       12 /* instead: only what was given back is complete */
+#define READY_COUNTS       10 /* instead: only published entries count */
+#define NOT_SHOWN_ONLY     11 /* instead: the newest entry is searched in the whole lane */
+#define NEWEST_TELLS       12 /* instead: only freed slots are complete */
 
 #define POSTS   3
 #define SLOTS   2
 #define OTHERS  1
 #define ENTRIES 2
-#define OTHER   100 /* an entry of the other queue; else the number of the request, from 1 */
+#define OTHER   100 /* an entry of the other queue; otherwise the number of the request, from 1 */
 
 #define PROGRAM 0
 #define ENGINE  1

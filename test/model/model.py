@@ -23,13 +23,13 @@ import tempfile
 MEMORY_MB = 4096
 SECONDS = 600
 DEPTH = 200000
-# Where pan spends its time; to optimise all of it, the model's own transitions too, takes longer than
-# most searches.
+# The functions in which pan spends its time; optimising all of it, the model's own transitions
+# included, takes longer than most searches.
 HOT = r'^(new_state|h_store|compress|col_p|ordinal|s_hash|d_sfh)(?=\()'
 
 
 def plan(path):
-    """[(variant or '', mutant or '')] as the model's first comment says."""
+    """[(variant or '', mutant or '')] from the model's first comment."""
     with open(path, encoding='utf-8') as f:
         top = re.findall(r'/\*.*?\*/', f.read(), re.S)[1]
     runs, variants = [('', '')], ['']
@@ -49,14 +49,14 @@ def optimisation(path):
 
 
 def number_of(path, mutant):
-    """What the model's #define of it says; none is 0."""
+    """The value of the model's #define for it; none is 0."""
     with open(path, encoding='utf-8') as f:
         found = re.search(rf'^#define {mutant}\s+(\d+)\b', f.read(), re.M) if mutant else None
     return int(found.group(1)) if found else 0
 
 
 def ran(command, work, **more):
-    """(exit status, what it said)"""
+    """(exit status, output)"""
     try:
         done = subprocess.run(command, cwd=work, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                               text=True, check=False, timeout=SECONDS, **more)
@@ -66,7 +66,8 @@ def ran(command, work, **more):
 
 
 def build(path, variant, work):
-    """Makes pan in @work, of which the variable WEAK says the mutant.  @return why it could not."""
+    """Builds pan in @work, whose variable WEAK selects the mutant.  @return why it could not be
+    built."""
     folder = os.path.dirname(os.path.abspath(path))
     for name in os.listdir(folder):
         if name.endswith(('.pml', '.inc')):
@@ -90,7 +91,7 @@ def build(path, variant, work):
 
 
 def verify(pan, path, mutant):
-    """What it said, or why it could not be built.  @pan: a future of that, and its folder"""
+    """pan's output, or why it could not be built.  @pan: a future of that, and its folder"""
     built, work = pan
     if failed := built.result():
         return failed
@@ -103,14 +104,14 @@ def verify(pan, path, mutant):
 
 
 def judge(said, mutant):
-    """(good, in a few words)"""
+    """(whether it is as expected, a short text)"""
     states = re.search(r'(\d+) states, stored', said)
     errors = re.search(r'errors: (\d+)', said)
     if not states or not errors:
         return False, 'no result'
     if re.search(r'max search depth too small|out of memory|truncated', said):
         return False, 'the search was cut short'
-    # shift() of c11.inc: WRITES is too small, which says nothing about the orderings
+    # shift() of c11.inc: WRITES is too small, which shows nothing about the orderings
     if re.search(r'assertion violated \(\(mem\[.*\]\.last\+1\)<', said):
         return False, 'no room for as many writes'
     if mutant:

@@ -21,12 +21,12 @@
  */
 #define RING_FENCE    1
 #define SLEEP_FENCE   2
-#define WAKE_EXCHANGE 3 /* instead: look, then store */
+#define WAKE_EXCHANGE 3 /* instead: read, then store */
 
 #define PROGRAMS 2
 #ifdef THREE
 #define BELLS 3
-#define NAPS  0 /* that end by themselves */
+#define NAPS  0 /* naps that end by themselves */
 #else
 #define BELLS 2
 #define NAPS  1
@@ -45,7 +45,7 @@
 
 byte tickets;
 bool eventfd;
-byte may_wake; /* times that it said it would sleep, and has not been woken */
+byte may_wake; /* how often it announced a sleep, and was not woken */
 
 proctype program(byte me)
 {
@@ -95,7 +95,7 @@ proctype engine()
 		:: seq -> head++
 		:: else ->
 			if
-			:: newest(SEQ(head)) == 1 /* it keeps looking */
+			:: newest(SEQ(head)) == 1 /* it continues to poll */
 			:: true ->
 				/* karst_bell_sleep() */
 				may_wake++;

@@ -23,12 +23,12 @@
 #define HEAD_ACQUIRE     4
 #define PROGRAM_FENCE    5
 #define ENGINE_FENCE     6
-#define PROGRAM_EXCHANGE 7 /* instead: look, then store */
+#define PROGRAM_EXCHANGE 7 /* instead: read, then store */
 #define ENGINE_EXCHANGE  8
 
 #define POSTS 3
 #define SLOTS 2
-#define LOOKS 2 /* uncalled, at most */
+#define LOOKS 2 /* looks without a bell, at most */
 
 #define PROGRAM 0
 #define ENGINE  1
@@ -45,12 +45,12 @@
 
 #include "c11.inc"
 
-byte idled = 1; /* times that the flag was set; 1 by karst_wqe_init() */
+byte idled = 1; /* how often the flag was set; 1 by karst_wqe_init() */
 byte rung;
-byte bells; /* that the engine has taken */
-byte looks; /* uncalled, so far */
+byte bells; /* bells that the engine has taken */
+byte looks; /* looks without a bell, so far */
 
-/* karst_wq_publish() of n slots; then the bell if it says so */
+/* karst_wq_publish() of n slots; then rings the bell if it says so */
 inline publish(n)
 {
 	tail = tail + n;
@@ -82,7 +82,7 @@ proctype program()
 
 	do
 	:: tail < POSTS ->
-		/* karst_wq_free(), until it says that there is room */
+		/* karst_wq_free(), until there is room */
 		if
 		:: tail - head == SLOTS ->
 			newest(HEAD) != head;

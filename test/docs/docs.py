@@ -23,7 +23,7 @@ PATH = re.compile(r'(?<![\w./-])((?:' + '|'.join(TOPS) + r')/[\w./+-]*\w)(?![\w*
 
 
 def documents(root, suffix):
-    """Paths, relative to @root, that end like that."""
+    """Paths, relative to @root, with that suffix."""
     found = [name for name in os.listdir(root) if name.endswith(suffix)]
     for top in TOPS:
         for folder, dirs, names in os.walk(os.path.join(root, top)):
@@ -113,7 +113,7 @@ CALL = re.compile(r'^(?:static inline )?(?:const )?\w+(?: \w+)*[ *\n]+'
 
 
 def parameters(text):
-    """How often a call takes something: a slip between header and page shows in that."""
+    """The number of parameters of a call: differences between header and page show in it."""
     return 0 if text.strip() == 'void' else text.count(',') + 1
 
 
@@ -167,7 +167,7 @@ def check_readmes(root):
 
 
 def text_below(path):
-    """Of a file, or of all files of a folder."""
+    """The text of a file, or of all files of a folder."""
     paths = [path] if os.path.isfile(path) else [
         os.path.join(folder, name) for folder, _, names in os.walk(path) for name in names
         if name.endswith(('.c', '.h', '.py', '.build'))]
@@ -192,7 +192,7 @@ def check_threats(root):
             if place is None:
                 continue
             text = text_below(os.path.join(root, place.group()))
-            if place.group() == 'test/sim': # the faults are lib/qp's
+            if place.group() == 'test/sim': # the mutants are lib/qp's
                 text = text_below(os.path.join(root, 'lib/qp/qp_mutant.h'))
             found += [f'{threat}: {place.group()} has no "{name}"' for name in names
                       if name.replace("'", "\\'") not in text and name not in text]

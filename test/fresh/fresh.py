@@ -25,20 +25,20 @@ import time
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'common'))
 from bed import Tap  # noqa: E402
 
-STEP_S = 3000  # a build, on a machine that is busy with other suites
+STEP_S = 3000  # for a build, on a machine that is busy with other suites
 SCREEN_LINES = 40
-HERE = '/opt/karst'  # the checkout, in the root
-# One that karst-setup needs and that other packages do not: what is missing in the last cases.
+HERE = '/opt/karst'  # path of the checkout, in the root
+# A package that karst-setup needs and other packages do not: it is missing in the last cases.
 VICTIM = 'libisal-dev'
 USER = 'ada'
-# A machine that is thrown away need not survive that the power fails, and nobody reads there: dpkg does
-# not wait for the disk, and leaves out what slim images of Debian leave out.
+# This machine is thrown away: it need not survive a power failure, and no documentation is read
+# there.  So dpkg does not wait for the disk, and leaves out what Debian's slim images leave out.
 OF_DPKG = ['force-unsafe-io', *(f'path-exclude=/usr/share/{name}/*' for name in (
     'doc', 'man', 'info', 'locale'))]
-# Merged from the start, as an installed machine: there is nothing to be converted.
+# Merged from the start, like an installed machine: nothing has to be converted.
 MERGED = ['--hook-dir=/usr/share/mmdebstrap/hooks/merged-usr', '--include=usr-is-merged']
 
-# As a machine has them; what the namespace ends takes them away again.
+# The mounts of an installed machine; they end with the namespace.
 MOUNTS = '''set -e
 mount --make-rprivate /
 mount -t proc proc "$1/proc"
@@ -107,7 +107,7 @@ class Root:
         sources = debian_sources()
         words = [*MERGED, *(f'--dpkgopt={line}' for line in OF_DPKG), *apt_options()]
         if any(' https:' in line for line in sources):
-            words.append('--include=ca-certificates') # a thousand processes look through them
+            words.append('--include=ca-certificates') # a thousand processes would search them
         # In a mount namespace of its own: if this is killed, nothing stays mounted in the folder.
         status, text = run(['unshare', '--mount', '--', 'mmdebstrap', '--variant=minbase', *words,
                             'bookworm', self.path, *sources])
@@ -116,7 +116,7 @@ class Root:
         return problems_of(status, text)
 
     def checkout(self, source):
-        """What git has of the tree, and what is not committed yet: no build directories."""
+        """What git has of the tree, and files that are not committed yet: no build directories."""
         to = self.path + HERE
         os.makedirs(to)
         names = subprocess.run(['git', '-c', 'safe.directory=*', 'ls-files', '-co',
@@ -153,7 +153,7 @@ def run_input(args, data):
 
 
 def demo_problems(status, text):
-    """The demo worked and fits one screen."""
+    """Checks that the demo worked and fits one screen."""
     problems = problems_of(status, text)
     screen = text[text.rfind('\nkarst: RDMA'):].strip().splitlines()
     if not problems and ('every byte verified, none wrong' not in text or
@@ -165,7 +165,7 @@ def demo_problems(status, text):
 
 
 def test_packages(source):
-    """Packages that only tests need, and soaks."""
+    """Packages that only tests and soaks need."""
     with open(os.path.join(source, 'usertools', 'packages-debian.txt'), encoding='utf-8') as f:
         return [line.split()[1] for line in f if line.startswith(('compile ', 'test ', 'soak '))]
 
@@ -198,7 +198,7 @@ def installed_karst(root):
 
 
 def users(root):
-    """The same checkout and build for a user without root."""
+    """The same checkout and build for users without root."""
     lacks = f'apt-get -qq -y remove {VICTIM}'
     yield 'a user is made, and a package removed', problems_of(*root.shell(
         f'useradd -m {USER} && chown -R {USER} {HERE} && {lacks}'))
@@ -238,7 +238,7 @@ def points(root, source):
 
 
 def spent():
-    """Seconds that have passed, and seconds of processors that ended processes have taken."""
+    """Seconds that have passed, and CPU seconds of processes that have ended."""
     usage = resource.getrusage(resource.RUSAGE_CHILDREN)
     return time.monotonic(), usage.ru_utime + usage.ru_stime
 

@@ -21,7 +21,7 @@ sys.path.insert(0, os.path.join(HERE, '..', 'common'))
 sys.dont_write_bytecode = True
 from bed import Tap  # noqa: E402
 
-# Sources and headers that are made.
+# Generated sources and headers.
 MADE = re.compile(r'^(\S+\.[ch]): \w+$', re.MULTILINE)
 
 
@@ -41,7 +41,7 @@ def prepare(root, folder):
 
 
 def commands(folder):
-    """(source file, words of its compiler), with nothing made of it."""
+    """(source file, compiler command), with no output files."""
     with open(os.path.join(folder, 'compile_commands.json'), encoding='utf-8') as f:
         entries = json.load(f)
     for entry in entries:
@@ -51,7 +51,7 @@ def commands(folder):
         for option in ('-MQ', '-MF', '-o'):
             at = words.index(option)
             del words[at:at + 2]
-        # a file that calls what it does not declare would get a warning only
+        # a call of an undeclared function would cause only a warning
         yield entry['file'], [w for w in words if w not in ('-MD', 'ccache')] + [
             '-fsyntax-only', '-Werror=implicit-function-declaration']
 

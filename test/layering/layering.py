@@ -32,7 +32,7 @@ import subprocess
 import sys
 import tempfile
 
-# Who may include whom in lib/; everything sees base.
+# Which folders of lib/ may include which; all may include base.
 MAY_SEE = {
     'base': [],
     'wire': [],
@@ -49,7 +49,7 @@ MAY_SEE = {
 }
 WITH_EAL = {'engine'}
 
-# The same for the folders inside of one of lib/.  The headers at its top are for all of them.
+# The same for the folders inside a folder of lib/.  The headers at its top are for all of them.
 ROOMS = {
     'engine': {
         'util': [],
@@ -62,7 +62,7 @@ ROOMS = {
         'observe': ['util', 'space', 'lcore', 'net', 'object', 'cm', 'session'],
     },
 }
-# These talk to the system: sockets, descriptors, memory of processes.
+# These use the system: sockets, descriptors, memory of processes.
 WITH_SYSTEM = WITH_EAL | {'ctl', 'client', 'sock'}
 
 # Headers that anything below the engine may use: language, compiler and freestanding helpers.
@@ -73,7 +73,7 @@ HARMLESS = {
     'immintrin.h', 'x86intrin.h', 'emmintrin.h', 'smmintrin.h', 'wmmintrin.h', 'tmmintrin.h',
     'arm_neon.h', 'arm_acle.h',
 }
-# And who may use more, for what.
+# Folders that may use more, and what for.
 ALSO = {
     'base': {'stdio.h',                    # the default log sink
              'sys/auxv.h', 'asm/hwcap.h'}, # processor features of aarch64
@@ -93,8 +93,8 @@ COMMENT_OR_STRING = re.compile(
     r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'', re.DOTALL)
 SOURCE_DIRS = ('lib', 'app', 'drivers', 'test', 'usertools', 'config')
 SPDX_SUFFIXES = ('.c', '.h', '.def', '.py', '.sh', '.rst', '.ini', '.build', '.S', '.map')
-# Bodies of code, written once and included by one .c for each instruction set, which defines
-# what they are made of: they cannot compile alone.
+# Bodies of code that are written once and included by one .c file for each instruction set, which
+# defines macros for them: they do not compile alone.
 TEMPLATES = {'lib/crc/' + name for name in (
     'crc_fold.h', 'crc_fold_icrc.h', 'crc_burst.h', 'crc_head16.h', 'crc_known.h')}
 
@@ -126,30 +126,32 @@ class Tree:
             self.folders.setdefault(lib, {os.path.join('lib', lib)}).add(os.path.dirname(path))
 
     def lib_of_header(self, path, header):
-        """The folder of lib/ that @header, included by @path, is in; None if in no such."""
+        """The folder of lib/ that has @header, included by @path; None if there is no such
+        folder."""
         beside = os.path.normpath(os.path.join(os.path.dirname(path), header))
         if beside in self.text:
             return lib_of(beside)
         if os.path.dirname(header) and not is_public(header):
-            return None # the system's, as linux/netlink.h is
+            return None # a header of the system, like linux/netlink.h
         return self.libs.get(os.path.basename(header))
 
     def room_of_header(self, path, header, lib):
-        """The room of @lib that @header, included by @path, is in; None if in no such."""
+        """The room of @lib that has @header, included by @path; None if there is no such room."""
         beside = os.path.normpath(os.path.join(os.path.dirname(path), header))
         if beside in self.text:
             return room_of(beside) if lib_of(beside) == lib else None
         return self.rooms.get((lib, os.path.basename(header)))
 
     def folders_of(self, lib):
-        """The folder of @lib, and those in it."""
+        """The folder of @lib, and the folders in it."""
         return sorted(self.folders.get(lib, {os.path.join('lib', lib)}))
 
     def c_files(self):
         return [p for p in self.text if p.endswith(('.c', '.h'))]
 
     def includes(self, path):
-        """(line, whether in <>, header) of each #include; each rule asks for all of them again."""
+        """(line, whether in <>, header) of each #include; cached, as each rule asks for all of
+        them."""
         if path not in self.kept:
             self.kept[path] = [
                 (number, match.group(1) == '<', match.group(2))
@@ -164,7 +166,7 @@ def lib_of(path):
 
 
 def room_of(path):
-    """The folder of @path inside of its folder of lib/; None: it stands at the top."""
+    """The folder of @path inside of its folder of lib/; None: it is at the top."""
     parts = path.split(os.sep)
     return parts[2] if lib_of(path) and len(parts) > 3 else None
 
@@ -199,13 +201,13 @@ def check_direction(tree):
                 yield f'{path}:{number}: {header} is private to lib/{lib}'
 
 
-# A function is defined where its name begins a line.
+# A function is defined where its name is at the beginning of a line.
 DEFINITION = re.compile(r'^(\w+)\(', re.MULTILINE)
 USE = re.compile(r'(?<!struct )(?<!->)(?<!\.)\b\w+') # or by its address
 
 
 def functions_of(tree, lib):
-    """The room that each function of @lib which others can call is defined in."""
+    """The room that defines each function of @lib which others can call."""
     where, twice = {}, set()
     for path in tree.c_files():
         if lib_of(path) != lib or not path.endswith('.c'):
@@ -375,7 +377,7 @@ CHECKS = {
 
 
 def run_checks(root):
-    """TAP of the real tree."""
+    """Prints the TAP of the real tree."""
     tree = Tree(root)
     bad = 0
     print(f'1..{len(CHECKS)}')
@@ -388,7 +390,7 @@ def run_checks(root):
     return 1 if bad else 0
 
 
-# --- self-test: each tree breaks one rule, and that rule alone must find it ---
+# --- self-test: each tree breaks one rule, and exactly that rule must find it ---
 
 SPDX = '/* SPDX-License-Identifier: BSD-3-Clause */\n'
 CLEAN = {

@@ -33,7 +33,7 @@ import karst_stats  # noqa: E402
 import karst_verdict  # noqa: E402
 
 SEED = 15
-# Debian's, which sees Debian's matplotlib, whatever else is on the PATH
+# Debian's Python, which finds Debian's matplotlib, whatever else is on the PATH
 PYTHON = '/usr/bin/python3' if os.access('/usr/bin/python3', os.X_OK) else sys.executable
 
 
@@ -64,7 +64,7 @@ def verdicts(before, after, **how):
 
 
 class Statistics(unittest.TestCase):
-    """karst_stats.py against counting by hand, and against the tables of text books."""
+    """karst_stats.py, compared with counting by hand and with tables of textbooks."""
 
     def test_signed_ranks(self):
         for n in range(1, 9):
@@ -94,7 +94,7 @@ class Statistics(unittest.TestCase):
         ratio, low, high = karst_stats.unpaired([1, 1, 1, 1], [4, 4, 4, 4], 0.05)
         self.assertTrue(all(math.isclose(x, 4) for x in (ratio, low, high)))
         self.assertEqual(karst_stats.paired([(1, 2)] * 5, 0.05)[1:], (None, None))
-        # of six no more can be left out than nothing: from the least ratio to the greatest
+        # with six values the interval is the whole range: from the least ratio to the greatest
         _, low, high = karst_stats.paired([(1, r) for r in (1.4, 1.2, 1.6, 1.3, 1.1, 1.5)], 0.05)
         self.assertTrue(math.isclose(low, 1.1) and math.isclose(high, 1.6))
         _, low, high = karst_stats.unpaired([1, 1, 1, 1], [3, 2, 5, 4], 0.05)
@@ -104,7 +104,7 @@ class Statistics(unittest.TestCase):
         self.assertEqual([karst_stats.runs_wanted(0.05, True), karst_stats.runs_wanted(0.05, False)], [6, 4])
 
     def test_intervals_hold_the_truth(self):
-        """As often as they say, however wild the noise."""
+        """Intervals contain the true value as often as they claim, however large the noise."""
         rng = random.Random(SEED)
         for by_turns in (True, False):
             missed = 0
@@ -119,7 +119,7 @@ class Statistics(unittest.TestCase):
 
 
 class Compare(unittest.TestCase):
-    """karst-compare, where the right answer is known."""
+    """karst-compare, with records whose right answer is known."""
 
     def setUp(self):
         self.rng = random.Random(SEED)
@@ -128,7 +128,8 @@ class Compare(unittest.TestCase):
         return [middle * math.exp(self.rng.gauss(0, part)) for _ in range(n)]
 
     def test_equal_builds_are_not_slower(self):
-        """40 times two records of 20 cases: none of the 800 verdicts, of which 5% of 40 may be wrong."""
+        """40 comparisons of two records of 20 cases: none of the 800 verdicts may be wrong, though
+        5% of 40 could be."""
         wrong = 0
         for i in range(40):
             names = [f'c{n}' for n in range(20)]
@@ -138,14 +139,14 @@ class Compare(unittest.TestCase):
         self.assertLessEqual(wrong, 6)
 
     def test_what_the_machine_does_is_not_the_builds(self):
-        """By turns: a machine that halves its speed in the middle of it."""
+        """Builds measured in turn, on a machine whose speed halves in the middle."""
         machine = [1, 1.1, 0.9, 1, 0.5, 0.45, 0.5, 0.55, 0.5, 1, 1.05, 0.95]
         before = record([case('c', [40 * m * f for m, f in zip(machine, self.noisy(1, 0.003))])])
         after = record([case('c', [40 * m * f for m, f in zip(machine, self.noisy(1, 0.003))])])
         self.assertEqual(verdicts(before, after), {'c': 'same'})
         slower = record([case('c', [36 * m * f for m, f in zip(machine, self.noisy(1, 0.003))])])
         self.assertEqual(verdicts(before, slower), {'c': 'slower'})
-        # the same values not by turns say nothing
+        # without turns the same values show nothing
         slower['session'] = 'b'
         self.assertEqual(verdicts(before, slower), {'c': 'unsure'})
 
@@ -180,7 +181,7 @@ class Compare(unittest.TestCase):
     def test_too_few_runs(self):
         found = karst_verdict.compare(record([case('c', [50] * 5)]), record([case('c', [10] * 5)]))
         self.assertEqual([found['cases'][0]['verdict'], found['runs_wanted']], ['unsure', 6])
-        # enough for one case is not enough for many
+        # an effect that is enough for one case is not enough for many
         many = [f'c{n}' for n in range(40)]
         found = verdicts(record([case(n, [50] * 6) for n in many]), record([case(n, [10] * 6) for n in many]))
         self.assertEqual(set(found.values()), {'unsure'})
@@ -207,7 +208,7 @@ class Compare(unittest.TestCase):
         for before, after, verdict in ((well, half, 'failed'), (well, other, 'failed'), (half, half, 'same'),
                                        (half, well, 'same')):
             self.assertEqual(verdicts(before, after), {'c': verdict})
-        # what fails more often
+        # more failures than before
         once = record([case('c', [50] * 11 + [None], failed=1)])
         for value in (50, 80):
             self.assertEqual(verdicts(once, record([case('c', [value] * 7 + [None] * 5, failed=5)])), {'c': 'unsure'})
@@ -221,7 +222,7 @@ class Compare(unittest.TestCase):
 
 
 class Programs(unittest.TestCase):
-    """karst-compare and karst-plot as they are called."""
+    """karst-compare and karst-plot as programs."""
 
     def setUp(self):
         self.folder = tempfile.TemporaryDirectory()
@@ -260,7 +261,7 @@ class Programs(unittest.TestCase):
                          (True, 'slower', 0.8))
 
     def test_figures_of_any_size(self):
-        """Are refused, or the answer is JSON."""
+        """They are refused, or the answer is JSON."""
         for small, large in ((1e-149, 1e149), (1e-200, 1e200), (5e-324, 1.7e308)):
             for better in ('higher', 'lower'):
                 run = self.compare(record([case('c', [small] * 7, better=better)]),
@@ -358,7 +359,7 @@ class Programs(unittest.TestCase):
         self.assertEqual((run.returncode, run.stdout), (0, './loss.svg\n'))
         self.assertEqual(len(run.stderr.splitlines()), 4)
         self.assertEqual(self.run_tool('karst-plot', self.file('r.json', record([]))).returncode, 1)
-        # cases that have no place in a figure: bench --cases "loss 0" is one
+        # cases that are not in any figure: bench --cases "loss 0" is one
         for group, x in (('loss', {'loss': 0}), ('throughput', {'size': 0, 'op': 'write', 'mode': 'attached'}),
                          ('throughput', {'size': 64, 'op': 'other', 'mode': 'attached'}), ('queue pairs', {'qps': 0})):
             run = self.run_tool('karst-plot', self.file('r.json', record([case('a', [3], group, **x)])))
@@ -398,7 +399,7 @@ class Programs(unittest.TestCase):
                 self.assertIn(word, shown)
             with open(os.path.join(again, name + '.svg'), encoding='utf-8') as f:
                 self.assertEqual(f.read() == text, True, f'{name}: not the same file again')
-        # one loss is no line
+        # a single loss rate makes no line
         run = self.run_tool('karst-plot', files[0])
         self.assertEqual((run.returncode, run.stdout.split()), (0, ['./fabric-slowdown.svg', './fabric-queue.svg']))
         self.assertEqual(self.run_tool('karst-plot', '--figure', 'fabric-loss', files[0]).returncode, 1)
@@ -422,7 +423,7 @@ class Programs(unittest.TestCase):
 
 
 def paths(found, at=()):
-    """Where each member of a JSON value is; of lists, of their first one."""
+    """The path of each member of a JSON value; of lists, those of the first element."""
     for name, value in found.items() if isinstance(found, dict) else list(enumerate(found))[:1]:
         yield (*at, name)
         if isinstance(value, (dict, list)):

@@ -147,7 +147,7 @@ class Summary(unittest.TestCase):
         self.assertEqual(self.meson_test('SKIP', '', False), [0, 0, 1])
 
     def total(self, folder):
-        """(exit status, lines) of the end of a run with these results."""
+        """(exit status, lines) at the end of a run with these results."""
         path = os.path.join(folder, 'all')
         with open(path, 'w', encoding='utf-8') as f:
             f.write('unit 10 0 1 3\nsanitize: address, undefined 5 2 0 60\n')
@@ -163,7 +163,7 @@ class Summary(unittest.TestCase):
         self.assertEqual(lines[-1], '15 passed, 2 failed, 1 skipped')
 
     def run_of_meson(self, build, *tests):
-        """Counts of tests (name, result, what it said)."""
+        """Counts for tests (name, result, output)."""
         os.mkdir(os.path.join(build, 'meson-info'))
         os.mkdir(os.path.join(build, 'meson-logs'))
         with open(os.path.join(build, 'meson-info', 'intro-tests.json'), 'w',
@@ -187,7 +187,7 @@ class Summary(unittest.TestCase):
         self.assertEqual(
             self.summary.bad_points(['1..1', *notes, 'not ok 1 - bad']),
             ['not ok 1 - bad', '# said before:', *notes[-self.summary.BEFORE_LINES:]])
-        # behind its own words, once each, and none of points that were good
+        # after its own text, once each, and not for points that passed
         self.assertEqual(
             self.summary.bad_points([
                 'ok 1', '# front of 2', 'ok 2', '# front of 3', 'not ok 3', '# of 3', '  yaml: 3',
@@ -379,7 +379,7 @@ class Steps(unittest.TestCase):
         self.work.cleanup()
 
     def start(self, script, *suites):
-        """@script has the step's name in $2; in place of its packages there are none missing."""
+        """Starts it.  @script gets the step's name in $2; no packages count as missing."""
         if 'packages' not in script:
             script = f'[ $2 = packages ] && exit\n{script}'
         with open(self.program, 'w', encoding='utf-8') as f:
@@ -442,7 +442,7 @@ class Steps(unittest.TestCase):
         self.assertEqual(self.run_all(script, 'fresh', 'model')[1], 0)
 
     def test_interrupted_it_leaves_no_process(self):
-        # one that ignores a polite end, in a session of its own, whose parent has gone
+        # a process that ignores SIGTERM, in a session of its own, whose parent has ended
         runner = self.start('''
             (setsid bash -c 'trap "" TERM; echo $$ >$0; exec sleep 1000' pid &)
             sleep 1000''', 'cross')
@@ -496,7 +496,7 @@ class Setup(unittest.TestCase):
             self.assertTrue(run.stdout.startswith('usage: karst-setup'))
 
     def test_interrupted_while_it_installs(self):
-        """Servers that are installed later start as ever: policy-rc.d does not stay."""
+        """Servers that are installed later start as usual: policy-rc.d is removed."""
         unshare = ['unshare', '--mount', *([] if os.geteuid() == 0 else ['--map-root-user'])]
         if subprocess.run([*unshare, 'true'], stderr=subprocess.DEVNULL, check=False).returncode != 0:
             self.skipTest('no mount namespaces')
@@ -536,7 +536,7 @@ class LinuxStops(unittest.TestCase):
         self.clock = unittest.mock.Mock(stood_still=lambda s: 0)
 
     def stopped(self, guest, karst, said='item 41: cas ends with WR_FLUSH_ERR (vendor 0), not OK', role='server'):
-        """@guest, @karst: so many seconds ago they were heard last."""
+        """@guest, @karst: how many seconds ago each last sent something."""
         now = time.monotonic()
         self.wire.last = {'guest': now - guest, 'karst': now - karst}
         programs = [unittest.mock.Mock(), unittest.mock.Mock(text=lambda: said)]
@@ -559,7 +559,7 @@ class LinuxStops(unittest.TestCase):
         self.assertFalse(self.stopped(120, 119.9, role='client'))
 
     def runs(self, *results):
-        """(problems at the end, how often it was run) of runs with these @results."""
+        """(problems at the end, number of runs) for runs with these @results."""
         bed = unittest.mock.Mock(clock=self.clock)
         with unittest.mock.patch.object(self.bed, 'run_once', side_effect=results) as once, \
                 contextlib.redirect_stdout(io.StringIO()) as out:
@@ -611,7 +611,7 @@ class ReadsRefused(unittest.TestCase):
 
 
 class Tap(unittest.TestResult):
-    """Prints a point a test."""
+    """Prints one point for each test."""
 
     def startTest(self, test):
         super().startTest(test)

@@ -221,7 +221,7 @@ inline raise_what_came()
 	l = 0; tail = 0;
 	if
 	:: it != 0 && STRONG(OWN_EVENT) ->
-		/* karst_cq_disarm(), for the engine by the program */
+		/* karst_cq_disarm(), which the engine executes for the program */
 		atomic {
 			choose(PROGRAM, ARMED, open_end(ARMED));
 			d_step {

@@ -9,7 +9,7 @@ from wire import delay, drop, duplicate
 
 TESTED = [r'test complete', r'return status 0']
 WIRE = ('wire',)
-# An offer of selective repeat (X1), and what some adapter's vendor offers.
+# An offer of selective repeat (X1), and the offer of some adapter's vendor.
 KARST, OTHER = ('0x724b53', '0x4b520a01'), ('0x15b3', '0x30000002')
 SOON_S = 240
 
@@ -21,7 +21,7 @@ def cm(name, server, client, **more):
 
 def stream(program, how, size, **more):
     line = f'{program} -T v -T {how} -S {size} -I 20 -C 1'
-    # The last message and the peer's end may come at once, which the client takes for an error.
+    # The last message and the disconnect may come together, which the client takes for an error.
     statuses = (0, (0, select.POLLHUP)) if how != 'b' else (0, 0)
     return cm(f'{program} -T {how}, {size} bytes', line + ' -b {ip} -p {port}',
               line + ' -s {ip} -p {port}', at_server=[r'(?m)^custom +[\w.]+ +1 +20 '],
@@ -80,10 +80,10 @@ SENDERS = 20
 
 
 def group(bed, kind, role):
-    """A sender does not wait until what it has posted has gone, and ends its queue pair: on Linux
-    the rest is lost, so there are senders until the receiver has five messages."""
+    """A sender does not wait until what it has posted was sent, and destroys its queue pair: on
+    Linux the rest is lost, so senders are started until the receiver has five messages."""
     there, here = (bed.linux, bed.host) if role == 'client' else (bed.host, bed.linux)
-    # each sender waits for three seconds before it sends, and the receiver looks meanwhile
+    # each sender waits for three seconds before it sends, and the receiver polls meanwhile
     receiver = there.program(words('{patient} {lines} ' + MCKEY, there, there, kind, 'ip4', PORT),
                              SOON_S)
     problems, sender = there.listens(receiver, PORT, 'group', kind), receiver
@@ -103,7 +103,7 @@ def group(bed, kind, role):
 
 CASES += [Case('mckey, to a group', run=group, frames=5, rules='U4', sparse=True)]
 
-# Datagrams of queue pair 1, which are all that these programs send by UD, are injured.
+# UD, with which these programs send nothing but datagrams of queue pair 1, is impaired.
 UD = 0x64
 RPING = ('rping -s -v -V -C 2 -S 100 -a {ip} -p {port}',
          'rping -c -v -V -C 2 -S 100 -a {ip} -p {port}')
@@ -127,7 +127,7 @@ CASES += [
 # --- refusals ---
 
 def refused(name, client, *texts, **more):
-    """Nobody listens."""
+    """No program listens."""
     return Case(f'nobody listens: {name}', 'true', client, listen=None, statuses=(0, None),
                 frames=0, at_client=texts, never=None, rules='C1', sparse=True, **more)
 
@@ -147,7 +147,7 @@ CASES += [
 # --- ends ---
 
 def killed(victim):
-    """One end of a connection with traffic is killed: the other hears of it, and ends."""
+    """One end of a connection with traffic is killed: the other is told, and ends."""
     def run(bed, kind, role):
         server, client = (bed.linux, bed.host) if role == 'client' else (bed.host, bed.linux)
 

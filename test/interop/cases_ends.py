@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Copyright (c) 2026 The karst authors
-"""Captures of both ends, Linux's and karst's, by the clock of each: karst-dump --analyse --ends has to
-find what the wire in between did to which packets.
+"""Captures of both ends, Linux's and karst's, with the clock of each: karst-dump --analyse --ends
+has to find what the wire in between did to which packets.
 
-Linux's end is captured in the guest, karst's where the wire meets its interface.  With KARST_ENDS_TO=FOLDER
-in the environment the captures stay there.
+Linux's end is captured in the guest, karst's where the wire meets its interface.  With
+KARST_ENDS_TO=FOLDER in the environment the captures are kept there.
 """
 import json
 import os
@@ -26,7 +26,7 @@ THERE = '/tmp/ends.pcap'
 
 
 def injuries(role):
-    """Of both directions, of each kind."""
+    """Impairments of both directions, of each kind."""
     ends = Ends(role)
     return [drop(source=ends.requests, op=SEND_MIDDLE, nth=(3,)),
             drop(source=ends.requests, op=SEND_LAST, nth=(6,)),
@@ -44,11 +44,12 @@ def frames(path):
 
 
 def compared(report, recorded, did, captures):
-    """@report: what is between the ends; @recorded: frames as the wire got them, @did: to which of them.
-    @captures: {end: its frames}.  Of packets that are the same as others sent about then it may say that it
-    cannot tell which, if the machine was so busy that the clocks do not tell.  @return problems"""
+    """@report: what is between the ends; @recorded: frames as the wire received them, @did: to
+    which of them.  @captures: {end: its frames}.  For packets that are equal to others of about the
+    same time the report may say that it cannot decide, if the machine was so busy that the clocks
+    do not tell.  @return problems"""
     problems = []
-    dropped = {n for n, what, _, _ in did if what == 'drop'} # whatever else was to be done to it
+    dropped = {n for n, what, _, _ in did if what == 'drop'} # whatever other rules apply
     did = [one for one in did if one[1] == 'drop' or one[0] not in dropped]
     for source, way in zip(('karst', 'guest'), report['directions']):
         which = [captures[source][n - 1] for n in way['cannot_tell_which_packets']]
@@ -72,7 +73,7 @@ def compared(report, recorded, did, captures):
 
 
 def captured(bed, paths, kind, role):
-    """The programs, while both ends are captured.  @return (problems, what the wire did)"""
+    """Runs the programs, while both ends are captured.  @return (problems, what the wire did)"""
     case = Case('', SERVER, f'interop-peer -d {{dev}} --gid {{gid}} -p {{port}} {FAST} {{tcp}} {STEPS}',
                 both=['all is well: '], limit_s=LIMIT_S)
     there = bed.guest.program(f'rm -f {THERE}; exec frames {bed.linux.interface[kind]} {THERE}', LIMIT_S)

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Copyright (c) 2026 The karst authors
-"""karst-run on a host with an RDMA core: the kernel's devices and karst's, side by side.
+"""karst-run on a host with RDMA support in the kernel: the kernel's devices and karst's, side by
+side.
 
 The guest is such a host.  Each case is a shell line in it; karst-run starts an engine there.
 """
@@ -16,7 +17,7 @@ PINGED = r'\nping data: rdma-ping-2: '
 
 
 def inside(name, line, says=(), never=()):
-    """@says, @never: regular expressions of what it must and must not say."""
+    """@says, @never: regular expressions for what its output must and must not contain."""
     def run(bed, kind, role):
         status, text = bed.guest.run(line, LIMIT_S)
         problems = [] if status == 0 else [f'status {status}']
@@ -27,15 +28,15 @@ def inside(name, line, says=(), never=()):
 
 
 def verbs(device, gid):
-    """A server, and a client when that listens; 0 if both end with 0."""
+    """A server, and a client when the server listens; 0 if both end with 0."""
     line = VERBS.format(dev=device, gid=gid)
     return (f'{line} & until grep -q ":{PORT:04X} .* 0A " /proc/net/tcp /proc/net/tcp6; '
             f'do usleep 50000; done; {line} 127.0.0.1 && wait $!')
 
 
 def rping(address):
-    """The same; a client that comes too early is refused, and comes again.  One whose end came late
-    (RPING_LATE in ../common/bed.py) does not."""
+    """The same; a client that connects too early is rejected, and tries again.  A client whose end
+    came late (RPING_LATE in ../common/bed.py) does not."""
     line = RPING.format(ip=address)
     late = 'grep -q "rdma_get_cm_event: Bad file descriptor"'
     return (f'{line} -s >/tmp/pinged 2>&1 & '

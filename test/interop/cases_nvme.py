@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Copyright (c) 2026 The karst authors
-"""Linux's NVMe over RDMA initiator, and karst-nvmet over karst as its target.
+"""Linux's NVMe over RDMA initiator, with karst-nvmet over karst as its target.
 
-The initiator registers memory anew for each command, has its keys invalidated by the answers, and
-has the target read and write its memory, with many requests outstanding: it asks more of a
-transport than programs do.
+The initiator registers memory for each command, has its keys invalidated by the answers, and has
+the target read and write its memory, with many requests outstanding: it uses more of a transport
+than other programs.
 """
 import os
 import re
@@ -58,7 +58,7 @@ live() {
 
 
 class Target:
-    """karst-nvmet with a file of @size, or what @words say instead; ends with the block."""
+    """karst-nvmet with a file of @size, or with @words instead; it ends with the block."""
 
     def __init__(self, bed, kind, words=(), size='64M', family='ip4'):
         self.bed, self.kind, self.words, self.size, self.family = bed, kind, words, size, family
@@ -86,7 +86,7 @@ class Target:
         return self.bed.host.address(self.kind, self.family)
 
     def send(self, number):
-        self.program.process.send_signal(number) # karst-run has become the target
+        self.program.process.send_signal(number) # karst-run has executed the target in its place
 
     def stop(self, status=0):
         self.send(signal.SIGTERM)
@@ -95,7 +95,7 @@ class Target:
             self.problems.append(f'target: exit status {self.program.status}, not {status}')
 
     def said(self, pattern):
-        """Waits until it has said that.  @return problems"""
+        """Waits until its output matches.  @return problems"""
         end = time.monotonic() + WAIT_S
         while time.monotonic() < end:
             if re.search(pattern, self.program.text()):
@@ -104,7 +104,7 @@ class Target:
         return [f'the target does not say "{pattern}"']
 
     def guest(self, script, limit_s=WAIT_S):
-        """Runs a script in the guest; all of it must go well.  What it says is in "text"."""
+        """Runs a script in the guest, all of which must succeed.  Its output is in "text"."""
         text = PRELUDE % {'nqn': NQN, 'host': HOST, 'ip': self.address(), 'port': PORT} + script
         self.bed.guest.must('mkdir -p /tmp/s')
         self.bed.guest.put('/tmp/s/nvme.sh', text)
@@ -128,14 +128,14 @@ class Target:
 
 
 def enough(made, wanted, refused):
-    """Whether a host has made the connections that are @wanted of it, and no others, but all of them once
-    more for at most each READ that Linux has @refused: it ends the queue pair with that (L17)."""
+    """Whether a host has made the @wanted connections, and no others, except all of them once more
+    for at most each READ that Linux has @refused: Linux then ends the queue pair (L17)."""
     return made % wanted == 0 and 1 <= made // wanted <= 1 + refused
 
 
 def case(name, script, words=(), kinds=('wire', 'vhost'), wants=(), size='64M', family='ip4',
          never=(), connections=None, sparse=True, **more):
-    """One script in the guest; the target counts so many @connections of it (L17)."""
+    """One script in the guest; the target counts @connections of it (L17)."""
     def run(bed, kind, _role):
         with Target(bed, kind, words, size, family) as target:
             if not target.problems:
@@ -154,7 +154,7 @@ def case(name, script, words=(), kinds=('wire', 'vhost'), wants=(), size='64M', 
 
 DISCOVER = 'nvme discover -t rdma -a $ip -s 4420\n'
 FOUND = (r'trtype: +rdma', r'subnqn: +' + re.escape(NQN), r'trsvcid: +4420')
-# Files whose sums are remembered where the target is not asked.
+# Files whose checksums are kept in the guest, out of the target's reach.
 MAKE_FILES = r'''
 mkfs.ext4 -q -F $dev
 mount $dev /mnt
@@ -173,7 +173,7 @@ mount $dev /mnt
 umount /mnt
 '''
 SUMS = (r'all sums are right',)
-# Data of many sizes, by ways that do not go through the page cache, compared outside of it.
+# Data of many sizes, written and read past the page cache, and compared outside of it.
 SIZES = r'''
 on
 dd if=/dev/urandom of=/tmp/s/data bs=1M count=2 2>/dev/null
@@ -250,8 +250,9 @@ COMMANDS = (0x00, 0x01, 0x02, 0x04)
 ANSWERS = (0x0d, 0x0e, 0x0f, 0x10, 0x11)
 REQUESTS = (0x04, 0x06, 0x07, 0x08, 0x0a, 0x0c, 0x17)
 ACK = 0x11
-# What all survive but for D33: soft-RoCE cannot send a command again if memory was registered for
-# another behind it.  So no command is lost here, and no acknowledgement of one.
+# All of these are survived, except for D33: soft-RoCE cannot send a command again if memory was
+# registered for another command behind it.  So no command is lost here, and no acknowledgement of
+# one.
 INJURIES = [
     drop(source='karst', op=REQUESTS, every=151), drop(source='guest', op=ANSWERS, every=149),
     duplicate(source='karst', every=73), duplicate(source='guest', every=71),
@@ -259,8 +260,8 @@ INJURIES = [
     corrupt(source='karst', op=REQUESTS, every=227),
     corrupt(source='guest', op=ANSWERS, every=229),
 ]
-# With one command at a time nothing is behind it.  Each that is lost, and each acknowledgement,
-# is a timeout of the guest's, which is 2 s with the older kernel.
+# With one command at a time nothing is behind it.  Each lost command, and each lost
+# acknowledgement, is a timeout of the guest's, which is 2 s with the older kernel.
 ALONE = [
     drop(source='guest', op=COMMANDS, nth=(40,)), corrupt(source='guest', op=COMMANDS, nth=(75,)),
     drop(source='karst', op=ACK, nth=(50,)), corrupt(source='karst', op=ACK, nth=(90,)),
@@ -269,7 +270,7 @@ ALONE = [
     duplicate(every=23), corrupt(source='karst', op=REQUESTS, every=53),
     corrupt(source='guest', op=ANSWERS, every=59),
 ]
-# Nobody is given up for a busy machine's sake.
+# A long timeout, so that no connection is given up because the machine is busy.
 ON = 'on --keep-alive-tmo=30\n'
 ONE_BY_ONE = ON + r'''
 dd if=/dev/urandom of=/tmp/s/data bs=64k count=10 2>/dev/null
@@ -281,14 +282,14 @@ done
 echo all sizes are right
 off
 '''
-# Commands are lost while others are under way: the connection ends (D33), at once or when the
-# host's patience does, and the host makes another.
+# Commands are lost while others are outstanding: the connection ends (D33), at once or when the
+# host's timeout expires, and the host makes another one.
 PATIENCE = 'echo 2000 >/sys/block/${dev#/dev/}/queue/io_timeout\n'
 LOST = [drop(source='guest', op=COMMANDS, nth=(71, 150))]
 
 
 def restart(bed, kind, _role):
-    """The target ends and comes back; a file that is being written waits for it."""
+    """The target ends and is started again; a file that is being written waits for it."""
     with Target(bed, kind) as target:
         if target.problems:
             return target.problems
@@ -330,14 +331,14 @@ off
     return target.problems
 
 
-KEPT_S = 8 # a host that is kept from a processor for so long has been silent, too
+KEPT_S = 8 # a host that gets no processor for so long has been silent, too
 ALIVE = f'on --keep-alive-tmo={KEPT_S}\n'
 ALIVE_AGAIN = 'find_dev; live live; dd if=$dev of=/dev/null bs=4096 count=1 iflag=direct\n'
 
 
 def idle(bed, kind, _role):
-    """Nothing but keep-alives for longer than the timeout; then the target stands still, the host
-    finds out, and comes back when the target does."""
+    """Nothing but keep-alives for longer than the timeout; then the target is stopped, the host
+    detects that, and reconnects when the target runs again."""
     with Target(bed, kind) as target:
         if target.problems:
             return target.problems
@@ -353,7 +354,7 @@ def idle(bed, kind, _role):
 
 
 def silent(bed, kind, _role):
-    """The host is not heard any more: the target ends the controller.  Then it is heard again."""
+    """The host's packets are dropped: the target ends the controller.  Then they pass again."""
     with Target(bed, kind) as target:
         if target.problems:
             return target.problems

@@ -3,8 +3,7 @@
 """Linux's NVMe over RDMA target, and a host over karst: nvme_host/ by karst-run.
 
 The target writes and reads the host's memory and has its keys invalidated, each time by the key of
-one command.  What it then holds is compared a second time in the guest, where karst has no part in
-it.
+one command.  What the target then holds is compared a second time in the guest, without karst.
 """
 import hashlib
 import os
@@ -16,7 +15,7 @@ from wire import drop
 
 NQN = 'nqn.2014-08.org.example:linux'
 HOST = 'nqn.2014-08.org.example:host'
-PORT = 4430 # karst-nvmet's is another
+PORT = 4430 # karst-nvmet uses another one
 WAIT_S = 240
 MIB = 16 # of each namespace
 # Namespace 1 is a file in memory, in blocks of 4096 bytes; namespace 2 a block device, of 512.
@@ -61,7 +60,7 @@ up() {
 
 
 class Target:
-    """Linux's, with two namespaces, for the block.  What goes wrong is in "problems"."""
+    """Linux's target, with two namespaces, for the block.  Faults are in "problems"."""
 
     def __init__(self, bed, kind, family='ip4'):
         self.bed, self.ip = bed, bed.linux.address(kind, family)
@@ -76,7 +75,7 @@ class Target:
         return self
 
     def guest(self, line):
-        """A line beside the functions of the script.  @return what it says."""
+        """Runs a line with the functions of the script.  @return its output."""
         status, text = self.bed.guest.run(f'. /tmp/nvmet.sh; {line}', WAIT_S)
         if status != 0:
             self.problems += [f'guest: {line}: status {status}', *text.splitlines()[-20:]]
@@ -87,7 +86,7 @@ class Target:
             f'stdbuf -oL nvme-host --nqn {NQN} --hostnqn {HOST} --port {PORT} {words}', WAIT_S)
 
     def host(self, words, wants=()):
-        """A host that does what it is told; to its end."""
+        """Runs a host with these words, to its end."""
         self.start(words)
         self.end(wants)
 
@@ -101,7 +100,7 @@ class Target:
             self.problems += self.program.shown()
 
     def compare(self, nsid, path):
-        """The guest must have what the host says that it has."""
+        """The guest must have the data that the host reports."""
         with open(path, 'rb') as f:
             wanted = hashlib.md5(f.read()).hexdigest()
         if os.path.getsize(path) != MIB << 20:
@@ -119,7 +118,7 @@ class Target:
 
 
 def case(name, words, wants=(), compare=(), family='ip4', setup='', **more):
-    """One host, which does its steps: all of it must go well."""
+    """One host, which runs its steps: all of them must succeed."""
     def run(bed, kind, _role):
         with Target(bed, kind, family) as target, \
                 tempfile.TemporaryDirectory(dir=bed.folder) as folder:
@@ -136,7 +135,7 @@ def case(name, words, wants=(), compare=(), family='ip4', setup='', **more):
 
 
 def changes(bed, kind, _role):
-    """A namespace is taken away, and the host is told."""
+    """A namespace is removed, and the host is told."""
     with Target(bed, kind) as target:
         if target.problems:
             return target.problems
@@ -180,14 +179,15 @@ CASES = [
          (r'(?m)^rejected$', *FOUND), frames=10, rules='C1'),
     case('a port that nobody listens at', '--port 4431 {ip} nobody', (r'nobody is there',),
          frames=0, rules='C1'),
-    # A target lets pass twice the time.  A busy machine can connect in it.
+    # The target accepts twice the time.  A busy machine can connect within it.
     case('kept alive', '--kato 8000 {ip} connect keep-alive=18 off', (r'alive for 18 s',),
          frames=20, kinds=('wire',)),
     case('not kept alive', '--kato 8000 {ip} connect silence',
          (r'the target has ended all connections',), frames=20, kinds=('wire',)),
     Case('NVMe, Linux is the target: a namespace goes', run=changes, roles=('client',),
          limit_s=WAIT_S, sparse=True, frames=20),
-    # with so many commands six of fifteen runs failed where karst acknowledged duplicates by ACKs (L18)
+    # with so many commands six of fifteen runs failed when karst acknowledged duplicates by ACKs
+    # (L18)
     case('one frame in a hundred is lost', '--windows {ip} connect load=1,200 load=2,200 ' + BOTH,
          INVALIDATED, compare=(1, 2), frames=1000, wire=[drop(chance=0.01)], injured=5,
          counts={'seq_nak_sent': 1}, rules='R2 R3 R4'),

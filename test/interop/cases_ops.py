@@ -13,7 +13,7 @@ SERVER = 'interop-peer -d {dev} --gid {gid} -p {port}'
 
 
 def peer(one, role, **more):
-    """A script as a case.  The client acts, but in steps that say otherwise."""
+    """A script as a case.  The client acts, except in steps that say otherwise."""
     target = 'linux' if role == 'client' else 'karst'
     client = ' '.join(['interop-peer', '-d {dev}', '--gid {gid}', '-p {port}',
                        *scripts.words(one, target, '{tcp}')])
@@ -42,8 +42,8 @@ OLDER = [one for one in scripts.OPERATIONS + scripts.REFUSED + scripts.LATE
     named('RC, MTU 256, all sizes', 'RC, MTU 4096, all sizes', 'UC, all sizes',
           'UD, all sizes, GRH')
 
-# All of it by AF_PACKET to the newer kernel, but what the older one has: of its scripts each has one
-# role, in turn.  Other addresses and ports with what they have a part in.
+# Everything runs over AF_PACKET to the newer kernel; each script of the older kernel has one role,
+# in turn.  Scripts use other addresses and ports where these matter.
 OF_OLDER = cases(OLDER[::2], kernels=('6.1',), roles=('client',)) + \
     cases(OLDER[1::2], kernels=('6.1',), roles=('server',))
 CASES = [case for case in cases(scripts.ALL, kernels=('6.12',))

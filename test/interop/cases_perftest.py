@@ -16,9 +16,9 @@ def perf(program, args='', size=None, **more):
 def managed(program, args='', size=None, **more):
     size_arg = '' if size is None else f'-s {size}'
     line = f'ib_{program} -R -p {{port}} -F -n {ITERS} {size_arg} {args}'
-    # It connects twice.  A server that does not listen yet the second time, as a guest's, which is
-    # slow, refuses, and then neither end gets over it; so it is with two Linux peers.  Hence karst
-    # is the server.
+    # It connects twice.  If the server does not listen yet the second time, like the slow one of a
+    # guest, the connection is refused, and neither end recovers; this also happens with two Linux
+    # peers.  Hence karst is the server.
     return Case(f'{program} -R {args}'.strip(), line, line + ' {ip}', listen='cm', frames=ITERS,
                 at_client=[rf'(?m)^ *{size or 8} +{ITERS} '], rules='C1 C2', attempts=12,
                 roles=('server',), **more)

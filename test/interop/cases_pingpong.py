@@ -43,7 +43,7 @@ CASES += [
 
 
 def deserted(bed, kind, role):
-    """Of this suite itself: a client that fails is said to have failed, and its server is ended."""
+    """A test of this suite itself: a client's failure is reported, and its server is ended."""
     case = Case('', 'ibv_rc_pingpong -d {dev} -g {gid} -p {port}', 'false')
     problems, (server, _) = meet(bed, case, kind, role, 'ip4')
     wanted = ['client: exit status 1', f'server: exit status {server.status}']

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Copyright (c) 2026 The karst authors
-"""An injured wire between karst and Linux: every kind of packet is lost, comes twice, late, broken
-or marked, in both directions, and all that interop-peer checks has to hold all the same."""
+"""An impaired wire between karst and Linux: every kind of packet is lost, duplicated, delayed,
+corrupted or marked, in both directions, and all checks of interop-peer have to succeed all the
+same."""
 import os
 import sys
 
@@ -10,7 +11,7 @@ from cases_ops import SERVER  # noqa: E402
 from interop_bed import Case  # noqa: E402
 from wire import corrupt, delay, drop, duplicate, mark  # noqa: E402
 
-# Operations of RC; a UC opcode has UC on top.
+# Opcodes of RC; a UC opcode has the bits of UC in addition.
 SEND_FIRST, SEND_MIDDLE, SEND_LAST, SEND_LAST_IMM, SEND_ONLY, SEND_ONLY_IMM = range(6)
 WRITE_FIRST, WRITE_MIDDLE, WRITE_LAST, WRITE_LAST_IMM, WRITE_ONLY, WRITE_ONLY_IMM = range(6, 12)
 READ_REQUEST, READ_FIRST, READ_MIDDLE, READ_LAST, READ_ONLY = range(12, 17)
@@ -19,15 +20,15 @@ SEND_LAST_INV, SEND_ONLY_INV, ATOMIC_WRITE, UC = 0x16, 0x17, 0x1d, 0x20
 REQUESTS = [*range(13), CMP_SWAP, FETCH_ADD, SEND_LAST_INV, SEND_ONLY_INV, ATOMIC_WRITE]
 RESPONSES = [*range(13, 19)]
 
-# Of karst as a requester, and as a responder.  Linux notices a lost response by the timeout alone,
-# so it is as short as it may be where nobody must be given up because the machine is busy: 268 ms,
-# eight times.
+# With karst as the requester, and as the responder.  Linux detects a lost response only by its
+# timeout, so it is as short as possible without giving up peers because the machine is busy: 268
+# ms, eight times.
 FAST = '--timeout 16'
 SHORT = '--timeout 17 --retry-cnt 3' # some end with a message that arrives
 
 
 class Ends:
-    """Whose frames are requests, and whose are responses."""
+    """Which side's frames are requests, and which side's are responses."""
 
     def __init__(self, role):
         self.requests = 'karst' if role == 'client' else 'guest'
@@ -36,8 +37,8 @@ class Ends:
 
 def injured(rules, name, steps, wire, options=FAST, least=None, requester=None, responder=None,
             kernels=('6.12',), roles=('client', 'server'), frames=1):
-    """One case for each role, which has one of the @kernels in turn.  @wire(ends): the rules of the
-    wire; @requester, @responder: what karst must have counted in that role."""
+    """One case for each role, which uses one of the @kernels in turn.  @wire(ends): the rules of
+    the wire; @requester, @responder: what karst must have counted in that role."""
     for i, role in enumerate(roles):
         some = wire(Ends(role))
         count = sum(len(rule.nth) for rule in some) or 1
@@ -50,7 +51,7 @@ def injured(rules, name, steps, wire, options=FAST, least=None, requester=None, 
 
 
 def lost_requests(rules, name, steps, ops, **more):
-    """@ops: (opcode, which of them is lost).  A responder that sees a gap says so once."""
+    """@ops: (opcode, which of them is lost).  A responder reports each gap once."""
     return injured(rules, f'lost: {name}', steps,
                    lambda ends: [drop(source=ends.requests, op=op, nth=(nth,)) for op, nth in ops],
                    requester={'retransmits': 1}, **more)
@@ -63,8 +64,8 @@ def lost_responses(rules, name, steps, ops, **more):
 
 
 def late(**where):
-    """Packets of all kinds, but no responses to Linux: as a requester it gives its queue pair up,
-    or completes what has no result yet, when they come in another order."""
+    """Packets of all kinds, except responses to Linux: when these are reordered, Linux as a
+    requester gives its queue pair up, or completes requests without a result."""
     return [delay(source='guest', **where), delay(source='karst', op=REQUESTS, **where)]
 
 
@@ -96,7 +97,7 @@ CASES = [
                                                                          (READ_REQUEST, 3)]),
     *lost_requests('Q6 R5', 'atomic requests', 'faa:x1 faa:x4 cas:x1 cas:x4',
                    [(FETCH_ADD, 1), (FETCH_ADD, 4), (CMP_SWAP, 2)]),
-    # Not by Linux, which names address 0 when it sends one again.
+    # Not by Linux, which uses address 0 when it sends one again.
     *lost_requests('Q6', 'ATOMIC WRITE requests', 'awrite:x1 awrite:x4',
                    [(ATOMIC_WRITE, 1), (ATOMIC_WRITE, 3)], roles=('client',)),
 
@@ -160,7 +161,7 @@ CASES = [
     *injured('Q5', 'late: READ responses', 'read:6000 read:3000x8 read:8',
              lambda e: [delay(source=e.responses, op=READ_MIDDLE, nth=(2, 6), frames=2),
                         delay(source=e.responses, op=READ_LAST, nth=(3,), frames=1)]),
-    # One ACK may answer all sixteen SENDs (R11): only atomic acknowledges can be counted on.
+    # One ACK may answer all sixteen SENDs (R11): only atomic acknowledges have a known number.
     *injured('Q3 Q10', 'late: ACKs and atomic acknowledges', 'send:700x16 faa:x16 cas:x8',
              lambda e: [delay(source=e.responses, op=ACK, nth=(2, 4), frames=2),
                         delay(source=e.responses, op=ATOMIC_ACK, nth=(2, 7), frames=2)], least=2),
@@ -176,8 +177,8 @@ CASES = [
              lambda e: [corrupt(source=e.responses, op=op, nth=(1,)) for op in (
                  ACK, READ_MIDDLE, READ_ONLY, ATOMIC_ACK)],
              requester={'drops/icrc': 4}, kernels=BOTH_KERNELS),
-    # By lot: Linux sends its whole window again after a timeout, and with 18 packets in it a wire
-    # that breaks every ninth breaks the same first packet in every round.
+    # At random: Linux sends its whole window again after a timeout, and with 18 packets in it a
+    # wire that corrupts every ninth one corrupts the same first packet in every round.
     *injured('W7', 'broken: one packet in nine', 'mix:10x64 %mix:11x32',
              lambda e: [corrupt(chance=1 / 9, seed=10)], least=3, requester={'drops/icrc': 1},
              responder={'drops/icrc': 1}),
@@ -201,8 +202,8 @@ CASES = [
                                       corrupt(chance=0.03, seed=8), mark(chance=0.03, seed=9)],
              least=8, kernels=BOTH_KERNELS),
 
-    # Without acknowledgements a message is lost as a whole, and the next one arrives.  Linux takes
-    # nothing more after one that has begun and does not end.
+    # Without acknowledgements a message is lost as a whole, and the next one arrives.  Linux
+    # accepts nothing more after a message that has begun and does not end.
     *injured('U1', 'lost, UC: SEND and WRITE, first, only', 'send:3000/lost/rlen4000 send:2500 '
              'write:3000/lost write:2500 send:10/lost/rlen100 send:11 write:12/lost write:13 '
              '@send:1', lambda e: [drop(source=e.requests, op=UC + op, nth=(1,)) for op in (

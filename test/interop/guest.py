@@ -3,7 +3,7 @@
 """A Linux guest under QEMU, and programs in it.
 
 Its agent (guest/agent.c) runs shell lines; a Job has the interface of test/verbs' Program, so that
-a case does not care at which end a program runs.  A thread takes what the agent says.
+a case does not depend on the end at which a program runs.  A thread reads the agent's messages.
 """
 import base64
 import os
@@ -24,18 +24,18 @@ JOBS = 64
 TCG = 'tcg,thread=multi,tb-size=256'
 OUTPUT_LINES = 40
 PUT_MAX = 6000 # of base64, in a line to the agent
-# -cx16: after a CMPXCHG16B, QEMU 7.2 has any bits in the flags, and an interrupt that comes before
-# other flags are set ends Linux (double fault) if bit 17, VM, is one of them.  The others cost QEMU
-# much without KVM: strings byte by byte, tables of five levels, a flag that changes whenever the
-# kernel copies from or to a program.
+# -cx16: after a CMPXCHG16B, QEMU 7.2 leaves random bits in the flags, and an interrupt that comes
+# before other flags are set ends Linux (double fault) if bit 17, VM, is one of them.  The other
+# features are expensive in QEMU without KVM: strings byte by byte, tables of five levels, a flag
+# that changes whenever the kernel copies from or to a program.
 CPU = 'max,-cx16,-erms,-fsrm,-la57,-smap,-smep'
-# What Debian's kernels do at each allocation, copy, system call and start of a process against
-# attackers, and at their start against themselves: nobody attacks a guest, and it costs QEMU more than
-# half of all that it does.  Most of that is norandmaps: what QEMU has translated belongs to an address,
-# so libraries that are somewhere else in each process are translated for each of them.
-# rodata=off: pages of code and of constants are not looked at one by one whether they can be written.
-# The functions that are not called collect random bits from the time that a processor takes, and test
-# how keys are derived, and are a tenth of a start.
+# Hardening that Debian's kernels do at each allocation, copy, system call and start of a process,
+# and self-checks at boot.  No attacks are made on a guest, and these cost QEMU more than half of
+# its time.  Most of that is saved by norandmaps: QEMU's translations belong to addresses, so
+# libraries at other addresses in each process are translated for each of them.  rodata=off: the
+# kernel does not check for each page of code and constants whether it can be written.  The
+# functions that are not called collect random bits from execution times, and test the derivation of
+# keys; they take a tenth of the boot time.
 BARE = ['init_on_alloc=0', 'hardened_usercopy=off', 'randomize_kstack_offset=off', 'lsm=lockdown',
         'audit=0', 'psi=0', 'noautogroup', 'cryptomgr.notests', 'mitigations=off', 'norandmaps',
         'rodata=off', 'initcall_blacklist=jent_mod_init,init_encrypted,crypto_kdf108_init']
@@ -44,7 +44,7 @@ KERNEL_SAID = r'BUG|WARNING|Oops|Call Trace|panic|rcu.*stall'
 
 
 class Job:
-    """A shell line in the guest, running; what it says is kept."""
+    """A running shell line in the guest; its output is kept."""
 
     def __init__(self, guest, number, line, limit_s):
         self.guest, self.number, self.line, self.limit_s = guest, number, line, limit_s
@@ -58,7 +58,7 @@ class Job:
     def wait(self, limit_s=None):
         """@return problems: it does not end."""
         limit_s = limit_s or self.limit_s
-        # the agent keeps to the limit by itself; a guest that is gone never ends anything
+        # the agent enforces the limit by itself; in a guest that is gone no job ever ends
         if not self.ended.wait(limit_s):
             self.kill()
             return [f'does not end within {limit_s} s']
@@ -80,7 +80,7 @@ class Job:
         return [f'not {what} within {limit_s} s']
 
     def shown(self):
-        """For the report of a failure."""
+        """Its output, for the report of a failure."""
         lines = self.text().splitlines()
         cut = [f'... {len(lines) - OUTPUT_LINES} lines ...'] if len(lines) > OUTPUT_LINES else []
         return [f'{self.guest.name}$ {self.line}', *cut, *lines[-OUTPUT_LINES:],
@@ -88,20 +88,21 @@ class Job:
 
 
 def plain(nics, addresses, mtu=4190, mem_mb=448, mac=MAC):
-    """A PC with virtio adapters, on any processor: (words for QEMU, words for the kernel).
-    @nics: QEMU's -netdev options, of eth0, eth1 and so on; @addresses: of each, with commas between
-    them; @mac: with the place of the adapter's number."""
+    """A PC with virtio adapters, on any processor: (words for QEMU, words for the kernel).  @nics:
+    QEMU's -netdev options, of eth0, eth1 and so on; @addresses: of each, separated by commas; @mac:
+    with a placeholder for the adapter's number."""
     words = ['-accel', TCG, '-M', 'pc', '-cpu', CPU, '-smp', '1', '-m', str(mem_mb),
-             # vhost-user wants memory that it can share
+             # vhost-user needs memory that can be shared
              '-object', f'memory-backend-memfd,id=m0,size={mem_mb}M,share=on',
              '-machine', 'memory-backend=m0']
-    # Where an adapter's interrupt goes, the BIOS has told the adapter: ACPI has programs for it, which
-    # are a tenth of a start.  But not acpi=off: without ACPI's timer a busy machine's guest cannot tell
-    # how fast the processor's counter runs, and its clock has what ticks are left to it.
+    # The BIOS has told each adapter its interrupt: ACPI would run its methods for that, which take
+    # a tenth of the boot time.  But not acpi=off: without ACPI's timer a guest on a busy machine
+    # cannot measure the frequency of the processor's counter, and its clock runs on the ticks that
+    # it gets.
     append = [f'mtu={mtu}', 'acpi=noirq']
     for number, (nic, some) in enumerate(zip(nics, addresses)):
-        # no interrupt vectors: QEMU 7.2 crashes with them on vhost-user without KVM.  The
-        # kernel computes checksums and cuts segments, because nobody behind it would.
+        # no interrupt vectors: QEMU 7.2 crashes with them on vhost-user without KVM.  The kernel
+        # computes checksums and segments frames, as nothing behind it would.
         words += [*nic, '-device', f'virtio-net-pci,netdev=n{number},romfile=,vectors=0,'
                   f'mac={mac % number},csum=off,guest_csum=off,gso=off']
         append.append(f'eth{number}={some}')
@@ -109,7 +110,7 @@ def plain(nics, addresses, mtu=4190, mem_mb=448, mac=MAC):
 
 
 def reason_against():
-    """Why this machine can have no guests: their cases are skipped; all else is a failure."""
+    """Why this machine cannot run guests: their cases are skipped; any other fault is a failure."""
     if platform.machine() != 'x86_64':
         return f'the guests are x86-64, this is {platform.machine()}'
     if os.getuid() != 0:
@@ -121,8 +122,8 @@ def reason_against():
 
 class Guest:
     """@image: (kernel, initial file system, version).  @machine: (words for QEMU, words for the
-    kernel), as of plain(); @bereaved(): called when it is gone, on a thread of its own; @netns: the
-    network namespace that QEMU runs in.  Starts at once; ready() waits."""
+    kernel), as from plain(); @bereaved(): called when the guest is gone, on a thread of its own;
+    @netns: the network namespace in which QEMU runs.  Starts at once; ready() waits."""
 
     def __init__(self, folder, image, machine, bereaved, netns=None):
         self.name = 'linux-' + image[2].split('-')[0]
@@ -132,8 +133,8 @@ class Guest:
         self.listener = socket.socket(socket.AF_UNIX)
         self.listener.bind(path)
         self.listener.listen(1)
-        # A QEMU that has to wait for a processor gives ticks too late for the check of the timer, and
-        # looks to the guest like a processor that is stuck.
+        # A QEMU that has to wait for a processor gives ticks too late for the kernel's check of the
+        # timer, and looks to the guest like a stuck processor.
         append = ['console=ttyS0', 'quiet', 'loglevel=4', 'panic=-1', 'tsc=reliable',
                   'no_timer_check', 'nowatchdog', 'rcupdate.rcu_cpu_stall_suppress=1',
                   'random.trust_cpu=on', *BARE,
@@ -195,10 +196,10 @@ class Guest:
         try:
             self.stream.sendall(line.encode() + b'\n')
         except OSError:
-            pass # listen() sees it, too
+            pass # listen() detects it, too
 
     def ready(self):
-        """@return problems: it has not come up."""
+        """@return problems: it has not booted."""
         end = time.monotonic() + BOOT_S
         while time.monotonic() < end and self.process.poll() is None and not self.stuck():
             if self.up.wait(0.1):
@@ -207,12 +208,12 @@ class Guest:
         return [f'{self.name} has not come up', *self.said()]
 
     def stuck(self):
-        """KVM has met an instruction that it can only emulate, and cannot."""
+        """Whether KVM has met an instruction that it can only emulate, and cannot."""
         with open(self.error, encoding='utf-8', errors='replace') as f:
             return 'KVM internal error' in f.read()
 
     def cpu_s(self):
-        """What QEMU has taken of the processors; 0 when it has ended."""
+        """The CPU time of QEMU; 0 when it has ended."""
         return cpu_s(self.process.pid)
 
     def alive(self):
@@ -221,7 +222,7 @@ class Guest:
     # --- programs ---
 
     def program(self, line, limit_s=LIMIT_S):
-        """Starts a shell line, which is ended after its limit.  @return Job."""
+        """Starts a shell line, which is killed after its limit.  @return Job."""
         line = line if isinstance(line, str) else ' '.join(line)
         with self.lock:
             number = next(n for n in range(JOBS) if n not in self.jobs)
@@ -236,20 +237,20 @@ class Guest:
         return job
 
     def run(self, line, limit_s=LIMIT_S):
-        """(exit status, what it has said) of a shell line that has ended."""
+        """(exit status, output) of a shell line that has ended."""
         job = self.program(line, limit_s)
         job.wait(limit_s + 10)
         return job.status, job.text()
 
     def must(self, line, limit_s=LIMIT_S):
-        """What it has said; an error if its exit status is not 0."""
+        """Its output; raises an error if the exit status is not 0."""
         status, text = self.run(line, limit_s)
         if status != 0:
             raise RuntimeError(f'{self.name}: {line}: status {status}: {text}')
         return text
 
     def put(self, path, text):
-        """A file of that text; its folder must be there."""
+        """Writes a file with that text; its folder must exist."""
         code = base64.b64encode(text.encode()).decode()
         for at in range(0, max(len(code), 1), PUT_MAX):
             self.must(f'echo {code[at:at + PUT_MAX]} | base64 -d {">>" if at else ">"}{path}')
@@ -257,7 +258,7 @@ class Guest:
     # --- the end ---
 
     def said(self, most=OUTPUT_LINES):
-        """What the kernel and QEMU had to say in the end, @most lines of each."""
+        """The last messages of kernel and QEMU, @most lines of each."""
         lines = []
         for path in (self.console, self.error):
             if os.path.exists(path):
@@ -266,7 +267,7 @@ class Guest:
         return lines
 
     def complains(self):
-        """@return problems: the guest's kernel found something wrong with itself."""
+        """@return problems: the guest's kernel reports a fault of its own."""
         with open(self.console, encoding='utf-8', errors='replace') as f:
             return [line for line in f.read().splitlines() if re.search(KERNEL_SAID, line)]
 
@@ -275,7 +276,7 @@ class Guest:
             self.process.kill()
         self.process.wait()
         try:
-            self.listener.shutdown(socket.SHUT_RDWR) # ends a wait for an agent that never came
+            self.listener.shutdown(socket.SHUT_RDWR) # ends the wait for an agent
         except OSError:
             pass
         self.thread.join()

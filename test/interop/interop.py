@@ -44,7 +44,7 @@ def options(argv):
 
 
 def tables(files):
-    """All cases, of the @files in the order of their names; of all files, if there are none."""
+    """All cases, of the @files in the order of their names; of all files, if none are named."""
     for name in sorted(os.listdir(HERE)):
         found = re.fullmatch(r'cases_(\w+)\.py', name)
         if found and (not files or found.group(1) in files):
@@ -67,7 +67,7 @@ def run_all(tap, bed, cases):
 
 
 def processors():
-    """Seconds of processors: of this process, and of all that it has started and has seen the end of."""
+    """CPU seconds: of this process, and of its children that have ended."""
     mine, others = (resource.getrusage(who) for who in (resource.RUSAGE_SELF,
                                                         resource.RUSAGE_CHILDREN))
     return f'{mine.ru_utime + mine.ru_stime:.1f} s of processors here, ' \
@@ -76,7 +76,8 @@ def processors():
 
 def main(argv):
     words = options(argv)
-    # who runs out of patience with it finds no guest, karstd or network namespace left
+    # if this is terminated because it takes too long, it leaves no guest, karstd or network
+    # namespace
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     tap = Tap()
     reason = guest.reason_against()
@@ -85,7 +86,7 @@ def main(argv):
         return tap.finish()
     programs = [*words.program, f'usr/bin/karst-run={words.karst_run}',
                 f'usr/sbin/karstd={words.karstd}', PROVIDER + words.provider]
-    # at this end they are found by their names, as in the guest
+    # at this end they are found by name, as in the guest
     os.environ['PATH'] = os.pathsep.join([*(os.path.dirname(os.path.abspath(path))
                                             for path in words.program), os.environ['PATH']])
     began = time.monotonic()

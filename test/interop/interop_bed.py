@@ -35,7 +35,7 @@ from wire import Wire  # noqa: E402
 KINDS = ('wire', 'vhost', 'vlan')
 FAMILIES = ('ip4', 'ip6', 'll')
 ROLES = ('client', 'server')
-MTU = 4190 # of the interfaces: path MTU 4096 fits, and no frame is longer than karst takes
+MTU = 4190 # of the interfaces: path MTU 4096 fits, and no frame is longer than karst accepts
 TAP, EXCEPTION = 'kw0', 'kx0'
 CONF = {
     'wire': 'device = {tap}\n',
@@ -54,17 +54,17 @@ GRACE_S = 4
 PORT = 18515
 GROUP, GROUP_MAC = '239.77.1.1', '33:33:ef:4d:01:01'
 PATIENT = 'patient.so' # guest/patient.c
-COMM_MAX = 15 # of a program's name, as the kernel keeps it
+COMM_MAX = 15 # the length of a program's name in the kernel
 LINE_MAX = 300 # of what is shown of a program
-DEAD_LINES = 150 # of what a guest says that ends
+DEAD_LINES = 150 # of the last output of a guest that ends
 REJECTIONS, ANSWERS = ('rx_REJ', 'tx_REJ'), ('rx_REP', 'tx_REP')
-# or by a SIDR_REP, which is not counted by what it says
+# or by a SIDR_REP, which its counter does not distinguish
 REJECTED_LATE = 'client: it was rejected after it had connected'
 ATTEMPTS, STILL_S, LONG_S = 3, 0.1, 1
-SILENT_S = 60 # nobody whose timer runs (wire cases: 4 s with all retries) is silent for so long
+SILENT_S = 60 # no peer whose timer runs (wire cases: 4 s with all retries) is silent for so long
 CASE_BEGINS = 'karst: a case begins' # in the kernel's log
-FLUSHED = 'ends with WR_FLUSH_ERR' # by interop-peer
-# By pingpongs and perftest, interop-peer, rdma_cm's examples, soft-RoCE, NVMe.
+FLUSHED = 'ends with WR_FLUSH_ERR' # output of interop-peer
+# In the output of pingpongs and perftest, interop-peer, rdma_cm's examples, soft-RoCE, NVMe.
 GAVE_UP = r'retry counter exceeded|\bRETRY_EXC|[Ss]tatus:? 12\b'
 TOO_EARLY = r'_REJECTED|_UNREACHABLE|[Cc]onnection refused|Unexpected CM event|rpoll: '
 
@@ -81,7 +81,7 @@ def link_local(mac):
 
 
 def groups(address):
-    """An IP address as a GID table has it."""
+    """An IP address in the form of a GID table."""
     if '.' in address:
         b = [int(byte) for byte in address.split('.')]
         return f'0000:0000:0000:0000:0000:ffff:{b[0]:02x}{b[1]:02x}:{b[2]:02x}{b[3]:02x}'
@@ -92,8 +92,8 @@ def groups(address):
 
 
 class Asked(Engine):
-    """Cases ask its telemetry a dozen times each and more: over one connection, since each makes a
-    thread in the daemon, which costs ten times what an answer does."""
+    """Cases send a dozen telemetry requests each and more: over one connection, as each connection
+    makes a thread in the daemon, which costs ten times what an answer does."""
 
     asked = None
 
@@ -110,7 +110,7 @@ class Asked(Engine):
 
 
 class Side:
-    """What both ends answer."""
+    """What both ends have in common."""
 
     number = 0 # of the host within each network
 
@@ -150,18 +150,18 @@ class Host(Side):
         return program
 
     def abandon(self):
-        """Ends what runs: the guest is gone, nobody will answer."""
+        """Ends running programs: the guest is gone, so they get no answer."""
         for program in self.programs:
             program.kill()
 
     def managed(self, names):
-        """The sum of such counters of connection management."""
+        """The sum of these counters of connection management."""
         row = self.engine.ask(lambda e: e.ask('cm'))
         return sum(row[name] for name in names)
 
     def listens(self, program, port, how, _):
-        """@return problems: it does not.  Over rdma_cm it is the only one: when it was started the
-        engine had no more listeners than when nobody is attached."""
+        """@return problems: it does not listen.  Over rdma_cm it is the only listener: when it was
+        started the engine had no more than when no program is attached."""
         if how == 'tcp':
             return program.until(lambda: listens(port, program.process.pid), 'listening',
                                  LISTENS_S)
@@ -197,18 +197,18 @@ class Linux(Side):
         return self.gids[kind][wanted, self.interface[kind]]
 
     def program(self, words, limit_s):
-        # looks into completion queues that find nothing are QEMU's work
+        # empty polls of completion queues cost QEMU time
         preload = [os.path.basename(path) for path in quick_clock(words.split()).values()]
         before = 'LD_PRELOAD=' + ':'.join('/usr/bin/' + name for name in (*preload, PATIENT)) + ' '
         return self.guest.program(before + words, limit_s)
 
     def listens(self, program, port, how, kind):
-        """Waits in the guest, where looking again and again costs less."""
-        # the first word, but for what is set in its environment
+        """Waits in the guest, where repeated checks cost less."""
+        # the first word that is not an environment setting
         comm = next(word for word in program.line.split() if '=' not in word)[:COMM_MAX]
         look = {'tcp': f'grep -q ":{port:04X} .* 0A " /proc/net/tcp /proc/net/tcp6',
                 'cm': f'rdma resource show cm_id | grep -q "LISTEN .* comm {comm} "',
-                # rxe wants frames to this address when a queue pair is in the group
+                # rxe receives frames to this address when a queue pair is in the group
                 'group': f'ip maddress show dev {self.interface[kind]} | grep -q {GROUP_MAC}'}[how]
         job = self.guest.program(f'until {look}; do usleep 100000; done', LISTENS_S)
         while not job.ended.wait(0.05):
@@ -219,8 +219,8 @@ class Linux(Side):
 
 
 class Bed:
-    """All of it, for one kernel.  @image as of guest/image.py; @failed: the folder for what failing
-    cases leave.  Start it by start(), which says what is wrong; close() ends all."""
+    """The whole setup, for one kernel.  @image as from guest/image.py; @failed: the folder for what
+    failing cases leave.  Start it by start(), which reports problems; close() ends everything."""
 
     def __init__(self, tools, image, failed, dump):
         self.tools = Tools(*tools)
@@ -269,8 +269,8 @@ class Bed:
                        for a in Host(None).addresses(kind).split(','))
 
     def conf(self):
-        # A vhost-user port cannot wake an lcore: it looks, and more often than this is for nothing
-        # where a guest is at the other end.
+        # A vhost-user port cannot wake an lcore: the lcore polls it, and polling more often than
+        # this is useless with a guest at the other end.
         return '[engine]\nidle = sleep\nsleep_max_us = 4000\nece = offer\n' + ''.join(
             f'[port {kind}]\n' + CONF[kind].format(
                 tap=TAP, folder=self.folder, addresses=Host(None).addresses(kind), mac=MAC[kind],
@@ -323,12 +323,12 @@ class Bed:
     # --- what a failing case leaves ---
 
     def record(self, kind, name, rules=()):
-        """Begins a capture.  @return what keep() and forget() want."""
+        """Starts a capture.  @return what keep() and forget() need."""
         name = re.sub(r'[^a-z0-9]+', '-', name.lower()).strip('-')
         path = os.path.join(self.folder, name + '.pcap')
         if kind == 'inside':
-            return path, self.guest.program('>/tmp/frames.pcap', 60) # no frames: they stay there
-        if kind != 'wire': # nobody but the two ends sees those frames
+            return path, self.guest.program('>/tmp/frames.pcap', 60) # kept in the guest
+        if kind != 'wire': # only the two ends see those frames
             nic = Linux.interface[kind].split('.')[0]
             return path, self.guest.program(f'exec frames {nic} /tmp/frames.pcap', 3600)
         self.wire.begin(path, rules)
@@ -343,7 +343,7 @@ class Bed:
         return []
 
     def keep(self, record, problems):
-        """@return where the capture is, what karst-dump makes of it, and the problems."""
+        """@return where the capture is, karst-dump's analysis of it, and the problems."""
         path, job = record
         os.makedirs(self.failed, exist_ok=True)
         to = os.path.join(self.failed, os.path.basename(path))
@@ -402,7 +402,7 @@ class Case:
         self.limit_s = limit_s
         self.statuses = statuses # of server and client; several are allowed; None: any but 0
         self.endless = endless # the server waits for another client, and is killed
-        self.never = never # what must not be said
+        self.never = never # what the output must not contain
         self.attempts = attempts
         self.counts = counts or {}
         self.sparse = sparse
@@ -429,7 +429,7 @@ def words(line, me, server, kind, family, port):
               'me': me.address(kind, family) + zone, 'ip': server.address(kind, family) + zone,
               'tcp': server.address('wire' if kind == 'vlan' else kind, 'ip4')}
     fields['lines'] = 'stdbuf -oL' if me.karst else ''
-    patient = shutil.which(PATIENT) if me.karst else None # at Linux's end all are
+    patient = shutil.which(PATIENT) if me.karst else None # at Linux's end all programs are patient
     fields['patient'] = f'env LD_PRELOAD={patient}' if patient else ''
     if '{gid}' in line:
         fields['gid'] = me.gid(kind, family)
@@ -437,8 +437,8 @@ def words(line, me, server, kind, family, port):
 
 
 def until_rejected(bed, case, program):
-    """Waits for its end; or, as a rejection may be more than it can take, GRACE_S from there on.
-    @return how long it may still take."""
+    """Waits for its end; or, as a rejection may leave it hanging, GRACE_S from then on.  @return
+    how long it may still take."""
     before, rejected = bed.host.managed(REJECTIONS), False
     end = time.monotonic() + case.limit_s
     while program.status is None and time.monotonic() < end:
@@ -449,8 +449,9 @@ def until_rejected(bed, case, program):
 
 
 def client_ends(bed, case, client, line, one):
-    """(problems, the client).  Over rdma_cm it is tried again until its server listens; but not one
-    that had connected when it was rejected, where neither end gets over that."""
+    """(problems, the client).  Over rdma_cm the client is tried again until its server listens; but
+    not a client that had connected when it was rejected, if the two ends do not recover from
+    that."""
     end = time.monotonic() + LISTENS_S
     while True:
         before = bed.host.managed(ANSWERS)
@@ -479,7 +480,7 @@ def meet(bed, case, kind, role, family):
         one.kill()
     elif not fits(exit_status(other), case.statuses[1]):
         problems = [f'client: exit status {other.status}']
-        one.wait(GRACE_S) # nobody is left to serve; what it says of that is shown
+        one.wait(GRACE_S) # no client is left to serve; its output about that is shown
     else:
         problems += [f'server: {p}' for p in one.wait(case.limit_s)]
     if not case.endless and not fits(exit_status(one), case.statuses[0]):
@@ -494,8 +495,8 @@ def fits(status, wanted):
 
 
 def meet_again(bed, case, kind, role, family):
-    """meet(); a program that does not outlive an early client's rejection has further attempts,
-    one after each rejection."""
+    """meet(); a program that does not survive the rejection of an early client has further
+    attempts, one after each rejection."""
     for left in reversed(range(case.attempts)):
         before = bed.host.managed(REJECTIONS)
         problems, programs = meet(bed, case, kind, role, family)
@@ -503,14 +504,14 @@ def meet_again(bed, case, kind, role, family):
                                          bed.host.managed(REJECTIONS) == before):
             break
         print(f'# rejected, {problems[0]}; once more', flush=True)
-        left_over = bed.engine.left() # its listener would be taken for the next one's
+        left_over = bed.engine.left() # its listener would be taken for that of the next one
         if left_over:
             return left_over, programs
     return problems, programs
 
 
 def judge(bed, case, programs):
-    """@return problems in what they said."""
+    """@return problems in their output."""
     server, client = programs
     problems = [f'server: {p}' for p in says(server, case.at_server)]
     problems += [f'client: {p}' for p in says(client, case.at_client)]
@@ -522,7 +523,7 @@ def judge(bed, case, programs):
 
 
 def passed(bed):
-    """RoCE frames of queue pairs, both ways."""
+    """RoCE frames of queue pairs, in both directions."""
     return bed.engine.counter('rx_packets') + bed.engine.counter('tx_packets')
 
 
@@ -541,16 +542,17 @@ def counted(bed, names):
 
 
 def linux_stopped(bed, case, role, programs):
-    """Whether Linux, as the requester on an injured wire, had requests left that it neither sent again
-    nor gave up, for a time in which its timer must have expired, and karst had answered the last that it
-    sent (L16)."""
+    """Whether Linux, as the requester on an impaired wire, had requests left that it neither sent
+    again nor gave up, for a time in which its timer must have expired, and karst had answered the
+    last one that it sent (L16)."""
     return bool(case.wire) and role == 'server' and len(programs) == 2 and \
         bed.wire.silent_s('guest', 'karst') > SILENT_S and FLUSHED in programs[1].text()
 
 
 def begin_log(bed):
-    """From here on lost_its_place() looks, and the guest's kernel says again what it says once.  This is
-    before each such case, so it is work for one shell alone: each program more takes QEMU 15 ms."""
+    """From here on lost_its_place() checks, and the guest's kernel prints again what it prints only
+    once.  This runs before each such case, so it is one shell only: each further program takes QEMU
+    15 ms."""
     bed.guest.run(f'echo 1 >/sys/kernel/debug/clear_warn_once; echo "{CASE_BEGINS}" >/dev/kmsg')
 
 
@@ -563,8 +565,8 @@ def lost_its_place(bed):
 
 def run(bed, case, kind, role, family):
     """run_once(); once more, if it failed because Linux stopped, or while the machine kept programs
-    waiting: for so long that whoever waits for an acknowledge may have given up, half a second with some,
-    if that is what they say; or for so long that anybody may have."""
+    waiting: so long that a requester may have given up, half a second with some, if their output
+    says so; or so long that any of them may have."""
     stopped = False
     for left in reversed(range(ATTEMPTS)):
         bed.clock.stood_still(0)
@@ -572,7 +574,7 @@ def run(bed, case, kind, role, family):
         still_s = bed.clock.stood_still(STILL_S)
         said = '\n'.join(map(str, problems))
         wanted_s = STILL_S if re.search(GAVE_UP, said) else LONG_S
-        if stops and not stopped and left: # but not twice: that would be more than L16 and L18 say
+        if stops and not stopped and left: # but not twice: L16 and L18 do not cover that
             stopped = True
             once_more(still_s, said, stops)
             continue

@@ -41,7 +41,7 @@ ACK, BTH_LEN, NAK_REM_ACCESS = 0x11, 12, 0x62
 
 @dataclasses.dataclass
 class Rule:
-    """One injury; the module's text says what the fields mean."""
+    """One impairment; the module's text describes the fields."""
     act: str
     source: str = None
     op: object = None
@@ -59,7 +59,7 @@ class Rule:
         self.random = random.Random(self.seed)
 
     def fits(self, source, op):
-        """Counts the packet, and says whether this is one to be injured."""
+        """Counts the packet, and tells whether it is to be impaired."""
         if self.source not in (None, source):
             return False
         if self.op is not None and op not in (self.op if hasattr(self.op, '__contains__')
@@ -83,22 +83,23 @@ def duplicate(**where):
 
 
 def delay(**where):
-    """Behind @frames later frames of the same end, or for @ms, what comes first."""
+    """Sends it after @frames later frames of the same end, or after @ms, whichever comes first."""
     return Rule('delay', **where)
 
 
 def corrupt(**where):
-    """A bit of the last bytes before the ICRC, or of the ICRC's first if there is no payload."""
+    """Flips a bit of the last bytes before the ICRC, or of the ICRC's first if there is no
+    payload."""
     return Rule('corrupt', **where)
 
 
 def mark(**where):
-    """The network says that it is congested: ECN CE."""
+    """The network signals congestion: ECN CE."""
     return Rule('mark', **where)
 
 
 def bth_at(frame):
-    """Offset of the BTH of a RoCEv2 frame, behind one VLAN tag or none; 0: it is another's."""
+    """Offset of the BTH of a RoCEv2 frame, with or without a VLAN tag; 0: another protocol."""
     if len(frame) < 14:
         return 0
     at, kind = 14, frame[12:14]
@@ -116,7 +117,7 @@ def bth_at(frame):
 
 
 def marked(frame, bth):
-    """The frame with ECN CE, which no ICRC covers, and the IPv4 header's checksum as it is then."""
+    """The frame with ECN CE, which no ICRC covers, and with the IPv4 header's checksum updated."""
     data = bytearray(frame)
     ip = 18 if data[12:14] == b'\x81\x00' else 14
     if data[ip] >> 4 == 6:
@@ -144,7 +145,7 @@ class Pcap:
     def add(self, frame):
         if self.bytes > PCAP_MAX:
             return
-        # at once: two wires may have one file
+        # in one write: two wires may share a file
         self.f.write(record(time.time_ns(), frame))
         self.frames += 1
         self.bytes += 16 + len(frame)
@@ -154,7 +155,8 @@ class Pcap:
 
 
 def open_tap(netns, name):
-    """The descriptor of a tap interface in a network namespace, which its last user takes along."""
+    """The descriptor of a tap interface in a network namespace, which is removed with its last
+    user."""
     found = []
 
     def within():
@@ -166,7 +168,7 @@ def open_tap(netns, name):
         fcntl.ioctl(fd, TUNSETIFF, struct.pack('16sH22x', name.encode(), IFF_TAP | IFF_NO_PI))
         found.append(fd)
 
-    thread = threading.Thread(target=within) # whose namespace is nobody else's
+    thread = threading.Thread(target=within) # whose namespace only this thread has
     thread.start()
     thread.join()
     if not found:
@@ -193,14 +195,14 @@ class Wire:
         self.last = {} # source: when its last RoCE frame came
         self.refused = collections.Counter() # source: its NAKs that say "remote access error"
         self.carried = 0
-        self.lost = 0 # nobody was there
+        self.lost = 0 # the other end was not there
         self.ending = False
         self.thread = threading.Thread(target=self.run, daemon=True)
         self.thread.start()
 
     def begin(self, path, rules=(), end=None):
-        """From now on frames are recorded in @path, and injured by @rules, counted from zero.  @end: file
-        for what karst's end sends and gets, which is behind the injuries."""
+        """From now on frames are recorded in @path, and impaired by @rules, counted from zero.
+        @end: file for what karst's end sends and receives, which is behind the impairments."""
         with self.lock:
             self.pcap, self.injuries, self.last = Pcap(path), [], {}
             self.refused.clear()
@@ -208,7 +210,7 @@ class Wire:
             self.rules = [dataclasses.replace(rule, seen=0, done=0) for rule in rules]
 
     def joins(self, other):
-        """Frames are recorded where those of @other are, from now until it has finished."""
+        """Frames are recorded in the file of @other, from now until it has finished."""
         with self.lock:
             self.pcap, self.injuries = other.pcap, []
 
@@ -217,12 +219,12 @@ class Wire:
             self.pcap, self.rules = None, []
 
     def change(self, rules):
-        """Other rules from now on, in the same recording."""
+        """Uses other rules from now on, in the same recording."""
         with self.lock:
             self.rules = [dataclasses.replace(rule, seen=0, done=0) for rule in rules]
 
     def finish(self):
-        """@return the injuries since begin()."""
+        """@return the impairments since begin()."""
         with self.lock:
             files, self.pcap, self.end, self.rules = (self.pcap, self.end), None, None, []
         for pcap in files:
@@ -237,7 +239,7 @@ class Wire:
                     self.end.add(frame)
 
     def put(self, to, frame):
-        """To the other end than @to, waiting for room there."""
+        """Sends to the end that is not @to, waiting for room there."""
         self.carried += 1
         while not self.ending:
             try:
@@ -254,7 +256,7 @@ class Wire:
                 return
 
     def injure(self, source, frame):
-        """The frames that leave in place of @frame."""
+        """The frames that are sent in place of @frame."""
         bth = bth_at(frame)
         out = [frame]
         for rule in self.rules if bth else ():
@@ -278,7 +280,8 @@ class Wire:
         return out
 
     def silent_s(self, source, other):
-        """For how long @source has sent no RoCE frame, if the last one since begin() was @other's; else 0."""
+        """How long @source has sent no RoCE frame, if the last one since begin() was @other's;
+        otherwise 0."""
         mine, others = self.last.get(source, 0), self.last.get(other, 0)
         return time.monotonic() - mine if mine < others else 0
 

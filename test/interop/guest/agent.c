@@ -2,19 +2,19 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * In the guest: runs the shell lines that come by a virtio-serial port, several at a time.
+ * In the guest: runs the shell lines that arrive on a virtio-serial port, several at a time.
  *
- *   agent PORT        (the guest's init becomes it)
+ *   agent PORT        (the guest's init executes it)
  *
  * Lines to it:   run ID LIMIT_MS COMMAND    a job: sh -c COMMAND, in a session of its own
  *                kill ID                    ends it
  * From it:       ready
- *                out ID LENGTH, and so many bytes that the job has written
+ *                out ID LENGTH, followed by that many bytes of the job's output
  *                end ID STATUS              exit status; 128 and the signal's number; -1: the limit
  *
- * IDs are the host's, below JOBS; one is free again when its end has been said.  When a job's first
- * process ends, what is left of its session's process group is killed, so that no case leaves
- * something to the next; a process that is meant to stay begins a session of its own (setsid).
+ * The host chooses the IDs, below JOBS; an ID is free again when its end was sent.  When a job's
+ * first process ends, the rest of its session's process group is killed, so that no case leaves
+ * processes to the next; a process that is meant to stay starts a session of its own (setsid).
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -37,7 +37,7 @@
 
 struct job {
 	pid_t pid; /* 0: free */
-	int out;   /* -1: it has closed it */
+	int out;   /* -1: the job has closed it */
 	bool late; /* its limit was reached */
 	int64_t end_ms;
 };
@@ -86,7 +86,7 @@ say_end(struct agent *a, uint32_t id, int status)
 	say(a, text, (size_t)snprintf(text, sizeof(text), "end %u %d\n", id, status));
 }
 
-/* The job's process: what is its own from here on. */
+/* In the job's process: sets it up. */
 static void
 become(const char *command, int out)
 {
@@ -212,7 +212,7 @@ look_after(struct agent *a, uint32_t id)
 		say_end(a, id, WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status));
 }
 
-/* Orphans are init's, and this is init. */
+/* Reaps orphans, as this process is init. */
 static void
 reap_others(struct agent *a)
 {
@@ -228,7 +228,7 @@ reap_others(struct agent *a)
 	}
 }
 
-/* How long nothing happens by itself: until the first limit.  -1: for ever */
+/* How long to wait for events: until the first limit. -1: for ever */
 static int
 nap_ms(const struct agent *a)
 {
@@ -244,8 +244,8 @@ nap_ms(const struct agent *a)
 	return first > INT_MAX ? INT_MAX : (int)first;
 }
 
-/* Waits for a line, for output, for the end of a process or of a job's time.
- * @return whether there may be lines. */
+/* Waits for a line, for output, for the end of a process or of a job's time.  @return whether there
+ * may be lines. */
 static bool
 wait_for_any(const struct agent *a)
 {

@@ -2,11 +2,13 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * In the guest: records the frames of an interface, for ports whose frames nobody else sees.
+ * In the guest: records the frames of an interface, for ports whose frames cannot be captured
+ * elsewhere.
  *
  *   frames INTERFACE FILE      until it is killed, or the file is full
  *
- * A pcap file with nanoseconds, of when the kernel had the frame, written in full after each frame.
+ * Writes a pcap file with nanoseconds, with the times at which the kernel had the frames; it is
+ * complete after each frame.
  */
 #include <arpa/inet.h>
 #include <linux/if_ether.h>
@@ -29,7 +31,7 @@ struct record {
 	uint32_t len;
 };
 
-/* A frame, and when the kernel had it; this may be much earlier than now. */
+/* Receives a frame, and the time when the kernel had it, which may be much earlier than now. */
 static ssize_t
 receive(int fd, void *frame, struct timespec *when)
 {

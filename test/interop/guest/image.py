@@ -32,14 +32,14 @@ PATH = '/usr/bin:/usr/sbin:/bin:/sbin'
 DOWNLOAD_S = 900
 LIBRARIES = '/usr/lib/x86_64-linux-gnu'
 LOADER = '/lib64/ld-linux-x86-64.so.2'
-# The folders of a kernel's modules that guests have some of, and what these need: of 4000 modules few
-# are written.  /: those of the folder itself alone.
+# The folders of kernel modules that guests need some of, and what these need: of 4000 modules few
+# are unpacked. /: the modules of the folder itself alone.
 WANTED = '''arch/x86/crypto block crypto drivers/block drivers/char drivers/infiniband/core
   drivers/infiniband/sw drivers/net/ drivers/net/ipvlan drivers/nvme drivers/vfio drivers/vhost
   drivers/virtio fs/ fs/9p fs/configfs fs/ext4 fs/fscache fs/fuse fs/jbd2 fs/netfs fs/overlayfs lib
   net/802 net/8021q net/9p net/bridge net/core net/ipv4/ net/ipv6/ net/llc net/packet net/smc net/unix
   virt'''.split()
-# What apt answers from.
+# The inputs of apt's answers.
 APT = ['/etc/apt', '/var/lib/apt/lists']
 
 
@@ -51,9 +51,9 @@ TEXTS = {
 
 
 class Contents:
-    """What of this machine's is put into an image, by name.  @drivers are DPDK's, for a karstd in
-    the guest: all that are in their folder are loaded, and no library may be there twice, so these
-    are only what no other needs."""
+    """Files of this machine that are put into an image, by name.  @drivers are DPDK's, for a karstd
+    in the guest: all drivers in their folder are loaded, and no library may be there twice, so
+    these are only those that no other one needs."""
 
     def __init__(self, name, programs, modules, drivers, texts=None):
         self.name = name
@@ -63,7 +63,7 @@ class Contents:
         self.texts = {**TEXTS, **(texts or {})}
 
 
-# of the suite interop
+# for the suite interop
 PEER = Contents('initrd', '''ip tc rdma ping modprobe lsmod
   ibv_devices ibv_devinfo ibv_rc_pingpong ibv_uc_pingpong ibv_ud_pingpong ibv_srq_pingpong
   rping udaddy ucmatose cmtime mckey rstream riostream rdma_client rdma_server
@@ -73,8 +73,8 @@ PEER = Contents('initrd', '''ip tc rdma ping modprobe lsmod
   8021q nvme-rdma nvmet nvmet-rdma null_blk brd ext4 configfs
   crc32_pclmul crc32_generic crc32c_generic crc32c_intel crc32c''',
                 'mempool_ring mempool_stack net_ring')
-# Needed by name at run time: verbs providers, what glibc loads when a thread is cancelled,
-# settings.
+# Needed by name at run time: verbs providers, libraries that glibc loads when a thread is
+# cancelled, settings.
 MORE = ['/usr/lib/x86_64-linux-gnu/libibverbs/librxe-rdmav34.so', '/etc/libibverbs.d/rxe.driver',
         '/lib/x86_64-linux-gnu/libgcc_s.so.1', '/etc/mke2fs.conf']
 FOLDERS = 'dev etc lib lib64 proc root run sbin sys tmp usr var var/run'.split()
@@ -105,13 +105,13 @@ def sha256(path):
 # --- the kernel ---
 
 def apt(folder, program, *words, **more):
-    """apt's own summary of all lists of packages, which it may be told not to keep, and then makes anew
-    for seconds each time, stays in @folder."""
+    """Runs apt with its summary of all package lists in @folder: apt may be configured not to keep
+    it, and then takes seconds to make it again each time."""
     return sh(program, '-o', f'Dir::Cache::pkgcache={os.path.abspath(folder)}/apt.cache', *words, **more)
 
 
 def on_offer(folder, meta):
-    """(package, file name, SHA-256) that the archive has for the meta package."""
+    """(package, file name, SHA-256) that the archive offers for the meta package."""
     found = re.search(r'Depends: (linux-image-\S+)', apt(folder, 'apt-cache', 'depends', meta))
     if not found:
         raise Failure(f'apt-cache knows no kernel behind {meta}')
@@ -123,7 +123,7 @@ def on_offer(folder, meta):
 
 
 def state_of_apt():
-    """Is another one when lists of packages or apt's settings are others."""
+    """Changes when package lists or apt's settings change."""
     digest = hashlib.sha256()
     for top in APT:
         for folder, folders, names in os.walk(top):
@@ -136,7 +136,7 @@ def state_of_apt():
 
 
 def answered(folder, meta):
-    """lists_of_packages(), which takes apt seconds: asked once, and again when apt has changed."""
+    """lists_of_packages(), which takes apt seconds: cached until apt's state changes."""
     path = os.path.join(folder, f'{meta}.offer')
     try:
         with open(path, encoding='utf-8') as f:
@@ -151,7 +151,7 @@ def answered(folder, meta):
 
 
 def lists_of_packages(folder, meta):
-    """What is on offer; the lists of packages are fetched first where there are none."""
+    """What is on offer; fetches the package lists first if there are none."""
     try:
         return on_offer(folder, meta)
     except Failure as first:
@@ -164,15 +164,15 @@ def lists_of_packages(folder, meta):
 
 
 def kept(folder, meta):
-    """The newest kernel there that @meta once stood for, or None.  The archive may be out of
-    reach."""
+    """The newest kernel in the folder for which @meta once stood, or None.  The archive may be
+    unreachable."""
     found = [d for d in glob.glob(os.path.join(folder, '*', 'meta'))
              if open(d, encoding='ascii').read() == meta]
     return os.path.dirname(max(found, key=os.path.getmtime)) if found else None
 
 
 def is_wanted(path):
-    """Whether a file of a kernel's package is."""
+    """Whether a file of a kernel's package is needed."""
     if re.search(r'/boot/vmlinuz-|/modules\.builtin(\.modinfo)?$|/modules\.order$', path):
         return True
     found = re.search(r'/lib/modules/[^/]+/kernel/(.+/)[^/]+\.ko[^/]*$', path)
@@ -181,7 +181,7 @@ def is_wanted(path):
 
 
 def unpack(package, folder):
-    """What is wanted of it."""
+    """Unpacks the files that are needed."""
     os.mkdir(folder)
     with subprocess.Popen(['dpkg-deb', '--fsys-tarfile', package], stdout=subprocess.PIPE) as deb:
         try:
@@ -199,8 +199,8 @@ def unpack(package, folder):
 
 
 def kernel(folder, meta):
-    """The folder that a kernel is unpacked in; its file "hash" stands for the package, and what of it
-    is wanted."""
+    """The folder in which a kernel is unpacked; its file "hash" identifies the package, and which
+    files of it are needed."""
     try:
         package, name, digest = answered(folder, meta)
     except Failure:
@@ -232,12 +232,12 @@ def kernel(folder, meta):
 
 
 def unpacked(payload):
-    """What is packed in a kernel's image; None: in a way that is not known here."""
+    """Unpacks the payload of a kernel's image; None: in an unknown format."""
     if payload.startswith(b'\xfd7zXZ'):
         # what follows the stream is its length
         return lzma.LZMADecompressor(lzma.FORMAT_XZ).decompress(payload)
     if payload.startswith(b'\x28\xb5\x2f\xfd'):
-        # zstd would take the length for another stream
+        # zstd would take the length for another frame
         return subprocess.run(['zstd', '-d', '-c'], input=payload[:-4], stdout=subprocess.PIPE,
                               timeout=120, check=True).stdout
     return None
@@ -245,7 +245,7 @@ def unpacked(payload):
 
 def bootable(there, version):
     """The kernel's file for QEMU: an ELF file, entered by its PVH note, if it can be unpacked here;
-    else as it is packaged."""
+    otherwise as it is packaged."""
     packaged = os.path.join(there, 'boot', f'vmlinuz-{version}')
     elf = os.path.join(there, 'boot', f'vmlinux-{version}')
     if os.path.exists(elf):
@@ -276,8 +276,8 @@ def module_name(path):
 
 
 def needs(path):
-    """(names of the modules that a module needs, those that it would rather have, which may be others
-    than names of modules)"""
+    """(names of the modules that a module needs, those that it can use, which may not be names of
+    modules)"""
     said = dict.fromkeys((b'depends', b'softdep'), b'')
     for key, value in re.findall(rb'(?<=\0)(depends|softdep)=([^\0]*)', content(path)):
         said[key] += b' ' + value.replace(b',', b' ')
@@ -286,8 +286,8 @@ def needs(path):
 
 
 def modules(there, names):
-    """{path in the image: path here} of the modules, those that they need included.  What is built in,
-    or of another kernel, is none."""
+    """{path in the image: path here} of the modules, with those that they need.  Built-in ones, or
+    those of another kernel, have none."""
     top = os.path.join(there, 'lib', 'modules', version_of(there))
     here = {module_name(path): path
             for path in glob.glob(f'{top}/kernel/**/*.ko*', recursive=True)}
@@ -311,8 +311,8 @@ def modules(there, names):
 # --- programs ---
 
 def libraries(path):
-    """Those that a program, or a library, is linked with; of a script, none."""
-    # as ldd, which is a script of several processes
+    """The libraries with which a program, or a library, is linked; for a script, none."""
+    # like ldd, which is a script of several processes
     done = subprocess.run([LOADER, '--list', path], stdout=subprocess.PIPE,
                           stderr=subprocess.DEVNULL, text=True, check=False)
     return re.findall(r'(/\S+\.so\S*) \(0x', done.stdout)
@@ -359,7 +359,7 @@ def links(files):
     """{path in the image: what it points to}"""
     found = {'bin': 'usr/bin', 'sbin/modprobe': '/usr/bin/modprobe', 'etc/mtab': '/proc/mounts'}
     for applet in sh('busybox', '--list').split():
-        # busybox' own sh prefers its applets to what is in PATH
+        # busybox's own sh prefers its applets to programs in PATH
         path = 'usr/bin/' + applet
         if path not in files and applet not in ('sh', 'init'):
             found[path] = 'busybox'
@@ -370,7 +370,7 @@ def links(files):
 # --- the image ---
 
 class Cpio:
-    """An archive as the kernel unpacks it (newc); names of folders come before what is in them."""
+    """An archive that the kernel can unpack (newc); a folder comes before its contents."""
 
     def __init__(self, f):
         self.f = f
@@ -408,9 +408,9 @@ def content(path):
 
 
 def lean(there, mods):
-    """{path in the image: content} of modules and of what modprobe reads.  Modules are without what a
-    guest's kernel would work on when it loads one, and nobody asks for: descriptions of types for BPF
-    (.BTF), and a signature."""
+    """{path in the image: content} of modules and of what modprobe reads.  Modules are stored
+    without parts that a guest's kernel would process when it loads them, and that are not used:
+    type descriptions for BPF (.BTF), and a signature."""
     version = version_of(there)
     with tempfile.TemporaryDirectory() as work:
         folder = os.path.join(work, 'lib', 'modules', version)
@@ -429,7 +429,7 @@ def lean(there, mods):
 
 
 def key(there, files):
-    """Stands for all that goes into an image."""
+    """A hash of all that goes into an image."""
     digest = hashlib.sha256(open(os.path.join(there, 'hash'), 'rb').read())
     for inside, path in sorted({**files, 'image.py': os.path.abspath(__file__)}.items()):
         digest.update(f'{inside} {sha256(path)}\n'.encode())
@@ -453,7 +453,7 @@ def write(path, there, files, mods, texts):
 
 
 def image(folder, meta, agent, own=(), contents=PEER):
-    """(kernel, initial file system, version): files in @folder, made if they are not there."""
+    """(kernel, initial file system, version): files in @folder, made if they do not exist."""
     os.makedirs(folder, exist_ok=True)
     with open(os.path.join(folder, 'lock'), 'w', encoding='ascii') as lock:
         fcntl.flock(lock, fcntl.LOCK_EX) # another suite may want the same one

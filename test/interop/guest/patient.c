@@ -2,19 +2,20 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * In the guest, for LD_PRELOAD: who finds a completion queue empty again and again sleeps for a
- * moment between his looks.
+ * In the guest, for LD_PRELOAD: a thread that finds a completion queue empty again and again sleeps
+ * for a moment between its polls.
  *
- * Ping-pongs and perftest do nothing else while they wait for the other end.  Without KVM that is a
- * processor for QEMU, which karst at the other end and all else on the machine would have to do
- * without; and of a guest's only processor they leave soft-RoCE less, so that they wait longer.
+ * Ping-pongs and perftest only poll while they wait for the other end.  Without KVM that takes a
+ * whole processor for QEMU, which karst at the other end and everything else on the machine would
+ * lack; and on a guest's only processor it leaves less time for soft-RoCE, so that they wait
+ * longer.
  */
 #include <dlfcn.h>
 #include <infiniband/verbs.h>
 #include <stddef.h>
 #include <time.h>
 
-#define LOOKS  16 /* in vain, one after the other; who waits for events never has so many */
+#define LOOKS  16 /* empty polls in a row; a program that waits for events never has that many */
 #define NAP_NS 1000000
 
 static int (*look)(struct ibv_cq *cq, int n, struct ibv_wc *wc);

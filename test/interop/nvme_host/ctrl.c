@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* Controllers: Connect, properties, what they say of themselves, their I/O queues, their end. */
+/* Controllers: Connect, properties, identify data, their I/O queues, their end. */
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -136,9 +136,9 @@ nh_ctrl_enable(struct nh *h, bool early)
 		(uint32_t)property(h, NVME_PROP_VS, false), MQES(cap));
 }
 
-/* --- what it says of itself --- */
+/* --- identify data --- */
 
-/* In the data of the command that is returned. */
+/* The result is in the data of the command that is returned. */
 static struct nh_cmd *
 identify(struct nh *h, enum nvme_cns what, uint32_t nsid)
 {
@@ -167,7 +167,7 @@ nh_ctrl_identify(struct nh *h)
 		ioccsz < NVME_SQE_LEN || nvme_get16(d + ID_ICDOFF) != 0 ||
 		nvme_get32(d + ID_IORCSZ) * 16 != NVME_CQE_LEN)
 		nh_die("not as RDMA wants it: SGLS %#x, capsules of %u bytes", sgls, ioccsz);
-	/* the capsules' length of which the target knows nothing is this program's */
+	/* this program's capsule length, which the target does not know */
 	h->in_capsule = ioccsz - NVME_SQE_LEN;
 	h->max_data = mdts == 0 || mdts > 8 ? 1u << 20 : NVME_PAGE << mdts;
 	printf("%.40s: commands of %u bytes, %u of them in the capsule\n", d + ID_MN, h->max_data,

@@ -2,30 +2,30 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * A host of NVMe over RDMA, to see what targets make of karst: a program of libibverbs and
- * librdmacm that knows nothing of karst.  One thread does it all, and sleeps in poll().
+ * A host of NVMe over RDMA, to test targets over karst: a program of libibverbs and librdmacm that
+ * does not know karst.  One thread does everything, and sleeps in poll().
  *
- * A queue is a connection with so many commands.  A command has a capsule and room for data, both
- * registered once.  The target reaches that room by one of two kinds of keys:
+ * A queue is a connection with a number of commands.  A command has a capsule and room for data,
+ * both registered once.  The target accesses that room by one of two kinds of keys:
  *
- *   the region's key    which lets it at all of the queue's memory; the answer is a SEND
- *   a window's key      of type 2, bound anew for each command to just its bytes, to be read or to
- *                       be written; the command asks for its invalidation, and the answer must be a
+ *   the region's key    which gives access to all of the queue's memory; the answer is a SEND
+ *   a window's key      of type 2, bound for each command to exactly its bytes, to be read or to be
+ *                       written; the command asks for its invalidation, and the answer must be a
  *                       SEND with invalidation of this key
  *
- * Around the data of each command are bytes that nobody may touch, and what is read into has been
- * overwritten before.
+ * Around the data of each command are guard bytes that must not change, and a buffer for reading is
+ * overwritten first.
  *
- *   nh_cmd_get()    a command that is free, zeroes but for opcode and number
- *   nh_cmd_data()   its data, and how the target comes by it
+ *   nh_cmd_get()    a free command, zero except for opcode and number
+ *   nh_cmd_data()   its data, and how the target accesses it
  *   nh_cmd_post()   [bind,] SEND
- *   nh_wait()       until anything has happened at any queue; or nh_run(), until the answer is here
- *   nh_cmd_put()    looks at the bytes around the data, and makes it free
+ *   nh_wait()       waits until anything has happened at any queue; or nh_run(), for the answer
+ *   nh_cmd_put()    checks the bytes around the data, and frees the command
  *
- * What is known of a namespace's content is its shadow, by which everything that is read is judged.
- * Namespaces are all zeroes in the beginning.
+ * The known content of a namespace is its shadow, with which everything that is read is compared.
+ * Namespaces are all zeroes at first.
  *
- * Any problem is said and ends the program, with status 1.
+ * Any problem is printed and ends the program, with status 1.
  */
 #ifndef NVME_HOST_H
 #define NVME_HOST_H
@@ -47,7 +47,7 @@ struct nh_options {
 	bool windows;
 	uint32_t kato_ms; /* 0: none */
 	uint32_t seed;
-	uint32_t patience_s; /* with a target that does nothing */
+	uint32_t patience_s; /* how long to wait for a target that does nothing */
 };
 
 enum nh_dir {
@@ -76,9 +76,9 @@ struct nh_cmd {
 	enum nh_dir dir;
 	bool keyed;
 	struct ibv_mw *window;
-	uint32_t key; /* the window's last */
-	bool bound;   /* and the target has not invalidated it */
-	bool stale;   /* a command with that key, once more */
+	uint32_t key; /* the window's last key */
+	bool bound;   /* and the target has not yet invalidated it */
+	bool stale;   /* use that key for a command once more */
 	uint16_t status;
 	uint64_t result;
 	uint64_t block; /* for io.c */
@@ -96,7 +96,7 @@ struct nh_queue {
 	uint16_t qid;
 	struct nh_shape shape;
 	struct rdma_cm_id *id;
-	bool happened; /* an event, which nobody has waited for yet */
+	bool happened; /* an event that no caller has waited for yet */
 	enum rdma_cm_event_type event;
 	int reject;
 	struct ibv_cq *cq;
@@ -106,9 +106,9 @@ struct nh_queue {
 	struct ibv_mr *mr;
 	uint8_t *answers;
 	struct nh_cmd *cmd;
-	const char *ended; /* what ended it, or NULL */
-	bool gone;         /* so says the peer */
-	bool deaf;         /* no receive is posted any more */
+	const char *ended; /* the reason of its end, or NULL */
+	bool gone;         /* the peer has disconnected */
+	bool deaf;         /* no receives are posted any more */
 };
 
 struct nh_ns {
@@ -118,7 +118,7 @@ struct nh_ns {
 	uint8_t *shadow;
 };
 
-/* What the target has done, for a line in the end. */
+/* Counts of what the target has done, printed at the end. */
 struct nh_counters {
 	uint64_t commands, in_capsule, to_target, from_target, bound, invalidated;
 };
@@ -130,7 +130,7 @@ struct nh {
 	struct ibv_pd *pd;
 	struct ibv_comp_channel *channel;
 	struct nh_queue *queue[NH_MAX_QUEUES + 1]; /* 0: admin */
-	bool may_end;                              /* ends of connections are no problem now */
+	bool may_end;                              /* ends of connections are not a problem now */
 	uint16_t cntlid;
 	uint32_t max_data;   /* of a command */
 	uint32_t in_capsule; /* of a command of an I/O queue */
@@ -140,27 +140,27 @@ struct nh {
 	struct nh_counters counters;
 };
 
-/* main.c.  What ends the program. */
+/* main.c.  Ends the program. */
 void nh_die(const char *format, ...) __attribute__((format(printf, 1, 2), noreturn));
 void nh_must(bool well, const char *what);
-/* Of a sequence that opt.seed begins. */
+/* From a sequence that starts with opt.seed. */
 uint32_t nh_random(struct nh *h, uint32_t below);
 
-/* rdma.c: connections.  First device, protection domain and channels; then the target is asked with
- * NVME_RDMA_PRIV_LEN bytes of private data.  @return false: it rejects that, *why has the private
- * data's status, or -1 if it says none. */
+/* rdma.c: connections.  First device, protection domain and channels; then a request to the target
+ * with NVME_RDMA_PRIV_LEN bytes of private data.  @return false: the target rejects it, *why has
+ * the status from its private data, or -1 if there is none. */
 void nh_rdma_resolve(struct nh_queue *queue);
 bool nh_rdma_connect(struct nh_queue *queue, const uint8_t *data, int *why);
 void nh_rdma_disconnect(struct nh_queue *queue);
-/* Events of connections, if there are any. */
+/* Handles events of connections, if there are any. */
 void nh_rdma_events(struct nh *h);
-/* A connection has ended, which is a problem or not. */
+/* A connection has ended, which may be a problem. */
 void nh_rdma_ended(struct nh_queue *queue, const char *why);
 
-/* queue.c: queues and their commands.  nh_queue_open() @return NULL: the target rejects it. */
+/* queue.c: queues and their commands. nh_queue_open() @return NULL: the target rejects it. */
 struct nh_queue *nh_queue_open(struct nh *h, uint16_t qid, const struct nh_shape *shape, int *why);
 void nh_queue_close(struct nh_queue *queue);
-/* NULL: all are outstanding. */
+/* @return NULL: all are outstanding. */
 struct nh_cmd *nh_cmd_get(struct nh_queue *queue, uint8_t opcode, uint32_t nsid);
 /* @in_capsule: if the direction and the length allow it. */
 void nh_cmd_data(struct nh_cmd *cmd, enum nh_dir dir, uint32_t len, bool in_capsule);
@@ -171,29 +171,29 @@ void nh_wait(struct nh *h);
 uint16_t nh_code(const struct nh_cmd *cmd);
 /* @return the status. */
 uint16_t nh_run(struct nh_cmd *cmd);
-/* And its code must be @status, or the program ends. */
+/* The same, and the program ends unless its code is @status. */
 void nh_run_to(struct nh_cmd *cmd, uint16_t status, const char *what);
 
-/* ctrl.c: controllers.  nh_ctrl_connect() @return the status of Connect. */
+/* ctrl.c: controllers. nh_ctrl_connect() @return the status of Connect. */
 uint16_t nh_ctrl_connect(struct nh *h, const char *nqn);
 /* The target must reject such a queue.  @return the status, or -1. */
 int nh_ctrl_reject(struct nh *h, uint32_t entries, uint16_t format);
-/* @early: Identify must be refused before that, as the discovery service need not do. */
+/* @early: Identify must be refused before that; the discovery service need not refuse it. */
 void nh_ctrl_enable(struct nh *h, bool early);
 void nh_ctrl_identify(struct nh *h);
 void nh_ctrl_io_queues(struct nh *h);
 void nh_ctrl_namespaces(struct nh *h);
 void nh_ctrl_discovery(struct nh *h);
-/* A log page's first @len bytes are in the data of the command that is returned. */
+/* The first @len bytes of a log page are in the data of the command that is returned. */
 struct nh_cmd *nh_ctrl_log(struct nh *h, enum nvme_log page, uint64_t offset, uint32_t len);
 void nh_ctrl_keep_alive(struct nh *h, uint32_t seconds);
-/* Until a namespace changes; says so when it begins. */
+/* Waits until a namespace changes; prints a line when it starts. */
 void nh_ctrl_event(struct nh *h);
-/* Says nothing until the target has ended all connections. */
+/* Sends nothing until the target has ended all connections. */
 void nh_ctrl_silence(struct nh *h);
 void nh_ctrl_off(struct nh *h);
 
-/* io.c: what namespaces hold. */
+/* io.c: the contents of namespaces. */
 struct nh_ns *nh_ns_of(struct nh *h, uint32_t nsid);
 void nh_io_sizes(struct nh *h, struct nh_ns *ns);
 void nh_io_load(struct nh *h, struct nh_ns *ns, uint32_t commands);
@@ -202,7 +202,7 @@ void nh_io_zeroes(struct nh *h, struct nh_ns *ns);
 void nh_io_beyond(struct nh *h, struct nh_ns *ns);
 void nh_io_unknown(struct nh *h, struct nh_ns *ns);
 void nh_io_stale(struct nh *h, struct nh_ns *ns);
-/* Asks on the first I/O queue for as much as it can, and has no room for answers, for ever. */
+/* Requests as much as possible on the first I/O queue, and never posts receives for the answers. */
 void nh_io_hold(struct nh *h, struct nh_ns *ns);
 void nh_io_save(const struct nh_ns *ns, const char *path);
 

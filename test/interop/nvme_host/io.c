@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* Reads and writes, all of which are judged by the namespace's shadow. */
+/* Reads and writes, all of which are checked with the namespace's shadow. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,8 +9,8 @@
 
 #include "host.h"
 
-#define WRITE_SHARE 2u  /* one of so many is a write */
-#define FLUSH_SHARE 16u /* one of so many is a flush instead */
+#define WRITE_SHARE 2u  /* one in so many is a write */
+#define FLUSH_SHARE 16u /* one in so many is a flush instead */
 
 struct nh_ns *
 nh_ns_of(struct nh *h, uint32_t nsid)
@@ -55,7 +55,7 @@ make_read(struct nh_queue *queue, const struct nh_ns *ns, uint64_t block, uint32
 	return cmd;
 }
 
-/* New data; the shadow has it from now on. */
+/* Fills in new data, which the shadow has from now on. */
 static struct nh_cmd *
 make_write(struct nh_queue *queue, struct nh_ns *ns, uint64_t block, uint32_t n, bool in_capsule)
 {
@@ -71,7 +71,7 @@ make_write(struct nh_queue *queue, struct nh_ns *ns, uint64_t block, uint32_t n,
 	return cmd;
 }
 
-/* An answer is here: is it as it must be? */
+/* Checks an answer that has arrived. */
 static void
 judge(const struct nh_ns *ns, struct nh_cmd *cmd)
 {
@@ -100,7 +100,7 @@ run(const struct nh_ns *ns, struct nh_cmd *cmd)
 
 /* --- one at a time --- */
 
-/* Written and read back by the way given, anywhere in the namespace. */
+/* Writes and reads back by the given access, anywhere in the namespace. */
 static void
 there_and_back(struct nh *h, struct nh_ns *ns, uint32_t turn, uint32_t n, bool in_capsule)
 {
@@ -216,8 +216,8 @@ nh_io_hold(struct nh *h, struct nh_ns *ns)
 
 /* --- many at a time --- */
 
-/* Each command of each queue has a part of the namespace that is its own, so that it does not
- * matter in which order they come. */
+/* Each command of each queue has a part of the namespace to itself, so that the order in which
+ * commands are executed does not matter. */
 struct load {
 	struct nh *h;
 	struct nh_ns *ns;
@@ -232,7 +232,7 @@ some_blocks(struct load *load)
 	uint32_t bits, n;
 
 	most = load->part < most ? load->part : most;
-	/* all magnitudes are as likely */
+	/* all magnitudes are equally likely */
 	bits = nh_random(load->h, 64 - (uint32_t)__builtin_clzll(most));
 	n = (1u << bits) + nh_random(load->h, 1u << bits);
 	return n > most ? (uint32_t)most : n;
@@ -249,7 +249,7 @@ post_some(struct load *load, struct nh_queue *queue)
 	index = (queue->qid - 1u) * (queue->shape.entries - 1) + cmd->index;
 	block = index * load->part + nh_random(h, (uint32_t)(load->part - n + 1));
 	if (nh_random(h, FLUSH_SHARE) != 0) {
-		cmd->state = NH_FREE; /* the first that is free is this one again */
+		cmd->state = NH_FREE; /* the first free one is this one again */
 		if (nh_random(h, WRITE_SHARE) == 0)
 			cmd = make_write(queue, load->ns, block, n, nh_random(h, 2) == 0);
 		else

@@ -88,7 +88,7 @@ number(const char *text, int base, uint32_t least, uint32_t most)
 	return (uint32_t)v;
 }
 
-/* What is behind the comma. */
+/* The text after the comma. */
 static const char *
 second(const char *text)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* Queues of the host: their memory, and commands from their making to their answers. */
+/* Queues of the host: their memory, and commands from their creation to their answers. */
 #include <errno.h>
 #include <poll.h>
 #include <stdio.h>
@@ -13,8 +13,8 @@
 
 #define GUARD        64u
 #define GUARD_BYTE   0x5c
-#define OLD_BYTE     0xa5 /* what is read into before */
-#define ALIGN        64u  /* data begins at any of so many bytes */
+#define OLD_BYTE     0xa5 /* fills buffers before something is read into them */
+#define ALIGN        64u  /* data begins at any of so many byte offsets */
 #define KEYED_MAX    0xffffffu
 #define KIND_SHIFT   32
 #define SGL_LENGTH   8
@@ -42,7 +42,7 @@ room_len(const struct nh_queue *queue)
 	return 2 * GUARD + ALIGN + queue->shape.max_data;
 }
 
-/* Answers; capsules; rooms for data. */
+/* Receives; capsules; rooms for data. */
 static void
 make_memory(struct nh_queue *queue)
 {
@@ -219,7 +219,7 @@ nh_cmd_data(struct nh_cmd *cmd, enum nh_dir dir, uint32_t len, bool in_capsule)
 	sgl[SGL_TYPE] = cmd->window != NULL ? NVME_SGL_KEYED_INV : NVME_SGL_KEYED;
 }
 
-/* Has the window at its command's bytes, by the next of its keys. */
+/* Binds the window to its command's bytes, with the next one of its keys. */
 static void
 post_bind(struct nh_cmd *cmd)
 {
@@ -245,7 +245,7 @@ post_bind(struct nh_cmd *cmd)
 	if (cmd->bound) /* a target that does not know the command does not invalidate its key */
 		nh_must(ibv_post_send(cmd->queue->id->qp, &invalidate, &bad) == 0, "ibv_post_send");
 	nh_must(ibv_post_send(cmd->queue->id->qp, &bind, &bad) == 0, "ibv_post_send");
-	/* providers may know a window of type 2 by the key that it had last, as rxe's does */
+	/* providers may know a window of type 2 by its last key, as rxe's does */
 	cmd->key = cmd->window->rkey = bind.bind_mw.rkey;
 	cmd->bound = true;
 	cmd->queue->host->counters.bound++;

@@ -32,7 +32,7 @@ nh_rdma_ended(struct nh_queue *queue, const char *why)
 		queue->ended = why;
 }
 
-/* What the event means for a connection that nobody asks for any more. */
+/* Handles an event of a connection that is not waited for any more. */
 static void
 take_event(struct nh_queue *queue, const struct rdma_cm_event *event)
 {

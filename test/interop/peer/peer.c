@@ -2,17 +2,17 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * interop-peer: both ends of a conversation by libibverbs in which everything is checked.
+ * interop-peer: both ends of an exchange by libibverbs in which everything is checked.
  *
  *   interop-peer [OPTION...]                    a server, for one client
- *   interop-peer [OPTION...] SERVER STEP...     the client, who says what both do
+ *   interop-peer [OPTION...] SERVER STEP...     the client, which says what both do
  *
- * It knows nothing of karst: over karst it runs by karst-run, and in a virtual machine it runs over
- * Linux' own soft-RoCE.  The exit status is 0 only if all was as it should be at both ends.
+ * It does not know karst: over karst it runs by karst-run, and in a virtual machine it runs over
+ * Linux's own soft-RoCE.  The exit status is 0 only if everything was right at both ends.
  *
  * A step: both ends fill their buffers; the target posts receives; they meet; the actor posts its
- * items and checks its completions; they meet; the target checks what is left; both compare their
- * buffers, and tell each other what was wrong.
+ * items and checks its completions; they meet; the target checks the rest; both compare their
+ * buffers, and exchange the problems that they found.
  */
 #include "peer.h"
 
@@ -210,7 +210,7 @@ arguments(struct peer *p, struct arguments *a, int argc, char **argv)
 		.mtu = 1024,
 		.psn = {pattern_mix((uint64_t)now.tv_nsec) & 0xffffff,
 			pattern_mix((uint64_t)now.tv_nsec + 1) & 0xffffff},
-		.timeout = 18, /* 8.6 s with all retries: who answers may wait for a processor */
+		.timeout = 18, /* 8.6 s with all retries: the peer may wait for a processor */
 		.retry_cnt = 7,
 		.rnr_retry = 7,
 		.min_rnr_timer = 12,
@@ -295,7 +295,7 @@ step_run(struct peer *p)
 	images_end(p);
 }
 
-/* Do the queue pairs have to be made anew? */
+/* Whether the queue pairs have to be created again. */
 static bool
 ends_pair(const struct step *s)
 {
@@ -315,7 +315,7 @@ plan(struct peer *p, const struct step *steps, uint32_t n)
 			if (need[k] > most[k])
 				most[k] = need[k];
 	}
-	/* receives of lost messages stay beside those of the next */
+	/* receives of lost messages stay in addition to those of the next */
 	most[2] *= 2;
 	for (k = 0; k < 3; k++)
 		most[k] = (most[k] + 4095) / 4096 * 4096;
@@ -358,7 +358,7 @@ main(int argc, char **argv)
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	signal(SIGPIPE, SIG_IGN); /* the other end may be gone: writing says so */
 	arguments(p, &a, argc, argv);
-	/* before anybody is bothered with it */
+	/* parse before the other end is involved */
 	n = p->me == 0 ? script_parse(p->opt.script, &p->opt, steps, MAX_STEPS) : 0;
 	if (n < 0)
 		return 2;

@@ -55,7 +55,7 @@ enum op {
 	OP_COUNT,
 };
 
-/* What a step does otherwise than usual; the names are in peer_script.c. */
+/* Variations of a step; the names are in peer_script.c. */
 enum flag {
 	F_INLINE = 1 << 0,
 	F_SOLICITED = 1 << 1,
@@ -122,7 +122,7 @@ struct options {
 struct image {
 	uint8_t *bytes; /* size + GUARD */
 	uint8_t *want;
-	uint8_t *late; /* for so many steps something may still come there, or not: no check */
+	uint8_t *late; /* for so many steps something may still arrive there, or not: no check */
 	uint32_t size;
 	uint64_t seed;
 	const char *name;
@@ -131,10 +131,10 @@ struct image {
 /* Keys of the regions over a target's area. */
 enum key { KEY_ALL, KEY_READ, KEY_WRITE, KEY_NONE, KEY_OTHER_PD, KEY_DEAD, KEY_COUNT };
 
-/* What an end tells the other when a queue pair is made. */
+/* What an end sends to the other when a queue pair is created. */
 struct end {
 	uint32_t qpn;
-	uint32_t atomic_write; /* it can */
+	uint32_t atomic_write; /* whether it supports ATOMIC WRITE */
 	uint64_t area;
 	uint32_t rkey[KEY_COUNT];
 	union ibv_gid gid;
@@ -175,17 +175,17 @@ struct peer {
 	char notes[NOTES_SIZE];
 
 	struct step *step; /* the current one */
-	uint32_t number;   /* of it, from 1 */
+	uint32_t number;   /* its number, from 1 */
 };
 
 /* --- peer_script.c --- */
 
 extern const char *const op_names[OP_COUNT];
-/** The steps of @text. @return how many, or -1 with a message on stderr. */
+/** Parses the steps of @text.  @return how many, or -1 with a message on stderr. */
 int script_parse(const char *text, const struct options *opt, struct step *steps, uint32_t max);
 /** @return the name of a status as scripts have it, OK for success. */
 const char *status_name(int status);
-/** What the words of a script are, for --help. */
+/** Prints the words of a script, for --help. */
 void script_help(void);
 
 /* --- peer_ctl.c --- */
@@ -194,18 +194,19 @@ void script_help(void);
  *  a client, unix:PATH or file:PATH for either. @return the descriptor; without one the program
  *  ends. */
 int ctl_open(const char *where, const char *port, uint32_t patience_s);
-/** Both ends call it; gives @mine to the other and takes the same number of bytes from it. Ends the
- *  program if the other does not come to the same point of the script. */
+/** Both ends call it; sends @mine to the other end and receives the same number of bytes from it.
+ * Ends the program if the other end does not reach the same point of the script. */
 void ctl_swap(struct peer *p, uint32_t point, const void *mine, void *other, uint32_t len);
-/** One way. */
+/** One direction only. */
 void ctl_put(struct peer *p, const void *data, uint32_t len);
 void ctl_get(struct peer *p, void *data, uint32_t len);
-/** Notes that the step has not gone as it should. */
+/** Notes that the step has failed in some respect. */
 void problem(struct peer *p, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-/** Tells the other end what was noted, hears its part, and prints both. @return whether all is
- *  well at both ends. */
+/** Sends the noted problems to the other end, receives its problems, and prints both.  @return
+ * whether there are none at both ends. */
 bool ctl_verdict(struct peer *p);
-/** A condition without which nothing goes on: says so here and at the other end. */
+/** For a condition without which the program cannot continue: reports it here and at the other
+ * end. */
 _Noreturn void die(struct peer *p, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
 /* --- peer_qp.c --- */
@@ -214,15 +215,15 @@ _Noreturn void die(struct peer *p, const char *fmt, ...) __attribute__((format(p
 void device_open(struct peer *p, const char *dev, const char *gid);
 /** Registers memory for steps of @local, @area and @recvs bytes, and makes completion queues. */
 void memory_make(struct peer *p, uint32_t local, uint32_t area, uint32_t recvs);
-/** Makes a queue pair, connected to one that the other end makes. */
+/** Creates a queue pair, connected to one that the other end creates. */
 void qp_make(struct peer *p);
 void qp_unmake(struct peer *p);
 void device_close(struct peer *p);
 /** The target's part of OP_BIND1, OP_BIND2, OP_LOCAL_INV. */
 void window_step(struct peer *p);
-/** Waits until the queue pair is in @state, and notes it if it does not come to that. */
+/** Waits until the queue pair is in @state, and notes a problem if it does not get there. */
 void qp_state_is(struct peer *p, enum ibv_qp_state state);
-/** Moves the own queue pair to the error state. */
+/** Moves this end's queue pair to the error state. */
 void qp_fail(struct peer *p);
 
 /* --- peer_wr.c --- */
@@ -248,12 +249,11 @@ void pattern_fill(uint8_t *to, uint64_t seed, uint64_t off, uint32_t len);
 uint64_t pattern_mix(uint64_t x);
 /** Fills all buffers for the step. */
 void images_begin(struct peer *p);
-/** Gives half of the compare-and-swaps of @n items, whose target is @end, the value that is
- *  there. */
+/** Gives half of the compare-and-swaps of @n items, whose target is @end, the current value. */
 void items_resolve(const struct peer *p, struct item *items, uint32_t n, uint32_t end);
-/** The buffers must be what they ought to. */
+/** Compares the buffers with what they must be. */
 void images_end(struct peer *p);
-/** Waits for the completions of an actor's items; then its buffers ought to have the results. */
+/** Waits for the completions of an actor's items; then its buffers must have the results. */
 void actor_check(struct peer *p, const struct item *items, uint32_t n);
 /** Waits for the target's completions that are successes, if any. */
 void target_collect(struct peer *p, const struct item *items, uint32_t n);

@@ -93,21 +93,21 @@ items_resolve(const struct peer *p, struct item *items, uint32_t n, uint32_t end
 			items[i].add = cell(p, end, items[i].area_off);
 }
 
-/* Nobody can say what is there. */
+/* The content is not known. */
 static void
 image_any(struct image *i, uint32_t off, uint32_t len)
 {
 	memcpy(i->want + off, i->bytes + off, len);
 }
 
-/* Something of a lost message may come there, in this step and the next. */
+/* Parts of a lost message may arrive there, in this step and the next. */
 static void
 image_late(struct image *i, uint32_t off, uint32_t len)
 {
 	memset(i->late + off, 2, len);
 }
 
-/* What ought to be there, whatever was to come before. */
+/* What must be there, whatever may have arrived before. */
 static void
 image_put(struct image *i, uint32_t off, uint64_t seed, uint64_t seed_off, uint32_t len)
 {
@@ -158,7 +158,7 @@ images_end(struct peer *p)
 {
 	time_t end = time(NULL) + p->opt.patience_s;
 
-	/* without acknowledgements the actor is done before its WRITE has arrived */
+	/* without acknowledgements the actor completes before its WRITE has arrived */
 	while (p->opt.qp_type != IBV_QPT_RC && !image_right(&p->area) && time(NULL) <= end)
 		usleep(1000);
 	image_check(p, &p->local);
@@ -166,7 +166,7 @@ images_end(struct peer *p)
 	image_check(p, &p->recvs);
 }
 
-/* --- what a step is to end with --- */
+/* --- the expected end of a step --- */
 
 static bool
 step_fails(const struct step *s)
@@ -174,7 +174,7 @@ step_fails(const struct step *s)
 	return s->status != IBV_WC_SUCCESS || s->recv_status > IBV_WC_SUCCESS;
 }
 
-/* Does the target's queue pair end in error? */
+/* Whether the target's queue pair ends in error. */
 static bool
 target_down(const struct step *s)
 {
@@ -185,7 +185,7 @@ target_down(const struct step *s)
 		s->status == IBV_WC_REM_OP_ERR;
 }
 
-/* Does item @i arrive as it should? */
+/* Whether item @i arrives as it should. */
 static bool
 arrives(const struct step *s, uint32_t i)
 {
@@ -232,7 +232,7 @@ sent_check(struct peer *p, const struct ibv_wc *wc, uint32_t i, const struct ite
 		problem(p, "item %u: the completion is of opcode %d", i, wc->opcode);
 }
 
-/* What items bring into the actor's memory. */
+/* What the items write into the actor's memory. */
 static void
 actor_results(struct peer *p, const struct item *items, uint32_t n)
 {
@@ -262,7 +262,7 @@ actor_results(struct peer *p, const struct item *items, uint32_t n)
 	}
 }
 
-/* A queue pair in error takes requests and flushes them. */
+/* A queue pair in error accepts requests and flushes them. */
 static void
 flush_check(struct peer *p)
 {
@@ -335,10 +335,10 @@ received_check(struct peer *p, const struct ibv_wc *wc, uint32_t i, const struct
 	unsigned int wc_flags = wc->wc_flags;
 	uint32_t len = item->len + (ud ? GRH_BYTES : 0);
 
-	/* rxe hands the kernel's number of this flag to programs, where it means something else */
+	/* rxe passes the kernel's value of this flag to programs, where it has another meaning */
 	if (wc_flags & IBV_WC_IP_CSUM_OK)
 		wc_flags |= IBV_WC_WITH_INV;
-	/* with a connection the GRH is nothing that a receiver has */
+	/* on a connection a receiver has no GRH */
 	if (!ud)
 		known &= ~(unsigned int)IBV_WC_GRH;
 	if (wc->opcode != (imm ? IBV_WC_RECV_RDMA_WITH_IMM : IBV_WC_RECV))
@@ -360,7 +360,7 @@ received_check(struct peer *p, const struct ibv_wc *wc, uint32_t i, const struct
 			p->other.qpn);
 }
 
-/* The oldest receive that is outstanding is no more. */
+/* Removes the oldest outstanding receive. */
 static struct recv
 recv_take(struct peer *p, const struct ibv_wc *wc, uint32_t i)
 {
@@ -376,7 +376,7 @@ recv_take(struct peer *p, const struct ibv_wc *wc, uint32_t i)
 	return r;
 }
 
-/* One receive, and where its bytes ought to be. */
+/* One receive, and where its bytes must be. */
 static bool
 receive(struct peer *p, uint32_t i, const struct item *item)
 {
@@ -401,7 +401,7 @@ receive(struct peer *p, uint32_t i, const struct item *item)
 	return true;
 }
 
-/* What an item makes of the target's area. */
+/* The effect of an item on the target's area. */
 static void
 area_result(struct peer *p, const struct item *item, uint32_t i)
 {
@@ -479,7 +479,7 @@ target_check(struct peer *p, const struct item *items, uint32_t n)
 	if (step_fails(s) && target_down(s) && n > 0)
 		failed_receives(p, at);
 	qp_state_is(p, step_fails(s) && target_down(s) ? IBV_QPS_ERR : IBV_QPS_RTS);
-	/* a message that broke off may have begun */
+	/* an interrupted message may have begun */
 	if (n > 0 && (s->flags & F_LOST || s->status == IBV_WC_RETRY_EXC_ERR)) {
 		if (item_receives(at) && at->op != OP_WRITE_IMM && p->n_posted > 0)
 			image_late(&p->recvs, p->posted[0].off, p->posted[0].len);

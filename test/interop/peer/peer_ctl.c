@@ -2,12 +2,12 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * How two instances of interop-peer talk beside the traffic that they check: a stream, by TCP, by a
- * UNIX socket, or through a character device such as a virtual machine's serial port.
+ * How two instances of interop-peer communicate apart from the traffic that they check: a stream,
+ * by TCP, by a UNIX socket, or through a character device such as a virtual machine's serial port.
  *
  * The ends meet at points of the script (ctl_swap()): each sends a header and as many bytes as it
  * expects.  An end that gives up sends a header of the point POINT_END with its text, whatever the
- * other waits for.
+ * other one waits for.
  */
 #include "peer.h"
 
@@ -25,8 +25,8 @@
 #include <unistd.h>
 
 #define POINT_END 0xdeadu
-/* Ends an end whose other one hangs.  It may have been patient several times before it says
- * something. */
+/* Ends an end whose peer hangs.  The peer may have waited for its own limit several times before it
+ * reports something. */
 #define HANG_S 480u
 
 struct header {
@@ -56,7 +56,7 @@ tcp_listen(const char *port)
 
 	if (getaddrinfo(NULL, port, &hints, &all) != 0)
 		no_channel(port);
-	/* IPv6 takes IPv4 in, where there is IPv6 */
+	/* an IPv6 socket also accepts IPv4, where there is IPv6 */
 	for (family = AF_INET6; s < 0 && family != 0; family = family == AF_INET6 ? AF_INET : 0) {
 		for (a = all; a != NULL && s < 0; a = a->ai_next) {
 			if (a->ai_family != family)
@@ -90,7 +90,7 @@ tcp_connect(const char *host, const char *port, uint32_t patience_s)
 
 	if (getaddrinfo(host, port, &hints, &all) != 0)
 		no_channel(host);
-	do { /* the server may not be there yet */
+	do { /* the server may not listen yet */
 		for (a = all; a != NULL; a = a->ai_next) {
 			s = socket(a->ai_family, SOCK_STREAM, 0);
 			if (s >= 0 && connect(s, a->ai_addr, a->ai_addrlen) == 0) {

@@ -3,8 +3,8 @@
  */
 /*
  * The verbs objects of interop-peer: device, memory, queue pairs and memory windows.  Regions and
- * completion queues live as long as the program; queue pairs, and what stands on them, are made
- * anew after each step that ends in an error.
+ * completion queues exist as long as the program; queue pairs, and the objects that depend on them,
+ * are created again after each step that ends in an error.
  */
 #include "peer.h"
 
@@ -36,8 +36,8 @@
 
 /* --- device --- */
 
-/* Is GID @index what the user asked for: a kind (v4, v6, ll for link-local), an address, or an
- * index? */
+/* Whether GID @index is what the user asked for: a kind (v4, v6, ll for link-local), an address, or
+ * an index. */
 static bool
 gid_fits(const union ibv_gid *gid, int index, const char *wanted)
 {
@@ -60,7 +60,7 @@ gid_fits(const union ibv_gid *gid, int index, const char *wanted)
 	return v4 && inet_pton(AF_INET, wanted, raw) == 1 && memcmp(gid->raw + 12, raw, 4) == 0;
 }
 
-/* Looks through the GIDs of port 1. */
+/* Searches the GIDs of port 1. */
 static bool
 gid_find(struct peer *p, const char *wanted)
 {
@@ -298,7 +298,7 @@ qp_make(struct peer *p)
 		connect_ud(p);
 	else
 		connect_rc(p);
-	/* nobody sends before both can receive */
+	/* no end sends before both can receive */
 	ctl_swap(p, 0x9b, &p->number, &(uint32_t){0}, sizeof(p->number));
 }
 
@@ -318,7 +318,7 @@ qp_unmake(struct peer *p)
 	p->srq = NULL;
 	p->ah = NULL;
 	p->n_posted = p->recv_cursor = 0;
-	/* of receives that nobody waited for */
+	/* of receives that were not waited for */
 	while (ibv_poll_cq(p->scq, 1, &wc) > 0 || ibv_poll_cq(p->rcq, 1, &wc) > 0)
 		;
 }
@@ -360,7 +360,7 @@ window_rights(uint32_t flags)
 				       : REMOTE_ALL;
 }
 
-/* Posts the binding. @return the key it will have, if it is of type 2. */
+/* Posts the bind.  @return the new key, if the window is of type 2. */
 static uint32_t
 bind_post(struct peer *p, bool type2)
 {

@@ -122,7 +122,7 @@ status_parse(const char *word)
 	return -1;
 }
 
-/* The number that @text is. */
+/* Parses @text as a number. */
 static bool
 script_number(const char *text, uint32_t max, uint32_t *value)
 {
@@ -207,7 +207,7 @@ around(const struct options *opt, uint32_t *lens)
 	return n;
 }
 
-/* @list: what stands behind the colon, without the count. @return how many, 0: a mistake. */
+/* @list: the text behind the colon, without the count.  @return how many, 0: a mistake. */
 static uint32_t
 lengths(char *list, const struct options *opt, uint32_t *lens, uint32_t max)
 {

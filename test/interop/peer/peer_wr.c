@@ -5,8 +5,8 @@
  * The work requests of interop-peer: which items a step has and where their bytes are, posting them
  * and the receives for them, waiting for completions.
  *
- * Ranges of items lie behind each other in each buffer, a few bytes apart and at odd addresses, so
- * that none is overwritten by another and what is too much hits bytes that nobody may touch.
+ * Ranges of items follow each other in each buffer, a few bytes apart and at odd addresses, so that
+ * no item overwrites another and bytes beyond a range hit bytes that must not change.
  */
 #include "peer.h"
 
@@ -16,7 +16,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define FAA_CELL  8u  /* all fetch-and-adds of a step go there, so that none may run twice */
+#define FAA_CELL  8u  /* all fetch-and-adds of a step go there, so that one that runs twice shows */
 #define FIRST_OFF 24u /* behind it */
 
 #define NAP_FIRST_US 100u
@@ -55,14 +55,14 @@ mixed_op(const struct peer *p, uint64_t random)
 	return p->opt.qp_type == IBV_QPT_UC ? uc[random % 4] : rc[random % 8];
 }
 
-/* Where the range of @item begins in the area; @cursor: behind the one before. */
+/* Where the range of @item begins in the area; @cursor: after the previous one. */
 static uint32_t
 area_place(const struct peer *p, const struct step *s, const struct item *item, uint32_t cursor)
 {
 	uint32_t window = s->flags & F_WINDOW ? WINDOW_OFF : 0;
 	uint32_t end = s->flags & F_WINDOW ? WINDOW_OFF + p->window_len : p->area.size;
 
-	/* the size is not known yet when memory is planned; the range is not in it anyhow */
+	/* the size is not known yet when memory is planned; the range is not part of it anyway */
 	if (s->flags & F_END && p->area.size > 0)
 		return wr_is_atomic(item->op) ? end : end - item->len / 2;
 	if (item->op == OP_FAA)
@@ -120,7 +120,7 @@ step_items(const struct peer *p, const struct step *s, struct item *items, uint3
 
 /* --- receives --- */
 
-/* Contiguous bytes as @n pieces. @return how many pieces: one at most where there are no bytes. */
+/* Splits contiguous bytes into @n SGEs.  @return how many: at most one if there are no bytes. */
 static int
 pieces(struct ibv_sge *sge, uint8_t *at, uint32_t len, uint32_t lkey, uint32_t n)
 {
@@ -251,7 +251,7 @@ target_fill(const struct peer *p, const struct item *item, struct ibv_send_wr *w
 		wr->imm_data = htonl((uint32_t)item->add);
 }
 
-/* All at once: one list, but for ATOMIC WRITEs, which only the other interface has. */
+/* All at once: one list, except for ATOMIC WRITEs, which only the other interface has. */
 void
 items_post(struct peer *p, const struct item *items, uint32_t n)
 {
@@ -295,9 +295,8 @@ items_post(struct peer *p, const struct item *items, uint32_t n)
 
 /* --- completions --- */
 
-/* Sleeps until there may be something new: for longer and longer where nobody wakes it, since a
- * guest has one processor, and whoever is waited for may need it.
- * @return false: no event has come. */
+/* Sleeps until there may be a completion: longer and longer without events, since a guest has one
+ * processor, which the peer may need.  @return false: no event has come. */
 static bool
 rest(struct peer *p, useconds_t *nap_us)
 {
@@ -322,7 +321,7 @@ rest(struct peer *p, useconds_t *nap_us)
 bool
 wait_cq(struct peer *p, struct ibv_cq *cq, struct ibv_wc *wc)
 {
-	/* where only a solicited event can wake us, nothing else does */
+	/* if only a solicited event can wake this thread, nothing else does */
 	int solicited = cq == p->rcq && p->step->flags & F_SOLICITED;
 	time_t end = time(NULL) + p->opt.patience_s;
 	useconds_t nap_us = NAP_FIRST_US;

@@ -44,8 +44,8 @@ ATTEMPTS = 5
 SETTINGS = f'modprobe smc; interop-smcset eid {EID}; echo {BUFFER} >/proc/sys/net/smc/wmem; ' \
     f'echo {BUFFER} >/proc/sys/net/smc/rmem'
 GO = 'wait /tmp/go'
-# (name, links, what it shows, steps of A, steps of B).  Who waits is told to go when A is blocked; with
-# two links, when the first of them has died.
+# (name, links, what it shows, steps of A, steps of B).  A program that waits is told to go when A
+# is blocked; with two links, when the first of them has failed.
 SCENARIOS = (
     ('smcr_wrap', 1, 'SMC-R, buffers of 16 KiB: both directions go around their ends, where two '
      'WRITEs are made of one',
@@ -83,7 +83,8 @@ class Failure(Exception):
 
 
 class Wire(threading.Thread):
-    """Between two QEMUs: frames in the order in which they came here, while there is a recording."""
+    """Between two QEMUs: keeps frames in the order in which they arrived here, while a recording
+    runs."""
 
     def __init__(self, folder):
         super().__init__(daemon=True)
@@ -133,7 +134,7 @@ class Wire(threading.Thread):
 
 
 def message(frame):
-    """The SEND in it, if it is an LLC or CDC message."""
+    """The SEND in the frame, if it is an LLC or CDC message."""
     return frame[54:-4] if frame[23] == 17 and frame[42] == 4 else b'\0'
 
 
@@ -174,12 +175,12 @@ class Pair:
                      'echo 0 >/proc/sys/net/ipv4/conf/all/rp_filter')
 
     def anew(self, links):
-        """SMC, and @links devices, that nobody has used yet."""
+        """Loads SMC and @links devices, all unused."""
         for one in self.guests.values():
             one.must('rdma link delete rxe0; rdma link delete rxe1 2>/dev/null; rm -f /tmp/go')
         for one in self.guests.values():
             end = time.monotonic() + LIMIT_S
-            # until connections that are closing let it go
+            # until connections that are closing release it
             while one.run('modprobe -r smc')[0] != 0:
                 if time.monotonic() > end:
                     raise Failure('SMC is not unloaded')
@@ -189,7 +190,7 @@ class Pair:
                 one.must(f'rdma link add rxe{number} type rxe netdev eth{number}')
 
     def record(self, links, a, b):
-        """@return frames of that talk."""
+        """@return the frames of that exchange."""
         self.anew(links)
         frames = []
         for wire in self.wires:
@@ -220,7 +221,7 @@ class Pair:
         return frames
 
     def kill_link(self, client, frames):
-        """The one of rxe0 dies at A.  @return problems"""
+        """Ends the link of rxe0 at A.  @return problems"""
         problems = client.until(lambda: sum(map(is_cdc, frames)) >= 2, 'sending', LIMIT_S)
         self.still(frames)
         self.guests['A'].must('ip link set eth0 down')
@@ -229,7 +230,7 @@ class Pair:
 
     @staticmethod
     def still(frames):
-        """Waits until there is nothing more to be said."""
+        """Waits until nothing more is sent."""
         count = -1
         while count != len(frames):
             count = len(frames)
@@ -246,10 +247,10 @@ class Pair:
 
 
 def once(pair, links, a, b):
-    """@return frames, of which none is there twice."""
+    """@return frames, none of which was sent twice."""
     for _ in range(ATTEMPTS):
         frames = pair.record(links, a, b)
-        # address and queue pair that it goes to, and PSN, of all but ACKs
+        # destination address and queue pair, and PSN, of all except ACKs
         requests = [frame[30:34] + frame[47:50] + frame[51:54] for _, frame in frames
                     if frame[23] == 17 and frame[42] < 13]
         if len(set(requests)) == len(requests):
@@ -258,7 +259,7 @@ def once(pair, links, a, b):
 
 
 def row(name, what, a, b, version, dump, path):
-    """The line of the manifest; what is counted is checked by test/captures."""
+    """The line of the manifest; test/captures checks the counts."""
     said = subprocess.run([dump, '--json', '--rebuild', path], stdout=subprocess.PIPE, text=True,
                           check=True).stdout
     total = json.loads(said.splitlines()[-1])

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# Copyright (c) 2026 The karst authors
+# What karst and Linux do together over SMC-R: functions of the bed and of karst's role, "client" or
+# "server".  Each raises Ended if something is wrong.
 """What karst and Linux do together over SMC-R: functions of the bed and of karst's role, "client" or
 "server".  Each raises Ended if something is wrong."""
 import re
@@ -7,21 +8,21 @@ import re
 from smc_bed import EID, FAULTS, Ended
 from wire import delay, drop, duplicate
 
-# Soft-RoCE of Linux 6.1 does not tell in which state a queue pair is, so that SMC-R there sends
-# nothing over it, not even CONFIRM_LINK (ENOLINK), and then waits for ever for its completions: that
-# kernel can have its part only in what is decided before.
+# Soft-RoCE of Linux 6.1 does not report the state of a queue pair, so SMC-R there sends nothing
+# over it, not even CONFIRM_LINK (ENOLINK), and then waits for ever for its completions.  With that
+# kernel only what is decided before that can be tested.
 NEWER, ALL = ('6.12',), ('6.1', '6.12')
 CASES = []
 OTHER = {'karst': 'linux', 'linux': 'karst'}
 NO_DEVICE, MEMORY, NO_CONFIRM = 0x03030000, 0x01010000, 0x02010000
 NO_OPTION, PEER_DECLINED = 0x03010000, 0x05000000
-# Who reads hears the end even so; that it was not a good one is in SO_ERROR.
+# A reader gets an end of the stream even so; SO_ERROR tells that it was abnormal.
 RESET, LINK_GONE = ('end after 0', 'error ECONNRESET'), ('end after 0', 'error ECONNABORTED')
 LOTS = 3000000 # more than all buffers between two programs
 
 
 def case(name, roles=('client', 'server'), kernels=NEWER, faults=()):
-    """@faults: counters of FAULTS that may go up."""
+    """@faults: counters of FAULTS that may increase."""
     def add(function):
         CASES.append((name, roles, kernels, faults, function))
         return function
@@ -46,7 +47,7 @@ def is_smc(bed, pair_of, count=1):
 
 
 def is_tcp(bed, pair_of, *wanted):
-    """Its connections stay on TCP; @wanted: (end, number) of reasons that are told."""
+    """Its connections stay on TCP; @wanted: (end, number) of the reported reasons."""
     before, reasons = bed.counters(), bed.reasons()
     found = pair_of()
     now = bed.reasons()
@@ -100,7 +101,7 @@ def bulk(bed, role):
 
 
 def fill(bed, role, writer):
-    """@writer has no room any more, until the other end begins to read."""
+    """Sends until @writer has no room any more, until the other end starts to read."""
     reader = OTHER[writer]
     bed.stops()
     steps = {writer: 'fill send 1000000 shut drain', reader: f'{bed.waits(reader)} drain close'}
@@ -218,10 +219,11 @@ def gone(bed, role):
 # --- urgent ---
 
 def urgent(bed, role, sender):
-    """Two urgent bytes apart, with more behind them, and two in line.
+    """Two separate urgent bytes, with more data behind them, and two inline.
 
-    To Linux each of the first two goes in one piece with what is in front of it: a program that has
-    read all of that before the urgent byte comes, and takes it by MSG_OOB, gets nothing more (L15)."""
+    Each of the first two reaches Linux in one piece with the data in front of it: a program that
+    has read all of that before the urgent byte arrives, and reads it by MSG_OOB, gets nothing more
+    (L15)."""
     apart = 'urge' if sender == 'karst' else 'urgent'
     steps = {sender: f'get 1 {apart} 1000 send 500 get 1 {apart} 2 send 70000 get 1 urgent 1000 '
                      'send 500 urgent 1 shut drain',
@@ -246,7 +248,7 @@ def karst_urgent(bed, role):
 
 @case('connections of more than one group')
 def many(bed, role):
-    # 16 is the least that both may agree on; what they agree on without such a setting is 255
+    # 16 is the smallest number on which both may agree; without such a setting it is 255
     limit, count = (16, 20) if role == 'client' else (255, 260)
     bed.guest.must(f'echo {limit} >/proc/sys/net/smc/smcr_max_conns_per_lgr')
     bed.again()
@@ -292,7 +294,7 @@ def idle(bed, role):
         raise Ended('the next connection has no new group')
 
 
-# --- why not ---
+# --- reasons to decline ---
 
 @case('Linux has no EID: TCP', kernels=ALL)
 def no_eid(bed, role):
@@ -306,7 +308,7 @@ def no_eid(bed, role):
 @case('another EID: TCP', kernels=ALL)
 def other_eid(bed, role):
     bed.again('eid = ELSEWHERE\n')
-    # Linux does not keep the reason of who declines before it has
+    # Linux does not keep the peer's reason for declining before it has its own
     is_tcp(bed, lambda: echo(bed, role, 100000), ('karst', NO_DEVICE),
            ('linux', NO_DEVICE if role == 'client' else PEER_DECLINED))
 
@@ -379,7 +381,7 @@ def late(bed, role):
 # --- two ports ---
 
 def has_links(bed, role, count):
-    """Both ends have so many in the one group."""
+    """Both ends have @count links in the one group."""
     def are_there():
         rows = [row for row in bed.karst_groups().values() if row['role'] == role]
         return [row['links'] for row in rows] == [count]
@@ -388,7 +390,7 @@ def has_links(bed, role, count):
 
 
 def links(bed, role, count):
-    """The same, and the stream goes on."""
+    """The same, and the stream continues."""
     has_links(bed, role, count)
     before = bed.counters()
     bed.until(lambda: all(bed.counters()[name] > before[name] + 20
@@ -396,9 +398,9 @@ def links(bed, role, count):
 
 
 def stream(bed, role, first_links, then):
-    """A stream to and fro between two sides with two ports each, of which Linux has a second device
-    if there are to be two links at @first_links; what one sends while then() runs, the other gets,
-    and each byte is compared as it comes."""
+    """A stream in both directions between two sides with two ports each; Linux has a second device
+    if there are to be two links at @first_links.  What one side sends while then() runs, the other
+    receives, and each byte is compared on arrival."""
     bed.stops_both()
     bed.again(ports=2)
     if first_links == 2:
@@ -424,7 +426,7 @@ def stream(bed, role, first_links, then):
 
 
 def each_dies(bed, role, down, up):
-    """The port of one link goes and comes, and then that of the other."""
+    """The port of one link goes down and up, and then that of the other."""
     def run():
         for number in 0, 1:
             down(number)
@@ -442,8 +444,8 @@ def linux_port(bed, role):
     each_dies(bed, role, bed.linux_down, bed.linux_up)
 
 
-# As server Linux waits for its sends on the link that it is told to delete, and soft-RoCE never gives
-# one up: it would have no second link again, and close() would not return.
+# As a server Linux waits for its sends on the link that it is told to delete, and soft-RoCE never
+# completes them: it would have no second link again, and close() would not return.
 @case('of two links each dies at karst, and there is one again', roles=('server',),
       faults=('link_down',))
 def karst_port(bed, role):
@@ -487,7 +489,7 @@ def second_later(bed, role):
     stream(bed, role, 1, run)
 
 
-# --- deaths ---
+# --- failures ---
 
 @case('karstd is killed')
 def karstd_killed(bed, role):
@@ -509,8 +511,8 @@ def karstd_killed(bed, role):
       faults=('link_down', 'group_down', 'llc_timeout'))
 def guest_killed(bed, role):
     is_smc(bed, lambda: echo(bed, role))
-    # A group that nobody notices to be dead: a client is told by the server's Accept that there is
-    # another one, a server hears nothing from its link.
+    # A group that is dead without notice: a client learns from the server's Accept that there is
+    # another one, a server receives nothing on its link.
     idle_one = bed.pair(role, 'both 1000 say talked drain', 'both 1000 drain')
     idle_one.says('karst', 'talked')
     bed.guest.close()
@@ -524,7 +526,7 @@ def guest_killed(bed, role):
     idle_one.end(linux=None)
     if not re.search(r'^E[A-Z]+ after 0$', idle_one.karst.text(), re.MULTILINE):
         raise Ended(*idle_one.shown())
-    bed.again() # the dead guest's link goes now, and not in a later case
+    bed.again() # the dead guest's link ends now, and not in a later case
 
 
 @case('who sends to a guest that is gone is told', roles=('server',),
@@ -539,6 +541,6 @@ def guest_gone(bed, role):
 
 
 def faults(before, now, allowed):
-    """@return problems: counters that tell of mistakes went up."""
+    """@return problems: counters of faults have increased."""
     return [f'{name} went up by {now[name] - before.get(name, 0)}' for name in FAULTS
             if name not in allowed and now[name] > before.get(name, 0)]

@@ -76,7 +76,7 @@ add_text(struct request *r, uint16_t type, const char *text)
 	add(r, type, text, strlen(text) + 1);
 }
 
-/* Those of @len bytes, by type. */
+/* Finds attributes of @len bytes, by type. */
 static void
 parse(const void *data, size_t len, const struct nlattr *found[ATTRS])
 {
@@ -115,7 +115,7 @@ number(const struct nlattr *a)
 	return n;
 }
 
-/* Sends it, and has each answer shown, up to the last. */
+/* Sends a request, and calls a function for each answer, up to the last. */
 static void
 ask(struct request *r, void (*show)(const struct nlattr **top))
 {
@@ -179,7 +179,7 @@ show_group(const struct nlattr **top)
 		number(group[SMC_NLA_LGR_R_TYPE]));
 }
 
-/* The kernel tells of each group, and behind it of its links. */
+/* The kernel reports each group, and behind it its links. */
 static void
 show_link(const struct nlattr **top)
 {
@@ -217,7 +217,7 @@ show_reason(const struct nlattr **top)
 		number(found[SMC_NLA_FBACK_STATS_RSN_CNT]) & 0xffff);
 }
 
-/* Without a process for each look, as the host could only have it. */
+/* In one process, while the host would need one for each check. */
 static void
 wait_for_links(uint16_t id, unsigned int wanted)
 {
@@ -233,7 +233,7 @@ wait_for_links(uint16_t id, unsigned int wanted)
 	}
 }
 
-/* The kernel wants it filled up with blanks. */
+/* The kernel requires padding with blanks. */
 static void
 add_eid(struct request *r, const char *name)
 {

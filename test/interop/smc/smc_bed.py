@@ -30,13 +30,14 @@ CONTENTS = image.Contents('smc', 'ip rdma modprobe',
   rdma_ucm smc crc32_pclmul crc32_generic crc32c_generic crc32c_intel crc32c''', '')
 TAP, MAC, MTU = 'kw0', '02:4b:00:00:00:01', 4190
 TAP_2, MAC_2 = 'kw1', '02:4b:00:00:00:02'
-# Linux looks for the device of a second link where the network of the first one's address is, so
-# at its end they have one; at this end each is half of it, so that the kernel knows which is which.
+# Linux searches the device of a second link in the network of the first one's address, so at its
+# end both are in one network; at this end each has half of it, so that the kernel can distinguish
+# them.
 ADDRESS_2, NET_2 = {'karst': '192.0.2.129', 'linux': '192.0.2.130'}, '192.0.2.128/25'
 ADDRESS = {('karst', 'ip4'): '192.0.2.1', ('linux', 'ip4'): '192.0.2.2',
            ('karst', 'ip6'): '2001:db8:1::1', ('linux', 'ip6'): '2001:db8:1::2'}
 EID = 'KARST'
-# addresses of IPv6 outlive that an interface is down
+# IPv6 addresses stay when an interface goes down
 KEEP = 'echo 1 >/proc/sys/net/ipv6/conf/all/keep_addr_on_down'
 CONF = '''[engine]
 idle = sleep
@@ -48,8 +49,8 @@ enabled = yes
 retry_s = 0
 '''
 PORT = 18700
-LIMIT_S = 240 # of a program at either end
-# What only a side that is wrong makes go up.
+LIMIT_S = 240 # for a program at either end
+# Counters that only faults increase.
 FAULTS = ('clc_failed', 'clc_bad', 'llc_bad', 'llc_no_slot', 'llc_timeout', 'cdc_bad', 'cdc_unknown',
           'link_down', 'group_down')
 
@@ -59,7 +60,8 @@ class Ended(Exception):
 
 
 class Pair:
-    """A server and a client, running.  @karst and @linux are the steps of each end's interop-talk."""
+    """A server and a client, running.  @karst and @linux are the steps of each end's
+    interop-talk."""
 
     def __init__(self, bed, role, karst, linux, count=1, family='ip4', smc=('karst', 'linux')):
         self.bed, self.role = bed, role
@@ -82,14 +84,14 @@ class Pair:
         setattr(self, client, starts[client]())
 
     def says(self, end, text):
-        """Waits until that end has said it."""
+        """Waits for this text in the output of that end."""
         one = getattr(self, end)
         problems = one.until(lambda: text in one.text(), f'saying "{text}"', LIMIT_S)
         if problems:
             raise Ended(*problems, *self.shown())
 
     def end(self, karst=0, linux=0):
-        """Both end, with these statuses; None: that one is not looked at."""
+        """Both end, with these statuses; None: that one is not checked."""
         problems = []
         for end, status in ('karst', karst), ('linux', linux):
             one = getattr(self, end)
@@ -102,7 +104,7 @@ class Pair:
         return self
 
     def said(self, end, *texts):
-        """That end has said all of them."""
+        """The output of that end has all of the texts."""
         for text in texts:
             if text + '\n' not in getattr(self, end).text():
                 raise Ended(f'{end} does not say "{text}"', *self.shown())
@@ -181,7 +183,7 @@ class Bed:
         return self.daemon.start()
 
     def again(self, more='', ports=1):
-        """Another daemon instead."""
+        """Another daemon in place of this one."""
         problems = self.daemon.stop() or self.serve(more, ports)
         if problems:
             raise Ended(*problems)
@@ -220,7 +222,7 @@ class Bed:
         return Pair(self, *args, **kwargs)
 
     def waits(self, end):
-        """Steps that wait for goes()."""
+        """Steps that make a program wait for goes()."""
         return f'wait {self.go if end == "karst" else "/tmp/go"}'
 
     def goes(self, end):
@@ -230,7 +232,7 @@ class Bed:
             self.guest.must('>/tmp/go')
 
     def stops(self):
-        """Nobody has been told to go."""
+        """No program has been told to go."""
         if os.path.exists(self.go):
             os.unlink(self.go)
             return
@@ -245,15 +247,15 @@ class Bed:
     # --- second devices, and ports that have no carrier ---
 
     def second_device(self):
-        """Linux gets one at its second interface."""
+        """Gives Linux a device at its second interface."""
         self.guest.must('rdma link add rxe1 type rxe netdev eth1')
 
     def no_second_device(self):
-        """As it was before that."""
+        """Removes it again."""
         self.guest.must('rdma link delete rxe1 || true')
 
     def looks_often(self):
-        """From now on Linux finds out after a second, and not after 30, that a silent link is dead."""
+        """From now on Linux detects a dead silent link after a second, and not after 30."""
         self.guest.must('echo 1 >/proc/sys/net/smc/smcr_testlink_time')
 
     def linux_down(self, number):
@@ -282,7 +284,8 @@ class Bed:
         return self.ask('/karst/smc')
 
     def until(self, condition, what, nap_s=0.02):
-        """Waits for @condition(); one that runs a program in the guest is not looked at often."""
+        """Waits for @condition(); a condition that runs a program in the guest is checked less
+        often."""
         end = time.monotonic() + HANG_S
         while not condition():
             if time.monotonic() > end:
@@ -293,15 +296,15 @@ class Bed:
         return self.ask('/karst/smc_groups')
 
     def linux_groups(self):
-        """A line each."""
+        """One line for each."""
         return self.guest.must('interop-smcset groups').splitlines()
 
     def linux_links(self):
-        """A line each."""
+        """One line for each."""
         return self.guest.must('interop-smcset links').splitlines()
 
     def linux_has(self, count):
-        """Waits until so many of them are active."""
+        """Waits until @count of them are active."""
         status, said = self.guest.run(f'interop-smcset active {count}', HANG_S)
         if status != 0:
             raise Ended(f'not {count} links at Linux: {said}', *self.linux_links())

@@ -38,8 +38,8 @@ def options(argv):
 
 
 def run(bed, clock, *args):
-    """attempt(); and again if it failed while the machine kept programs waiting for so long that the
-    patience of Linux, which is 2 s on a link, may have ended.  @return problems"""
+    """attempt(); and again if it failed while the machine kept programs waiting for so long that a
+    timeout of Linux, which is 2 s on a link, may have expired.  @return problems"""
     for left in reversed(range(ATTEMPTS)):
         clock.stood_still(0)
         problems = attempt(bed, *args)
@@ -54,8 +54,8 @@ def run(bed, clock, *args):
 
 
 def end_both(bed):
-    """The next attempt, or case, has a karstd and a guest of its own: soft-RoCE may have queue pairs
-    that never end, and then its second device never comes back."""
+    """The next attempt, or case, gets a karstd and a guest of its own: soft-RoCE may have queue
+    pairs that never end, and then its second device never comes back."""
     bed.daemon.kill()
     bed.guest.close()
 

@@ -102,7 +102,7 @@ make_pattern(void)
 	memcpy(pattern + PERIOD, pattern, PIECE);
 }
 
-/* Bytes at a position: the two directions are different. */
+/* The bytes at a position: the two directions are different. */
 static const uint8_t *
 bytes_at(uint64_t pos, bool of_listener)
 {
@@ -280,7 +280,7 @@ step_reset(struct conn *c)
 	close(c->fd);
 }
 
-/* Whether there is that file is asked between two pieces. */
+/* Checks between two pieces whether the file exists. */
 static void
 step_stream(struct conn *c, const char *path)
 {
@@ -300,7 +300,7 @@ step_stream(struct conn *c, const char *path)
 		done = receive(c, PIECE, MSG_DONTWAIT);
 		if (done == 0 && !sends)
 			break;
-		/* who ends first is not told here */
+		/* which end closes first is not reported here */
 		if (done == 0)
 			usleep(LOOK_US);
 		else if (done < 0 && errno != EAGAIN)

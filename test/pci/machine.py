@@ -3,8 +3,8 @@
 """The guest's hardware: a PC with an IOMMU and adapters behind PCI Express ports, and QMP, by which
 they are unplugged.
 
-eth0 is the kernel's.  The others wait in the slots of root ports for vfio-pci; the n-th of them is
-QEMU's device "nicN", and has the tap interface "ktN" of the network namespace as its cable.
+eth0 is the kernel's.  The others are in the slots of root ports, for vfio-pci; the n-th of them is
+QEMU's device "nicN", and is connected to the tap interface "ktN" of the network namespace.
 """
 import json
 import os
@@ -17,7 +17,7 @@ MEMORY_MB = 1536
 MTU = 4190 # path MTU 4096 fits
 MAC = '52:54:00:4b:01:%02x'
 PATIENCE_S = 240
-SLOT = 0x10 # of the PC's own bus; the root port of the n-th adapter is at so much more
+SLOT = 0x10 # of the PC's own bus; the n-th adapter's root port is that much further
 
 
 class Adapter:
@@ -30,7 +30,7 @@ class Adapter:
         self.id = f'nic{number}'
         self.tap = f'kt{number}'
         self.mac = MAC % number
-        self.address = None # as the guest's kernel writes it
+        self.address = None # in the form of the guest's kernel
 
     def cable(self):
         """Words of QEMU."""
@@ -56,7 +56,7 @@ class Adapter:
         return ['-device', ','.join([model, *(f'{key}={value}' for key, value in device.items())])]
 
 
-# Behind an IOMMU, a virtio adapter has to be told that it is.
+# A virtio adapter behind an IOMMU needs to be told that it is.
 IOMMU = 'disable-legacy=on,iommu_platform=on'
 ADAPTERS = [
     Adapter(1, 'virtio', 'virtio-net-pci', 'net_virtio', 2,
@@ -67,15 +67,15 @@ ADAPTERS = [
 
 
 def has_hardware():
-    """The processor can run guests.  A KVM without that (kvm_pvm) runs kernels that were made for it;
-    what it does with others takes minutes, and they end."""
+    """Whether the processor can run guests.  A KVM without that (kvm_pvm) runs kernels that were
+    made for it; others take minutes with it, and then end."""
     with open('/proc/cpuinfo', encoding='utf-8') as f:
         flags = next((line for line in f if line.startswith('flags')), '').split()
     return 'vmx' in flags or 'svm' in flags
 
 
 def accelerators():
-    """Those to try."""
+    """The accelerators to try."""
     kvm = has_hardware() and os.access('/dev/kvm', os.R_OK | os.W_OK)
     return (['kvm'] if kvm else []) + [TCG]
 
@@ -94,7 +94,7 @@ def words(folder, accel, addresses):
 
 
 class Qmp:
-    """QEMU's control socket; events are kept by a thread."""
+    """QEMU's control socket; a thread keeps events."""
 
     def __init__(self, path):
         self.sock = socket.socket(socket.AF_UNIX)
@@ -120,7 +120,7 @@ class Qmp:
             pass
 
     def call(self, command, **arguments):
-        """What it returns; RuntimeError: what it says against it."""
+        """The result; RuntimeError: QEMU's error."""
         text = json.dumps({'execute': command, 'arguments': arguments})
         self.sock.sendall(text.encode() + b'\n')
         with self.changed:
@@ -132,7 +132,7 @@ class Qmp:
         return answer['return']
 
     def gone(self, device):
-        """@return problems: QEMU does not say that the device has been taken out."""
+        """@return problems: QEMU does not report that the device has been removed."""
         def said():
             return any(e['event'] == 'DEVICE_DELETED' and e['data'].get('device') == device
                        for e in self.events)

@@ -28,12 +28,12 @@ SMALL = '--op write,read,send --size 64,9000 --iters 60 --working-set 1M --mtu 4
 TAP = 'kx0'
 
 
-# What the privileged part keeps: SETGID, SETUID and CHECKPOINT_RESTORE.
+# The capabilities that the privileged part keeps: SETGID, SETUID and CHECKPOINT_RESTORE.
 PART = 1 << 6 | 1 << 7 | 1 << 40
 
 
 def restrained(bed, pid, most):
-    """@return problems: a thread of that process may more than it should."""
+    """@return problems: a thread of that process has more capabilities than it should."""
     # a thread may end meanwhile
     text = bed.guest.run(f'cat /proc/{pid}/task/*/status 2>/dev/null')[1]
     problems = [] if 'CapEff' in text else [f'{pid} has no threads']
@@ -46,7 +46,7 @@ def restrained(bed, pid, most):
 
 
 def restraints(bed):
-    """Of the daemon, and of its privileged part.  @return problems"""
+    """Checks the daemon, and its privileged part.  @return problems"""
     pid = bed.inside.pid
     children = bed.guest.run(f'cat /proc/{pid}/task/*/children 2>/dev/null')[1].split()
     if len(children) != 1:
@@ -55,8 +55,8 @@ def restraints(bed):
 
 
 def queues(bed, a):
-    """Two queues of the adapter, two lcores, queue pairs on both: what comes to the wrong lcore is
-    handed on, and nothing is lost on the way.  Where the adapter has no RSS, all may come by one
+    """Two queues of the adapter, two lcores, queue pairs on both: packets that arrive at the wrong
+    lcore are handed off, and nothing is lost.  If the adapter has no RSS, all may arrive in one
     queue.  @return problems"""
     before = {name: bed.inside.total('lcores', name) for name in ('handoff_in', 'handoff_out')}
     stats = f'/ethdev/stats,{machine.ADAPTERS.index(a)}'
@@ -85,7 +85,7 @@ def whole(bed):
 
 
 def link(bed, a):
-    """Down and up; programs hear of it.  @return problems"""
+    """The link goes down and up; programs get events.  @return problems"""
     since = len(bed.inside.log())
     watch = bed.inside.program(f'ibv_asyncwatch -d karst{a.number - 1}')
     problems = watch.until(lambda: 'async event FD' in watch.text(), 'watching')
@@ -109,7 +109,7 @@ def soft_roce(bed):
 
 
 def exception(bed):
-    """What is not RoCE is the kernel's, by a tap.  @return problems"""
+    """Frames that are not RoCE go to the kernel, by a tap.  @return problems"""
     bed.guest.must(f'ip address add {port_address(VMXNET3)}/24 dev {TAP}; ip link set {TAP} up')
     try:
         bed.within(f'ping -q -c 3 -w {pci_bed.LIMIT_S} {port_address(VMXNET3)} >&2')
@@ -119,8 +119,8 @@ def exception(bed):
 
 
 def unplug(bed, a, beside, work=SMALL):
-    """Under traffic; the programs of the adapter hear of it and end, those of another one notice
-    nothing.  @return problems"""
+    """Unplugs it under traffic; the programs of the adapter get an event and end, those of another
+    adapter notice nothing.  @return problems"""
     since = len(bed.inside.log())
     watch = bed.inside.program(f'ibv_asyncwatch -d karst{a.number - 1}')
     pinged = bed.inside.program(f'rping -s -a {port_address(a)}')
@@ -157,7 +157,8 @@ def unplug(bed, a, beside, work=SMALL):
 
 
 def plug(bed, a, mtu=4096):
-    """The adapter comes back, virtio for less MTU and to the kernel first.  @return problems"""
+    """The adapter comes back; a virtio adapter with a smaller MTU, and to the kernel first.
+    @return problems"""
     since = len(bed.inside.log())
     device, problems = a.device(), []
     if a is VIRTIO:
@@ -176,17 +177,17 @@ def plug(bed, a, mtu=4096):
 
 
 def isolated(bed):
-    """Adapters that cannot share with the kernel say so.  @return problems"""
+    """Adapters that cannot be shared with the kernel cause an error.  @return problems"""
     return bed.inside.refuses(bed.inside.ports([E1000E], e1000e='isolate = yes\n'),
                               'the kernel has no interface of it')
 
 
 def before_trains(bed):
-    """A port of the kernel's own interface, where the kernel is older than trains of packets: which
-    is said, and frames go one by one.  @return problems"""
+    """A port of the kernel's own interface, with a kernel that is too old for trains of packets:
+    this is logged, and frames are sent one by one.  @return problems"""
     conf = f'[port eth0]\ndevice = eth0\naddresses = {network(0)}.2/24\n'
     problems = bed.inside.refuses(conf, 'UDP port 4791 of eth0 belongs to another program')
-    bed.guest.must('rdma link delete rxe0; modprobe -r rdma_rxe') # its sockets are the module's
+    bed.guest.must('rdma link delete rxe0; modprobe -r rdma_rxe') # its sockets belong to the module
     problems += bed.inside.start(conf)
     if problems:
         return problems
@@ -197,7 +198,7 @@ def before_trains(bed):
 
 
 class Points:
-    """Points of the report, of those that are asked for."""
+    """Runs those points of the report that are selected."""
 
     def __init__(self, tap, bed, only):
         self.tap, self.bed, self.only = tap, bed, only
@@ -218,7 +219,7 @@ class Points:
 
 
 def installed(point, bed):
-    """karstd as it is installed, in ordinary memory."""
+    """karstd as it is installed, with ordinary memory."""
     point('isolate is refused in words', isolated, bed)
     conf = bed.inside.ports(machine.ADAPTERS, vmxnet3=f'exception_tap = {TAP}\n',
                             virtio=f'addresses = {network(0)}.11/24\n')
@@ -241,7 +242,8 @@ def installed(point, bed):
 
 
 def huge(point, bed):
-    """The same adapters again, in huge pages, with no more rights than the unit gives."""
+    """The same adapters again, with huge pages, and only with the capabilities that the unit
+    gives."""
     bed.guest.must('echo 3 >/proc/sys/vm/drop_caches; echo 112 >/proc/sys/vm/nr_hugepages')
     if not point('karstd starts on three adapters, in huge pages, with the rights of the unit',
                  bed.inside.start, bed.inside.ports(machine.ADAPTERS), 'huge_pages = yes\n', True,
@@ -272,7 +274,8 @@ def options(argv):
 
 def main(argv):
     o = options(argv)
-    # who runs out of patience with it finds no guest, karstd or network namespace left
+    # if this is terminated because it takes too long, it leaves no guest, karstd or network
+    # namespace
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     tap = Tap()
     began = time.monotonic()

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Copyright (c) 2026 The karst authors
-"""What the points of this suite run on: a guest with PCI adapters, a karstd on them, and a karstd
-here, on a bridge that all cables end in.
+"""The setup of this suite's points: a guest with PCI adapters, a karstd on them, and a karstd here,
+on a bridge to which all cables lead.
 
 Each adapter has a network of its own, and the bridge has the host's address in each of them.  The
 kernel of the guest has another adapter, eth0, with soft-RoCE on it.
@@ -26,11 +26,11 @@ from verbs_bed import Engine, Tools  # noqa: E402
 
 BRIDGE = 'kb0'
 LIMIT_S = HANG_S
-# What is different in the file that is installed, a path and no more, does not matter here.
+# The file that is installed differs only in a path, which does not matter here.
 UNIT = os.path.join(HERE, '..', '..', 'config', 'karstd.service.in')
 CONF, SOCKET, LOG = '/etc/karst/karst.conf', '/run/karst/karst.sock', '/tmp/karstd.log'
 USER = 990 # "karst", in the guest
-# How often an lcore looks at ports that cannot wake it.  A look in the guest costs as much as many
+# How often an lcore polls ports that cannot wake it.  A poll in the guest costs as much as many
 # here.
 RARELY = 'sleep_max_us = 2000\n'
 CONTENTS = image.Contents(
@@ -55,7 +55,7 @@ def port_address(adapter):
 
 
 class Telemetry:
-    """As karst_observe's, by a program in the guest."""
+    """Like karst_observe's, by a program in the guest."""
 
     def __init__(self, machine_, path):
         self.guest, self.path = machine_, path
@@ -69,8 +69,8 @@ class Telemetry:
 
 
 class Inside:
-    """The karstd in the guest, as it is installed: started by root, it becomes the user karst; or as
-    systemd starts it, as that user and with the unit's capabilities."""
+    """The karstd in the guest, as it is installed: started by root, it becomes the user karst; or
+    as systemd starts it, as that user and with the unit's capabilities."""
 
     def __init__(self, machine_):
         self.guest = machine_
@@ -95,8 +95,8 @@ class Inside:
             self.guest.must(f'rm -rf {folder}; mkdir {folder}; chown {USER}:{USER} {folder}')
             # by its path: busybox has a smaller one
             before = f'env RUNTIME_DIRECTORY={folder} /usr/bin/{" ".join(by_systemd(UNIT, USER))} '
-        # The log is there, and empty, before anybody looks into it: who starts first, the daemon or
-        # grep, is not known.  In a session of its own, the daemon outlives the job that started it.
+        # The log exists, and is empty, before it is read: it is not known whether the daemon or
+        # grep starts first.  In a session of its own, the daemon outlives the job that started it.
         status, text = self.guest.run(
             f': >{LOG}; setsid {before}karstd >>{LOG} 2>&1 & until grep -q "listens on" {LOG}; do '
             'kill -0 $! || exit 1; usleep 100000; done; echo "pid $!"', LIMIT_S)
@@ -116,7 +116,7 @@ class Inside:
                                                                              *said]
 
     def refuses(self, conf, words):
-        """@return problems: it does not end by itself with these words."""
+        """@return problems: it does not end by itself with this message."""
         self.configure(conf)
         status, text = self.guest.run('karstd', LIMIT_S)
         if status not in (0, -1) and words in text:
@@ -127,8 +127,8 @@ class Inside:
         return self.guest.must(f'cat {LOG}')
 
     def says(self, expression, since=0):
-        """Waits until it has said that after the first @since characters.  @return problems"""
-        # it is sent once, not asked for again and again: a process in the guest costs more
+        """Waits until its log matches, after the first @since characters.  @return problems"""
+        # the log is sent once, not requested repeatedly: a process in the guest costs more
         follow = self.guest.program(f'exec tail -c +1 -f {LOG}', 2 * LIMIT_S)
         problems = follow.until(lambda: re.search(expression, follow.text()[since:]),
                                 f'saying "{expression}"', LIMIT_S)
@@ -143,7 +143,7 @@ class Inside:
         return sum(row[name] for row in self.ask(lambda e: e.rows(command)).values())
 
     def listeners(self):
-        """Of rdma_cm."""
+        """The listeners of rdma_cm."""
         return self.ask(lambda e: e.ask('cm'))['listeners']
 
     def program(self, line, limit_s=LIMIT_S):
@@ -151,7 +151,7 @@ class Inside:
 
 
 class Bed:
-    """All of it.  start() says what is wrong; close() ends all."""
+    """The whole setup. start() returns problems; close() ends everything."""
 
     def __init__(self, tools, karst_perf, boot_image):
         self.tools = Tools(*tools)
@@ -187,7 +187,7 @@ class Bed:
         return self.engine.start()
 
     def boot(self):
-        """With KVM where it boots this kernel.  @return problems"""
+        """Boots with KVM if it can boot this kernel.  @return problems"""
         for self.accel in machine.accelerators():
             folder = tempfile.mkdtemp(dir=self.work.name)
             self.guest = guest.Guest(folder, self.image, machine.words(
@@ -199,13 +199,13 @@ class Bed:
         return problems
 
     def take_adapters(self):
-        """They are where their slots are; the kernel gives them up."""
+        """Takes the adapters from the kernel, at the addresses of their slots."""
         for a in machine.ADAPTERS:
             a.address = self.guest.must(
                 f'basename /sys/bus/pci/devices/0000:00:{machine.SLOT + a.number:02x}.0/0000:*:00.0'
             ).strip()
-        # vmxnet3 and e1000e of QEMU send nothing of a buffer whose pages are not side by side in the
-        # guest (README.rst): without DPDK's huge pages its memory is of the kernel's
+        # vmxnet3 and e1000e of QEMU send nothing of a buffer whose pages are not contiguous in the
+        # guest (README.rst): without DPDK's huge pages its memory is allocated by the kernel
         self.guest.must('modprobe -a vfio-pci tun; echo 1 >/proc/sys/net/ipv4/conf/all/arp_ignore; '
                         'echo always >/sys/kernel/mm/transparent_hugepage/shmem_enabled')
 
@@ -261,7 +261,7 @@ class Bed:
         return job
 
     def client_there(self, a, args, limit_s=LIMIT_S):
-        """The other way round: the server is here.  @return problems"""
+        """The reverse: the server is here.  @return problems"""
         with subprocess.Popen(self.here(f'--server --tcp-port 0 --gid-index {a.number}'),
                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as peer:
             line = peer.stdout.readline()
@@ -278,12 +278,13 @@ class Bed:
 
 
 def ib_port(a):
-    """Of the karstd in the guest; the kernel's own adapter is the only one that it has then."""
+    """The port number in the karstd of the guest; at that time the kernel's own adapter is its only
+    one."""
     return max(a.number, 1)
 
 
 def judge(status, output, complaints):
-    """@return problems in what a karst-perf client says."""
+    """@return problems in the output of a karst-perf client."""
     found = [json.loads(line) for line in output.splitlines() if line.startswith('{')]
     problems = [] if status == 0 else [f'exit status {status}: {complaints[-1000:]}']
     for one in found:

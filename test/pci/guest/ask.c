@@ -2,9 +2,9 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * In the guest, which has no Python: asks a telemetry socket (rte_telemetry).
+ * In the guest, which has no Python: sends commands to a telemetry socket (rte_telemetry).
  *
- *   ask SOCKET COMMAND...      prints what it says first, and each answer, a line each
+ *   ask SOCKET COMMAND...      prints the greeting and each answer, one line each
  */
 #include <stdio.h>
 #include <string.h>

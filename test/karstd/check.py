@@ -7,7 +7,7 @@ import subprocess
 import sys
 import tempfile
 
-# A file and what its errors must say: (line or None, text) for each, in any order; no others.
+# A file and its expected errors: (line or None, text) for each, in any order, and no others.
 BAD = {
     'unknown section': ('[motor]\n', [(1, '[motor]: unknown section; allowed: [engine]')]),
     'unknown key': ('[engine]\nnmae = x\n', [(2, 'nmae: unknown key; allowed: name, user, lcores')]),
@@ -226,7 +226,7 @@ class Check:
 
 
 def problems_of(path, run, errors):
-    """What is not as @errors say it must be."""
+    """Differences between the output and @errors."""
     problems = []
     if run.returncode != 2:
         problems.append(f'exit status {run.returncode}, not 2')
@@ -258,7 +258,7 @@ def main(argv):
             _, run = check.check_file(text, folder)
             check.point(name, run.stderr.splitlines() if run.returncode else [])
         with open(shipped, encoding='utf-8') as f:
-            # every key taken for real
+            # every key, uncommented
             text = ''.join(line[1:] if line[:1] == '#' and line[1:2] not in ' \n' else line
                            for line in f)
         _, run = check.check_file(text, folder)

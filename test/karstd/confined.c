@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* What is left to a process whose system calls are limited as karstd's are, or, with "part", as
+/* What a process can still do whose system calls are limited as karstd's are, or, with "part", as
  * those of its privileged part are (TAP). */
 #include "confine.h"
 
@@ -28,7 +28,8 @@
 
 #define PAGE 4096
 
-/* Each tries something; the result of the system call, -1 with errno if it is refused. */
+/* Each function tries something; returns the result of the system call, -1 with errno if it is
+ * refused. */
 
 static long
 try_exec(void)
@@ -160,7 +161,7 @@ try_unlink(void)
 static long
 try_faults(void)
 {
-	return syscall(SYS_userfaultfd, 1 /* of this process alone */);
+	return syscall(SYS_userfaultfd, 1 /* for accesses of this process alone */);
 }
 
 static long
@@ -169,7 +170,7 @@ try_typing(void)
 	return ioctl(-1, TIOCSTI, "x");
 }
 
-/* The kernel looks at the lower half alone. */
+/* The kernel uses the lower half alone. */
 static long
 try_typing_by_a_long_number(void)
 {
@@ -219,7 +220,7 @@ static const struct refusal of_part[] = {
 	{"page faults", try_faults},
 };
 
-/* A thread that was there before is limited, too: what it tried returned this. */
+/* A thread that existed before is limited, too: the result of its attempt. */
 static _Atomic int turn, thread_errno = -1;
 
 static void *
@@ -238,7 +239,7 @@ nothing(void *arg)
 	return arg;
 }
 
-/* What the daemon does while it runs.  @return what of it did not work; NULL: it all did. */
+/* What the daemon does while it runs.  @return what did not work; NULL: everything did. */
 static const char *
 daily_life(void)
 {
@@ -286,7 +287,7 @@ life_of_part(void)
 	return NULL;
 }
 
-/* Shared with the process that prints it: one that is confined need not be able to. */
+/* Shared with the process that prints the results, as a confined process may be unable to. */
 static struct results {
 	unsigned int points;
 	bool done;

@@ -3,9 +3,10 @@
  */
 /*
  * Capabilities are taken from threads that do not answer at once (TAP).  A thread in vfork() takes
- * no signal until its child ends, like one that waits for a processor; by then it has been called
- * many times, and none of those calls may come when the C library has its signal back.  A thread
- * that does not answer for so long that it is given up must not end it when the calls come.
+ * no signal until its child ends, like a thread that waits for a processor.  By then it has been
+ * signalled many times, and none of those signals may arrive when the C library uses its signal
+ * again.  A thread that does not answer until the caller gives up must not be killed by late
+ * signals.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -36,7 +37,7 @@ deaf(void *arg)
 
 	pid = vfork();
 	if (pid == 0) {
-		/* the memory is its parent's, who by now takes no signal any more */
+		/* the memory is shared with the parent, which from now on takes no signals */
 		atomic_fetch_add(&in_vfork, 1);
 		do
 			syscall(SYS_nanosleep, &t, NULL);
@@ -96,7 +97,7 @@ main(void)
 		nanosleep(&soon, NULL);
 	nanosleep(&soon, NULL);
 	rc = kd_caps_keep(0, KD_CAPS_WITHIN_S);
-	/* what was left of the calls comes now */
+	/* the rest of the signals arrives now */
 	nanosleep(&soon, NULL);
 	atomic_store(&may_end, true);
 	for (i = 0; i < THREADS; i++) {
@@ -105,7 +106,7 @@ main(void)
 	}
 	printf("%s 1 - threads that are busy give up their capabilities, late\n",
 		rc == 0 && more == 0 && kd_caps_have() == 0 ? "ok" : "not ok");
-	/* is every thread still reached by a call that the C library makes of itself? */
+	/* whether every thread still gets a signal that the C library sends on its own */
 	printf("%s 2 - the C library has its signal back\n",
 		setresuid(getuid(), getuid(), getuid()) == 0 ? "ok" : "not ok");
 	if (pid > 0)

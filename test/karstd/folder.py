@@ -38,7 +38,7 @@ def daemon_of(karstd, folder, *before):
 
 
 def telemetry(d, folder=OWN):
-    """Problems: DPDK has complained, or its socket is elsewhere."""
+    """Problems: DPDK has logged errors, or its socket is elsewhere."""
     path = os.path.join(folder, 'dpdk', d.name, 'dpdk_telemetry.v2')
     problems = [] if os.path.exists(path) else [f'there is no {path}']
     return problems + [line for line in d.text().splitlines() if 'EAL' in line]
@@ -72,7 +72,7 @@ def programs(tap, perf, fwd):
 
 
 def of_another(tap, karstd, folder):
-    """What root has, nobody else may remove."""
+    """What belongs to root cannot be removed by others."""
     shutil.rmtree(OWN, ignore_errors=True)
     os.mkdir(OWN, 0o755)
     tap.point('where another user has made that folder, karstd says so',

@@ -31,9 +31,9 @@ ADDRESS = {'member': '192.0.2.1', 'sender': '192.0.2.2', 'other': '192.0.2.3'}
 # Queries every second.
 ASKING = ('mcast_snooping 1 mcast_query_interval 100 '
           'mcast_query_response_interval 50 mcast_startup_query_interval 100').split()
-FORGETS_S = 4 # who does not answer is forgotten after that, where it matters
+FORGETS_S = 4 # a member that does not answer is forgotten after that, where it matters
 QUERIES = 8
-SETTLE_S = 1 # a bridge that has begun to ask floods for as long as answers may take
+SETTLE_S = 1 # a bridge that has started to query floods for as long as answers may take
 
 
 class Bridge:
@@ -41,7 +41,7 @@ class Bridge:
         for name in NETNS.values():
             sh('ip', 'netns', 'add', name)
             sh('ip', '-n', name, 'link', 'set', 'lo', 'up')
-            # no waiting for addresses that nobody else can have
+            # no waiting for duplicate address detection
             sh('ip', 'netns', 'exec', name, 'sysctl', '-qw',
                'net.ipv6.conf.default.accept_dad=0', 'net.ipv6.conf.all.accept_dad=0')
         bridge = NETNS['bridge']
@@ -66,12 +66,12 @@ class Bridge:
             sh('ip', 'netns', 'del', name, check=False)
 
     def ports_of(self, group):
-        """The ports at which the bridge knows of members."""
+        """The ports at which the bridge knows members."""
         found = json.loads(sh('bridge', '-j', '-n', NETNS['bridge'], 'mdb', 'show', 'dev', 'br0'))
         return {e['port'] for part in found for e in part.get('mdb', []) if e['grp'] == group}
 
     def wait(self, group, ports):
-        """@return problems: the members of @group do not come to be at @ports."""
+        """@return problems: the bridge does not learn that the members of @group are at @ports."""
         end = time.monotonic() + HANG_S
         while time.monotonic() < end:
             if self.ports_of(group) == ports:
@@ -80,18 +80,18 @@ class Bridge:
         return [f'{group} is at {self.ports_of(group)}, not {ports}']
 
     def forgets(self, after_s):
-        """Members who do not answer; from their next answer on."""
+        """Forgets members that do not answer; from their next answer on."""
         sh('ip', '-n', NETNS['bridge'], 'link', 'set', 'br0', 'type', 'bridge',
            'mcast_membership_interval', str(after_s * 100))
 
     def frames(self):
-        """{port: that the bridge has sent to it}, of one moment."""
+        """{port: number of frames that the bridge has sent to it}, at one moment."""
         found = json.loads(sh('ip', '-j', '-s', '-n', NETNS['bridge'], 'link', 'show'))
         return {e['ifname']: e['stats64']['tx']['packets'] for e in found if e['ifname'] in ADDRESS}
 
 
 def own_port(name):
-    """One that is the engine's: the kernel has no part in it."""
+    """A port that is the engine's: the kernel does not use it."""
     return (f'[port p]\ndevice = net_af_packet0,iface={DEV}\naddresses = {ADDRESS[name]}/24\n'
             'link_local = yes\nmtu = 1500\n')
 
@@ -115,7 +115,7 @@ def start(karstd, folder, what, port, names):
 
 
 def forwarded(bridge, member, daemons):
-    """Messages reach the program that is in the group, and no port where nobody is."""
+    """Messages reach the program that is in the group, and no port without members."""
     listener = Member(member, daemons['member'].socket)
     problems = [f'a member says {line}' for line in [listener.line()] if line != 'ready']
     problems += bridge.wait(GROUP, {'member'})
@@ -140,7 +140,7 @@ def forwarded(bridge, member, daemons):
 
 
 def asked(bridge, member, daemon, versions):
-    """Queries are answered for as long as a program is in the group: without that, the bridge would
+    """Queries are answered for as long as a program is in the group: otherwise the bridge would
     have forgotten it."""
     bridge.forgets(FORGETS_S)
     listener = Member(member, daemon.socket)
@@ -151,7 +151,7 @@ def asked(bridge, member, daemon, versions):
     first = port_row(daemon)
     end = time.monotonic() + HANG_S
     row = first
-    # a daemon that had no processor for long answers those that have come meanwhile together
+    # a daemon that had no processor for long answers several queries together
     while not problems and (row['mcast_queries'] < first['mcast_queries'] + QUERIES or
                             row['mcast_reports'] < first['mcast_reports'] + 2):
         if time.monotonic() > end:

@@ -20,8 +20,8 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..'
 from bed import Daemon, HANG_S, HugePages, Tap, call, connect, hello, words  # noqa: E402
 
 LOOPBACK = '[port loop]\ndevice = loopback\n'
-# What such a daemon wants, and no more: who takes huge pages if there are enough, as daemons of other
-# tests do by themselves, is not to count on these, which go again.
+# What such a daemon needs, and no more.  Daemons of other tests take huge pages by themselves if
+# there are enough; they must not depend on these, which are removed again.
 HUGE_PAGES, HUGE_TRIES = 46, 5
 REFUSALS = 40
 
@@ -63,7 +63,7 @@ def after_a_crash(tap, karstd, folder):
 
 
 def at_most_one(tap, karstd, folder):
-    """Several at once: one of them gets the socket."""
+    """Several are started at once: one of them gets the socket."""
     ds = [Daemon(karstd, folder, LOOPBACK, name=f'race{i}', path=os.path.join(folder, 'race.sock'))
           for i in range(3)]
     processes = [subprocess.Popen(d.command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
@@ -151,7 +151,7 @@ def missing_devices(tap, karstd, folder):
 
 
 def drivers(tap, karstd, folder):
-    """Of DPDK's drivers those are loaded that ports want."""
+    """Only those of DPDK's drivers are loaded that ports need."""
     null = '[port a]\ndevice = net_null0\naddresses = 192.0.2.1/24\n'
     files = glob.glob('/usr/lib*/*/dpdk/pmds-*/librte_net_null.so')
     name, missing = 'only drivers that ports want are loaded', 'a driver that cannot be loaded is named'
@@ -194,7 +194,7 @@ def memory(tap, karstd, folder):
             problems = d.start()
             if not problems:
                 break
-            if pages.taken(): # else they were, and are free again
+            if pages.taken(): # otherwise they were, and are free again
                 pages.more()
         tap.point('with huge pages', problems + d.stop())
     if d.start_s:
@@ -262,7 +262,7 @@ def full_disk(tap, karstd, folder):
             except OSError:
                 pass
         size = os.path.getsize(log)
-        for _ in range(100): # fills what is left of the log's last page
+        for _ in range(100): # fills the rest of the log's last page
             problems += d.reload()
         problems += connects(d.socket)
         if os.path.getsize(log) > size + 4096:
@@ -333,9 +333,9 @@ def clients(tap, karstd, folder):
 
 
 class OneUser:
-    """A daemon of a user who has nothing else, and how many threads he may have."""
+    """A daemon of a user who runs nothing else, and how many threads that user may have."""
 
-    UID = 12349 # if this is root, whom nothing limits
+    UID = 12349 # if this is root, who has no limits
 
     def __init__(self, karstd, folder):
         run = os.path.join(folder, 'one')

@@ -4,9 +4,9 @@
 /*
  * member SOCKET GROUP COUNT [send]: a program in a multicast group, for ports.py and groups.py.
  *
- * It attaches a UD queue pair of the first port to GROUP, an IP address, and says "ready".  With
- * "send" it waits for a line of input and sends COUNT messages to the group.  It says "message N"
- * for each that it receives, and ends with its input.
+ * It attaches a UD queue pair of the first port to GROUP, an IP address, and prints "ready".  With
+ * "send" it waits for a line of input and sends COUNT messages to the group.  It prints "message N"
+ * for each that it receives, and ends when its input ends.
  */
 #include <arpa/inet.h>
 #include <poll.h>

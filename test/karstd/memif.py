@@ -41,7 +41,7 @@ def pair(karstd, folder, name):
 
 
 def connects(name):
-    """@return whether somebody listens at the driver's socket."""
+    """@return whether the driver's socket is listening."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as s:
         try:
             s.connect('\0' + name)
@@ -51,7 +51,8 @@ def connects(name):
 
 
 def removed(tap, karstd, folder, role, how):
-    """The port of @role is removed while the other end is ended by signal @how, or is removed too."""
+    """The port of @role is removed while the other end is ended by signal @how, or is removed,
+    too."""
     name = f'karst-memif-{os.getpid()}-{role}-{how}'
     ds, problems = pair(karstd, folder, name)
     stays, goes = ds[role], ds[ROLES[1 - ROLES.index(role)]]
@@ -67,9 +68,9 @@ def removed(tap, karstd, folder, role, how):
         if how == 'both':
             problems += goes.ready()
         if role == 'server' or how == 'both':
-            # its socket has gone with it
+            # its socket is removed with it
             problems += [f'there is a listener at {name}'] if connects(name) else []
-        problems += stays.reload() # it is there, and listens to what it is told
+        problems += stays.reload() # it is alive, and handles requests
     if how == 'both':
         problems += goes.stop()
     problems += stays.stop()
@@ -93,12 +94,12 @@ def listener(name, backlog):
 
 
 def asks(d, name):
-    """Somebody else is there first, who says nothing; and then one who does not even take connections.
-    @return problems"""
+    """First another server is there, which sends nothing; and then one that does not even accept
+    connections.  @return problems"""
     problems = []
     with listener(name, 16) as s:
         s.accept()[0].close()
-        s.accept()[0].recv(1) # it gives that one up, and asks for another
+        s.accept()[0].recv(1) # it gives that connection up, and tries another
     with listener(name, 0) as s:
         fills = [socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) for _ in range(2)]
         for fill in fills:
@@ -112,7 +113,8 @@ def asks(d, name):
 
 
 def returns(tap, karstd, perf, folder):
-    """The server is killed and started again; the client asks for it, with others in its place before."""
+    """The server is killed and started again; the client reconnects, after other servers were in
+    its place."""
     name = f'karst-memif-{os.getpid()}-returns'
     ds = {role: Daemon(karstd, folder, wire(name, role), name=role) for role in ROLES}
     server, client = ds['server'], ds['client']
@@ -130,7 +132,7 @@ def returns(tap, karstd, perf, folder):
     tap.point('a client gets its server back', problems + client.stop() + server.stop())
 
 
-# --- a peer that means harm ---
+# --- a hostile peer ---
 
 INIT, ADD_REGION, ADD_RING, CONNECT, CONNECTED = 3, 4, 5, 6, 7
 VERSION, COOKIE, BYTES, RING, C2S = 0x200, 0x3e31f20, 1 << 20, 1 << 16, 1
@@ -138,11 +140,11 @@ SILENT = 40
 
 
 class Peer:
-    """Of a server's socket; speaks as net_memif does."""
+    """A peer at a server's socket; speaks the protocol of net_memif."""
 
     def __init__(self, name, init=True):
         self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        # before there is a limit, with which it would not wait for those in front of it
+        # before the socket has a timeout, with which it would not wait for those in front of it
         self.sock.connect('\0' + name)
         self.sock.settimeout(HANG_S)
         self.region = os.memfd_create('region')
@@ -155,7 +157,7 @@ class Peer:
             self.say(INIT, struct.pack('<HIB', VERSION, 7, 0))
 
     def answer(self):
-        """@return its type; None: the other end has hung up."""
+        """@return the message's type; None: the other end has closed the connection."""
         try:
             got = self.sock.recv(200)
         except ConnectionResetError:
@@ -184,7 +186,7 @@ class Peer:
 
 
 def twice(name):
-    """A ring that is added twice is none."""
+    """Adding a ring twice is refused."""
     peer = Peer(name)
     peer.add_region()
     peer.add_ring(C2S)
@@ -210,13 +212,13 @@ def impossible(name):
 
 
 def stray(name):
-    """Descriptors that nobody wants, before it is known who is there and afterwards."""
+    """Descriptors that are not expected, before the peer has identified itself and afterwards."""
     for init in False, True:
         for what in range(10):
             peer = Peer(name, init)
             peer.say(what, fds=[peer.event] * 2)
             peer.close()
-        peer = Peer(name, init) # of no length, as is the end of a connection
+        peer = Peer(name, init) # of no length, like the end of a connection
         socket.send_fds(peer.sock, [b''], [peer.event] * 2)
         peer.answer()
         peer.close()
@@ -224,7 +226,7 @@ def stray(name):
 
 
 def gone(name):
-    """Before the driver has accepted them, more often than not."""
+    """Disconnects, usually before the driver has accepted."""
     for _ in range(200):
         with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as s:
             s.connect('\0' + name)
@@ -232,7 +234,7 @@ def gone(name):
 
 
 def silent(name):
-    """The first of many who say nothing hear that it is over."""
+    """The first of many silent peers are disconnected."""
     peers = [Peer(name, init=False) for _ in range(SILENT)]
     over = [peer.answer() for peer in peers[:SILENT // 2]]
     for peer in peers:
@@ -267,7 +269,8 @@ def few(tap, karstd, folder):
 
 
 def trusted(tap, karstd, folder):
-    """A socket that not all can reach: the log says what is left, and not the secret."""
+    """A socket that not all users can reach: the log says what risk is left, and does not show the
+    secret."""
     conf = LOOP + wire(f'{folder}/memif,socket-abstract=no,secret=open-sesame,mac=02:00:00:00:00:07',
                        'server')
     d = Daemon(karstd, folder, conf, name='trusted')
@@ -281,7 +284,7 @@ def trusted(tap, karstd, folder):
 
 
 def descriptors(daemon, limit):
-    """Waits until it has not more open.  @return problems"""
+    """Waits until it has at most @limit open.  @return problems"""
     began = time.monotonic()
     while True:
         n = len(os.listdir(f'/proc/{daemon.process.pid}/fd'))
@@ -297,7 +300,7 @@ UNSAID = re.compile(r'as were (\d+) others before of which nothing was said')
 
 
 def told(tap, d, began_s):
-    """What was refused in so many seconds is told of from time to time, and counted."""
+    """Refusals in that time are logged at intervals, and counted."""
     engine = karst_observe.find_engines(prefix=d.name)[0]
     refused = engine.ask('engine')['memif_refused']
     engine.telemetry.close()

@@ -31,8 +31,8 @@ SETUP = struct.Struct('<256sII512s')
 LINES = 8
 PAGE = 4096
 
-# Maps a file of its own, says where, and waits for the end of its input.  Descriptor 9 is a file that
-# its user may not open.
+# Maps a file of its own, prints where, and waits for the end of its input.  Descriptor 9 is a file
+# that its user may not open.
 CHILD = r'''
 import ctypes, mmap, os, socket, sys
 fd = os.memfd_create('part')
@@ -52,8 +52,8 @@ print(f'{address(shared):x} {address(alone):x} {ro.split("-")[0]} {address(other
 sys.stdin.read()
 '''
 
-# Another daemon, without capabilities, whose memory is its user's: listens, and sends an end of a
-# socket pair of its own to whoever connects.
+# Another daemon, without capabilities, whose memory is its user's: listens, and sends one end of a
+# socket pair of its own to each connection.
 DAEMON = r'''
 import socket, sys
 listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -70,7 +70,7 @@ while True:
 
 
 class Part:
-    """The process, as the daemon starts it."""
+    """The privileged part, started as the daemon starts it."""
 
     def __init__(self, karstd, path, lines=LINES):
         self.end, far = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -91,7 +91,7 @@ class Part:
         socket.send_fds(self.end, [struct.pack('<I', kind)], list(fds))
 
     def line(self, sock, memory=None):
-        """A line for the program that is at the other end of @sock."""
+        """A line for the program at the other end of @sock."""
         near, far = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         near.settimeout(HANG_S)
         fds = [sock if isinstance(sock, int) else sock.fileno(), far.fileno()]
@@ -128,7 +128,7 @@ def refused(what, got):
 
 
 def kernel_tells(sock):
-    """Has it a descriptor of the process at the other end (Linux 6.5)?"""
+    """Whether the kernel gives a descriptor of the process at the other end (Linux 6.5)."""
     try:
         os.close(sock.getsockopt(socket.SOL_SOCKET, SO_PEERPIDFD))
     except OSError as e:
@@ -150,7 +150,7 @@ class Program:
         self.sock, _ = server.accept()
         words = self.process.stdout.readline().split()
         self.shared, self.alone, self.read_only, self.others = (int(w, 16) for w in words)
-        # as programs send it; who they are is certain without only if the kernel tells
+        # as programs send it; their identity is certain without it only if the kernel reports it
         self.memory = None if kernel_tells(self.sock) else \
             os.open(f'/proc/{self.process.pid}/mem', os.O_RDONLY)
 
@@ -162,14 +162,14 @@ class Program:
 
 
 def whole(program, **other):
-    """What asks for the whole shared mapping of a program."""
+    """The request for the whole shared mapping of a program."""
     at = program.shared
     return dict({'write': 1, 'start': at, 'end': at + 2 * PAGE, 'addr': at, 'size': 2 * PAGE},
                 **other)
 
 
 def serves(part, program):
-    """Problems: it does not do what it is for."""
+    """Problems: it does not fulfil its purpose."""
     line = part.line_of(program)
     problems = []
     fd = ask(line, MAPS)
@@ -191,8 +191,8 @@ def serves(part, program):
 
 
 def strangers(part, server, program, folder, path):
-    """Sockets that are no program's.  What the engine has connected to another daemon's is the one
-    that matters: the kernel tells that daemon's credentials."""
+    """Sockets that are not a program's.  The important one is the engine's connection to another
+    daemon: the kernel reports that daemon's credentials."""
     problems = []
     name = os.path.join(folder, 'far')
     os.mkdir(name)
@@ -230,7 +230,8 @@ def strangers(part, server, program, folder, path):
 
 
 def others_files(part, program):
-    """Of a program that is attached: what its user may not open, or it has not."""
+    """Requests about an attached program for what its user may not open, or what the program does
+    not have."""
     line = part.line_of(program)
     at = program.shared
     cases = {
@@ -259,7 +260,7 @@ def others_files(part, program):
 
 
 def messages(part, program):
-    """What is no message of the daemon's channel."""
+    """Messages that are invalid on the daemon's channel."""
     devnull = os.open('/dev/null', os.O_RDONLY)
     part.end.send(b'x')
     part.end.send(b'\0' * 60000)
@@ -277,7 +278,7 @@ def messages(part, program):
     for _ in range(20000):
         part.send(0)
     os.close(devnull)
-    # threads of lines that were closed before may still be about to close theirs
+    # threads of lines that were closed before may be about to close theirs
     end = time.monotonic() + HANG_S
     while (count := len(os.listdir(f'/proc/{part.process.pid}/fd'))) > 12:
         if time.monotonic() >= end:
@@ -288,7 +289,7 @@ def messages(part, program):
 
 
 def crowd(part, program, other):
-    """One user's programs do not take all lines; and lines that are closed are free again."""
+    """The programs of one user cannot take all lines; and closed lines are free again."""
     lines = [part.line_of(program) for _ in range(4 * LINES)]
     got = [ask(line, MAPS) for line in lines]
     good = [fd for fd in got if isinstance(fd, int) and fd >= 0]
@@ -298,7 +299,7 @@ def crowd(part, program, other):
         os.close(fd)
     for line in lines:
         line.close()
-    # threads end as soon as they see it
+    # threads end as soon as they notice it
     end = time.monotonic() + HANG_S
     while len(os.listdir(f'/proc/{part.process.pid}/task')) > 1 and time.monotonic() < end:
         time.sleep(0.01)
@@ -306,7 +307,7 @@ def crowd(part, program, other):
 
 
 def descriptors(part):
-    """What its descriptors are; one that is closed meanwhile is none."""
+    """What its descriptors refer to; one that is closed meanwhile is skipped."""
     links = []
     for fd in os.listdir(f'/proc/{part.process.pid}/fd'):
         try:
@@ -317,11 +318,12 @@ def descriptors(part):
 
 
 def lets_go(part, server, secret):
-    """The part does not keep a program from seeing that the engine has hung up, nor its memory."""
+    """The part does not delay a program's notice that the engine has closed the connection, and
+    does not keep its memory."""
     program = Program(server, secret)
     line = part.line_of(program)
     problems = refused('', -1) if ask(line, MAPS) != 'end' else ['no line']
-    # threads of lines that were closed before may still be about to close theirs
+    # threads of lines that were closed before may be about to close theirs
     end = time.monotonic() + HANG_S
     while True:
         links = descriptors(part)
@@ -366,7 +368,7 @@ def main(argv):
         server.bind(path)
         os.chmod(path, 0o666)
         server.listen()
-        # a file of root's in memory, which a program has been handed
+        # a file of root's in memory, whose descriptor a program has got
         secret = os.open(f'/dev/shm/karst-part-{os.getpid()}', os.O_RDWR | os.O_CREAT, 0o600)
         os.unlink(f'/dev/shm/karst-part-{os.getpid()}')
         os.ftruncate(secret, PAGE)

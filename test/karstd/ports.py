@@ -25,7 +25,7 @@ import karst_observe  # noqa: E402
 import bed  # noqa: E402
 from bed import Daemon, HANG_S, Tap, rest  # noqa: E402
 
-# an engine of ours is there, and answers when it gets a processor
+# it is our own engine, which answers when it gets a processor
 karst_observe.TIMEOUT_S = HANG_S
 
 NETNS = [f'karstd{os.getpid()}a', f'karstd{os.getpid()}b']
@@ -70,7 +70,7 @@ class Network:
 
 
 def traffic(perf, server, client, mtu, *more):
-    """A little of it between two daemons, every byte verified; test/perf has the rest."""
+    """A little traffic between two daemons, every byte verified; test/perf has the rest."""
     return bed.traffic(perf, server, client, '--mtu', str(mtu), *TRAFFIC, *more)
 
 
@@ -91,12 +91,13 @@ class Member:
             patience.cancel()
 
     def close(self):
-        """@return what else it has said."""
+        """@return the rest of its output."""
         return rest(self.process)[0].split('\n')[:-1]
 
 
 def multicast(member, *paths):
-    """Two programs at each daemon are in a group; one of them sends: each hears it once."""
+    """Two programs at each daemon are in a group; one of them sends: each receives the message
+    once."""
     sender = Member(member, paths[0], 'send')
     members = [sender] + [Member(member, path) for path in (*paths, paths[-1])]
     said = [m.line() for m in members]
@@ -148,7 +149,7 @@ def hw_counters(daemon):
 
 
 def congestion(tap, karstd, perf, folder, how):
-    """A network that marks one packet of the first daemon's in ten, whatever these say."""
+    """A network that marks one in ten packets of the first daemon, whatever they carry."""
     rules = os.path.join(folder, f'marks-{how}')
     with open(rules, 'w', encoding='utf-8') as f:
         f.write('[rule marks]\naction = mark\ndirection = rx\nopcode = RC_*\nchance = 0.1\n')
@@ -189,10 +190,11 @@ def pair(karstd, folder, driver):
                    netns=NETNS[end]) for end in (0, 1)]
 
 
-# Sends a datagram to each of some ports of an address, and says whether "port unreachable" has come
-# back, when it has for all but the first, or after a time limit.  All go the same way and are dealt
-# with in order, so by then it has come for the first, or does not.  A kernel says it only so often a
-# second, to whoever it may be: until it does it is asked again.
+# Sends a datagram to each of some ports of an address, and prints for which of them "port
+# unreachable" has come back; it waits for all but the first, or for a time limit.  All datagrams
+# take the same path and are handled in order, so by then the answer for the first has come, or
+# there is none.  A kernel limits the rate of these messages for all receivers together: datagrams
+# are repeated until one comes.
 KNOCK = '''
 import socket, sys, time
 address, limit_s, *words = sys.argv[1:]
@@ -222,13 +224,13 @@ print(*('refused' if n in found else 'silence' for n in range(last + 1)))
 
 
 def knock(end, address, limit_s, *ports):
-    """@ports: (number, size) of each datagram.  @return what is said of each."""
+    """@ports: (number, size) of each datagram.  @return the results for each."""
     words = [str(word) for port in ports for word in port]
     return sh(*in_netns(end, sys.executable, '-c', KNOCK, address, str(limit_s), *words)).split()
 
 
 def kernel_goes_on(mtu):
-    """What is not RoCE is the kernel's as before; RoCE is not."""
+    """Frames that are not RoCE go to the kernel as before; RoCE frames do not."""
     found = knock(1, ADDRESS[0], HANG_S / 2, (4791, 5), (4792, mtu - 28), (4792, 5))
     problems = [] if found == ['silence', 'refused', 'refused'] else [
         f'the kernel answers RoCE, other UDP of {mtu - 28} bytes, and of 5 bytes by: {found}']
@@ -274,7 +276,7 @@ def netdev(tap, karstd, perf, member, folder, driver, mtu, path_mtu):
 
 
 def neighbour(address, dev):
-    """@return problems: the kernel of the first namespace does not learn who has the address."""
+    """@return problems: the kernel of the first namespace does not resolve the address."""
     end = time.monotonic() + HANG_S
     while 'lladdr' not in sh('ip', '-n', NETNS[0], 'neighbour', 'show', address, 'dev', dev):
         if time.monotonic() > end:
@@ -284,7 +286,7 @@ def neighbour(address, dev):
 
 
 def taps(tap, karstd, perf, member, folder):
-    """Two daemons at taps that a bridge joins, with the host's own stack at it, too."""
+    """Two daemons at taps that a bridge joins, with the host's own stack attached, too."""
     name = NETNS[0]
     sh('ip', 'netns', 'add', name)
     ds = []
@@ -326,8 +328,8 @@ def lcores_of(d):
 
 
 def two_lcores(tap, karstd, perf, folder):
-    """Queue pairs on both lcores of a port with two queues.  net_kport gives each lcore what is for
-    its own queue pairs; who spreads otherwise has some of it handed on, and nothing is lost."""
+    """Queue pairs on both lcores of a port with two queues. net_kport gives each lcore the packets
+    of its own queue pairs; with other drivers some packets are handed off, and nothing is lost."""
     for driver in ('kport', 'af_packet'):
         with Network(9000):
             ds = [Daemon(karstd, folder, netdev_conf(driver, '[engine]\nlcores = 0,1\n'),
@@ -409,7 +411,8 @@ def reason_against_netns():
 
 
 def carrier(tap, karstd, folder, driver):
-    """The other end of the cable goes and comes back, twice: the port has a link when it is there."""
+    """The other end of the cable goes away and comes back, twice: the port has a link when it is
+    there."""
     problems = []
     with Network(1500):
         d = Daemon(karstd, folder, netdev_conf(driver), name='carrier', netns=NETNS[0])
@@ -425,7 +428,7 @@ def carrier(tap, karstd, folder, driver):
 
 
 class Cable:
-    """A tap that this process has, whose speed can be set."""
+    """A tap of this process whose speed can be set."""
 
     TUNSETIFF, TAP, NO_PI = 0x400454ca, 2, 0x1000
     SIOCETHTOOL, GET, SET, SPEED_AT = 0x8946, 1, 2, 12
@@ -455,7 +458,7 @@ class Cable:
 
 
 def speed(tap, karstd, folder):
-    """The speed of an interface changes, with its link and without."""
+    """The speed of an interface changes, with a link change and without."""
     name = 'kport: the speed of an interface is followed'
     with Cable() as cable:
         cable.set_mbps(25000)

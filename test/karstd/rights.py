@@ -25,7 +25,7 @@ CAPS = {'CAP_CHOWN': 0, 'CAP_DAC_OVERRIDE': 1, 'CAP_FOWNER': 3, 'CAP_SETGID': 6,
         'CAP_NET_ADMIN': 12, 'CAP_NET_RAW': 13, 'CAP_IPC_LOCK': 14, 'CAP_SYS_RAWIO': 17,
         'CAP_SYS_PTRACE': 19, 'CAP_SYS_ADMIN': 21, 'CAP_PERFMON': 38, 'CAP_BPF': 39,
         'CAP_CHECKPOINT_RESTORE': 40}
-PART = ['CAP_SETUID', 'CAP_SETGID', 'CAP_CHECKPOINT_RESTORE'] # what the privileged part keeps
+PART = ['CAP_SETUID', 'CAP_SETGID', 'CAP_CHECKPOINT_RESTORE'] # kept by the privileged part
 DAEMON, PROGRAM = 61234, 61235
 STALL_S = 3
 
@@ -41,7 +41,7 @@ def threads(pid):
 
 
 def part_of(d):
-    """The process number of a daemon's privileged part; None: it has none."""
+    """The process number of a daemon's privileged part; None: there is none."""
     found = [int(pid) for _, text in of_threads(d.process.pid, 'children')
              for pid in text.split()]
     assert len(found) < 2, found
@@ -49,7 +49,8 @@ def part_of(d):
 
 
 def at_most(pid, uid, caps, watched):
-    """Problems: a thread of @pid is not @uid, or may do more than @caps, or less."""
+    """Problems: a thread of @pid does not run as @uid, or has more capabilities than @caps, or
+    fewer."""
     problems = []
     for t in threads(pid):
         want = {'Uid': '\t'.join([str(uid)] * 4), 'CapInh': 0, 'CapAmb': 0,
@@ -63,7 +64,8 @@ def at_most(pid, uid, caps, watched):
 
 
 def limited(d, uid, watched, part=tuple(PART)):
-    """Problems: the engine's process may do anything, or its privileged part not just @part."""
+    """Problems: the engine's process has capabilities, or its privileged part has others than
+    @part."""
     problems = at_most(d.process.pid, uid, [], watched)
     if len(threads(d.process.pid)) < 4:
         problems.append('hardly a thread')
@@ -82,8 +84,7 @@ def start_shared(program, path):
 
 
 def end_shared(process, posix=0):
-    """Problems: of a program of another user more than @posix bytes are copied of what can be
-    shared."""
+    """Problems: more than @posix bytes of sharable memory of another user's program are copied."""
     said, _ = process.communicate(timeout=HANG_S)
     want = [f'posix: {posix} of 65536 are copied', f'file: {posix} of 65536 are copied',
             'malloc: 65536 of 65536 are copied', 'done']
@@ -92,8 +93,8 @@ def end_shared(process, posix=0):
 
 
 def shares(program, path, posix=0):
-    """Problems: a program of another user, whose memory is to be shared where it can be, but for
-    @posix bytes that are to be copied."""
+    """Problems: a program of another user, whose memory must be shared where that is possible,
+    except @posix bytes that must be copied."""
     return end_shared(start_shared(program, path), posix)
 
 
@@ -105,19 +106,19 @@ def open_folder(folder, name, uid=0):
 
 
 def watch_of(pid):
-    """Problems: the thread that watches lcores can be kept from a processor by others."""
+    """Problems: other threads can keep the watchdog thread from getting a processor."""
     for number, name in of_threads(pid, 'comm'):
         if name != 'karst-watch\n':
             continue
         policy = os.sched_getscheduler(number)
-        # and the threads that it makes have it not
+        # and the threads that it creates do not inherit it
         want = os.SCHED_FIFO | os.SCHED_RESET_ON_FORK
         return [] if policy == want else [f'scheduling policy {policy:#x}, not {want:#x}']
     return ['there is none']
 
 
 def reason_against(*command):
-    """Why root may not do it here, in a container perhaps; None: he may."""
+    """Why root may not do it here, perhaps in a container; None: root may."""
     done = subprocess.run([*command, 'true'], stderr=subprocess.PIPE, text=True, check=False)
     return None if done.returncode == 0 else done.stderr.strip()
 
@@ -145,12 +146,13 @@ def stays_root(tap, karstd, shared, folder, watched):
 
 
 def complaints(d):
-    """Problems: what a daemon says that did nothing wrong, and has copied memory of a program."""
+    """Problems: errors in the log of a daemon that did nothing wrong, or copied memory of a
+    program."""
     return [line for line in d.text().splitlines() if ': error: ' in line]
 
 
 def peeks(pid):
-    """Problems: a process of the daemon's user, without capabilities, gets into @pid."""
+    """Problems: a process of the daemon's user, without capabilities, can access @pid."""
     return [f'{name} can be opened' for name in ('mem', 'maps', 'environ', 'fd/0')
             if subprocess.run(as_user(DAEMON, 'head', '-c1', f'/proc/{pid}/{name}'), check=False,
                               stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL).returncode == 0]
@@ -207,7 +209,7 @@ def default_user(tap, karstd, folder):
 
 
 def wire(tap, karstd, folder, watched):
-    """Ports of every kind in one daemon; suite ports has what they carry."""
+    """Ports of every kind in one daemon; the suite ports tests their traffic."""
     if reason_against_netns():
         tap.skip('ports that have a wire', reason_against_netns())
         return
@@ -242,7 +244,7 @@ def gone(pid):
 
 
 def waits_for_part(tap, karstd, shared, folder):
-    """On a machine that is busy the part may have no processor for a while."""
+    """On a busy machine the part may have no processor for a while."""
     d = Daemon(karstd, folder, OPEN, name='wait', args=['--user', str(DAEMON)])
     problems = d.start()
     if not problems:
@@ -269,7 +271,7 @@ def loses_part(tap, karstd, shared, folder):
 
 
 def own_user(tap, karstd, shared, folder):
-    """As people start it: without a capability there is nothing to keep."""
+    """As users start it: without capabilities there is nothing to keep."""
     run = open_folder(folder, 'own', PROGRAM)
     d = Daemon(karstd, run, OPEN, name='own')
     at = d.command.index('--user')
@@ -287,7 +289,7 @@ def own_user(tap, karstd, shared, folder):
 
 
 def elsewhere(tap, karstd, folder):
-    """An ordinary user, who may not have the socket where it is by default."""
+    """An ordinary user, who may not use the default path of the socket."""
     for name, path in (('whose folder', f'{open_folder(folder, "of-others")}/new/karst.sock'),
                        ('whose lock file', f'{folder}/of-others/karst.sock')):
         d = Daemon(karstd, folder, OPEN, name='user', path=path, args=['--user', str(PROGRAM)])
@@ -297,7 +299,7 @@ def elsewhere(tap, karstd, folder):
 
 
 def by_unit(tap, karstd, shared, unit, folder, watched):
-    """As systemd would start it, as far as setpriv can."""
+    """As systemd would start it, as far as setpriv can do that."""
     s = unit_settings(unit)
     bounding, ambient = s['CapabilityBoundingSet'], s['AmbientCapabilities']
     problems = [f'unknown: {name}' for name in bounding if name not in CAPS]
@@ -340,7 +342,7 @@ def not_dumped(pid):
 
 
 def names(tap, karstd, root, folder):
-    """What a program calls itself reaches a terminal as text."""
+    """The name that a program gives itself reaches a terminal as text."""
     sys.path.insert(0, os.path.join(root, 'usertools'))
     import karst_observe
     d = Daemon(karstd, folder, LOOPBACK, name='names')

@@ -4,9 +4,9 @@
 /*
  * shared SOCKET: a program with memory of every kind, for rights.py.
  *
- * It registers POSIX shared memory whose file nobody else may open, a file of its own that is
- * mapped, and private memory, writes from each to each over the loopback port and looks at the
- * bytes.  It says "KIND: COPIED of BYTES are copied" for each, and "done".
+ * It registers POSIX shared memory whose file others may not open, a file of its own that is
+ * mapped, and private memory, writes from each to each over the loopback port and checks the bytes.
+ * It prints "KIND: COPIED of BYTES are copied" for each, and "done".
  */
 #include <fcntl.h>
 #include <stdio.h>

@@ -24,11 +24,12 @@ from bed import Daemon, Tap  # noqa: E402
 from ports import ADDRESS, DEV, NETNS, Network, reason_against_netns  # noqa: E402
 
 PATHS = 4
-# Of each path.  The engine's timers have ticks of 4 us, and a packet leaves net_impair with the
-# next burst: what counts is that they differ by more than a packet takes to be built.
+# The delay of each path.  The engine's timers have ticks of 4 us, and a packet leaves net_impair
+# with the next burst: it matters that the delays differ by more than it takes to build a packet.
 DELAY_US = [200, 1700, 600, 2500]
 LEAST_NS = min(DELAY_US) * 1000
-# 2.5 min, which no busy machine takes to answer: whatever is sent again was taken for lost.
+# 2.5 min, longer than any busy machine takes to answer: every retransmission is because a packet
+# was taken for lost.
 TIMEOUT = '25'
 ALL = ['--op', 'write,send,read']
 TRAFFIC = ['--size', '20000', '--iters', '200', '--mtu', '1024', '--qps', '4',
@@ -37,7 +38,8 @@ TRIES = 10
 
 
 def rules(folder):
-    """Requests of those that spray; all else has the port of its queue pair, which may be any."""
+    """Rules for the requests of those that spray; everything else has the port of its queue pair,
+    which may be any."""
     path = os.path.join(folder, 'paths')
     with open(path, 'w', encoding='utf-8') as f:
         for number, us in enumerate(DELAY_US):
@@ -47,10 +49,10 @@ def rules(folder):
 
 
 def conf(engine, port, impair):
-    # room for all that may be under way, or a frame would be dropped for want of it
+    # room for all requests that may be under way, otherwise a frame would be dropped
     return (f'[engine]\nidle = yield\nselective_repeat = 192.0.2.0/24\nheld_frames = 4096\n'
             f'window_packets = 64\n{engine}\n'
-            # the longest path is no congestion; and what a busy machine adds to it may be
+            # the delay of the longest path is not congestion; the delay of a busy machine may be
             f'[congestion]\nswift_base_target = 5000\n'
             f'[port wire]\n{port}\nimpair = {impair}\n')
 
@@ -60,7 +62,7 @@ def of(daemon):
 
 
 def counters(daemon, what='counters'):
-    """Of all lcores together."""
+    """The sum over all lcores."""
     engine, total = of(daemon), {}
     try:
         for row in engine.rows(what).values():
@@ -72,7 +74,7 @@ def counters(daemon, what='counters'):
 
 
 def by_path(daemon):
-    """[packets that came]"""
+    """[packets that arrived]"""
     engine = of(daemon)
     try:
         stats = engine.telemetry.ask('/impair/stats,net_impair_wire')
@@ -83,7 +85,7 @@ def by_path(daemon):
 
 
 class Delays:
-    """The round trips that queue pairs of a daemon show while there is traffic (E7)."""
+    """The round trips that queue pairs of a daemon report while there is traffic (E7)."""
 
     def __init__(self, daemon):
         self.engine = of(daemon)
@@ -94,7 +96,7 @@ class Delays:
         while not self.over.wait(0.01):
             for row in self.engine.table('qps'):
                 found = self.engine.telemetry.ask(f'/karst/qp,{self.engine.name}:{row["qpn"]}')
-                if found and found.get('delay_ns'): # else it has gone, or has measured nothing yet
+                if found and found.get('delay_ns'): # else it has gone or measured nothing
                     self.seen.append(found['delay_ns'])
 
     def __enter__(self):
@@ -108,7 +110,7 @@ class Delays:
 
 
 def nothing_again(ds):
-    """@return problems: something was taken for lost."""
+    """@return problems: a packet was taken for lost."""
     problems = []
     for end, d in zip(('server', 'client'), ds):
         now = {**counters(d), **counters(d, 'drops')}

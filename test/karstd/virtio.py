@@ -42,7 +42,8 @@ def vhost(karstd, folder, path, client):
 # --- a backend that is another karstd ---
 
 def said_once(d, since, texts):
-    """@return problems: not each of @texts just once, or words of the driver besides."""
+    """@return problems: one of the texts was not logged exactly once, or messages of the driver
+    were logged, too."""
     said = d.text()[since:]
     problems = [f'"{text}" {said.count(text)} times: {said}' for text in texts if said.count(text) != 1]
     return problems + ([f'words of the driver: {said}'] if FROM_DPDK.search(said) else [])
@@ -64,7 +65,7 @@ def comes_back(tap, karstd, perf, folder, server):
     peer.kill()
     problems = d.says(GONE, since)
     if not server:
-        os.unlink(path) # the driver of the backend does not, where it was killed
+        os.unlink(path) # the driver of a backend that was killed does not do that
     problems += peer.start() + d.says(UP, since) + peer.says('link up')
     tap.point(f'{role}: the backend is killed, and comes back', problems + said_once(d, since, [GONE, UP]))
     if not problems:
@@ -73,12 +74,12 @@ def comes_back(tap, karstd, perf, folder, server):
     problems = d.reload(LOOP)
     if server and os.path.exists(path):
         problems.append('its socket is there still')
-    # what the driver has left in EAL's interrupt thread would show now
+    # anything that the driver has left in EAL's interrupt thread would show now
     peer.kill()
     tap.point(f'{role}: the port is removed', problems + d.reload() + d.stop())
 
 
-# --- a backend that means harm ---
+# --- a hostile backend ---
 
 GET_FEATURES, GET_PROTOCOL_FEATURES, GET_VRING_BASE, SET_STATUS, GET_STATUS = 1, 15, 11, 39, 40
 REPLY, NEED_REPLY, VERSION = 4, 8, 1
@@ -88,7 +89,7 @@ HEAD = struct.Struct('<III')
 
 
 class Backend:
-    """Listens at a socket, and answers as vhost-user has it, but for what a class does."""
+    """Listens at a socket, and answers according to vhost-user, except for what a class changes."""
 
     def __init__(self, path):
         self.listener = socket.socket(socket.AF_UNIX)
@@ -114,7 +115,7 @@ class Backend:
             self.met += 1
 
     def serve(self, sock):
-        """One message.  @return whether to go on."""
+        """Handles one message.  @return whether to continue."""
         head, rights = self.receive(sock, HEAD.size)
         for fd in rights:
             os.close(fd)
@@ -160,7 +161,7 @@ class Silent(Backend):
 
 
 class Noise(Backend):
-    """Bytes that are no messages."""
+    """Sends bytes that are not messages."""
 
     def answer(self, sock, what, flags, body):
         sock.sendall(b'HTTP/1.1 400 Bad Request\r\n\r\n')
@@ -168,7 +169,7 @@ class Noise(Backend):
 
 
 class Long(Backend):
-    """Says that more follows than a message may have."""
+    """Announces more bytes than a message may have."""
 
     def reply(self, sock, what, body):
         sock.sendall(HEAD.pack(what, VERSION | REPLY, 0xffffffff) + body)
@@ -180,21 +181,21 @@ class Short(Backend):
 
 
 class Cut(Backend):
-    """Half a message, and no more."""
+    """Sends half a message, and nothing more."""
 
     def reply(self, sock, what, body):
         sock.sendall(HEAD.pack(what, VERSION | REPLY, len(body)) + body[:4])
 
 
 class Other(Backend):
-    """Answers what was not asked."""
+    """Answers a request that was not made."""
 
     def reply(self, sock, what, body):
         super().reply(sock, what + 1, body)
 
 
 class Stops(Backend):
-    """Answers as it should, as often as it is told, and then goes, or is silent."""
+    """Answers correctly for a number of messages, and then disconnects, or is silent."""
 
     def __init__(self, path, after, silent):
         self.after, self.silent = after, silent
@@ -233,7 +234,7 @@ def until(condition, what):
 
 
 def bad(tap, karstd, folder, kind):
-    """Two tries of a backend that is none; then one comes that is."""
+    """Two attempts of an invalid backend; then a valid one comes."""
     name = kind.__name__.lower()
     path = os.path.join(folder, name)
     d = Daemon(karstd, folder, wire(path, False) + LOOP, name=name)
@@ -258,8 +259,8 @@ def is_up(d, n):
 
 
 def stops(tap, karstd, folder, silent):
-    """Ports of which each has a backend that goes, or is silent, some messages later than that of the port
-    before; all of them come up when theirs are as they should be."""
+    """Ports whose backends disconnect, or become silent, each some messages later than that of the
+    port before; all ports come up when their backends behave correctly."""
     name = 'silent' if silent else 'goes'
     ports = range(0, MESSAGES, 4 if silent else 1)
     conf, backends = LOOP, {}
@@ -271,7 +272,7 @@ def stops(tap, karstd, folder, silent):
     d = Daemon(karstd, folder, conf, name=name)
     problems = d.start()
     for path, backend in list(backends.items()):
-        backend.after = FOR_EVER # whoever has been answered to the end may stay
+        backend.after = FOR_EVER # a backend that has answered everything may stay
         backend.close()
         os.unlink(path)
         backends[path] = Backend(path)

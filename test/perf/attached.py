@@ -23,23 +23,23 @@ sys.path.insert(0, os.path.join(HERE, '..', '..', 'usertools'))
 import karst_observe  # noqa: E402
 from bed import HANG_S, Daemon, HugePages, Tap  # noqa: E402
 
-# an engine of ours is there, and answers when it gets a processor
+# it is our own engine, which answers when it gets a processor
 karst_observe.TIMEOUT_S = HANG_S
 
 TIMEOUT_S = 180
 # Memory is cleared for each operation and size.
 WORDS = ['--json', '--verify', '--working-set', '16M']
 ENGINE = '[engine]\nidle = sleep\n[port p]\n'
-YIELD = ENGINE.replace('sleep', 'yield') # takes a processor as long as it lives: for one pair
+YIELD = ENGINE.replace('sleep', 'yield') # uses a processor as long as it runs: for one pair only
 HUGE_TRIES = 5
-STARVED_S = 3 # a measurement gives up waiting for the first messages of a slice after 2 s
+STARVED_S = 3 # a measurement gives up after waiting 2 s for the first messages of a slice
 ORDER = 16 # bytes that a client of TCP sends first
 KINDS = ('alloc', 'malloc', 'stack', 'hugetlb')
 
 
 def traffic(perf, server, client, args, server_args='', baselines=False, by=None):
-    """Runs a server and a client.  (problems, JSON objects)  @by(port): where the client finds
-    the server instead."""
+    """Runs a server and a client. (problems, JSON objects) @by(port): the port that the client uses
+    for the server instead."""
     with subprocess.Popen([perf, '--connect', server.socket, '--server', '--tcp-port', '0',
                            *server_args.split()], stdout=subprocess.PIPE,
                           stderr=subprocess.PIPE, text=True) as peer:
@@ -93,12 +93,12 @@ def forward(source, sink):
         while piece := source.recv(1 << 16):
             sink.sendall(piece)
         sink.shutdown(socket.SHUT_WR)
-    except OSError: # one of them is through
+    except OSError: # one of the two has ended
         pass
 
 
 def beside_tcp(perf, daemon):
-    """--compare tcp: an object of TCP's behind each that has a counterpart in TCP."""
+    """--compare tcp: after each object that has a counterpart in TCP comes an object of TCP's."""
     problems, found = traffic(perf, daemon, daemon, '--op write,read,faa --size 64,300000 '
                               '--iters 200 --lat --compare tcp --working-set 64M')
     rows = [(one.get('beside', one['op']), one['op'] == 'tcp') for one in found]
@@ -110,10 +110,10 @@ def beside_tcp(perf, daemon):
         if one['op'] != 'tcp':
             continue
         rate = one['bytes'] * 8 / one['seconds'] / 1e9
-        # what is on its way when the measurement ends is at most a few writes
+        # what is under way when the measurement ends is at most a few writes
         if one['bytes'] < one['size_bytes'] or abs(rate - one['gbps']) > 0.01 * rate:
             problems.append(f'{one["bytes"]} bytes in {one["seconds"]} s are {one["gbps"]} Gb/s?')
-        # that of the whole machine, in ticks of 10 ms: a measurement may have taken none
+        # CPU time of the whole machine, in ticks of 10 ms: a measurement may have used none
         if not 0 <= one['cpu_seconds'] < 86400:
             problems.append(f'cpu_seconds is {one["cpu_seconds"]}')
         if not 0 < one['latency_ns']['p50'] <= one['latency_ns']['p99']:
@@ -124,7 +124,8 @@ def beside_tcp(perf, daemon):
 
 
 def long_message(perf, daemon):
-    """A message that takes the kernel's TCP longer than the measurement was to last is there whole."""
+    """A message that takes the kernel's TCP longer than the measurement should last arrives
+    completely."""
     problems, found = traffic(perf, daemon, daemon, '--op write,read --size 48M --depth 1 --duration 0.01 '
                               '--working-set 48M --compare tcp')
     return problems + [f'{one["bytes"]} bytes of {one["size_bytes"]} {one["gbps"]} Gb/s' for one in found
@@ -132,7 +133,7 @@ def long_message(perf, daemon):
 
 
 def listening(serve):
-    """A port of this machine; serve(connection) for the first who connects, in a thread."""
+    """A port of this machine; runs serve(connection) for the first connection, in a thread."""
     def once():
         with listener, listener.accept()[0] as connection:
             serve(connection)
@@ -142,8 +143,8 @@ def listening(serve):
 
 
 def overheard(answered):
-    """For traffic(by=): answered(ask, answer) sees, and may change, what a client asks the server and
-    is answered."""
+    """For traffic(by=): answered(ask, answer) gets, and may change, what a client asks the server
+    and the answer."""
     def by(server_port):
         def serve(client):
             with client.makefile('rw') as asks, socket.create_connection(('localhost', server_port)) as server, \
@@ -160,7 +161,8 @@ def overheard(answered):
 
 
 def waits_for_ready(perf, daemon):
-    """TCP is measured from when the server has its memory: before it says so nothing is sent."""
+    """TCP is measured from when the server has its memory: nothing is sent before it reports
+    that."""
     early = []
 
     def answered(ask, answer):
@@ -182,7 +184,7 @@ def waits_for_ready(perf, daemon):
 
 
 def without_processor(perf, daemon, args):
-    """traffic(), in which the daemon has no processor from the beginning on, for STARVED_S."""
+    """traffic(), in which the daemon has no processor from the start on, for STARVED_S."""
     begun = threading.Event()
 
     def answered(ask, _):
@@ -196,13 +198,14 @@ def without_processor(perf, daemon, args):
 
 
 def starved(perf, daemon):
-    """For longer than the traffic was to last: it lasts until there is something to report."""
+    """For longer than the traffic should last: it lasts until there is something to report."""
     return without_processor(perf, daemon, '--op read --size 4096 --duration 0.05')[0]
 
 
 def events(perf, daemon):
-    """--events: who has nothing to do sleeps, and is woken by what completes.  With the daemon stopped
-    nothing can, so that there is one event at least, and before the measurement is over."""
+    """--events: a program that has nothing to do sleeps, and is woken by completions.  With the
+    daemon stopped there are none, so that there is at least one event, and before the measurement
+    is over."""
     problems, found = without_processor(perf, daemon, '--op send --size 4096 --depth 4 --iters 400 --events')
     for one in found:
         if one['completion_events'] < 1 or one['server_completion_events'] < 1:
@@ -223,7 +226,7 @@ def within_one(tap, perf, karstd, folder):
         problems, _ = traffic(perf, daemon, daemon, args.replace('MTU', '4096'))
         tap.point(f'one daemon: {name}', problems)
     if not problems:
-        # the copies beside it go through the same memory
+        # the copies that are measured with it use the same memory
         problems, _ = traffic(perf, daemon, daemon, '--op write,read --size 4097,65536 '
                               '--duration 0.3 --mtu 4096', baselines=True)
         tap.point('one daemon: with baselines', problems)
@@ -245,7 +248,7 @@ def within_one(tap, perf, karstd, folder):
 
 
 def memories(tap, perf, daemon, kind, more='', huge=None):
-    """Content from and into each kind of memory, and the way that it takes."""
+    """Data from and into each kind of memory, and the access method that is used."""
     for _ in range(HUGE_TRIES if huge is not None and kind == 'hugetlb' else 1):
         problems, found = traffic(
             perf, daemon, daemon,
@@ -253,7 +256,7 @@ def memories(tap, perf, daemon, kind, more='', huge=None):
             f'{more}', f'--memory {kind} {more}')
         if not any('no huge page memory' in problem for problem in problems):
             break
-        huge.more() # another program of this machine has taken them
+        huge.more() # another program of this machine has used them up
     want = 'copied' if more else {'alloc': 'shared', 'malloc': 'migrated'}.get(kind, 'copied')
     for one in found:
         if one['memory'] != kind or one['memory_path'][want] < 0.9:
@@ -276,7 +279,7 @@ def across(tap, perf, karstd, folder, name, ports, mtu, netns=(None, None), engi
     """Two daemons."""
     daemons, problems = [], []
     for i in (0, 1):
-        # one after the other: a client of net_memif wants its server to be there
+        # one after the other: a client of net_memif needs its server first
         daemons.append(Daemon(karstd, folder, engine + ports[i], name=name + str(i),
                               netns=netns[i]))
         problems += daemons[i].start()

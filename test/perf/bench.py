@@ -14,10 +14,11 @@ import tempfile
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'common'))
 from bed import HANG_S, Tap  # noqa: E402
 
-# embedded, over a daemon with TCP beside, from malloc, round trips, loss, connections, CRC, karst-fwd
+# embedded, over a daemon with TCP in addition, from malloc, round trips, loss, connections, CRC,
+# karst-fwd
 CASES = 'embedded write 64 over 10 q,kernel TCP 1K,write 64K from malloc,embedded read 64 round,loss 1/64,' \
         'connections embedded,CRC and copy 64 ,karst-fwd roce-check,karst-fwd gen'
-# of those, where the kind makes no difference
+# some of those, for checks in which the kind does not matter
 FEW = 'embedded write 64 over 10 q,CRC and copy 64 ,karst-fwd gen'
 FEW_GROUPS = {'queue pairs', 'crc', 'forwarding'}
 GROUPS = {'queue pairs', 'throughput', 'memory', 'latency', 'loss', 'connections', 'crc', 'forwarding'}
@@ -38,7 +39,7 @@ class Bench:
                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=HANG_S, check=False)
 
     def judge(self, run, path, rounds, groups=GROUPS):
-        """Problems of a run that has left a record of so many rounds."""
+        """Problems of a run that has left a record of @rounds rounds."""
         if run.returncode != 0:
             return [f'exit status {run.returncode}: {run.stdout}{run.stderr}']
         try:
@@ -90,14 +91,14 @@ def by_turns(tap, bench):
               for r in found['cases'][0]['runs']}
         if new['session'] != old['session'] or not at['new', 0] < at['old', 0] < at['old', 1] < at['new', 1]:
             problems.append(f'not by turns: {at}')
-        # two rounds are no interval
+        # two rounds give no interval
         if 'unsure' not in run.stdout or 'too few runs' not in run.stdout:
             problems.append(run.stdout)
     tap.point('two builds by turns, and what that says', problems)
 
 
 def interrupted(tap, bench):
-    """In the second of many rounds."""
+    """Interrupted in the second of many rounds."""
     path = os.path.join(bench.folder, 'i.json')
     with subprocess.Popen([sys.executable, os.path.join(bench.usertools, 'bench.py'), '--only', 'record', '--cases',
                            'CRC 64 ', '--seconds', '0.02', '--runs', '1000', '--json', path, bench.build],

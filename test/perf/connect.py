@@ -41,8 +41,9 @@ def check(found, number, mode, lossy=False):
     for end in ('client', 'server'):
         for what in ('begun', 'established', 'ended'):
             more = found[end][what] - found['connections']
-            # After a loss a request may come twice, of which one is nobody's; and who is told of the
-            # end before the last message of the beginning hears of the end alone (C1).
+            # After a loss a request may arrive twice, and one of the two belongs to no connection;
+            # and a side that gets the disconnect before the last message of the setup sees only the
+            # disconnect (C1).
             allowed = lossy and end == 'server' and (
                 (what == 'begun' and more > 0) or (what == 'established' and more < 0))
             if more != 0 and not allowed:
@@ -96,12 +97,13 @@ class Connect(Tap):
 
 
 def embedded(tap):
-    # more than there may be queue pairs, and identifiers in time-wait: C1, none may be mistaken
+    # more than the maximum of queue pairs, and of identifiers in time-wait: C1, none may be
+    # mistaken for another
     tap.measure('with queue pairs', '', MANY, more=lambda o: [] if o['queue_pairs'] else ['none'])
     tap.measure('without', '--no-qps', 5 * MANY,
                 more=lambda o: ['there are some'] if o['queue_pairs'] else [])
     tap.measure('one at a time', '--conns 1', 300)
-    # more than wait at once in a busy engine, whose messages are datagrams: some may be lost
+    # more at once than may wait in a busy engine, whose messages are datagrams: some may be lost
     tap.measure('a thousand at a time', '--conns 1000', MANY, lossy=True)
     tap.measure('for a while', '--duration 0.2', None)
     tap.measure('with losses', '--no-qps --loss 0.02 --conns 200', 600, lossy=True)
@@ -118,7 +120,7 @@ def over_karstd(tap, karstd, folder):
         for name, args in (('IPv4', ''), ('IPv6', '--gid-index 1')):
             tap.measure(f'over karstd, {name}', f'--connect {daemon.socket} {args}', MANY // 2,
                         'attached')
-        # not as many queue pairs as the engine has, but more than half for each end
+        # fewer queue pairs than the engine has, but more than half for each end
         run = tap.run(f'--op connect --json --connect {daemon.socket} --conns 400 --iters 400')
         problems = [] if run.returncode == 1 and 'limit of 300' in run.stderr else [
             f'exit status {run.returncode}', run.stderr]

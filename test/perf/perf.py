@@ -46,8 +46,8 @@ class Perf(Tap):
             return subprocess.CompletedProcess(e.cmd, 'timeout', e.stdout or '', e.stderr or '')
 
     def measure(self, name, args, extra=None, count=1):
-        """One point: the command works, and what it printed holds together.
-        @extra: more problems of one object."""
+        """One point: the command works, and its output is consistent.  @extra: more problems of one
+        object."""
         words = args.split() + COMMON + ['--json']
         run = self.run(words)
         problems = []
@@ -102,7 +102,7 @@ def check_object(found):
 
 
 def iters(number):
-    """All of the messages that were asked for, to within a round of the queue pairs."""
+    """All of the messages that were requested, to within a round of the queue pairs."""
     return lambda found: [] if found['messages'] >= number else [
         f'{found["messages"]} messages of {number}']
 
@@ -142,7 +142,7 @@ def losses(perf):
         number = 400 if size > 8 else 4000
         perf.measure(f'1% loss, {op}',
                      f'--op {op} --size {size} --loss 0.01 --depth 32 --iters {number}', again)
-    # a packet is lost again now and then, and the timeout would be hours (Q11)
+    # some packets are lost twice, and the timeout would be hours (Q11)
     perf.measure('3% loss, early retransmission', '--op write --size 65536 --loss 0.03 --depth 32 --iters 400 '
                  '--timeout 31 --early-retransmission', lambda found: [] if found['early_retransmission'] and
                  found['recovery'] == 'go-back-n' and found['timeouts'] == 0 else [
@@ -150,12 +150,13 @@ def losses(perf):
     perf.measure('control of congestion', '--op write --size 65536 --loss 0.001 --depth 32 --iters 400 '
                  '--congestion swift', lambda found: [] if found['congestion'] == 'swift' else [
                      found['congestion']])
-    # going back to each of them would be 30 for one (X9)
+    # going back for each of them would be 30 packets for one (X9)
     perf.measure('1% loss, selective repeat', '--op write --size 65536 --loss 0.01 --depth 32 --iters 400 '
                  '--selective-repeat', lambda found: [] if found['retransmits'] < 10 * found['injected_drops'] else [
                      f'{found["retransmits"]} packets sent again for {found["injected_drops"]} lost'])
-    # On a busy machine one of the two may have no processor for seconds, and must not be given up then; but
-    # to wait as long for each packet that is lost again takes minutes without early retransmission.
+    # On a busy machine one of the two may have no processor for seconds, and must not be given up
+    # then; but waiting as long for each packet that is lost twice takes minutes without early
+    # retransmission.
     perf.measure('10% loss on two lcores', '--op write --size 32768 --lcores 2 --loss 0.1 --iters 200 '
                  '--timeout 21 --early-retransmission', again)
 
@@ -221,7 +222,7 @@ WRONG = [
 
 
 def wrong(perf):
-    """Exit status 2, saying what is wrong, where and what is allowed."""
+    """Exit status 2, and a message that says what is wrong, where, and what is allowed."""
     for args, word in WRONG:
         run = perf.run(args.split())
         problems = []

@@ -14,7 +14,7 @@ import threading
 from run_bed import (HEADER, IS_ROOT, MAGIC, USERS, VERSION, Daemon, Run, Tap, differ, expect,
                      who)
 
-# A user namespace in which nobody may make another one, nor mount.
+# A user namespace in which no further one can be made, and no mounts.
 NO_NAMESPACES = ['unshare', '-Ur', 'sh', '-c',
                  'echo 0 > /proc/sys/user/max_mnt_namespaces && '
                  'echo 0 > /proc/sys/user/max_user_namespaces && exec "$@"', 'sh']
@@ -26,7 +26,7 @@ def verdicts(done):
 
 
 def finds(done, what, *texts):
-    """Problems: @what alone is wrong, and the line has all of @texts."""
+    """Problems: something else than @what is wrong, or the line lacks one of @texts."""
     wrong = [(name, text) for verdict, name, text in verdicts(done) if verdict == 'wrong']
     problems = differ('exit status', done.returncode, 1)
     problems += differ('what is wrong', [name for name, _ in wrong], [what])
@@ -55,7 +55,7 @@ def private(tap, program, folder):
 
 
 def no_private(tap, program, folder):
-    """Where karstd ought to be is none."""
+    """In the place of karstd there is no program."""
     lonely = os.path.join(folder, 'app', 'karst-run')
     os.makedirs(lonely)
     alone = shutil.copy(program, os.path.join(lonely, 'karst-run'))
@@ -72,7 +72,7 @@ def engines(tap, program, karstd, folder):
     tap.point('no engine', finds(done, 'engine', '/nowhere/karst.sock', 'start karstd'))
     d = Daemon(karstd, folder, '[socket]\nmode = 0600\n', name='mine')
     problems = d.start()
-    if not IS_ROOT: # who is not root is not let in by an engine of his own without permissions
+    if not IS_ROOT: # only root has access to an engine without permissions
         os.chmod(d.socket, 0)
     done = Run(program, '--doctor', socket=d.socket, nobody=IS_ROOT)()
     problems += finds(done, 'engine', 'Permission denied', '[socket] mode')

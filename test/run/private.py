@@ -17,7 +17,7 @@ SHOW = 'echo $KARST_SOCKET; cat /sys/class/infiniband/karst0/karst/socket; exec 
 
 
 class Bed:
-    """A folder for everything that karst-runs share, and what goes on in it."""
+    """A folder for everything that karst-runs share, and checks of its contents."""
 
     def __init__(self, program, folder):
         self.program = program
@@ -36,7 +36,7 @@ class Bed:
                 self.runtime in environment(p)]
 
     def gone(self):
-        """Problems: something is left."""
+        """Problems: something is left behind."""
         problems = becomes(f'{self.folder} is gone', lambda: not os.path.exists(self.folder))
         if problems:
             problems.append(f'left: {os.listdir(self.folder)}')
@@ -60,7 +60,7 @@ def environment(pid):
 
 
 def holder(bed, *options):
-    """A program that uses the engine until its input ends, and the socket that it sees."""
+    """A program that uses the engine until its input ends, and the socket that the program sees."""
     run = bed.run('--private', *options)
     process = subprocess.Popen([*run.command, 'sh', '-c', SHOW], env=run.env, text=True,
                                stdin=subprocess.PIPE, stdout=subprocess.PIPE,
@@ -142,7 +142,7 @@ def is_killed(tap, program, folder):
 
 
 def by_default(tap, program, folder):
-    """Where nobody answers at the default socket: in a namespace in which /run is empty."""
+    """Nothing listens at the default socket: in a namespace with an empty /run."""
     bed = Bed(program, folder)
     empty = ['unshare', '-m', '--propagation', 'private', 'sh', '-c',
              'mount -t tmpfs none /run && exec "$@"', 'sh']
@@ -152,7 +152,8 @@ def by_default(tap, program, folder):
 
 
 def for_nobody(tap, program, folder):
-    """Another user has his own, in /tmp; a variable that root has left behind does not count."""
+    """Another user has an engine of their own, in /tmp; a variable that root has left behind has no
+    effect."""
     bed = Bed(program, folder)
     done = bed.run('--private', '--linger', '0', nobody=True)('sh', '-c', 'echo $KARST_SOCKET; '
                                                              'ibv_devices')
@@ -175,7 +176,7 @@ def reaches_memory(tap, program, folder):
         problems = becomes('the server listens or ends', lambda s=server, p=port:
                            listens(int(p)) or s.poll() is not None)
         problems += expect(run(*args, '127.0.0.1'), 0, '100 iters in')
-        if problems: # else it may wait for a client for ever
+        if problems: # otherwise it may wait for a client for ever
             server.kill()
         said = server.communicate()
         problems += differ('exit status of the server', server.returncode, 0)
@@ -200,7 +201,7 @@ def hostile_folder(tap, program, folder):
 
 
 def fake_tree(program, folder, karstd):
-    """karst-run beside another karstd, as in a build directory."""
+    """karst-run next to another karstd, as in a build directory."""
     root = tempfile.mkdtemp(dir=folder)
     for name in ('karst-run', 'karstd'):
         os.makedirs(os.path.join(root, 'app', name))

@@ -31,7 +31,7 @@ GIDS = {'karst0': ['0000:0000:0000:0000:0000:ffff:7f00:0001',
                    '0000:0000:0000:0000:0000:0000:0000:0001'],
         'karst1': ['0000:0000:0000:0000:0000:ffff:0a09:0001',
                    'fd00:0009:0000:0000:0000:0000:0000:0001']}
-GUIDS = {} # as the MAC addresses make them, which telemetry tells
+GUIDS = {} # made from the MAC addresses, which telemetry reports
 NO_GID = '0000:0000:0000:0000:0000:0000:0000:0000'
 NETLINK_RDMA = 20
 
@@ -125,7 +125,7 @@ def of_an_interface(tap, program, karstd, folder):
 
 
 def by_default(tap, program, karstd, folder):
-    """The machine's engine, at the default socket: in a namespace in which that is ours."""
+    """The machine's engine, at the default socket: in a namespace in which ours is there."""
     run_dir = os.path.join(folder, 'default')
     os.mkdir(run_dir)
     d = Daemon(karstd, folder, '[socket]\nmode = 0600\n', name='default',
@@ -166,7 +166,7 @@ def listing(path, *without):
 
 
 def mounts():
-    """Those of this test's own network namespace and of others' come and go with other tests."""
+    """Mounts of this test's own network namespace and of others come and go with other tests."""
     with open('/proc/self/mountinfo', encoding='utf-8') as f:
         return [line for line in f if ' - nsfs ' not in line]
 
@@ -205,7 +205,7 @@ def one_in_another(tap, program, path, other):
 
 
 def real_adapters(tap, program, path):
-    """What the kernel has is kept.  There is no adapter here; folders as it would have them do."""
+    """The kernel's entries are kept.  There is no adapter here; folders stand for one."""
     if os.path.exists('/sys/class/infiniband'):
         tap.skip('adapters of the kernel stay', 'it has real ones')
         return
@@ -275,7 +275,7 @@ def minded_to_the_end(tap, program, path, folder):
 
 
 def folder_goes(tap, program, path):
-    """The folder of the trees is removed by whoever leaves it empty, here again and again."""
+    """The folder of the trees is removed by the process that leaves it empty; tried repeatedly."""
     folder = f'/tmp/karst-{os.getuid()}'
     done = threading.Event()
 
@@ -367,8 +367,8 @@ def printed(tap, program, path):
 
 # --- netlink ---
 
-# The kernel looks at the type of such a socket first, so that with a wrong one the answers of
-# kernel and filter are told apart on machines without an RDMA core, too.
+# The kernel checks the type of such a socket first, so a wrong type distinguishes the answers of
+# kernel and filter on machines without an RDMA core, too.
 ASK = f'''
 import errno, socket
 def ask(family, kind, protocol):
@@ -445,7 +445,7 @@ def pingpong(tap, program, path):
             problems = becomes('the server listens or ends', lambda s=process, p=port:
                                listens(int(p)) or s.poll() is not None)
             problems += expect(client(*args, '-p', port, '127.0.0.1'), 0, '100 iters in')
-            if problems: # else it may wait for a client for ever
+            if problems: # otherwise it may wait for a client for ever
                 process.kill()
             out = process.communicate()
             problems += differ('exit status of the server', process.returncode, 0)

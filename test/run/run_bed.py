@@ -14,15 +14,16 @@ import karst_observe  # noqa: E402,F401
 from bed import HEADER, MAGIC, VERSION, Daemon, HANG_S, Tap, free_port  # noqa: E402,F401
 from karst_listen import listens  # noqa: E402,F401
 
-# an engine of ours is there, and answers when it gets a processor
+# it is our own engine, which answers when it gets a processor
 karst_observe.TIMEOUT_S = HANG_S
 
 NOBODY = 65534
-# What a user brings along that would change what is tested.
+# Variables of the user that would change what is tested.
 MEDDLING = ('KARST_SOCKET', 'SYSFS_PATH', 'RDMAV_DRIVERS', 'IBV_DRIVERS', 'LD_PRELOAD',
             'XDG_RUNTIME_DIR')
 IS_ROOT = os.getuid() == 0
-# As whom karst-run is tried: as who runs the test, and, if that is root, as nobody, too.
+# The users as which karst-run is tried: the user who runs the test, and, if that is root, nobody,
+# too.
 USERS = (False, True) if IS_ROOT else (False,)
 AS_NOBODY = ['setpriv', f'--reuid={NOBODY}', f'--regid={NOBODY}', '--clear-groups']
 
@@ -35,7 +36,7 @@ class Run:
         if socket:
             self.command += ['--socket', socket]
         self.env = {k: v for k, v in os.environ.items() if k not in MEDDLING}
-        # folders that nobody may not look into would change what is said of a missing program
+        # folders that nobody may not search would change the message about a missing program
         self.env['PATH'] = '/usr/bin:/usr/sbin:/bin:/sbin'
         self.env.update(env or {})
 
@@ -53,7 +54,7 @@ class Run:
 
 
 def expect(done, status, *texts, stream='stdout'):
-    """Problems: another exit status, or something is not said."""
+    """Problems: another exit status, or a text is missing."""
     said = getattr(done, stream)
     problems = [] if done.returncode == status else [f'exit status {done.returncode}, not {status}']
     problems += [f'"{text}" is not said' for text in texts if text not in said]
@@ -69,7 +70,7 @@ def differ(what, is_, should_be):
 
 
 def becomes(what, condition):
-    """Problems: it has not become true while anybody would wait for it."""
+    """Problems: the condition does not become true within the time limit."""
     began = time.monotonic()
     while time.monotonic() - began < HANG_S:
         if condition():
@@ -79,7 +80,7 @@ def becomes(what, condition):
 
 
 def processes(text):
-    """Process numbers whose command line has @text in it."""
+    """Numbers of the processes whose command line contains @text."""
     found = []
     for name in os.listdir('/proc'):
         if name.isdigit() and int(name) != os.getpid():
@@ -97,9 +98,9 @@ def free_tcp_port():
 
 
 def alone(*programs):
-    """This test runs on, as root, with a /tmp of its own: karst-run has folders there whose names are
-    those of users, and what other programs of the same user have in them is not ours to judge.  Not
-    if that would hide @programs."""
+    """Restarts this test, as root, with a /tmp of its own: karst-run has folders there that are
+    named after users, and the contents of other programs of the same user must not influence the
+    test.  Not if that would hide @programs."""
     if IS_ROOT and 'KARST_TEST_ALONE' not in os.environ and \
             not any(os.path.abspath(path).startswith('/tmp/') for path in [__file__, *programs]):
         os.environ['KARST_TEST_ALONE'] = '1'

@@ -79,7 +79,7 @@ class Browser:
         return got['result'].get('value')
 
     def wait(self, script):
-        """@return whether the expression came to be true."""
+        """@return whether the expression became true."""
         end = time.monotonic() + HANG_S
         while time.monotonic() < end:
             if self.evaluate(script):
@@ -113,7 +113,7 @@ class Browser:
         return found
 
     def requests(self):
-        """URLs that the page asked for."""
+        """URLs that the page requested."""
         return [event['params']['request']['url'] for event in self.events
                 if event.get('method') == 'Network.requestWillBeSent']
 

@@ -32,7 +32,7 @@ def closes(text):
 
 
 def judge_query(expr, legend, labels):
-    """Lines about what is wrong with one query."""
+    """Lines with the faults of one query."""
     problems = [] if closes(expr) else ['brackets do not close']
     selectors = SELECTOR.findall(expr)
     if not selectors or len(selectors) != len(re.findall(r'\bkarst_', expr)):

@@ -31,7 +31,7 @@ from observe_bed import (HANG_S, Background, Bed, Exporter, parse_exposition, qu
 # --- points ---
 
 def sums(tap, bed):
-    """Before and after a known number of messages."""
+    """Sums before and after a known number of messages."""
     problems, before = scrape(bed)
     tap.point('exporter: the text is what Prometheus reads', problems)
     wrong, result = bed.traffic('--op write --size 20000 --qps 3 --iters 3000')
@@ -77,7 +77,7 @@ def while_running(tap, bed):
 
 
 def between(tap, bed):
-    """A queue pair's count lies between two readings of its lcore's."""
+    """The count of a queue pair lies between two readings of its lcore's."""
     def ask(engine):
         first = sum(row['tx_bytes'] for row in engine.rows('counters').values())
         middle = engine.table('qps')
@@ -93,7 +93,7 @@ def between(tap, bed):
         if later != seen:
             break
         time.sleep(0.1)
-    # those of earlier queue pairs are in the lcore's alone, so differences are compared
+    # the lcore's count alone includes earlier queue pairs, so differences are compared
     if not grown[0] - last <= later - seen <= grown[2] - first:
         problems.append(f'{grown[0] - last} <= {later - seen} <= {grown[2] - first}')
     if later <= seen:
@@ -125,7 +125,7 @@ def cells(lines, head):
 
 
 def screen(bed, seconds):
-    """(problems, rates that are none): a screen of karst-top, of so many seconds."""
+    """(problems, lines without rates): a screen of karst-top, for @seconds."""
     run = bed.tool('karst-top', '--once', '-d', str(seconds), '-q', '4')
     lines = run.stdout.splitlines()
     problems, idle = [] if run.returncode == 0 else [
@@ -188,7 +188,7 @@ def frames_of(path):
 
 
 def judge_capture(bed, path, qpn, count):
-    """@return problems: not @count good frames, of both directions, of that queue pair."""
+    """@return problems: not @count valid frames, of both directions, of that queue pair."""
     try:
         frames = frames_of(path)
     except (OSError, ValueError, struct.error) as e:
@@ -258,7 +258,7 @@ def captures(tap, bed):
 # --- engines of other users ---
 
 class Fake(threading.Thread):
-    """Answers as an engine does, but that it names a file of its own choice for a capture."""
+    """Answers like an engine, except that it names a file of its own choice for a capture."""
 
     def __init__(self, folder, file):
         super().__init__(daemon=True)
@@ -329,7 +329,7 @@ def strangers(tap, bed):
                               '-w', os.devnull], env={**os.environ, 'XDG_RUNTIME_DIR': base},
                              stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, timeout=HANG_S,
                              check=False)
-        # the variable's folder itself is the user's word; what is in it need not be his
+        # the user has chosen the variable's folder; its contents may belong to others
         found = 'no karst engine answers' not in run.stderr
         if found != (owner == 0 or folder == 'theirs'):
             problems.append(f'{folder} of user {owner}: {run.stderr}')
@@ -338,7 +338,7 @@ def strangers(tap, bed):
     tap.point(name, problems)
 
 
-# --- how figures are given ---
+# --- the format of figures ---
 
 def textfile(tap, bed):
     path = os.path.join(bed.folder, 'karst.prom')
@@ -359,7 +359,7 @@ def textfile(tap, bed):
 
 
 def listening(tap, bed):
-    """Also what it says when the daemon has gone; ends the daemon."""
+    """Also its answer when the daemon has ended; ends the daemon."""
     exporter = Exporter(bed)
     status, kind, text = exporter.get()
     problems, values = parse_exposition(text)
@@ -437,7 +437,7 @@ def one_ends(tap, bed):
 
 
 def reads_until(process, text):
-    """Problems: it ends before it has said that."""
+    """Problems: it ends without having printed that."""
     for line in process.stdout:
         if line.startswith(text):
             return []
@@ -445,7 +445,7 @@ def reads_until(process, text):
 
 
 def congestion(tap, bed):
-    """What is set, and setting it."""
+    """The current settings, and changing them."""
     def ask(params):
         return telemetry(bed, lambda engine: engine.telemetry.ask(
             f'/karst/congestion,{engine.name}{params}'))

@@ -41,7 +41,7 @@ class Bed:
         return self.run(os.path.join(self.usertools, name), '--file-prefix', self.name, *words)
 
     def traffic(self, args):
-        """Moves messages within the daemon, to the end.  (problems, what karst-perf says)"""
+        """Moves messages within the daemon, to the end. (problems, the output of karst-perf)"""
         with subprocess.Popen([self.perf, '--connect', self.socket, '--server', '--tcp-port', '0'],
                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as peer:
             port = peer.stdout.readline().split()
@@ -64,7 +64,7 @@ class Bed:
 
 
 class Background:
-    """Traffic that goes on while something else is looked at; then both ends are killed."""
+    """Traffic that continues while something else is tested; then both ends are killed."""
 
     def __init__(self, bed, args):
         self.bed = bed
@@ -78,7 +78,7 @@ class Background:
         return self.ends[-1]
 
     def __enter__(self):
-        """@return problems: traffic has not begun, with queue pairs that have sent."""
+        """@return problems: traffic has not started, with queue pairs that have sent."""
         port = self.start('--server', '--tcp-port', '0').stdout.readline().split()
         if port:
             self.start('--peer', 'localhost', '--tcp-port', port[-1], '--no-baselines',
@@ -175,7 +175,7 @@ def scrape(bed, *words):
 
 
 class Exporter:
-    """karst-exporter --listen, and what it answers."""
+    """karst-exporter --listen, and its answers."""
 
     def __init__(self, bed, *words):
         self.process = subprocess.Popen(

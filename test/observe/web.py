@@ -34,11 +34,11 @@ from observe_bed import HANG_S, Background, Bed, Exporter, parse_exposition, scr
 
 CONF = ('[engine]\nidle = yield\nloss_ppm = 1000\n[port p]\ndevice = loopback\n'
         '[port wire]\ndevice = net_ring0\naddresses = 192.0.2.9/24\n')
-NAME = '<b>&"x'  # what a program may call itself
+NAME = '<b>&"x'  # a name that a program may give itself
 
 
 class Client:
-    """Requests to an exporter, byte for byte as wanted."""
+    """Requests to an exporter, byte for byte as specified."""
 
     def __init__(self, url):
         self.port = urllib.parse.urlsplit(url).port
@@ -64,7 +64,7 @@ class Client:
         return status, json.loads(text)
 
     def raw(self, data):
-        """Everything that comes back for these bytes; nothing from who closes at once."""
+        """Everything that is received for these bytes; nothing if the server closes at once."""
         with socket.create_connection(('localhost', self.port), timeout=HANG_S) as s:
             found = b''
             try:
@@ -84,7 +84,7 @@ class Client:
                 found += some
 
     def until(self, path, good):
-        """The first answer that is good; None if none comes."""
+        """The first good answer; None if none comes."""
         end = time.monotonic() + HANG_S
         while time.monotonic() < end:
             status, answer = self.json(path)
@@ -94,7 +94,7 @@ class Client:
         return None
 
 
-# --- what is asked wrongly ---
+# --- invalid requests ---
 
 def nonsense(tap, client):
     problems = []
@@ -183,13 +183,13 @@ def manners(tap, client, web):
 
 
 def local_only(tap, client):
-    """Where the kernel says that it listens."""
+    """The address on which it listens, by the kernel's list."""
     found = listeners(client.port)
     tap.point('it listens on loopback alone', [] if found == ['127.0.0.1'] else [f'on {found}'])
 
 
 def hung_up(socks, least):
-    """Which of them the other end has closed, when that are so many."""
+    """Those that the other end has closed, when they are at least @least."""
     end = time.monotonic() + HANG_S
     while True:
         found = {socks.index(s) for s in select.select(socks, [], [], 1)[0]}
@@ -198,12 +198,12 @@ def hung_up(socks, least):
 
 
 def crowd(tap, client, most):
-    """Connections that never end what they ask take no more than there is room for; the oldest go, so
+    """Connections that never complete their request use limited room; the oldest are closed, so
     that others are answered."""
     idle = [socket.create_connection(('localhost', client.port), timeout=HANG_S)
             for _ in range(most + 8)]
     over = hung_up(idle, 8)
-    # a connection from before that was just ending may have had a place
+    # a connection from before that was just ending may have used a place
     problems = [] if over and over <= set(range(8)) else [f'{over} are over']
     for s in idle[8:]:
         s.sendall(b'GET / HTTP/1.0\r\nX-Slow: ')
@@ -217,10 +217,10 @@ def crowd(tap, client, most):
 
 
 def readers(tap, usertools):
-    """Connections that ask, and do not read the answer, do not keep others."""
+    """Connections that make requests, and do not read the answer, do not delay others."""
     sys.path.insert(0, usertools)
     import karst_web
-    big = 8 << 20  # more than the kernel takes for who does not read
+    big = 8 << 20  # more than the kernel buffers for a peer that does not read
     with karst_web.Server(('localhost', 0), [], str, list) as server:
         server.files['/big'] = karst_web.PLAIN, b'x' * big
         threading.Thread(target=server.serve_forever, daemon=True).start()
@@ -232,7 +232,7 @@ def readers(tap, usertools):
             slow[-1].settimeout(HANG_S)
             slow[-1].connect(('localhost', client.port))
             slow[-1].sendall(b'GET /big HTTP/1.0\r\n\r\n')
-            slow[-1].recv(1)  # it has begun
+            slow[-1].recv(1)  # the answer has started
         answer = client.raw(b'GET /icon.svg HTTP/1.0\r\n\r\n')
         problems = [] if answer.startswith(b'HTTP/1.0 200') else [f'{answer[:200]}']
         for s in slow:
@@ -245,7 +245,8 @@ def readers(tap, usertools):
 
 
 def at_once(tap, usertools):
-    """However many ask at once, an engine, which answers few, is asked by one."""
+    """However many requests come at once, an engine, which answers few at a time, gets one at a
+    time."""
     sys.path.insert(0, usertools)
     import karst_web
     lock, gate, running = threading.Lock(), threading.Event(), []
@@ -283,14 +284,14 @@ def at_once(tap, usertools):
                   problems + [f'{a}' for a in answers if a != b'HTTP/1.0 200 OK'])
 
 
-# --- what is right ---
+# --- valid requests ---
 
 def figures_of(tap, client):
-    """Traffic goes on."""
+    """While traffic continues."""
     url = f'/api/engines/{ENGINE}?qps=1000&sort=number'
     status, listed = client.json('/api/engines')
     problems = [] if status == 200 and [e['id'] for e in listed['engines']] == [ENGINE] else [f'{listed}']
-    # a first look may have been long ago; then rates come with the second
+    # the first reading may have been long ago; then rates come with the second
     first = client.until(url, lambda a: a['seconds'] is not None and a['counters']['rx_bytes']['rate'] > 0)
     second = client.until(url, lambda a: first and a['look'] > first['look'] and a['seconds'] is not None)
     if not second:
@@ -311,7 +312,7 @@ def figures_of(tap, client):
     rates = [row['rates']['tx_bytes'] + row['rates']['rx_bytes'] for row in few['qps']['rows']]
     if len(rates) != 3 or few['qps']['total'] != 10 or rates != sorted(rates, reverse=True):
         problems.append(f'three of them: {rates}')
-    # between two looks an lcore may have had no processor
+    # between two readings an lcore may have had no processor
     moved = client.until(url, lambda a: a['seconds'] is not None and
                          sum(row['rates']['rx_frames'] for row in a['lcores']) > 0)
     if not moved or not all(0 <= row['idle'] <= 1 for row in moved['lcores']):
@@ -338,7 +339,7 @@ def figures_of(tap, client):
 
 
 def events(tap, client, ended):
-    """@ended: the programs have gone meanwhile."""
+    """@ended: the programs have ended meanwhile."""
     def has(answer, level, words):
         return any(level == e['level'] and words in e['text'] for e in answer['events'])
 
@@ -349,7 +350,7 @@ def events(tap, client, ended):
         str(client.json(f'/api/engines/{ENGINE}')[1]['events'])])
 
 
-ROWS = [  # (what differs, before, after, what is said)
+ROWS = [  # (what differs, before, after, the text)
     ('ports', {0: {'name': 'a', 'link': 'up'}, 1: {'name': 'b', 'link': 'up'}},
      {0: {'name': 'a', 'link': 'down'}, 2: {'name': '', 'link': 'up'}},
      [('warning', 'port 0 a: link down'), ('warning', 'port 1 b has gone'), ('note', 'port 2 is there, link up')]),
@@ -448,7 +449,7 @@ def controls(tap, page):
 
 
 def looks(tap, page):
-    """Light and dark, wide and narrow; what a screen reader is told."""
+    """Light and dark, wide and narrow; what a screen reader gets."""
     problems, colours = [], {}
     for name, width, height, dark in (('light', 1280, 900, False), ('dark', 1280, 900, True),
                                       ('narrow', 390, 844, False), ('narrow-dark', 320, 700, True)):

@@ -72,7 +72,7 @@ class Fwd(Testpmd):
         self.said = ''
 
     def command(self, text, until=''):
-        """Waits for the prompt behind it, so that no prompt is left to be taken for the next one's."""
+        """Waits for the prompt after it, so that no old prompt is taken for the next one."""
         since = len(self.said)
         self.process.stdin.write(text.encode() + b'\n')
         problems = self.wait(PROMPT, since)
@@ -90,7 +90,7 @@ class Fwd(Testpmd):
 
 
 def expect(problems, found, wanted):
-    """What of @wanted is not so in @found."""
+    """Compares: the members of @wanted must be equal in @found."""
     return problems or [f'{key}: {found.get(key)} and not {value}'
                         for key, value in wanted.items() if found.get(key) != value]
 
@@ -102,7 +102,7 @@ CLEAN = {'icrc_bad': 0, 'malformed': 0, 'other': 0, 'psn_gaps': 0, 'psn_missing'
 # --- generator and checker ---
 
 def generated(tap, program):
-    """What is sent comes back through a ring, and is counted to the packet."""
+    """What is sent comes back through a ring, and is counted exactly."""
     cases = [
         ('RC WRITE of three packets', 'size=3000 flows=3 count=50 psn=0xffffa0',
          {'RC_WRITE_FIRST': 150, 'RC_WRITE_MIDDLE': 150, 'RC_WRITE_LAST': 150}, 3),
@@ -219,7 +219,7 @@ def frames_of(path):
 
 
 def manifest_counts(program, captures, name):
-    """What karst-fwd counts of a capture that net_pcap reads."""
+    """What karst-fwd counts in a capture that net_pcap reads."""
     path = os.path.join(captures, name)
     frames = len(frames_of(path))
     return frames, script(program, [f'net_pcap0,rx_pcap={path}'], [
@@ -227,11 +227,11 @@ def manifest_counts(program, captures, name):
 
 
 def judged(tap, program, captures):
-    """Captures of Linux peers, whose injuries are known."""
+    """Captures of Linux peers, whose impairments are known."""
     cases = [
         ('rc_pingpong_mtu1024_s4096.pcap', {**CLEAN}, {}),
         ('vt_psn_wrap.pcap', {'icrc_bad': 0, 'malformed': 0, 'psn_gaps': 0, 'psn_restarts': 0}, {}),
-        # Linux' own way to seal FLUSH (L7)
+        # Linux's own way to compute the ICRC of FLUSH (L7)
         ('vt_flush.pcap', {'icrc_bad': 2, 'malformed': 0}, {}),
         ('loss_nak.pcap', {'icrc_bad': 0, 'malformed': 0}, {'nak'}),
         ('vt_rnr.pcap', {'icrc_bad': 0, 'malformed': 0, 'nak': 0}, {'rnr_nak'}),
@@ -249,7 +249,7 @@ def judged(tap, program, captures):
 
 
 def played(tap, program, captures):
-    """A capture goes out with other addresses, and ICRCs that zlib agrees with."""
+    """A capture is sent with other addresses, and with ICRCs that zlib confirms."""
     source = os.path.join(captures, 'rc_pingpong_mtu1024_s4096.pcap')
     frames = frames_of(source)
     with tempfile.TemporaryDirectory() as folder:
@@ -325,8 +325,8 @@ def bad_captures(tap, program, captures):
 # --- reflect, mac, sink ---
 
 def end_beside(problems, far, near):
-    """@far forwards no more when @near goes: of 25 testpmds that went on to poll a net_memif whose peer
-    went, 3 ended with SIGSEGV.  @return problems, those before with them"""
+    """Stops @far before @near: of 25 testpmds that went on polling a net_memif whose peer had
+    ended, 3 ended with SIGSEGV.  @return problems, added to the earlier ones"""
     problems = problems or far.command('stop', 'Done.')[0]
     return problems + near.stop() + far.stop()
 
@@ -528,7 +528,7 @@ def commands(tap, program):
 
 
 def completion(tap, program):
-    """At a terminal, as people have it."""
+    """At a terminal, as users have it."""
     master, slave = pty.openpty()
     process = subprocess.Popen([program, f'--lcores={LCORES}', *EAL, '--vdev', 'net_ring0', '--', '-i',
                                 '--idle=sleep'],
@@ -581,7 +581,7 @@ def files(tap, program):
 
 
 def odd_files(tap, program):
-    """Command files that are none, or have no end."""
+    """Command files that are invalid, or never end."""
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, 'commands')
         cases = [
@@ -609,7 +609,7 @@ def odd_files(tap, program):
 
 
 def typed(tap, program):
-    """Lines that are longer than the prompt takes are not carried out in part."""
+    """Lines that are longer than the prompt accepts are not executed in part."""
     fwd = Fwd(program, ['net_ring0'])
     problems = fwd.wait(PROMPT)
     for text, wanted in (('set fwd mac' + ' ' * 501, 'Set mac packet forwarding mode'),
@@ -626,7 +626,7 @@ def typed(tap, program):
 
 
 def vanishing(tap, program):
-    """One of two kernel interfaces goes while frames are forwarded."""
+    """One of two kernel interfaces is removed while frames are forwarded."""
     name = f'fwd{os.getpid() % 100000}'
     for i in '01':
         made = subprocess.run(['ip', 'link', 'add', f'{name}{i}', 'type', 'veth', 'peer', 'name',

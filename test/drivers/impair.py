@@ -26,7 +26,7 @@ import karst_observe  # noqa: E402
 from pcap import read_pcap, write_pcap  # noqa: E402
 import roce  # noqa: E402
 
-# an engine of ours is there, and answers when it gets a processor
+# it is our own engine, which answers when it gets a processor
 karst_observe.TIMEOUT_S = HANG_S
 
 PID = os.getpid()
@@ -107,7 +107,7 @@ def read_log(path):
 
 
 def until(condition):
-    """Waits for it.  @return whether it came to be."""
+    """Waits for it.  @return whether it became true."""
     end = time.monotonic() + HANG_S
     while not condition():
         if time.monotonic() > end:
@@ -119,7 +119,7 @@ def until(condition):
 # --- a capture, and the log ---
 
 def expected(frames, log):
-    """What has to come out, by the log alone."""
+    """The expected output, from the log alone."""
     received = []
     waiting = []
     by_packet = {}
@@ -134,7 +134,7 @@ def expected(frames, log):
             waiting.append([2, frame])
             continue
         received += [frame] * (1 + (hit['copies'] if hit is not None else 0))
-        for one in waiting: # one QP, so all count
+        for one in waiting: # there is one QP, so all packets count
             one[0] -= 1
         received += [one[1] for one in waiting if one[0] == 0]
         waiting = [one for one in waiting if one[0] > 0]
@@ -158,7 +158,7 @@ def sent_as(frame, hit):
 
 
 def through(stats):
-    """All frames were read, and what is not to be lost of them was sent."""
+    """All frames were read, and those that should not be lost were sent."""
     rx = stats['rx']
     return rx['frames'] == FRAMES and \
         stats['tx']['frames'] == FRAMES - rx['drop'] + rx['duplicate']
@@ -303,7 +303,7 @@ def karstd(tap, program, perf, folder):
     entries = read_log(log)
     drops = sum(e['event'] == 'injured' and e['action'] == 'drop' for e in entries)
     lost = sum(e.get('records', 0) for e in entries if e['event'] == 'lost')
-    # there may be more than telemetry knew, by the time that the daemon stopped
+    # there may be more than telemetry had when the daemon stopped
     tap.point('the log has them', [] if drops + lost >= stats['rx']['drop'] + stats['tx']['drop']
               else [f'{drops} drops'])
     write(os.path.join(folder, 'lossy'), '[rule a]\naction = drap\n')

@@ -70,7 +70,7 @@ class Network:
 
 
 def in_netns(call, netns=NETNS):
-    """@call on a thread that is in the namespace: sockets stay where they are made."""
+    """Runs @call on a thread that is in the namespace: sockets stay where they are made."""
     out = []
 
     def run():
@@ -99,7 +99,7 @@ def open_port(name):
 
 
 def datagram(payload, ident=1, sport=0xc001, length=None):
-    """A frame with a UDP datagram; @length: what its headers say its payload is."""
+    """A frame with a UDP datagram; @length: the payload length in its headers."""
     n = len(payload) if length is None else length
     udp = struct.pack('>HHHH', sport, roce.ROCE, 8 + n, 0)
     ip = struct.pack('>BBHHHBBH4s4s', 0x45, 0, (28 + n) & 0xffff, ident, 0x4000, 64, 17, 0,
@@ -109,7 +109,7 @@ def datagram(payload, ident=1, sport=0xc001, length=None):
 
 
 def train(payloads, ident=1):
-    """What one send() takes: virtio header, headers of the first, all payloads."""
+    """The data of one send(): virtio header, headers of the first datagram, all payloads."""
     whole = b''.join(payloads)
     frame = bytearray(datagram(whole, ident))
     pseudo = roce.ones_sum(bytes(frame[26:34]) + struct.pack('>HH', 17, 8 + len(whole))) ^ 0xffff
@@ -119,7 +119,7 @@ def train(payloads, ident=1):
 
 @functools.lru_cache(maxsize=None)
 def has_trains():
-    """Whether this kernel takes trains from packet sockets, and gives them to taps."""
+    """Whether this kernel accepts trains from packet sockets, and passes them to taps."""
     with open_port('ka0') as sock:
         try:
             sock.send(train([body(100, 1), body(100, 2)]))
@@ -131,7 +131,8 @@ def has_trains():
 
 
 def messages_of(parts, ident):
-    """What sends datagrams: a train, or where the kernel has none, a frame for each."""
+    """The messages that send datagrams: a train, or a frame for each if the kernel has no
+    trains."""
     if has_trains():
         return [train(parts, ident & 0xffff)]
     return [VNET.pack(0, 0, 0, 0, 0, 0) + datagram(part, (ident + i) & 0xffff)
@@ -139,7 +140,8 @@ def messages_of(parts, ident):
 
 
 def pieces(message):
-    """The datagrams of a received message: (identification, payload); as the kernel would cut it."""
+    """The datagrams of a received message: (identification, payload); segmented as the kernel
+    would."""
     flags, kind, _, size, _, _ = VNET.unpack_from(message)
     frame = message[VNET.size:]
     if frame[12:14] != b'\x08\x00' or frame[23] != 17:
@@ -155,8 +157,8 @@ def pieces(message):
 
 
 def receive(sock, want):
-    """What comes until there are @want datagrams: (datagrams, messages).  A mark of settle() that
-    it has not waited for may come late, by another queue."""
+    """Receives until there are @want datagrams: (datagrams, messages).  A mark of settle() that
+    settle() has not waited for may arrive late, by another queue."""
     got, messages = [], 0
     end = time.monotonic() + HANG_S
     while len(got) < want and time.monotonic() < end:
@@ -168,8 +170,8 @@ def receive(sock, want):
 
 
 def settle(a, b):
-    """All that was sent from @a before is through or lost: what comes to @b after it, in order, has
-    come.  Until the ports work, it is said again."""
+    """Waits until everything that was sent from @a before has arrived or is lost: a mark that is
+    sent after it, in order, has arrived at @b.  Until the ports work, the mark is repeated."""
     end = time.monotonic() + HANG_S
     number = 0
     while time.monotonic() < end:
@@ -184,8 +186,8 @@ def settle(a, b):
 
 
 def refuse(level, options):
-    """From now on, for this process and what it starts: setsockopt() of these options fails with
-    ENOPROTOOPT, as by a kernel that has never heard of them (seccomp)."""
+    """From now on, for this process and its children: setsockopt() of these options fails with
+    ENOPROTOOPT, as on a kernel that does not know them (seccomp)."""
     number = {'x86_64': 54, 'aarch64': 208}[os.uname().machine]
     load, equal, ret = 0x20, 0x15, 0x06
     allow, fail = 0x7fff0000, 0x00050000 | errno.ENOPROTOOPT
@@ -220,11 +222,11 @@ class Ports(Testpmd):
         return re.search(r'Link status: (\w+)', text).group(1)
 
     def by_queue(self, queues):
-        """Frames that each queue of port 0 has received."""
+        """The frames that each queue of port 0 has received."""
         problems, text = self.command('show fwd stats all', 'Accumulated forward statistics')
         if problems:
             raise RuntimeError(problems[0])
-        # queues without any are not mentioned
+        # queues without frames are not listed
         found = dict(re.findall(r'RX Port= 0/Queue= ?(\d+).*?RX-packets: (\d+)', text, re.DOTALL))
         return [int(found.get(str(q), 0)) for q in range(queues)]
 
@@ -268,8 +270,8 @@ def check_singles(tap, a, b, name, count=40, ordered=True):
 
 
 def check_forwarding(tap, a, b, pmd, name, count=40, ordered=True, at=0):
-    """Single frames and trains of many shapes get through as they are, in order unless several
-    queues bring them; from port @at on."""
+    """Single frames and trains of many shapes arrive unchanged, and in order unless several queues
+    deliver them; from port @at on."""
     check_singles(tap, a, b, name, count, ordered)
     before = pmd.xstats(at)
     ident, want, got, messages = 65530, [], [], 0 # they wrap around
@@ -281,7 +283,7 @@ def check_forwarding(tap, a, b, pmd, name, count=40, ordered=True, at=0):
         for part in parts:
             want.append((ident & 0xffff, part))
             ident += 1
-        # one at a time: who gets no processor loses what does not fit into a socket
+        # one at a time: a receiver without a processor loses what does not fit into its socket
         new, times = receive(b, n)
         got += new
         messages += times
@@ -295,7 +297,7 @@ def check_forwarding(tap, a, b, pmd, name, count=40, ordered=True, at=0):
 
 
 def trains_stay(tap, name, messages, grew):
-    """What check_forwarding() has found came and left as trains."""
+    """Trains that check_forwarding() has found arrived and left as trains."""
     name += ': trains arrive and leave as trains'
     if not has_trains():
         tap.skip(name, OLD)
@@ -329,7 +331,7 @@ def forwarding(tap, module):
     tap.point('testpmd: it stops', pmd.stop())
 
 
-# Virtio headers that are not true of the frame behind them.
+# Virtio headers that do not match the frame behind them.
 LIES = {
     'a segment size of 0': VNET.pack(NEEDS_CSUM, GSO_UDP_L4, 42, 0, 34, 6),
     'a segment size of 1': VNET.pack(NEEDS_CSUM, GSO_UDP_L4, 42, 1, 34, 6),
@@ -364,7 +366,7 @@ def liars(tap, a, b, pmd):
                 a.send(lie + frame)
                 sent += 1
             except OSError:
-                refused += 1 # the kernel looks at some of it itself
+                refused += 1 # the kernel checks some of it itself
     problems = []
     tap.note(f'the kernel took {sent} of {sent + refused} lies')
     settle(a, b)
@@ -400,7 +402,7 @@ def changes(tap, a, b, pmd):
 
 
 def moved_and_back(tap, a, b, pmd):
-    """It keeps its number, but the sockets were taken off it."""
+    """The interface keeps its number, but the sockets lost it."""
     other = NETNS + 'b'
     sh('ip', 'netns', 'add', other)
     try:
@@ -429,12 +431,12 @@ def without_trains(tap, module):
 
 
 def roce_to(qpn, ident):
-    """A datagram to port 4791 that begins as a RoCE packet to that queue pair does."""
+    """A datagram to port 4791 that begins like a RoCE packet to that queue pair."""
     return datagram(bytes(5) + qpn.to_bytes(3, 'big') + body(100, qpn), ident, 0xc000 + qpn)
 
 
 def several_queues(tap, module):
-    """Each frame comes once, to the queue that it ought to."""
+    """Each frame arrives once, in the right queue."""
     for spread in ('qpn', 'flow', 'cpu'):
         a, b = open_port('ka0'), open_port('kb0')
         pmd = Ports(module, f',spread={spread}', queues=3)
@@ -471,8 +473,8 @@ def several_queues(tap, module):
 
 
 def partial_checksum(tap, a, b, name):
-    """UDP whose checksum was left to an adapter arrives without one, or with the right one where the
-    kernel makes it, as for taps before Linux 6.2."""
+    """UDP whose checksum was left to an adapter arrives without one, or with the right one where
+    the kernel computes it, as for taps before Linux 6.2."""
     frame = bytearray(datagram(body(100, 3), 77))
     pseudo = bytes(frame[26:34]) + struct.pack('>HH', 17, len(frame) - 34)
     right = struct.pack('>H', roce.ones_sum(pseudo + bytes(frame[34:])))
@@ -539,7 +541,7 @@ def tap_goes(tap, b, pmd, name):
         sh('ip', 'netns', 'del', other, check=False)
 
 def without_ring(tap, module):
-    """As where the kernel refuses one: the same frames come in, each by a system call."""
+    """As where the kernel refuses a ring: the same frames are received, each by a system call."""
     a, b = open_port('ka0'), open_port('kb0')
     pmd = Ports(module, ',ring=0')
     problems = pmd.start()
@@ -551,8 +553,8 @@ def without_ring(tap, module):
     tap.point('ring=0: trains are received', problems + pmd.stop())
 
 
-# What a kernel may not have, or not grant: level, options, what is said of it, whether there are
-# trains.  The last ones leave a program with what net.core.rmem_max allows.
+# What a kernel may lack, or not grant: level, options, the message, whether there are trains.  The
+# last ones leave a program with what net.core.rmem_max allows.
 NO_VNET = ('refuses virtio headers on packet sockets (Protocol not available): frames go one by one, '
            'and trains of programs on this machine are lost here')
 REFUSED = {
@@ -571,22 +573,22 @@ REFUSED = {
 
 
 def said_once(pmd, port, text):
-    """Whether what is said of a port by the kernel's refusal is said as often as it should be."""
+    """Whether the message about the kernel's refusal comes as often as it should for a port."""
     if text == 'allows':
         text = 'bytes of socket buffer instead of 67108864'
         want = int(open('/proc/sys/net/core/rmem_max', encoding='ascii').read()) < 67108864
     else:
         want = text is not None
     lines = [line for line in pmd.said.splitlines() if f'{port}: the kernel ' in line]
-    if not has_trains(): # an old kernel refuses them besides, which is said when one is sent
+    if not has_trains(): # an old kernel refuses them in addition, which is logged when one is sent
         lines = [line for line in lines if 'they need Linux 6.2' not in line]
     found = sum(text in line for line in lines) if text else len(lines)
     return [] if found == want else [f'{port}: {text!r} said {found} times: {lines}']
 
 
 def whole_train(tap, a, b, pmd, name):
-    """Without virtio headers a train of this machine's comes as one long frame, whose pieces nobody
-    knows: it is counted, and what follows gets through."""
+    """Without virtio headers a train of this machine arrives as one long frame, whose segments are
+    unknown: it is counted, and the next frames get through."""
     point = f'{name}: a train is lost as one long frame, and counted'
     if not has_trains():
         tap.skip(point, OLD)
@@ -599,8 +601,8 @@ def whole_train(tap, a, b, pmd, name):
 
 
 def refusals(tap, module):
-    """A kernel that refuses an option: it is said once for each port, however often it is started,
-    and frames get through as they are.  Trains do where their headers can be had."""
+    """A kernel that refuses an option: this is logged once for each port, however often it is
+    started, and frames get through unchanged.  Trains do if their headers can be had."""
     for name, (level, options, text, trains) in REFUSED.items():
         a, b = open_port('ka0'), open_port('kb0')
         pmd = Ports(module, before=lambda n=level, refused=options: refuse(n, refused))
@@ -690,10 +692,10 @@ def main(argv):
     if len(argv) != 3:
         print(__doc__, file=sys.stderr)
         return 2
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1)) # so that the namespace goes
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1)) # so that the namespace is removed
     tap = Tap()
     with tempfile.TemporaryDirectory() as folder, Network():
-        has_trains() # tries it, while nobody receives
+        has_trains() # tries it, while no program receives
         forwarding(tap, argv[1])
         without_trains(tap, argv[1])
         several_queues(tap, argv[1])

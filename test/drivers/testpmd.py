@@ -13,9 +13,10 @@ from bed import HANG_S  # noqa: E402
 
 class Testpmd:
     def __init__(self, *words, netns=None, before=None):
-        """@words: its arguments, the last of them its own.  @before: called in the new process."""
+        """@words: its arguments, those of testpmd itself last.  @before: called in the new
+        process."""
         command = ['ip', 'netns', 'exec', netns] if netns else []
-        # by itself it locks memory, which is all of -m then: a page that is not used costs nothing
+        # by default it locks all memory of -m; without that an unused page costs nothing
         self.process = subprocess.Popen(
             [*command, 'stdbuf', '-o0', 'dpdk-testpmd', *words, '--no-mlockall'], stdin=subprocess.PIPE,
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, bufsize=0, preexec_fn=before)
@@ -34,7 +35,7 @@ class Testpmd:
         return []
 
     def command(self, text, until):
-        """@return problems, what it says up to @until at least."""
+        """@return problems, and its output at least up to @until."""
         since = len(self.said)
         self.process.stdin.write(text.encode() + b'\n')
         problems = self.wait(until, since)

@@ -115,9 +115,8 @@ perf_opts_attached(const struct perf_opts *o)
 
 /**
  * Reads the command line.
- * @return -1: go on with *opts; else the exit status: 0 (after the output of --help or --version),
- * 2
- *   (after a message on stderr that says what is wrong, where, and what is allowed).
+ * @return -1: go on with *opts; else the exit status: 0 (after the output of --help or --version)
+ *   or 2 (after a message on stderr that says what is wrong, where, and what is allowed).
  */
 int perf_opts_parse(int argc, char **argv, struct perf_opts *opts);
 

@@ -75,8 +75,7 @@ perf_op_fetches(enum perf_op op)
 /**
  * @memory: bytes of this machine that may be used.
  * @return 0; 2: options that cannot be combined, after a message on stderr that says what is
- * allowed;
- *   1: no memory.
+ *   allowed; 1: no memory.
  */
 int perf_plan_make(const struct perf_opts *opts, uint64_t memory, struct perf_plan *plan);
 

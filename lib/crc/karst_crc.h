@@ -49,8 +49,8 @@ int karst_crc_init(const char *name);
 const struct karst_crc_ops *karst_crc_ops(void);
 
 /**
- * The @i-th set of kernels compiled in, mostly in order of speed, and whether this machine runs it;
- * NULL past the end.
+ * The @i-th set of kernels compiled in, mostly in order of speed with the fastest last, and whether
+ * this machine runs it; NULL past the end.
  */
 const struct karst_crc_ops *karst_crc_ops_at(unsigned int i, bool *runs_here);
 

@@ -25,8 +25,8 @@ fill_v1(const struct smc_core *c, const struct smc_conn *conn, struct karst_smc_
 	p->mode1 = KARST_SMC_MODE_R;
 	memcpy(p->peer.gid, conn->local_gid, 16);
 	memcpy(p->peer.mac, c->cfg.mac, 6);
-	/* the whole address: the side that has the routes decides whether both are in one
-	 * network */
+	/* the whole address: this library has no routes, and so leaves to its callers whether both
+	 * sides are in one network */
 	p->subnet = (uint32_t)conn->local_gid[12] << 24 | (uint32_t)conn->local_gid[13] << 16 |
 		(uint32_t)conn->local_gid[14] << 8 | conn->local_gid[15];
 	p->subnet_len = 32;

@@ -196,8 +196,8 @@ smc_group_settled(struct smc_core *c, struct smc_group *g)
 		conn->state = KARST_SMC_WAIT_PROPOSAL; /* as if its Proposal had arrived now */
 		smc_server_choose(c, conn);
 		/*
-		 * The connection may have joined this group again, at the head of its list; the
-		 * loop does not process it again.
+		 * The connection may have joined this group again, at the head of its list.  The
+		 * call changes none of the connections that are left, so @next is still valid.
 		 */
 	}
 }

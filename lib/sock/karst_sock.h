@@ -253,7 +253,7 @@ struct karst_sock_page {
 	_Atomic uint32_t watched;              /* by poll(), epoll or a signal */
 	_Atomic uint32_t nonblock;             /* O_NONBLOCK, as far as known */
 	_Atomic uint32_t in_middle;            /* the last write had no room for all */
-	_Atomic uint32_t lost;                 /* as below */
+	_Atomic uint32_t lost;                 /* KARST_SOCK_LOST_*, or 0 */
 	_Atomic uint32_t oob_inline;           /* SO_OOBINLINE */
 	_Atomic uint32_t met;                  /* DIRECT: the program has begun to use its waker */
 	_Atomic uint32_t marked;               /* the program has sent urgent data */
@@ -325,7 +325,7 @@ karst_sock_bytes(uint32_t buffer)
 	return KARST_SOCK_PAGE + 2 * (uint64_t)buffer;
 }
 
-/** The number of rings that a program keeps for other connections, after use by RDMA, when all of
+/** Limit of the rings that a program keeps for other connections after use by RDMA, when all of
  *  their pages are allocated. */
 static inline uint32_t
 karst_sock_spares(uint32_t buffer)

@@ -7,14 +7,11 @@
  *
  *   - an end that has not agreed sends no SACK, and answers a gap by a sequence NAK;
  *   - a bit stands for a packet that was delivered, and no later SACK or ACK revokes it: so it
- *   stands
- *     for a frame that is held;
+ *     stands for a frame that is held;
  *   - only an end that has agreed sends requests with several source ports in turn;
- *   acknowledgements
- *     and responses always have the same port (X12);
+ *     acknowledgements and responses always have the same port (X12);
  *   - a packet that the peer has reported as received is not sent again, except the oldest one,
- *   which
- *     is sent after a timeout, or when the peer names it because it was not ready.
+ *     which is sent after a timeout, or when the peer names it because it was not ready.
  *
  * READs and atomics are sent again when their responses are lost.  If only one end assumes an
  * agreement, losses are detected only by timeouts, and everything must still arrive.

@@ -2,12 +2,13 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * libpcap hides pcap from pcapng and byte orders from each other, and gives nanoseconds when
- * asked.  The file is opened here and handed over, so that its position is known when libpcap
- * finds a damage.
+ * Read capture files with libpcap, which handles pcap and pcapng and both byte orders, and gives
+ * nanoseconds when asked.  This file opens the capture itself and passes it to libpcap, so that the
+ * position in the file is known when libpcap finds damage.
  *
- * InfiniBand comes as DLT_INFINIBAND (the packet from the LRH on) or in ERF records (DLT_ERF):
- * a header of 16 bytes, then extension headers of 8 while the top bit of the type says so.
+ * InfiniBand packets come as DLT_INFINIBAND (the packet from the LRH on) or in ERF records
+ * (DLT_ERF).  An ERF record has a header of 16 bytes, then extension headers of 8 bytes as long as
+ * the top bit of the type is set.
  */
 #include "capture.h"
 
@@ -25,7 +26,7 @@
 
 #define PLACE_ROOM 64
 
-/* Where in the file; nothing of a pipe, which has no places. */
+/* Format a position in the file.  The text is empty for a pipe, which has no positions. */
 static const char *__attribute__((format(printf, 2, 0)))
 place(char text[PLACE_ROOM], const char *format, long at)
 {
@@ -86,7 +87,10 @@ capture_open(struct capture *c, const char *path)
 	return 0;
 }
 
-/* Takes the ERF header off; a record of another kind, or too short for one, is not known. */
+/*
+ * Remove the ERF header.  A record of another type, or one that is too short for its headers, is
+ * marked as not known.
+ */
 static void
 strip_erf(struct capture_frame *f)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* Capture files: pcap and pcapng, of either byte order and precision, by libpcap. */
+/* Read capture files (pcap and pcapng, either byte order, any precision) with libpcap. */
 #ifndef KARST_DUMP_CAPTURE_H
 #define KARST_DUMP_CAPTURE_H
 
@@ -23,18 +23,18 @@ struct capture {
 	enum capture_link link;
 	uint64_t frames;   /* read so far */
 	uint64_t start_ns; /* time of the first frame */
-	bool quiet;        /* no message about damage */
+	bool quiet;        /* print no message about damage */
 };
 
 /** One frame; the bytes are valid until the next call. */
 struct capture_frame {
 	uint8_t *data;
 	uint32_t len;      /* captured */
-	uint32_t wire_len; /* as it was on the wire */
-	int64_t time_ns;   /* since the first frame of the file; negative: before it */
+	uint32_t wire_len; /* length on the wire */
+	int64_t time_ns;   /* since the first frame of the file; may be negative */
 	uint64_t number;   /* from 1 */
 	enum capture_link link;
-	bool known; /* false: an ERF record of another kind */
+	bool known; /* false: an ERF record of another type */
 };
 
 /** Opens @path ("-": standard input).  @return 0 or -1, with a message on standard error. */

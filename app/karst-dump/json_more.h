@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* Counters, and text from outside, in JSON. */
+/* Helpers that put counters and text from outside into JSON. */
 #ifndef KARST_DUMP_JSON_MORE_H
 #define KARST_DUMP_JSON_MORE_H
 
@@ -16,7 +16,10 @@ json_set_uint(json_t *o, const char *key, uint64_t v)
 	json_object_set_new(o, key, json_integer((json_int_t)v));
 }
 
-/** @text as it is; if it is not UTF-8, as names of files need not be, ASCII with "?" for the rest. */
+/**
+ * Make a JSON string of @text.  Text that is not UTF-8 (file names need not be) has "?" in place of
+ * each byte that is not ASCII.
+ */
 static inline json_t *
 json_text(const char *text)
 {

@@ -2,12 +2,12 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * A frame is parsed by the engine's own parser.  What the parser refuses is malformed if it was
- * meant for the RoCE port, and another protocol's otherwise.
+ * Check one frame.  The engine's own parser parses it.  A frame that the parser rejects is
+ * malformed if it was meant for the RoCE port, and belongs to another protocol otherwise.
  *
- * To rebuild, a frame is decoded into plain fields and built from these alone: lengths,
- * checksums, pad and CRCs are all computed anew.  So a difference means a field that the
- * decoder does not know, a reserved bit that is set, or a checksum that is wrong.
+ * To rebuild a frame, it is decoded into plain fields and built from these alone: lengths,
+ * checksums, pad and CRCs are computed again.  So a difference means a field that the decoder does
+ * not know, a reserved bit that is set, or a wrong checksum.
  */
 #include "judge.h"
 
@@ -21,8 +21,8 @@
 #define FRAME_MAX 65535
 
 /*
- * The ICRC that Linux 6.12 gives to FLUSH (L7): the right one's register, carried on over the
- * UDP payload a second time, nothing masked.
+ * The ICRC that Linux 6.12 computes for FLUSH (L7): it continues the CRC register of the right ICRC
+ * over the UDP payload a second time, with nothing masked.
  */
 static uint32_t
 flush_quirk_icrc(uint32_t icrc, const uint8_t *bth, size_t len)
@@ -164,7 +164,7 @@ judge_native(const struct capture_frame *f, const struct judge_options *opt, str
 	j->icrc_want =
 		karst_icrc_native(p, end - KARST_ICRC_LEN, j->native.lnh == KARST_LNH_GLOBAL);
 	j->icrc_is = j->icrc == j->icrc_want ? JUDGE_CRC_OK : JUDGE_CRC_BAD;
-	if (f->len >= end + KARST_VCRC_LEN) { /* some captures leave it out */
+	if (f->len >= end + KARST_VCRC_LEN) { /* some captures omit the VCRC */
 		j->vcrc = (uint16_t)(p[end] | p[end + 1] << 8);
 		j->vcrc_want = karst_vcrc(p, end);
 		j->vcrc_is = j->vcrc == j->vcrc_want ? JUDGE_CRC_OK : JUDGE_CRC_BAD;
@@ -198,7 +198,7 @@ judge_beginning(const struct capture_frame *f, uint8_t *whole, struct judge *j)
 	g.len = f->wire_len;
 	judge_frame(&g, &none, j);
 	j->icrc_is = JUDGE_CRC_NONE;
-	if (j->ib != NULL && j->ib->pay > whole + f->len) { /* what is cut off are headers */
+	if (j->ib != NULL && j->ib->pay > whole + f->len) { /* the cut is inside the headers */
 		j->kind = JUDGE_MALFORMED;
 		j->drop = KARST_DROP_RUNT;
 		j->ib = NULL;
@@ -217,7 +217,9 @@ judge_damaged(const struct capture_frame *f, uint8_t *whole, struct judge *j)
 		f->len > JUDGE_FRAME_MAX)
 		return false;
 	memcpy(whole, f->data, f->len);
-	/* karst_parse() has been there: one tag at the most, no options, no further headers */
+	/*
+	 * karst_parse() has accepted the headers: at most one tag, no options, no further headers
+	 */
 	udp = whole[12] == 0x81 ? 18 : 14;
 	udp += whole[udp] >> 4 == 6 ? KARST_IP6_LEN : KARST_IP4_LEN;
 	memset(whole + udp + 6, 0, 2);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* What a frame is and whether it is right: parse, ICRC and VCRC, build again. */
+/* Check one frame: parse it, verify ICRC and VCRC, build it again. */
 #ifndef KARST_DUMP_JUDGE_H
 #define KARST_DUMP_JUDGE_H
 
@@ -12,7 +12,7 @@
 
 enum judge_kind {
 	JUDGE_OTHER,     /* not RoCE: nothing to check */
-	JUDGE_MALFORMED, /* sent to the RoCE port, or native, but not a packet: see drop */
+	JUDGE_MALFORMED, /* sent to the RoCE port, or native, but not a valid packet: see drop */
 	JUDGE_ROCE,
 	JUDGE_NATIVE,
 };
@@ -21,7 +21,7 @@ enum judge_crc {
 	JUDGE_CRC_NONE, /* the frame has no such CRC */
 	JUDGE_CRC_OK,
 	JUDGE_CRC_BAD,
-	JUDGE_CRC_QUIRK, /* wrong in the way that an option allows */
+	JUDGE_CRC_QUIRK, /* wrong, but as an option allows */
 };
 
 enum judge_rebuild {
@@ -30,8 +30,8 @@ enum judge_rebuild {
 	JUDGE_REBUILD_DIFFERENT,
 };
 
-/* --quirk */
-#define JUDGE_QUIRK_FLUSH_ICRC 0x1 /* Linux 6.12 seals FLUSH wrongly (L7) */
+/* Values of --quirk. */
+#define JUDGE_QUIRK_FLUSH_ICRC 0x1 /* Linux 6.12 computes a wrong ICRC for FLUSH (L7) */
 
 struct judge_options {
 	bool rebuild;
@@ -41,11 +41,11 @@ struct judge_options {
 struct judge {
 	enum judge_kind kind;
 	enum karst_drop drop; /* why it is malformed or another protocol */
-	struct karst_pkt pkt; /* JUDGE_ROCE */
+	struct karst_pkt pkt; /* valid if kind is JUDGE_ROCE */
 	struct karst_frame roce;
 	struct karst_native native;
-	const struct karst_ib_hdrs *ib; /* of either */
-	uint32_t icrc;                  /* as it stands in the frame */
+	const struct karst_ib_hdrs *ib; /* in roce or native */
+	uint32_t icrc;                  /* as found in the frame */
 	uint32_t icrc_want;
 	enum judge_crc icrc_is;
 	uint16_t vcrc;
@@ -55,32 +55,33 @@ struct judge {
 	unsigned int rebuild_off; /* first byte that differs */
 };
 
-/** Looks at one frame.  The result points into it. */
+/** Check one frame.  The result points into the frame. */
 void judge_frame(const struct capture_frame *f, const struct judge_options *opt, struct judge *j);
 
 /** The longest frame that judge_beginning() takes. */
 #define JUDGE_FRAME_MAX 65535
 
 /**
- * Looks at a frame of which the capture holds the beginning: its headers are as good as if the rest
- * were zeros, and its ICRC is none.  @whole: [JUDGE_FRAME_MAX], where the result points into.
- * @return whether it is RoCE or native, as far as can be seen, and all of its headers are there.
+ * Check a frame of which the capture has only the beginning.  The headers are parsed as if the
+ * missing bytes were zeros; the ICRC is reported as absent.  @whole: buffer of JUDGE_FRAME_MAX
+ * bytes, into which the result points.
+ * @return whether the frame is RoCE or native, as far as can be seen, and has all of its headers.
  */
 bool judge_beginning(const struct capture_frame *f, uint8_t *whole, struct judge *j);
 
 /**
- * Looks at a frame that judge_frame() found malformed for its UDP checksum: its headers are taken
- * as if that were 0, which is none.  @whole: as above.
- * @return whether it is RoCE, as far as can be seen.
+ * Check a frame that judge_frame() found malformed because of its UDP checksum.  The headers are
+ * parsed as if the checksum were 0 (none).  @whole: as above.
+ * @return whether the frame is RoCE, as far as can be seen.
  */
 bool judge_damaged(const struct capture_frame *f, uint8_t *whole, struct judge *j);
 
-/** Whether anything is wrong with it. */
+/** Whether the check has found anything wrong. */
 bool judge_is_bad(const struct judge *j);
 
 /**
- * Describes a frame that is not RoCE in a few words ("IPv4 TCP 192.0.2.1:80 > ...").
- * @return whether it claims to be UDP for the RoCE port.
+ * Describe a frame that is not RoCE in a few words ("IPv4 TCP 192.0.2.1:80 > ...").
+ * @return whether it is a UDP packet for the RoCE port.
  */
 bool judge_describe_other(const uint8_t *data, uint32_t len, char *text, size_t room);
 

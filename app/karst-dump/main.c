@@ -2,8 +2,8 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * karst-dump: reads captures of RoCEv2 and native InfiniBand, prints each frame, checks every CRC,
- * and with --rebuild encodes each frame anew and compares; with --analyse judges how the ends of
+ * karst-dump: read captures of RoCEv2 and native InfiniBand, print each frame and check every CRC.
+ * With --rebuild, encode each frame again and compare; with --analyse, judge how the ends of
  * captured connections behave.
  */
 #include <errno.h>
@@ -21,7 +21,7 @@
 #define EXIT_BAD   1
 #define EXIT_USAGE 2
 
-/* @return whether anything was read of it. */
+/* @return whether any part of the file was read. */
 static bool
 dump_file(const char *path, const struct options *o, struct stats *st)
 {
@@ -104,7 +104,7 @@ analyse_file(const char *path, const struct options *o, const struct an_options 
 	return good;
 }
 
-/* The captures of both ends.  @return as analyse_file(). */
+/* Match the captures of both ends.  @return as analyse_file(). */
 static bool
 analyse_ends(char **paths, const struct options *o)
 {
@@ -178,7 +178,10 @@ main(int argc, char **argv)
 			stats_print(&st, stdout, o.json, argv[i], o.judge.rebuild);
 		stats_add(&total, &st);
 	}
-	/* zeros in words would look like an empty file; in JSON there are the errors */
+	/*
+	 * If no file could be opened, a text of zeros would look like an empty file, so none is
+	 * printed.  JSON is printed, as it contains the errors.
+	 */
 	if (opened != 0 || o.json)
 		stats_print(&total, stdout, o.json, files > 1 || o.json ? NULL : argv[optind],
 			o.judge.rebuild);

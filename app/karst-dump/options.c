@@ -201,8 +201,10 @@ parse_analyse(int c, struct options *o, bool *given)
 	}
 }
 
-/* --ends replaces what says where a capture was taken and what was lost, and reads files several
- * times. */
+/*
+ * --ends excludes the options that say where a capture was taken and what was lost.  It reads the
+ * files several times, so they cannot be pipes.
+ */
 static int
 check_ends(const struct options *o, char *const *file, int files)
 {
@@ -224,7 +226,10 @@ check_ends(const struct options *o, char *const *file, int files)
 	return 0;
 }
 
-/* What does not go together.  @file: those that are named, @files of them. */
+/*
+ * Reject combinations of options that exclude each other.  @file: the @files names on the command
+ * line.
+ */
 static int
 options_check(const struct options *o, char *const *file, int files, bool given)
 {

@@ -15,12 +15,12 @@ struct options {
 	uint64_t count; /* frames per file; 0: all */
 	bool analyse;
 	struct an_options an;
-	bool both_ends; /* the two files are of the two ends: of */
+	bool both_ends; /* the two files were captured at the two ends */
 	uint8_t end[2][16];
 	const char *html; /* path of the report, or NULL */
 };
 
-/** @return 0 to go on, 1 when all is done (help, version), negative errno after a message. */
+/** @return 0 to continue, 1 when all is done (help, version), negative errno after a message. */
 int options_parse(int argc, char **argv, struct options *o);
 
 #endif /* KARST_DUMP_OPTIONS_H */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* Frames that are not RoCE, in a few words. */
+/* Describe frames that are not RoCE in a few words. */
 #include <arpa/inet.h>
 #include <stdio.h>
 
@@ -34,7 +34,7 @@ has_ports(uint8_t proto)
 	return proto == 6 || proto == 17;
 }
 
-/* @l4 may be NULL: a later fragment, or cut off. */
+/* @l4 is NULL if the packet is a later fragment or is cut off. */
 static bool
 describe_ip(
 	int family, const uint8_t *l3, uint8_t proto, const uint8_t *l4, char *text, size_t room)

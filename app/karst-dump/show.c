@@ -149,7 +149,7 @@ show_aeth(struct sink *s, uint32_t aeth)
 	sink_dec(s, "msn", karst_aeth_msn(aeth));
 }
 
-/* X7: which PSNs the responder holds ahead of the one that it waits for, as ranges. */
+/* X7: show the PSNs that the responder holds ahead of the one that it expects, as ranges. */
 static void
 show_sack(struct sink *s, const struct karst_ib_hdrs *ib)
 {
@@ -184,7 +184,7 @@ show_feth(struct sink *s, uint32_t feth)
 	sink_dec(s, "selectivity", feth >> 4 & 3);
 }
 
-/* The headers behind the BTH, in the order of the wire (W5). */
+/* Show the headers after the BTH in the order of the wire (W5). */
 static void
 show_extended(struct sink *s, const struct karst_ib_hdrs *ib)
 {
@@ -265,7 +265,7 @@ show_trailer(struct sink *s, const struct judge *j)
 		sink_dec(s, "byte", j->rebuild_off);
 }
 
-/* Frames without InfiniBand fields to show. */
+/* Show a frame that has no InfiniBand fields. */
 static void
 show_refused(struct sink *s, const struct capture_frame *f, const struct judge *j)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* One frame, all headers decoded, to a sink. */
+/* Print one frame, with all headers decoded, to a sink. */
 #ifndef KARST_DUMP_SHOW_H
 #define KARST_DUMP_SHOW_H
 
@@ -10,7 +10,7 @@
 
 void show_frame(struct sink *s, const struct capture_frame *f, const struct judge *j);
 
-/** "ACK", "NAK(PSN_SEQ)", "RNR_NAK(timer=14)": what the syndrome of an AETH says (Q7 to Q9). */
+/** Format the syndrome of an AETH (Q7 to Q9): "ACK", "NAK(PSN_SEQ)", "RNR_NAK(timer=14)". */
 void show_syndrome(uint8_t syndrome, char *text, size_t room);
 
 #endif /* KARST_DUMP_SHOW_H */

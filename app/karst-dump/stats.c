@@ -53,7 +53,7 @@ stats_bad(const struct stats *st)
 		st->rebuild_mismatch != 0 || st->errors != 0;
 }
 
-/* Several codes may have one name (ACK with different credits): their sum. */
+/* Add to a counter.  Several codes may have one name (ACK with different credits). */
 static void
 counter_add(json_t *o, const char *key, uint64_t v)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* What was seen in a file, or in all of them. */
+/* Counters of what was seen in one file, or in all of them. */
 #ifndef KARST_DUMP_STATS_H
 #define KARST_DUMP_STATS_H
 
@@ -11,9 +11,9 @@
 
 struct stats {
 	uint64_t frames;
-	uint64_t roce; /* RoCEv2 and native InfiniBand packets, the malformed ones not counted */
+	uint64_t roce; /* RoCEv2 and native InfiniBand packets, without malformed ones */
 	uint64_t malformed;
-	uint64_t truncated; /* frames of any kind of which the capture holds a part */
+	uint64_t truncated; /* frames of any kind that the capture has only in part */
 	uint64_t icrc_ok;
 	uint64_t icrc_bad;
 	uint64_t icrc_quirk;
@@ -31,7 +31,10 @@ void stats_count(struct stats *st, const struct capture_frame *f, const struct j
 void stats_add(struct stats *sum, const struct stats *st);
 bool stats_bad(const struct stats *st);
 
-/** Prints one JSON object on a line, or a few lines of text; @file may be NULL (a total). */
+/**
+ * Print the counters as one JSON object on a line, or as a few lines of text.  @file is NULL for
+ * the total of several files.
+ */
 void stats_print(const struct stats *st, FILE *out, bool json, const char *file, bool rebuild);
 
 #endif /* KARST_DUMP_STATS_H */

@@ -2,8 +2,8 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * From frames to verdicts: which flow a frame belongs to, and which checks it is for.  What was
- * doubled (doubled.c) is counted and left out.
+ * Take frames and produce verdicts: find the flow of each frame and the checks that apply to it.
+ * Copies of a frame (doubled.c) are counted and left out.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -23,7 +23,7 @@ an_new(const struct an_options *o)
 		return NULL;
 	}
 	if (getrandom(a->key, sizeof(a->key), 0) != (ssize_t)sizeof(a->key))
-		a->key[0] = (uintptr_t)a; /* better than nothing */
+		a->key[0] = (uintptr_t)a; /* predictable, but still differs between runs */
 	a->o = o;
 	a->have_log = o->fates != NULL;
 	a->flows_tail = &a->flows;
@@ -68,7 +68,7 @@ tclass_of(const struct judge *j)
 	return j->native.lnh == KARST_LNH_GLOBAL ? j->native.tclass : 0;
 }
 
-/* What the capture of the other end says of this packet. */
+/* Takes the fate of this packet from the capture of the other end. */
 static void
 packet_fate(struct an *a, struct an_pkt *p)
 {
@@ -80,7 +80,7 @@ packet_fate(struct an *a, struct an_pkt *p)
 		p->fate |= f->at[a->fates_used].fate;
 }
 
-/* Of a frame that cannot be parsed as RoCE.  @return whether it has any. */
+/* Gets the addresses of a frame that cannot be parsed as RoCE.  @return whether it has any. */
 static bool
 ip_addresses(const struct capture_frame *f, struct an_pkt *p)
 {
@@ -133,7 +133,7 @@ dispatch(struct an *a, struct an_flow *f, const struct an_pkt *p)
 		an_cnp(a, f, p);
 		return;
 	}
-	/* how karst ends repeat selectively is not judged (X7) */
+	/* karst's own opcodes for selective retransmission are not judged (X7) */
 	if (transport == KARST_TRANSPORT_VENDOR)
 		return;
 	f->transport = transport;
@@ -167,7 +167,7 @@ packet(struct an *a, struct an_pkt *p, uint64_t absolute_ns)
 	an_addresses(p->j, p->src, p->dst);
 	p->tclass = tclass_of(p->j);
 	f = an_flow_of(a, p);
-	if (f == NULL) { /* no memory, or too many */
+	if (f == NULL) { /* no memory, or too many flows */
 		if (a->left_out++ == 0)
 			a->left_out_frame = p->frame;
 		return;
@@ -192,7 +192,7 @@ packet(struct an *a, struct an_pkt *p, uint64_t absolute_ns)
 	dispatch(a, f, p);
 }
 
-/* Opcodes from 0xc0 on are for manufacturers: such a packet is right or wrong by their rules. */
+/* Opcodes from 0xc0 on are reserved for manufacturers, whose own rules apply. */
 static bool
 is_manufacturers(const struct judge *j)
 {
@@ -200,7 +200,10 @@ is_manufacturers(const struct judge *j)
 		j->pkt.data[j->pkt.bth_off] >= KARST_TRANSPORT_VENDOR;
 }
 
-/* Nobody knows what was in it: of the connections between its two ends packets are missing. */
+/*
+ * Records a frame that cannot be parsed.  Its contents are unknown, so packets of the connections
+ * between its two ends are taken as missing.
+ */
 static void
 malformed(struct an *a, const struct capture_frame *f, const struct judge *j)
 {
@@ -216,7 +219,10 @@ malformed(struct an *a, const struct capture_frame *f, const struct judge *j)
 		a->malformed = true;
 }
 
-/* Where the clock was set back, or frames are not in order: what passed meanwhile is not known. */
+/*
+ * Advances the time of the analysis.  If the clock was set back, or frames are not in order, the
+ * time that has passed is not known.
+ */
 static void
 pass_time(struct an *a, const struct capture_frame *f)
 {
@@ -273,14 +279,17 @@ one_direction(struct an *a, struct an_flow *f)
 			(unsigned long long)f->orphans);
 }
 
-/* Whether what is missing or not in order may be why it fails. */
+/* Whether missing or misordered packets may be the reason that the check fails. */
 static bool
 is_spoilt(const struct an_flow *f, unsigned int check)
 {
 	return f->tainted && (an_checks[check].spoilt || (check == AN_TRACE && f->misordered));
 }
 
-/* Where the capture lacks packets of a connection, what they may have caused is no failure. */
+/*
+ * If the capture lacks packets of a connection, turns failures that these may have caused into
+ * AN_UNKNOWN.
+ */
 static void
 demote(struct an *a, struct an_flow *f)
 {

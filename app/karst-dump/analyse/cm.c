@@ -2,16 +2,16 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Which two flows are one connection, by what the communication manager's messages say.
+ * Pair the two flows of a connection according to the messages of the communication manager.
  *
- * A REQ names the queue pair of the end that sends it, the REP that answers names the other's.  So
- * from then on it is known to which queue pair each end sends, before a response shows it (flow.c),
- * and also where PSNs of several connections are the same.  Another REP with the same numbers of
- * queue pairs, but of another exchange, begins a new connection on queue pairs that were used
- * before: their requests are forgotten.
+ * A REQ names the queue pair of the end that sends it, and the REP that answers it names the other
+ * one.  From then on it is known to which queue pair each end sends, before a response shows it
+ * (flow.c), and even if several connections use the same PSNs.  A REP with the same queue pair
+ * numbers, but of another exchange, begins a new connection on queue pair numbers that were used
+ * before; the requests of the old one are then forgotten.
  *
- * Of exchanges that are open the newest AN_CM_OPEN are kept.  A connection is kept for each pair of
- * queue pairs, but for no more than AN_CM_WAYS / 2.
+ * Of open exchanges, the newest AN_CM_OPEN are kept.  Connections are kept for each pair of queue
+ * pairs, but not more than AN_CM_WAYS / 2.
  */
 #include <stdlib.h>
 
@@ -21,24 +21,24 @@
 #define GSI_QPN      1
 #define AN_CM_OPEN   1024 /* a power of two */
 #define AN_CM_HASH   (1u << 15)
-#define AN_CM_WAYS   (1u << 17) /* as many as there may be flows */
-#define AN_CM_SEARCH 8          /* places of an exchange, from where its numbers point to */
+#define AN_CM_WAYS   (1u << 17) /* the maximum number of flows */
+#define AN_CM_SEARCH 8          /* places that are searched for an exchange, from its hash on */
 
-/* A REQ. */
+/* A REQ that was seen. */
 struct open {
 	uint8_t src[16], dst[16];
-	uint32_t id;  /* of its sender */
-	uint32_t qpn; /* of its sender */
+	uint32_t id;  /* communication id of its sender */
+	uint32_t qpn; /* queue pair of its sender */
 	bool used, xrc;
 	uint64_t frame;
 };
 
-/* One direction of a connection: what is sent to @dqpn is answered to @back. */
+/* One direction of a connection: packets to queue pair @dqpn are answered to queue pair @back. */
 struct way {
 	struct way *next;
 	const struct an_pair *pair;
 	uint32_t dqpn, back;
-	uint32_t from_id, to_id; /* of the exchange */
+	uint32_t from_id, to_id; /* communication ids of the exchange */
 };
 
 struct an_cm {
@@ -46,7 +46,7 @@ struct an_cm {
 	struct way *ways[AN_CM_HASH];
 	uint32_t nways;
 	uint64_t left_out,
-		left_out_frame; /* connections for which there was no room, the first one */
+		left_out_frame; /* connections for which there was no room, and the first one */
 };
 
 static struct way **
@@ -75,7 +75,7 @@ an_cm_peer(struct an *a, const struct an_flow *f)
 						     : NULL;
 }
 
-/* @want: a new place, else the one that has been filled. */
+/* Finds the place of an exchange.  @want: if there is none, find a place for a new one. */
 static struct open *
 open_at(struct an_cm *cm, const uint8_t src[16], const uint8_t dst[16], uint32_t id, bool want)
 {
@@ -107,7 +107,7 @@ request(struct an_cm *cm, const struct an_pkt *p, const struct karst_cm_msg *m)
 	o->frame = p->frame;
 }
 
-/* @return whether the queue pairs were of another connection before. */
+/* @return whether the queue pairs belonged to another connection before. */
 static bool
 learn(struct an *a, const struct an_pair *pair, const struct way *what)
 {

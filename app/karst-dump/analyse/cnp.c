@@ -2,17 +2,17 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Congestion notification (E2 to E4): the form of CNPs, whom they name, how often they come under
- * each scope that adapters know (port, pair of addresses, destination, queue pair), and what the
- * sender makes of them.
+ * Check congestion notification (E2 to E4): the form of CNPs, the queue pairs that they name, their
+ * interval under each scope that adapters use (port, pair of addresses, destination, queue pair),
+ * and the reaction of the sender.
  *
- * A CNP from Y to queue pair a of X is about packets that a has sent to Y: those of the flow that
- * is the counterpart of the CNP's own.
+ * A CNP from Y to queue pair a of X is about packets that queue pair a has sent to Y.  These are
+ * the packets of the flow that is the counterpart of the CNP's flow.
  */
 #include "an_priv.h"
 
-#define RATE_CNPS    16 /* so many CNPs without effect are a failure */
-#define RATE_PACKETS 16 /* fewer, before or after, say nothing about a rate */
+#define RATE_CNPS    16 /* this many CNPs without a reaction are a failure */
+#define RATE_PACKETS 16 /* with fewer packets before or after, no rate can be told */
 
 static void
 scope_count(const struct an *a, struct an_cnp_scope *s, const struct an_pkt *p)
@@ -71,7 +71,7 @@ target(struct an *a, struct an_flow *f, const struct an_pkt *p)
 			sees ? "" : " where the capture was taken");
 }
 
-/* Bytes that the flow has sent in the last AN_RATE_SLOTS slots. */
+/* Sums the bytes that the flow has sent in the last AN_RATE_SLOTS slots. */
 static uint64_t
 sent_lately(const struct an_flow *f)
 {
@@ -111,7 +111,10 @@ an_rate(struct an *a, struct an_flow *f, const struct an_pkt *p)
 		f->rate.after += p->wire_len;
 }
 
-/* The flow that is to slow down: as long after the CNP as before it, one slot in between. */
+/*
+ * Begins to measure the flow that has to slow down: for as long after the CNP as before it, with
+ * one slot in between.
+ */
 static void
 rate_begins(struct an_flow *f, const struct an_pkt *p)
 {
@@ -205,7 +208,7 @@ slower(struct an *a, struct an_flow *f)
 		rate_verdict(a, f);
 	if (f->peer == NULL || f->peer->cnp.n == 0)
 		return;
-	/* a program that asks for little may go on as before for a while */
+	/* a program that sends little may not need to slow down for a while */
 	if (f->rate_less != 0)
 		v = AN_PASS;
 	else if (f->rate_n >= RATE_CNPS && an_sees_received(a, f->peer))

@@ -2,11 +2,11 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Counters of an adapter against the capture.  The file has what they have counted while the
- * capture ran: one JSON object of names and numbers, or lines "NAME NUMBER"; names are those of
- * Linux' hw_counters.  Where the capture was not taken at that adapter, packets may have been lost
- * between the two, so that a difference says nothing.  Counters of what does not show in a capture
- * are passed over.
+ * Compare the counters of an adapter with the capture.  The file has the increments while the
+ * capture ran, as one JSON object of names and numbers, or as lines "NAME NUMBER".  The names are
+ * those of hw_counters in Linux.  If the capture was not taken at that adapter, packets may have
+ * been lost between the two, so a difference proves nothing.  Counters of events that do not show
+ * in a capture are ignored.
  */
 #include <errno.h>
 #include <jansson.h>
@@ -62,7 +62,9 @@ compare(struct an *a, const struct an_end *e, const char *name, uint64_t value)
 {
 	bool at = a->o->tap == AN_TAP_ADDRESS &&
 		memcmp(a->o->tap_address, a->o->counters_address, 16) == 0;
-	/* what was counted may be left out, missing, or among what cannot be parsed */
+	/*
+	 * packets that were counted may be left out, missing, or among those that cannot be parsed
+	 */
 	bool tainted = a->doubled != 0 || a->left_out != 0 || a->broken || a->malformed;
 	const struct an_pair *p;
 	struct an_flow *f;
@@ -78,7 +80,9 @@ compare(struct an *a, const struct an_end *e, const char *name, uint64_t value)
 		if (strcmp(known[i].name, name) != 0)
 			continue;
 		seen = e->seen[known[i].seen];
-		/* the reason of a retransmission is an inference, so its count is no proof */
+		/*
+		 * the reason of a retransmission is inferred, so a different count proves nothing
+		 */
 		if (seen == value)
 			an_say(a, NULL, AN_COUNTERS, AN_PASS, 0, 0, "%s: %llu", name,
 				(unsigned long long)value);
@@ -91,10 +95,10 @@ compare(struct an *a, const struct an_end *e, const char *name, uint64_t value)
 				at ? "" : "; it was not taken at this adapter");
 		return;
 	}
-	/* of others a capture shows nothing */
+	/* other counters do not show in a capture */
 }
 
-/* Some write whole numbers as 3.0. */
+/* Compares one counter.  Some programs write whole numbers as 3.0. */
 static void
 compare_json(struct an *a, const struct an_end *e, const char *name, const json_t *v)
 {

@@ -2,12 +2,12 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Frames that are in the capture twice: doubled on their way, or by a mirror port that copies both
- * directions, or a frame as it comes into a switch and as it leaves it.
+ * Find frames that are in the capture twice: duplicated by the network, captured by a mirror port
+ * that copies both directions, or captured when they enter a switch and when they leave it.
  *
- * A copy is the same as one of the last frames of its flow, to the last bit of the ICRC, and
- * follows it within DOUBLED_NS; others may have come in between.  What is sent again may be the
- * same as well and come as soon: if there was a reason to send it again, it is no copy.
+ * A copy is identical to one of the last frames of its flow, including the ICRC, and follows it
+ * within DOUBLED_NS; other frames may be in between.  A retransmission may also be identical and as
+ * close.  So a frame is not a copy if there was a reason to send it again.
  */
 #include "an_priv.h"
 
@@ -20,9 +20,9 @@ is_asked_for(const struct an_nak *n, uint32_t psn)
 }
 
 /*
- * Whether a requester that has sent @p before may send it again now: it was asked to, or goes on
- * behind what it sent again before.  If it was asked for another one it may do wrong; unless copies
- * are what this capture has.
+ * Whether a requester that has sent @p before may send it again now: it was asked to, or @p follows
+ * what it sent again before.  If it was asked for another packet, this may be a wrong
+ * retransmission, so it is not taken as a copy, unless the capture has shown copies already.
  */
 static bool
 may_come_again(const struct an_flow *f, const struct an_pkt *p, bool newest)
@@ -46,11 +46,11 @@ is_copy(const struct an *a, const struct an_flow *f, const struct an_recent *r,
 		r->opcode != p->ib->opcode || r->lost || p->ns - r->ns >= DOUBLED_NS)
 		return false;
 	if (!newest && r->frame < a->unsteady)
-		return false; /* nobody knows how much later */
+		return false; /* the time in between is not known */
 	if (p->flags & KARST_OPF_REQUEST)
 		return !may_come_again(f, p, newest);
 	if (p->flags & KARST_OPF_CNP)
-		return newest; /* all of a flow are the same */
+		return newest; /* all CNPs of a flow are identical */
 	return newest || f->peer == NULL || f->peer->req.again_frame < r->frame;
 }
 

@@ -2,17 +2,18 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Both files are read side by side, the earlier packet first, by clocks as far as they are known,
- * and three times: the first reading finds out roughly what the clocks differ by, the second one
- * exactly, and how well that is known (ends_clocks.c).  These take of each packet that arrives the
- * time since it was sent, if nothing else in the windows is the same.  The third finds what became
- * of what was sent, packet by packet (ends_fates.c): those that are the same are looked at when
- * HALF as many others have come, as these tell of the order, and what is not clear then when they
- * leave the window.
+ * Read both files in parallel, always taking the packet that is earlier by the clocks as known so
+ * far, and do this three times.  The first reading estimates the difference of the clocks roughly.
+ * The second one estimates it exactly, with its uncertainty (ends_clocks.c).  These two measure,
+ * for each packet that arrives, the time since it was sent, if nothing else in the windows is
+ * identical to it.  The third reading finds what became of each packet that was sent
+ * (ends_fates.c).  Identical packets are judged when HALF more packets have come after the first of
+ * them, because those tell the order.  What is not clear then is judged when the packet leaves the
+ * window.
  *
- * That the shortest way is as long in both directions need not be so.  If it is not, the clocks are
- * taken wrongly by half of what it takes there and back at the most, and by so much a packet may
- * seem to arrive before it was sent.
+ * The shortest delay need not be the same in both directions.  If it is not, the estimate of the
+ * clock difference is wrong by up to half of the shortest round trip.  By as much, a packet may
+ * seem to have arrived before it was sent.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -22,7 +23,7 @@
 #include "ends_priv.h"
 #include "karst_prf.h"
 
-#define CHAIN 64u /* with one hash, from the newest on */
+#define CHAIN 64u /* maximum number of packets of one hash that are examined, from the newest on */
 #define HALF  (ENDS_WINDOW / 2)
 
 static_assert(ENDS_WINDOW == 1u << 16, "a hash is a uint16_t");
@@ -31,19 +32,19 @@ struct file {
 	struct capture c;
 	struct capture_frame f;
 	struct judge j;
-	double ns;  /* as of struct ends_seen */
-	bool sends; /* by this end to the other, or the other way */
+	double ns;  /* as in struct ends_seen */
+	bool sends; /* true: from this end to the other; false: the other way */
 	bool more;
-	bool damaged; /* f does not say so: its UDP checksum is wrong */
+	bool damaged; /* its UDP checksum or its ICRC is wrong */
 	uint8_t whole[JUDGE_FRAME_MAX];
 };
 
-/* What only the reading itself needs. */
+/* The part of the state that only the reading itself needs. */
 struct reader {
 	struct ends_reading r;
 	const struct judge_options *o;
 	struct file file[2];
-	uint64_t origin_ns; /* of time: the first capture begins, by its clock */
+	uint64_t origin_ns; /* time 0: when the first capture begins, by its clock */
 };
 
 double
@@ -74,8 +75,11 @@ ends_is_same(const struct ends_seen *a, const struct ends_seen *b)
 	return ends_is_like(a, b) && (!a->icrc_known || !b->icrc_known || a->icrc == b->icrc);
 }
 
-/* The newest from @i on, which may be NONE, that is the same as @s, and @matched if that matters,
- * or NONE.  CNPs are all the same, so only CHAIN are looked at. */
+/*
+ * Finds the newest packet, from @i on, that is the same as @s.  @i may be NONE.  @unmatched: only
+ * one that is not matched.  At most CHAIN packets are examined, because all CNPs are identical.
+ * @return its index or NONE.
+ */
 static uint64_t
 find(const struct ends_window *w, uint64_t i, const struct ends_seen *s, bool unmatched)
 {
@@ -111,7 +115,7 @@ window_free(struct ends_window *w)
 	*w = (struct ends_window){0};
 }
 
-/* In the place of the oldest. */
+/* Adds @s in the place of the oldest packet. */
 static void
 window_add(struct ends_window *w, const struct ends_seen *s)
 {
@@ -137,8 +141,10 @@ window_add(struct ends_window *w, const struct ends_seen *s)
 
 /* --- packets --- */
 
-/* Whether nothing else in the windows is the same as @s, which is the newest in one of them and
- * @other in the other window. */
+/*
+ * Whether nothing else in the windows is the same as @s, where @s is the newest in its own window
+ * and @other is its match in the other one.
+ */
 static bool
 is_only(const struct ends_window *own, const struct ends_window *others, uint64_t other,
 	const struct ends_seen *s, uint64_t older)
@@ -153,7 +159,7 @@ time_taken(struct ends_reading *r, unsigned int i, const struct ends_seen *sent,
 {
 	struct ends_lane *l = &r->lane[i];
 
-	/* when: by the first clock, however little is known of the second one */
+	/* take the time from the first clock, because little may be known of the second one */
 	ends_times_add(&l->times, i == 0 ? sent->ns : arrived->ns, arrived->ns - sent->ns);
 	if (sent->ns > l->newest_ns)
 		l->newest_ns = sent->ns;
@@ -161,7 +167,9 @@ time_taken(struct ends_reading *r, unsigned int i, const struct ends_seen *sent,
 		l->reorder_ns = l->newest_ns - sent->ns;
 }
 
-/* @s was sent, or has arrived: the other window has what it belongs to, or will have it. */
+/*
+ * Takes @s, which was sent or has arrived, and measures its time if the other window has its match.
+ */
 static void
 take_time(struct ends_reading *r, unsigned int i, const struct ends_seen *s, bool sent)
 {
@@ -180,7 +188,7 @@ take_time(struct ends_reading *r, unsigned int i, const struct ends_seen *s, boo
 		time_taken(r, i, sent ? s : one, sent ? one : s);
 }
 
-/* The same, when the clocks are known. */
+/* As take_time(), when the clocks are known: finds the fates of packets. */
 static void
 take_fate(struct ends_reading *r, unsigned int i, const struct ends_seen *s, bool sent)
 {
@@ -198,7 +206,7 @@ take_fate(struct ends_reading *r, unsigned int i, const struct ends_seen *s, boo
 	window_add(w, s);
 }
 
-/* Whether @j went from end @i to the other. */
+/* Whether the packet of @j went from end @i to the other end. */
 static bool
 is_from(const struct ends *e, const struct judge *j, unsigned int i)
 {
@@ -208,7 +216,7 @@ is_from(const struct ends *e, const struct judge *j, unsigned int i)
 	return memcmp(src, e->address[i], 16) == 0 && memcmp(dst, e->address[1 - i], 16) == 0;
 }
 
-/* The next packet of file @i that went from one end to the other, or none. */
+/* Reads the next packet of file @i that went from one end to the other; there may be none. */
 static void
 advance(struct reader *rd, unsigned int i)
 {
@@ -294,7 +302,7 @@ windows_make(struct ends_reading *r)
 	return rc;
 }
 
-/* @what is done to all that are left in a window. */
+/* Calls @what for all packets that are left in a window. */
 static void
 all(struct ends_reading *r, unsigned int i, const struct ends_window *w,
 	void (*what)(struct ends_reading *, unsigned int, const struct ends_seen *))
@@ -320,7 +328,7 @@ finish(struct ends_reading *r)
 	}
 }
 
-/* Both files once, by the clocks as they are known.  @return 0 or -1, after a message. */
+/* Reads both files once, by the clocks as known so far.  @return 0 or -1, after a message. */
 static int
 read_both(struct reader *rd, enum ends_pass pass)
 {
@@ -335,7 +343,7 @@ read_both(struct reader *rd, enum ends_pass pass)
 		r->e->way[i] = (struct ends_way){0};
 		*f = (struct file){0};
 		f->more = rc == 0 && capture_open(&f->c, r->e->path[i]) == 0;
-		f->c.quiet = true; /* of damage it is told when the file is judged */
+		f->c.quiet = true; /* damage is reported when the file is judged */
 		rc = f->more ? 0 : -1;
 	}
 	if (windows_make(r) != 0)
@@ -356,8 +364,10 @@ read_both(struct reader *rd, enum ends_pass pass)
 	return r->failed ? -1 : rc;
 }
 
-/* Any number of files may be read side by side, but by clocks that are far apart nothing is found:
- * did they begin at the same time?  @return whether anything has told of the clocks. */
+/*
+ * Estimates the clocks.  If the clocks are far apart, reading by them finds no match.  The second
+ * try then assumes that both captures began at the same time.  @return 0 or -1, after a message.
+ */
 static int
 find_clocks(struct reader *rd)
 {
@@ -412,7 +422,7 @@ ends_match(struct ends *e, const struct judge_options *o)
 	rd->r.e = e;
 	rd->o = o;
 	if (getrandom(rd->r.key, sizeof(rd->r.key), 0) != (ssize_t)sizeof(rd->r.key))
-		rd->r.key[0] = (uintptr_t)rd; /* better than nothing */
+		rd->r.key[0] = (uintptr_t)rd; /* predictable, but still differs between runs */
 	rc = find_clocks(rd);
 	if (rc == 0) {
 		rc = read_both(rd, ENDS_FATES);

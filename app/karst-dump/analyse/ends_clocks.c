@@ -2,31 +2,33 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * What two clocks differ by, and how well that is known.
+ * Estimate the difference of two clocks, and the uncertainty of this estimate.
  *
- * The time between sending and arrival is the delay plus the difference, for the other direction
- * less the difference.  Of each BLOCK packets the shortest counts.
+ * The time between sending and arrival is the delay plus the difference of the clocks in one
+ * direction, and the delay minus the difference in the other one.  Of each BLOCK packets, only the
+ * shortest time is used.
  *
- * The first reading takes the median of those, so that single mistakes have no weight; the medians
- * of the first and of the second half tell how fast one clock goes away from the other.  By clocks
- * that are about right the second reading makes few mistakes, and then bounds tell more: no packet
- * arrives before it was sent.  So each block of one direction says what the difference is at the
- * most at its time, each of the other what it is at least.  The lines between all of these are what
- * the difference may be, if drift is constant and no clock is worse than DRIFT_MAX.  The one in
- * their middle is taken, and it is known as well as they are apart.  That is half of what a packet
- * takes there and back at least, if some of either direction were quick all along; more, if one of
- * the ends was late with all that it did, as a busy one is, for a part of the time.
+ * The first reading takes the median of these times, so that single wrong matches have no weight.
+ * The medians of the first half and of the second half give the drift of one clock against the
+ * other.  With clocks that are about right, the second reading makes few wrong matches.  So it can
+ * use bounds, which tell more: no packet arrives before it was sent.  Each block of one direction
+ * gives an upper bound of the difference at its time, each block of the other direction a lower
+ * bound.  If drift is constant and no clock is worse than DRIFT_MAX, then the difference is a line
+ * between all of these bounds.  The line in the middle is taken, and its uncertainty is the
+ * distance to the outermost ones.  This is half of the shortest round trip if some packets of
+ * either direction were fast during the whole capture.  It is more if one of the ends was slow with
+ * everything for a part of the time, as a busy end is.
  */
 #include <stdlib.h>
 
 #include "ends_priv.h"
 
 #define BLOCK     32u
-#define BLOCKS    4096u /* of them as many are kept; beyond, each second one, and so on */
-#define HALVES    8u    /* blocks from which on a drift is told */
-#define SLACK_NS  100e3 /* by which medians may be wrong besides */
+#define BLOCKS    4096u /* maximum number of blocks; beyond, one of two is kept, and so on */
+#define HALVES    8u    /* minimum number of blocks to estimate a drift */
+#define SLACK_NS  100e3 /* additional uncertainty of medians */
 #define DRIFT_MAX 500e-6
-#define STEPS     80 /* of a search for a place on a line */
+#define STEPS     80 /* steps of a search along a line */
 
 int
 ends_times_make(struct ends_times *t)
@@ -99,7 +101,7 @@ by_ns(const void *a, const void *b)
 	return (*x > *y) - (*x < *y);
 }
 
-/* Of @n blocks: @when is their mean time. */
+/* Takes the median of @n blocks.  @when: their mean time. */
 static double
 median(const struct ends_block *at, unsigned int n, double *when)
 {
@@ -119,7 +121,7 @@ struct line {
 	double at0, slope;
 };
 
-/* What one direction says.  @return whether it says something. */
+/* Estimates the line of one direction.  @return whether it has any block. */
 static bool
 line(const struct ends_times *t, struct line *l)
 {
@@ -147,7 +149,7 @@ line_at(const struct line *l, double when)
 	return l->at0 + l->slope * when;
 }
 
-/* @d as far as clocks may differ. */
+/* Limits @d to the drift that clocks may have. */
 static double
 possible(double d)
 {
@@ -176,7 +178,7 @@ ends_clocks_roughly(struct ends_reading *r)
 		l = (struct line){-back.at0, -back.slope};
 	if (ab && ba)
 		l = (struct line){(there.at0 - back.at0) / 2, (there.slope - back.slope) / 2};
-	if (l.slope != 0) { /* no clock is as bad as a busy end makes it look */
+	if (l.slope != 0) { /* a slope beyond DRIFT_MAX comes from a busy end, not from the clock */
 		median((ab ? &r->lane[0] : &r->lane[1])->times.at,
 			(ab ? &r->lane[0] : &r->lane[1])->times.n, &middle);
 		l.at0 = line_at(&l, middle) - possible(l.slope) * middle;
@@ -188,18 +190,21 @@ ends_clocks_roughly(struct ends_reading *r)
 
 /* --- bounds --- */
 
-/* Of what the difference is besides what it is taken to be. */
+/* Bounds of the difference that remains after the estimate so far. */
 struct bounds {
-	/* no more than what @most took, no less than the negative of what @least took */
+	/* upper bounds: times of @most; lower bounds: the negative times of @least */
 	const struct ends_times *most, *least;
 	struct line most_line, least_line;
-	double trust; /* what is so much below its line is a mistake */
+	double trust; /* times this far below their line are wrong matches */
 };
 
 enum of_bounds { AT_MOST, AT_LEAST, APART };
 
-/* The highest line of @slope that is below all of @b, at time 0; or the lowest that is above; or
- * the first less the second. */
+/*
+ * For lines of @slope, computes the value at time 0 of the highest one below all upper bounds
+ * (AT_MOST), of the lowest one above all lower bounds (AT_LEAST), or the first minus the second
+ * (APART).
+ */
 static double
 of_slope(const struct bounds *b, double slope, enum of_bounds what)
 {
@@ -223,7 +228,7 @@ of_slope(const struct bounds *b, double slope, enum of_bounds what)
 	return what == AT_MOST ? hi : what == AT_LEAST ? lo : hi - lo;
 }
 
-/* The slope in [@a, @c] where @sign * (of_slope(@what) + slope * @when) is greatest. */
+/* Finds the slope in [@a, @c] that maximises @sign * (of_slope(@what) + slope * @when). */
 static double
 steepest(const struct bounds *b, double a, double c, enum of_bounds what, double sign, double when)
 {
@@ -241,7 +246,7 @@ steepest(const struct bounds *b, double a, double c, enum of_bounds what, double
 	return (a + c) / 2;
 }
 
-/* Between @good, where bounds leave room, and @bad: the last slope where they do. */
+/* Finds the last slope for which the bounds leave room, from @good, where they do, towards @bad. */
 static double
 last_good(const struct bounds *b, double good, double bad)
 {
@@ -260,7 +265,7 @@ last_good(const struct bounds *b, double good, double bad)
 	return good;
 }
 
-/* What lines are highest and lowest @when. */
+/* Finds the highest and the lowest value at @when of all lines that the bounds allow. */
 static void
 extremes(const struct bounds *b, double a, double c, double when, double *hi, double *lo)
 {
@@ -282,7 +287,10 @@ span(const struct ends_times *t, double *from, double *to)
 	}
 }
 
-/* The line in the middle of all that the bounds leave.  @return how far from it others are. */
+/*
+ * Finds the line in the middle of all that the bounds allow.  @return how far from it the outermost
+ * ones are.
+ */
 static double
 middle_line(const struct bounds *b, double drift, struct line *l)
 {
@@ -294,7 +302,7 @@ middle_line(const struct bounds *b, double drift, struct line *l)
 	span(b->least, &from, &to);
 	l->slope = best;
 	l->at0 = (of_slope(b, best, AT_MOST) + of_slope(b, best, AT_LEAST)) / 2;
-	if (room < 0) /* drift is not constant, or a packet was taken for another one */
+	if (room < 0) /* drift is not constant, or a match was wrong */
 		return SLACK_NS - room;
 	min = last_good(b, best, min);
 	max = last_good(b, best, max);
@@ -307,8 +315,10 @@ middle_line(const struct bounds *b, double drift, struct line *l)
 	return (hi[0] - lo[0] > hi[1] - lo[1] ? hi[0] - lo[0] : hi[1] - lo[1]) / 2;
 }
 
-/* By the clocks as they are known now: how long packets take, twice as different from each other as
- * has been seen, and how far back in the order they may come. */
+/*
+ * Sets the limits of the delay and of reordering, by the clocks as known now.  The limit of the
+ * delay allows twice the variation that was seen.
+ */
 static void
 limits(struct ends_lane *lane, const struct line *l, double sign)
 {

@@ -2,27 +2,29 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Which packets have arrived.  What is the same to the last bit is judged together: a group.
+ * Find which packets have arrived.  Packets that are identical to the last bit are judged together,
+ * as a group.
  *
- * Have as many arrived as were sent, they are those, one after the other: the fewest injuries that
- * explain what is seen.  Such packets also tell of the order: what arrives between two of them was
- * sent between them.  In a network that is seen to reorder, by as much earlier or later as packets
- * are seen to take more or less time than others.
+ * If as many packets of a group have arrived as were sent, each arrival is the sent packet at the
+ * same position.  This is the explanation with the fewest impairments.  Such packets also tell the
+ * order: a packet that arrives between two of them was sent between them.  If the network is seen
+ * to reorder, the limits are widened by the variation of the delay that was seen.
  *
- * Else some were lost, or arrived twice, and which ones is told by that order and by the clocks.
- * An arrival may be what was sent before it, but for what the clocks are not known by, no longer
- * ago than packets take.  If what is missing could have been any of several, it is not told which.
+ * Otherwise some packets were lost, or arrived twice.  Then that order and the clocks tell which
+ * ones.  An arrival may be a packet that was sent before it (within the uncertainty of the clocks),
+ * by no more than the time that packets take.  If the missing packet may be any of several, the
+ * fate of all of these is unsure.
  */
 #include <stdlib.h>
 
 #include "ends_priv.h"
 
 #define MARGIN_NS 2e3   /* times in a capture are whole microseconds */
-#define LOOSE_NS  100e3 /* where nothing has to be told apart, clocks may be so wrong besides */
+#define LOOSE_NS  100e3 /* allowance for wrong clocks where nothing has to be told apart */
 #define CHAIN     64u
-#define NEAR      64u /* packets that are asked for the order, each way */
+#define NEAR      64u /* packets that are examined for the order, in each direction */
 
-/* Whether the capture of end @i ran at @ns, and @longest after it. */
+/* Whether the capture of end @i ran at @ns, and for @longest after it. */
 static bool
 covers(const struct ends_reading *r, unsigned int i, double ns, double longest)
 {
@@ -52,7 +54,10 @@ fate_add(struct ends_reading *r, unsigned int i, const struct ends_seen *s, uint
 
 /* --- groups --- */
 
-/* @return how many are not settled and like @s, from the oldest on; @more: there are others. */
+/*
+ * Collects the packets like @s that have no verdict yet, from the oldest on.  @more: set if there
+ * are more than @limit.  @return their number.
+ */
 static unsigned int
 gather(const struct ends_window *w, const struct ends_seen *s, unsigned int limit,
 	struct ends_seen **list, uint64_t *index, bool *more)
@@ -104,7 +109,10 @@ group_of(struct ends_reading *r, unsigned int i, const struct ends_seen *s, unsi
 	return g;
 }
 
-/* When those were sent that arrived next to arrival @k, as far as that is sure. */
+/*
+ * Sets the bounds of when arrival @k was sent, from the nearest arrivals before and after it that
+ * have a verdict.
+ */
 static void
 neighbours(struct ends_reading *r, unsigned int i, unsigned int k)
 {
@@ -131,7 +139,7 @@ neighbours(struct ends_reading *r, unsigned int i, unsigned int k)
 	}
 }
 
-/* --- what may be what --- */
+/* --- which sent packet an arrival may be --- */
 
 static double
 took(const struct ends_group *g, unsigned int sent, unsigned int arrived)
@@ -139,7 +147,7 @@ took(const struct ends_group *g, unsigned int sent, unsigned int arrived)
 	return g->arrived[arrived]->ns - g->sent[sent]->ns;
 }
 
-/* By the ICRC, and as what arrives was sent before. */
+/* Whether @arrived may be @sent by the ICRC, and because it was sent before. */
 static bool
 may_be_at_all(const struct ends_reading *r, unsigned int sent, unsigned int arrived)
 {
@@ -149,7 +157,7 @@ may_be_at_all(const struct ends_reading *r, unsigned int sent, unsigned int arri
 		took(g, sent, arrived) >= -r->e->known_ns - MARGIN_NS;
 }
 
-/* And by the order. */
+/* As may_be_at_all(), and also by the order. */
 static bool
 may_be(const struct ends_reading *r, unsigned int sent, unsigned int arrived)
 {
@@ -160,7 +168,7 @@ may_be(const struct ends_reading *r, unsigned int sent, unsigned int arrived)
 		may_be_at_all(r, sent, arrived);
 }
 
-/* And by how long packets take. */
+/* As may_be(), and also by the time that packets take. */
 static bool
 may_soon(const struct ends_reading *r, unsigned int i, unsigned int sent, unsigned int arrived)
 {
@@ -176,7 +184,7 @@ pair(struct ends_group *g, unsigned int sent, unsigned int arrived, bool late)
 	g->late[sent] = late;
 }
 
-/* Arrivals of which the ICRC says what they are, or those of which it does not. */
+/* Matches arrivals whose ICRC is known, or those whose ICRC is not, by may_soon(). */
 static void
 match_soon(struct ends_reading *r, unsigned int i, bool icrc_known)
 {
@@ -196,7 +204,7 @@ match_soon(struct ends_reading *r, unsigned int i, bool icrc_known)
 	}
 }
 
-/* What took longer than anything else. */
+/* Matches arrivals that took longer than any other packet. */
 static void
 match_late(struct ends_reading *r)
 {
@@ -212,14 +220,14 @@ match_late(struct ends_reading *r)
 		if (n == g->n_arrived)
 			continue;
 		pair(g, k, n, true);
-		/* or it is another one, doubled */
+		/* it may also be a duplicate of another packet */
 		for (other = 0; other < g->n_sent; other++)
 			if (other != k && may_be(r, other, n))
 				g->unsure[k] = true;
 	}
 }
 
-/* What the order does not allow to be anything: it is not as it has been elsewhere. */
+/* Matches arrivals for which the order allows no packet: the order was different here. */
 static void
 match_at_all(struct ends_reading *r)
 {
@@ -242,7 +250,10 @@ match_at_all(struct ends_reading *r)
 	}
 }
 
-/* What is missing may be any of those that could have arrived as another one did. */
+/*
+ * A missing packet may be any of those that could have arrived in place of another one.  Marks
+ * these as unsure.
+ */
 static void
 doubt_missing(struct ends_reading *r, unsigned int i)
 {
@@ -266,7 +277,10 @@ doubt_missing(struct ends_reading *r, unsigned int i)
 		}
 }
 
-/* So many are not looked at one by one, as they go on in the next group. */
+/*
+ * Marks identical packets as unsure without comparing each with each.  For groups that continue in
+ * the next group.
+ */
 static void
 doubt_many(struct ends_group *g)
 {
@@ -279,7 +293,7 @@ doubt_many(struct ends_group *g)
 			g->unsure[k] = other != k && ends_is_same(g->sent[k], g->sent[other]);
 }
 
-/* What is damaged may be another one, too. */
+/* A damaged arrival may be another packet.  Marks both as unsure. */
 static void
 doubt_damaged(struct ends_reading *r, unsigned int i)
 {
@@ -341,7 +355,7 @@ sent_verdict(struct ends_reading *r, unsigned int i, unsigned int k)
 	}
 }
 
-/* Whether something was sent that arrival @n is the same as. */
+/* Whether arrival @n is the same as a packet that was sent. */
 static bool
 again(const struct ends_reading *r, unsigned int i, unsigned int n)
 {
@@ -368,7 +382,7 @@ arrival_verdict(struct ends_reading *r, unsigned int i, unsigned int n, const st
 	double early = r->e->known_ns + MARGIN_NS + LOOSE_NS;
 
 	if (g->of[n] == ENDS_GROUP && a != s && a->ns > g->horizon - early)
-		return; /* of what is left for the next group */
+		return; /* belongs to packets that are left for the next group */
 	a->settled = true;
 	if (g->of[n] != ENDS_GROUP)
 		return;
@@ -378,7 +392,7 @@ arrival_verdict(struct ends_reading *r, unsigned int i, unsigned int n, const st
 		r->e->way[i].strange++;
 }
 
-/* Verdicts on all of the group.  @s: with which it began. */
+/* Gives verdicts on the whole group.  @s: the packet with which it began. */
 static void
 settled(struct ends_reading *r, unsigned int i, const struct ends_seen *s)
 {
@@ -391,7 +405,10 @@ settled(struct ends_reading *r, unsigned int i, const struct ends_seen *s)
 		sent_verdict(r, i, k);
 }
 
-/* As many have arrived as were sent: one after the other.  @return whether that may be. */
+/*
+ * Matches arrivals in the order of sending, if as many have arrived as were sent.
+ * @return whether this is possible.
+ */
 static bool
 in_order(struct ends_reading *r, unsigned int i)
 {
@@ -424,7 +441,7 @@ ends_settle_plain(struct ends_reading *r, unsigned int i, const struct ends_seen
 	g = group_of(r, i, s, ENDS_FEW);
 	for (k = 0; k < g->n_arrived && g->n_sent > 1; k++)
 		if (g->arrived[k]->damaged)
-			return; /* which of them? */
+			return; /* cannot tell which one was damaged */
 	if (in_order(r, i))
 		settled(r, i, s);
 }

@@ -2,8 +2,8 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Verdicts: counted by flow and check, and the first few of each kind kept with their packets.
- * So a capture of gigabytes costs no more memory here than a short one.
+ * Record verdicts: count them by flow and check, and keep the first few of each kind with their
+ * packets.  So the memory needed here does not depend on the length of the capture.
  */
 #include <stdarg.h>
 

@@ -2,18 +2,18 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Flows, and which two of them are one connection.
+ * Find the flow of each packet, and the two flows of each connection.
  *
- * Where the capture has the messages that made the connection, these tell (cm.c).  Else a response
- * does: it names the PSN of a request.  Of the flows between the same two addresses the other way
- * that have no counterpart yet, the one that has a request with that PSN, of the kind that such a
- * response answers, is the counterpart, if there is exactly one.  PSNs are 24 bits wide and start
- * anywhere, so that a wrong one is rare; where several fit, a later response may decide, and until
- * then the flow's responses are not judged.
+ * If the capture has the messages that made the connection, these tell (cm.c).  Otherwise a
+ * response does, because it has the PSN of a request.  The candidates are the flows between the
+ * same two addresses in the other direction that have no counterpart yet.  The counterpart is the
+ * one that has a request with that PSN, of a kind that this response can answer, if there is
+ * exactly one such flow.  PSNs are 24 bits wide and start anywhere, so a wrong match is rare.  If
+ * several flows fit, a later response may decide; until then the flow's responses are not judged.
  *
- * A file may come from anywhere.  So hashes of what is in it are keyed, there is an end to how many
- * flows are remembered, and one to how many are looked at in search of counterparts: what is beyond
- * is not judged, and the report says so.
+ * A file may come from an untrusted source.  So the hashes are keyed, and there are limits to the
+ * number of flows that are remembered and to the number that is examined in the search for
+ * counterparts.  What exceeds these limits is not judged, and the report says so.
  */
 #include <arpa/inet.h>
 #include <stdlib.h>
@@ -25,7 +25,7 @@
 #define MAX_TRIES  16
 #define MAX_FLOWS  (1u << 17)
 #define MAX_PAIRS  (1u << 17)
-#define MAX_LOOKS  (1u << 22) /* as 2,048 flows of which each looks at 2,048 */
+#define MAX_LOOKS  (1u << 22) /* 2,048 flows, each of which examines 2,048 */
 
 bool
 an_address(const char *text, uint8_t address[16])
@@ -232,7 +232,7 @@ an_flow_of(struct an *a, const struct an_pkt *p)
 	return f;
 }
 
-/* Whether a request of @s may have been answered by @p. */
+/* Whether @p may be the answer to a request of @s. */
 static bool
 answers(struct an_stream *s, const struct an_pkt *p)
 {
@@ -252,7 +252,10 @@ answers(struct an_stream *s, const struct an_pkt *p)
 	return true;
 }
 
-/* The only flow the other way, of those without a counterpart, that has asked for @p. */
+/*
+ * Finds the flow of the other direction that has asked for @p, among those without a counterpart.
+ * @return NULL if there is none, or more than one.
+ */
 static struct an_flow *
 only_asker(struct an *a, struct an_flow *f, const struct an_pkt *p)
 {
@@ -283,7 +286,7 @@ static void
 join(struct an_flow *f, struct an_flow *g)
 {
 	if (g->peer != NULL)
-		g->peer->peer = NULL; /* a guess that was wrong */
+		g->peer->peer = NULL; /* the previous match was wrong */
 	f->peer = g;
 	g->peer = f;
 	f->tries = g->tries = 0;

@@ -2,10 +2,10 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * The log of net_impair (karst-impair(5)): which packets were injured, so that the capture can be
- * judged against it.  A record is found by destination QP, PSN and opcode, and by its time, which
- * is to be within MATCH_NS of the packet's: capture and log have to have been taken on one
- * machine. Of several the nearest one counts, once.
+ * Read the log of net_impair (karst-impair(5)), which tells what was done to which packets, so that
+ * the capture can be judged against it.  A record is found by destination QP, PSN and opcode, and
+ * by its time, which has to be within MATCH_NS of the packet's: capture and log have to come from
+ * one machine.  If several records match, the nearest one is used, once.
  */
 #include <errno.h>
 #include <jansson.h>
@@ -14,7 +14,7 @@
 #include "an_priv.h"
 
 #define MATCH_NS   5000000
-#define SURE_NS    200000 /* closer than a packet is sent again */
+#define SURE_NS    200000 /* shorter than the time until a packet is sent again */
 #define LINE_ROOM  4096
 #define FIRST_MASK 1023
 
@@ -36,7 +36,7 @@ injury_fate(const char *event, const char *action)
 		return AN_DUP;
 	if (strcmp(action, "mark") == 0)
 		return AN_CE;
-	return AN_MAYBE; /* late, damaged, cut */
+	return AN_MAYBE; /* delayed, damaged, truncated */
 }
 
 static bool
@@ -162,12 +162,12 @@ an_injury_of(struct an *a, const struct an_flow *f, struct an_pkt *p, uint64_t a
 		}
 	}
 	if (best == NULL || (best->fate == AN_LOST && an_sees_received(a, f)))
-		return; /* what is seen there was not lost: it is another transmission */
+		return; /* the packet was captured there, so another transmission was lost */
 	best->used = true;
 	a->injuries_used++;
 	p->fate = best->fate;
 	if (p->fate == AN_LOST && (!an_sees_sent(a, f) || best_off > SURE_NS))
-		p->fate = AN_MAYBE; /* this may be the next transmission, behind that port */
+		p->fate = AN_MAYBE; /* behind that port: this may be the next transmission */
 	p->logged = true;
 }
 

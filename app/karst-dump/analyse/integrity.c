@@ -2,8 +2,8 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Each packet by itself: ICRC, pad, reserved bits; and the order of packets in a message (W6, W7,
- * W10).
+ * Check each packet by itself (ICRC, pad, reserved bits) and the order of packets in a message (W6,
+ * W7, W10).
  */
 #include "an_priv.h"
 
@@ -37,7 +37,7 @@ check_form(struct an *a, struct an_flow *f, const struct an_pkt *p)
 	unsigned int pad = -p->ib->pay_len & 3;
 
 	if (p->j->icrc_is == JUDGE_CRC_BAD)
-		return; /* damaged: says nothing about the sender */
+		return; /* damaged: tells nothing about the sender */
 	if (!zeros(p->ib->pay + p->ib->pay_len, p->ib->pay != NULL ? pad : 0))
 		an_say(a, f, AN_FORM, AN_FAIL, p->frame, 0, "%u pad bytes are not all zero", pad);
 	else if (p->ib->resv7 != 0 || p->ib->resv6 != 0)
@@ -69,7 +69,7 @@ is_mtu(uint32_t len)
 	return len >= 256 && len <= 4096 && (len & (len - 1)) == 0;
 }
 
-/* First or Only. */
+/* Handles a First or Only packet. */
 static bool
 start(struct an *a, struct an_flow *f, const struct an_pkt *p)
 {
@@ -87,7 +87,7 @@ start(struct an *a, struct an_flow *f, const struct an_pkt *p)
 	return true;
 }
 
-/* @return whether the size is right where the packet stands. */
+/* @return whether the payload size is right for the packet's position in its message. */
 static bool
 size(struct an *a, struct an_flow *f, const struct an_pkt *p)
 {
@@ -133,7 +133,7 @@ an_message(struct an *a, struct an_flow *f, const struct an_pkt *p, bool follows
 	} else if (s->msg == AN_MSG_UNKNOWN) {
 		if (p->flags & KARST_OPF_END)
 			s->msg = AN_MSG_NONE;
-		return; /* its beginning is not known */
+		return; /* the beginning of the message is not known */
 	} else if ((s->msg == AN_MSG_WRITE) != ((p->flags & KARST_OPF_WRITE) != 0)) {
 		wrong(a, f, p, "goes on with another operation");
 		return;

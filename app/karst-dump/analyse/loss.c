@@ -2,11 +2,11 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Loss: NAKs, and why and where the requester goes back.
+ * Check loss recovery: the NAKs, and when and to which PSN the requester goes back.
  *
- * Packets that are sent again come in rounds; the first packet of a round is the one that is not
- * the successor of the request before it.  A round has a reason: a NAK, an RNR NAK, a gap in READ
- * responses, or else a timeout.
+ * Retransmissions come in rounds.  The first packet of a round is the one that does not follow the
+ * PSN of the request before it.  A round has a reason: a NAK, an RNR NAK, a gap in READ responses,
+ * or else a timeout.
  */
 #include "an_priv.h"
 
@@ -39,7 +39,10 @@ nak_once(struct an *a, struct an_flow *f, const struct an_pkt *p, const struct a
 			r != NULL && r->lost >= r->tx ? " and lost" : " and perhaps lost");
 }
 
-/* Was something before the NAK's PSN surely lost?  Then the NAK acknowledges it wrongly. */
+/*
+ * Finds a packet before the NAK's PSN that was certainly lost.  If there is one, the NAK
+ * acknowledges it wrongly.
+ */
 static const struct an_rec *
 passed_over(struct an_stream *s, uint32_t psn)
 {
@@ -58,7 +61,7 @@ passed_over(struct an_stream *s, uint32_t psn)
 	return NULL;
 }
 
-/* Whether all from una on up to the NAK's PSN itself was seen to arrive, in order. */
+/* Whether all requests from una up to and including the NAK's PSN were seen to arrive, in order. */
 static bool
 arrived_in_order(struct an_stream *s, uint32_t psn)
 {
@@ -111,7 +114,10 @@ nak_psn(struct an *a, struct an_flow *f, const struct an_flow *by, const struct 
 			psn);
 }
 
-/* The packet that showed the gap: the newest behind the lost one. */
+/*
+ * Measures the time from the packet that showed the gap to the NAK.  That is the first PSN after
+ * the lost one that was sent later and not lost.
+ */
 static void
 nak_latency(struct an *a, struct an_stream *s, const struct an_pkt *p, const struct an_rec *r)
 {
@@ -152,7 +158,7 @@ an_nak(struct an *a, struct an_flow *f, const struct an_flow *by, const struct a
 
 /* --- RNR NAK --- */
 
-/* Q7, in units of 10 us */
+/* Q7, in units of 10 us. */
 static const uint32_t rnr_10us[32] = {65536, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192,
 	256, 384, 512, 768, 1024, 1536, 2048, 3072, 4096, 6144, 8192, 12288, 16384, 24576, 32768,
 	49152};
@@ -206,7 +212,10 @@ static void
 growth(struct an *a, struct an_flow *f, const struct an_pkt *p, uint64_t since)
 {
 	struct an_stream *s = &f->req;
-	/* else some between may have been lost before, or were no timeouts (Q11) */
+	/*
+	 * Whether the capture shows all timeouts.  Otherwise some in between may have been lost
+	 * before the place of the capture, or some may have been early retransmissions (Q11).
+	 */
 	bool sees = an_sees_sent(a, f) && a->o->timeout > 0;
 
 	if (s->rto_ns == 0 || s->rto_psn != p->ib->psn || s->rto_progress != s->progress_ns ||
@@ -232,9 +241,11 @@ growth(struct an *a, struct an_flow *f, const struct an_pkt *p, uint64_t since)
 }
 
 /*
+ * Whether @psn was sent again early, and there was no progress since.
+ *
  * Q11: karst, and adapters that call it adaptive retransmission, send the oldest packet again long
- * before the timeout, alone, and it asks.  Whether that is what it is shows when something follows
- * it, or does not.
+ * before the timeout, alone, and with AckReq set.  Whether a packet is such an early retransmission
+ * shows later, when another packet follows it or does not.
  */
 static bool
 still_early(const struct an_stream *s, uint32_t psn)
@@ -275,7 +286,9 @@ early(struct an *a, struct an_flow *f, const struct an_pkt *p, const struct an_r
 		p->ib->psn, (double)longest / 1e6);
 }
 
-/* Was it alone?  @p is sent again, and begins no round. */
+/*
+ * Checks whether an early retransmission was alone.  @p is sent again, and does not begin a round.
+ */
 static void
 after_early(struct an *a, struct an_flow *f, const struct an_pkt *p)
 {
@@ -293,19 +306,23 @@ after_early(struct an *a, struct an_flow *f, const struct an_pkt *p)
 }
 
 /*
- * When the timer began is not seen: at the earliest when the packet was last sent, at the latest
- * with the last packet of either direction.
+ * Checks the time of a retransmission by timeout.  The capture does not show when the timer began:
+ * at the earliest when the packet was last sent, at the latest with the last packet of either
+ * direction.
  */
 static void
 timeout(struct an *a, struct an_flow *f, const struct an_pkt *p, const struct an_rec *r)
 {
 	struct an_stream *s = &f->req;
 	uint64_t shortest = p->ns - s->event_ns, nominal;
-	/* its clock is that of the last progress, not of what went early */
+	/* early retransmissions do not restart the timer */
 	bool still = still_early(s, p->ib->psn);
 	uint64_t longest = p->ns - (still ? s->early.since : r->last_ns);
 	uint64_t from = still ? s->early.from : r->last_frame;
-	/* the reason may be a response lost behind the place of the capture, or a new queue pair */
+	/*
+	 * the reason may be a response that was lost after the place of the capture, or a new queue
+	 * pair
+	 */
 	bool sees = an_sees_sent(a, f) && s->anew != p->frame;
 	bool hidden = (p->flags & AN_ANSWERED) != 0 && !an_sees_received(a, f->peer);
 
@@ -343,7 +360,7 @@ timeout(struct an *a, struct an_flow *f, const struct an_pkt *p, const struct an
 			(double)shortest / 1e6, (double)longest / 1e6);
 }
 
-/* Whether una is a READ's or an atomic's, of which a response may have been lost unseen. */
+/* Whether una belongs to a READ or an atomic, of which a response may have been lost unseen. */
 static bool
 waits_for_response(struct an_stream *s)
 {
@@ -353,7 +370,10 @@ waits_for_response(struct an_stream *s)
 		(karst_opcode_flags(r->opcode) & (KARST_OPF_READ | KARST_OPF_ATOMIC)) != 0;
 }
 
-/* A timer's round begins at the oldest PSN that the requester knows to be unacknowledged. */
+/*
+ * Checks that a round by timeout begins at the oldest PSN that is not acknowledged, as far as the
+ * requester knows.
+ */
 static void
 timeout_place(struct an *a, struct an_flow *f, const struct an_pkt *p)
 {
@@ -406,14 +426,14 @@ after_nak(struct an *a, struct an_flow *f, const struct an_pkt *p, const struct 
 	}
 }
 
-/* What the NAK asks for has been acknowledged: it was only late. */
+/* Whether the PSN that the NAK asks for has been acknowledged since: the packet was only late. */
 static bool
 overtaken(const struct an_stream *s)
 {
 	return karst_psn_diff(s->una, s->nak.psn) > 0;
 }
 
-/* The first packet of a round. */
+/* Handles the first packet of a round. */
 static void
 round_begins(struct an *a, struct an_flow *f, struct an_rec *r, const struct an_pkt *p)
 {
@@ -428,7 +448,7 @@ round_begins(struct an *a, struct an_flow *f, struct an_rec *r, const struct an_
 			an_measure(a, AN_LAT_READ_GAP, p->ns - s->gap.ns);
 		s->gap.valid = false;
 	} else if (s->gap.valid || s->nak_unsure != 0) {
-		s->gap.valid = false; /* one of several reasons */
+		s->gap.valid = false; /* one of several possible reasons */
 		s->nak_unsure = 0;
 	} else if (f->peer == NULL) {
 		an_say(a, f, AN_TIMEOUT, AN_UNKNOWN, p->frame, 0,
@@ -446,7 +466,7 @@ round_begins(struct an *a, struct an_flow *f, struct an_rec *r, const struct an_
 	}
 }
 
-/* A READ that is asked for again, from its first PSN or from the middle. */
+/* Checks a READ that is sent again, from its first PSN or from a later one. */
 static void
 read_again(struct an *a, struct an_flow *f, struct an_rec *r, const struct an_pkt *p)
 {
@@ -474,15 +494,15 @@ is_round(const struct an_stream *s, const struct an_rec *r, uint32_t psn)
 
 	if (forward == 0)
 		return false;
-	/* on behind what had been sent before a packet went early */
+	/* continues after what had been sent before an early retransmission */
 	if (s->early.valid && psn == s->early.end && karst_psn_diff(psn, s->early.next) >= 0)
 		return false;
-	/* over what has been acknowledged meanwhile */
+	/* skips what has been acknowledged in the meantime */
 	if (forward > 0 && s->una_known && karst_psn_diff(psn, s->una) <= 0)
 		return false;
 	/*
-	 * a gap is filled that nobody has asked for: another order, before the place of the
-	 * capture
+	 * Without a record or a NAK, a gap is filled that nobody has asked for: the packets were
+	 * reordered before the place of the capture.
 	 */
 	return r != NULL || s->nak.valid || s->rnr.valid;
 }
@@ -495,7 +515,7 @@ an_again(struct an *a, struct an_flow *f, struct an_rec *r, const struct an_pkt 
 	if (is_round(s, r, p->ib->psn))
 		round_begins(a, f, r, p);
 	else if (s->nak.valid && s->nak.psn == p->ib->psn)
-		s->nak.valid = false; /* it would have come anyway */
+		s->nak.valid = false; /* the packet was sent without regard to the NAK */
 	else if (s->early.valid)
 		after_early(a, f, p);
 	s->again_frame = p->frame;

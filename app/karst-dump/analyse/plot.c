@@ -2,9 +2,9 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Points of the sequence plot.  A flow keeps up to POINTS of them: when they are full, every second
- * of the ordinary ones (new packets, ACKs) goes, and of those to come every second is kept, and so
- * on; marks (retransmissions, NAKs, RNR NAKs, CNPs) stay while there is room.
+ * Keep the points of the sequence plot.  A flow keeps up to POINTS of them.  When they are full,
+ * every second ordinary point (new packets, ACKs) is removed, from then on only every second one is
+ * added, and so on.  Marks (retransmissions, NAKs, RNR NAKs, CNPs) are kept while there is room.
  */
 #include <stdlib.h>
 

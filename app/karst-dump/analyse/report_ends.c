@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* What the captures of two ends say together: as text, and as one JSON object. */
+/* Report the comparison of the captures of two ends as text, and as one JSON object. */
 #include <inttypes.h>
 
 #include "../json_more.h"
 #include "an_priv.h"
 #include "ends.h"
 
-#define SHOWN 16 /* packets that are named */
+#define SHOWN 16 /* maximum number of packets that are listed */
 
 static void
 frames_of(FILE *out, const struct ends *e, unsigned int i, uint8_t fate, bool unsure,

@@ -2,9 +2,9 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * One page with all of it: verdicts, the packets that show them, and for each flow a sequence plot
- * as SVG.  Nothing is fetched and no script runs, so the page can be kept, mailed and opened
- * anywhere.
+ * Write the report as one page: verdicts, the packets that show them, and for each flow a sequence
+ * plot as SVG.  The page refers to no other files and has no scripts, so it can be kept, mailed and
+ * opened anywhere.
  */
 #include <inttypes.h>
 
@@ -34,7 +34,7 @@ static const char head[] =
 
 static const struct {
 	const char *name, *colour;
-	const char *mark; /* a path around 0,0 */
+	const char *mark; /* SVG path around 0,0 */
 } kinds[] = {
 	[AN_PT_NEW] = {"new request", "#3566b8", "M-1.5-1.5h3v3h-3z"},
 	[AN_PT_AGAIN] = {"sent again", "#c8371f", "M-4-4L4 4M-4 4L4-4"},
@@ -44,7 +44,7 @@ static const struct {
 	[AN_PT_CNP] = {"CNP", "#0f8a94", "M0-6L5 0L0 6L-5 0z"},
 };
 
-/* Whether the mark is drawn by its outline. */
+/* Whether the mark is drawn as lines, not filled. */
 static bool
 is_line(unsigned int kind)
 {
@@ -117,7 +117,7 @@ html_check(FILE *out, const struct an_result *r, const struct an_check_info *inf
 struct frame {
 	uint64_t ns0, ns1;
 	uint32_t psn0;
-	int32_t lo, hi; /* PSNs, from psn0 */
+	int32_t lo, hi; /* PSNs, relative to psn0 */
 };
 
 static void
@@ -184,7 +184,7 @@ axes(FILE *out, const struct frame *b)
 	fprintf(out, "<text x=\"8\" y=\"14\">PSN</text>\n");
 }
 
-/* Marks over ordinary points. */
+/* Draws the ordinary points, or the marks, which have to be drawn over these. */
 static void
 points(FILE *out, const struct an_plot *t, const struct frame *b, bool marks)
 {

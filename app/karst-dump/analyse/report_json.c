@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* The same as one JSON object. */
+/* Write the report as one JSON object. */
 #include "../json_more.h"
 #include "an_priv.h"
 
@@ -119,7 +119,10 @@ latencies(const struct an *a)
 	return o;
 }
 
-/* CNPs by port, destination and pair of addresses; those by queue pair are with the flows. */
+/*
+ * Makes an array of CNPs by port, destination and pair of addresses.  CNPs by queue pair are with
+ * the flows.
+ */
 static json_t *
 scopes(const struct an *a)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* The verdicts as text: a line for each check, and below it the packets that show it. */
+/* Write the verdicts as text: a line for each check, and below it the packets that show it. */
 #include <inttypes.h>
 
 #include "an_priv.h"

@@ -2,10 +2,11 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Requests: new ones, gaps, ones that are sent again.
+ * Check requests: new ones, gaps, and retransmissions.
  *
- * How many PSNs a READ takes depends on the path MTU, which shows in First and Middle packets only.
- * Before that a READ's span is a guess, which the PSN behind it or its first response puts right.
+ * How many PSNs a READ takes depends on the path MTU, which only First and Middle packets show.
+ * Until then the span of a READ is a guess, which the PSN of the next request or the first response
+ * corrects.
  */
 #include "an_priv.h"
 #include "karst_crc.h"
@@ -33,7 +34,10 @@ read_span(const struct an_stream *s, uint32_t len, bool *guessed)
 	return s->mtu == 0 ? 1 : (len + s->mtu - 1) / s->mtu;
 }
 
-/* The next request, @by PSNs further on than thought, shows how many the READ before has. */
+/*
+ * Corrects the guessed span of the last READ: the next request has a PSN that is @by larger than
+ * expected.  @return whether this was possible.
+ */
 static bool
 span_shown(struct an_stream *s, uint32_t by)
 {
@@ -44,7 +48,7 @@ span_shown(struct an_stream *s, uint32_t by)
 		return false;
 	for (mtu = 256; mtu <= 4096; mtu *= 2)
 		if ((r->len + mtu - 1) / mtu == r->span + by) {
-			r->span += by; /* still a guess: packets between may be missing as well */
+			r->span += by; /* remains a guess: packets in between may also be missing */
 			if (s->front == s->next)
 				s->front = karst_psn_add(s->front, by);
 			s->next = karst_psn_add(s->next, by);
@@ -63,7 +67,7 @@ note_sent(struct an_rec *r, const struct an_pkt *p)
 	r->last_ns = p->ns;
 }
 
-/* What the request is. */
+/* Takes the fields of the request. */
 static void
 take_fields(struct an_stream *s, struct an_rec *r, const struct an_pkt *p)
 {
@@ -96,7 +100,7 @@ remember(struct an_flow *f, const struct an_pkt *p)
 	return r;
 }
 
-/* It came damaged before, and whole now. */
+/* Handles a request that was damaged before and is intact now. */
 static void
 made_good(struct an_stream *s, struct an_rec *r, const struct an_pkt *p)
 {
@@ -110,7 +114,7 @@ made_good(struct an_stream *s, struct an_rec *r, const struct an_pkt *p)
 	an_stream_advance(s);
 }
 
-/* Whether it is not known how many PSNs the newest request has. */
+/* Whether the number of PSNs of the newest request is not known. */
 static bool
 end_unknown(struct an_stream *s)
 {
@@ -129,7 +133,7 @@ gap(struct an *a, struct an_flow *f, const struct an_pkt *p, uint32_t missing)
 		sees ? "" : " (or lost before the place of the capture)");
 }
 
-/* A request behind all that were seen. */
+/* Handles a request with a PSN after all that were seen. */
 static void
 fresh(struct an *a, struct an_flow *f, const struct an_pkt *p, uint32_t ahead)
 {
@@ -168,9 +172,10 @@ begin(struct an_stream *s, const struct an_pkt *p)
 }
 
 /*
- * What was acknowledged, and now has other content under the same PSN: a queue pair that was made
- * anew, whose PSNs begin where those of the one before began.  The first packets of both may be the
- * same: so if nothing waited for acknowledgement when an old one came again (may_be_anew()).
+ * Whether a PSN that was acknowledged now has other contents.  Then a new queue pair has the number
+ * of an old one, and its PSNs begin where those of the old one began.  The first packets of both
+ * may be identical.  So later ones count as well if nothing was unacknowledged when an old PSN came
+ * again (may_be_anew()).
  */
 static bool
 is_another(struct an_stream *s, const struct an_rec *r, const struct an_pkt *p)
@@ -180,7 +185,10 @@ is_another(struct an_stream *s, const struct an_rec *r, const struct an_pkt *p)
 		!r->maybe && (r->opcode != p->ib->opcode || r->print != an_print(p));
 }
 
-/* What nobody sends again, unless acknowledgements were lost behind the place of the capture. */
+/*
+ * Whether @p is a retransmission that no requester sends, unless acknowledgements were lost after
+ * the place of the capture.
+ */
 static bool
 may_be_anew(const struct an_stream *s, const struct an_rec *r, const struct an_pkt *p)
 {
@@ -188,7 +196,7 @@ may_be_anew(const struct an_stream *s, const struct an_rec *r, const struct an_p
 		s->una == s->next && p->fate == 0 && !p->cut && !r->maybe;
 }
 
-/* A PSN that has been passed. */
+/* Handles a request with a PSN before the next expected one. */
 static void
 older(struct an *a, struct an_flow *f, const struct an_pkt *p)
 {
@@ -233,13 +241,13 @@ an_request(struct an *a, struct an_flow *f, const struct an_pkt *p)
 	struct an_rec *r;
 
 	if (p->j->icrc_is == JUDGE_CRC_BAD && (!s->begun || p->ib->psn != s->next))
-		return; /* none of its fields can be believed; unless it is what was to come */
+		return; /* its fields cannot be trusted, unless it has the expected PSN */
 	if (!s->begun)
 		begin(s, p);
 	ahead = karst_psn_diff(p->ib->psn, s->next);
 	if (ahead > RESTART_REACH ||
 		(ahead < -RESTART_REACH && an_stream_find(s, p->ib->psn) == NULL)) {
-		begin(s, p); /* a queue pair that was made anew under the same number */
+		begin(s, p); /* a new queue pair with the same number */
 		ahead = 0;
 	}
 	if (ahead >= 0)
@@ -251,7 +259,7 @@ an_request(struct an *a, struct an_flow *f, const struct an_pkt *p)
 	else
 		older(a, f, p);
 	r = an_stream_find(s, p->ib->psn);
-	/* a READ that is asked for again from the middle goes on to its old end */
+	/* a READ that is sent again from a later PSN has the same last PSN as before */
 	s->last_end = r != NULL ? karst_psn_add(r->psn, r->span) : karst_psn_add(p->ib->psn, 1);
 	s->last_ns = s->event_ns = p->ns;
 	if (p->fate & AN_DUP)

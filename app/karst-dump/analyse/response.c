@@ -2,10 +2,10 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Responses: what they acknowledge, the MSN, READ responses, results of atomics.
+ * Check responses: what they acknowledge, the MSN, READ responses, results of atomics.
  *
- * What a response shows that was not seen to be sent, the capture has lost: the connection is
- * tainted then, and what could come of that is no failure any more.
+ * If a response shows a request that the capture does not have, the capture has lost it.  The
+ * connection is then tainted, and whatever may be a consequence of that is no longer a failure.
  */
 #include "an_priv.h"
 
@@ -25,7 +25,9 @@ taint(struct an *a, struct an_flow *f, const struct an_pkt *p, const char *what,
 
 /* --- progress --- */
 
-/* Of requests that are acknowledged: was each seen, did each arrive, how long did it take? */
+/*
+ * Checks requests that are acknowledged: whether each was seen and arrived, and how long it took.
+ */
 static void
 covered(struct an *a, struct an_flow *f, uint32_t psn, const struct an_pkt *p)
 {
@@ -44,7 +46,7 @@ covered(struct an *a, struct an_flow *f, uint32_t psn, const struct an_pkt *p)
 	}
 	if (karst_psn_diff(s->front, psn) < 0) {
 		taint(a, f, p, "acknowledges what was not seen, PSN", s->front);
-		s->front = psn; /* said once */
+		s->front = psn; /* report it once */
 		an_stream_advance(s);
 	}
 }
@@ -73,7 +75,7 @@ response_gap(struct an_stream *s, uint32_t psn, const struct an_pkt *p)
 		s->gap = (struct an_nak){.valid = true, .psn = psn, .frame = p->frame, .ns = p->ns};
 }
 
-/* The first READ or atomic up to @psn that the requester has no answer of; NULL: none. */
+/* Finds the first READ or atomic up to @psn that the requester has no response to; NULL: none. */
 static struct an_rec *
 unanswered(struct an_stream *s, uint32_t psn)
 {
@@ -82,7 +84,7 @@ unanswered(struct an_stream *s, uint32_t psn)
 	if (i != 0 &&
 		karst_psn_diff(s->una, an_rec_at(s, i - 1)->psn) <
 			(int32_t)an_rec_at(s, i - 1)->span)
-		i--; /* una is inside of a READ */
+		i--; /* una is inside a READ */
 	for (; i < s->n && karst_psn_diff(an_rec_at(s, i)->psn, psn) <= 0; i++)
 		if (karst_opcode_flags(an_rec_at(s, i)->opcode) &
 			(KARST_OPF_READ | KARST_OPF_ATOMIC))
@@ -90,7 +92,7 @@ unanswered(struct an_stream *s, uint32_t psn)
 	return NULL;
 }
 
-/* A response of @r, in its turn or not, as the requester sees it (Q3, Q5). */
+/* Handles a response to @r, in order or not, as the requester does (Q3, Q5). */
 static void
 response_came(struct an *a, struct an_flow *f, const struct an_rec *r, const struct an_pkt *p)
 {
@@ -156,9 +158,9 @@ ack(struct an *a, struct an_flow *f, const struct an_flow *by, const struct an_p
 /* --- MSN --- */
 
 /*
- * The MSN is what it was before the capture, which is not known, and the messages completed since:
- * at least those that end up to what is acknowledged, at most those that were sent.  Each response
- * narrows down what it was before; it has to fit all of them.
+ * The MSN is the value before the capture, which is not known, plus the number of messages
+ * completed since: at least those that end at or before the acknowledged PSN, at most all that were
+ * sent.  Each response narrows the range of that first value, which has to fit all responses.
  */
 void
 an_msn(struct an *a, struct an_flow *f, const struct an_pkt *p)
@@ -169,7 +171,7 @@ an_msn(struct an *a, struct an_flow *f, const struct an_pkt *p)
 	uint8_t syndrome = karst_aeth_syndrome(p->ib->aeth);
 
 	if (f->tainted || r == NULL || s->front != s->next)
-		return; /* messages are missing: no count */
+		return; /* messages are missing, so they cannot be counted */
 	least = r->cum;
 	if (p->flags & (KARST_OPF_READ | KARST_OPF_ATOMIC) ||
 		(syndrome & KARST_AETH_TYPE_MASK) != KARST_AETH_ACK)
@@ -200,7 +202,7 @@ an_msn(struct an *a, struct an_flow *f, const struct an_pkt *p)
 
 /* --- READ responses, atomics --- */
 
-/* A First or Middle shows the path MTU, and with it how many PSNs the READs before take. */
+/* A First or Middle packet shows the path MTU, and so how many PSNs earlier READs take. */
 static void
 learn_mtu(struct an_stream *s, const struct an_pkt *p)
 {
@@ -255,7 +257,7 @@ an_read_response(struct an *a, struct an_flow *f, struct an_flow *by, const stru
 	learn_mtu(s, p);
 	r = an_stream_find(s, p->ib->psn);
 	if (r == NULL || r->damaged)
-		return; /* asked for before the capture, or it is not known what was */
+		return; /* requested before the capture, or the request was damaged */
 	if (!(karst_opcode_flags(r->opcode) & KARST_OPF_READ)) {
 		if (karst_opcode_flags(r->opcode) & (KARST_OPF_ATOMICWRITE | KARST_OPF_FLUSH))
 			an_progress(a, f, karst_psn_add(p->ib->psn, 1), p);
@@ -315,7 +317,10 @@ an_atomic_response(struct an *a, struct an_flow *f, const struct an_pkt *p)
 
 /* --- all --- */
 
-/* What was damaged for the capture, or sealed wrongly, was taken as it is if @p acknowledges it. */
+/*
+ * Clears the damaged mark of requests that @p acknowledges.  Such a request was damaged only in the
+ * capture, or had a wrong ICRC, and the responder has accepted it.
+ */
 static void
 taken(struct an_stream *s, const struct an_pkt *p)
 {
@@ -342,19 +347,19 @@ an_response(struct an *a, struct an_flow *by, struct an_flow *f, const struct an
 	uint8_t syndrome = karst_aeth_syndrome(p->ib->aeth);
 
 	if (p->j->icrc_is == JUDGE_CRC_BAD)
-		return; /* nobody has taken it */
+		return; /* the requester has dropped it */
 	if (p->flags & KARST_OPF_READ)
 		learn_mtu(s, p);
 	if (s->n != 0 && an_rec_at(s, s->n - 1)->guessed &&
 		karst_psn_diff(p->ib->psn, an_rec_at(s, s->n - 1)->psn) >= 0)
-		return; /* of a READ whose number of responses is not known */
+		return; /* the READ's number of responses is not known */
 	if (karst_psn_diff(p->ib->psn, s->next) >= 0) {
 		taint(a, f, p, "answers what was not seen; the newest request has PSN",
 			karst_psn_add(s->next, -1u));
 		return;
 	}
 	if (s->n != 0 && karst_psn_diff(p->ib->psn, an_rec_at(s, 0)->psn) < 0)
-		return; /* of before the capture, or long ago */
+		return; /* answers a request from before the capture, or one no longer remembered */
 	an_pass(a, f, AN_TRACE, p->frame);
 	taken(s, p);
 	if ((p->flags & KARST_OPF_AETH) && an_stream_find(s, p->ib->psn) != NULL)

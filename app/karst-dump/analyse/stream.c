@@ -2,9 +2,9 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * The requests of one queue pair in the order of their PSNs: an array that grows while requests
- * wait for acknowledgement, up to a limit, and whose oldest entries make room else.  What is older
- * than that can no longer be judged when it is sent again.
+ * Keep the requests of one queue pair in the order of their PSNs.  They are in an array that grows,
+ * up to a limit, while requests wait for acknowledgement; otherwise the oldest entries are removed.
+ * Retransmissions of requests that were removed can no longer be judged.
  */
 #include <stdlib.h>
 
@@ -12,7 +12,7 @@
 
 #define FIRST_CAP 32
 #define MAX_CAP   32768
-/* of a flow of which only one direction is seen: nothing is ever acknowledged there */
+/* for a flow that is seen in one direction only, where nothing is ever acknowledged */
 #define MAX_ALONE 256
 #define MAX_REACH (1 << 22)
 
@@ -48,7 +48,7 @@ an_stream_find(struct an_stream *s, uint32_t psn)
 	return karst_psn_diff(psn, r->psn) < (int32_t)r->span ? r : NULL;
 }
 
-/* There is room behind the last record. */
+/* Makes room after the last record.  @return whether there is room. */
 static bool
 make_room(struct an_stream *s, bool paired)
 {
@@ -57,7 +57,7 @@ make_room(struct an_stream *s, bool paired)
 
 	if (s->head + s->n < s->cap)
 		return true;
-	/* grow while half of what is kept waits for acknowledgement */
+	/* grow if more than half of the records wait for acknowledgement */
 	if (s->n == s->cap && s->cap < max && s->n != 0 &&
 		(!s->una_known || s->n - an_stream_lower(s, s->una) > s->n / 2))
 		want = s->cap * 2;

@@ -14,8 +14,8 @@
 
 #define PIECE_BYTES 65535u
 #define ECN_CE      3u
-#define MIXED       8u   /* one of so many is not like an earlier one: no matter to the others */
-#define UNCOUNTED   256u /* bursts after which counters are brought up to date at the latest */
+#define MIXED       8u   /* one in so many that differs does not slow down the others */
+#define UNCOUNTED   256u /* maximum number of bursts between updates of the counters */
 
 struct fwd_check *
 fwd_check_new(uint32_t flows)
@@ -45,7 +45,7 @@ fwd_check_free(struct fwd_check *c)
 	free(c);
 }
 
-/* A payload with a time stamp. */
+/* Handles a payload with a time stamp. */
 static karst_noinline void
 stamped(struct fwd_check *c, const uint8_t *payload)
 {
@@ -53,13 +53,13 @@ stamped(struct fwd_check *c, const uint8_t *payload)
 
 	c->stamps = true;
 	if (c->now == 0)
-		c->now = rte_rdtsc(); /* the first of many: the clock was not read before */
+		c->now = rte_rdtsc(); /* not read before the burst: the last one had no stamps */
 	memcpy(&s, payload, sizeof(s));
 	if ((int64_t)(c->now - s.tsc) >= 0)
 		perf_hist_add(c->latency, c->now - s.tsc);
 }
 
-/* A time stamp may be at @payload. */
+/* Handles the time stamp that may be at @payload. */
 static inline void
 look_for_stamp(struct fwd_check *c, const uint8_t *payload)
 {
@@ -70,7 +70,7 @@ look_for_stamp(struct fwd_check *c, const uint8_t *payload)
 		stamped(c, payload);
 }
 
-/* Of a burst, what is added up in registers: four counts of 16 bits. */
+/* Counts of a burst that are kept in registers: four counts of 16 bits each. */
 struct tally {
 	uint64_t ecn;     /* by ECN field */
 	uint64_t notices; /* FECN, BECN */
@@ -103,7 +103,7 @@ add_tally(struct fwd_seen *s, const struct tally *t)
 	fwd_add(&s->becn, t->notices >> 16);
 }
 
-/* Packets that are parsed and verified. */
+/* Counts packets that were parsed and verified. */
 static void
 judge(struct fwd_check *c, struct karst_pkt *const *pkts, uint32_t n)
 {
@@ -127,7 +127,8 @@ judge(struct fwd_check *c, struct karst_pkt *const *pkts, uint32_t n)
 }
 
 /*
- * A frame in several buffers is copied into one piece, and judged before the next one needs that.
+ * Copies a frame that is in several buffers into one piece, and parses it.  The packet has to be
+ * judged before the next frame needs the piece.
  */
 static karst_noinline void
 whole_one(struct fwd_check *c, const struct rte_mbuf *m, struct karst_pkt *p)
@@ -145,16 +146,16 @@ whole_one(struct fwd_check *c, const struct rte_mbuf *m, struct karst_pkt *p)
 		p->drop = KARST_DROP_RUNT;
 		return;
 	}
-	/* not the piece, if all of it is in the first buffer */
+	/* use the first buffer, not the piece, if it has the whole frame */
 	p->data = (uint8_t *)(uintptr_t)whole;
 	p->len = (uint16_t)m->pkt_len;
 	if (karst_parse(p) == KARST_DROP_NONE)
 		(void)karst_icrc_verify_burst(&p, 1);
 }
 
-/* --- packets that are like earlier ones --- */
+/* --- packets like earlier ones --- */
 
-/* What packets of the entry have left to be counted. */
+/* Adds the packets of the entry that are not counted yet to the counters. */
 static void
 count_entry(struct fwd_check *c, struct fwd_memo_entry *e)
 {
@@ -188,8 +189,8 @@ fwd_check_count(struct fwd_check *c)
 }
 
 /*
- * A right one that is like an earlier one, if a few instructions do all that is to be done, as they
- * nearly always do; else nothing is done.
+ * Handles a correct packet that is like an earlier one, if a few instructions are enough, as they
+ * nearly always are.  @return false: they are not, and nothing was done.
  */
 static inline bool
 like_usual(struct fwd_check *c, struct fwd_memo_entry *e, const uint8_t *d)
@@ -215,7 +216,7 @@ like_usual(struct fwd_check *c, struct fwd_memo_entry *e, const uint8_t *d)
 	return true;
 }
 
-/* The same for any. */
+/* Handles any correct packet that is like an earlier one. */
 static karst_noinline void
 like(struct fwd_check *c, struct fwd_memo_entry *e, const uint8_t *d)
 {
@@ -233,7 +234,7 @@ like(struct fwd_check *c, struct fwd_memo_entry *e, const uint8_t *d)
 	look_for_stamp(c, d + e->stamp);
 }
 
-/* The @i-th of c->known, which is like @e but for its ICRC perhaps. */
+/* Handles the @i-th frame of c->known, which is like @e, except perhaps for its ICRC. */
 static inline void
 like_or_wrong(struct fwd_check *c, struct fwd_memo_entry *e, uint32_t i)
 {
@@ -248,9 +249,11 @@ like_or_wrong(struct fwd_check *c, struct fwd_memo_entry *e, uint32_t i)
 }
 
 /*
- * Follows those of c->known, from the @i-th on, that are right, like an earlier one, and usual.
- * Calls nothing, so that all that does not change stays in registers.
- * @return the first that is not; c->like has what it is like if it is right, else NULL.
+ * Handles the frames of c->known from the @i-th on, as long as they are correct, like an earlier
+ * one, and accepted by like_usual().  The function calls no other one, so that everything constant
+ * stays in registers.
+ * @return index of the first other frame; its c->like is set if it is correct and like an earlier
+ *   one, else NULL.
  */
 static karst_noinline uint32_t
 follow_usual(struct fwd_check *c, uint32_t i, uint32_t n, uint16_t port)
@@ -272,8 +275,8 @@ follow_usual(struct fwd_check *c, uint32_t i, uint32_t n, uint16_t port)
 }
 
 /*
- * Follows those of c->known, whose sums are there, that are right and like an earlier one; the
- * first that is not, or has bytes behind its ICRC, ends that.  @return how many there are.
+ * Handles the frames of c->known, whose sums are computed, as long as they are correct and like an
+ * earlier one, and have nothing after the ICRC.  @return how many it has handled.
  */
 static inline uint32_t
 follow_alike(struct fwd_check *c, uint32_t n, uint16_t port)
@@ -288,10 +291,10 @@ follow_alike(struct fwd_check *c, uint32_t n, uint16_t port)
 }
 
 /*
- * From the @i-th of c->known on, leaves those there that are like earlier ones, without gaps, and
- * puts the others in c->rest with their packets in @pkts.
- * @sums: those of all are there; they are, in the end, of those that are left.
- * @return how many others there are.
+ * Sorts the frames of c->known from the @i-th on.  Those that are like earlier ones remain there,
+ * without gaps.  The others go to c->rest, with their packets in @pkts.  @sums: the sums of all are
+ * computed.  In the end, those of all that remain are.
+ * @return number of the others.
  */
 static karst_noinline uint32_t
 sort_out(struct fwd_check *c, uint32_t i, struct karst_pkt *pkts, uint32_t n, uint16_t port,
@@ -323,7 +326,7 @@ sort_out(struct fwd_check *c, uint32_t i, struct karst_pkt *pkts, uint32_t n, ui
 	return rest;
 }
 
-/* Parses and verifies @n of c->rest, from headers alike where it can. */
+/* Parses and verifies @n packets of c->rest, using earlier headers where possible. */
 static void
 see_rest(struct fwd_check *c, uint32_t n, uint16_t port)
 {
@@ -347,7 +350,7 @@ see_rest(struct fwd_check *c, uint32_t n, uint16_t port)
 	judge(c, c->rest, n);
 }
 
-/* PSNs of the @i-th to the last, in the order in which they came. */
+/* Follows PSNs of the frames from the @i-th to the last, in the order of their arrival. */
 static void
 in_order(struct fwd_check *c, uint32_t i, uint32_t n, uint16_t port)
 {
@@ -368,9 +371,8 @@ in_order(struct fwd_check *c, uint32_t i, uint32_t n, uint16_t port)
 }
 
 /*
- * Those of a chunk from the @i-th on, of which some are not like an earlier one, not right, or have
- * more bytes than their packet.
- * @sums: those of c->known are there.
+ * Handles a chunk from the @i-th frame on, of which some are not like an earlier one, not correct,
+ * or have more bytes than their packet.  @sums: the sums of c->known are computed.
  */
 static karst_noinline void
 check_mixed(struct fwd_check *c, uint32_t i, struct karst_pkt *pkts, uint32_t n, uint16_t port,
@@ -394,7 +396,7 @@ check_mixed(struct fwd_check *c, uint32_t i, struct karst_pkt *pkts, uint32_t n,
 	c->alike = rest * MIXED <= n;
 }
 
-/* Asks for the headers of @n in c->known. */
+/* Prefetches the headers of @n frames in c->known. */
 static inline void
 fetch(const struct fwd_check *c, uint32_t n)
 {
@@ -406,7 +408,10 @@ fetch(const struct fwd_check *c, uint32_t n)
 	}
 }
 
-/* At most FWD_CHECK_CHUNK, in c->known, that lie in one buffer each, the common case. */
+/*
+ * Handles up to FWD_CHECK_CHUNK frames in c->known, each of which is in one buffer: the common
+ * case.
+ */
 static inline void
 check_pieces(struct fwd_check *c, struct karst_pkt *pkts, uint32_t n, uint16_t port, bool packets)
 {
@@ -424,7 +429,7 @@ check_pieces(struct fwd_check *c, struct karst_pkt *pkts, uint32_t n, uint16_t p
 	check_mixed(c, i, pkts, n, port, look, look && c->alike);
 }
 
-/* Those of a burst of which some are in several buffers. */
+/* Handles frames of which some are in several buffers. */
 static karst_noinline void
 check_one_by_one(struct fwd_check *c, struct rte_mbuf *const *m, struct karst_pkt *pkts, uint32_t n,
 	uint16_t port)
@@ -447,13 +452,12 @@ check_one_by_one(struct fwd_check *c, struct rte_mbuf *const *m, struct karst_pk
 		judge(c, &p, 1);
 		fwd_add(&c->seen.untracked, fwd_flows_see(&c->flows, &p, &flow, 1, port));
 		if (m[i]->nb_segs != 1)
-			p->drop = KARST_DROP_SEGMENTED; /* for others, the piece is gone soon */
+			p->drop = KARST_DROP_SEGMENTED; /* the piece gets overwritten */
 	}
 }
 
 /*
- * Puts @n frames in c->known.
- * @bytes: what is in their first buffers is added.
+ * Puts @n frames into c->known.  @bytes: the function adds the bytes in their first buffers.
  * @return whether each of them is in one buffer.
  */
 static inline bool

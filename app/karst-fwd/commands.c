@@ -2,7 +2,8 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * The commands, by rte_cmdline, which completes them, too.  Those that testpmd has have its names.
+ * Implement the commands with rte_cmdline, which also completes them.  Commands that testpmd has,
+ * too, have its names.
  */
 #include "commands.h"
 
@@ -96,7 +97,7 @@ do_quit(void *parsed, struct cmdline *cl, void *data)
 	fwd_commands.quit = true;
 }
 
-/* For files: the generator has a count, or a capture an end. */
+/* Waits until the generator has sent its count, or a capture has ended.  For command files. */
 static void
 do_wait(void *parsed, struct cmdline *cl, void *data)
 {
@@ -318,7 +319,10 @@ static cmdline_parse_ctx_t commands[] = {
 	NULL,
 };
 
-/* Those of which the first @len bytes of help are @word; "... json" is in its sister's text. */
+/*
+ * Prints the help of the commands whose first @len bytes are @word.  A command "... json" is part
+ * of the help of the same command without json.
+ */
 static uint32_t
 print_help(const char *word, size_t len)
 {
@@ -341,7 +345,8 @@ do_help(void *parsed, struct cmdline *cl, void *data)
 }
 
 /*
- * What would have been right: the commands that begin with the same word, or else all first words.
+ * Prints what would be allowed: the commands that begin with the same word, or else all first
+ * words.
  */
 static void
 explain(const char *line, int rc)
@@ -383,7 +388,7 @@ fwd_command(const char *line)
 	if (rc < 0)
 		explain(line, rc);
 	rc = fwd_commands.failed ? -1 : 0;
-	fwd_commands.failed |= outer; /* a file that is loaded by a command */
+	fwd_commands.failed |= outer; /* for a file that a command loads */
 	return rc;
 }
 

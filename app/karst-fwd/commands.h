@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* What the files of commands share. */
+/* Declarations that the files of commands share. */
 #ifndef FWD_COMMANDS_H
 #define FWD_COMMANDS_H
 
@@ -11,18 +11,17 @@
 
 #include "fwd.h"
 
-/** rte_cmdline hands nothing of ours to a command, so what commands are about is kept here. */
+/** Context of all commands.  rte_cmdline does not pass any context to a command. */
 struct fwd_commands {
 	struct fwd *fwd;
 	struct cmdline *cl;
 	bool failed, quit;
-	unsigned int
-		depth; /* files that are being carried out, each by a command of the one before */
+	unsigned int depth; /* number of nested files that are being executed */
 };
 
 extern struct fwd_commands fwd_commands;
 
-/* All words of a command as they were typed; those of fixed commands are known to be right. */
+/* The words of a command as typed.  rte_cmdline has checked those of fixed commands. */
 struct words {
 	cmdline_fixed_string_t w[6];
 	cmdline_multi_string_t rest;
@@ -38,9 +37,12 @@ struct words {
 	cmdline_parse_inst_t name = {.f = function, .help_str = help, .tokens = {__VA_ARGS__, NULL}}
 #define TOK(name) (void *)&tok_##name
 
-/** Says what is wrong with a command, which has failed. */
+/** Prints why a command has failed, and marks it as failed. */
 void fwd_command_fail(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
-/** Settings hold from the next start on; while lcores run they must not change, which this says. */
+/**
+ * Whether lcores are stopped; prints a message if not.  Settings must not change while lcores run.
+ * They take effect at the next start.
+ */
 bool fwd_command_is_stopped(void);
 
 /* commands_set.c */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* Commands that change settings. */
+/* Implement the commands that change settings. */
 #include "commands.h"
 #include "play.h"
 

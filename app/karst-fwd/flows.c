@@ -43,15 +43,16 @@ fwd_flows_free(struct fwd_flows *fs)
 uint32_t
 fwd_flows_count(const struct fwd_flows *fs)
 {
-	return __atomic_load_n(&fs->count, __ATOMIC_ACQUIRE); /* with that of add() */
+	/* acquire: pairs with the release of add() */
+	return __atomic_load_n(&fs->count, __ATOMIC_ACQUIRE);
 }
 
 static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "look_of() has addresses as words");
 
-/* What a packet is looked up by. */
+/* The lookup key of a packet. */
 struct look {
-	uint64_t addresses; /* IPv4: source below destination; IPv6: both mixed */
-	uint64_t ends;      /* queue pairs in 24 bits each, with kind and IP version between them */
+	uint64_t addresses; /* IPv4: source below destination in the word; IPv6: a hash */
+	uint64_t ends;      /* queue pairs of 24 bits each; kind and IP version in between */
 	uint32_t port;
 };
 
@@ -59,7 +60,10 @@ struct look {
 #define ENDS_IP6     (UINT64_C(1) << 31)
 #define ENDS_SRC_QPN 32
 
-/* Both halves of a product, of which each bit depends on nearly all of both factors. */
+/*
+ * Folds both halves of a product into 64 bits, each of which depends on nearly all bits of both
+ * factors.
+ */
 static inline uint64_t
 folded_product(uint64_t a, uint64_t b)
 {
@@ -100,11 +104,15 @@ look_of(const struct fwd_flows *fs, const struct karst_pkt *p, uint16_t port, ui
 	return w;
 }
 
-/* Who does not know the key cannot make packets whose flows are all found at one place.  This is
- * less than karst_prf(), which is for numbers that others get to see: these choose a place in this
- * process and go nowhere, and each packet pays for one.  So it is a product for each two words, and
- * each word that a packet brings has a word of the key of its own, six with IPv6: somebody who knew
- * one factor could make it zero, and the product with it. */
+/*
+ * Hashes a lookup key.  A sender that does not know the secret key cannot make packets whose flows
+ * all collide.
+ *
+ * This is weaker than karst_prf(), which is for numbers that others can see.  These hashes only
+ * select a place in this process, and each packet costs one.  So there is one product for each two
+ * words.  Each word from the packet has its own word of the secret key, six in all with IPv6:
+ * otherwise a sender that knew one factor could make it zero, and so the product.
+ */
 static inline uint64_t
 hash_of(const struct fwd_flows *fs, const struct look *w)
 {
@@ -161,11 +169,12 @@ add(struct fwd_flows *fs, struct fwd_flow_slot *slot, const struct look *w,
 	f->next_psn = UINT32_MAX;
 	*slot = (struct fwd_flow_slot){
 		.addresses = w->addresses, .ends = w->ends, .port = w->port, .flow = fs->count + 1};
-	__atomic_store_n(&fs->count, fs->count + 1, __ATOMIC_RELEASE); /* with fwd_flows_count() */
+	/* release: pairs with the acquire of fwd_flows_count() */
+	__atomic_store_n(&fs->count, fs->count + 1, __ATOMIC_RELEASE);
 	return f;
 }
 
-/* Half of the slots are free, so this ends. */
+/* Finds or adds a flow.  The loop ends because half of the slots are free. */
 static inline struct fwd_flow *
 find(struct fwd_flows *fs, const struct karst_pkt *p, const struct look *w, uint32_t i)
 {
@@ -197,7 +206,7 @@ count(uint64_t *to, uint64_t n)
 	__atomic_store_n(to, *to + n, __ATOMIC_RELAXED);
 }
 
-/* @n PSNs from @psn on were, or were not, seen. */
+/* Marks @n PSNs from @psn on as seen, or as not seen. */
 static void
 mark_range(struct fwd_flow *f, uint32_t psn, uint32_t n, bool seen)
 {
@@ -212,7 +221,7 @@ mark_range(struct fwd_flow *f, uint32_t psn, uint32_t n, bool seen)
 	}
 }
 
-/* The run gets its bits. */
+/* Sets the bits of the run. */
 static void
 settle(struct fwd_flow *f)
 {
@@ -222,7 +231,7 @@ settle(struct fwd_flow *f)
 	f->run = 0;
 }
 
-/* All that is older counts as seen: nobody knows it to be missing. */
+/* Begins a flow.  All older PSNs count as seen, because it is not known whether any is missing. */
 static void
 begin(struct fwd_flow *f, uint32_t psn)
 {
@@ -245,7 +254,10 @@ behind(struct fwd_flow *f, uint32_t psn)
 	return FWD_PSN_LATE;
 }
 
-/* @ahead PSNs were skipped, of which the first @slack may have been a READ's. */
+/*
+ * Handles a PSN that is @ahead PSNs after the expected one.  The first @slack of the skipped ones
+ * may belong to a READ.
+ */
 static enum fwd_psn
 skipped(struct fwd_flow *f, uint32_t psn, uint32_t ahead)
 {
@@ -263,7 +275,6 @@ skipped(struct fwd_flow *f, uint32_t psn, uint32_t ahead)
 	return FWD_PSN_GAP;
 }
 
-/* A packet whose PSN is not the next one. */
 enum fwd_psn
 fwd_flow_elsewhere(struct fwd_flow *f, uint32_t psn, uint32_t span)
 {
@@ -278,7 +289,7 @@ fwd_flow_elsewhere(struct fwd_flow *f, uint32_t psn, uint32_t span)
 		count(&f->restarts, 1);
 		is = FWD_PSN_RESTART;
 	} else if (ahead < 0) {
-		return behind(f, psn); /* what may be skipped from the newest on stays */
+		return behind(f, psn); /* the slack after the newest packet remains */
 	} else {
 		is = skipped(f, psn, (uint32_t)ahead);
 	}
@@ -287,8 +298,8 @@ fwd_flow_elsewhere(struct fwd_flow *f, uint32_t psn, uint32_t span)
 }
 
 /*
- * Responses to a READ follow each other from First to Last, and each First or Only may be anywhere.
- * If a First is missing, nobody knows how much more is: one is counted.
+ * Responses to a READ have consecutive PSNs from First to Last.  A First or Only may have any PSN.
+ * If a First is missing, the number of missing packets is unknown, and one is counted.
  */
 static enum fwd_psn
 response(struct fwd_flow *f, const struct karst_pkt *p, uint32_t op)
@@ -354,7 +365,7 @@ fwd_flow_packet(struct fwd_flow *f, const struct karst_pkt *p)
 	return packet(f, p, karst_opcode_flags(p->opcode));
 }
 
-/* The hot parts of a flow, for a packet that may be of it. */
+/* Prefetches the fields that a packet of the flow needs. */
 static inline void
 fetch(const struct fwd_flow *f)
 {
@@ -363,8 +374,8 @@ fetch(const struct fwd_flow *f)
 }
 
 /*
- * At most CHUNK packets of many flows: each is looked up in three passes, of which each asks for
- * what the next one needs.
+ * Handles up to CHUNK packets of many flows.  It looks them up in three passes; each pass
+ * prefetches what the next one needs.
  */
 static uint32_t
 see_many(struct fwd_flows *fs, struct karst_pkt *const *pkts, uint32_t n, uint16_t port)
@@ -394,7 +405,7 @@ see_many(struct fwd_flows *fs, struct karst_pkt *const *pkts, uint32_t n, uint16
 	return untracked;
 }
 
-/* Of few flows, which are near. */
+/* Handles packets of few flows, which are in the cache. */
 static uint32_t
 see_few(struct fwd_flows *fs, struct karst_pkt *const *pkts, struct fwd_flow **known, uint32_t n,
 	uint16_t port)

@@ -2,23 +2,24 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * karst-fwd: forwards, checks, answers and generates RoCEv2 frames, as testpmd does with packets.
+ * karst-fwd: forward, check, answer and generate RoCEv2 frames, as testpmd does with packets.
  *
  *	main.c      start and end; the loop of the main lcore
  *	opts.c      options
  *	ports.c     ports and their mbufs
  *	streams.c   which lcore polls which queue; start and stop
  *	modes.c     the table of forward modes, and the simple ones
- *	check.c     roce-check: what was seen of frames, with flows.c; memo.c knows headers that
- *	            have come before
- *	reflect.c   a responder without memory
- *	gen.c       the generator; template.c and packet.c say what its frames are, pace.c when they
- *	            go, and play.c takes them from a capture
- *	prompt.c    reads commands; commands.c and commands_set.c have them
- *	report.c    what there is to show, as JSON, with report_roce.c; show.c prints it
+ *	check.c     roce-check: verifies and counts frames, and follows flows (flows.c); memo.c
+ *	            recognises headers that have come before
+ *	reflect.c   a stateless responder
+ *	gen.c       the generator; template.c and packet.c define its frames, pace.c their times,
+ *	            and play.c takes frames from a capture
+ *	prompt.c    reads commands; commands.c and commands_set.c implement them
+ *	report.c    makes reports as JSON, with report_roce.c; show.c prints them
  *
- * A stream is a receive queue and a transmit queue, and belongs to one worker lcore between start
- * and stop.  The main lcore has everything else.  Counters have one writer, and are read relaxed.
+ * A stream is a receive queue and a transmit queue.  Between start and stop it belongs to one
+ * worker lcore.  Everything else belongs to the main lcore.  Each counter has one writer, and is
+ * read relaxed.
  */
 #ifndef KARST_FWD_H
 #define KARST_FWD_H
@@ -40,13 +41,13 @@ struct fwd_lcore;
 struct fwd_play;
 
 struct fwd_port {
-	uint16_t id; /* of DPDK */
+	uint16_t id; /* DPDK port number */
 	char name[RTE_ETH_NAME_MAX_LEN];
-	_Atomic bool gone; /* set by whichever thread hears of it */
+	_Atomic bool gone; /* set by any thread that learns of the removal */
 	bool said_gone;
 	bool started;
 	struct rte_ether_addr mac, peer;
-	uint64_t last_tsc; /* of the last look, for rates; 0: none */
+	uint64_t last_tsc; /* of the last report, for rates; 0: none */
 	struct rte_eth_stats last;
 };
 
@@ -60,18 +61,18 @@ struct fwd_stream {
 
 struct fwd_lcore {
 	struct fwd *fwd;
-	unsigned int id; /* of DPDK */
+	unsigned int id; /* DPDK lcore number */
 	uint32_t nstreams;
 	struct fwd_stream **streams;
-	struct fwd_check *check; /* NULL: the mode does not look at frames */
+	struct fwd_check *check; /* NULL: the mode does not check frames */
 } karst_cache_aligned;
 
 struct fwd_mode {
 	const char *name;
 	bool checks; /* lcores have a struct fwd_check */
-	bool loops;  /* what a port receives is answered there, whatever the topology */
+	bool loops;  /* frames from a port are answered at that port, whatever the topology */
 	bool generates;
-	/** One turn of a stream.  @return packets that moved. */
+	/** One turn of a stream.  @return number of packets received and sent. */
 	uint32_t (*turn)(struct fwd_lcore *lc, struct fwd_stream *s);
 };
 
@@ -81,7 +82,7 @@ struct fwd {
 	uint32_t nports;
 	struct fwd_port ports[RTE_MAX_ETHPORTS];
 	const struct fwd_mode *mode;
-	_Atomic bool stop; /* lcores end their loops */
+	_Atomic bool stop; /* ends the loops of the lcores */
 	bool running;
 	uint32_t nstreams, nlcores;
 	struct fwd_stream *streams;
@@ -90,7 +91,7 @@ struct fwd {
 	uint64_t start_tsc, stop_tsc;
 };
 
-/** Single writer; other threads see whole values. */
+/** Adds to a counter that has a single writer.  Other threads never read a partial value. */
 static inline void
 fwd_add(uint64_t *to, uint64_t n)
 {
@@ -107,11 +108,11 @@ fwd_read(const uint64_t *from)
 
 /** Sets up all ports that the options name.  @return 0, or an exit status after a message. */
 int fwd_ports_open(struct fwd *f);
-/** Says which ports have gone since the last call. */
+/** Prints which ports have been removed since the last call. */
 void fwd_ports_look(struct fwd *f);
-/** Stops and closes all of them; lcores do not poll. */
+/** Stops and closes all ports.  Lcores must not poll any more. */
 void fwd_ports_close(struct fwd *f);
-/** The port of a number of DPDK; NULL: not one of ours. */
+/** Finds the port of a DPDK port number.  @return NULL: the program does not use that port. */
 struct fwd_port *fwd_port_of(struct fwd *f, uint16_t id);
 
 static inline bool
@@ -122,13 +123,15 @@ fwd_port_is_gone(const struct fwd_port *p)
 
 /* --- modes.c --- */
 
-/** NULL: no such mode. */
+/** @return NULL: there is no such mode. */
 const struct fwd_mode *fwd_mode_of(const char *name);
-/** The @i-th; NULL past the end. */
+/** @return the @i-th mode; NULL past the end. */
 const struct fwd_mode *fwd_mode_at(unsigned int i);
-/** "io|mac|..." */
+/** Formats the names of all modes: "io|mac|..." */
 void fwd_mode_names(char *text, size_t room);
-/** Sends what @s has received; what does not go is freed and counted. */
+/**
+ * Sends packets that @s has received.  Packets that the port does not accept are freed and counted.
+ */
 void fwd_send(struct fwd_stream *s, struct rte_mbuf **m, uint32_t n);
 
 static inline uint32_t
@@ -148,20 +151,19 @@ uint32_t fwd_turn_gen(struct fwd_lcore *lc, struct fwd_stream *s);
 /* --- streams.c --- */
 
 /**
- * Lets the lcores forward.
- * @tx_first bursts that each stream sends before.
+ * Starts forwarding on the lcores.  @tx_first: number of bursts that each stream sends first.
  * @return 0, -1 after a message.
  */
 int fwd_start(struct fwd *f, uint32_t tx_first);
-/** Nothing if it does not forward. */
+/** Stops forwarding.  Does nothing if the lcores do not forward. */
 void fwd_stop(struct fwd *f);
-/** Frees what the last start has made. */
+/** Frees what the last start has allocated. */
 void fwd_streams_free(struct fwd *f);
-/** Whether there is nothing left to generate. */
+/** Whether all generators have finished. */
 bool fwd_generated(const struct fwd *f);
-/** Whether any port that a stream receives from is there still. */
+/** Whether any port that a stream receives from is still present. */
 bool fwd_can_receive(const struct fwd *f);
-/** Packets that all streams have received since the start. */
+/** @return the number of packets that all streams have received since the start. */
 uint64_t fwd_received(const struct fwd *f);
 
 #endif /* KARST_FWD_H */

@@ -16,11 +16,11 @@ struct fwd_gen {
 	struct fwd_pace pace;
 	bool endless;
 	_Atomic bool done;
-	uint32_t nflows, at; /* flows that are not done, and whose turn it is */
+	uint32_t nflows, at; /* flows with something left to send; index of the next one */
 	uint32_t number;     /* of the next time stamp */
 	struct fwd_gen_flow *flows;
-	const struct fwd_play *play; /* instead of flows; NULL: no */
-	uint64_t play_left;          /* frames */
+	const struct fwd_play *play; /* used instead of flows, unless NULL */
+	uint64_t play_left;          /* frames to send */
 	uint32_t play_at;
 	uint32_t npending, pending_at;
 	struct rte_mbuf *pending[FWD_BURST_MAX];
@@ -29,7 +29,7 @@ struct fwd_gen {
 	struct karst_seal jobs[FWD_BURST_MAX];
 	struct karst_seg segs[FWD_BURST_MAX][2];
 	struct fwd_stamp stamps[FWD_BURST_MAX];
-	uint8_t pattern[4096]; /* what payloads have behind the stamp */
+	uint8_t pattern[4096]; /* contents of payloads after the stamp */
 	uint32_t nshapes;
 	struct fwd_shapes shapes[FWD_TEMPLATES_MAX];
 };
@@ -42,7 +42,7 @@ gen_failed(struct fwd_gen *g, const struct fwd_stream *s, const char *why)
 	return NULL;
 }
 
-/* The flows of all templates, a template's one by one. */
+/* Makes the flows of all templates, one template after the other. */
 static int
 add_flows(struct fwd_gen *g, const struct fwd_stream *s)
 {
@@ -111,7 +111,7 @@ fwd_gen_new(struct fwd *f, struct fwd_stream *s, bool endless)
 	if (f->play != NULL && !endless) {
 		g->play = f->play;
 		g->play_left = f->play->loops == 0 ? UINT64_MAX : f->play->loops * f->play->nframes;
-		if (s->tx_queue != 0) /* a port plays it once, whatever its queues */
+		if (s->tx_queue != 0) /* only one queue of a port sends the capture */
 			g->play_left = 0;
 		atomic_store(&g->done, g->play_left == 0);
 	} else {
@@ -167,7 +167,10 @@ fwd_gen_jitter(const struct fwd_gen *g)
 
 /* --- one packet --- */
 
-/* The flow whose turn it is; those that are done leave, and the last one takes their place. */
+/*
+ * Selects the next flow.  A flow that is done is removed, and the last one of the array takes its
+ * place.
+ */
 static struct fwd_gen_flow *
 flow_next(struct fwd_gen *g)
 {
@@ -181,13 +184,16 @@ flow_next(struct fwd_gen *g)
 	return NULL;
 }
 
-/* Headers now, payload and ICRC when the burst is sealed.  @return bytes of the frame. */
+/*
+ * Writes the headers of a packet.  Payload and ICRC follow when the burst is sealed.
+ * @return bytes of the frame.
+ */
 static uint32_t
 put_flow(struct fwd_gen *g, struct fwd_gen_flow *flow, struct rte_mbuf *m, uint32_t i, uint64_t now)
 {
 	const struct fwd_shape *sh = fwd_gen_flow_shape(flow);
 	uint8_t *data = rte_pktmbuf_mtod(m, uint8_t *);
-	/* frames of --tx-first go round in loops, where their age says nothing */
+	/* frames of --tx-first circulate, so their age has no meaning */
 	bool stamped = !g->endless && sh->pay_len >= sizeof(struct fwd_stamp);
 	uint32_t stamp = stamped ? sizeof(struct fwd_stamp) : 0;
 	uint64_t messages = flow->messages;
@@ -228,7 +234,10 @@ put_frame(struct fwd_gen *g, struct rte_mbuf *m)
 	return fr->len;
 }
 
-/* Makes up to @most packets that are due at @now.  @paced: the schedule counts. */
+/*
+ * Makes up to @most packets, as many as are due at @now.  @paced: false: the schedule does not
+ * apply.
+ */
 static void
 fill(struct fwd_gen *g, struct rte_mempool *pool, uint32_t most, uint64_t now, bool paced)
 {
@@ -246,7 +255,7 @@ fill(struct fwd_gen *g, struct rte_mempool *pool, uint32_t most, uint64_t now, b
 		if (karst_unlikely(m == NULL)) {
 			fwd_add(&g->stats.no_buffer, 1);
 			if (flow != NULL)
-				g->at--; /* it is this flow's turn still */
+				g->at--; /* the flow keeps its turn */
 			break;
 		}
 		len = flow != NULL ? put_flow(g, flow, m, n, now) : put_frame(g, m);
@@ -264,7 +273,7 @@ fill(struct fwd_gen *g, struct rte_mempool *pool, uint32_t most, uint64_t now, b
 	g->npending = n;
 }
 
-/* Offers the port what is there.  @return packets that went. */
+/* Offers the pending packets to the port.  @return number of packets that were sent. */
 static uint32_t
 offer(struct fwd_gen *g, struct fwd_stream *s)
 {
@@ -276,7 +285,10 @@ offer(struct fwd_gen *g, struct fwd_stream *s)
 	return n;
 }
 
-/* Flows that are done have left when the next packet was due. */
+/*
+ * Whether everything is sent.  flow_next() has removed the flows that are done when it looked for
+ * the next packet.
+ */
 static bool
 is_done(const struct fwd_gen *g)
 {
@@ -290,7 +302,7 @@ generate(struct fwd_gen *g, struct fwd *f, struct fwd_stream *s)
 	uint32_t n;
 
 	if (karst_unlikely(g->stats.packets == 0))
-		g->pace.due = now; /* the lcore may have come later than the generator */
+		g->pace.due = now; /* the lcore may start later than the generator was made */
 	if (g->pending_at == g->npending)
 		fill(g, f->pool, f->opts.burst, now, true);
 	if (g->pending_at == g->npending) {
@@ -308,7 +320,7 @@ generate(struct fwd_gen *g, struct fwd *f, struct fwd_stream *s)
 	return n;
 }
 
-/* What comes back is looked at, and ends here. */
+/* Receives, checks and frees packets, and sends those that are due. */
 uint32_t
 fwd_turn_gen(struct fwd_lcore *lc, struct fwd_stream *s)
 {

@@ -38,7 +38,10 @@ catch_signals(void)
 	sigaction(SIGTERM, &act, NULL);
 }
 
-/* Help and version need no EAL; nor do options before "--" have such names there. */
+/*
+ * Handles --help and --version, which need no EAL.  No EAL option before "--" has such a name with
+ * another meaning.
+ */
 static bool
 asks_for_help(int argc, char **argv)
 {
@@ -56,8 +59,11 @@ asks_for_help(int argc, char **argv)
 	return false;
 }
 
-/* EAL goes on without a device that it could not make, and packets would go around it.  Its options
- * are the first @n words.  @return 0, or -1: one is missing. */
+/*
+ * Checks that all ports of --vdev exist.  EAL continues without a device that it could not create,
+ * and traffic would then bypass it.  The options of EAL are the first @n words.
+ * @return 0, or -1: a port is missing.
+ */
 static int
 check_vdevs(int n, char **argv)
 {
@@ -91,7 +97,7 @@ check_vdevs(int n, char **argv)
 	return 0;
 }
 
-/* EAL's own options end at "--"; its mistakes it tells itself. */
+/* Starts EAL.  The options of EAL end at "--".  EAL reports its own errors. */
 static int
 start_eal(int argc, char **argv)
 {
@@ -141,7 +147,10 @@ open_capture(struct fwd *f)
 	return EXIT_USAGE;
 }
 
-/* Until the prompt ends, or without one a signal, or Enter where one can be pressed. */
+/*
+ * Runs until the prompt ends or a signal comes.  Without a prompt, also until all generators are
+ * done.
+ */
 static void
 loop(struct fwd *f)
 {
@@ -158,7 +167,7 @@ loop(struct fwd *f)
 			fwd_show_period(f);
 			next += period;
 		}
-		/* a generator that has an end is all there is to wait for */
+		/* without a prompt, there is nothing else to wait for */
 		if (p == NULL && f->mode != NULL && f->mode->generates && fwd_generated(f))
 			break;
 	}

@@ -19,7 +19,10 @@ static_assert(FWD_MEMO_AT_0 + 16 == FWD_MEMO_AT_1 && FWD_MEMO_AT_2 <= FWD_MEMO_A
 		FWD_MEMO_AT_2 + 16 == BTH + 8,
 	"no gap");
 
-/* Headers that a flow depends on, or behind which others are not where fwd_memo_keep() says. */
+/*
+ * Headers that identify a flow, and headers after which the others are not where fwd_memo_keep()
+ * expects them.
+ */
 #define NOT_KEPT (KARST_OPF_RDETH | KARST_OPF_DETH | KARST_OPF_XRCETH | KARST_OPF_FETH)
 
 static_assert(KARST_IMM_LEN == KARST_IETH_LEN, "either is the last header");
@@ -39,7 +42,7 @@ fwd_memo_init(struct fwd_memo *m)
 	uint32_t i;
 
 	memset(m, 0, sizeof(*m));
-	for (i = 0; i < FWD_MEMOS; i++) /* what is under a mask never is all ones */
+	for (i = 0; i < FWD_MEMOS; i++) /* masked bytes are never all ones */
 		memset(m->entry[i].bytes, 0xff, sizeof(m->entry[i].bytes));
 }
 
@@ -90,7 +93,7 @@ fwd_memo_keep(struct fwd_memo *m, const struct karst_pkt *p, uint16_t port, stru
 		sum += i == 4 || i == 10 ? 0 : fwd_memo_word(d + IP4 + i);
 	sum = folded(sum);
 	if (sum == UINT16_MAX)
-		return; /* what is left out would have two sums */
+		return; /* two checksums would be possible for what is left out */
 	e = fwd_memo_place(m, d);
 	*e = (struct fwd_memo_entry){
 		.bytes = {fwd_memo_piece_0(d), fwd_memo_piece_1(d), fwd_memo_piece_2(d)},

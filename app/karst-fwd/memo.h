@@ -2,15 +2,17 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Headers that have come before.  Packets of a flow mostly differ in identification, checksum and
- * PSN alone: such a packet is parsed, and its flow is found, by a comparison with an earlier one.
+ * Recognise headers that have come before.  Packets of a flow mostly differ only in identification,
+ * checksum and PSN.  Such a packet is parsed, and its flow is found, by comparing it with an
+ * earlier one.
  *
- * Only packets without a tag over IPv4 and without a UDP checksum are kept, and none whose extended
- * headers say which flow they are of (DETH) or are rare: then what the parser tells depends on what
- * is compared, but for the PSN, the acknowledge request and the fields of extended headers, which
- * are loaded.  The ICRC depends on all of it: what the compared bytes contribute to it is kept.
+ * Only IPv4 packets without a VLAN tag and without a UDP checksum are kept, and none whose extended
+ * headers identify the flow (DETH) or are rare.  For these packets the result of the parser depends
+ * only on the bytes that are compared, except for the PSN, the AckReq bit and the fields of
+ * extended headers, which are loaded from the packet.  The ICRC depends on the whole packet; the
+ * contribution of the compared bytes is kept.
  *
- * One thread.
+ * For one thread.
  */
 #ifndef FWD_MEMO_H
 #define FWD_MEMO_H
@@ -18,12 +20,12 @@
 #include "flows.h"
 
 #define FWD_MEMO_BITS 8
-#define FWD_MEMOS     (1u << FWD_MEMO_BITS) /* a newer one takes the place of an older one */
+#define FWD_MEMOS     (1u << FWD_MEMO_BITS) /* a newer entry replaces an older one */
 
 #define FWD_STAMP_LEN 16u /* of a time stamp in a payload */
-#define FWD_MEMO_BTH  42u /* where the kind that is kept has its BTH, and what is behind it */
+#define FWD_MEMO_BTH  42u /* offset of the BTH in packets that are kept, and of what follows it */
 #define FWD_MEMO_END  54u
-/* Where the three pieces of 16 bytes begin; the last one overlaps the one before. */
+/* Offsets of the three pieces of 16 bytes.  The last one overlaps the one before. */
 #define FWD_MEMO_AT_0 12u
 #define FWD_MEMO_AT_1 28u
 #define FWD_MEMO_AT_2 34u
@@ -31,49 +33,53 @@
 typedef uint64_t fwd_memo_bytes __attribute__((vector_size(16)));
 typedef long long fwd_memo_test __attribute__((vector_size(16)));
 
-/** What is to be done with a packet of the kind, if its ICRC is right. */
+/** How to handle a packet like this one, if its ICRC is correct. */
 enum fwd_memo_kind {
-	FWD_MEMO_ANY,     /* it has to be parsed */
-	FWD_MEMO_REQUEST, /* its PSN follows the last one's, and it takes no more than that */
-	FWD_MEMO_ACK,     /* its syndrome counts, and its PSN does not */
+	FWD_MEMO_ANY,     /* parse it */
+	FWD_MEMO_REQUEST, /* check its PSN, which is the only one that it takes */
+	FWD_MEMO_ACK,     /* count its syndrome; do not check its PSN */
 };
 
 struct fwd_memo_entry {
-	/* The first line is all that finding needs, and the ICRC. */
+	/* The first cache line has all that is needed to find an entry, and to check the ICRC. */
 	fwd_memo_bytes bytes[3]; /* from EtherType to destination QP; all ones: unused */
 	struct fwd_flow *flow;
 	uint32_t sum; /* karst_icrc_known_sum(); unless FWD_MEMO_ANY */
-	/* length and port, as fwd_memo_where() has them; all ones: FWD_MEMO_ANY, which the fast way
-	 * does not take */
+	/*
+	 * length and port, as in fwd_memo_where(); all ones: FWD_MEMO_ANY, which
+	 * fwd_memo_find_right() has to skip
+	 */
 	uint32_t where;
-	/* The second one is what is done then. */
-	uint32_t hits;     /* right packets that are to be counted yet */
-	uint16_t checksum; /* of IP: what it and the identification add up to, carries added */
+	/* The second cache line is for what is done then. */
+	uint32_t hits;     /* correct packets that are not counted yet */
+	uint16_t checksum; /* sum of IP checksum and identification, with end-around carry */
 	uint16_t port;
 	uint16_t len;
 	uint8_t kind; /* enum fwd_memo_kind */
 	uint8_t opcode;
-	uint8_t stamp;   /* where a time stamp may be; without room for one, the EtherType */
+	uint8_t stamp;   /* offset of a time stamp; of the EtherType if there is no room for one */
 	uint8_t ecn;     /* of IP */
 	uint8_t notices; /* 1: FECN, 2: BECN */
-	/* where fields of extended headers are, from the frame's beginning; of those that are not
-	 * there, the BTH, as in the parser */
+	/*
+	 * offsets of fields of extended headers in the frame; the BTH for fields that are not
+	 * there, as in the parser
+	 */
 	uint8_t reth, aeth, imm;
-	bool extended; /* there are some */
+	bool extended; /* has extended headers */
 } karst_cache_aligned;
 
 static_assert(offsetof(struct fwd_memo_entry, hits) == KARST_CACHE_LINE, "two lines");
 
 struct fwd_memo {
 	struct fwd_memo_entry entry[FWD_MEMOS];
-	struct karst_pkt pkt[FWD_MEMOS]; /* what the parser said, by entry */
+	struct karst_pkt pkt[FWD_MEMOS]; /* result of the parser, by entry */
 };
 
 static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "masks are words of bytes");
 
 /*
- * Not compared: the identification and checksum of IP, and behind the destination QP the
- * acknowledge request, reserved bits, which the parser does not look at, and the PSN.
+ * The bytes that are compared leave out identification and checksum of IP and, after the
+ * destination QP, AckReq, the reserved bits (which the parser ignores) and the PSN.
  */
 static inline fwd_memo_bytes
 fwd_memo_piece_0(const uint8_t *d)
@@ -113,8 +119,8 @@ fwd_memo_word(const uint8_t *p)
 }
 
 /**
- * The entry that a packet of these bytes, at least FWD_MEMO_END of them, would have: by the highest
- * bits of a product, to which all of the first two words of the BTH come.
+ * Finds the place for a packet with these bytes (at least FWD_MEMO_END).  The index is the highest
+ * bits of a product, which depend on all bits of the first two words of the BTH.
  */
 static inline struct fwd_memo_entry *
 fwd_memo_place(struct fwd_memo *m, const uint8_t *d)
@@ -125,7 +131,7 @@ fwd_memo_place(struct fwd_memo *m, const uint8_t *d)
 	return &m->entry[bth * UINT64_C(0x9e3779b97f4a7c15) >> (64 - FWD_MEMO_BITS)];
 }
 
-/* Whether the bytes of a frame are those of the entry, but for what is not compared. */
+/* Whether the bytes of a frame are the same as those of the entry, except for those left out. */
 static inline bool
 fwd_memo_same(const struct fwd_memo_entry *e, const uint8_t *d)
 {
@@ -138,7 +144,7 @@ fwd_memo_same(const struct fwd_memo_entry *e, const uint8_t *d)
 #endif
 }
 
-/* The identification and the checksum of IP added up, carries added. */
+/* Sums up identification and checksum of IP with end-around carry. */
 static inline uint16_t
 fwd_memo_checksum(const uint8_t *d)
 {
@@ -155,7 +161,7 @@ fwd_memo_where(uint32_t len, uint16_t port)
 	return len | (uint32_t)port << 16;
 }
 
-/** The entry of a frame that is like an earlier one that came in at @port, or NULL. */
+/** Finds the entry of a frame that is like an earlier one from @port.  @return NULL: none. */
 static inline struct fwd_memo_entry *
 fwd_memo_find(struct fwd_memo *m, const uint8_t *d, uint32_t len, uint16_t port)
 {
@@ -170,7 +176,9 @@ fwd_memo_find(struct fwd_memo *m, const uint8_t *d, uint32_t len, uint16_t port)
 	return e;
 }
 
-/** The same of those that need not be parsed, and only if there is nothing behind the ICRC. */
+/**
+ * As fwd_memo_find(), but only for entries that need no parsing and if nothing follows the ICRC.
+ */
 static inline struct fwd_memo_entry *
 fwd_memo_find_right(struct fwd_memo *m, const uint8_t *d, uint32_t len, uint16_t port)
 {
@@ -187,13 +195,11 @@ fwd_memo_find_right(struct fwd_memo *m, const uint8_t *d, uint32_t len, uint16_t
 
 void fwd_memo_init(struct fwd_memo *m);
 /**
- * Parses a frame that is like an earlier one, as karst_parse() would; its ICRC is not looked at.
- * @p has data and port of its own.
+ * Parses a frame that is like an earlier one, as karst_parse() would.  Does not check its ICRC.  @p
+ * keeps its own data and port.
  */
 void fwd_memo_parse(const struct fwd_memo *m, const struct fwd_memo_entry *e, struct karst_pkt *p);
-/**
- * Keeps a packet that was parsed and found right, if it is of the kind that is kept, in its place.
- */
+/** Keeps a packet that was parsed and found correct, if it is of the kind that is kept. */
 void fwd_memo_keep(
 	struct fwd_memo *m, const struct karst_pkt *p, uint16_t port, struct fwd_flow *flow);
 

@@ -28,7 +28,7 @@ turn_io(struct fwd_lcore *lc, struct fwd_stream *s)
 	return n;
 }
 
-/* As testpmd: from the port that sends, to that port's peer. */
+/* Sets the MAC addresses as testpmd does: from the port that sends to that port's peer. */
 static uint32_t
 turn_mac(struct fwd_lcore *lc, struct fwd_stream *s)
 {

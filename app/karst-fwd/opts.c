@@ -277,7 +277,7 @@ get_mtu(struct fwd_opts *o, const char *text)
 	return 0;
 }
 
-/* Options of ports, queues and buffers.  @return 1: it is none of these. */
+/* Parses options of ports, queues and buffers.  @return 1: the option is none of these. */
 static int
 parse_port_option(struct fwd_opts *o, int c)
 {

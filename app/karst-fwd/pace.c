@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A second that a lcore did not get is made up for. */
+/* Slack: up to a second during which the lcore could not send is caught up. */
 #define SLACK_MS      1000u
 #define LEAST_BITS    1000u
 #define LEAST_PACKETS 1u
@@ -75,7 +75,7 @@ fwd_rate_text(const struct fwd_rate *r, char text[FWD_RATE_TEXT])
 	snprintf(text, FWD_RATE_TEXT, "%.6g%s", (double)r->value / units[i].times, units[i].name);
 }
 
-/* @hz * @share * @times / @value in 2^-32. */
+/* Computes @hz * @share * @times / @value in units of 2^-32. */
 static unsigned __int128
 cycles_of(uint64_t hz, uint32_t share, uint32_t times, uint64_t value)
 {

@@ -2,11 +2,11 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * When packets go: a schedule in cycles that does not drift.
+ * Pace packets by a schedule in cycles that does not drift.
  *
- * The schedule is exact to 2^-32 cycle a byte, and who comes late sends the sooner after: over time
- * the rate is the one that was set.  Only what is later than the slack is given up, and counted, so
- * that a port that cannot take the rate is not flooded when it can.
+ * The schedule is exact to 2^-32 cycle per byte.  A sender that is late sends the following packets
+ * earlier, so the average is the rate that was set.  Only time beyond the slack is abandoned, and
+ * counted.  So a port that could not keep up with the rate for a while is not flooded later.
  */
 #ifndef FWD_PACE_H
 #define FWD_PACE_H
@@ -16,8 +16,8 @@
 enum fwd_rate_unit { FWD_RATE_MAX, FWD_RATE_BITS, FWD_RATE_PACKETS };
 
 /**
- * Bits of frames as the port takes them (from the Ethernet header to the ICRC), or frames, a
- * second.
+ * Bits per second, where a frame counts as the port gets it (from the Ethernet header to the ICRC),
+ * or frames per second.
  */
 struct fwd_rate {
 	enum fwd_rate_unit unit;
@@ -27,29 +27,32 @@ struct fwd_rate {
 #define FWD_RATE_TEXT 32
 
 /**
- * "10Gbps", "2.5Mbps", "1000pps", "5kpps", "max".
- * @return 0; -1: @why has what is allowed.
+ * Parses "10Gbps", "2.5Mbps", "1000pps", "5kpps", "max".
+ * @return 0; -1: @why tells what is allowed.
  */
 int fwd_rate_parse(const char *text, struct fwd_rate *r, const char **why);
 void fwd_rate_text(const struct fwd_rate *r, char text[FWD_RATE_TEXT]);
 
 struct fwd_pace {
 	/*
-	 * Cycles in 2^-32, 0 unless it is of that unit.  Those of one packet a second are more than
-	 * 64 bits if queues share the rate.
+	 * In units of 2^-32 cycle; 0 unless the rate has that unit.  At one packet per second,
+	 * these need more than 64 bits if queues share the rate.
 	 */
 	unsigned __int128 per_byte, per_packet;
-	uint64_t due;      /* cycle at which the next may go */
-	uint32_t fraction; /* of a cycle, in 2^-32 */
-	uint64_t slack;    /* cycles that may be made up for */
-	uint64_t skipped;  /* cycles that were given up */
+	uint64_t due;      /* cycle at which the next packet may be sent */
+	uint32_t fraction; /* of due, in units of 2^-32 cycle */
+	uint64_t slack;    /* cycles of delay that are caught up */
+	uint64_t skipped;  /* cycles that were abandoned */
 };
 
-/** @share: of so many that share the rate; @hz cycles a second; @now: the first may go. */
+/**
+ * @share: number of queues that share the rate; @hz: cycles per second; @now: when the first packet
+ * may be sent.
+ */
 void fwd_pace_init(
 	struct fwd_pace *p, const struct fwd_rate *r, uint32_t share, uint64_t hz, uint64_t now);
 
-/** Whether one may go; gives up what is too late. */
+/** Whether a packet may be sent.  Abandons the delay that exceeds the slack. */
 static inline bool
 fwd_pace_due(struct fwd_pace *p, uint64_t now)
 {
@@ -62,7 +65,7 @@ fwd_pace_due(struct fwd_pace *p, uint64_t now)
 	return true;
 }
 
-/** A packet of @bytes goes. */
+/** Records that a packet of @bytes is sent. */
 static inline void
 fwd_pace_sent(struct fwd_pace *p, uint32_t bytes)
 {

@@ -10,7 +10,7 @@
 
 #define SPORTS 16384u /* from 49152 on */
 
-/* Operations by place; those that are never more than one packet have only that. */
+/* Operations by place.  Operations that are always one packet have only the first place. */
 static const uint8_t operations[][FWD_PLACES] = {
 	[FWD_SEND] = {KARST_OPERATION_SEND_ONLY, KARST_OPERATION_SEND_FIRST,
 		KARST_OPERATION_SEND_MIDDLE, KARST_OPERATION_SEND_LAST},

@@ -22,12 +22,12 @@
 
 static const char keys_text[] = "allowed: file=PATH src=IP dst=IP smac=MAC dmac=MAC loops=N";
 
-/* What is to be changed, and who is who. */
+/* What to change, and the two ends of the capture. */
 struct change {
 	char file[WORD_MAX];
 	bool mac_set[2], ip_set[2], ip6[2];
-	uint8_t mac[2][6], ip[2][16]; /* new; of the source, of the destination */
-	bool known;                   /* what follows */
+	uint8_t mac[2][6], ip[2][16]; /* new addresses of source and destination */
+	bool known;                   /* whether the members below are set */
 	bool old_ip6;
 	uint8_t old[2][16];
 };
@@ -99,7 +99,10 @@ read_words(struct reader *r, const char *text)
 	return -1;
 }
 
-/* New addresses of another kind than those of the capture would take no one's place. */
+/*
+ * Checks that new addresses have the IP version of the capture.  Others could not replace any
+ * address.
+ */
 static int
 check_kind(struct reader *r)
 {
@@ -118,14 +121,14 @@ check_kind(struct reader *r)
 	return 0;
 }
 
-/* Where source and destination addresses are. */
+/* Locates the source or the destination address. */
 static uint8_t *
 address(uint8_t *l3, bool ip6, int dst)
 {
 	return l3 + (ip6 ? 8 + 16 * dst : 12 + 4 * dst);
 }
 
-/* Which end of the capture an address is: 0 source, 1 destination, -1 neither. */
+/* @return the end of the capture that has this address: 0 source, 1 destination, -1 neither. */
 static int
 end_of(const struct change *c, const uint8_t *addr, bool ip6)
 {
@@ -150,7 +153,7 @@ ip4_checksum(uint8_t *ip)
 	karst_put_be16(ip + 10, (uint16_t) ~(sum + (sum >> 16)));
 }
 
-/* @which address of the frame gets the new one of its end. */
+/* Replaces the frame's source (@which is 0) or destination address by the new one of its end. */
 static void
 change_end(const struct change *c, uint8_t *frame, uint8_t *l3, bool ip6, int which)
 {
@@ -189,12 +192,12 @@ rewrite(struct reader *r, struct karst_pkt *p)
 	if (!ip6)
 		ip4_checksum(l3);
 	icrc = karst_icrc_rocev2(l3, (size_t)(end - l3), ip6);
-	memcpy(end, &icrc, sizeof(icrc)); /* low byte first, as this machine has it */
+	memcpy(end, &icrc, sizeof(icrc)); /* least significant byte first, as on this machine */
 	if (karst_udp_checksum(udp) != 0)
 		karst_build_udp_checksum(udp, karst_get_be16(udp + 4), ip6);
 }
 
-/* Room for one more; memory doubles. */
+/* Makes room for one more frame.  Memory grows by a factor of two. */
 static int
 grow(struct reader *r, uint32_t len)
 {

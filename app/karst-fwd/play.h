@@ -2,19 +2,20 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Frames of a capture, ready to be sent: in memory, with new addresses and right ICRCs.
+ * Load the frames of a capture into memory, with new addresses and correct ICRCs, ready to be sent.
  *
- * The capture's first RoCEv2 frame says who is who: its source gets the new source address, its
- * destination the new destination, in both directions.  Frames of others keep theirs.  Each RoCEv2
- * frame gets a right ICRC, IPv4 checksum, and UDP checksum if it had one; what is no RoCEv2 goes as
- * it is. Frames that the capture does not have whole are left out, and counted.
+ * The first RoCEv2 frame of the capture defines the two ends.  Its source gets the new source
+ * address and its destination the new destination address, in frames of both directions.  Other
+ * addresses are left alone.  Each RoCEv2 frame gets a correct ICRC and IPv4 checksum, and a correct
+ * UDP checksum if it had one.  Frames that are not RoCEv2 are sent unchanged.  Frames that the
+ * capture has only in part are left out, and counted.
  */
 #ifndef FWD_PLAY_H
 #define FWD_PLAY_H
 
 #include "karst_base.h"
 
-/** A capture that has more is refused. */
+/** A larger capture is refused. */
 #define FWD_PLAY_BYTES_MAX (256u << 20)
 
 struct fwd_play_frame {
@@ -24,16 +25,16 @@ struct fwd_play_frame {
 struct fwd_play {
 	uint32_t nframes, longest;
 	uint64_t loops;       /* 0: without end */
-	uint64_t left_out;    /* frames that are not whole */
-	uint64_t roce, other; /* frames that are played */
-	uint64_t mended;      /* of the RoCEv2 frames those whose ICRC was wrong in the capture */
+	uint64_t left_out;    /* incomplete frames */
+	uint64_t roce, other; /* frames that will be sent */
+	uint64_t mended;      /* RoCEv2 frames whose ICRC was wrong in the capture */
 	uint8_t *data;
 	struct fwd_play_frame *frames;
 };
 
 /**
- * Reads what "file=PATH src=IP dst=IP smac=MAC dmac=MAC loops=N" says.
- * @return NULL: @why says what is wrong, and what is allowed.
+ * Loads a capture as described by "file=PATH src=IP dst=IP smac=MAC dmac=MAC loops=N".
+ * @return NULL: @why tells what is wrong, and what is allowed.
  */
 struct fwd_play *fwd_play_open(const char *text, char *why, size_t room);
 void fwd_play_free(struct fwd_play *p);

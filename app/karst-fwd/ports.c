@@ -12,8 +12,8 @@
 #define MBUFS_MIN   4096u
 
 /*
- * Called by DPDK's interrupt thread, or by whoever takes the device away.  Nothing is done here but
- * that streams let the port alone.
+ * Handles a removal.  DPDK's interrupt thread calls this, or the thread that removes the device.
+ * It only makes the streams stop using the port.
  */
 static int
 removed(uint16_t id, enum rte_eth_event_type type, void *arg, void *out)
@@ -32,7 +32,7 @@ port_failed(const struct fwd_port *p, const char *what, int rc)
 	return 1;
 }
 
-/* Which ports there are to use. */
+/* Finds the ports to use. */
 static int
 find(struct fwd *f)
 {
@@ -90,7 +90,7 @@ make_pool(struct fwd *f)
 	return 1;
 }
 
-/* Before memory for its queues is asked for. */
+/* Checks the number of queues before memory for them is allocated. */
 static int
 check_queues(const struct fwd *f, const struct fwd_port *p)
 {
@@ -168,7 +168,7 @@ open_port(struct fwd *f, struct fwd_port *p)
 	if (rc != 0)
 		return port_failed(p, "start", rc);
 	p->started = true;
-	/* frames to other addresses are to be seen; a port that cannot passes them anyhow */
+	/* receive frames to other addresses, too; a port without this mode receives all anyway */
 	(void)rte_eth_promiscuous_enable(p->id);
 	return 0;
 }
@@ -188,7 +188,9 @@ fwd_ports_open(struct fwd *f)
 	return rc;
 }
 
-/* A device may go without an event, as when another thread of the process takes it away. */
+/*
+ * A device may disappear without an event, for example if another thread of the process removes it.
+ */
 void
 fwd_ports_look(struct fwd *f)
 {

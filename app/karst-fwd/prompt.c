@@ -2,8 +2,9 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * The loop is our own, and not cmdline_interact(): ports that go are reported while nobody types,
- * and what is wrong with a command is said in more words than "Bad arguments".
+ * Read and execute commands.  This has its own loop instead of cmdline_interact(), for two reasons:
+ * it reports ports that disappear while nobody types, and it explains errors in more detail than
+ * "Bad arguments".
  */
 #include "prompt.h"
 
@@ -19,14 +20,14 @@
 #include "commands.h"
 
 #define PROMPT     "karst-fwd> "
-#define LINE_BYTES 4096 /* of a file, with its newline and NUL */
+#define LINE_BYTES 4096 /* of a line of a file, including newline and NUL */
 #define TYPED_MAX  512u /* of rdline */
-#define DEPTH_MAX  8u   /* of files that load files, each of which takes some of the stack */
+#define DEPTH_MAX  8u   /* limit of files that load files; each level takes some of the stack */
 
 struct fwd_prompt {
 	struct rdline *rdl;
 	bool terminal;
-	bool too_long; /* the line that is being typed: rdline has let some of it fall */
+	bool too_long; /* the line being typed: rdline has dropped a part of it */
 	struct termios before;
 };
 
@@ -37,7 +38,10 @@ put(struct rdline *rdl, char c)
 	return 0;
 }
 
-/* A part of a line may be another command, so that it is all of it or nothing. */
+/*
+ * Executes a line.  A line that is too long is not executed at all, because its beginning may be
+ * another command.
+ */
 static void
 validate(struct rdline *rdl, const char *line, unsigned int size)
 {
@@ -95,7 +99,7 @@ take(struct fwd_prompt *p, const char *text, ssize_t n)
 	for (i = 0; i < n; i++) {
 		int rc;
 
-		/* there is a newline behind what it has */
+		/* rdline's buffer ends with a newline */
 		if (isprint((unsigned char)text[i]) &&
 			strlen(rdline_get_buffer(p->rdl)) > TYPED_MAX)
 			p->too_long = true;
@@ -127,7 +131,7 @@ fwd_prompt_poll(struct fwd_prompt *p, int ms)
 	bool more;
 
 	if (poll(&fd, 1, ms) <= 0)
-		return true; /* the time is over, or a signal came, which the caller looks for */
+		return true; /* timeout, or a signal, which the caller checks for */
 	n = read(STDIN_FILENO, text, sizeof(text));
 	if (n < 0 && errno == EINTR)
 		return true;
@@ -148,8 +152,8 @@ fwd_prompt_free(struct fwd_prompt *p)
 }
 
 /*
- * The next line, with a newline at its end.  @return 1; 0: there is none; -1: it cannot be one, or
- * not be read, which @why says.
+ * Reads the next line, with a newline at its end.
+ * @return 1; 0: end of file; -1: not a valid line, or a read error; @why tells which.
  */
 static int
 read_line(FILE *in, char line[LINE_BYTES], const char **why)
@@ -172,7 +176,10 @@ read_line(FILE *in, char line[LINE_BYTES], const char **why)
 
 static_assert(LINE_BYTES - 2 == 4094, "as the message says");
 
-/* What is not a text is not carried out any further: nobody knows where its next line begins. */
+/*
+ * Executes a file.  Stops at a line that is not text, because it is not known where the next line
+ * begins.
+ */
 static int
 run_file(FILE *in, const char *path)
 {

@@ -2,21 +2,22 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * A responder without memory, for tests of generators.  It knows no queue pair, executes nothing,
- * and accepts any PSN:
+ * A stateless responder, for tests of generators.  It knows no queue pair, executes nothing, and
+ * accepts any PSN:
  *
- *	RC, XRC  a SEND or WRITE packet that asks for it gets an acknowledgement, a READ its
- *	         response (zeros), an atomic 0 as what was there, FLUSH and ATOMIC WRITE the empty
- *	         response that they have
- *	UD       a SEND comes back, to its source queue pair
- *	else     nothing: UC has no answers, and responses are none
+ *	RC, XRC  A SEND or WRITE packet with AckReq gets an acknowledgement, a READ its response
+ *	         (zeros), an atomic 0 as the original value, FLUSH and ATOMIC WRITE their empty
+ *	         response.
+ *	UD       A SEND is returned to its source queue pair.
+ *	others   No answer: UC has no responses, and responses are not answered.
  *
- * What comes to or from a group address is not answered: no frame may have such a source.
+ * Packets to or from a group address are not answered, because a frame must not have such a source.
  *
- * An answer's destination queue pair is the request's own, as nobody has said what the requester's
- * is: the two ends of a flow have one number.  The MSN is the PSN's successor.
+ * The destination queue pair of an answer is that of the request, because the requester's queue
+ * pair is not known: both ends of a flow have the same number.  The MSN is the PSN plus one.
  *
- * Fields are decoded, changed and built, all of them: it takes its time, and cannot forget one.
+ * All fields of a packet are decoded, changed and built again.  This is slow, but no field can be
+ * forgotten.
  */
 #include "check.h"
 #include "fwd.h"
@@ -27,15 +28,18 @@
 #include "karst_opcode.h"
 #include "karst_psn.h"
 
-/* A READ of more is refused with a NAK: a packet must not cost many. */
+/*
+ * A longer READ is refused with a NAK, so that one packet cannot cause an unlimited number of
+ * others.
+ */
 #define READ_MAX 65536u
 
 #define ANSWER_TTL   64
 #define REFLECT_ECT0 2
 #define REFLECT_CE   3
-#define MAC_GROUP    1 /* of the first byte */
+#define MAC_GROUP    1 /* in the first byte */
 
-/* Answers that wait to be sent. */
+/* Answers that are not sent yet. */
 struct answers {
 	struct fwd_lcore *lc;
 	struct fwd_stream *s;
@@ -51,7 +55,7 @@ flush(struct answers *a)
 	a->n = 0;
 }
 
-/* Builds and seals @f. */
+/* Builds an answer from @f, with its ICRC. */
 static void
 answer(struct answers *a, const struct karst_frame *f)
 {
@@ -67,7 +71,7 @@ answer(struct answers *a, const struct karst_frame *f)
 	}
 	data = rte_pktmbuf_mtod(m, uint8_t *);
 	len = karst_build_frame(data, rte_pktmbuf_tailroom(m), f);
-	if (len < 0) { /* longer than a buffer */
+	if (len < 0) { /* does not fit into the buffer */
 		rte_pktmbuf_free(m);
 		fwd_add(&a->s->tx_dropped, 1);
 		return;
@@ -92,7 +96,7 @@ swap(void *a, void *b, size_t len)
 	memcpy(b, t, len);
 }
 
-/* The way back, with all that the request says and an answer does not taken out. */
+/* Turns a request into an answer: swaps the addresses, and clears what only requests have. */
 static void
 turn_round(struct karst_frame *f)
 {
@@ -100,7 +104,7 @@ turn_round(struct karst_frame *f)
 	swap(f->daddr, f->saddr, 16);
 	f->udp_checksum = 0;
 	f->ttl = ANSWER_TTL;
-	/* the mark was for the sender of the request */
+	/* the mark belongs to the path of the request */
 	if ((f->tclass & REFLECT_CE) == REFLECT_CE)
 		f->tclass ^= REFLECT_CE ^ REFLECT_ECT0;
 	f->ib.resv6 = f->ib.resv7 = 0;
@@ -142,7 +146,7 @@ answer_reliable(struct answers *a, struct karst_frame *f, uint32_t op)
 	uint8_t transport = f->ib.opcode & KARST_TRANSPORT_MASK;
 	bool ackreq = f->ib.ackreq;
 
-	/* the responses of XRC have no XRCETH, and RD is nobody's */
+	/* responses of XRC have no XRCETH; RD is not supported */
 	turn_round(f);
 	if (op & KARST_OPF_READ) {
 		answer_read(a, f, transport);
@@ -198,7 +202,7 @@ fwd_turn_reflect(struct fwd_lcore *lc, struct fwd_stream *s)
 	fwd_check_burst(lc->check, m, n, s->rx->id, true);
 	for (i = 0; i < n; i++)
 		answer_packet(&a, &lc->check->pkts[i]);
-	rte_pktmbuf_free_bulk(m, n); /* payloads were read from there */
+	rte_pktmbuf_free_bulk(m, n); /* only now, as answers read payloads from these buffers */
 	flush(&a);
 	return n;
 }

@@ -171,7 +171,7 @@ gen_to_json(const struct fwd_stream *s)
 	fwd_report_set_count(o, "messages", st.messages);
 	fwd_report_set_count(o, "no_buffer", st.no_buffer);
 	json_object_set_new(o, "seconds", json_real(seconds));
-	/* between the first and the last there is one packet less */
+	/* the time between the first and the last packet is that of one packet less */
 	if (st.packets > 1 && seconds > 0)
 		rest = (double)(st.packets - 1) / (double)st.packets / seconds;
 	fwd_report_set_count(o, "bps", (uint64_t)((double)st.bytes * 8 * rest));

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* Values as JSON, for the files of report.h. */
+/* Helpers that put values into JSON, for the files of report.h. */
 #ifndef FWD_REPORT_JSON_H
 #define FWD_REPORT_JSON_H
 
@@ -35,7 +35,7 @@ fwd_report_ns_of(uint64_t cycles)
 	return (uint64_t)((double)cycles * 1e9 / (double)rte_get_tsc_hz());
 }
 
-/** Percentiles of cycles, in nanoseconds. */
+/** Puts the percentiles of a histogram of cycles, in nanoseconds. */
 void fwd_report_put_hist(json_t *o, const struct perf_hist *h);
 
 #endif /* FWD_REPORT_JSON_H */

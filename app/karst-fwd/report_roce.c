@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* What roce-check has seen: the sums of all lcores. */
+/* Report the counters of roce-check: the sums of all lcores. */
 #include <stdlib.h>
 
 #include "check.h"
@@ -28,7 +28,7 @@ sum_seen(const struct fwd *f, struct fwd_seen *sum)
 	}
 }
 
-/* Is that no RoCEv2 at all, rather than a wrong one? */
+/* Whether the frame is not RoCEv2 at all, as opposed to a wrong RoCEv2 frame. */
 static bool
 is_other(enum karst_drop drop)
 {

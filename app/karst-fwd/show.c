@@ -7,7 +7,7 @@
 
 #include "report.h"
 
-/* Text has so many flows; JSON has all. */
+/* Maximum number of flows as text; JSON has all. */
 #define FLOWS_SHOWN 64u
 
 static void
@@ -53,7 +53,7 @@ print_value(json_t *v)
 	}
 }
 
-/* A line for each member; members that are lists follow, an object a line. */
+/* Prints one line for each member.  Members that are lists follow, one line for each object. */
 static void
 print_object(json_t *o)
 {
@@ -84,7 +84,7 @@ count_of(json_t *o, const char *key)
 	return json_integer_value(json_object_get(o, key));
 }
 
-/* testpmd's layout, which people and their scripts know. */
+/* Prints in testpmd's layout, which users and their scripts know. */
 static void
 print_port_stats(json_t *o)
 {

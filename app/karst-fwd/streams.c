@@ -13,11 +13,11 @@
 #include "fwd.h"
 #include "gen.h"
 
-/* With idle = sleep an lcore sleeps so long after it has found nothing to do so often. */
+/* With idle = sleep, an lcore sleeps for SLEEP_NS after SLEEP_BEHIND empty turns. */
 #define SLEEP_NS     50000
 #define SLEEP_BEHIND 64u
 
-/* Which port sends what port number @i receives. */
+/* @return the port that sends what port number @i receives. */
 static struct fwd_port *
 peer_of(struct fwd *f, uint32_t i)
 {
@@ -29,7 +29,7 @@ peer_of(struct fwd *f, uint32_t i)
 	case FWD_CHAINED:
 		return &f->ports[(i + 1) % f->nports];
 	default:
-		/* the last one of an odd number has no partner */
+		/* with an odd number of ports, the last one has no partner */
 		return &f->ports[(i ^ 1) < f->nports ? i ^ 1 : i];
 	}
 }
@@ -51,7 +51,7 @@ make_streams(struct fwd *f)
 	if (f->streams == NULL)
 		return out_of_memory();
 	memset(f->streams, 0, f->nstreams * sizeof(*f->streams));
-	/* queue by queue, so that lcores share each port's queues */
+	/* in the order of queues, so that each port's queues are distributed over the lcores */
 	for (q = 0; q < f->opts.rxq; q++)
 		for (i = 0; i < f->nports; i++, n++)
 			f->streams[n] = (struct fwd_stream){
@@ -64,7 +64,7 @@ make_streams(struct fwd *f)
 	return 0;
 }
 
-/* How many lcores there are for them. */
+/* @return the number of lcores to use for the streams. */
 static uint32_t
 lcores_to_use(const struct fwd *f)
 {
@@ -121,7 +121,7 @@ make_generators(struct fwd *f, bool tx_first)
 	for (i = 0; i < f->nstreams; i++) {
 		f->streams[i].gen = fwd_gen_new(f, &f->streams[i], !f->mode->generates);
 		if (f->streams[i].gen == NULL)
-			return -1; /* it has said why */
+			return -1; /* fwd_gen_new() has printed the reason */
 	}
 	return 0;
 }
@@ -176,7 +176,7 @@ streams_run(void *arg)
 			rest(idle, &empty);
 	}
 	if (lc->check != NULL)
-		fwd_check_idle(lc->check); /* what is shown from now on is all */
+		fwd_check_idle(lc->check); /* from now on the counters are complete */
 	return 0;
 }
 

@@ -15,14 +15,14 @@
 
 enum kind { KIND_CHOICE, KIND_NUMBER, KIND_MAC, KIND_IP, KIND_VLAN };
 
-/* A key, where its value goes, and which values are allowed. */
+/* A key, the place of its value, and the values that are allowed. */
 struct key {
 	const char *name;
 	enum kind kind;
 	uint16_t at;
-	uint8_t bytes; /* of a number or choice there */
+	uint8_t bytes; /* size of a number or choice */
 	uint64_t least, most;
-	const char *choices; /* "a|b", values from 0 on */
+	const char *choices; /* "a|b", with values from 0 on */
 	const char *help;
 };
 
@@ -140,7 +140,7 @@ wrong(char why[FWD_WHY], const struct key *k, const char *value)
 static void
 store(struct fwd_template *t, const struct key *k, uint64_t v)
 {
-	memcpy((uint8_t *)t + k->at, &v, k->bytes); /* karst runs on little endian */
+	memcpy((uint8_t *)t + k->at, &v, k->bytes); /* karst runs on little endian machines only */
 }
 
 static bool
@@ -229,7 +229,7 @@ unknown(const char *word, char why[FWD_WHY])
 	return -1;
 }
 
-/* What one key cannot check alone. */
+/* Checks the combination of keys. */
 static int
 check(const struct fwd_template *t, const int addr_kind[2], char why[FWD_WHY])
 {

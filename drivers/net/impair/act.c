@@ -2,9 +2,9 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * What is done to a packet that a rule has hit.  A buffer that others have as well, or that lies in
- * memory of others, is copied before a byte of it is changed.  Where an action is not possible the
- * packet passes as it is, and the log says why.
+ * Apply actions to packets that a rule has hit.  A buffer that is shared, or that is in external
+ * memory, is copied before it is changed.  If an action is not possible, the packet passes
+ * unchanged, and the log tells why.
  */
 #include "impair.h"
 
@@ -14,17 +14,17 @@
 #include "karst_icrc.h"
 #include "karst_opcode.h"
 
-/* The longest packet whose ICRC is made anew. */
+/* The longest packet whose ICRC can be computed again. */
 #define REPAIR_BYTES 16384u
 
-/* Of a packet, from its first byte. */
+/* Offsets from the first byte of a packet. */
 struct parts {
 	uint32_t pay, pay_end; /* payload without pad */
-	uint32_t end;          /* behind the ICRC */
-	uint32_t opcode_len;   /* BTH and extended headers */
+	uint32_t end;          /* after the ICRC */
+	uint32_t opcode_len;   /* length of BTH and extended headers */
 };
 
-/* A byte of a packet, wherever it is. */
+/* Locates a byte of a packet, in whichever segment it is. */
 static uint8_t *
 byte_at(struct rte_mbuf *m, uint32_t off)
 {
@@ -49,8 +49,11 @@ write_back(struct rte_mbuf *m, const uint8_t *from, uint32_t len)
 
 /* --- buffers --- */
 
-/* A copy, from the same pool if that has room for packets.  In one piece if the packet is, and at
- * the same place, so that it fits.  NULL: there is no buffer. */
+/*
+ * Copies a packet, with a buffer from the same pool if that pool has room for data.  If the packet
+ * is one segment, the copy is one too, with the same data offset, so that the data fits.
+ * @return NULL: there is no buffer.
+ */
 static struct rte_mbuf *
 copy_of(struct imp_queue *q, const struct rte_mbuf *m)
 {
@@ -81,7 +84,10 @@ copy_of(struct imp_queue *q, const struct rte_mbuf *m)
 	return rte_pktmbuf_copy(m, pool, 0, UINT32_MAX);
 }
 
-/* The packet in buffers that are its own.  NULL: there are none, and it is as it was. */
+/*
+ * Makes sure that the packet has buffers of its own.
+ * @return the packet, or a copy; NULL: there are no buffers, and the packet is unchanged.
+ */
 static struct rte_mbuf *
 own(struct imp_queue *q, struct rte_mbuf *m)
 {
@@ -98,7 +104,9 @@ own(struct imp_queue *q, struct rte_mbuf *m)
 	return c;
 }
 
-/* What a device has said of checksums of a received packet is not true of it any more. */
+/*
+ * Clears the checksum flags of a received packet, because they are no longer valid after a change.
+ */
 static void
 unsay_checksums(const struct imp_queue *q, struct rte_mbuf *m)
 {
@@ -108,8 +116,10 @@ unsay_checksums(const struct imp_queue *q, struct rte_mbuf *m)
 
 /* --- parts of a packet --- */
 
-/* By its headers, but nothing outside of the bytes that there are.  false: it ends before its ICRC
- * would. */
+/*
+ * Finds the parts of a packet by its headers, limited to the bytes that are there.
+ * @return false: the packet ends before its ICRC.
+ */
 static bool
 find_parts(const struct rte_mbuf *m, const struct imp_frame *f, struct parts *p)
 {
@@ -130,8 +140,10 @@ find_parts(const struct rte_mbuf *m, const struct imp_frame *f, struct parts *p)
 	return true;
 }
 
-/* Lengths, checksum of the IPv4 header and ICRC of a packet of @end bytes, in one piece.  A UDP
- * checksum becomes 0, none. */
+/*
+ * Sets lengths, IPv4 header checksum and ICRC of a packet of @end bytes in one piece.  The UDP
+ * checksum becomes 0 (none).
+ */
 static void
 make_right(uint8_t *d, const struct imp_frame *f, uint32_t end)
 {
@@ -152,7 +164,7 @@ make_right(uint8_t *d, const struct imp_frame *f, uint32_t end)
 	memcpy(d + end - KARST_ICRC_LEN, &crc, sizeof(crc));
 }
 
-/* A packet whose first @end bytes are to be right again. */
+/* Makes the first @end bytes of a packet correct again. */
 static __attribute__((noinline)) enum imp_why
 repair(struct rte_mbuf *m, const struct imp_frame *f, uint32_t end)
 {
@@ -194,7 +206,7 @@ corrupt(const struct imp_conf_rule *c, struct rte_mbuf *m, const struct imp_fram
 	return c->repair && c->part != IMP_PART_ICRC ? repair(m, f, p.end) : IMP_WHY_NONE;
 }
 
-/* Cuts bytes off a chain of segments. */
+/* Truncates a chain of segments to @len bytes. */
 static void
 chop(struct rte_mbuf *m, uint32_t len)
 {
@@ -242,14 +254,16 @@ truncate_packet(const struct imp_conf_rule *c, struct rte_mbuf *m, const struct 
 	if (p.end - bytes > REPAIR_BYTES)
 		return IMP_WHY_NO_ROOM;
 	flags = byte_at(m, f->bth_off + 1);
-	*flags = (uint8_t)(*flags & 0xcf); /* the pad was cut */
+	*flags = (uint8_t)(*flags & 0xcf); /* the pad was cut off */
 	*detail = p.end - bytes;
 	chop(m, p.end - bytes);
 	return repair(m, f, p.end - bytes);
 }
 
-/* ECN CE.  The ICRC does not cover the field; of the IPv4 header's checksum the change is the
- * difference of one word (RFC 1624), unless the device will compute it. */
+/*
+ * Sets ECN CE.  The ICRC does not cover this field.  The IPv4 header checksum is updated by the
+ * difference of one word (RFC 1624), unless the device will compute it.
+ */
 static enum imp_why
 mark(const struct imp_queue *q, struct rte_mbuf *m, const struct imp_frame *f)
 {
@@ -263,7 +277,7 @@ mark(const struct imp_queue *q, struct rte_mbuf *m, const struct imp_frame *f)
 	sum_hi = byte_at(m, f->l3_off + 10);
 	sum_lo = byte_at(m, f->l3_off + 11);
 	if (q->direction == IMP_RX || (m->ol_flags & RTE_MBUF_F_TX_IP_CKSUM) == 0) {
-		/* ~(~sum + ~old + new), of which only the low byte of a word has changed */
+		/* ~(~sum + ~old + new), where only the low byte of a word has changed */
 		sum = (uint32_t)(uint16_t) ~(*sum_hi << 8 | *sum_lo) + (uint16_t) ~(uint16_t)*tos +
 			(*tos | 3u);
 		sum = (sum & 0xffff) + (sum >> 16);
@@ -287,7 +301,7 @@ change(struct imp_queue *q, const struct imp_verdict *v, struct imp_frame *f, ui
 	o->m = own(q, o->m);
 	if (o->m == NULL)
 		return IMP_WHY_NO_BUFFER;
-	(void)imp_frame_read(o->m, f, copy); /* it may have moved */
+	(void)imp_frame_read(o->m, f, copy); /* the headers may have moved */
 	switch (c->action) {
 	case IMP_CORRUPT:
 		why = corrupt(c, o->m, f, detail);
@@ -319,8 +333,10 @@ duplicate(struct imp_queue *q, const struct imp_conf_rule *c, uint32_t room, str
 
 /* --- waiting --- */
 
-/* When a packet of @len bytes may leave, by a rate; as a leaky bucket that lets @tau cycles'
- * worth of bytes pass at once.  false: it would wait too long. */
+/*
+ * Computes when a rate allows a packet of @len bytes to leave: a leaky bucket that lets the bytes
+ * of @tau cycles pass at once.  @return false: the packet would wait too long.
+ */
 static bool
 rate_due(struct imp_live *l, uint32_t len, uint64_t now, uint64_t *due)
 {
@@ -333,7 +349,7 @@ rate_due(struct imp_live *l, uint32_t len, uint64_t now, uint64_t *due)
 	return true;
 }
 
-/* The packet waits; else it passes, or is dropped. */
+/* Holds the packet.  If that is not necessary or not possible, it passes or is dropped. */
 static enum imp_why
 keep(struct imp_queue *q, const struct imp_verdict *v, const struct imp_record *r, uint64_t now,
 	struct imp_outcome *o, bool *logged)
@@ -350,7 +366,7 @@ keep(struct imp_queue *q, const struct imp_verdict *v, const struct imp_record *
 			return IMP_WHY_QUEUE_FULL;
 		}
 		if (w.due <= now) {
-			*logged = false; /* one that need not wait is not impaired */
+			*logged = false; /* not held, so not impaired */
 			return IMP_WHY_NONE;
 		}
 		held = imp_hold_timed(&q->held, &w);

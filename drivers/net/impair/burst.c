@@ -2,32 +2,37 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Bursts.  As long as no rule hits and nothing waits, a burst goes straight through.  Else what
- * was received is put together anew: what is ready from before, what has waited long enough, and
- * what was received now, impaired.  What finds no room in the caller's array is ready for the next
- * burst.
+ * Receive and transmit bursts.  As long as no rule hits and no packet is held or ready, a burst
+ * passes straight through.  Otherwise a received burst is put together again from packets that were
+ * ready before, packets whose time has come, and packets received now, with their impairments.
+ * Packets without room in the caller's array are ready for the next burst.
  *
- * What is sent is made room for in the caller's own array: packets that were dropped or kept
- * leave gaps, over which the ones before are moved.  Packets that the port below does not take
- * are the caller's again, who will send them once more, or free them; a flag in their buffers
- * says that rules have seen them already, so that a packet counts once however often it is tried.
+ * On transmit, the burst is compacted in the caller's array: packets that were dropped or held
+ * leave gaps, and packets before a gap are moved over it.  Packets that the port below does not
+ * accept return to the caller, which will send them again or free them.  A flag in these mbufs
+ * tells that the rules have already judged them, so that each packet counts once, however often it
+ * is tried.
  */
 #include "impair.h"
 
 #include <rte_ethdev.h>
 
-/* Rules are taken between two bursts; the old ones are for the control thread to free, which has
- * emptied the place before it gave new ones (control.c). */
+/*
+ * Takes the new rules, between two bursts.  The control thread frees the old ones.  It has emptied
+ * @retired before it set @next (control.c).
+ */
 static __attribute__((noinline)) void
 adopt(struct imp_queue *q)
 {
-	/* acquire: pairs with the release of imp_control_apply(), what the set is made of */
+	/* acquire: pairs with the release of imp_control_apply(), for the contents of the set */
 	struct imp_set *s = atomic_exchange_explicit(&q->next, NULL, memory_order_acquire);
 	struct imp_set *old = q->set;
 
 	if (s == NULL)
-		return; /* it was taken back */
-	/* others read counts through it, with the lock that keeps sets from being freed */
+		return; /* the control thread has taken it back */
+	/*
+	 * other threads read counts of the set; they hold the lock that keeps it from being freed
+	 */
 	__atomic_store_n(&q->set, s, __ATOMIC_RELEASE);
 	/* release: pairs with the acquire of imp_control_apply(), which frees it */
 	atomic_store_explicit(&q->retired, old, memory_order_release);
@@ -36,7 +41,7 @@ adopt(struct imp_queue *q)
 static inline void
 begin(struct imp_queue *q)
 {
-	/* relaxed: adopt() looks again */
+	/* relaxed: adopt() loads it again with acquire */
 	if (unlikely(atomic_load_explicit(&q->next, memory_order_relaxed) != NULL))
 		adopt(q);
 }
@@ -44,7 +49,7 @@ begin(struct imp_queue *q)
 static inline bool
 is_gone(const struct imp_queue *q)
 {
-	/* relaxed: it is a hint, which nothing is ordered by */
+	/* relaxed: only a hint, no other access depends on the order */
 	return atomic_load_explicit(&q->port->gone, memory_order_relaxed);
 }
 
@@ -99,8 +104,10 @@ released(struct imp_queue *q, struct imp_waiting *w)
 	imp_log_put(q, &w->record, IMP_RELEASED, w->record.why);
 }
 
-/* How many copies a packet may have, so that there is room for all of @left packets behind it, and
- * for those that wait for them. */
+/*
+ * @return the number of copies that a packet may have, so that there is still room for the @left
+ *   packets that follow and for packets that are held for these.
+ */
 static uint32_t
 copies_room(const struct imp_queue *q, uint32_t left)
 {
@@ -111,7 +118,7 @@ copies_room(const struct imp_queue *q, uint32_t left)
 
 /* --- receiving --- */
 
-/* Where received packets go to. */
+/* Destination of received packets. */
 struct sink {
 	struct rte_mbuf **bufs;
 	uint16_t n, room;
@@ -126,7 +133,7 @@ deliver(struct imp_queue *q, struct sink *to, struct rte_mbuf *m)
 		ready_put(q, m);
 }
 
-/* A packet is delivered, and those that have waited for it. */
+/* Delivers a packet, and then the packets that were held for it. */
 static void
 deliver_counted(struct imp_queue *q, struct sink *to, struct rte_mbuf *m)
 {
@@ -161,8 +168,10 @@ deliver_acted(struct imp_queue *q, struct sink *to, struct rte_mbuf *m, const st
 		deliver(q, to, o.copy[i]);
 }
 
-/* @in: received packets, of which the first @clean were judged, and none was hit but number
- * @clean if @v says so. */
+/*
+ * Delivers @in, received packets.  The first @clean of these were judged and not hit.  If @clean is
+ * less than @n, packet number @clean was hit, as described by @v.
+ */
 static void
 deliver_all(struct imp_queue *q, struct sink *to, struct rte_mbuf **in, uint16_t n, uint16_t clean,
 	struct imp_verdict *v, uint64_t now)
@@ -192,7 +201,10 @@ release_due(struct imp_queue *q, struct sink *to, uint64_t now)
 	}
 }
 
-/* Packets of the port below become ours; if there are rules, their headers are asked for. */
+/*
+ * Sets the port of packets from the port below to this one.  If there are rules, also prefetches
+ * the headers.
+ */
 static inline void
 take_over(const struct imp_queue *q, struct rte_mbuf **bufs, uint16_t n)
 {
@@ -267,7 +279,7 @@ imp_rx_burst(void *queue, struct rte_mbuf **bufs, uint16_t n)
 
 /* --- sending --- */
 
-/* The part of the caller's array that was judged, and is to be sent. */
+/* The part of the caller's array that was judged and has to be sent. */
 struct run {
 	struct rte_mbuf **bufs;
 	uint16_t from, to;
@@ -295,7 +307,7 @@ run_send(struct imp_queue *q, struct run *r)
 	return r->from == r->to;
 }
 
-/* A packet that is not the caller's. */
+/* Sends a packet that does not belong to the caller. */
 static void
 send_own(struct imp_queue *q, struct rte_mbuf *m)
 {
@@ -317,8 +329,10 @@ send_ready(struct imp_queue *q)
 	return true;
 }
 
-/* The packet that was put into @r last passes: those that have waited for it go behind it.
- * @return whether all was sent. */
+/*
+ * Handles the packets that were held for the last packet of @r: sends @r, then these.
+ * @return whether all of @r was sent.
+ */
 static bool
 send_counted(struct imp_queue *q, struct run *r)
 {
@@ -358,7 +372,7 @@ send_acted(struct imp_queue *q, struct run *r, struct rte_mbuf *m, const struct 
 	return sent;
 }
 
-/* Was a packet judged when it was tried before? */
+/* Whether a packet was judged in an earlier attempt to send it.  Clears its mark. */
 static bool
 was_judged(struct imp_queue *q, struct rte_mbuf *m)
 {
@@ -369,8 +383,10 @@ was_judged(struct imp_queue *q, struct rte_mbuf *m)
 	return true;
 }
 
-/* Packets from @i on, of which number @hit, if there is one, has been judged.
- * @return how many were consumed. */
+/*
+ * Sends packets.  If @hit is less than @n, the packets up to number @hit were judged, and that one
+ * was hit.  @return how many packets were consumed.
+ */
 static uint16_t
 send_all(struct imp_queue *q, struct rte_mbuf **bufs, uint16_t n, uint16_t hit,
 	struct imp_verdict *v, uint64_t now)
@@ -401,7 +417,7 @@ send_all(struct imp_queue *q, struct rte_mbuf **bufs, uint16_t n, uint16_t hit,
 	run_send(q, &r);
 	unsent = (uint16_t)(r.to - r.from);
 	mark_returned(q, bufs + r.from, unsent);
-	if (unsent > 0) /* without frames there may be no array */
+	if (unsent > 0) /* @bufs may be NULL if there are no packets */
 		memmove(bufs + i - unsent, bufs + r.from, unsent * sizeof(bufs[0]));
 	return (uint16_t)(i - unsent);
 }

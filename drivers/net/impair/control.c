@@ -2,12 +2,12 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Rules that change while packets pass, and what telemetry tells.
+ * Change rules while packets pass, and answer telemetry requests.
  *
- * Each queue gets a set of its own (set.c) and takes it between two bursts.  Hence a queue has up
- * to three: the one in use, the next one, and the one before, which is freed here when the next
- * rules come, or with the queue.  Nobody waits for anybody, and a queue that is never polled
- * costs no more than its next set.
+ * Each queue gets a set of rules of its own (set.c) and takes it between two bursts.  So a queue
+ * has up to three sets: the one in use, the next one, and the previous one.  The previous one is
+ * freed here when the next rules come, or with the queue.  No thread waits for another one.  A
+ * queue that is never polled costs no more than the memory of its next set.
  */
 #include "impair.h"
 
@@ -51,10 +51,12 @@ make_sets(struct imp_port *p, struct imp_rules *rules, struct imp_set *to[IMP_BO
 static void
 hand_over(struct imp_queue *q, struct imp_set *s)
 {
-	/* acquire: pairs with the release of adopt() in burst.c, who is done with it */
+	/* acquire: pairs with the release of adopt() in burst.c, which does not use it any more */
 	imp_set_free(atomic_exchange_explicit(&q->retired, NULL, memory_order_acquire));
-	/* release: pairs with the acquire of adopt(); acquire: with the release of an earlier call
-	 * whose set was not taken */
+	/*
+	 * release: pairs with the acquire of adopt(); acquire: pairs with the release of an earlier
+	 * call whose set was not taken
+	 */
 	imp_set_free(atomic_exchange_explicit(&q->next, s, memory_order_acq_rel));
 }
 
@@ -65,7 +67,7 @@ imp_control_apply(struct imp_port *p, struct imp_rules *rules)
 	unsigned int d, i;
 	int rc;
 
-	rules->users++; /* the port's own */
+	rules->users++; /* the port's own reference */
 	rc = make_sets(p, rules, set);
 	for (d = 0; d < IMP_BOTH; d++)
 		for (i = 0; i < IMP_MAX_QUEUES; i++)
@@ -125,7 +127,9 @@ imp_control_find(uint16_t port_id)
 	return p;
 }
 
-/* The port that the parameters begin with, by its name or number, and what is behind its comma. */
+/*
+ * Finds the port whose name or number the parameters begin with.  @rest: the text after the comma.
+ */
 static struct imp_port *
 find_param(const char *params, const char **rest)
 {
@@ -183,7 +187,10 @@ control_say_mistake(void *user, const char *line)
 		rte_tel_data_add_array_string(m->list, text);
 }
 
-/* "/impair/rules,PORT[,FILE]": reads the file, or the same one again, and says what holds now. */
+/*
+ * Handles "/impair/rules,PORT[,FILE]": reads the file, or the current one again, and reports the
+ * result.
+ */
 static int
 tel_rules(const char *cmd, const char *params, struct rte_tel_data *d)
 {
@@ -220,7 +227,9 @@ tel_rules(const char *cmd, const char *params, struct rte_tel_data *d)
 	return 0;
 }
 
-/* Whether all queues have taken the newest rules. */
+/*
+ * @return the generation that all queues have reached: if it is the newest, all use the new rules.
+ */
 static uint32_t
 oldest_generation(const struct imp_port *p)
 {
@@ -264,7 +273,7 @@ add_direction(struct rte_tel_data *d, const struct imp_port *p, unsigned int dir
 	rte_tel_data_add_dict_container(d, direction == IMP_RX ? "rx" : "tx", to, 0);
 }
 
-/* Two lists, since names of members may not have all characters that names of rules may. */
+/* Adds two lists, because names of members must not have all characters of rule names. */
 static void
 add_rules(struct rte_tel_data *d, const struct imp_port *p)
 {
@@ -286,7 +295,7 @@ add_rules(struct rte_tel_data *d, const struct imp_port *p)
 	rte_tel_data_add_dict_container(d, "hits", hits, 0);
 }
 
-/* "/impair/stats,PORT" */
+/* Handles "/impair/stats,PORT". */
 static int
 tel_stats(const char *cmd, const char *params, struct rte_tel_data *d)
 {

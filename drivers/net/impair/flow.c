@@ -2,15 +2,17 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * What was seen of flows, for rules that ask which transmission a packet is, or count by QP.
+ * Record the history of flows, for rules that depend on the transmission of a packet or count by
+ * QP.
  *
- * A flow is what has the same addresses, destination QP, and is a request or a response; responses
- * have the PSNs of the requests of the other direction.  The table has a fixed size.  A flow may be
- * in one of WAYS places; if all are taken, the one that was used longest ago goes, so that packets
- * of a million forged flows cost others their history and nobody any memory.
+ * A flow is all packets with the same addresses, the same destination QP, and the same kind,
+ * request or response; responses have the PSNs of the requests of the other direction.  The table
+ * has a fixed size.  A flow can be in one of WAYS places.  If all are taken, the least recently
+ * used flow is replaced.  So packets of a million forged flows can displace the history of others,
+ * but take no memory.
  *
- * Of each of the last IMP_FLOW_PSNS PSNs a byte says how often it was seen.  A PSN that is farther
- * behind begins the flow anew, as of a queue pair that was reset.
+ * For each of the last IMP_FLOW_PSNS PSNs, a byte counts how often it was seen.  An older PSN
+ * restarts the flow, as if the queue pair had been reset.
  */
 #include "impair.h"
 
@@ -71,7 +73,7 @@ key_of(const struct imp_flows *fs, const struct imp_frame *f)
 		memcpy(&v, addr + i * 8, sizeof(v));
 		h = mix(h, v);
 	}
-	return h | 1; /* 0 is none */
+	return h | 1; /* 0 means unused */
 }
 
 struct imp_flow *
@@ -101,7 +103,7 @@ imp_flow_of(struct imp_flows *fs, const struct imp_frame *f, uint64_t *evicted)
 	return oldest;
 }
 
-/* Those from the newest on that were not seen, up to @psn. */
+/* Clears the counts of the PSNs after the newest one, up to @psn, which becomes the newest. */
 static void
 advance(struct imp_flow *flow, uint8_t *times, uint32_t psn, uint32_t gap)
 {

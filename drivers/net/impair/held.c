@@ -2,12 +2,12 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Packets that wait.  Nobody wakes a driver: they leave with the first burst of their queue after
- * their time has come, and if none comes, they stay.
+ * Hold packets.  Nothing calls a driver when a packet's time has come: it leaves with the next
+ * burst of its queue, and stays if there is none.
  *
- * Those that wait for a time alone are a binary heap, of those with the same time the first to
- * come on top.  Those that wait for later packets are few, and looked at with each packet; they
- * may have a time as well.
+ * Packets that are held only for a time are in a binary heap; of those with the same time, the one
+ * held first leaves first.  Packets that are held for later packets are few, and are checked with
+ * each packet; they may have a time, too.
  */
 #include "impair.h"
 
@@ -66,7 +66,7 @@ imp_hold_counted(struct imp_held *h, const struct imp_waiting *w)
 	return true;
 }
 
-/* They keep their order. */
+/* Takes packet number @i; the others keep their order. */
 static void
 take_counted(struct imp_held *h, uint32_t i, struct imp_waiting *to)
 {

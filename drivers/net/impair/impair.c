@@ -2,9 +2,9 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * The device as DPDK sees it: "net_impair0,port=net_ring0,rules=/etc/karst/rules".  It owns the
- * port below, so that programs that take all ports see this one alone, configures it as it is
- * configured itself, and hands down what it is asked.
+ * The ethdev device: "net_impair0,port=net_ring0,rules=/etc/karst/rules".  It owns the port below,
+ * so that programs that use all ports see only this one.  It configures the port below as it is
+ * configured itself, and passes operations to it.
  */
 #include "impair.h"
 
@@ -99,8 +99,10 @@ parse_args(const char *text, struct args *a)
 
 /* --- events of the port below --- */
 
-/* On a thread of DPDK's, or of whoever removes the port.  @arg: the id of the device above, which
- * may be gone by now, as may be the port that the event was registered for. */
+/*
+ * Handles an event of the port below, on a thread of DPDK or on the one that removes the port.
+ * @arg: id of the device above.  Both this device and the port of the event may be gone by now.
+ */
 static int
 on_event(uint16_t port_id, enum rte_eth_event_type event, void *arg, void *ret)
 {
@@ -211,7 +213,7 @@ rx_queue_setup(struct rte_eth_dev *dev, uint16_t queue, uint16_t slots, unsigned
 	return dev->data->rx_queues[queue] != NULL ? 0 : -ENOMEM;
 }
 
-/* Copies of what lies in nobody's pool come from the first receive queue's. */
+/* Packets without a pool of their own are copied into buffers of the first receive queue's pool. */
 static int
 tx_queue_setup(struct rte_eth_dev *dev, uint16_t queue, uint16_t slots, unsigned int socket,
 	const struct rte_eth_txconf *conf)
@@ -238,7 +240,7 @@ tx_queue_release(struct rte_eth_dev *dev, uint16_t queue)
 	queue_free(dev->data->dev_private, IMP_TX, queue);
 }
 
-/* What waits in a device that is stopped belongs to nobody any more. */
+/* Discards the packets that a stopped device holds. */
 static void
 empty_queues(struct imp_port *p)
 {
@@ -288,7 +290,7 @@ dev_stop(struct rte_eth_dev *dev)
 	return rc;
 }
 
-/* The port below is as it was before: stopped, and for anybody to use. */
+/* Closes the device.  The port below is stopped again and has no owner, as before. */
 static int
 dev_close(struct rte_eth_dev *dev)
 {
@@ -315,13 +317,16 @@ dev_close(struct rte_eth_dev *dev)
 	return 0;
 }
 
-/* --- what the port below is asked --- */
+/* --- operations of the port below --- */
 
 #define BELOW(dev) (((struct imp_port *)(dev)->data->dev_private)->below)
-/* One that is removed says so. */
+/* Operations on a port that was removed return -ENODEV. */
 #define ASK(dev, call) (((struct imp_port *)(dev)->data->dev_private)->gone ? -ENODEV : (call))
 
-/* Offloads by which a buffer is several packets are not announced: rules are about packets. */
+/*
+ * Does not announce offloads by which one buffer is several packets, because rules are about
+ * packets.
+ */
 static int
 dev_infos_get(struct rte_eth_dev *dev, struct rte_eth_dev_info *info)
 {
@@ -509,7 +514,7 @@ args_say_mistake(void *user, const char *line)
 	IMP_LOG(ERR, "%s\n", line);
 }
 
-/* The port below, by its name or number; it becomes the device's own. */
+/* Finds the port below by its name or number, and takes ownership of it. */
 static int
 own_below(struct imp_port *p, const struct args *a, const char *name)
 {
@@ -555,7 +560,10 @@ judged_flag(struct imp_port *p)
 	return 0;
 }
 
-/* All that a port has but its device.  On failure: said why, imp_port_fini(). */
+/*
+ * Initialises a port, except for its device.  On failure it has printed a message, and the caller
+ * frees @p and its rules.
+ */
 static int
 port_init(struct imp_port *p, const struct args *a, const char *name)
 {

@@ -2,9 +2,10 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Which packets are hit.  Every packet of a burst is looked at: is it RoCEv2, and might its
- * opcode and QP number be of interest to any rule?  That is all that most cost.  Of the others,
- * every rule counts those that fit it, and the first one whose turn it is hits.
+ * Judge which packets are hit.  For every packet of a burst, two things are checked: whether it is
+ * RoCEv2, and whether any rule may match its opcode and QP number.  Most packets need no more.  For
+ * the others, every rule counts the packets that match it, and the first rule whose turn it is
+ * hits.
  */
 #include "impair.h"
 
@@ -13,7 +14,7 @@
 
 #define BTH_IP4 (KARST_ETH_LEN + KARST_IP4_LEN + KARST_UDP_LEN)
 
-/* Bytes as they stand in a frame, as a number. */
+/* Constants in this file are bytes of a frame, read as a little-endian number. */
 #if RTE_BYTE_ORDER != RTE_LITTLE_ENDIAN
 #error "the constants below are for little-endian machines"
 #endif
@@ -27,7 +28,7 @@ load64(const uint8_t *p)
 	return v;
 }
 
-/* The most frequent kind: IPv4 without options, not fragmented, without a tag. */
+/* Whether the frame is of the most frequent kind: IPv4 without options, fragments and VLAN tag. */
 static inline bool
 is_plain(const struct rte_mbuf *m, const uint8_t *d)
 {
@@ -38,7 +39,7 @@ is_plain(const struct rte_mbuf *m, const uint8_t *d)
 		return false;
 	memcpy(&type_ihl, d + 12, sizeof(type_ihl));
 	memcpy(&dport, d + BTH_IP4 - 6, sizeof(dport));
-	/* type, version and header length; fragment, protocol */
+	/* EtherType, version and header length; fragment, protocol */
 	return likely((type_ihl & 0xffffff) == 0x450008 &&
 		(load64(d + 16) & UINT64_C(0xff00ff3f00000000)) == UINT64_C(0x1100000000000000) &&
 		dport == RTE_BE16(KARST_ROCE_UDP_PORT));
@@ -57,7 +58,7 @@ frame_fill(struct imp_frame *f, const uint8_t *d, uint32_t l3_off, uint32_t bth_
 	f->psn = karst_bth_psn(f->bth);
 }
 
-/* Where the UDP header is; 0: there is none, or not in the first @len bytes. */
+/* @return the offset of the UDP header; 0: there is none in the first @len bytes. */
 static uint32_t
 udp_at(const uint8_t *d, uint32_t len, uint32_t l3, uint16_t type)
 {
@@ -153,7 +154,10 @@ nth_has(const struct imp_conf_rule *c, uint64_t count)
 	return false;
 }
 
-/* By QP: numbers from 1; of "every" they begin again, so that nothing is divided. */
+/*
+ * Counts by QP.  Counts begin with 1.  For "every", they are reset at each hit, which saves a
+ * division.
+ */
 static bool
 counts_in_flow(const struct imp_live *l, struct imp_flow *flow, uint64_t *count)
 {
@@ -169,7 +173,7 @@ counts_in_flow(const struct imp_live *l, struct imp_flow *flow, uint64_t *count)
 	return true;
 }
 
-/* The same number from the same seed and count, whatever the machine. */
+/* Draws by chance.  The result depends only on seed and count, not on the machine. */
 static inline bool
 draw(uint64_t salt, uint64_t count, uint64_t chance)
 {
@@ -180,7 +184,7 @@ draw(uint64_t salt, uint64_t count, uint64_t chance)
 	return (x ^ x >> 31) < chance;
 }
 
-/* Another packet fits.  @return whether it is its turn. */
+/* Counts another packet that matches.  @return whether it is the turn of the rule. */
 static inline bool
 counts(struct imp_live *l, struct imp_flow *flow, uint64_t *count)
 {
@@ -205,7 +209,7 @@ counts(struct imp_live *l, struct imp_flow *flow, uint64_t *count)
 	}
 }
 
-/* One more of its limit, which all queues share. */
+/* Takes one hit from the rule's limit, which all queues share.  @return false: none is left. */
 static bool
 take(const struct imp_live *l)
 {
@@ -231,7 +235,7 @@ judge(struct imp_queue *q, struct imp_set *s, const struct imp_frame *f, uint64_
 		if (s->flows->psns)
 			transmission = imp_flow_transmission(s->flows, flow, f->psn);
 	}
-	/* every rule counts, also behind one that has hit: they do not depend on each other */
+	/* rules are independent: all of them count, even if one has hit */
 	for (i = 0; i < s->n; i++) {
 		struct imp_live *l = &s->live[i];
 
@@ -246,17 +250,19 @@ judge(struct imp_queue *q, struct imp_set *s, const struct imp_frame *f, uint64_
 	return v->live != NULL;
 }
 
-/* Might any rule want a packet with this BTH? */
+/* Whether any rule may match a packet with this BTH. */
 static inline bool
 is_wanted(const struct imp_set *s, const uint8_t *bth)
 {
 	uint16_t qpn;
 
-	memcpy(&qpn, bth + 6, sizeof(qpn)); /* all but the top byte */
+	memcpy(&qpn, bth + 6, sizeof(qpn)); /* all bytes but the most significant one */
 	return (s->qpn[qpn / 64] >> qpn % 64 & 1) != 0 && s->opcode[karst_bth_opcode(bth)] != 0;
 }
 
-/* Is it the turn of any rule within the next @n packets?  For rules that count all packets. */
+/*
+ * Whether it is the turn of any rule within the next @n packets.  For rules that count all packets.
+ */
 static inline bool
 has_turn(const struct imp_set *s, uint32_t n)
 {
@@ -269,8 +275,8 @@ has_turn(const struct imp_set *s, uint32_t n)
 }
 
 /*
- * The usual rules, "the n-th packet" and "every n-th" of all, need no look at a packet beyond that
- * it is RoCEv2, until one of them has its turn.
+ * Counts packets for rules of the usual kind: the n-th packet, and every n-th, of all packets.
+ * Until it is the turn of one of them, it is enough to know which packets are RoCEv2.
  */
 static void
 count_all(struct imp_set *s, struct rte_mbuf *const *bufs, uint32_t from, uint32_t n)
@@ -288,7 +294,7 @@ count_all(struct imp_set *s, struct rte_mbuf *const *bufs, uint32_t from, uint32
 		s->live[i].seen += roce;
 }
 
-/* A packet that may be wanted. */
+/* Judges a packet that a rule may match.  @return whether it was hit. */
 static __attribute__((noinline)) bool
 look(struct imp_queue *q, const struct rte_mbuf *m, uint64_t now, struct imp_verdict *v)
 {

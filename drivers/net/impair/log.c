@@ -2,9 +2,9 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * What was done to which packet, one JSON object a line.  An lcore puts records into a ring of
- * its queue and never waits; a thread writes them down.  Records that found no room are counted,
- * and the file says where some are missing.
+ * Log what was done to which packet, as one JSON object per line.  An lcore puts records into the
+ * ring of its queue and never waits.  A thread writes them to the file.  Records without room are
+ * counted, and the file tells where records are missing.
  */
 #include "impair.h"
 
@@ -28,8 +28,8 @@ struct imp_log {
 	uint32_t slots;
 	pthread_t thread;
 	_Atomic bool stop;
-	pthread_mutex_t lock; /* of all that follows: the reader's side of the rings, the file */
-	uint64_t tsc, ns;     /* the same moment */
+	pthread_mutex_t lock; /* for the members below: reader's side of the rings, the file */
+	uint64_t tsc, ns;     /* taken at the same time */
 	uint64_t written;
 	bool failed;
 	struct imp_log_ring *ring[IMP_BOTH][IMP_MAX_QUEUES];
@@ -139,7 +139,7 @@ write_record(struct imp_log *l, const struct imp_record *r)
 	l->written++;
 }
 
-/* With the lock. */
+/* Writes the records of a ring.  The caller holds the lock. */
 static void
 drain(struct imp_log *l, struct imp_log_ring *ring, unsigned int direction, unsigned int queue)
 {
@@ -172,7 +172,7 @@ imp_log_flush(struct imp_log *l)
 				drain(l, l->ring[d][i], d, i);
 	if (fflush(l->file) != 0 && !l->failed) {
 		IMP_LOG(ERR, "%s: the log cannot be written: %s\n", l->port, strerror(errno));
-		l->failed = true; /* said once */
+		l->failed = true; /* print the message once */
 	}
 	clearerr(l->file);
 	pthread_mutex_unlock(&l->lock);
@@ -183,7 +183,7 @@ run(void *arg)
 {
 	struct imp_log *l = arg;
 
-	/* relaxed: nothing is ordered by it; imp_log_close() writes the rest */
+	/* relaxed: no other access depends on the order; imp_log_close() writes the rest */
 	while (!atomic_load_explicit(&l->stop, memory_order_relaxed)) {
 		imp_log_flush(l);
 		usleep(NAP_US);

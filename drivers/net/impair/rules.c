@@ -2,8 +2,8 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * A rule file: [impair] and any number of [rule NAME], with KEY = VALUE below, and comments behind
- * '#'.  All of it is read, and every mistake is said with its line and column.
+ * Read a rule file: [impair] and any number of [rule NAME], followed by KEY = VALUE, and comments
+ * that begin with '#'.  The whole file is read, and every mistake is reported with line and column.
  */
 #include "rules.h"
 
@@ -50,11 +50,11 @@ struct reader {
 	struct imp_rules *rules;
 	struct imp_conf_impair impair;
 	uint32_t impair_line;
-	/* the section that is being read */
-	const char *section; /* "impair", "rule", NULL: none, or one that was refused */
+	/* the current section */
+	const char *section; /* "impair", "rule", NULL: none, or one that was rejected */
 	void *to;
 	bool refused;
-	uint32_t key_line[KEYS]; /* where it has them; 0: not */
+	uint32_t key_line[KEYS]; /* line of each key in the section; 0: not given */
 	uint32_t rule_line[IMP_RULES_MAX];
 };
 
@@ -76,7 +76,7 @@ mistake(struct reader *r, size_t column, const char *fmt, ...)
 
 /* --- sections --- */
 
-/* Whether the section that is being read has a key, right or wrong. */
+/* Whether the current section has a key, with a right or a wrong value. */
 static bool
 has_key(const struct reader *r, const char *name)
 {
@@ -88,7 +88,7 @@ has_key(const struct reader *r, const char *name)
 	return false;
 }
 
-/* What of a rule depends on several keys; said at the line of its section. */
+/* Checks combinations of keys of a rule.  Mistakes are reported at the line of its section. */
 static void
 check_rule(struct reader *r, struct imp_conf_rule *rule)
 {
@@ -269,7 +269,7 @@ strip_end(char *text)
 		text[--len] = '\0';
 }
 
-/* @line: all of it, in which @text is the part behind white space. */
+/* Reads KEY = VALUE.  @line: the whole line, where @text is the part after white space. */
 static void
 read_entry(struct reader *r, char *text, const char *line)
 {
@@ -284,7 +284,7 @@ read_entry(struct reader *r, char *text, const char *line)
 	strip_end(text);
 	value += strspn(value, " \t");
 	if (r->section == NULL) {
-		if (!r->refused) /* else that was said */
+		if (!r->refused) /* otherwise the section was reported already */
 			mistake(r, column, "a key before the first [SECTION]");
 		return;
 	}
@@ -369,7 +369,7 @@ imp_rules_read(const char *path, imp_say say, void *user)
 	FILE *file;
 
 	r.rules = imp_rules_none();
-	/* A FIFO would keep the caller waiting: it is looked at before it is opened. */
+	/* Check before opening, because opening a FIFO would block. */
 	if (r.rules == NULL)
 		mistake(&r, 1, "no memory to read it");
 	else if (stat(path, &st) != 0)

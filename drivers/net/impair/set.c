@@ -2,8 +2,8 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * The rules of one direction of a queue, with their counts.  Queues share nothing but the rules'
- * limits, so that what is hit depends on the packets of a queue and the seed alone.
+ * Make the rules of one direction of a queue, with their counts.  Queues share only the rules'
+ * limits.  So the packets that are hit depend only on the packets of the queue and the seed.
  */
 #include "impair.h"
 
@@ -15,7 +15,7 @@ cycles(uint64_t us)
 	return (uint64_t)((unsigned __int128)us * rte_get_tsc_hz() / 1000000);
 }
 
-/* SplitMix64's finalizer: neighbours become numbers that have nothing in common. */
+/* SplitMix64's finalizer: maps neighbouring numbers to unrelated ones. */
 static uint64_t
 scatter(uint64_t x)
 {
@@ -91,7 +91,7 @@ needs_time(const struct imp_conf_rule *c)
 		c->action == IMP_RATE || c->action == IMP_HOLD || c->action == IMP_REORDER;
 }
 
-/* Is it about all packets, and hits some by their number alone? */
+/* Whether the rule matches all packets, and hits by their number alone. */
 static bool
 counts_all(const struct imp_conf_rule *c, const struct imp_live *l)
 {

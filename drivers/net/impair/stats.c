@@ -2,9 +2,9 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Counters.  Packets and bytes are those of the port below, on the wire's side of the rules; what
- * the rules did is in the extended ones: by direction and action, then by rule, then those of the
- * port below with "below_" in front.
+ * Counters.  Packets and bytes are those of the port below, that is, between the rules and the
+ * wire.  Extended counters tell what the rules did: by direction and action, then by rule.  They
+ * are followed by those of the port below, with the prefix "below_".
  */
 #include "impair.h"
 
@@ -71,7 +71,7 @@ imp_stats_rule(const struct imp_port *p, uint32_t rule)
 				q != NULL ? __atomic_load_n(&q->set, __ATOMIC_ACQUIRE) : NULL;
 
 			if (s == NULL || s->rules != p->rules)
-				continue; /* not yet its rules */
+				continue; /* does not use the current rules yet */
 			for (k = 0; k < s->n; k++)
 				if (s->live[k].number == rule)
 					n += __atomic_load_n(&s->live[k].hits, __ATOMIC_RELAXED);
@@ -102,12 +102,12 @@ imp_stats_reset(struct rte_eth_dev *dev)
 
 /* --- extended --- */
 
-/* In the order of struct imp_queue_stats, behind the actions. */
+/* In the order of struct imp_queue_stats, after the actions. */
 static const char *const others[] = {"spared", "released", "discarded", "flows_evicted"};
 
 #define OTHERS    (sizeof(others) / sizeof(others[0]))
-#define OF_QUEUES (IMP_ACTIONS + OTHERS + 1) /* and how many wait */
-#define ALWAYS    (IMP_BOTH * OF_QUEUES + 2) /* and of the log */
+#define OF_QUEUES (IMP_ACTIONS + OTHERS + 1) /* plus the number that is waiting */
+#define ALWAYS    (IMP_BOTH * OF_QUEUES + 2) /* plus those of the log */
 
 static_assert(sizeof(struct imp_queue_stats) == (IMP_ACTIONS + OTHERS) * sizeof(uint64_t),
 	"a name for each");
@@ -149,7 +149,7 @@ count_below(const struct imp_port *p)
 	return n > 0 ? (unsigned int)n : 0;
 }
 
-/* @from, those of the port below, go behind the first @at of @to. */
+/* Appends the counters of the port below to the first @at of @to. */
 static unsigned int
 below_values(const struct imp_port *p, struct rte_eth_xstat *to, unsigned int at, unsigned int n)
 {

@@ -12,18 +12,20 @@
 #include "karst_opcode.h"
 
 #define ITEM_BYTES 64u
-/* Digits behind the point. */
+/* Digits after the decimal point. */
 #define CHANCE_DIGITS 12u
 #define CHANCE_ONE    UINT64_C(1000000000000)
 
-/* One entry of a list, without the white space around it. */
+/* One entry of a list, without surrounding white space. */
 struct item {
-	const char *at; /* in the value */
+	const char *at; /* position in the value */
 	char text[ITEM_BYTES];
 };
 
-/* The entry at *@text, which moves behind it and its comma.  false: there is none, or it is too
- * long to be one. */
+/*
+ * Reads the entry at *@text, and advances *@text past it and its comma.  @return false: there is
+ * none, or it is too long.
+ */
 static bool
 next_item(const char **text, struct item *to)
 {
@@ -38,7 +40,7 @@ next_item(const char **text, struct item *to)
 	return len > 0 && len < sizeof(to->text);
 }
 
-/* A number that ends where *@end says.  false: there is none. */
+/* Parses a number.  *@end: where it ends.  @return false: there is none. */
 static bool
 number(const char *text, const char **end, uint64_t *to)
 {
@@ -133,7 +135,7 @@ parse_opcodes(const char *text, uint64_t to[4], char *why)
 	return NULL;
 }
 
-/* A number of 24 bits, or two with '-' between. */
+/* Parses a number of 24 bits, or two with '-' in between. */
 static bool
 range(const char *text, bool wraps, struct imp_range *to)
 {
@@ -228,7 +230,9 @@ parse_transmissions(const char *text, uint32_t *to, char *why)
 	return NULL;
 }
 
-/* Without the C library's conversions, which depend on the locale of the program. */
+/*
+ * Parses a probability.  Does not use the conversions of the C library, which depend on the locale.
+ */
 static const char *
 parse_chance(const char *text, uint64_t *to, char *why)
 {

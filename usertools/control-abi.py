@@ -24,39 +24,39 @@ HEAD = """.. SPDX-License-Identifier: BSD-3-Clause
 The control messages
 ====================
 
-What a program and an engine say to each other outside of the data path, byte by byte; the rings
-of the data path are in ring-abi.rst.  The headers are ``lib/ctl/karst_ctl.h`` and, for connection
-management, ``lib/ctl/karst_ctl_cm.h``; this page says the same without C, for whoever writes
-another end.
+This page defines the messages between a program and an engine outside of the data path, byte by
+byte.  The rings of the data path are in ring-abi.rst.  The headers are ``lib/ctl/karst_ctl.h`` and,
+for connection management, ``lib/ctl/karst_ctl_cm.h``.  This page has the same contents without C,
+for authors of other implementations.
 
 Rules
 =====
 
-- The engine listens at a UNIX socket of type ``SOCK_SEQPACKET``.  One packet is one message: a
-  header, a body that belongs to the operation, and descriptors beside it (``SCM_RIGHTS``).
-- The program sends a request and gets one reply, with the same ``seq`` and ``op``.  Requests of
-  one connection are answered in order.  The engine sends nothing else.  Who leaves a dozen replies
-  unread is disconnected.
-- The first request is HELLO.  A connection is over when either side closes it; everything that
-  the program had is destroyed then.
+- The engine listens on a UNIX socket of type ``SOCK_SEQPACKET``.  One packet is one message: a
+  header, a body that depends on the operation, and file descriptors (``SCM_RIGHTS``).
+- The program sends a request and gets one reply, with the same ``seq`` and ``op``.  The engine
+  answers the requests of one connection in order.  It sends nothing else.  It disconnects a program
+  that leaves a dozen replies unread.
+- The first request is HELLO.  A connection ends when either side closes it.  The engine then
+  destroys all objects of the program.
 - Everything is little-endian and naturally aligned.  There are no pointers.
-- ``len`` is the length of the packet, at most {MAX} bytes; ``nfds`` the number of descriptors
-  beside it, at most {MAX_FDS}.  A message of which that is not true is refused.
-- Reserved members of requests are 0, and this is checked.
-- A body may be longer than the receiver knows, if the rest is 0: members are added at the end, with
-  0 meaning what it meant before.  A shorter one is refused.  ``version`` changes when an old
-  receiver would misunderstand.
+- ``len`` is the length of the packet, at most {MAX} bytes.  ``nfds`` is the number of file
+  descriptors, at most {MAX_FDS}.  The engine refuses a message in which one of them is wrong.
+- Reserved members of requests are 0; the engine checks this.
+- A body may be longer than the receiver expects if all further bytes are 0.  New members are added
+  at the end, and 0 in them means the same as before they existed.  A shorter body is refused.
+  ``version`` changes when an old receiver would misunderstand a message.
 - A request that is refused has changed nothing.  Its reply has a negative errno as ``status`` and
-  struct ``fault`` as body: a sentence that says what was wrong and what is allowed.  ``-EPROTO``:
-  the message is malformed or comes out of order; ``-EOPNOTSUPP``: there is no such operation, or
-  no such feature; ``-EINVAL``: a member; ``-EBUSY``: something still needs the object; ``-ENOSPC``
-  and ``-ENOMEM``: a limit; ``-ENOBUFS``: ring memory is to be mapped and sealed first (SEAL_CHUNK);
-  ``-EIO``: the engine has given the program up.
-- Handles of PDs, XRC domains, CQs, SRQs, QPs, channels, and of connection management's channels,
-  identifiers and groups, are numbers of this connection and never 0.  Keys are L_Keys and R_Keys.
-  Those of another connection do not work.
+  struct ``fault`` as body: a sentence that tells what was wrong and what is allowed.  ``-EPROTO``:
+  the message is malformed or out of order; ``-EOPNOTSUPP``: there is no such operation, or no such
+  feature; ``-EINVAL``: a member has a wrong value; ``-EBUSY``: another object still needs this one;
+  ``-ENOSPC`` and ``-ENOMEM``: a limit is reached; ``-ENOBUFS``: ring memory has to be mapped and
+  sealed first (SEAL_CHUNK); ``-EIO``: the engine has disconnected the program.
+- Handles of PDs, XRC domains, CQs, SRQs and QPs, of channels, and of the channels, identifiers and
+  groups of connection management are numbers that are valid in this connection only.  A handle is
+  never 0.  Keys are L_Keys and R_Keys.  Handles and keys of another connection are not valid.
 
-Offsets below are those in the body, which begins {HDR} bytes into the message.
+Offsets below are relative to the body, which begins {HDR} bytes into the message.
 
 Header
 ======
@@ -66,17 +66,17 @@ STREAMS = """
 Streams
 =======
 
-HELLO, CREATE_CHANNEL and CM_CREATE_CHANNEL bring the reading end of a stream: a connected socket that the program only
-reads.  Records arrive whole.  It ends when the engine is gone.  Whoever does not read for a long
-time loses records.
+The replies to HELLO, CREATE_CHANNEL and CM_CREATE_CHANNEL have the reading end of a stream: a
+connected socket that the program only reads.  A record is never split.  The stream ends when the
+engine ends.  A program that does not read for a long time loses records.
 
 Channel
-  Each record is the 8-byte ``cookie`` of a CQ that was armed and has something.
+  Each record is the 8-byte ``cookie`` of a CQ that was armed and has a completion.
 
 Connection management
-  A byte of no meaning whenever the first event begins to wait; the event itself is CM_GET_EVENT's.
-  Whoever is told that the last one has been taken (``emptied``) reads one byte, so that the stream
-  is readable as long as events wait.
+  The engine writes one byte, of any value, when an event is queued and no other one is.  The program
+  gets the event itself with CM_GET_EVENT.  If the reply tells that this was the last one
+  (``emptied``), the program reads one byte.  So the stream is readable as long as events are queued.
 
 Asynchronous events
 """

@@ -24,38 +24,40 @@ HEAD = """.. SPDX-License-Identifier: BSD-3-Clause
 Counters and drop reasons
 =========================
 
-Every lcore keeps one set of these; it alone writes them, and readers add the sets up.  The tables
-lib/base/karst_counter.def, lib/base/karst_drop.def and lib/base/karst_hw_counter.def generate the
-enums, the names and this page.  observability.rst says how to read them.
+Every lcore has its own set of these counters and is its only writer.  Readers add up the sets of all
+lcores.  The enums, the names and this page are generated from the tables lib/base/karst_counter.def,
+lib/base/karst_drop.def and lib/base/karst_hw_counter.def.  observability.rst explains how to read
+the counters.
 
 Counters
 ========
 
-Names follow the hw_counters of Linux RDMA devices where there is one for the same thing.
+A counter has the name of the hw_counter of Linux RDMA devices that counts the same, if there is one.
 """
 
 HW = """
 Names of Linux
 ==============
 
-What RDMA devices of Linux show under hw_counters, for programs that look for those names
-(``/karst/hw_counters``).  Each is a sum of the above and below.
+These are the names that Linux RDMA devices show under hw_counters, for programs that use them
+(``/karst/hw_counters``).  Each is the sum of counters and drop reasons of this page.
 """
 
 DROPS = """
 Drop reasons
 ============
 
-A frame that is not delivered, or not acted on, is counted under exactly one reason.  Rules in
-parentheses are those of protocol.rst.
+A frame that the engine does not deliver, or does not act on, is counted under exactly one reason.
+Rules in parentheses are those of protocol.rst.
 """
 
 CM = """
 Connection management
 =====================
 
-Kept once for an engine, by the table lib/cm/karst_cm_counter.def (``/karst/cm``), beside the messages
-of each kind that were sent, sent again, received, and received twice.
+The engine has one set of these counters (``/karst/cm``), defined by the table
+lib/cm/karst_cm_counter.def.  It also counts, for each kind of message, how many were sent, sent
+again, received, and received twice.
 """
 
 

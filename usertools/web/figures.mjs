@@ -3,7 +3,7 @@
 // What the page shows, without the page: numbers as text, rows of tables, points of the chart.
 // Nothing here touches a document, so node runs it, too (test/observe/figures.test.mjs).
 
-/** A count in short: 999, 12.3k, 4.56M; "–" for what is not known (null, undefined). */
+/** Formats a count: 999, 12.3k, 4.56M; "–" if it is not known (null, undefined). */
 export function count(number) {
   if (number === null || number === undefined || !Number.isFinite(number)) return '–';
   const units = ['', 'k', 'M', 'G', 'T'];
@@ -16,7 +16,7 @@ export function count(number) {
   return number.toFixed(number < 9.995 ? 2 : number < 99.95 ? 1 : 0) + units[unit];
 }
 
-/** Bytes, by 1024. */
+/** Formats bytes in powers of 1024. */
 export function size(number) {
   if (number === null || number === undefined) return '–';
   const units = ['', ' KiB', ' MiB', ' GiB', ' TiB'];
@@ -28,7 +28,7 @@ export function size(number) {
   return (unit ? number.toFixed(1) : String(number)) + units[unit];
 }
 
-/** Bytes a second as gigabits a second. */
+/** Formats bytes per second as gigabits per second. */
 export function gbps(bytes) {
   return bytes === null || bytes === undefined ? '–' : (bytes * 8 / 1e9).toFixed(3);
 }
@@ -37,7 +37,7 @@ export function percent(share) {
   return share === null || share === undefined ? '–' : (share * 100).toFixed(1);
 }
 
-/** How long an engine has been up: "3 d 4 h", "4 h 5 min", "5 min 6 s". */
+/** Formats the time that an engine has been up: "3 d 4 h", "4 h 5 min", "5 min 6 s". */
 export function duration(ns) {
   const s = Math.floor(ns / 1e9);
   const parts = [[86400, 'd'], [3600, 'h'], [60, 'min'], [1, 's']];
@@ -55,7 +55,7 @@ function sum(rows, value) {
   return rows.reduce((all, row) => (value(row) === null || all === null ? null : all + value(row)), 0);
 }
 
-/** [{label, value, unit, bad}]: the figures at the top. */
+/** Makes the figures at the top: [{label, value, unit, bad}]. */
 export function tiles(answer) {
   const drops = sum(answer.drops, (row) => row.rate);
   const resent = rate(answer, 'retransmits');
@@ -74,8 +74,8 @@ export function tiles(answer) {
   ];
 }
 
-// Tables: {head: [word], rows: [{key, cells: [text or {text, kind}]}]}; the first cell names the row.
-// A kind is a class of page.css: text, wrap, bad, good.
+// Tables: {head: [word], rows: [{key, cells: [text or {text, kind}]}]}.  The first cell is the name
+// of the row.  A kind is a class of page.css: text, wrap, bad, good.
 
 export function ports(answer) {
   return {
@@ -148,7 +148,7 @@ export function counters(answer) {
   };
 }
 
-/** Adds a look to [{time, in, out}], once, and forgets what is older than @keep seconds. */
+/** Adds a sample to [{time, in, out}], once, and removes those older than @keep seconds. */
 export function remember(history, answer, keep = 120) {
   const last = history[history.length - 1];
   if (answer.seconds !== null && (!last || answer.time > last.time)) {
@@ -158,7 +158,9 @@ export function remember(history, answer, keep = 120) {
   return history;
 }
 
-/** A round number of bits a second that is not below any of the history, for the top of the chart. */
+/**
+ * Returns the top of the chart: a round number of bits per second, not below any of the history.
+ */
 export function ceiling(history) {
   const most = Math.max(0, ...history.map((look) => Math.max(look.in, look.out))) * 8;
   if (most <= 0) return 1e6;
@@ -166,7 +168,9 @@ export function ceiling(history) {
   return [1, 2, 5, 10].map((step) => step * power).find((step) => step >= most);
 }
 
-/** The "points" of a polyline of history[i][what], the latest look on the right edge. */
+/**
+ * Makes the "points" of a polyline of history[i][what], with the latest sample at the right edge.
+ */
 export function points(history, what, width, height, top, keep = 120) {
   if (!history.length) return '';
   const now = history[history.length - 1].time;
@@ -177,7 +181,7 @@ export function points(history, what, width, height, top, keep = 120) {
   }).join(' ');
 }
 
-/** Bits a second in words. */
+/** Formats bits per second with a unit. */
 export function bits(number) {
   for (const [unit, name] of [[1e9, 'Gb/s'], [1e6, 'Mb/s'], [1e3, 'kb/s']]) {
     if (number >= unit) return `${+(number / unit).toPrecision(3)} ${name}`;

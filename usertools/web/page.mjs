@@ -22,7 +22,7 @@ function setCell(element, what) {
   if (element.className !== kind) element.className = kind;
 }
 
-/** Rows are kept where they can be, so that a selection and the place of a reader survive. */
+/** Keeps rows where possible, so that a selection and the scroll position survive. */
 function fill(table, {head, rows}, empty) {
   if (!table.tHead) {
     const row = table.createTHead().insertRow();

@@ -110,7 +110,7 @@ def uc_gap():
 @case('form', 'fail')
 @case('timeout', 'cannot tell', *T14)
 def something_that_cannot_be_parsed():
-    """What it was may be the reason of what looks like an early timeout."""
+    """The frame that cannot be parsed may be the reason of what looks like an early timeout."""
     w = timeouts(3000)
     ns, frame = w.frames[0]
     w.frames.append((w.frames[-1][0] + 1000, frame[:42] + b'\x1f' + frame[43:]))
@@ -120,7 +120,8 @@ def something_that_cannot_be_parsed():
 # --- connections ---
 
 def alike(ahead=0):
-    """Two connections of the same PSNs, in turn; the MSNs of the second one are so far ahead."""
+    """Two connections with the same PSNs, in turn; the MSNs of the second one are @ahead of the
+    first."""
     w = Wire()
     for psn in range(100, 104):
         w.msn += 1
@@ -157,7 +158,7 @@ def same_psns_and_one_counts_wrong():
 @case('ack', 'pass')
 @case('msn', 'pass')
 def queue_pairs_are_used_again():
-    """By a new connection, which has some of the PSNs of the old one."""
+    """A new connection uses the queue pairs again, with some of the PSNs of the old one."""
     return behind(behind(Wire().connect(), Wire().send(20)),
                   behind(Wire().connect(a_id=3, b_id=1003), Wire(psn=105).send(20)))
 
@@ -202,7 +203,7 @@ def write_as_long_as_reth():
 # --- loss of requests ---
 
 def lost(first_again=1, naks=1, wait=10.0):
-    """SEND of 5 packets, the second one lost behind the place of the capture."""
+    """A SEND of 5 packets; the second one is lost after the place of the capture."""
     w = Wire().send(2)
     w.message(5, stop=2)
     w.injure()
@@ -299,7 +300,7 @@ def a_new_connection_under_the_same_numbers():
 @case('trace', 'pass')
 @case('ack', 'pass')
 def a_new_connection_of_one_queue_pair():
-    """A's queue pair number is used again, B's is another one, and so are the PSNs."""
+    """A uses its queue pair number again; B has another one, and the PSNs differ."""
     w = Wire().send(3)
     for psn in (9000, 9001):
         w.request(ONLY, psn, b'karst', qp=0x23).ack(psn, msn=psn - 8999)
@@ -308,7 +309,8 @@ def a_new_connection_of_one_queue_pair():
 
 @case('go-back', 'cannot tell', *T14)
 def two_naks_cross_the_reaction():
-    """The first lost packet was only late: B has asked for another one by the time that A goes back."""
+    """The first packet was only late, not lost: B has asked for another one by the time that A goes
+    back."""
     w = Wire().send(2).message(6)
     w.nak(w.psn + 1).nak(w.psn + 3)
     return w.message(6, start=1)
@@ -328,14 +330,14 @@ def one_timeout():
 @case('timeout-growth', 'not seen', *T14)
 @case('go-back', 'pass', *T14)
 def early_alone():
-    """As karst probes, and adapters that retransmit adaptively (Q11)."""
+    """An early retransmission as karst sends it, and adapters that retransmit adaptively (Q11)."""
     return timeouts(1000, 2000, 4000)
 
 
 @case('timeout', 'cannot tell', *T14)
 @case('timeout-growth', 'not seen', *T14)
 def early_and_timeout():
-    """The timeout is that of the first transmission, not of what went early."""
+    """The timeout counts from the first transmission, not from the early retransmissions."""
     w = Wire().send(2).message(3)
     w.wait(1000).message(3, stop=1, ask=True)
     w.wait(2000).message(3, stop=1, ask=True)
@@ -358,7 +360,7 @@ def too_early_and_not_asking():
 @case('timeout', 'cannot tell', *T14)
 @case('go-back', 'pass', *T14)
 def early_in_a_round():
-    """The cursor stays where it was: it goes on behind what had been sent again."""
+    """An early retransmission in a round: A then continues after what it had already sent again."""
     w = Wire().send(1).message(8)
     w.nak(w.psn)
     w.message(8, stop=5)
@@ -386,7 +388,7 @@ def grows_too_much():
 @case('timeout', 'not seen', *T14)
 @case('go-back', 'pass', *T14)
 def partial_progress_is_no_timeout():
-    """What is acknowledged while packets are sent again is passed over."""
+    """A skips packets that are acknowledged while it sends others again."""
     w = Wire().send(1).message(8)
     w.nak(w.psn + 1)
     w.message(8, start=1, stop=3)
@@ -499,7 +501,7 @@ def reads_the_old_length():
 @case('timeout', 'not seen', *T14)
 @case('read-retry', 'pass', *T14)
 def reads_the_rest_and_what_is_behind():
-    """The successor of a READ's second half is what comes behind the whole."""
+    """The PSN after the second half of a READ is the one after the whole READ."""
     w = Wire().send(1).read(101, 4000).read(105, 4000, 0x9000)
     w.responses(101, 4000, skip=[2]).wait(20)
     w.read(103, 4000 - 2 * MTU, 0x1000 + 2 * MTU).read(105, 4000, 0x9000)
@@ -550,7 +552,7 @@ def resumes_too_early():
 # --- CNP ---
 
 def congested(at=(10,), rate_after=60, packets=200, **more):
-    """A sends steadily, all packets marked, and B sends CNPs behind packets @at."""
+    """A sends at a steady rate, all packets are marked, and B sends CNPs after packets @at."""
     w = Wire().send(1)
     for i in range(packets):
         w.wait(6 if i <= at[0] else rate_after).request(WRITE_ONLY, w.psn + i, bytes(1000),
@@ -626,7 +628,8 @@ def cnps_too_close():
 @case('cnp-interval', 'cannot tell', '--cnp-interval', '50')
 @case('cnp-interval', 'cannot tell', '--cnp-interval', '50', '--tap', A)
 def cnps_the_same_and_close():
-    """The same to the last bit, as IP packets of adapters may have no numbers: doubled, or too close."""
+    """Two CNPs that are identical to the last bit, as IP packets of adapters may have no
+    identification: either duplicated, or too close."""
     w = congested(at=(10, 20, 30))
     at = next(i for i, (_, f) in enumerate(w.frames) if f[42] == CNP)
     w.frames[at + 1:at + 1] = [(w.frames[at][0] + us * 1000, w.frames[at][1]) for us in (1, 2, 3)]
@@ -636,7 +639,7 @@ def cnps_the_same_and_close():
 # --- times that are not in order ---
 
 def by_the_clock():
-    """An RNR NAK and a timeout, of two packets each; all right."""
+    """An RNR NAK and a timeout, each with two packets; all correct."""
     w = Wire().send(5).wait(100).message(2)
     w.wait(20).rnr(w.psn, 12).wait(700).message(2) # 0.64 ms
     w.msn += 1
@@ -684,7 +687,7 @@ def clock_is_set_back_between_cnps():
 # --- damaged where the capture was taken ---
 
 def damaged(off, bits):
-    """Of four packets the second, which is asked for again."""
+    """Of four packets the second is damaged, and B asks for it again."""
     w = Wire().send(3).message(4)
     w.damage(7, off, bits).wait(20).nak(w.psn + 1).wait(20).message(4, start=1)
     w.msn += 1
@@ -721,7 +724,7 @@ for damaged_off, damaged_bits in ((69, 1), (68, 4), (58, 1)):
 @case('trace', 'pass', '--tap', B)
 @case('msn', 'pass', '--tap', B)
 def sealed_wrongly_and_taken():
-    """By an end that does not check."""
+    """B accepts a packet with a wrong ICRC, because it does not check."""
     w = Wire().send(3).request(ONLY, 103, b'karst', bad_icrc=True)
     w.msn += 1
     w.ack(103)

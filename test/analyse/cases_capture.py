@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Copyright (c) 2026 The karst authors
-"""More of CASES, of conversations that are right: what a capture makes of them, or numbers that are used again."""
+"""More of CASES, with correct conversations: effects of the capture itself, or numbers that are
+used again."""
 import struct
 
 from cases import SENDERS, T14, case
@@ -12,14 +13,14 @@ FROM_A = ['--tap', A, '--timeout', '14']
 # --- each frame is there twice ---
 
 def mirrored(w, by_ns):
-    """As by a mirror port at two places, the second of which a frame passes so much later."""
+    """As captured by a mirror port at two places; a frame passes the second one @by_ns later."""
     twice = [(ns + later, frame) for ns, frame in w.frames for later in (0, by_ns)]
     w.frames = sorted(twice, key=lambda at: at[0])
     return w
 
 
 def recovered():
-    """A message of eight packets, of which one is asked for again."""
+    """A message of eight packets; B asks for one of them again."""
     w = Wire().send(3).message(8)
     w.wait(10).nak(w.psn + 2).wait(5).message(8, start=2)
     w.msn += 1
@@ -45,7 +46,7 @@ for how in (T14, FROM_A, []):
 @case('rnr-wait', 'pass', *T14)
 @case('rnr-resume', 'pass', *T14)
 def sent_again_soon_after_an_rnr_nak():
-    """The same to the last bit, but nothing that was doubled."""
+    """Packets that are identical to the last bit, but are not duplicates."""
     w = Wire().send(2).request(ONLY, 102, b'karst')
     for _ in range(2):
         w.rnr(102, 1).wait(12).request(ONLY, 102, b'karst')
@@ -101,7 +102,7 @@ def left_out_long_after_frames_were_swapped():
 # --- the same numbers again ---
 
 def messages(w, n, middle):
-    """Each of three packets, of which the first is always the same."""
+    """@n messages of three packets; the first packet is always the same."""
     for _ in range(n):
         for i, op in enumerate((FIRST, MIDDLE, LAST)):
             w.request(op, w.psn + i, (middle if i else b'a') * (MTU if i < 2 else 100))
@@ -128,7 +129,7 @@ for how in (T14, FROM_A):
 
 @case('timeout', 'fail', *FROM_A)
 def sent_again_too_late():
-    """What is not acknowledged is no new connection's."""
+    """A PSN that is not acknowledged does not belong to a new connection."""
     return Wire().send(3).request(ONLY, 103, b'karst').wait(3 * 10**6).request(ONLY, 103, b'karst').ack(103)
 
 

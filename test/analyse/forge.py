@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Copyright (c) 2026 The karst authors
-"""Forged conversations of two queue pairs, right ones and ones with a fault of a peer.
+"""Forged conversations of two queue pairs, some correct and some with a fault of a peer.
 
-A's queue pair 0x11 (192.0.2.1) sends requests to B's 0x22 (192.0.2.2), and B answers.  A step is a
-function that returns a Wire; times are set by hand, so that nothing depends on a clock.  MTU 1024.
+Queue pair 0x11 of A (192.0.2.1) sends requests to 0x22 of B (192.0.2.2), and B answers.  A step is
+a function that returns a Wire.  Times are set explicitly, so that nothing depends on a clock.  MTU
+1024.
 """
 import os
 import struct
@@ -28,7 +29,8 @@ OK, NAK, RNR = 0x1f, 0x60, 0x20
 
 
 class Wire:
-    """Frames with their times, and the injury log; psn and msn are where the conversation is."""
+    """Frames with their times, and the injury log; psn and msn are the state of the
+    conversation."""
 
     def __init__(self, psn=100, msn=0):
         self.us, self.frames, self.log = 0.0, [], []
@@ -44,7 +46,7 @@ class Wire:
         f = bytearray(roce.frame(*macs, src, dst, ib))
         self.ident += 1
         f[15] = tos
-        # A does as karst does, so what it sends again is the same to the last bit, and B as Linux does
+        # A behaves as karst, whose retransmissions are identical to the last bit, and B as Linux
         f[18:20] = ib[10:12] if to_b else struct.pack('>H', self.ident & 0xffff)
         f[24:26] = bytes(2)
         f[24:26] = struct.pack('>H', roce.ones_sum(bytes(f[14:34])))
@@ -63,7 +65,7 @@ class Wire:
         return self.put(True, ib + ext + payload + fill, **more)
 
     def send(self, n=1, **more):
-        """@n SENDs of one packet, acknowledged one by one."""
+        """@n SENDs of one packet each, acknowledged one by one."""
         for _ in range(n):
             self.request(ONLY, self.psn, b'karst', **more)
             self.msn += 1
@@ -72,7 +74,8 @@ class Wire:
         return self
 
     def message(self, packets, skip=(), start=0, stop=None, **more):
-        """A SEND of so many packets, those of @skip not seen; not acknowledged."""
+        """A SEND of @packets packets, of which those in @skip are not captured; not
+        acknowledged."""
         for i in range(start, packets if stop is None else stop):
             op = ONLY if packets == 1 else FIRST if i == 0 else LAST if i == packets - 1 else MIDDLE
             if i not in skip:
@@ -123,18 +126,18 @@ class Wire:
         return self.put(False, roce.mad_packet(roce.mad(CM_REP, a_id, bytes(rep))))
 
     def damage(self, at, off, bits):
-        """On its way to the place of the capture, in frame @at."""
+        """Damages frame @at on its way to the place of the capture."""
         ns, f = self.frames[at]
         self.frames[at] = ns, f[:off] + bytes((f[off] ^ bits,)) + f[off + 1:]
         return self
 
     def set_back(self, at, us):
-        """The clock of the capture, before frame @at."""
+        """Sets back the clock of the capture before frame @at."""
         self.frames[at:] = [(ns - us * 1000, f) for ns, f in self.frames[at:]]
         return self
 
     def injure(self, action='drop', at=-1):
-        """The log says so of frame @at."""
+        """Adds a record about frame @at to the injury log."""
         ns, f = self.frames[at]
         opcode, qpn, psn = f[42], int.from_bytes(f[47:50], 'big'), int.from_bytes(f[51:54], 'big')
         self.log.append({'event': 'injured', 'packet': len(self.frames), 'time_ns': ns + 400, 'direction': 'tx',

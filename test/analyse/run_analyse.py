@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
 # Copyright (c) 2026 The karst authors
-"""run_analyse.py KARST_DUMP: karst-dump --analyse over forged conversations and real captures (TAP).
+"""run_analyse.py KARST_DUMP: karst-dump --analyse on forged conversations and real captures (TAP).
 
-Every check has conversations that pass it, some that fail it, and where the place of the capture
-matters some of which nothing can be told.  Rules: R2, R5, R10, R11, Q3 to Q7, P1, W6, W7, W10,
-E2 to E4.
+For every check there are conversations that pass and some that fail.  Where the place of the
+capture matters, there are also some for which the check cannot tell.  Rules: R2, R5, R10, R11, Q3
+to Q7, P1, W6, W7, W10, E2 to E4.
 """
 import csv
 import html.parser
@@ -29,17 +29,18 @@ from tap import Tap, run  # noqa: E402
 
 CAPTURES = os.path.join(HERE, '..', 'captures')
 DUMP = sys.argv[1]
-MAD = 14 + 20 + 8 + 12 + 8 + 24 # of a frame: where what a message of the communication manager says begins
+MAD = 14 + 20 + 8 + 12 + 8 + 24 # offset in a frame of the contents of a CM message
 REQ_QPN, REP_QPN = MAD + 32, MAD + 12
 
-# What --tap senders finds in captures of Linux, besides what injures them (doc/analyse.rst).
+# Failures of --tap senders in captures of Linux, apart from the impairments (doc/analyse.rst).
 LINUX_FAILS = {'vt_rnr_write_imm.pcap': {'rnr-resume'}, 'vt_flush.pcap': {'icrc'}}
-# taken behind what lost, delayed or reordered the packets; and frames of no conversation
+# taken after the place that lost, delayed or reordered the packets; and frames without a
+# conversation
 NOT_AS_SENT = ('netem_', 'native_')
 
 
 def analyse(path, *args):
-    """(exit status, the report, standard error)"""
+    """@return (exit status, the report, standard error)"""
     status, out, err = run(DUMP, '--analyse', '--json', *args, path)
     return status, json.loads(out) if out else None, err
 
@@ -94,7 +95,7 @@ def manifest():
 
 
 def log_of(row, tmp):
-    """What the manifest says was done to frames, as a log of net_impair."""
+    """Make a log of net_impair from what the manifest tells was done to frames."""
     column = list(row)[-1]
     if not row[column]:
         return []
@@ -114,7 +115,8 @@ def log_of(row, tmp):
 
 
 def test_linux(row, tmp):
-    """Captures of Linux: nothing fails but what is known, with and without the place and the log."""
+    """Captures of Linux: nothing fails but what is known, with and without the place and the
+    log."""
     problems = []
     path = os.path.join(CAPTURES, row['file'])
     exact = not row['file'].startswith(NOT_AS_SENT)
@@ -135,7 +137,7 @@ def test_linux(row, tmp):
 
 
 def test_loss_is_judged(tmp):
-    """With the log, what recovers from it is seen and passes."""
+    """With the log, the recovery from loss is recognised and passes."""
     problems = []
     want = {'loss_send_middle.pcap': ('nak-psn', 'go-back'), 'loss_nak.pcap': ('nak-psn', 'timeout'),
             'loss_write_first.pcap': ('nak-psn', 'go-back'), 'loss_atomic_ack.pcap': ('atomic', 'timeout'),
@@ -152,7 +154,7 @@ def test_loss_is_judged(tmp):
     return problems
 
 
-# captures of karst, and what the impairing port made of its peer: pass, fail
+# captures of karst, and what the impairing port made of its peer: passes, failures
 KARST = {
     'karst_read': ({'read-retry', 'go-back', 'nak-psn', 'nak-once', 'msn', 'counters', 'trace'}, set()),
     'karst_write': ({'resend', 'go-back', 'nak-psn', 'nak-once', 'ack', 'msn', 'message', 'counters'}, set()),
@@ -163,7 +165,7 @@ KARST = {
 
 
 def test_karst(name):
-    """What karst does behind a lossy wire, its own counters beside; and a peer that is made wrong."""
+    """karst over a lossy wire, with its own counters; and a peer whose packets were made wrong."""
     path = os.path.join(HERE, name)
     passes, fails = KARST[name]
     _, report, err = analyse(path + '.pcapng', '--tap', A, '--timeout', '12', '--injuries', path + '.log',
@@ -178,7 +180,7 @@ def test_karst(name):
 
 
 class Page(html.parser.HTMLParser):
-    """Open tags, and what would need a network."""
+    """Collects open tags, and whatever would need a network."""
 
     def __init__(self):
         super().__init__()
@@ -232,7 +234,7 @@ def test_html(tmp):
 
 
 def test_html_is_bounded(tmp):
-    """A long conversation draws no more points than there is room for, and its marks stay."""
+    """A long conversation draws no more points than there is room for, and keeps its marks."""
     w = Wire()
     w.send(6000)
     w.request(4, w.psn, b'karst')
@@ -290,7 +292,7 @@ def test_counters(tmp):
         _, report, _ = analyse(path, '--tap', tap, '--counters', '%s=%s' % (A, counters))
         if report['checks']['counters']['verdict'] != want:
             problems.append('%r at %s: %s' % (text, tap, report['checks']['counters']))
-    # the second NAK that was counted may be the one that cannot be parsed
+    # the second NAK that was counted may be the frame that cannot be parsed
     with open(counters, 'w') as f:
         f.write('packet_seq_err 2\n')
     _, nak = w.frames[5]
@@ -298,7 +300,7 @@ def test_counters(tmp):
     _, report, _ = analyse(path, '--tap', A, '--counters', '%s=%s' % (A, counters))
     if report['checks']['counters']['verdict'] != 'cannot tell' or report['checks']['form']['verdict'] != 'fail':
         problems.append('one that cannot be parsed: %s' % report['checks'])
-    # CNPs that are the same to the last bit, which are left out, and a file that was cut
+    # identical CNPs, which are left out, and a file that was cut short
     with open(counters, 'w') as f:
         f.write('rp_cnp_handled 4\n')
     w.cnp()
@@ -327,7 +329,7 @@ def test_cut_file(tmp):
 
 
 def test_short_snap_length(tmp):
-    """Frames of which the capture holds the headers: PSNs are judged, content is not."""
+    """Frames of which the capture has only the headers: PSNs are judged, contents are not."""
     path = os.path.join(tmp, 'snap.pcap')
     w = Wire().send(2).message(4)
     w.msn += 1
@@ -341,7 +343,7 @@ def test_short_snap_length(tmp):
 
 
 def test_headers_cut_off(tmp):
-    """A snap length that ends within headers: what is not seen of them is not taken for zeros."""
+    """A snap length that ends within headers: missing bytes of headers are not taken for zeros."""
     w, problems = Wire().send(2), []
     for _ in range(2):
         for i, op in enumerate((WRITE_FIRST, WRITE_LAST)):
@@ -386,7 +388,7 @@ def test_noise(tmp):
 
 
 def test_who_is_answered_is_looked_for_with_an_end(tmp):
-    """Flows that all fit: who looks for its counterpart looks at each, and not for ever."""
+    """Many flows that all fit: the search for counterparts is limited."""
     n = 2100
     w = Wire()
     for i in range(n):
@@ -404,7 +406,7 @@ def test_who_is_answered_is_looked_for_with_an_end(tmp):
 
 
 def test_flows_have_an_end(tmp):
-    """More queue pairs than anybody has: those beyond are left out, not remembered."""
+    """More queue pairs than there may be: those beyond the limit are left out, not remembered."""
     most = 1 << 17
     template = bytearray(Wire().request(ONLY, 100, b'karst').frames[0][1])
     frames = []
@@ -420,7 +422,7 @@ def test_flows_have_an_end(tmp):
 
 
 def test_connections_have_an_end(tmp):
-    """More of them than anybody has: those beyond are not remembered."""
+    """More connections than there may be: those beyond the limit are not remembered."""
     most = 1 << 16
     (_, req), (_, rep) = Wire().connect().frames
     frames = []
@@ -442,7 +444,8 @@ def test_connections_have_an_end(tmp):
 
 
 def feed(p, start, n):
-    """@n requests of one flow to standard input, and the most memory that was in use by then, in KiB."""
+    """Write @n requests of one flow to standard input.  @return the maximum memory in use by then,
+    in KiB."""
     template = bytearray(Wire().request(4, 0, b'karst').frames[0][1])
     for psn in range(start, start + n):
         template[51:54] = psn.to_bytes(3, 'big')
@@ -453,7 +456,8 @@ def feed(p, start, n):
 
 
 def test_memory_is_bounded(tmp):
-    """Memory does not follow the packets of a flow; but for the pipe's 64 KiB all of them were taken."""
+    """Memory does not grow with the packets of a flow.  All of them were taken, except for the 64
+    KiB of the pipe."""
     with subprocess.Popen([DUMP, '--analyse', '--json', '--html', os.path.join(tmp, 'm.html'), '-'],
                           stdin=subprocess.PIPE, stdout=subprocess.DEVNULL) as p:
         p.stdin.write(header())

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
 # Copyright (c) 2026 The karst authors
-"""run_ends.py KARST_DUMP: karst-dump --analyse --ends over forged captures of two ends (TAP).
+"""run_ends.py KARST_DUMP: karst-dump --analyse --ends on forged captures of two ends (TAP).
 
-A conversation is forged as it was sent, and a network with a clock at each end makes two captures of
-it: what the tool says has to be what that network did.
+A conversation is forged as it was sent.  A simulated network with a clock at each end makes two
+captures of it.  The tool has to report what that network did.
 """
 import json
 import os
@@ -26,7 +26,8 @@ ENDS = A + ',' + B
 
 
 class Network:
-    """What happens to frames, by their index in the conversation; @ahead_ns, @ppm: of B's clock."""
+    """What happens to frames, by their index in the conversation.  @ahead_ns, @ppm: difference and
+    drift of B's clock."""
 
     def __init__(self, wire, lost=(), damaged=(), doubled=(), late=None, delay_us=1, ahead_ns=0, ppm=0, skip=None):
         self.captures = [[], []]
@@ -49,7 +50,7 @@ class Network:
             sent[end] += 1
         for frames in self.captures:
             frames.sort()
-        # what a capture does not cover is cut off before packets are numbered
+        # cut off what a capture does not cover before packets are numbered
         if skip:
             end, begin_us, stop_us = skip
             self.captures[end] = [f for f in self.captures[end]
@@ -69,15 +70,15 @@ class Network:
 
 
 def judge(tmp, network):
-    """(exit status, reports of A and of B, what is between them, standard error)"""
+    """@return (exit status, reports of A and of B, what is between them, standard error)"""
     status, out, err = run(DUMP, '--analyse', '--json', '--ends', ENDS, *network.write(tmp))
     reports = [json.loads(line) for line in out.splitlines()]
     return status, reports[:2], reports[2] if len(reports) == 3 else None, err
 
 
 def wrong(between, network, unsure=(0, 0), **counts):
-    """What is not as it was; @counts of both directions, by their names.  @unsure: so many packets may be left
-    open at the most."""
+    """List the differences from what the network did.  @counts: expected values of both directions,
+    by name.  @unsure: maximum number of packets that may remain unsure."""
     if between is None:
         return ['no report']
     problems = []
@@ -109,7 +110,7 @@ def conversation(n=400):
 
 
 def test_clocks(tmp):
-    """Any difference of the clocks, also such that no packet is at the same time in both captures."""
+    """Any difference of the clocks, even such that the times of the two captures do not overlap."""
     problems = []
     for ahead_ns, ppm in ((0, 0), (3_700_000_000, 0), (-250_000_000, 0), (7_200_000_000_000, 0), (40_000, 80),
                           (-10**15, -120)):
@@ -134,8 +135,8 @@ def test_delays(tmp):
 
 
 def test_sent_again(tmp):
-    """Of a packet and its repetition, which are the same, the first is lost, or the second, or the
-    acknowledgement of the first."""
+    """Of a packet and its identical retransmission, the first one is lost, or the second one, or
+    the acknowledgement of the first."""
     problems = []
     for lost in (0, 1, 2):
         w = conversation(50)
@@ -161,13 +162,14 @@ def test_sent_again(tmp):
 
 
 def slow(i):
-    """From 3 to 4 ms, slowly more and less: in order."""
+    """A delay of 3 to 4 ms that changes slowly, so that packets stay in order."""
     return 3000 + 16 * abs(60 - i % 120)
 
 
 def test_equal(tmp):
-    """Packets that are sent again in less time than they take: no more are lost, and arrive twice, than were.  As
-    many as arrive have arrived; which one is missing is not told, but by what was sent between them."""
+    """Packets that are sent again in less time than they take.  The number of lost and of duplicate
+    packets is right.  If as many arrive as were sent, all have arrived.  Which one is missing is
+    known only by what was sent between them."""
     problems = []
     for between_them in (0, 3):
         for lost in (0, 1, None):
@@ -200,8 +202,8 @@ def test_equal(tmp):
 
 
 def test_busy_end(tmp):
-    """B takes its time now and then, or from half of the time on, so that its clock is not known so well: nothing is
-    called lost that was not."""
+    """B is slow now and then, or during the second half, so that its clock is known less well: no
+    packet is reported as lost that was not."""
     problems = []
     for seed in range(24):
         rng = random.Random(seed)
@@ -221,7 +223,7 @@ def test_busy_end(tmp):
         for end, way in enumerate(between['directions']):
             named, was = set(way['lost_packets']), set(net.lost[end])
             open_ = set(way.get('cannot_tell_which_packets', []))
-            # of the last ones it is not known whether they would have arrived while the other capture ran
+            # it is not known whether the last ones would have arrived while the other capture ran
             ended = way['cannot_tell'] - len(open_)
             if named - was or len(was - named - open_) > ended or way['doubled']:
                 problems.append('seed %d, %s: lost %s, not %s; doubled %d' % (seed, way['src'], sorted(named - was),
@@ -231,7 +233,7 @@ def test_busy_end(tmp):
 
 
 def test_network(tmp):
-    """What is doubled, damaged or late is told from what is lost."""
+    """Packets that are duplicated, damaged or late are told from packets that are lost."""
     net = Network(conversation(), lost=(100,), damaged=(200, 301), doubled=(402, 404), late={500: 400}, ahead_ns=12345)
     status, reports, between, _ = judge(tmp, net)
     problems = wrong(between, net, doubled=(2, 0), out_of_order=(1, 0), arrived=(399, 400))
@@ -241,8 +243,9 @@ def test_network(tmp):
 
 
 def test_lopsided(tmp):
-    """From A to B it takes longer than back, so the clocks are not taken as they are, and what goes to B at
-    once for once seems to arrive before it is sent: not again, though the same has arrived before."""
+    """The delay from A to B is longer than back, so the estimate of the clocks is wrong, and a
+    packet to B that is fast for once seems to arrive before it was sent.  It is not taken for a
+    duplicate, though an identical one has arrived before."""
     w = conversation(200)
     w.wait(100).request(ONLY, w.psn, b'karst')
     w.wait(4000).request(ONLY, w.psn, b'karst')
@@ -264,7 +267,7 @@ def test_lopsided(tmp):
 
 
 def test_udp_checksum(tmp):
-    """A damaged packet that had a UDP checksum has arrived, and is damaged."""
+    """A damaged packet with a UDP checksum counts as arrived and damaged."""
     w = conversation(100)
     at = len(w.frames)
     for _ in range(100):
@@ -286,7 +289,8 @@ def test_udp_checksum(tmp):
 
 
 def test_linux(tmp):
-    """Linux 6.12 and karst, captured at both ends while the wire in between did what its log says."""
+    """Linux 6.12 and karst, captured at both ends, while the wire did in between what its log
+    tells."""
     with open(os.path.join(HERE, 'ends.json'), encoding='utf-8') as f:
         want = json.load(f)
     status, out, err = run(DUMP, '--analyse', '--json', '--ends', ENDS,
@@ -298,12 +302,12 @@ def test_linux(tmp):
                      for name, n in end.items() if way[name] != n]
     reports = [json.loads(line) for line in out.splitlines()[:2]]
     failed = [sorted(name for name, c in r['checks'].items() if c['verdict'] == 'fail') for r in reports]
-    # what was damaged is wrong where it arrives: karst sends UDP checksums at times, Linux does not
+    # damaged packets are wrong at the receiver: karst sends UDP checksums at times, Linux does not
     return problems + ([] if (status, failed) == (1, [['icrc'], ['form']]) else ['%s, %s' % (status, failed)])
 
 
 def test_not_covered(tmp):
-    """One capture began later and ended earlier: what was sent then is not lost."""
+    """One capture began later and ended earlier: packets outside of it are not lost."""
     problems = []
     w = conversation()
     for end in (0, 1):
@@ -313,7 +317,7 @@ def test_not_covered(tmp):
         if between['directions'][1 - end]['cannot_tell'] < 190:
             problems.append('not told: %s' % between)
     net = Network(w, lost=(700, 701), ahead_ns=10**9)
-    for capture in net.captures: # the last frame has an older time: the capture ran until the newest
+    for capture in net.captures: # the last frame has an older time
         (key, frame) = capture[-1]
         capture[-1] = ((key[0] - 15 * 10**6, *key[1:]), frame)
     problems += wrong(judge(tmp, net)[2], net, cannot_tell=(0, 0))
@@ -321,7 +325,7 @@ def test_not_covered(tmp):
 
 
 def test_short_snap_length(tmp):
-    """Captures that hold the headers alone."""
+    """Captures that have only the headers."""
     net = Network(conversation(), lost=(20, 33))
     paths = net.write(tmp)
     for path, frames in zip(paths, net.captures):
@@ -331,12 +335,12 @@ def test_short_snap_length(tmp):
 
 
 def chances(rng, n, waits):
-    """A conversation with repetitions, what of it is lost and what is late by up to 30 us."""
+    """A random conversation with retransmissions, its losses, and delays by up to 30 us."""
     w = Wire(psn=rng.randrange(1 << 24) - 500)
     w.psn %= (1 << 24) - 4000
     for _ in range(n):
         w.wait(rng.choice((1, 5, 50, 300))).send()
-        if rng.random() < 0.1: # goes back, after at least one round trip
+        if rng.random() < 0.1: # go back, after at least one round trip
             back = rng.randrange(1, 5)
             w.wait(rng.choice(waits))
             for psn in range(max(w.psn - back, 1), w.psn):
@@ -347,8 +351,8 @@ def chances(rng, n, waits):
 
 
 def test_random(tmp):
-    """Conversations with repetitions, loss, jitter and reordering by chance: the packets that were lost
-    are those that are named, but for few."""
+    """Random conversations with retransmissions, loss, jitter and reordering: the packets that were
+    lost are those that are reported, except for a few."""
     problems = []
     for seed in range(6):
         rng = random.Random(seed)
@@ -361,7 +365,7 @@ def test_random(tmp):
 
 
 def test_verdicts(tmp):
-    """What was lost decides where one capture alone cannot tell, and wrong NAKs still fail."""
+    """The known fates decide where one capture alone cannot tell, and wrong NAKs still fail."""
     problems = []
 
     def gap(nak):
@@ -385,7 +389,7 @@ def test_verdicts(tmp):
     got = [r['checks']['nak-psn']['verdict'] for r in reports]
     if alone != 'cannot tell' or got != ['pass', 'pass'] or status:
         problems.append('%s alone, %s together, status %d' % (alone, got, status))
-    w, at = gap(3) # names the one behind
+    w, at = gap(3) # names the PSN after it
     status, reports, _, _ = judge(tmp, Network(w, lost={at}))
     if status != 1 or reports[0]['checks']['nak-psn']['verdict'] != 'fail':
         problems.append('a NAK of the wrong PSN: %s' % reports[0]['checks']['nak-psn'])
@@ -393,7 +397,7 @@ def test_verdicts(tmp):
 
 
 def test_all_the_same(tmp):
-    """CNPs do not differ from each other; each counts once."""
+    """CNPs are identical to each other; each counts once."""
     w = conversation(50)
     for _ in range(3000):
         w.wait(10).cnp()
@@ -405,7 +409,7 @@ def test_all_the_same(tmp):
 
 
 def test_strangers(tmp):
-    """Files that have nothing in common, and addresses of which nothing is there."""
+    """Files that have nothing in common, and addresses that are not in them."""
     problems = []
     paths = Network(conversation(20)).write(tmp)
     other = os.path.join(tmp, 'c.pcap')
@@ -418,7 +422,8 @@ def test_strangers(tmp):
 
 
 def test_cut_file(tmp):
-    """The second file ends in the middle of a frame: what comes before counts, and it is said once."""
+    """The second file ends in the middle of a frame: what comes before counts, and there is one
+    message."""
     net = Network(conversation(), lost=(30,))
     paths = net.write(tmp)
     with open(paths[1], 'rb') as f:

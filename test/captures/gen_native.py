@@ -1,13 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
 # Copyright (c) 2026 The karst authors
-"""gen_native.py DIRECTORY: makes native_ib.pcap and native_ib_erf.pcap (rule W8).
+"""gen_native.py DIRECTORY: make native_ib.pcap and native_ib_erf.pcap (rule W8).
 
-No captures of native InfiniBand were at hand, so these packets are made by hand, from the rules
-alone: nothing here is shared with the C code.  ICRC by zlib's CRC-32 over a masked copy; VCRC by
-a bit at a time.  The first packet is the example of the InfiniBand specification (volume 1,
-chapter 7: a local WRITE), whose ICRC, 0x9625B75A, is printed there; its VL, which the ICRC does
-not cover, is 7 here.
+There were no captures of native InfiniBand, so these packets are made from the rules alone, without
+any of the C code.  The ICRC is zlib's CRC-32 over a masked copy; the VCRC is computed bit by bit.
+The first packet is the example of the InfiniBand specification (volume 1, chapter 7: a local
+WRITE), which has the ICRC printed, 0x9625B75A; its VL, which the ICRC does not cover, is 7 here.
 """
 import os
 import struct
@@ -22,7 +21,8 @@ LOCAL, GLOBAL = 2, 3
 
 
 def icrc(packet, grh):
-    """Of the packet without CRCs; what a switch or router may change counts as ones."""
+    """ICRC of a packet without its CRCs.  Fields that a switch or router may change are replaced by
+    ones."""
     p = bytearray(packet)
     if grh:
         p[0:8] = b'\xff' * 8        # LRH
@@ -104,7 +104,7 @@ def packets():
 
 
 def erf(n, data):
-    """An ERF record; every second one with two extension headers."""
+    """Make an ERF record; every second one has two extension headers."""
     more = n & 1
     ext = bytes([0x83] + [0] * 7) + bytes([0x03] + [0] * 7) if more else b''
     pad = -(len(data) + len(ext)) % 8
@@ -117,7 +117,7 @@ def main():
     out = list(packets())
     times = [(10**18 + i * 1000, p) for i, p in enumerate(out)]
     write_pcap(os.path.join(sys.argv[1], 'native_ib.pcap'), LINK_INFINIBAND, times)
-    ether = erf(1, b'')[:8] + bytes([2]) + erf(1, b'')[9:16] + bytes(64)  # another kind of record
+    ether = erf(1, b'')[:8] + bytes([2]) + erf(1, b'')[9:16] + bytes(64)  # another type of record
     records = [(10**18 + i * 1000, erf(i, p)) for i, p in enumerate(out)] + [(10**18, ether)]
     write_pcap(os.path.join(sys.argv[1], 'native_ib_erf.pcap'), LINK_ERF, records)
 

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
 # Copyright (c) 2026 The karst authors
-"""run_captures.py KARST_DUMP: every capture of real Linux peers against MANIFEST.tsv.
+"""run_captures.py KARST_DUMP: check every capture of real Linux peers against MANIFEST.tsv.
 
-Each frame is parsed, its ICRC checked, and built again bit for bit (W1 to W7).
+Each frame is parsed, its ICRC is checked, and it is built again bit for bit (W1 to W7).
 
-The manifest was made by another program, from the same frames, when they were captured.  What
-the wire did to a frame later (its last column) does not show: a capture holds each frame as its
-sender emitted it.  The only bad ones are FLUSH as Linux 6.12 seals it (rule L7).
+Another program made the manifest from the same frames when they were captured.  What the wire did
+to a frame later (last column) does not show, because a capture has each frame as its sender sent
+it.  The only wrong ones are FLUSH as Linux 6.12 sends it (rule L7).
 """
 import csv
 import os
@@ -17,7 +17,7 @@ from tap import Tap, run_json
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 
-# The manifest's names of opcodes, where they differ from karst's.
+# Names of opcodes in the manifest that differ from karst's.
 NAMES = {'RC_READ_REQ': 'RC_READ_REQUEST'}
 
 

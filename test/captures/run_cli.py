@@ -50,7 +50,7 @@ def test_nanoseconds(tmp):
 
 
 def test_cut_file(tmp):
-    """A capture cut inside of a frame: an error with file, frame and byte; the rest counts."""
+    """A capture that is cut inside a frame: an error with file, frame and byte; the rest counts."""
     problems = []
     path = os.path.join(tmp, 'cut.pcap')
     with open(SAMPLE, 'rb') as f:
@@ -70,7 +70,7 @@ def test_cut_file(tmp):
 
 
 def test_cut_pipe(_):
-    """What comes by a pipe has no places to name."""
+    """Messages about a pipe name no position, because it has none."""
     problems = []
     with open(SAMPLE, 'rb') as f:
         data = f.read()
@@ -116,7 +116,7 @@ def is_roce(frame):
 
 
 def test_flipped_bits(tmp):
-    """Any bit of a RoCE packet that the ICRC covers: never counted as right."""
+    """A flip of any bit of a RoCE packet that the ICRC covers is never accepted."""
     problems = []
     rng = random.Random(4791)
     path = os.path.join(tmp, 'flipped.pcap')
@@ -145,7 +145,8 @@ def test_flipped_bits(tmp):
 
 
 def test_masked_fields(tmp):
-    """What routers change is not covered: still right, and rebuilt with the new values."""
+    """Fields that routers change are not covered: still correct, and rebuilt with the new
+    values."""
     path = os.path.join(tmp, 'masked.pcap')
     link, frames = read_pcap(TAGGED)
     changed = []
@@ -172,12 +173,12 @@ def test_masked_fields(tmp):
 
 
 def test_rebuild_finds(tmp):
-    """Reserved bits that are set, and wrong pad bytes, are what only --rebuild sees."""
+    """Only --rebuild finds reserved bits that are set and wrong pad bytes."""
     import zlib
     problems = []
     path = os.path.join(tmp, 'odd.pcap')
     link, frames = read_pcap(os.path.join(HERE, 'vt_send_sizes.pcap'))
-    # a padded SEND Only: its last pad byte set, sealed again
+    # a padded SEND Only with its last pad byte set, and a new ICRC
     for ns, frame in frames:
         yes, off, udp = is_roce(frame)
         if yes and frame[udp + 8] == 4 and frame[udp + 9] >> 4 & 3:
@@ -201,7 +202,7 @@ def test_rebuild_finds(tmp):
 
 
 def test_short_capture_length(tmp):
-    """Frames captured in part (a snap length): malformed, with the reason."""
+    """Frames that were captured in part (a snap length): malformed, with the reason."""
     path = os.path.join(tmp, 'snap.pcap')
     write_pcap(path, 1, read_pcap(TAGGED)[1], snap=64)
     status, got, total, _ = run_json(DUMP, path)
@@ -212,7 +213,7 @@ def test_short_capture_length(tmp):
 
 
 def test_noise(tmp):
-    """Random bytes behind plausible starts, at every short length: never a crash or an error."""
+    """Random bytes after plausible headers, at every short length: never a crash or an error."""
     problems = []
     rng = random.Random(1)
     path = os.path.join(tmp, 'noise.pcap')
@@ -259,7 +260,7 @@ def test_count_and_quiet(_):
 
 
 def test_text(_):
-    """One line a frame, every header named, no key missing that a reader needs."""
+    """One line for each frame, with every header and every key that a reader needs."""
     problems = []
     status, out, _ = run(DUMP, '--rebuild', SAMPLE)
     lines = out.splitlines()

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
 # Copyright (c) 2026 The karst authors
-"""run_native.py KARST_DUMP: native InfiniBand (W8): packets of gen_native.py, whole and damaged."""
+"""run_native.py KARST_DUMP: native InfiniBand (W8): packets of gen_native.py, intact and
+damaged."""
 import filecmp
 import os
 import random
@@ -21,7 +22,7 @@ PACKETS, RAW = 17, 1
 
 
 def test_generator(tmp):
-    """The captures kept here are what the generator makes."""
+    """The captures in this folder are what the generator makes."""
     subprocess.run([sys.executable, os.path.join(HERE, 'gen_native.py'), tmp], check=True)
     return [n for n in ('native_ib.pcap', 'native_ib_erf.pcap')
             if not filecmp.cmp(os.path.join(HERE, n), os.path.join(tmp, n), shallow=False)]
@@ -44,7 +45,7 @@ def test_fields(_):
     _, got, total, _ = run_json(DUMP, PLAIN)
     fourth = got[3]
     checks = {
-        'example ICRC': got[0]['icrc']['value'] == 0x5ab72596,  # 96 25 b7 5a, low byte first
+        'example ICRC': got[0]['icrc']['value'] == 0x5ab72596,  # 96 25 b7 5a, lowest byte first
         'example RETH': got[0]['bth']['name'] == 'RC_WRITE_ONLY',
         'LRH': got[4]['lrh'] == {'slid': 1, 'dlid': 2, 'vl': 3, 'sl': 5, 'lnh': 2, 'words': 1030},
         'GRH': fourth['grh']['tclass'] == 0xa5 and fourth['grh']['flow'] == 0x12345
@@ -59,7 +60,7 @@ def test_fields(_):
 
 
 def test_without_vcrc(tmp):
-    """Captures that leave the VCRC out."""
+    """Captures without the VCRC."""
     path = os.path.join(tmp, 'no_vcrc.pcap')
     link, frames = read_pcap(PLAIN)
     write_pcap(path, link, [(ns, f[:-2]) for ns, f in frames[:PACKETS]])
@@ -70,7 +71,7 @@ def test_without_vcrc(tmp):
 
 
 def test_every_byte_flipped(tmp):
-    """One bit in each byte of each packet: the VCRC sees all of them."""
+    """One bit flipped in each byte of each packet: the VCRC finds all of them."""
     problems = []
     rng = random.Random(8)
     path = os.path.join(tmp, 'flipped.pcap')
@@ -85,14 +86,15 @@ def test_every_byte_flipped(tmp):
         right = [g['frame'] for g in got if 'vcrc' in g and g['vcrc']['check'] == 'ok']
         if status != 1 or right:
             problems.append('packet %d: damage at %s not seen' % (number, right))
-        # the LRH of a packet with a GRH, VL, and the masked fields are the VCRC's alone
+        # only the VCRC covers the LRH of a packet with a GRH, VL, and the masked fields
         if total['icrc_bad'] < len(damaged) // 4:
             problems.append('packet %d: %s' % (number, total))
     return problems
 
 
 def test_changed_on_the_way(tmp):
-    """VL rewritten by a switch, with the VCRC made new: all right.  SLID rewritten: ICRC bad."""
+    """A switch has changed the VL and the VCRC: all correct.  The SLID was changed: the ICRC is
+    wrong."""
     import gen_native
     problems = []
     path = os.path.join(tmp, 'rerouted.pcap')
@@ -109,7 +111,7 @@ def test_changed_on_the_way(tmp):
 
 
 def test_cut(tmp):
-    """Every length a packet can be cut to is refused, none is believed."""
+    """A packet that is cut to any length is rejected."""
     path = os.path.join(tmp, 'cut.pcap')
     frame = read_pcap(PLAIN)[1][5][1]
     write_pcap(path, 247, [(0, frame[:n]) for n in range(len(frame) - 2)])

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
 # Copyright (c) 2026 The karst authors
-"""run_scapy.py KARST_DUMP: scapy's RoCE layer as an independent oracle, both ways.
+"""run_scapy.py KARST_DUMP: compare with scapy's RoCE layer, as an independent oracle, both ways.
 
-Frames of the captures are decoded by both and compared field by field; frames that scapy makes
-and seals with its own ICRC are read by karst-dump.  scapy 2.5 knows BTH and AETH, and the ICRC
-over IPv4 only.
+Both programs decode the frames of the captures, and their fields are compared.  karst-dump reads
+frames that scapy makes, with the ICRC of scapy.  scapy 2.5 supports BTH and AETH, and the ICRC only
+over IPv4.
 """
 import os
 import sys
@@ -34,7 +34,7 @@ PER_CAPTURE = 60
 
 
 def expected(frame):
-    """What scapy reads, in karst-dump's words; None if it finds no BTH."""
+    """Convert what scapy decodes to the form of karst-dump; None if scapy finds no BTH."""
     p = Ether(frame)
     if BTH not in p:
         return None
@@ -87,7 +87,8 @@ def check_capture(path):
 
 
 def check_made():
-    """Frames made by scapy: right by karst's ICRC, and decoded to what they were made from."""
+    """Frames made by scapy: correct by karst's ICRC, and decoded to the values they were made
+    from."""
     frames, wants = [], []
     for i in range(64):
         eth = Ether(src='02:00:00:00:00:01', dst='02:00:00:00:00:02')

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
 # Copyright (c) 2026 The karst authors
-"""run_smc.py KARST_DUMP: what two Linux hosts say and write in the captures of SMC-R.
+"""run_smc.py KARST_DUMP: check what two Linux hosts send and write in the captures of SMC-R.
 
-Each capture of test/interop/smc/capture.py shows something; here it is, by the cursors and flags of
-CDC messages, and by the WRITEs as karst-dump has them.  Nothing of lib/smc is in here.
+Each capture of test/interop/smc/capture.py shows one behaviour.  It is checked here by the cursors
+and flags of CDC messages, and by the WRITEs as karst-dump decodes them.  Nothing of lib/smc is
+used.
 """
 import os
 import struct
@@ -26,14 +27,14 @@ OTHER = {'A': 'B', 'B': 'A'}
 
 
 class Said:
-    """One thing that a side did: @what is 'write', 'cdc' or 'llc'."""
+    """One action of a side: @what is 'write', 'cdc' or 'llc'."""
 
     def __init__(self, number, side, link, what):
         self.number, self.side, self.link, self.what = number, side, link, what
 
 
 class Element:
-    """Where a side receives, as its Accept or Confirm says."""
+    """The element where a side receives, from its Accept or Confirm."""
 
     def __init__(self, clc):
         self.rkey, = struct.unpack_from('>I', clc, 41)
@@ -43,7 +44,7 @@ class Element:
 
 
 def sends(frame, said):
-    """What a SEND says."""
+    """Decode the message of a SEND."""
     if frame[0] == CDC:
         said.what = 'cdc'
         said.seq, said.token = struct.unpack_from('>HI', frame, 2)
@@ -56,7 +57,7 @@ def sends(frame, said):
 
 
 class Talk:
-    """A capture: what was said, in its order, and both elements."""
+    """A capture: all actions in order, and both elements."""
 
     def __init__(self, dump, name):
         path = os.path.join(HERE, name)
@@ -79,7 +80,7 @@ class Talk:
             said.what, said.rkey = 'write', frame['reth']['rkey']
             said.vaddr, said.len = int(frame['reth']['va'], 16), frame['reth']['len']
         elif frame['bth']['name'] == 'RC_SEND_ONLY':
-            # in front of the ICRC
+            # without the ICRC
             sends(data[54:-4], said)
         if said.what:
             self.all.append(said)
@@ -89,7 +90,7 @@ class Talk:
 
 
 class Check:
-    """Problems of a capture."""
+    """Collects the problems of a capture."""
 
     def __init__(self, talk):
         self.talk, self.problems = talk, []
@@ -99,15 +100,16 @@ class Check:
             self.problems.append(what + (f', frame {said.number}' if said else ''))
 
     def one(self, found, what):
-        """The first of @found; there must be one."""
+        """@return the first of @found; there must be one."""
         self.is_(found, what)
         return found[0] if found else None
 
 
 def honest(check):
-    """What is so in each of them: a WRITE is where the position says, and ends where the element does;
-    no more is written than there is room (S12), and cursors are in the element and never go back
-    (S13).  The last word of each side is that it has closed, or aborts (S15)."""
+    """What holds in each capture: a WRITE begins at the producer's position, and does not exceed
+    the element's end; no more is written than there is room (S12).  Cursors are in the element and
+    never go back (S13).  The last message of each side tells that it has closed, or aborts (S15).
+    """
     talk = check.talk
     done, told, cons = {'A': 0, 'B': 0}, {'A': 0, 'B': 0}, {'A': 0, 'B': 0}
     last = {}
@@ -138,7 +140,7 @@ def honest(check):
 
 
 def wrap(check):
-    """Two WRITEs are made of one at the element's end, in both directions (S12)."""
+    """A write across the element's end becomes two WRITEs, in both directions (S12)."""
     for side in 'AB':
         element, at_end = check.talk.elements[OTHER[side]], 0
         writes = check.talk.of('write', side)
@@ -151,8 +153,8 @@ def wrap(check):
 
 
 def blocked(check):
-    """Who fills the window says so; the peer tells what it has consumed, and the rest is written, at
-    last without the flag (S14)."""
+    """The side that fills the window reports that it is blocked.  The peer reports what it has
+    consumed, and the rest is written, at last without the flag (S14)."""
     said = [s for s in check.talk.of('cdc', 'A') if s.flags & BLOCKED]
     check.is_([s.prod for s in said] == [SIZE, 2 * SIZE], f'blocked at {[s.prod for s in said]} (S14)')
     for one in said:
@@ -165,7 +167,7 @@ def blocked(check):
 
 
 def held(check, side, ends):
-    """Urgent bytes end at @ends.  Nothing is written behind one before the peer has consumed it."""
+    """Urgent bytes end at @ends.  Nothing is written after one before the peer has consumed it."""
     marks = [s for s in check.talk.of('cdc', side) if s.flags & PRESENT]
     check.is_([s.prod for s in marks] == ends, f'urgent bytes end at {[s.prod for s in marks]} (S16)')
     for mark in marks:
@@ -178,22 +180,22 @@ def held(check, side, ends):
 
 
 def urgent(check):
-    """The mark stands behind the urgent byte, wherever that is (S16)."""
+    """The mark is after the urgent byte, wherever that is (S16)."""
     held(check, 'B', [1000, 1502, 5502, 6003])
     check.is_([s.prod for s in check.talk.of('cdc', 'B') if s.flags & PENDING and
                not s.flags & PRESENT] == [], 'pending for longer than it took to write it')
 
 
 def urgent_blocked(check):
-    """A blocked writer has an urgent byte: it is pending in the message before (S16)."""
+    """A blocked writer has an urgent byte: the message before it announces it as pending (S16)."""
     held(check, 'A', [2 * SIZE + 1])
     flags = [s.flags for s in check.talk.of('cdc', 'A')][:3]
     check.is_(flags == [BLOCKED, BLOCKED | PENDING, PENDING | PRESENT], f'flags {flags} (S14, S16)')
 
 
 def half_close(check):
-    """A has ended its direction, and says nothing but what it has consumed; B sends on, more than the
-    element has (S14, S15)."""
+    """A has closed its direction, and from then on reports only what it has consumed.  B continues
+    to send more than the element's size (S14, S15)."""
     done = check.one([s for s in check.talk.of('cdc', 'A') if s.state == DONE], 'nothing is done (S15)')
     if done is None:
         return
@@ -207,7 +209,7 @@ def half_close(check):
 
 
 def abort(check, flags=0):
-    """B has something unread, and aborts; A answers with the same (S15)."""
+    """B has unread bytes and aborts; A answers with an abort, too (S15)."""
     mine, theirs = check.talk.of('cdc', 'B')[-1], check.talk.of('cdc', 'A')
     check.is_(mine.state == ABORT and mine.cons == 1 < theirs[0].prod, 'B does not abort (S15)', mine)
     check.is_(theirs[-1].state == ABORT and theirs[-1].number > mine.number, 'A does not (S15)')
@@ -215,19 +217,20 @@ def abort(check, flags=0):
 
 
 def abort_blocked(check):
-    """The same, while A has no room (S14, S15)."""
+    """As abort(), while A has no room (S14, S15)."""
     abort(check, BLOCKED)
 
 
 def linger(check):
-    """A time to linger of 0 is no abort if all was read (S15)."""
+    """A linger time of 0 causes no abort if everything was read (S15)."""
     states = [s.state for s in check.talk.of('cdc')]
     check.is_(not any(s & ABORT for s in states), 'an abort (S15)')
     check.is_(check.talk.of('cdc', 'B')[-1].state == CLOSED, 'B has not closed (S15)')
 
 
 def links(check):
-    """How a second link comes: (kind, who, over which, flags, length)."""
+    """Check the messages by which a second link is made: (kind, side, link that carries it, flags,
+    length)."""
     found = [(s.kind, s.side, s.link, s.llc_flags, s.length) for s in check.talk.of('llc')][:6]
     wanted = [(CONFIRM_LINK, 'B', 1, 0x03, 44), (CONFIRM_LINK, 'A', 1, 0x83, 44),
               (ADD_LINK, 'B', 1, 0, 88), (ADD_LINK, 'A', 1, ANSWER, 88),
@@ -236,14 +239,14 @@ def links(check):
 
 
 def two_links(check):
-    """It is there, and data keeps to the first (S10)."""
+    """The second link exists, and data stays on the first one (S10)."""
     links(check)
     check.is_({s.link for s in check.talk.of('write') + check.talk.of('cdc')} == {1}, 'data on both')
 
 
 def failover(check):
-    """The first link dies: validation and DELETE_LINK go over the second, both ways, and the stream
-    goes on there with other keys (S17, S18)."""
+    """The first link fails: validation and DELETE_LINK use the second one, in both directions, and
+    the stream continues there with other keys (S17, S18)."""
     links(check)
     for side in 'AB':
         mine = [s for s in check.talk.of('cdc', side) if s.link == 2]
@@ -254,7 +257,7 @@ def failover(check):
         writes = check.talk.of('write', side)
         check.is_([s.link for s in writes] == [1, 2], f'{side}: WRITEs over other links (S17)')
         check.is_(len({s.rkey for s in writes}) == 2, f'{side}: the same key on both (S10)')
-        # what was complete is not written again
+        # messages that were complete are not written again
         check.is_(mine and [s.seq for s in mine[1:]][0] == 2, f'{side}: another number (S17)')
 
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Copyright (c) 2026 The karst authors
-"""TAP output, and karst-dump, for the test scripts of this folder and its neighbours."""
+"""TAP output, and calls of karst-dump, for the test scripts of this folder and its neighbours."""
 import json
 import subprocess
 import sys
@@ -33,13 +33,14 @@ def skip_all(reason):
 
 
 def run(dump, *args):
-    """Runs karst-dump: (exit status, standard output, standard error)."""
+    """Run karst-dump.  @return (exit status, standard output, standard error)."""
     p = subprocess.run([dump, *args], capture_output=True, text=True, timeout=120)
     return p.returncode, p.stdout, p.stderr
 
 
 def run_json(dump, *args):
-    """karst-dump --json: (exit status, objects per frame, the total, standard error)."""
+    """Run karst-dump --json.  @return (exit status, objects per frame, the total, standard
+    error)."""
     status, out, err = run(dump, '--json', *args)
     objects = [json.loads(line) for line in out.splitlines()]
     return status, objects[:-1], objects[-1], err

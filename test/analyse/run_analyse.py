@@ -29,7 +29,7 @@ from tap import Tap, run  # noqa: E402
 
 CAPTURES = os.path.join(HERE, '..', 'captures')
 DUMP = sys.argv[1]
-MAD = 14 + 20 + 8 + 12 + 8 + 24 # offset in a frame of the contents of a CM message
+MAD = 14 + 20 + 8 + 12 + 8 + 24  # offset in a frame of the contents of a CM message
 REQ_QPN, REP_QPN = MAD + 32, MAD + 12
 
 # Failures of --tap senders in captures of Linux, apart from the impairments (doc/analyse.rst).

@@ -317,7 +317,8 @@ def test_not_covered(tmp):
         if between['directions'][1 - end]['cannot_tell'] < 190:
             problems.append('not told: %s' % between)
     net = Network(w, lost=(700, 701), ahead_ns=10**9)
-    for capture in net.captures: # the last frame has an older time
+    # the last frame has an older time: the capture ran until the newest
+    for capture in net.captures:
         (key, frame) = capture[-1]
         capture[-1] = ((key[0] - 15 * 10**6, *key[1:]), frame)
     problems += wrong(judge(tmp, net)[2], net, cannot_tell=(0, 0))
@@ -340,7 +341,7 @@ def chances(rng, n, waits):
     w.psn %= (1 << 24) - 4000
     for _ in range(n):
         w.wait(rng.choice((1, 5, 50, 300))).send()
-        if rng.random() < 0.1: # go back, after at least one round trip
+        if rng.random() < 0.1:  # go back, after at least one round trip
             back = rng.randrange(1, 5)
             w.wait(rng.choice(waits))
             for psn in range(max(w.psn - back, 1), w.psn):
@@ -389,7 +390,7 @@ def test_verdicts(tmp):
     got = [r['checks']['nak-psn']['verdict'] for r in reports]
     if alone != 'cannot tell' or got != ['pass', 'pass'] or status:
         problems.append('%s alone, %s together, status %d' % (alone, got, status))
-    w, at = gap(3) # names the PSN after it
+    w, at = gap(3)  # names the PSN after it
     status, reports, _, _ = judge(tmp, Network(w, lost={at}))
     if status != 1 or reports[0]['checks']['nak-psn']['verdict'] != 'fail':
         problems.append('a NAK of the wrong PSN: %s' % reports[0]['checks']['nak-psn'])

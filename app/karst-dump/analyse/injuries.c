@@ -167,7 +167,7 @@ an_injury_of(struct an *a, const struct an_flow *f, struct an_pkt *p, uint64_t a
 	a->injuries_used++;
 	p->fate = best->fate;
 	if (p->fate == AN_LOST && (!an_sees_sent(a, f) || best_off > SURE_NS))
-		p->fate = AN_MAYBE; /* behind that port: this may be the next transmission */
+		p->fate = AN_MAYBE; /* this may be the next transmission, after that port */
 	p->logged = true;
 }
 

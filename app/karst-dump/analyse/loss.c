@@ -501,7 +501,7 @@ is_round(const struct an_stream *s, const struct an_rec *r, uint32_t psn)
 	if (forward > 0 && s->una_known && karst_psn_diff(psn, s->una) <= 0)
 		return false;
 	/*
-	 * Without a record or a NAK, a gap is filled that nobody has asked for: the packets were
+	 * Without a record or a NAK, the packet fills a gap without a request: the packets were
 	 * reordered before the place of the capture.
 	 */
 	return r != NULL || s->nak.valid || s->rnr.valid;

@@ -72,7 +72,7 @@ draw_links(struct sim *s)
 	}
 }
 
-/* Which operations a connection likes: weights by opcode. */
+/* Draws the weights of a connection's operations, by opcode. */
 static void
 draw_mix(struct sim *s, struct sim_pair *p)
 {
@@ -99,7 +99,7 @@ draw_mix(struct sim *s, struct sim_pair *p)
 		else if (ops[i] != KARST_WR_SEND_WITH_INV || !p->xrc)
 			sum += p->mix[ops[i]];
 	}
-	if (p->xrc) /* windows of type 2 are of one QP, and here it is not the one that receives */
+	if (p->xrc) /* a type 2 window belongs to one QP, and with XRC another QP receives */
 		p->mix[KARST_WR_BIND_MW] = p->mix[KARST_WR_LOCAL_INV] =
 			p->mix[KARST_WR_SEND_WITH_INV] = 0;
 	if (sum == 0)
@@ -126,7 +126,7 @@ draw_pair(struct sim *s, struct sim_pair *p, uint32_t idx)
 	memset(p, 0, sizeof(*p));
 	p->idx = idx;
 	p->type = x < 74 ? KARST_QPT_RC : x < 88 ? KARST_QPT_UC : KARST_QPT_UD;
-	/* where no end may fail: when one of its two does, the other goes on */
+	/* only where no end may fail: if one of the two QPs of an end fails, the other continues */
 	p->xrc = p->type == KARST_QPT_RC && s->profile < SIM_BRUTAL &&
 		sim_mix(s->seed * SIM_MAX_PAIRS + idx) % 5 == 0;
 	p->mtu_shift = 8 + (rng_one_in(r, 3) ? rng_below(r, 5) : rng_below(r, 2));
@@ -182,6 +182,6 @@ sim_config(struct sim *s)
 	sim_pauses_config(s);
 	for (i = 0; i < s->npairs; i++)
 		sim_paths_config(s, &s->pairs[i]);
-	/* no draw: the seeds that are kept go on to mean what they meant */
+	/* not drawn, so that recorded seeds still give the same schedules */
 	s->early = (s->seed >> 2 & 1) != 0;
 }

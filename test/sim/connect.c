@@ -32,8 +32,8 @@ connect_modify(
 	modify_qp(ep, ep->qp, a, to, mask);
 }
 
-/* Attributes anew for each epoch: PSNs of which many wrap (P1), READs outstanding (Q5, R6), times
- * (Q6, Q7). */
+/* Draws new attributes for each epoch: PSNs, which often wrap around (P1), outstanding READs (Q5,
+ * R6), times (Q6, Q7). */
 static void
 draw_attr(struct sim_ep *ep)
 {
@@ -43,7 +43,7 @@ draw_attr(struct sim_ep *ep)
 
 	ep->sq_psn = rng_one_in(r, 2) ? rng_below(r, 1 << 24) : 0xffffff - rng_below(r, 80);
 	ep->max_rd_atomic = (uint8_t)rng_log(r, 1, 16);
-	ep->max_dest_rd_atomic = 0; /* when both are known */
+	ep->max_dest_rd_atomic = 0; /* set when both ends are drawn */
 	ep->min_rnr_timer = (uint8_t)(rng_one_in(r, 10) ? rng_below(r, 32) : rng_range(r, 1, 10));
 	ep->timeout = (uint8_t)rng_range(r, 9, 14);
 	if (!s->lossy && !s->jumbled && p->fault == FAULT_NONE && rng_one_in(r, 4))
@@ -150,7 +150,8 @@ to_rtr(struct sim_ep *ep)
 	if (ep->pair->type != KARST_QPT_UD)
 		mask = KARST_QP_AV | KARST_QP_PATH_MTU | KARST_QP_DEST_QPN | KARST_QP_RQ_PSN;
 	if (ep->target != NULL) {
-		/* to the requester over there; nothing comes to the one here */
+		/* the target receives from the peer's requester; the requester here receives no
+		 * requests */
 		connect_modify(ep, &a, KARST_QPS_RTR, mask);
 		a.dest_qpn = ep->peer->qpn;
 		modify_qp(ep, ep->target, &a, KARST_QPS_RTR,

@@ -18,12 +18,12 @@
 	sim_fail(s, "pair %u, QP %#x sent %s psn %06x: " fmt, (ep)->pair->idx, (ep)->qpn, \
 		karst_opcode_name((p)->opcode), (p)->psn, ##__VA_ARGS__)
 
-/* No wait is longer. */
+/* Limits of a wait: for each packet, and for all packets of a request. */
 #define WAIT_PACKET_NS 10000000ull
 #define WAIT_NS        1000000000ull
 
-/* In place of notification alone, in some schedules: the others are as they were, and the number is
- * such that those of seeds.txt are among these. */
+/* Replaces notification alone in some schedules.  The others do not change, and the constant is
+ * chosen so that the schedules of seeds.txt are among those that do not change. */
 void
 sim_delay_config(struct sim *s)
 {
@@ -44,7 +44,7 @@ sim_delay_config(struct sim *s)
 	p->swift_min_cwnd = rng_log(&r, 10, 1000);
 	p->swift_max_mdf = rng_range(&r, 1, 999);
 	p->swift_retx_reset = rng_range(&r, 1, 16);
-	/* often it does not grow */
+	/* often the window hardly grows */
 	if (rng_one_in(&r, 2))
 		p->swift_ai = 1;
 }
@@ -56,7 +56,7 @@ sim_delay_reset(struct sim_ep *ep)
 	ep->answers = 0;
 }
 
-/* Control begins anew (G4); what has come from the peer bounds the window as before. */
+/* Congestion control starts again (G4); packets from the peer still bound the window. */
 void
 sim_delay_migrated(struct sim_ep *ep)
 {
@@ -70,18 +70,18 @@ sim_delay_heard(struct sim_ep *ep, const struct karst_pkt *p)
 		ep->answers++;
 }
 
-/* The largest window that it can have, in thousandths of a packet. */
+/* The largest window that the queue pair can have, in thousandths of a packet. */
 static uint64_t
 largest(const struct sim *s, const struct sim_ep *ep)
 {
 	const struct karst_rp_params *p = &s->congestion.rp;
 	uint64_t first = karst_max_u64(p->swift_initial_cwnd, p->swift_min_cwnd);
 
-	/* and what rounding may do */
+	/* 1 for rounding */
 	return karst_min_u64(p->swift_max_cwnd, first + (uint64_t)p->swift_ai * ep->answers) + 1;
 }
 
-/* The packets of a request, of its answer if that is longer. */
+/* Number of packets of a request, or of its response if that has more. */
 static uint32_t
 packets_of(const struct sim_ep *ep, const struct karst_pkt *p)
 {
@@ -96,15 +96,16 @@ asks_for_answer(const struct karst_pkt *p)
 	return (karst_opcode_flags(p->opcode) & (KARST_OPF_SEND | KARST_OPF_WRITE)) == 0;
 }
 
-/* What is new must fit into the window, with what is under way; a request that is answered by more
- * packets than that goes alone; one packet may exceed it, to ask for an acknowledgement. */
+/* A new request must fit into the window together with the packets in flight.  A request whose
+ * response has more packets than the window must be sent alone.  One packet may exceed the window,
+ * to ask for an acknowledgement. */
 static void
 check_window(struct sim *s, const struct sim_ep *ep, const struct karst_pkt *p, uint32_t n)
 {
 	uint64_t window = karst_max_u64(largest(s, ep) / 1000, 1);
 	uint32_t at = karst_psn_add(p->psn, (uint32_t)-ep->sq_psn), out = at - ep->acked;
 
-	/* what was acknowledged behind something that is missing is known to the requester alone */
+	/* only the requester knows what was acknowledged behind a missing packet */
 	if (at != ep->tx_hi || at < ep->acked || sim_repeats(ep))
 		return;
 	if (asks_for_answer(p) ? out != 0 && out + n > window : out > window)

@@ -52,7 +52,7 @@ inbox_pop(struct sim_core *c)
 	return f;
 }
 
-/* The verdict on a frame that parser and ICRC have seen. */
+/* Checks the decision of the parser and of the ICRC check on a frame. */
 static void
 judge_frame(struct sim *s, const struct sim_frame *f, const struct karst_pkt *p)
 {
@@ -166,7 +166,7 @@ emit(struct sim *s, struct sim_core *c, struct sim_ep *ep, struct sim_frame *f,
 	s->stats.packets++;
 	c->tx_packets++;
 	if (p.opcode == KARST_CNP) {
-		/* whoever is visited next builds those of all */
+		/* the next queue pair that is visited builds the CNPs of all queue pairs */
 		struct sim_pair *pair = sim_marks_sent(s, c, f, &p);
 
 		sim_link_send(s, f, &p, pair);
@@ -210,7 +210,8 @@ transmit_qp(struct sim *s, struct sim_core *c, struct karst_core_qp *qp, uint32_
 	return more;
 }
 
-/* The port takes nothing: whoever waits for it is left aside, but for what needs no frame. */
+/* The port accepts no frames: the queue pair is not activated again, unless it has more work that
+ * needs no frame. */
 static void
 wait_for_port(struct sim_core *c, struct karst_core_qp *qp)
 {
@@ -228,7 +229,7 @@ sim_port_open(struct sim *s, struct sim_core *c)
 	if (c->shut_ns == 0)
 		return;
 	c->shut_ns = 0;
-	/* nobody has kept who waits */
+	/* there is no list of the queue pairs that wait, so activate all */
 	for (i = 0; i < 2 * s->npairs; i++) {
 		struct sim_ep *ep = &s->pairs[i / 2].ep[i & 1];
 
@@ -241,7 +242,7 @@ sim_port_open(struct sim *s, struct sim_core *c)
 	}
 }
 
-/* For less than anybody's timeout. */
+/* The port is shut for less than any timeout. */
 static void
 shut_now_and_then(struct sim *s, struct sim_core *c)
 {
@@ -298,7 +299,7 @@ bells(struct sim *s, struct sim_core *c)
 	c->bells -= n;
 	for (i = 0; i < n; i++)
 		karst_core_doorbell(c->core, qpns[i]);
-	/* Anybody may ring anything. */
+	/* Any program may ring the doorbell of any QPN. */
 	if (rng_one_in(&s->rng, 64))
 		karst_core_doorbell(c->core, (uint32_t)rng_u64(&s->rng));
 }
@@ -326,7 +327,7 @@ sim_core_turn(struct sim *s, struct sim_core *c)
 			bells(s, c);
 			break;
 		case 2:
-			/* all that has come in a pause is looked at before */
+			/* frames that arrived in a pause are handled before timers expire */
 			if (!sim_pauses_late(c))
 				timers(s, c);
 			break;

@@ -88,8 +88,8 @@ sim_fault_opcode(struct sim_ep *ep)
 
 /* --- spoiling a work request --- */
 
-/* An operation that will not happen takes nothing of the word.  One whose own key is wrong does
- * happen. */
+/* An operation that is not executed does not change the word.  One whose local key is wrong is
+ * executed. */
 static void
 word_not_posted(struct sim_op *op)
 {
@@ -97,7 +97,7 @@ word_not_posted(struct sim_op *op)
 		op->word->posted_bits &= ~op->compare_add;
 }
 
-/* One SGE over the whole message, no inline data. */
+/* Gives the work request one SGE for the whole message, without inline data. */
 static struct karst_sge *
 plain_sge(struct sim_ep *ep, struct sim_op *op, struct karst_send_wqe *w, uint32_t len)
 {
@@ -161,7 +161,7 @@ spoil_access(struct sim_ep *ep, struct sim_op *op, struct karst_send_wqe *w)
 	const struct sim_mr *mr = ep->peer->lmr;
 
 	if (ep->peer->access == 0)
-		return; /* everything fails */
+		return; /* all accesses fail */
 	if (mr == ep->peer->tmr) {
 		spoil_range(ep, op, w);
 		return;
@@ -186,7 +186,7 @@ spoil_local(struct sim_ep *ep, struct sim_op *op, struct karst_send_wqe *w)
 	op->expect = KARST_WC_LOC_PROT_ERR;
 }
 
-/* Makes a SEND something that takes no PSN and no buffer. */
+/* Changes a SEND to an operation that uses no PSN and no buffer. */
 static void
 strip(struct sim_op *op, struct karst_send_wqe *w, unsigned int opcode)
 {
@@ -329,7 +329,7 @@ dereg(struct sim_ep *ep)
 	ep->tmr->gone = true;
 }
 
-/* Garbage over what the program may write; the engine must not care. */
+/* Writes garbage over memory that the program may write.  The engine must tolerate this. */
 static void
 scribble(struct sim_ep *ep)
 {
@@ -416,7 +416,7 @@ sim_fault_strike(struct sim_ep *ep, enum sim_eager eager)
 	return true;
 }
 
-/* The program that did not look at its completions closes its queue pair at last. */
+/* A program that has not polled its completion queue finally moves its queue pair to Error. */
 bool
 sim_fault_give_up(struct sim_ep *ep)
 {

@@ -28,7 +28,7 @@ put_ip4_checksum(uint8_t *ip)
 	karst_put_be16(ip + 10, (uint16_t)~sum);
 }
 
-/* Lengths, checksum and ICRC as they must be for what is there now. */
+/* Sets lengths, checksum and ICRC to the correct values for the changed frame. */
 static void
 seal_again(struct sim_frame *f, const struct karst_pkt *p)
 {
@@ -63,14 +63,14 @@ sim_forge_noise(struct sim *s, struct sim_frame *f, const struct karst_pkt *p)
 	/* Datagrams may come from anywhere. */
 	if (what == 1 && (karst_opcode_flags(p->opcode) & KARST_OPF_DETH))
 		what = 5;
-	/* the transport of a CNP would become its queue pair's */
+	/* with another transport a CNP could become a packet of its queue pair's transport */
 	if (what == 4 && p->opcode == KARST_CNP)
 		what = 0;
 	switch (what) {
 	case 0: /* another partition */
 		karst_put_be16(bth + 2, (uint16_t)rng_range(r, 1, 0x7ffe));
 		break;
-	case 1: /* somebody else's address */
+	case 1: /* another host's address */
 		ip[ip6 ? 8 + 8 + rng_below(r, 7) : 12 + rng_below(r, 3)] ^=
 			(uint8_t)rng_range(r, 1, 255);
 		break;
@@ -80,7 +80,7 @@ sim_forge_noise(struct sim *s, struct sim_frame *f, const struct karst_pkt *p)
 	case 3: /* transport version */
 		bth[1] |= (uint8_t)rng_range(r, 1, 15);
 		break;
-	case 4: /* another transport, the congestion notification among them (E5) */
+	case 4: /* another transport, including that of CNPs (E5) */
 		bth[0] ^= (uint8_t)(rng_range(r, 1, 7) << 5);
 		break;
 	default:
@@ -93,7 +93,7 @@ sim_forge_noise(struct sim *s, struct sim_frame *f, const struct karst_pkt *p)
 	seal_again(f, p);
 }
 
-/* A shorter or longer payload, whole words. */
+/* Makes the payload shorter or longer, by whole words. */
 static void
 change_length(struct sim *s, struct sim_frame *f, const struct karst_pkt *p)
 {
@@ -144,7 +144,7 @@ sim_forge(struct sim *s, struct sim_frame *f, const struct karst_pkt *p)
 		}
 		span = f->len - p->bth_off - KARST_ICRC_LEN;
 	}
-	/* It stays inside of its connection. */
+	/* The frame stays within its connection. */
 	karst_put_be32(bth + 4, keep);
 	f->noise = true;
 	seal_again(f, p);

@@ -10,8 +10,8 @@
  *          send its own requests
  *   feed   a program whose ring is never empty, with requests that make no frame: no visit may take
  *          more of them than allowed
- *   lap    2^24 WRITEs of no bytes: all PSNs and MSNs are used once, so that afterwards both ends
- *          are where they were before, and saved READs and atomics must have expired (P1)
+ *   lap    2^24 WRITEs of no bytes: all PSNs and MSNs are used once, so that both ends have the
+ *          same numbers afterwards, and saved READs and atomics must have expired (P1)
  */
 #include "karst_opcode.h"
 #include "karst_parse.h"
@@ -21,7 +21,8 @@
 #define BUSY_VISITS 16u
 #define PATIENCE    8u
 
-/* One visit with room for @max frames, which go straight to the peer.  @return how many. */
+/* Makes one visit with room for @max frames, which the peer receives at once.  @return the number
+ * of frames. */
 static uint32_t
 carry(struct sim *s, struct sim_ep *ep, uint32_t max)
 {
@@ -51,8 +52,8 @@ carry(struct sim *s, struct sim_ep *ep, uint32_t max)
 		p.qp = karst_core_lookup(to->core, p.dqpn);
 		if (p.qp == NULL)
 			sim_fail(s, "QP %#x sent to QP %#x", ep->qpn, p.dqpn);
-		/* One that the traffic before has left would slow the peer down where no time
-		 * passes; to lose it is harmless (E5). */
+		/* A CNP that the earlier traffic has left would slow the peer down, and no time
+		 * passes here.  Losing a CNP is harmless (E5). */
 		if (p.opcode != KARST_CNP)
 			karst_qp_rx(to->core, &p);
 	}
@@ -88,7 +89,7 @@ publish(struct sim_ep *ep, uint32_t n)
 		karst_core_doorbell(ep->core->core, ep->qpn);
 }
 
-/* Both ends let their half-done work go on, and the frames of the turn are over. */
+/* Sets the clock of both cores. */
 static void
 begin(struct sim *s, struct sim_ep *ep)
 {
@@ -112,7 +113,7 @@ lap(struct sim *s, struct sim_ep *ep)
 		left -= n;
 		n = carry(s, ep, SIM_MAX_BURST);
 		n += carry(s, ep->peer, SIM_MAX_BURST);
-		/* the rings have room again when they are flushed */
+		/* the flush frees slots of the rings */
 		karst_core_flush(ep->core->core);
 		karst_core_flush(ep->peer->core->core);
 		if (karst_qp_state(ep->qp) != KARST_QPS_RTS)
@@ -127,7 +128,7 @@ lap(struct sim *s, struct sim_ep *ep)
 	}
 }
 
-/* With room for one frame a visit the answers never end. */
+/* Each visit has room for one frame, so the responses to the READs never end. */
 static void
 busy(struct sim *s, struct sim_ep *ep)
 {
@@ -167,7 +168,7 @@ busy(struct sim *s, struct sim_ep *ep)
 	karst_core_flush(reader->core->core);
 }
 
-/* A type 1 window of nothing is given a new key as often as anybody likes. */
+/* Binds a type 1 window of no bytes again and again, each time with a new key. */
 static void
 feed(struct sim *s, struct sim_ep *ep)
 {
@@ -196,7 +197,7 @@ feed(struct sim *s, struct sim_ep *ep)
 			sim_fail(s, "pair %u, QP %#x: a visit took %u requests that make no frame",
 				ep->pair->idx, ep->qpn, n);
 	}
-	/* what is left */
+	/* the rest of the requests */
 	for (visits = 0; completed(ep) != done || visits < 64; visits++) {
 		done = completed(ep);
 		carry(s, ep, SIM_MAX_BURST);

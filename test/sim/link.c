@@ -30,7 +30,7 @@ sim_frame_get(struct sim *s)
 	f->next = NULL;
 	f->corrupt = f->noise = false;
 	f->clean = NULL;
-	/* Any alignment of the start, as drivers differ. */
+	/* Drivers differ in the alignment of the start. */
 	f->buf = f->store + HEADROOM;
 	return f;
 }
@@ -99,7 +99,7 @@ flip_bits(struct sim *s, struct sim_frame *f)
 	while (n-- > 0) {
 		uint32_t bit = rng_below(&s->rng, f->len * 8u);
 
-		/* Headers are the more interesting part. */
+		/* Errors in headers are more interesting. */
 		if (rng_one_in(&s->rng, 2) && f->len > 60)
 			bit = rng_below(&s->rng, 70 * 8) % (f->len * 8u);
 		f->buf[bit / 8] ^= (uint8_t)(1u << bit % 8);
@@ -133,8 +133,8 @@ spoil(struct sim *s, struct sim_frame *f)
 }
 
 /*
- * Is the frame, from the IP header to the ICRC, the one that was sent, but for what the ICRC does
- * not cover (W7)?  Only for frames that the parser took.
+ * Whether the frame equals the one that was sent, from the IP header to the ICRC, except in fields
+ * that the ICRC does not cover (W7).  Only for frames that the parser accepted.
  */
 bool
 sim_frame_same(const struct sim_frame *f)
@@ -224,7 +224,7 @@ sim_link_send(
 
 	f->flow = pair != NULL ? (uint8_t)(pair->idx / 2) : 0;
 	if (pair != NULL && pair->two_paths && sim_paths_dead(s, pair, info)) {
-		/* no excuse for giving up */
+		/* without adverse(): a failed path is no reason to use up all retries */
 		sim_trace(s, FATE_LOST, f->from, f->to, info, true);
 		s->stats.dropped++;
 		sim_frame_put(s, f);
@@ -274,7 +274,7 @@ sim_link_deliver(struct sim *s)
 {
 	while (s->nheap > 0 && s->heap[0]->at_ns <= s->now_ns) {
 		struct sim_frame *f = heap_pop(s);
-		/* A flow comes to one core, maybe the wrong one, as a NIC does it. */
+		/* All frames of a flow go to one core, possibly the wrong one, as with a NIC. */
 		uint32_t at = s->jumbled ? rng_below(&s->rng, s->ncores) : f->flow % s->ncores;
 		struct sim_core *c = &s->nodes[f->to].cores[at];
 

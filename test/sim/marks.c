@@ -16,12 +16,12 @@
 #include "karst_opcode.h"
 #include "sim.h"
 
-/* Of the reaction: who hears of congestion does not recover before. */
+/* A queue pair that has received a CNP does not recover before this time. */
 #define RESET_US 1000000u
-/* What a queue pair that waits may make up for, and what it may overdraw, in time and in bytes. */
+/* How much a queue pair that waited may send above its rate, as time. */
 #define LATE_NS 250000u
 
-/* CNPs that a core keeps; what is marked while so many wait is not answered. */
+/* Maximum number of CNPs that wait in a core.  Marks that arrive then are not answered. */
 #define KEPT 64u
 
 void
@@ -35,14 +35,14 @@ sim_marks_config(struct sim *s)
 	if (rng_one_in(r, 2))
 		return;
 	s->congestion.mode = rng_one_in(r, 2) ? KARST_CONGESTION_NOTIFY : KARST_CONGESTION_DCQCN;
-	/* a frame of the slowest takes much less than anybody's timeout */
+	/* at the lowest rate a frame takes much less time than any timeout */
 	s->congestion.rp.rpg_max_rate = rng_log(r, 1000, 20000);
 	s->congestion.rp.rpg_min_rate = 500;
 	s->congestion.rp.rpg_time_reset = RESET_US;
 	s->congestion.rp.rpg_byte_reset = 0;
 	s->congestion.rp.rate_reduce_monitor_period = rng_log(r, 1, 1000);
 	s->congestion.np.min_time_between_cnps = rng_one_in(r, 3) ? 0 : rng_log(r, 1, 1000);
-	/* what a forger's frames were answered with is not known */
+	/* the simulator does not know which forged frames were answered */
 	if (s->profile != SIM_HOSTILE)
 		s->congestion.np.cnp_scope = rng_below(r, 3);
 	s->congestion.np.cnp_dscp = rng_below(r, 64);
@@ -51,7 +51,7 @@ sim_marks_config(struct sim *s)
 
 /* --- links --- */
 
-/* Sets ECN to CE, and the checksum of an IPv4 header as it must be then. */
+/* Sets ECN to CE, and updates the checksum of an IPv4 header. */
 void
 sim_marks_link(struct sim *s, struct sim_frame *f, const struct karst_pkt *p)
 {
@@ -78,14 +78,14 @@ sim_marks_link(struct sim *s, struct sim_frame *f, const struct karst_pkt *p)
 
 /* --- what is due --- */
 
-/* Which of the two queue pairs of an end of XRC a packet is for; else 0. */
+/* For XRC: the index of the queue pair of this end that a packet is for; otherwise 0. */
 static uint32_t
 half_of(const struct sim_ep *ep, uint32_t qpn)
 {
 	return ep->target != NULL && qpn == ep->target_qpn;
 }
 
-/* Was it dropped before anything of it counts (W9)? */
+/* Whether the packet was dropped before its mark counts (W9). */
 static bool
 is_nobodys(enum karst_drop drop)
 {
@@ -107,7 +107,7 @@ next_of(struct sim_core *c, struct sim_ep *ep, const struct karst_pkt *p)
 	}
 }
 
-/* E5: the first that counts. */
+/* Notes the time of the first CNP that has an effect (E5). */
 static void
 heard(struct sim *s, struct sim_ep *ep, const struct karst_pkt *p)
 {
@@ -120,7 +120,7 @@ heard(struct sim *s, struct sim_ep *ep, const struct karst_pkt *p)
 	ep->slow_bytes[half] = 0;
 }
 
-/* Control begins anew (G4). */
+/* Congestion control starts again (G4). */
 void
 sim_marks_migrated(struct sim_ep *ep)
 {
@@ -137,10 +137,10 @@ sim_marks_data(struct sim *s, struct sim_ep *ep, const struct karst_pkt *p)
 	if (ep->slow_ns[half] == 0 || (p->opcode & KARST_OPERATION_MASK) == KARST_OPERATION_ACK)
 		return;
 	if (ns >= RESET_US * 1000ull) {
-		ep->slow_ns[half] = UINT64_MAX; /* what may be now is not known */
+		ep->slow_ns[half] = UINT64_MAX; /* its rate is not known any more */
 		return;
 	}
-	/* bytes in a second: 1 - 1023/2048 of the highest, but not less than the lowest */
+	/* bytes a second: 1 - 1023/2048 of the highest rate, but not less than the lowest */
 	rate = karst_max_u64(s->congestion.rp.rpg_max_rate * 62562ull,
 		s->congestion.rp.rpg_min_rate * 125000ull);
 	may = rate * (ns + LATE_NS) / 1000000000 + 2 * KARST_FRAME_MAX;
@@ -164,7 +164,7 @@ sim_marks_delivered(struct sim *s, struct sim_core *c, struct sim_ep *ep, const 
 		return;
 	if ((opf & (KARST_OPF_REQUEST | KARST_OPF_READ)) == 0)
 		return;
-	/* damaged addresses of Ethernet may be those of groups */
+	/* a corrupted Ethernet address may be a group address */
 	if (ep->pair->type == KARST_QPT_UD && ((p->data[0] | p->data[6]) & 1) != 0)
 		return;
 	next = next_of(c, ep, p);
@@ -177,7 +177,7 @@ sim_marks_delivered(struct sim *s, struct sim_core *c, struct sim_ep *ep, const 
 
 /* --- what is sent --- */
 
-/* E3, but for what the parser has checked. */
+/* Checks the format of a CNP (E3), except what the parser has checked. */
 static void
 check_format(struct sim *s, const struct karst_pkt *p)
 {
@@ -222,7 +222,7 @@ check_path(struct sim *s, const struct sim_ep *ep, const struct karst_pkt *p)
 	const uint8_t *l3 = p->data + karst_pkt_l3_off(p);
 	bool ip6 = (p->flags & KARST_PKT_IP6) != 0;
 
-	/* what answers a datagram is made of its Ethernet header, which no ICRC covers */
+	/* the answer to a datagram uses its Ethernet header, which no ICRC covers */
 	bool exact = ep->pair->type != KARST_QPT_UD || !s->lossy;
 
 	if (ip6 != path->ip6 || ((p->flags & KARST_PKT_VLAN) != 0) != path->has_vlan)
@@ -257,10 +257,10 @@ sim_marks_sent(struct sim *s, struct sim_core *c, struct sim_frame *f, const str
 	if (ep->core != c)
 		sim_fail(s, "a CNP to QP %#x, which is not connected here (E3)", p->dqpn);
 	check_path(s, ep, p);
-	/* an initiator's packets are answered by the target over here */
+	/* the target of this end answers packets of the peer's initiator */
 	half = ep->target != NULL && p->dqpn == peer->qpn;
 	if (ep->cnps_stale != 0)
-		ep->cnps_stale--; /* they wait in order, so these come first */
+		ep->cnps_stale--; /* CNPs wait in order, so the stale ones are sent first */
 	else if (ep->cnps_due[half] != 0)
 		ep->cnps_due[half]--;
 	else
@@ -271,7 +271,7 @@ sim_marks_sent(struct sim *s, struct sim_core *c, struct sim_frame *f, const str
 void
 sim_marks_final(struct sim *s, const struct sim_ep *ep)
 {
-	/* a port that takes nothing may still have to */
+	/* if the port accepts no frames, its CNPs still wait */
 	if (ep->core->shut_ns == 0 && ep->cnps_due[0] + ep->cnps_due[1] != 0)
 		sim_fail(s, "pair %u, QP %#x: %u marks were not answered (E4)", ep->pair->idx,
 			ep->qpn, ep->cnps_due[0] + ep->cnps_due[1]);

@@ -91,7 +91,7 @@ pending_index(const struct sim_op *op)
 	return i;
 }
 
-/* Did one of the pending writes from @first on put @v at @at, counted from the cell's start? */
+/* Whether one of the pending writes, from @first on, writes @v at offset @at of the cell. */
 static bool
 written_by(const struct sim_cell *c, uint32_t first, uint32_t at, uint8_t v)
 {
@@ -213,7 +213,7 @@ sim_word_posted(struct sim *s, struct sim_ep *ep, struct sim_op *op)
 	} else {
 		op->compare_add = rng_one_in(&s->rng, 4) ? rng_u64(&s->rng) : w->last_seen;
 		op->swap = rng_u64(&s->rng);
-		/* A guess at what the word will be when the next one comes. */
+		/* A guess of the word's value when the next one is executed. */
 		if (rng_one_in(&s->rng, 2))
 			w->last_seen = op->swap;
 	}
@@ -279,7 +279,7 @@ faa_final(struct sim *s, struct sim_node *n, const struct sim_word *w, uint64_t 
 			"%#llx, posted %#llx",
 			n->idx, (unsigned long long)set, (unsigned long long)w->done_bits,
 			(unsigned long long)w->posted_bits);
-	/* Old values are a chain of growing sets. */
+	/* The old values form a chain of growing sets. */
 	for (i = 0; i < w->nops; i++) {
 		for (j = 0; j < i && w->ops[i]->state == OP_DONE; j++) {
 			uint64_t a = w->ops[i]->result - w->initial;
@@ -292,7 +292,8 @@ faa_final(struct sim *s, struct sim_node *n, const struct sim_word *w, uint64_t 
 	}
 }
 
-/* Can the chain go on from @v to @end, using every completed swap not in @used? */
+/* Whether the chain can continue from @v to @end so that it contains all swaps of @must that are
+ * not in @used. */
 static bool
 cas_chain(const struct sim_word *w, uint64_t v, uint64_t end, uint64_t used, uint64_t must,
 	uint32_t *fuel)

@@ -51,7 +51,7 @@ ep_failed(struct sim_ep *ep)
 	if (ep->state == EP_LIVE)
 		ep->state = EP_ERROR;
 	ep->pair->broken = true;
-	/* Nobody will post the signalled one that a place was kept for. */
+	/* The signaled request for which an entry was reserved will not be posted. */
 	ep->sq_used -= ep->unsignaled != 0;
 	ep->unsignaled = 0;
 }
@@ -70,7 +70,7 @@ op_release(struct sim_ep *ep, struct sim_op *op)
 	ep->s->last_progress_ns = ep->s->now_ns;
 }
 
-/* The program writes over a buffer that is its own again: nobody may read it any more. */
+/* The program overwrites a buffer that it owns again: the engine must not read it any more. */
 static void
 scramble(struct sim_ep *ep, const struct sim_op *op)
 {
@@ -108,7 +108,8 @@ window_gone(struct sim *s, struct sim_ep *owner, uint32_t key)
 	owner->mw.state = MW_UNBOUND;
 }
 
-/* A SEND has completed: the data must be with the receiver, if it has not taken it already. */
+/* A SEND has completed: its data must be in the receive buffer, unless the receiver has already
+ * seen the completion. */
 static void
 check_sent(struct sim *s, struct sim_ep *ep, const struct sim_op *op)
 {
@@ -180,7 +181,8 @@ op_succeeded(struct sim *s, struct sim_ep *ep, struct sim_op *op)
 	op_release(ep, op);
 }
 
-/* What has no completion of its own, of a queue that ended, was done before (sim_sends_over()). */
+/* In a queue that has ended, requests without a completion of their own have succeeded
+ * (sim_sends_over()). */
 void
 sim_trailing(struct sim *s, struct sim_ep *ep)
 {
@@ -227,7 +229,7 @@ check_success(struct sim *s, struct sim_ep *ep, const struct sim_op *op, const s
 			ep->pair->idx, ep->qpn, sim_op_name(op->opcode), (uint32_t)(op - ep->ops));
 }
 
-/* May a queue end like this? */
+/* Checks that there is a reason for an error completion. */
 static void
 check_error(struct sim *s, struct sim_ep *ep, const struct sim_op *op, enum karst_wc_status status,
 	uint32_t lost)
@@ -244,7 +246,7 @@ check_error(struct sim *s, struct sim_ep *ep, const struct sim_op *op, enum kars
 			ep->qpn, status, (uint32_t)(op - ep->ops));
 	if (op->expect == status || op->expect == SIM_EXPECT_ANY || op->expect == SIM_EXPECT_FAIL)
 		return;
-	/* Q6, Q11: all retries take their time, however many probes there were between */
+	/* Q6, Q11: all retries must have waited for their timeouts, regardless of probes */
 	if (status == KARST_WC_RETRY_EXC_ERR && p->type == KARST_QPT_RC && ep->timeout != 0 &&
 		s->now_ns < ep->quiet_ns + (ep->retry_cnt + 1) * (4096ull << ep->timeout))
 		sim_fail(s,
@@ -271,7 +273,7 @@ check_error(struct sim *s, struct sim_ep *ep, const struct sim_op *op, enum kars
 		sim_fault_name(p->fault), lost, ep->waited, ep->retry_cnt);
 }
 
-/* R13: a responder that has refused a request is in Error, and its own program was told so. */
+/* R13: a responder that has refused a request is in Error, and its program has got an event. */
 static void
 check_refused(struct sim *s, const struct sim_ep *ep, enum karst_wc_status status)
 {
@@ -366,7 +368,8 @@ recv_failed(struct sim *s, struct sim_ep *ep, struct sim_recv *r, enum karst_wc_
 	struct sim_pair *p = ep->pair;
 
 	sim_note(s, "pair %u QP %#x: a receive ends with status %u", p->idx, ep->qpn, status);
-	/* U1: the receive of a message that did not come whole is not kept from others */
+	/* U1: with an SRQ, the receive of an incomplete message completes in error, and the queue
+	 * pair continues */
 	if (p->type == KARST_QPT_UC && ep->srq != NULL && status == KARST_WC_REM_INV_REQ_ERR &&
 		(s->lossy || s->jumbled || p->fault != FAULT_NONE)) {
 		sim_pieces_accept(ep->node, r->pieces, r->npieces);
@@ -375,7 +378,7 @@ recv_failed(struct sim *s, struct sim_ep *ep, struct sim_recv *r, enum karst_wc_
 	if (status != KARST_WC_WR_FLUSH_ERR && !sim_fault_excuses(ep, NULL, status))
 		sim_fail(s, "pair %u, QP %#x: a receive ended with status %u (fault: %s)", p->idx,
 			ep->qpn, status, sim_fault_name(p->fault));
-	/* The send that failed may stand in another queue, not looked at yet. */
+	/* The failed send may be in another completion queue that was not polled yet. */
 	if (status == KARST_WC_WR_FLUSH_ERR && p->fault == FAULT_NONE && ep->asked != KARST_QPS_ERR)
 		ep->unexplained = true;
 	if (status != KARST_WC_WR_FLUSH_ERR)
@@ -413,7 +416,7 @@ message_fits(const struct sim_ep *ep, const struct sim_recv *r, const struct sim
 		ep->pair->type != KARST_QPT_UC);
 }
 
-/* The message that a completion announces: for RC the next one, else the next that fits. */
+/* The message that a completion reports: for RC the next one, otherwise the next that matches. */
 static struct sim_op *
 match(struct sim *s, struct sim_ep *ep, const struct sim_recv *r, const struct karst_cqe *e)
 {
@@ -469,7 +472,8 @@ check_grh(struct sim *s, struct sim_ep *ep, const struct sim_recv *r, const stru
 			ep->pair->idx, ep->qpn);
 }
 
-/* All that a message carried, and the WRITE that it ends, is there when it completes (R14). */
+/* When a receive completes, the data of its message is in memory, and so is the data of the WRITE
+ * that it ends (R14). */
 static void
 recv_succeeded(struct sim *s, struct sim_ep *ep, struct sim_recv *r, const struct karst_cqe *e)
 {
@@ -543,7 +547,7 @@ shared_recv(struct sim *s, struct sim_cq *cq, struct sim_ep *ep, const struct ka
 
 /* --- both --- */
 
-/* The endpoint that a completion says it is of, also when its QP is gone. */
+/* The endpoint with the QPN of a completion, even if its QP was destroyed. */
 static struct sim_ep *
 ep_by_qpn(struct sim *s, struct sim_node *n, uint32_t qpn)
 {
@@ -558,7 +562,7 @@ ep_by_qpn(struct sim *s, struct sim_node *n, uint32_t qpn)
 	return NULL;
 }
 
-/* Must a completion have raised an event of a queue that is armed for solicited ones? */
+/* Checks that no completion arrives in an armed queue without the event that it must raise. */
 static void
 check_event(struct sim *s, struct sim_cq *cq, const struct sim_ep *ep, const struct karst_cqe *e)
 {
@@ -568,7 +572,7 @@ check_event(struct sim *s, struct sim_cq *cq, const struct sim_ep *ep, const str
 			ep->qpn, e->status, cq->armed);
 }
 
-/* Of a connection that was given up nothing is believed; its program goes on if it can. */
+/* Completions of a victim are not checked; its program continues if it can. */
 static void
 victim_completion(struct sim *s, struct sim_ep *ep, const struct karst_cqe *e)
 {
@@ -627,7 +631,7 @@ sim_completion(struct sim *s, struct sim_cq *cq, const struct karst_cqe *e)
 		shared_recv(s, cq, ep, e);
 }
 
-/* Reset and destruction discard everything without completions. */
+/* Reset and destruction discard all requests without completions. */
 void
 sim_ep_lost(struct sim_ep *ep)
 {

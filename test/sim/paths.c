@@ -21,11 +21,11 @@ sim_paths_config(struct sim *s, struct sim_pair *p)
 {
 	bool by_address = s->congestion.mode != KARST_CONGESTION_OFF &&
 		s->congestion.np.cnp_scope == KARST_CNP_ADDRESS;
-	/* no draw: the seeds that are kept go on to mean what they meant */
+	/* not drawn, so that recorded seeds still give the same schedules */
 	uint64_t x = sim_mix(s->seed * SIM_MAX_PAIRS + p->idx + 0x706174687300ull);
 
 	p->cut_ns = UINT64_MAX;
-	/* intervals between CNPs are counted by node */
+	/* with that scope the simulator counts intervals between CNPs by node, not by address */
 	p->two_paths = p->type == KARST_QPT_RC && !p->xrc && p->fault == FAULT_NONE &&
 		!by_address && x % 4 == 0;
 }
@@ -102,10 +102,11 @@ sim_paths_strike(struct sim_ep *ep)
 	if (!p->two_paths || p->cut_ns != UINT64_MAX || p->moved || s->finishing ||
 		!rng_one_in(&s->paths, 12) || !is_armed(&p->ep[0]) || !is_armed(&p->ep[1]))
 		return;
-	/* the peer would not hear of it by a SACK, nor ever, as nothing is sent again */
+	/* the peer would ignore the SACK that reports the migration, and nothing is sent again that
+	 * could report it */
 	if (no_clock && (p->repeats == 1 || p->repeats == 2))
 		return;
-	/* without a timeout nobody would notice what is lost */
+	/* without a timeout an end would not detect losses */
 	if (rng_one_in(&s->paths, 3) || no_clock) {
 		sim_note(s, "pair %u, QP %#x goes over to its other path", p->idx, ep->qpn);
 		go_over(ep);
@@ -123,7 +124,7 @@ sim_paths_dead(const struct sim *s, const struct sim_pair *p, const struct karst
 
 	if (s->now_ns < p->cut_ns)
 		return false;
-	/* source and destination differ in this byte alike */
+	/* in this byte, source and destination have the same bit for the path */
 	return ((alt->ip6 ? l3[24 + 14] : l3[16 + 2]) ^ alt->dst_ip[14]) & ALTERNATE;
 }
 
@@ -138,14 +139,14 @@ sim_paths_sent(struct sim *s, struct sim_core *c, struct sim_ep *ep, const struc
 		sim_fail(s, "pair %u, QP %#x: MigReq is %d (G1)", ep->pair->idx, ep->qpn, !want);
 }
 
-/* A mark of before migration may be answered after it. */
+/* A mark from before the migration may be answered after it. */
 const struct karst_path *
 sim_paths_of_cnp(const struct sim_ep *ep, const struct karst_pkt *p)
 {
 	const uint8_t *l3 = p->data + karst_pkt_l3_off(p);
 	const uint8_t *at = l3 + (p->flags & KARST_PKT_IP6 ? 24 + 14 : 16 + 2);
 
-	/* or after RESET, too */
+	/* or after RESET */
 	if (ep->migrations == 0 && ep->cnps_stale == 0)
 		return &ep->path;
 	return &ep->paths[*at != ep->paths[0].dst_ip[14]];
@@ -186,7 +187,7 @@ sim_paths_event(struct sim *s, struct sim_ep *ep)
 		sim_fail(s, "pair %u, QP %#x: migrates without a reason (G4)", p->idx, ep->qpn);
 	ep->migrations = 1;
 	ep->path = ep->paths[1];
-	/* retries begin anew (G4), and what was on its way is gone */
+	/* retries start again (G4), and the packets in flight are lost */
 	ep->tries = 0;
 	s->migrated = true;
 	s->stats.migrations++;

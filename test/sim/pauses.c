@@ -13,11 +13,11 @@
  */
 #include "sim.h"
 
-/* Of the shortest timeout of a connection: fewer than the tries of those on which nothing goes
- * wrong on purpose. */
+/* Limit of a pause, in units of the shortest timeout of a connection: less than the tries of a
+ * connection without an injected fault. */
 #define PAUSE_TIMEOUTS 5u
 
-/* Some schedules; the number is such that those of seeds.txt are not among these. */
+/* Chooses some schedules.  The constant is such that those of seeds.txt are not among them. */
 void
 sim_pauses_config(struct sim *s)
 {
@@ -38,7 +38,7 @@ timeout_ns(const struct sim_ep *ep)
 	return 4096ull << ep->timeout;
 }
 
-/* Tries of @ep that end while its peer is away from now on. */
+/* Tries of @ep that end while its peer is paused, from now on. */
 static uint32_t
 tries_of(const struct sim_ep *ep)
 {
@@ -49,7 +49,7 @@ tries_of(const struct sim_ep *ep)
 	return (uint32_t)((ep->peer->node->away_ns - s->now_ns) / timeout_ns(ep)) + 1;
 }
 
-/* The shortest timeout of the connections of @n; 0: there is none. */
+/* The shortest timeout of the connections of @n; 0: no connection has a timeout. */
 static uint64_t
 shortest(const struct sim *s, const struct sim_node *n)
 {
@@ -74,7 +74,7 @@ pause_node(struct sim *s, struct sim_node *n)
 	uint64_t most = shortest(s, n) * PAUSE_TIMEOUTS;
 	uint32_t i, tries;
 
-	/* also such as nobody's timer notices */
+	/* also pauses that no timer notices */
 	if (most == 0 || rng_one_in(&s->pauses, 4))
 		most = 1000000;
 	n->away_ns = s->now_ns + 1 + (uint64_t)rng_below(&s->pauses, (uint32_t)most);
@@ -95,7 +95,7 @@ pause_node(struct sim *s, struct sim_node *n)
 		(unsigned long long)(n->away_ns - s->now_ns));
 }
 
-/* Nothing waits for a core of @n. */
+/* Whether no core of @n has anything to do. */
 static bool
 has_caught_up(const struct sim_node *n)
 {
@@ -107,7 +107,8 @@ has_caught_up(const struct sim_node *n)
 	return true;
 }
 
-/* Not before it has answered all that came in the pause before: so each is judged by itself. */
+/* A node may not pause before it has handled everything that arrived in its last pause, so that
+ * each pause can be judged separately. */
 static bool
 may_pause(struct sim_node *n)
 {
@@ -131,7 +132,7 @@ sim_pauses_strike(struct sim *s)
 		pause_node(s, n);
 }
 
-/* Judges of congestion control look at the clock themselves. */
+/* Not with congestion control: its checks use the clock of the simulator. */
 bool
 sim_pauses_in_turn(struct sim *s, struct sim_node *n)
 {
@@ -142,7 +143,7 @@ sim_pauses_in_turn(struct sim *s, struct sim_node *n)
 	return true;
 }
 
-/* What is one core's may have come to another. */
+/* Frames for this core may have arrived at another one. */
 bool
 sim_pauses_late(struct sim_core *c)
 {
@@ -160,8 +161,8 @@ sim_pauses_heard(struct sim_ep *ep)
 	ep->waited = ep->waited_once = tries_of(ep);
 }
 
-/* Where nothing was lost one pause of the peer's has to be as long as all of them, but for one that
- * a pause of its own may have spent. */
+/* If nothing was lost, one pause of the peer must be as long as all tries, except one try that a
+ * pause of this node may have used. */
 bool
 sim_pauses_excuse(const struct sim_ep *ep, uint32_t lost)
 {

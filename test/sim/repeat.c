@@ -24,13 +24,13 @@
 	sim_fail(s, "pair %u, QP %#x sent %s psn %06x: " fmt, (ep)->pair->idx, (ep)->qpn, \
 		karst_opcode_name((p)->opcode), (p)->psn, ##__VA_ARGS__)
 
-/* PSNs of a connection that are watched; a schedule has fewer, but for its laps. */
+/* Number of PSNs of a connection that are checked.  Without laps a schedule uses fewer. */
 #define PSNS 65536u
 
 enum sim_psn_flags {
-	PSN_DELIVERED = 1, /* to the responder, once at least */
-	PSN_SAID = 2,      /* the responder has said that it is held */
-	PSN_HEARD = 4,     /* and the requester has heard it */
+	PSN_DELIVERED = 1, /* to the responder, at least once */
+	PSN_SAID = 2,      /* the responder has reported that it is held */
+	PSN_HEARD = 4,     /* and the requester has received that report */
 };
 
 /* --- who --- */
@@ -38,7 +38,7 @@ enum sim_psn_flags {
 void
 sim_repeat_config(struct sim *s, struct sim_pair *p)
 {
-	/* no draw: the seeds that are kept go on to mean what they meant */
+	/* not drawn, so that recorded seeds still give the same schedules */
 	uint64_t x = sim_mix(s->seed * SIM_MAX_PAIRS + p->idx + 0x7265706561740000ull);
 
 	if (p->type != KARST_QPT_RC || p->xrc || x % 8 < 3)
@@ -54,7 +54,7 @@ sim_repeat_frames(const struct sim_core *c)
 {
 	uint64_t x = sim_mix(c->node->s->seed + c->node->idx * 8 + c->idx + 0x68656c6400ull);
 
-	/* often too few */
+	/* often too few frames */
 	return x % 3 == 0 ? 1 + (uint32_t)(x >> 8) % 40 : 1024;
 }
 
@@ -158,7 +158,7 @@ hold_release(struct karst_core *core, struct karst_pkt *pkt)
 	struct sim_core *c = core->user;
 	struct sim_held *h = karst_container_of(pkt, struct sim_held, pkt);
 
-	/* whoever reads it from now on shall notice */
+	/* a later read of the frame will be noticed */
 	memset(h->data, 0x6d, sizeof(h->data));
 	h->next = c->held_free;
 	c->held_free = h;
@@ -224,7 +224,8 @@ sim_repeat_sack(struct sim *s, struct sim_ep *ep, const struct karst_pkt *p)
 		if (base + i >= req->said_hi)
 			req->said_hi = base + i + 1;
 	}
-	/* the expected one is expected, also if it was held and there was no receive request */
+	/* not the expected PSN: its bit may be clear although it was held, if there was no receive
+	 * work request */
 	for (i = base + 1; i < req->said_hi; i++) {
 		f = flags_of(req, i);
 		if (f != NULL && (*f & PSN_SAID) && !bit(p, i - base) &&
@@ -240,7 +241,7 @@ sim_repeat_ack(
 {
 	const uint8_t *f = flags_of(ep->peer, at);
 
-	/* READs and atomics behind it may have been executed, and are not acknowledged (L12) */
+	/* READs and atomics behind it may have been executed and not be acknowledged yet (L12) */
 	if (f != NULL && !answered && (*f & PSN_SAID) && ep->pair->fault == FAULT_NONE &&
 		at != ep->rnr_at)
 		BAD(s, ep, p, "takes back the bit of the PSN behind it (X4)");
@@ -252,7 +253,7 @@ sim_repeat_heard(struct sim_ep *req, const struct karst_pkt *p)
 	uint32_t base = karst_psn_add(p->psn, 1u - req->sq_psn), i;
 	uint8_t *f;
 
-	/* one that is older than what was acknowledged since is not looked at (Q10) */
+	/* a SACK that is older than a later acknowledgement is ignored (Q10) */
 	if (base < req->acked || base > req->tx_hi)
 		return;
 	for (i = 1; i < p->pay_len * 8u; i++) {

@@ -16,7 +16,7 @@
 #include "sim.h"
 
 #define MAX_STEPS    3000000
-#define MAX_QUIET_NS 120000000000ull /* without any completion */
+#define MAX_QUIET_NS 120000000000ull /* longest time without a completion */
 
 void
 sim_fail(struct sim *s, const char *fmt, ...)
@@ -143,7 +143,7 @@ poll_all(struct sim *s)
 	return did;
 }
 
-/* Everybody once.  @return whether anybody did anything. */
+/* Lets each program act once.  @return whether any of them did something. */
 static bool
 sweep(struct sim *s, enum sim_eager eager)
 {
@@ -179,7 +179,7 @@ next_event(const struct sim *s)
 	return t;
 }
 
-/* Connections that were given up have done what they could. */
+/* Ends the bad actions of connections whose frames are forged. */
 static void
 forget_forged(struct sim *s)
 {
@@ -191,7 +191,7 @@ forget_forged(struct sim *s)
 	}
 }
 
-/* No core has anything to do now. */
+/* No core has anything to do: lets programs act, or advances the time. */
 static void
 idle_turn(struct sim *s)
 {
@@ -286,7 +286,7 @@ any_fault(const struct sim *s)
 	return false;
 }
 
-/* What frames of sim_forge_noise() are dropped for. */
+/* Whether frames of sim_forge_noise() may be dropped for this reason. */
 static bool
 is_noise(enum karst_drop reason)
 {
@@ -308,7 +308,7 @@ is_noise(enum karst_drop reason)
 	}
 }
 
-/* On links that lose and jumble nothing, nothing is sent twice or dropped. */
+/* If links lose and reorder nothing, nothing may be sent twice or dropped. */
 static void
 judge_counters(struct sim *s)
 {
@@ -323,8 +323,8 @@ judge_counters(struct sim *s)
 		sim_fail(s, "tx_packets is %llu, sent were %llu",
 			(unsigned long long)sum_counter(s, KARST_CTR_TX_PACKETS),
 			(unsigned long long)sent);
-	/* ends that disagree about selective repeat drop each other's SACKs, and answer twice; what
-	 * is under way over a path that its connection has left is lost */
+	/* ends that disagree about selective repeat drop each other's SACKs, and answer twice; when
+	 * a connection migrates, the packets in flight on its old path are lost */
 	if (s->lossy || s->jumbled || any_fault(s) || sim_repeat_disagrees(s) || s->migrated ||
 		s->paused)
 		return;
@@ -333,7 +333,7 @@ judge_counters(struct sim *s)
 			sum_counter(s, KARST_CTR_SEQ_NAK_SENT) +
 			sum_counter(s, KARST_CTR_SACK_SENT);
 
-		/* a peer that was slow may have been probed, in vain */
+		/* a slow peer may have been probed unnecessarily */
 		if (sum_counter(s, KARST_CTR_ADP_RETRANS) == 0)
 			again += sum_counter(s, KARST_CTR_RETRANSMITS) +
 				sum_counter(s, KARST_CTR_DUPLICATE_REQUEST);
@@ -352,8 +352,8 @@ judge_counters(struct sim *s)
 			i == KARST_DROP_UC_MESSAGE || i == KARST_DROP_GHOST_ACK ||
 			i == KARST_DROP_HELD_FULL)
 			continue;
-		/* for want of room READs are asked for again, as after a loss, and a slow peer may
-		 * be probed: both are answered twice */
+		/* if there is no room, READs are requested again, as after a loss, and a slow peer
+		 * may be probed: in both cases the peer answers twice */
 		if (i == KARST_DROP_UNEXPECTED_RESPONSE &&
 			(sum_drop(s, KARST_DROP_HELD_FULL) != 0 ||
 				sum_counter(s, KARST_CTR_ADP_RETRANS) != 0))
@@ -399,7 +399,7 @@ judge_pair(struct sim *s, struct sim_pair *p)
 	}
 }
 
-/* Of what a hostile program has registered, anything may have become. */
+/* Memory that a hostile program has registered may have any contents. */
 static void
 accept_victim(struct sim_ep *ep)
 {
@@ -459,7 +459,7 @@ judge_memory(struct sim *s)
 
 /* --- the schedule --- */
 
-/* Everything to Error: what is still in receive queues must be flushed. */
+/* Moves all queue pairs to Error: what is still in receive queues must be flushed. */
 static void
 finish(struct sim *s)
 {
@@ -485,7 +485,7 @@ finish(struct sim *s)
 				rc);
 		ep->asked = KARST_QPS_ERR;
 	}
-	/* ports that never take anything again: nobody waits for them in Error */
+	/* from now on ports accept no frames: queue pairs in Error must not wait for them */
 	for (i = 0; s->shuts && i < s->nnodes * s->ncores; i++)
 		s->nodes[i / s->ncores].cores[i % s->ncores].shut_ns = UINT64_MAX;
 	run_phase(s);

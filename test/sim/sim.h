@@ -55,30 +55,30 @@ enum sim_profile {
 	SIM_ALL,
 };
 
-/* What goes wrong on purpose with one connection. */
+/* The fault that is injected into one connection. */
 enum sim_fault {
 	FAULT_NONE,
-	FAULT_PEER_DIES, /* from some moment on every packet of the connection is lost */
+	FAULT_PEER_DIES, /* from some time on every packet of the connection is lost */
 	FAULT_BAD_RKEY,
-	FAULT_RANGE,       /* remote address out of bounds, wrapping included */
-	FAULT_ACCESS,      /* region without the right, or QP without */
-	FAULT_MISALIGNED,  /* atomic not at a multiple of 8 */
+	FAULT_RANGE,       /* remote address out of bounds, or the range wraps around */
+	FAULT_ACCESS,      /* the region or the QP does not allow the access */
+	FAULT_MISALIGNED,  /* atomic at an address that is not a multiple of 8 */
 	FAULT_LONG_SEND,   /* longer than the receive work request */
-	FAULT_RNR,         /* receives never posted, rnr_retry finite */
+	FAULT_RNR,         /* no receives are posted, rnr_retry is finite */
 	FAULT_LOCAL_KEY,   /* bad L_Key or range in a send work request */
 	FAULT_RECV_KEY,    /* bad L_Key in a receive work request */
-	FAULT_BAD_INV,     /* SEND with Invalidate of a key that is none */
+	FAULT_BAD_INV,     /* SEND with Invalidate of an invalid key */
 	FAULT_STALE_MW,    /* a window's key used after its invalidation */
-	FAULT_BAD_WQE,     /* opcode or SGE count that cannot be */
-	FAULT_LOCAL_INV,   /* LOCAL_INV of a key that is none */
+	FAULT_BAD_WQE,     /* impossible opcode or SGE count */
+	FAULT_LOCAL_INV,   /* LOCAL_INV of an invalid key */
 	FAULT_BIND,        /* BIND_MW that does not fit */
-	FAULT_TO_ERR,      /* the program moves the QP to Error in mid-traffic */
+	FAULT_TO_ERR,      /* the program moves the QP to Error during traffic */
 	FAULT_RESET,       /* ... to Reset */
 	FAULT_DESTROY,     /* ... destroys it */
 	FAULT_DEREG,       /* ... deregisters the target region */
 	FAULT_CQ_OVERFLOW, /* ... does not poll its completion queue */
 	FAULT_SCRIBBLE,    /* ... writes garbage over its rings */
-	FAULT_FORGED,      /* its frames are changed on the way, with a right ICRC */
+	FAULT_FORGED,      /* its frames are changed on the link, with a correct ICRC */
 	FAULT_MAX,
 };
 
@@ -103,12 +103,12 @@ struct sim_mr {
 	uint32_t pd;
 	uint32_t off; /* in the node's memory */
 	uint32_t len;
-	uint64_t va; /* of its first byte, as work requests count */
+	uint64_t va; /* address of its first byte in work requests */
 	unsigned int access;
 	bool gone;
 };
 
-/* A stretch of memory that one work request at a time owns. */
+/* A range of memory that one work request at a time owns. */
 struct sim_buf {
 	struct sim_mr *mr;
 	uint32_t off;
@@ -120,20 +120,20 @@ struct sim_op;
 
 #define SIM_CELL_PENDING 64
 
-/* A stretch of memory that a peer writes and reads. */
+/* A range of memory that a peer writes and reads. */
 struct sim_cell {
 	struct sim_mr *mr;
 	uint32_t off;
 	uint32_t len;
 	uint32_t npending;
-	/* Writes that may or may not have happened, oldest first. */
+	/* Writes that may have been executed, oldest first. */
 	struct sim_op *pending[SIM_CELL_PENDING];
 	uint32_t readers; /* READs outstanding */
 };
 
 enum sim_word_kind { WORD_FAA, WORD_CAS };
 
-/* Eight bytes that peers' atomics work on. */
+/* Eight bytes on which peers execute atomics. */
 struct sim_word {
 	enum sim_word_kind kind;
 	struct sim_mr *mr;
@@ -141,14 +141,14 @@ struct sim_word {
 	uint64_t initial;
 	uint64_t done_bits;   /* FAA: operations completed */
 	uint64_t posted_bits; /* FAA: operations posted */
-	uint64_t last_seen;   /* CAS: a value that it probably has */
+	uint64_t last_seen;   /* CAS: the value that the word probably has */
 	uint32_t nops;
 	struct sim_op *ops[64];
 };
 
 enum sim_mw_state { MW_UNBOUND, MW_BINDING, MW_BOUND, MW_DYING, MW_LOST };
 
-/* A type 2 window over one cell of its owner. */
+/* A type 2 memory window over one cell of its owner. */
 struct sim_mw {
 	enum sim_mw_state state;
 	uint32_t key;
@@ -159,13 +159,13 @@ struct sim_mw {
 	struct sim_cell *cell;
 };
 
-/* A send work request and all that is known about it. */
+/* A send work request, and everything that the simulator knows about it. */
 struct sim_op {
 	uint64_t wr_id;
 	uint8_t opcode; /* enum karst_wr_opcode */
 	uint8_t flags;  /* enum karst_send_flags */
 	uint8_t state;  /* enum sim_op_state */
-	uint8_t expect; /* enum karst_wc_status: what it must end with */
+	uint8_t expect; /* enum karst_wc_status: the status that it must end with */
 	bool signaled;
 	bool received; /* the peer's receive completion was seen */
 	bool answered; /* the last response packet was delivered */
@@ -191,11 +191,11 @@ struct sim_op {
 	uint64_t result;
 	struct sim_mw *mw;
 	uint32_t new_key; /* BIND_MW */
-	uint32_t srq;     /* XRC: which of the peer's SRQs it is for */
+	uint32_t srq;     /* XRC: index of the peer's SRQ that it is for */
 	uint32_t lpsn;    /* first PSN, counted from the connection's start */
 	uint32_t npsn;
 	uint32_t got;      /* response packets delivered, each once */
-	uint8_t *came;     /* which of them; NULL: none, or there is only one */
+	uint8_t *came;     /* flag of each of them; NULL: none, or there is only one */
 	uint32_t msn;      /* messages before it */
 	uint32_t recv_seq; /* number among those that need a receive work request */
 	uint64_t posted_ns;
@@ -213,7 +213,7 @@ struct sim_recv {
 	struct sim_piece *pieces;
 	uint32_t npieces;
 	uint32_t total;
-	uint32_t srq; /* which of the core's; 0 also for an own queue */
+	uint32_t srq; /* index in the core's srq[]; 0 also for a queue of its own */
 	bool done;
 	bool bad; /* FAULT_RECV_KEY */
 };
@@ -234,14 +234,14 @@ struct sim_cq {
 	uint32_t armed; /* enum karst_cq_armed, as the program believes */
 	uint32_t events;
 	struct karst_cq_lane lane[SIM_MAX_CORES];
-	bool exclusive; /* of one endpoint */
-	bool neglected; /* FAULT_CQ_OVERFLOW: nobody polls */
-	bool overflow;  /* event was raised */
+	bool exclusive; /* used by one endpoint only */
+	bool neglected; /* FAULT_CQ_OVERFLOW: the program does not poll it */
+	bool overflow;  /* the event was raised */
 };
 
 struct sim_srq {
 	struct karst_core_srq *srq; /* NULL: there is none */
-	uint32_t which;             /* of the core's */
+	uint32_t which;             /* index in the core's srq[] */
 	void *object;
 	struct sim_core *core;
 	uint32_t pd;
@@ -253,7 +253,7 @@ struct sim_srq {
 	struct sim_buf *bufs;
 	uint32_t nbufs;
 	uint32_t taken; /* completions seen */
-	uint32_t used;  /* places of the CQ that it may still fill */
+	uint32_t used;  /* entries of the CQ that it may still fill */
 	uint32_t limit; /* armed */
 	uint32_t limit_events;
 	struct sim_cq *rcq;
@@ -277,17 +277,17 @@ struct sim_ep {
 	struct karst_core_qp *qp;
 	void *qp_mem;
 	uint32_t qpn;
-	/* XRC: qp sends, and this one receives; else NULL and qpn */
+	/* XRC: qp sends, and target receives; otherwise target is NULL, and target_qpn is qpn */
 	struct karst_core_qp *target;
 	void *target_mem;
 	uint32_t target_qpn;
 	enum sim_ep_state state;
 	bool send_failed, recv_failed; /* a completion in error was seen */
-	bool hard_error;               /* one that was no flush */
-	bool unexplained;              /* receives were flushed: a send must have failed */
-	enum karst_qp_state asked;     /* state that the program put it in last */
+	bool hard_error;               /* and it was not a flush */
+	bool unexplained;              /* receives were flushed, so a send must have failed */
+	enum karst_qp_state asked;     /* the last state that the program set */
 	struct karst_qp_init init;
-	struct karst_path path;     /* that it sends over */
+	struct karst_path path;     /* over which it sends */
 	struct karst_path paths[2]; /* primary and alternate, at first */
 	void *alternate_mem;
 	uint32_t migrations; /* in this epoch */
@@ -319,97 +319,98 @@ struct sim_ep {
 	uint32_t done;   /* operations whose completion is known */
 	uint32_t budget; /* still to post */
 	uint32_t unsignaled;
-	uint32_t sq_used; /* places of the send CQ that it may still fill */
+	uint32_t sq_used; /* entries of the send CQ that it may still fill */
 	uint32_t next_lpsn, next_msn, next_recv_seq;
-	bool draining; /* SQD asked for */
-	bool drained;  /* SQ_DRAINED came */
+	bool draining; /* the program has requested SQD */
+	bool drained;  /* the event SQ_DRAINED was received */
 
 	/* the receive queue */
 	struct sim_recv *recvs;
 	uint32_t nrecvs, recvs_cap, rdone;
 	uint32_t rq_used;
-	uint32_t rx_next;     /* peer's operation to be received next */
-	uint32_t rx_received; /* completions, errors not counted */
+	uint32_t rx_next;     /* the peer's operation that must be received next */
+	uint32_t rx_received; /* successful completions */
 	bool last_wqe_event;
 	bool comm_est;
 	uint32_t bad_events;
 
-	/* wire, as requester */
-	uint32_t tx_hi;        /* first PSN never sent */
-	uint32_t tx_last;      /* PSN sent last */
-	uint32_t acked;        /* PSNs acknowledged by what was delivered */
-	uint32_t known;        /* likewise, whatever is missing before them (X11) */
-	bool spilt;            /* the core has thrown a response away */
+	/* packets, as requester */
+	uint32_t tx_hi;        /* first PSN that was never sent */
+	uint32_t tx_last;      /* the last PSN sent */
+	uint32_t acked;        /* PSNs that delivered packets acknowledge */
+	uint32_t known;        /* likewise, regardless of missing responses before them (X11) */
+	bool spilt;            /* the core has dropped a response */
 	bool limited;          /* the peer gives credits (Q9) */
-	uint32_t admitted;     /* PSN of a message that may have been let pass before that */
-	uint32_t lsn;          /* messages that the peer was ever heard to allow */
+	uint32_t admitted;     /* PSN of a message that may have been allowed before that */
+	uint32_t lsn;          /* the most messages that a received packet allowed */
 	uint32_t confirmed;    /* operations answered */
-	uint32_t delivered_hi; /* first PSN never delivered to the peer */
+	uint32_t delivered_hi; /* first PSN that was never delivered to the peer */
 	uint32_t hint;         /* operation found last */
 	uint32_t rd_out;
 	uint32_t since_ackreq;
-	/* since something was acknowledged: when, how often that which is oldest was sent, and
-	 * packets that came (Q6, Q11) */
+	/* the time of the last acknowledgement, how often the oldest packet was sent since, and
+	 * how many packets were received since (Q6, Q11) */
 	uint64_t quiet_ns;
 	uint32_t quiet_psn, tries, heard;
-	bool naks;             /* a sequence NAK has come (Q12) */
-	uint32_t adverse;      /* packets of this connection lost or spoilt so far */
-	uint32_t adverse_done; /* and when the last send completed */
-	/* tries that pauses may have ended since quiet_ns: all, and the longest (pauses.c) */
+	bool naks;             /* a sequence NAK was received (Q12) */
+	uint32_t adverse;      /* packets of this connection lost, corrupted or delayed so far */
+	uint32_t adverse_done; /* the same when the last send was acknowledged */
+	/* tries that pauses may have used up since quiet_ns: those of all pauses, and those of the
+	 * longest one (pauses.c) */
 	uint32_t waited, waited_once;
 	uint32_t ud_psn;
 	uint64_t retransmits;
-	/* of qp and of the target of XRC (marks.c) */
+	/* of qp, and of the XRC target (marks.c) */
 	uint32_t cnps_due[2];
-	uint32_t cnps_stale; /* due to the one before it was reset: they go out all the same */
+	uint32_t cnps_stale; /* CNPs that were due before a reset: they are still sent */
 	uint64_t cnp_next_ns[2];
-	uint64_t slow_ns[2];    /* since when a CNP limits their rates; 0: none has come */
-	uint64_t slow_bytes[2]; /* sent since */
+	uint64_t slow_ns[2];    /* time of the CNP that limits their rates; 0: no CNP */
+	uint64_t slow_bytes[2]; /* bytes sent since */
 
 	/* windows by delay (delay.c) */
-	uint64_t pause_ns; /* no request before */
-	uint64_t answers;  /* packets that came for it */
+	uint64_t pause_ns; /* no request may be sent before this time */
+	uint64_t answers;  /* response packets that it has received */
 
 	/* selective repeat (repeat.c) */
 	void *repeat_mem;
-	uint32_t said_hi;   /* first PSN that no SACK of the peer's ever had a bit for */
-	uint8_t *psn_flags; /* of its requests, by PSN: enum sim_psn_flags */
-	uint32_t rnr_at;    /* PSN of the peer's for which it was not ready last */
+	uint32_t said_hi;   /* no SACK of the peer has had a bit for this PSN or later ones */
+	uint8_t *psn_flags; /* enum sim_psn_flags of its requests, by PSN */
+	uint32_t rnr_at;    /* PSN of the last request of the peer for which it was not ready */
 
 	/* fault */
-	uint32_t fault_at; /* operations before it */
+	uint32_t fault_at; /* number of operations before the fault */
 	bool fault_done;
-	uint32_t scribbles; /* hostile: how often it will still do something bad */
+	uint32_t scribbles; /* hostile: number of bad actions that remain */
 };
 
 struct sim_pair {
 	uint32_t idx;
 	enum karst_qp_type type;
-	bool xrc; /* type RC, but each end is an initiator and a target of XRC */
+	bool xrc; /* type RC, but each end is an XRC initiator and an XRC target */
 	uint32_t mtu_shift;
 	uint32_t msg_max;
 	struct sim_ep ep[2];
 	enum sim_fault fault;
 	uint32_t fault_end; /* which end has the fault */
-	uint64_t dead_ns;   /* FAULT_PEER_DIES: since when; else UINT64_MAX */
-	bool broken;        /* an end has failed: the other may */
-	bool victim;        /* hostile: nothing is promised to it */
+	uint64_t dead_ns;   /* FAULT_PEER_DIES: time of the failure; otherwise UINT64_MAX */
+	bool broken;        /* an end has failed, so the other end may fail */
+	bool victim;        /* hostile: the connection may break in any way */
 	bool two_paths;
-	bool moved;      /* a program has gone over to the other one */
-	uint64_t cut_ns; /* since when the first is dead; else UINT64_MAX */
+	bool moved;      /* a program has migrated to the other path */
+	uint64_t cut_ns; /* time at which the first path failed; otherwise UINT64_MAX */
 	bool use_sqd;
 	bool credits;
 	bool rnr_pressure;
 	bool torn;             /* FAULT_RESET and FAULT_DESTROY */
 	uint16_t udp_sport[4]; /* of each QP */
-	/* what its operations are drawn from */
+	/* probabilities of its operations and their flags */
 	uint32_t mix[KARST_WR_MAX];
 	uint32_t inline_ppm, fence_ppm, zero_ppm;
-	uint32_t repeat_window; /* selective repeat; 0: nobody has agreed to it */
-	uint32_t repeats;       /* bit set of the ends that believe so */
+	uint32_t repeat_window; /* selective repeat; 0: no end has agreed to it */
+	uint32_t repeats;       /* bit set of the ends that assume an agreement */
 };
 
-/* A frame on its way or waiting to be received. */
+/* A frame that is in flight or waits to be received. */
 struct sim_frame {
 	struct sim_frame *next;
 	uint64_t at_ns;
@@ -417,10 +418,10 @@ struct sim_frame {
 	uint16_t len;
 	uint8_t from, to;
 	uint8_t flow;
-	bool noise; /* made up: see forge.c */
+	bool noise; /* forged: see forge.c */
 	bool corrupt;
 	uint16_t clean_len;
-	uint8_t *clean; /* of a corrupted frame: as it was sent */
+	uint8_t *clean; /* of a corrupted frame: the frame as it was sent */
 	uint8_t *buf;
 	uint8_t store[KARST_FRAME_MAX + 64];
 };
@@ -437,21 +438,22 @@ struct sim_core {
 	struct karst_bell bell;
 	struct karst_bell_shared *bell_shared;
 	uint32_t bell_mask;
-	uint32_t bells; /* rung and not yet polled */
+	uint32_t bells; /* doorbells that were rung and not yet polled */
 	struct sim_fifo inbox;
 	struct sim_srq srq[SIM_SRQS];
 	uint32_t ack_interval, window;
-	struct sim_ep *by_slot[2 * SIM_MAX_PAIRS + 8]; /* by QPN; a few are reserved */
+	struct sim_ep *by_slot[2 * SIM_MAX_PAIRS + 8]; /* by QPN; a few QPNs are reserved */
 	uint64_t tx_packets;
-	/* no CNP before: of its port, then of each node by IP version (marks.c) */
+	/* no CNP may be sent before this time: [0] of its port, then of each node, by IP version
+	 * (marks.c) */
 	uint64_t cnp_next_ns[1 + SIM_MAX_NODES][2];
 	uint32_t cnps_due;
-	uint64_t shut_ns; /* its port takes nothing before this time; 0: it does */
+	uint64_t shut_ns; /* its port accepts no frames before this time; 0: it accepts frames */
 	struct sim_held *held_free;
 	uint32_t nheld;
 	/* pauses.c */
-	uint32_t first, step; /* of the turn that it is in */
-	bool late;            /* it has not looked at all that has come in a pause */
+	uint32_t first, step; /* of the current turn */
+	bool late;            /* it has not handled all frames that arrived in a pause */
 };
 
 struct sim_node {
@@ -470,11 +472,11 @@ struct sim_node {
 	uint32_t ncqs;
 	uint8_t mac[6];
 	uint8_t ip4[16], ip6[16];
-	uint64_t away_ns; /* it has no processor before this time */
-	bool behind;      /* nor has it caught up since */
+	uint64_t away_ns; /* the node is paused until this time */
+	bool behind;      /* it has not caught up after its last pause */
 };
 
-/* One direction between two nodes. */
+/* One direction of a link between two nodes. */
 struct sim_link {
 	uint32_t drop_ppm, dup_ppm, reorder_ppm, corrupt_ppm, ack_drop_ppm, jitter_ppm;
 	uint32_t delay_ns, jitter_ns, reorder_ns;
@@ -521,8 +523,8 @@ struct sim_arena {
 struct sim_options {
 	enum sim_profile profile;
 	bool verbose;
-	bool no_icrc; /* a receiver that does not look: must be noticed */
-	bool laps;    /* a connection of each schedule goes once around its PSNs */
+	bool no_icrc; /* receivers do not check the ICRC: the simulator must notice that */
+	bool laps;    /* one connection of each schedule uses all PSNs once */
 	uint32_t trace_packets;
 };
 
@@ -540,32 +542,31 @@ struct sim {
 	uint32_t npairs;
 	struct sim_pair pairs[SIM_MAX_PAIRS];
 	uint32_t epoch, epochs;
-	bool lossy;   /* frames may be lost or spoilt */
-	bool jumbled; /* frames may be duplicated or overtaken */
+	bool lossy;   /* frames may be lost or corrupted */
+	bool jumbled; /* frames may be duplicated or reordered */
 	bool finishing;
 	uint32_t ops_per_ep;
-	uint32_t noise_ppm; /* frames that are followed by one that must be ignored */
+	uint32_t noise_ppm; /* part of the frames that is followed by one that must be ignored */
 	uint32_t step_ns;
 	uint32_t max_burst, max_bytes;
-	struct sim_rng
-		ports; /* of its own: the seeds that are kept go on to mean what they meant */
-	bool shuts;    /* ports stop taking frames now and then */
+	struct sim_rng ports;  /* separate, so that recorded seeds still give the same schedules */
+	bool shuts;            /* ports accept no frames from time to time */
 	struct sim_rng marks;  /* likewise */
 	struct sim_rng paths;  /* likewise */
 	struct sim_rng pauses; /* likewise */
 	uint32_t pause_every;  /* steps, on average; 0: there are none */
-	bool paused;           /* somebody was, in this schedule */
-	bool migrated;         /* somebody has, in this schedule */
-	uint32_t ce_ppm;       /* of frames that may be marked */
+	bool paused;           /* a node has paused in this schedule */
+	bool migrated;         /* a connection has migrated in this schedule */
+	uint32_t ce_ppm;       /* part of the ECT frames that is marked */
 	struct karst_congestion_config congestion;
 
-	/* frames in flight: a heap by (at_ns, seq) */
+	/* frames in flight: a heap sorted by (at_ns, seq) */
 	struct sim_frame *heap[16384];
 	uint32_t nheap;
 	struct sim_frame *free_frames;
 	uint64_t frame_seq;
 
-	bool early; /* cores probe (Q11) */
+	bool early; /* cores use early retransmission (Q11) */
 	uint64_t last_progress_ns;
 	uint64_t steps;
 	struct sim_stats stats;
@@ -579,9 +580,10 @@ struct sim {
 
 /* --- schedule.c --- */
 
-/** Runs the schedule of @seed.  @return true if nothing was violated; else s->why says what. */
+/** Runs the schedule of @seed.  @return true if no rule was violated; otherwise s->why says what
+ *  was. */
 bool sim_run(struct sim *s, uint64_t seed);
-/** Records a violation and ends the schedule; does not return. */
+/** Records a violation and ends the schedule.  Does not return. */
 void sim_fail(struct sim *s, const char *fmt, ...) __attribute__((format(printf, 2, 3), noreturn));
 
 /* --- config.c --- */
@@ -591,7 +593,8 @@ void sim_config(struct sim *s);
 /* --- world.c --- */
 
 int sim_arena_init(struct sim_arena *a, size_t size);
-/** Zeroed, cache-line aligned, with a guard behind it that sim_arena_check() looks at. */
+/** Allocates zeroed, cache-line aligned memory, with a guard after it that sim_arena_check()
+ *  checks. */
 void *sim_alloc(struct sim *s, size_t len);
 void *sim_alloc_raw(struct sim *s, size_t len); /* neither zeroed nor guarded */
 bool sim_arena_check(const struct sim_arena *a);
@@ -607,27 +610,27 @@ void sim_ep_destroy(struct sim_ep *ep);
 
 struct sim_frame *sim_frame_get(struct sim *s);
 void sim_frame_put(struct sim *s, struct sim_frame *f);
-/** Takes over a sealed frame and decides its fate.  @ep the sender, NULL if unknown. */
+/** Takes ownership of a sealed frame and decides its fate.  @pair: of the sender; NULL: unknown. */
 void sim_link_send(
 	struct sim *s, struct sim_frame *f, const struct karst_pkt *info, struct sim_pair *pair);
 /** Moves frames that have arrived into their nodes' inboxes. */
 void sim_link_deliver(struct sim *s);
 uint64_t sim_link_next(const struct sim *s);
-/** Was what was refused or accepted refused or accepted rightly? */
+/** Whether a corrupted frame equals the original in everything that the ICRC covers. */
 bool sim_frame_same(const struct sim_frame *f);
 
 /* --- forge.c --- */
 
-/** Makes a frame into one that must be dropped without any effect.  @p the frame as parsed. */
+/** Changes a frame so that it must be dropped without any effect.  @p: the frame as parsed. */
 void sim_forge_noise(struct sim *s, struct sim_frame *f, const struct karst_pkt *p);
-/** Makes a frame into anything that is well-formed for the parser or not. */
+/** Changes a frame in any way; the parser may or may not accept the result. */
 void sim_forge(struct sim *s, struct sim_frame *f, const struct karst_pkt *p);
 
 /* --- driver.c --- */
 
-/** One poll turn.  */
+/** Runs one turn of a core, or continues it after a pause. */
 void sim_core_turn(struct sim *s, struct sim_core *c);
-/** From now on the port of @c takes frames again. */
+/** From now on the port of @c accepts frames again. */
 void sim_port_open(struct sim *s, struct sim_core *c);
 bool sim_core_ready(const struct sim *s, const struct sim_core *c);
 uint64_t sim_core_next(const struct sim_core *c);
@@ -637,34 +640,34 @@ extern const struct karst_core_ops sim_core_ops;
 
 /* --- lap.c --- */
 
-/** When the traffic of an epoch is over: what takes more packets than a schedule has. */
+/** After the traffic of an epoch: tests that need more packets than a schedule has. */
 void sim_laps(struct sim *s);
 
 /* --- workload.c --- */
 
-/* How much a program wants to do. */
+/* How much a program tries to do. */
 enum sim_eager { LAZY, WILLING, EAGER };
 
-/** Lets the program behind @ep do something.  @return whether it did. */
+/** Lets the program of @ep do something.  @return whether it did something. */
 bool sim_program(struct sim_ep *ep, enum sim_eager eager);
 bool sim_poll_cq(struct sim *s, struct sim_cq *cq, uint32_t max);
 bool sim_post_srq(struct sim *s, struct sim_core *c, enum sim_eager eager);
-/** All that was posted has completed. */
+/** Whether everything that was posted has completed. */
 bool sim_ep_idle(const struct sim_ep *ep);
 bool sim_sends_over(const struct sim_ep *ep);
 
 /* --- faults.c --- */
 
-/** Is it now that this endpoint posts the work request that must fail? */
+/** Whether the endpoint must post its faulty work request now. */
 bool sim_fault_due(const struct sim_ep *ep);
-/** The operation that the fault needs; KARST_WR_MAX if any will do. */
+/** The operation that the fault needs. */
 unsigned int sim_fault_opcode(struct sim_ep *ep);
-/** Makes a finished work request wrong. */
+/** Changes a finished work request so that it is faulty. */
 void sim_fault_op(struct sim_ep *ep, struct sim_op *op, struct karst_send_wqe *wqe);
-/** Faults that are not work requests.  @return whether it struck now. */
+/** Injects a fault that is not a work request, if it is time.  @return whether it did. */
 bool sim_fault_strike(struct sim_ep *ep, enum sim_eager eager);
 bool sim_fault_give_up(struct sim_ep *ep);
-/** May @op, or any operation of @ep, end with @status? */
+/** Whether @op, or with NULL a receive of @ep, may end with @status because of the fault. */
 bool sim_fault_excuses(
 	const struct sim_ep *ep, const struct sim_op *op, enum karst_wc_status status);
 
@@ -672,20 +675,21 @@ bool sim_fault_excuses(
 
 void sim_fill(uint8_t *p, uint32_t len, uint64_t seed);
 void sim_cell_add(struct sim *s, struct sim_op *op);
-/** The write has certainly happened: memory must show it. */
+/** The write has been executed: memory must show it. */
 void sim_cell_apply(struct sim *s, struct sim_ep *ep, struct sim_op *op);
-/** Does memory show the write, or one posted after it? */
+/** Checks that memory shows the write, or one that was posted after it. */
 void sim_cell_shows(struct sim *s, struct sim_ep *ep, const struct sim_op *op);
-/** Were the bytes that a READ returned there at some moment? */
+/** Checks that the bytes that a READ returned were in memory at some time. */
 void sim_cell_read(struct sim *s, struct sim_ep *ep, const struct sim_op *op);
 void sim_cell_final(struct sim *s, struct sim_node *n, struct sim_cell *c, bool exact);
 void sim_word_posted(struct sim *s, struct sim_ep *ep, struct sim_op *op);
 void sim_word_done(struct sim *s, struct sim_ep *ep, struct sim_op *op);
 void sim_word_final(struct sim *s, struct sim_node *n, struct sim_word *w);
-/** Pieces hold, behind @skip bytes, @len bytes of @data; @strict: nothing behind has changed. */
+/** Whether the pieces contain @data, of @len bytes, after @skip bytes.  @strict: the bytes after it
+ *  have not changed. */
 bool sim_pieces_match(const struct sim_node *n, const struct sim_piece *p, uint32_t np,
 	uint32_t skip, const uint8_t *data, uint32_t len, bool strict);
-/** The shadow believes what is in memory now. */
+/** Copies these pieces of memory to the shadow. */
 void sim_pieces_accept(struct sim_node *n, const struct sim_piece *p, uint32_t np);
 void sim_memory_final(struct sim *s, struct sim_node *n);
 
@@ -694,7 +698,7 @@ void sim_memory_final(struct sim *s, struct sim_node *n);
 void sim_trailing(struct sim *s, struct sim_ep *ep);
 void sim_completion(struct sim *s, struct sim_cq *cq, const struct karst_cqe *e);
 void sim_async(struct sim *s, struct sim_core *c, enum karst_async_event_code ev, void *object);
-void sim_ep_lost(struct sim_ep *ep); /* queues were reset or destroyed */
+void sim_ep_lost(struct sim_ep *ep); /* the queues were reset or destroyed */
 uint64_t sim_wr_id(const struct sim *s, unsigned int kind, uint32_t a, uint32_t b, uint32_t idx);
 void sim_final(struct sim *s);
 const char *sim_op_name(unsigned int opcode);
@@ -702,53 +706,53 @@ const char *sim_op_name(unsigned int opcode);
 /* --- repeat.c --- */
 
 extern const struct karst_hold_ops sim_hold_ops;
-/** Which ends of @p believe that selective repeat was agreed to. */
+/** Draws which ends of @p assume that selective repeat was agreed to. */
 void sim_repeat_config(struct sim *s, struct sim_pair *p);
-/** Frames that @c may hold. */
+/** Maximum number of frames that @c holds. */
 uint32_t sim_repeat_frames(const struct sim_core *c);
-/** UDP source ports of queue pairs that repeat. */
+/** Number of UDP source ports of queue pairs with selective repeat. */
 uint32_t sim_repeat_spray(const struct sim_core *c);
-/** Which of them a packet that @ep sends may have beside the first, as bits that differ; @path: and
- *  which it has to have, if it is one that leaves for the first time (X12). */
+/** The bits of its source port in which a packet that @ep sends may differ from the first port.
+ *  @path: the bits in which it must differ, if the packet is sent for the first time (X12). */
 uint32_t sim_repeat_ports(const struct sim_ep *ep, const struct karst_pkt *p, uint32_t *path);
 bool sim_repeats(const struct sim_ep *ep);
-/** Is there a connection of which only one end does? */
+/** Whether there is a connection with selective repeat at only one end. */
 bool sim_repeat_disagrees(const struct sim *s);
-/** Attributes of the modify call to RTR.  @return the mask of these. */
+/** Sets attributes of the modify call to RTR.  @return their mask. */
 unsigned int sim_repeat_attr(struct sim_ep *ep, struct karst_core_qp_attr *a);
 void sim_repeat_reset(struct sim_ep *ep);
-/** A request packet of @ep's with PSN number @at goes again. */
+/** @ep sends its request packet with PSN number @at again. */
 void sim_repeat_again(
 	struct sim *s, struct sim_ep *ep, uint32_t at, bool answered, const struct karst_pkt *p);
-/** A request packet of @req's, which is number @at, was delivered. */
+/** The request packet of @req with PSN number @at was delivered. */
 void sim_repeat_delivered(struct sim_ep *req, uint32_t at);
-/** @ep sends a SACK, or an ACK of PSN number @at. */
+/** @ep sends a SACK, or an ACK after which PSN number @at is expected. */
 void sim_repeat_sack(struct sim *s, struct sim_ep *ep, const struct karst_pkt *p);
 void sim_repeat_ack(
 	struct sim *s, struct sim_ep *ep, uint32_t at, bool answered, const struct karst_pkt *p);
-/** @req is told of bits. */
+/** @req receives the bits of a SACK. */
 void sim_repeat_heard(struct sim_ep *req, const struct karst_pkt *p);
 
 /* --- paths.c --- */
 
-/** Which connections have two. */
+/** Decides whether the connection has two paths. */
 void sim_paths_config(struct sim *s, struct sim_pair *p);
-/** The other path of @ep, whose first one was drawn. */
+/** Derives the second path of @ep from the first, which was drawn. */
 void sim_paths_draw(struct sim_ep *ep);
 void sim_paths_reset(struct sim_ep *ep);
-/** Attributes of the modify calls to RTR and RTS.  @return the mask for RTR; 0: there are none */
+/** Sets attributes of the modify calls to RTR and RTS.  @return the mask for RTR; 0: none */
 unsigned int sim_paths_attr(struct sim_ep *ep, struct karst_core_qp_attr *a);
-/** Perhaps the first path dies now, or the program of @ep goes over. */
+/** At random, lets the first path fail, or the program of @ep migrate. */
 void sim_paths_strike(struct sim_ep *ep);
-/** Is @pkt, of a connection @p, on a path that is dead? */
+/** Whether @pkt, of connection @p, is on a path that has failed. */
 bool sim_paths_dead(const struct sim *s, const struct sim_pair *p, const struct karst_pkt *pkt);
 void sim_paths_sent(
 	struct sim *s, struct sim_core *c, struct sim_ep *ep, const struct karst_pkt *p);
-/** Did @p come over the path of @ep, or may it be what makes that migrate? */
+/** Whether @p has arrived over the path of @ep, or may cause @ep to migrate. */
 bool sim_paths_may_take(const struct sim_ep *ep, const struct karst_pkt *p);
-/** Is @ip, as it stands in a packet, one of @n's? */
+/** Whether @ip, in the form that packets have, is an address of @n. */
 bool sim_paths_to(const struct sim_node *n, const uint8_t *ip, bool ip6);
-/** The path that a CNP of @ep's has to take: that on which the mark came. */
+/** The path over which a CNP of @ep must be sent: that of the marked packet. */
 const struct karst_path *sim_paths_of_cnp(const struct sim_ep *ep, const struct karst_pkt *p);
 /** @ep has migrated. */
 void sim_paths_event(struct sim *s, struct sim_ep *ep);
@@ -756,53 +760,54 @@ void sim_paths_event(struct sim *s, struct sim_ep *ep);
 /* --- pauses.c --- */
 
 void sim_pauses_config(struct sim *s);
-/** Perhaps a node stands still from now on. */
+/** At random, pauses a node from now on. */
 void sim_pauses_strike(struct sim *s);
-/** Does @n from now on, in the middle of a turn? */
+/** At random, pauses @n from now on, in the middle of a turn.  @return whether it did. */
 bool sim_pauses_in_turn(struct sim *s, struct sim_node *n);
-/** Does it now? */
+/** Whether @n is paused now. */
 bool sim_away(const struct sim_node *n);
-/** Has @c still to look at what has come in a pause? */
+/** Whether @c still has to handle frames that arrived in a pause. */
 bool sim_pauses_late(struct sim_core *c);
-/** Of @ep so many packets were lost since then: may all tries be over? */
+/** Whether the tries of @ep may be used up by pauses and by @lost packets since the last
+ *  acknowledgement. */
 bool sim_pauses_excuse(const struct sim_ep *ep, uint32_t lost);
-/** Something was acknowledged to @ep. */
+/** @ep has received an acknowledgement. */
 void sim_pauses_heard(struct sim_ep *ep);
 
 /* --- wire.c --- */
 
 void sim_wire_sent(struct sim *s, struct sim_core *c, struct sim_ep *ep, const struct karst_pkt *p);
-/** And what the core made of it. */
+/** Records what the core has done with a delivered packet. */
 void sim_wire_taken(struct sim_ep *ep, const struct karst_pkt *p);
 void sim_wire_delivered(struct sim *s, struct sim_ep *ep, const struct karst_pkt *p);
 
 /* --- marks.c --- */
 
 void sim_marks_config(struct sim *s);
-/** The link from one node to another marks @f, or does not. */
+/** At random, marks @f as a congested link does. */
 void sim_marks_link(struct sim *s, struct sim_frame *f, const struct karst_pkt *p);
-/** A frame that @ep has got, and what became of it. */
+/** @ep has received a frame; p->drop says whether it was dropped. */
 void sim_marks_delivered(
 	struct sim *s, struct sim_core *c, struct sim_ep *ep, const struct karst_pkt *p);
-/** A CNP leaves @c; says where @f goes to.  @return the connection that it is of; NULL: unknown */
+/** @c sends a CNP; sets the destination of @f.  @return its connection; NULL: unknown */
 struct sim_pair *sim_marks_sent(
 	struct sim *s, struct sim_core *c, struct sim_frame *f, const struct karst_pkt *p);
-/** A frame of @ep, no CNP, leaves. */
+/** @ep sends a frame that is not a CNP. */
 void sim_marks_data(struct sim *s, struct sim_ep *ep, const struct karst_pkt *p);
-/** @ep goes over to its other path. */
+/** @ep migrates to its other path. */
 void sim_marks_migrated(struct sim_ep *ep);
 void sim_marks_final(struct sim *s, const struct sim_ep *ep);
 
 /* --- delay.c --- */
 
-/** After sim_marks_config(). */
+/** Must be called after sim_marks_config(). */
 void sim_delay_config(struct sim *s);
 void sim_delay_reset(struct sim_ep *ep);
-/** @ep goes over to its other path, of which nothing has been measured. */
+/** @ep migrates to its other path, for which there are no measurements. */
 void sim_delay_migrated(struct sim_ep *ep);
 /** A packet is delivered to @ep. */
 void sim_delay_heard(struct sim_ep *ep, const struct karst_pkt *p);
-/** One of @ep, no CNP, leaves, and nobody else has looked at it. */
+/** @ep sends a packet that is not a CNP.  Must be called before sim_wire_sent(). */
 void sim_delay_sent(struct sim *s, struct sim_ep *ep, const struct karst_pkt *p);
 
 /* --- trace.c --- */

@@ -37,7 +37,7 @@ op_of(struct sim_ep *ep, uint32_t at)
 		return NULL;
 	if (ep->hint < ep->nops && at - ep->ops[ep->hint].lpsn < ep->ops[ep->hint].npsn)
 		return &ep->ops[ep->hint];
-	/* The last one that begins at or before it and takes PSNs. */
+	/* The first operation that ends after it: the one that has this PSN. */
 	while (lo < hi) {
 		uint32_t mid = (lo + hi) / 2;
 
@@ -50,7 +50,7 @@ op_of(struct sim_ep *ep, uint32_t at)
 	return &ep->ops[lo];
 }
 
-/* How many messages end at or before PSN number @at (exclusive). */
+/* Number of messages that end before PSN number @at. */
 static uint32_t
 messages_before(struct sim_ep *ep, uint32_t at)
 {
@@ -65,7 +65,7 @@ messages_before(struct sim_ep *ep, uint32_t at)
 /* --- requests --- */
 
 static const uint8_t send_ops[4][4] = {
-	/* plain, imm, inv by first, middle, last, only */
+	/* rows: plain, imm, inv; columns: first, middle, last, only */
 	{KARST_RC_SEND_FIRST, KARST_RC_SEND_MIDDLE, KARST_RC_SEND_LAST, KARST_RC_SEND_ONLY},
 	{KARST_RC_SEND_FIRST, KARST_RC_SEND_MIDDLE, KARST_RC_SEND_LAST_IMM, KARST_RC_SEND_ONLY_IMM},
 	{KARST_RC_SEND_FIRST, KARST_RC_SEND_MIDDLE, KARST_RC_SEND_LAST_INV, KARST_RC_SEND_ONLY_INV},
@@ -76,7 +76,7 @@ static const uint8_t write_ops[2][4] = {
 		KARST_RC_WRITE_ONLY_IMM},
 };
 
-/* The operation of packet @i (W4). */
+/* The opcode of packet @i (W4). */
 static unsigned int
 opcode_for(const struct sim_op *op, uint32_t i)
 {
@@ -115,7 +115,7 @@ is_rd_atomic(const struct sim_op *op)
 		op->opcode == KARST_WR_ATOMIC_FAA;
 }
 
-/* What a FLUSH asks for stands in its FETH and RETH (W3). */
+/* Checks the FETH and the RETH of a FLUSH (W3). */
 static void
 check_flush(struct sim *s, struct sim_ep *ep, const struct sim_op *op, const struct karst_pkt *p)
 {
@@ -127,8 +127,8 @@ check_flush(struct sim *s, struct sim_ep *ep, const struct sim_op *op, const str
 		BAD(s, ep, p, "another FLUSH than was posted (R15)");
 }
 
-/* X11: who has agreed asks again for what is missing from packet @i on, whole packets of it, and
- * for nothing that is here. */
+/* X11: a requester that has agreed requests again what is missing from packet @i on, in whole
+ * packets, and nothing that it has received. */
 static void
 check_part(struct sim *s, struct sim_ep *ep, const struct sim_op *op, uint32_t i,
 	const struct karst_pkt *p)
@@ -139,7 +139,8 @@ check_part(struct sim *s, struct sim_ep *ep, const struct sim_op *op, uint32_t i
 		BAD(s, ep, p, "DMA length %u of %u (X11)", p->dma_len, rest);
 	if (!op->started && p->dma_len != rest)
 		BAD(s, ep, p, "DMA length %u of %u for the first time", p->dma_len, rest);
-	/* early answers to one whose own memory is wrong are dropped; it fails in its turn */
+	/* if the local memory is not valid, responses that come early are dropped, and the request
+	 * fails when its turn comes */
 	if (op->came == NULL || ep->spilt || op->expect != KARST_WC_SUCCESS)
 		return;
 	for (n = i; n < op->npsn && (n - i) * mtu < p->dma_len; n++)
@@ -147,8 +148,8 @@ check_part(struct sim *s, struct sim_ep *ep, const struct sim_op *op, uint32_t i
 			BAD(s, ep, p, "asks for packet %u, which has come (X11)", n);
 }
 
-/* Headers and payload of packet @i (W3, W5, W10); of a READ that is asked for again from the middle
- * address, length and PSN have moved together (Q5). */
+/* Checks headers and payload of packet @i (W3, W5, W10).  If a READ is requested again from the
+ * middle, its address, length and PSN must all be advanced alike (Q5). */
 static void
 check_content(struct sim *s, struct sim_ep *ep, const struct sim_op *op, uint32_t i,
 	const struct karst_pkt *p)
@@ -219,7 +220,7 @@ check_fence(struct sim *s, struct sim_ep *ep, const struct sim_op *op, const str
 	}
 }
 
-/* It has an answer of its own, and so counts against max_rd_atomic. */
+/* Whether the operation has a response of its own, and so counts against max_rd_atomic. */
 static bool
 is_answered(const struct sim_op *op)
 {
@@ -227,7 +228,7 @@ is_answered(const struct sim_op *op)
 		op->opcode == KARST_WR_FLUSH;
 }
 
-/* Responses of a READ or atomic that have come before the first that is missing. */
+/* Number of responses of a READ or atomic that were received before the first missing one. */
 static uint32_t
 came_in_order(const struct sim_op *op)
 {
@@ -239,9 +240,9 @@ came_in_order(const struct sim_op *op)
 }
 
 /*
- * Everything before PSN number @end is acknowledged, but a READ or atomic stands in the way until
- * its responses have come (Q3), and then what was acknowledged behind it counts (X11).
- * @return false if one does.
+ * Acknowledges everything before PSN number @end.  This stops at a READ or atomic until its
+ * responses are received (Q3); then what was acknowledged behind it counts (X11).
+ * @return false if it has stopped at one.
  */
 static bool
 acknowledge(struct sim_ep *req, uint32_t end)
@@ -270,7 +271,7 @@ acknowledge(struct sim_ep *req, uint32_t end)
 	return true;
 }
 
-/* Q9: without credit one message may go as a probe, when nothing else is outstanding. */
+/* Q9: without credits one message may be sent as a probe, if nothing else is outstanding. */
 static void
 check_credit(struct sim *s, struct sim_ep *ep, const struct sim_op *op, const struct karst_pkt *p)
 {
@@ -282,7 +283,7 @@ check_credit(struct sim *s, struct sim_ep *ep, const struct sim_op *op, const st
 		BAD(s, ep, p, "message %u, but the peer has allowed %u (Q9)", op->msn + 1, ep->lsn);
 }
 
-/* PSNs of READs and atomics before @op that are not acknowledged. */
+/* Number of PSNs of READs and atomics before @op that are not acknowledged. */
 static uint32_t
 answers_out(const struct sim_ep *ep, const struct sim_op *op)
 {
@@ -297,7 +298,8 @@ answers_out(const struct sim_ep *ep, const struct sim_op *op)
 	return n;
 }
 
-/* A PSN that was never sent before; how many READs and atomics may be outstanding (Q5, R6). */
+/* Checks a PSN that is sent for the first time, and the number of outstanding READs and atomics
+ * (Q5, R6). */
 static void
 check_new(struct sim *s, struct sim_core *c, struct sim_ep *ep, struct sim_op *op, uint32_t at,
 	const struct karst_pkt *p)
@@ -316,7 +318,7 @@ check_new(struct sim *s, struct sim_core *c, struct sim_ep *ep, struct sim_op *o
 	}
 	op->started = true;
 	ep->tx_hi = op->opcode == KARST_WR_RDMA_READ ? op->lpsn + op->npsn : at + 1;
-	/* one SACK may open the window for many that are not acknowledged yet (X2) */
+	/* a SACK may open the window for many packets although none is acknowledged (X2) */
 	if (sim_repeats(ep)) {
 		if (at - ep->acked >= ep->pair->repeat_window)
 			BAD(s, ep, p, "%u PSNs after the oldest, the window is %u (X2)",
@@ -330,13 +332,13 @@ check_new(struct sim *s, struct sim_core *c, struct sim_ep *ep, struct sim_op *o
 			ep->tx_hi - ep->acked, c->window);
 }
 
-/* Probes of one silence that Q11 allows. */
+/* Limit of probes without a response (Q11). */
 #define PROBES 6u
 
 /*
- * Q6, Q7, Q11: how often the oldest packet that is not acknowledged may be sent: once for each
- * retry and each probe, and, with all retries anew, for whatever came from the peer.  And once more
- * in each round when the window is full, for those that have heard a sequence NAK (Q12).
+ * Checks how often the oldest packet that is not acknowledged is sent (Q6, Q7, Q11): once for each
+ * retry and each probe; each packet from the peer allows all retries again.  If a sequence NAK was
+ * received, once more in each round when the window is full (Q12).
  */
 static void
 check_patience(struct sim *s, struct sim_ep *ep, uint32_t at, const struct karst_pkt *p)
@@ -353,7 +355,7 @@ check_patience(struct sim *s, struct sim_ep *ep, uint32_t at, const struct karst
 			ep->tries, ep->retry_cnt, ep->heard);
 }
 
-/* PSNs follow each other without a gap, over the end of the number space (P1). */
+/* New PSNs have no gaps, also where PSNs wrap around (P1). */
 static void
 request_sent(struct sim *s, struct sim_core *c, struct sim_ep *ep, const struct karst_pkt *p)
 {
@@ -365,7 +367,7 @@ request_sent(struct sim *s, struct sim_core *c, struct sim_ep *ep, const struct 
 	if (at > ep->tx_hi)
 		BAD(s, ep, p, "PSNs from %06x on were skipped",
 			karst_psn_add(ep->sq_psn, ep->tx_hi));
-	/* where an answer goes is looked at when it comes */
+	/* the memory for a response is checked when the response arrives */
 	if ((op->expect == KARST_WC_LOC_PROT_ERR && !is_rd_atomic(op)) ||
 		op->expect == KARST_WC_LOC_QP_OP_ERR)
 		BAD(s, ep, p, "number %u is not valid and was sent all the same",
@@ -377,7 +379,7 @@ request_sent(struct sim *s, struct sim_core *c, struct sim_ep *ep, const struct 
 		ep->tx_hi++;
 		return;
 	}
-	/* Going back begins a new count. */
+	/* The count starts again when the requester goes back. */
 	if (p->flags & KARST_PKT_ACKREQ || is_rd_atomic(op) || at != ep->tx_last + 1)
 		ep->since_ackreq = 0;
 	else if (++ep->since_ackreq > 2 * c->ack_interval)
@@ -408,7 +410,7 @@ check_msn(struct sim *s, struct sim_ep *ep, const struct karst_pkt *p, uint32_t 
 			msn, lo, hi);
 }
 
-/* R15: what was written before a FLUSH is in place when the answer leaves. */
+/* R15: everything that was written before a FLUSH is in memory when its response is sent. */
 static void
 check_flushed(struct sim *s, struct sim_ep *req, const struct sim_op *op)
 {
@@ -423,8 +425,8 @@ check_flushed(struct sim *s, struct sim_ep *req, const struct sim_op *op)
 	}
 }
 
-/* Responses have the PSNs, the number and the lengths that the request says, duplicate or not (R4,
- * W10). */
+/* The number, the PSNs and the lengths of responses follow from the request, also for duplicates
+ * (R4, W10). */
 static void
 check_read_response(struct sim *s, struct sim_ep *ep, const struct karst_pkt *p,
 	const struct sim_op *op, uint32_t i)
@@ -444,13 +446,13 @@ check_read_response(struct sim *s, struct sim_ep *ep, const struct karst_pkt *p,
 	len = karst_min_u32(mtu, op->len - i * mtu);
 	if (p->pay_len != len)
 		BAD(s, ep, p, "%u bytes instead of %u", p->pay_len, len);
-	/* parts end anywhere (X11) */
+	/* the response to a part may end at any packet (X11) */
 	if ((karst_opcode_flags(p->opcode) & KARST_OPF_END ? true : false) != last &&
 		(last || ep->pair->repeats == 0))
 		BAD(s, ep, p, "packet %u of %u", i, op->npsn);
 }
 
-/* Each answers something that was delivered, and a sequence NAK asks for what comes next (R2). */
+/* Each response answers a delivered request, and a sequence NAK names the next PSN (R2). */
 static void
 response_sent(struct sim *s, struct sim_ep *ep, const struct karst_pkt *p)
 {
@@ -474,7 +476,7 @@ response_sent(struct sim *s, struct sim_ep *ep, const struct karst_pkt *p)
 		s->stats.naks++;
 		if (sim_repeats(ep))
 			BAD(s, ep, p, "a sequence NAK where a SACK was agreed to (X7)");
-		/* Asks for what comes next: nothing of it needs to have come. */
+		/* A NAK names the next PSN, which need not have been delivered. */
 		if (at > req->delivered_hi)
 			BAD(s, ep, p, "asks for a PSN far from what it got");
 		return;
@@ -483,10 +485,10 @@ response_sent(struct sim *s, struct sim_ep *ep, const struct karst_pkt *p)
 		s->stats.rnrs++;
 		ep->rnr_at = at;
 	}
-	/* Nothing was executed yet: the PSN before the first one. */
+	/* Nothing was executed yet: the PSN is the one before the first. */
 	if (ack && p->opcode == KARST_RC_ACK && at == KARST_PSN_MASK &&
 		(karst_aeth_msn(p->aeth) == 0 || ep->migrations != 0))
-		return; /* whoever migrates says so before the answers of READs, too (L12, G4) */
+		return; /* an end that migrates sends it before READ responses, too (L12, G4) */
 	if (at >= req->delivered_hi)
 		BAD(s, ep, p, "answers a request that was not delivered");
 	op = op_of(req, at);
@@ -526,8 +528,8 @@ datagram_sent(struct sim *s, struct sim_ep *ep, const struct karst_pkt *p)
 
 /* --- headers --- */
 
-/* E1: with congestion control all may be marked; without, it is for the program to say; and that
- * there was congestion, for the network. */
+/* E1: with congestion control all packets are ECT(0); without, the program sets the ECN bits, but
+ * only the network may set CE. */
 static void
 check_ecn(struct sim *s, struct sim_ep *ep, const struct karst_pkt *p)
 {
@@ -543,7 +545,7 @@ check_ecn(struct sim *s, struct sim_ep *ep, const struct karst_pkt *p)
 		BAD(s, ep, p, "traffic class %#x instead of %#x (E1)", got, want);
 }
 
-/* Addresses, ports, pad, and of the BTH (W2) destination and partition. */
+/* Checks addresses, ports, pad, and the destination and partition in the BTH (W2). */
 static void
 check_headers(struct sim *s, struct sim_ep *ep, const struct karst_pkt *p)
 {
@@ -590,7 +592,7 @@ check_headers(struct sim *s, struct sim_ep *ep, const struct karst_pkt *p)
 		BAD(s, ep, p, "P_Key %#x", p->pkey);
 }
 
-/* A packet of XRC as if it were RC's, which it is but for its transport. */
+/* Converts a packet of XRC to one of RC, from which it differs only in its transport. */
 static const struct karst_pkt *
 as_rc(struct sim *s, struct sim_ep *ep, const struct karst_pkt *p, struct karst_pkt *copy)
 {
@@ -621,7 +623,7 @@ sim_wire_sent(struct sim *s, struct sim_core *c, struct sim_ep *ep, const struct
 		response_sent(s, ep, p);
 }
 
-/* --- what came through --- */
+/* --- packets that are delivered --- */
 
 static void
 request_delivered(struct sim_ep *req, const struct karst_pkt *p)
@@ -641,7 +643,7 @@ request_delivered(struct sim_ep *req, const struct karst_pkt *p)
 static const uint16_t credits[31] = {0, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256,
 	384, 512, 768, 1024, 1536, 2048, 3072, 4096, 6144, 8192, 12288, 16384, 24576, 32768};
 
-/* What an AETH allows, judged in the requester's favour: the most ever said counts. */
+/* Takes the credits of an AETH.  Judged in the requester's favour: the largest limit counts. */
 static void
 credits_heard(struct sim_ep *req, uint32_t aeth, bool taken)
 {
@@ -661,7 +663,7 @@ credits_heard(struct sim_ep *req, uint32_t aeth, bool taken)
 		req->lsn = karst_aeth_msn(aeth) + credits[code];
 }
 
-/* A packet of a READ's or atomic's response, which counts whatever is missing before it (X11). */
+/* A response packet of a READ or atomic.  It counts even if others before it are missing (X11). */
 static bool
 response_taken(struct sim_ep *req, struct sim_op *op, uint32_t at)
 {
@@ -690,11 +692,11 @@ response_delivered(struct sim_ep *req, const struct karst_pkt *p)
 	struct sim_op *op = op_of(req, at);
 	uint32_t before = req->acked;
 
-	/* it has failed, and nobody has polled that yet */
+	/* the queue pair has failed, and its program has not polled the completion yet */
 	if (karst_qp_state(req->qp) == KARST_QPS_ERR)
 		return;
-	/* before the very first: who migrates says so by its last acknowledgement (G4), and what
-	 * that allows counts (Q9) */
+	/* the PSN before the first one: an end that migrates repeats its last acknowledgement (G4),
+	 * and the credits in it count (Q9) */
 	if (op == NULL && at == KARST_PSN_MASK &&
 		(p->opcode == KARST_RC_ACK || p->opcode == KARST_SACK))
 		credits_heard(req, p->aeth, false);
@@ -702,7 +704,7 @@ response_delivered(struct sim_ep *req, const struct karst_pkt *p)
 		if (!sim_repeats(req))
 			return;
 		sim_repeat_heard(req, p);
-		/* before the very first; it shows what is lost all the same */
+		/* the PSN before the first one; the SACK still shows what is lost */
 		if (op == NULL) {
 			req->heard++;
 			return;
@@ -714,12 +716,12 @@ response_delivered(struct sim_ep *req, const struct karst_pkt *p)
 		karst_aeth_syndrome(p->aeth) == (KARST_AETH_NAK | KARST_NAK_PSN_SEQ))
 		req->naks = true;
 	if (p->opcode == KARST_RC_ACK || p->opcode == KARST_SACK)
-		/* a NAK acknowledges what stands before it */
+		/* a NAK acknowledges everything before its PSN */
 		taken = acknowledge(req, ack ? at + 1 : at) && req->acked != before;
 	else
 		taken = response_taken(req, op, at);
 	if (req->acked != before) {
-		/* as the core reads it: it may have been away since */
+		/* the time that the core has read: it may have been paused since */
 		req->quiet_ns = req->core->core->now_ns;
 		sim_pauses_heard(req);
 		req->heard = 0;

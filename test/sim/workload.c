@@ -12,9 +12,9 @@
 /* --- completion queue room --- */
 
 /*
- * A work request is posted only if its completion has room; each queue has its share of the
- * places.  Whoever has unsignalled ones outstanding keeps one more, for the signalled one that
- * must follow.
+ * A work request is posted only if there is room for its completion; the entries of a completion
+ * queue are divided equally among its users.  A send queue with outstanding unsignaled requests
+ * reserves one more entry, for the signaled request that must follow.
  */
 static bool
 cq_room(const struct sim_cq *cq, uint32_t used, uint32_t n)
@@ -229,7 +229,7 @@ wr_is_atomic(unsigned int opcode)
 	return opcode == KARST_WR_ATOMIC_CAS || opcode == KARST_WR_ATOMIC_FAA;
 }
 
-/* May it be posted now, by what the program knows? */
+/* Whether the program may post the operation now, as far as the program knows. */
 static bool
 feasible(const struct sim_ep *ep, unsigned int opcode)
 {
@@ -282,7 +282,8 @@ pick_len(struct sim *s, const struct sim_ep *ep)
 	return rng_one_in(&s->rng, 2) ? rng_range(&s->rng, 1, max) : rng_log(&s->rng, 1, max);
 }
 
-/* The key of the op's place in a cell of @to: of the region, or of a window that has the cell. */
+/* Sets the address and the key of the target in a cell of @to: those of its region, or of a memory
+ * window that is bound to the cell. */
 static void
 pick_key(struct sim *s, struct sim_ep *to, struct sim_op *op)
 {
@@ -298,7 +299,7 @@ pick_key(struct sim *s, struct sim_ep *to, struct sim_op *op)
 	}
 }
 
-/* A target in a cell of the peer, by the region's key or by a window's. */
+/* Chooses a target in a cell of the peer, with the key of the region or of a memory window. */
 static bool
 pick_target(struct sim *s, struct sim_ep *ep, struct sim_op *op)
 {
@@ -314,7 +315,7 @@ pick_target(struct sim *s, struct sim_ep *ep, struct sim_op *op)
 		op->cell_off = 0;
 	pick_key(s, to, op);
 	if (op->len == 0 && rng_one_in(&s->rng, 2)) {
-		/* R12: of nothing, the key does not matter. */
+		/* R12: for an access of no bytes the key does not matter. */
 		op->mw = NULL;
 		op->rkey = (uint32_t)rng_u64(&s->rng);
 		op->rva = rng_u64(&s->rng);
@@ -324,7 +325,7 @@ pick_target(struct sim *s, struct sim_ep *ep, struct sim_op *op)
 	return true;
 }
 
-/* A word of the peer's node, of any connection that shares its protection domain. */
+/* Chooses a word of the peer's node, of any connection with the same protection domain. */
 static bool
 pick_word(struct sim *s, struct sim_ep *ep, struct sim_op *op)
 {
@@ -353,14 +354,15 @@ pick_word(struct sim *s, struct sim_ep *ep, struct sim_op *op)
 	return false;
 }
 
-/* A range in a cell of the peer, of no bytes now and then, or all of its region or window. */
+/* A FLUSH of a range in a cell of the peer, sometimes of no bytes, or of the whole region or memory
+ * window. */
 static void
 fill_flush(struct sim *s, struct sim_ep *ep, struct sim_op *op, struct karst_send_wqe *w)
 {
 	struct sim_ep *to = ep->peer;
 	struct sim_cell *c = &to->cells[rng_below(&s->rng, SIM_CELLS)];
 
-	bool fault = sim_fault_due(ep); /* a range, of something: no other can be wrong */
+	bool fault = sim_fault_due(ep); /* then a range of some bytes: others cannot be faulty */
 
 	op->len = 0;
 	op->cell = c;
@@ -384,7 +386,7 @@ fill_bind(struct sim *s, struct sim_ep *ep, struct sim_op *op, struct karst_send
 	struct sim_mw *mw = &ep->mw;
 	struct sim_cell *c;
 
-	/* Another cell each time, unless somebody still uses the old one's. */
+	/* A random cell each time. */
 	mw->cell = c = &ep->cells[rng_below(&s->rng, SIM_CELLS)];
 	mw->zero_based = rng_one_in(&s->rng, 3);
 	mw->state = MW_BINDING;
@@ -437,7 +439,7 @@ fill_payload(struct sim *s, struct sim_ep *ep, struct sim_op *op, struct karst_s
 	w->num = op->npieces;
 }
 
-/* Whom it is for, once that is known. */
+/* Sets the destination of a work request. */
 static void
 set_target(struct sim *s, struct sim_ep *ep, struct sim_op *op, struct karst_send_wqe *w)
 {
@@ -457,7 +459,8 @@ set_target(struct sim *s, struct sim_ep *ep, struct sim_op *op, struct karst_sen
 	}
 }
 
-/* Fills in what depends on the operation; another one takes its place if it has no target. */
+/* Fills in what depends on the operation.  If there is no target for it, another operation is
+ * used. */
 static void
 fill_op(struct sim *s, struct sim_ep *ep, struct sim_op *op, struct karst_send_wqe *w)
 {
@@ -502,14 +505,14 @@ fill_op(struct sim *s, struct sim_ep *ep, struct sim_op *op, struct karst_send_w
 		op->mw = &ep->peer->mw;
 		op->imm = w->imm = op->mw->key;
 		op->mw->state = MW_DYING;
-		/* READs with that key may have to be executed again until they are answered. */
+		/* READs with that key may be executed again until they are answered. */
 		w->flags |= KARST_SEND_FENCE;
 	}
 	fill_payload(s, ep, op, w);
 	set_target(s, ep, op, w);
 }
 
-/* What the model needs to know once the work request is final. */
+/* Records a work request in the model, when it is final. */
 static void
 enter(struct sim *s, struct sim_ep *ep, struct sim_op *op, const struct karst_send_wqe *w)
 {
@@ -530,8 +533,8 @@ enter(struct sim *s, struct sim_ep *ep, struct sim_op *op, const struct karst_se
 		op->recv_seq = ep->next_recv_seq++;
 	if (ep->peer->access == 0 && op->expect == KARST_WC_SUCCESS && !wr_is_send(op->opcode) &&
 		op->npsn != 0)
-		op->expect = KARST_WC_REM_INV_REQ_ERR; /* the QP does not do that */
-	/* A bad local key may be found behind the first packets. */
+		op->expect = KARST_WC_REM_INV_REQ_ERR; /* the QP does not allow that */
+	/* A bad local key may be found only after the first packets were sent. */
 	if ((wr_is_write(op->opcode) || op->opcode == KARST_WR_ATOMIC_WRITE) && op->len != 0 &&
 		op->cell != NULL &&
 		(op->expect == KARST_WC_SUCCESS || op->expect == KARST_WC_LOC_PROT_ERR))
@@ -575,7 +578,7 @@ build_send(struct sim_ep *ep, uint32_t slot, struct sim_buf *b)
 		w->flags |= KARST_SEND_FENCE;
 	if (rng_one_in(&s->rng, 3) && !rd)
 		w->flags |= KARST_SEND_SOLICITED;
-	/* A bind or an invalidation is waited for, and somebody must know when all is done. */
+	/* The program waits for binds and invalidations, and must learn when everything is done. */
 	if (rng_one_in(&s->rng, 2) || ep->budget == 1 || fault || ep->unsignaled + 1 >= most ||
 		op->opcode == KARST_WR_BIND_MW || op->opcode == KARST_WR_LOCAL_INV ||
 		op->opcode == KARST_WR_SEND_WITH_INV || op->mw != NULL ||
@@ -602,7 +605,7 @@ post_sends(struct sim_ep *ep, enum sim_eager eager)
 		return false;
 	while (n < want && ep->budget != 0 && ep->nops < ep->ops_cap &&
 		karst_wq_free(&ep->sq, n + 1) > n) {
-		/* A place was kept for the signalled one that must follow. */
+		/* An entry is reserved for the signaled request that must follow. */
 		spare = ep->unsignaled != 0 ? 0 : 1;
 		b = buf_get(s, ep->bufs, ep->nbufs);
 		if (b == NULL || !cq_room(ep->scq, ep->sq_used, spare))
@@ -670,7 +673,7 @@ sim_program(struct sim_ep *ep, enum sim_eager eager)
 	return did;
 }
 
-/* Of a queue in Error, what is not flushed has been done before without a signal. */
+/* In a queue in Error, unsignaled requests that are not flushed have succeeded before. */
 bool
 sim_sends_over(const struct sim_ep *ep)
 {
@@ -700,7 +703,7 @@ sim_ep_idle(const struct sim_ep *ep)
 		return true;
 	if (ep->draining && ep->state == EP_LIVE && karst_qp_state(ep->qp) != KARST_QPS_ERR)
 		return false;
-	/* Nobody looks at what completes: at the end when nothing more can be posted. */
+	/* Completions are not polled: the endpoint is idle when nothing more can be posted. */
 	if (ep->scq->neglected)
 		return ep->nops - ep->done >= karst_min_u32(ep->nbufs, ep->init.max_send_wr) ||
 			ep->budget == 0 || karst_qp_state(ep->qp) == KARST_QPS_ERR;
@@ -737,7 +740,7 @@ sim_poll_cq(struct sim *s, struct sim_cq *cq, uint32_t max)
 		did |= poll_lane(s, cq, i, max);
 	if (did || cq->armed != 0 || cq->exclusive || !rng_one_in(&s->rng, 4))
 		return did;
-	/* Nothing there: arm, and look once more, as verbs want it. */
+	/* There are no completions: arm the queue and poll once more, as verbs require. */
 	solicited = rng_one_in(&s->rng, 2);
 	karst_cq_arm(cq->shared, solicited);
 	for (i = 0; i < s->ncores; i++) {

@@ -104,7 +104,7 @@ arena_reset(struct sim_arena *a)
 
 /* --- program memory --- */
 
-/* @len bytes of @n's memory, filled and shadowed, with a guard in front. */
+/* Allocates @len bytes of @n's memory, with a guard before them, and fills memory and shadow. */
 static uint32_t
 mem_carve(struct sim_node *n, uint32_t len)
 {
@@ -135,7 +135,7 @@ draw_va(struct sim *s, uint32_t off, uint32_t len)
 			va -= len;
 		break;
 	}
-	/* As aligned as the memory itself, for the atomics. */
+	/* The address must be aligned like the memory itself, for atomics. */
 	va -= (va - off) & 7;
 	return va + len < va && va + len != 0 ? va - 64 : va;
 }
@@ -176,7 +176,7 @@ build_core(struct sim *s, struct sim_node *n, uint32_t idx)
 		.max_qps = 2 * SIM_MAX_PAIRS + 1,
 		.ack_interval = rng_one_in(&s->rng, 2) ? 0 : rng_log(&s->rng, 1, 64),
 		.window_packets = rng_one_in(&s->rng, 2) ? 0 : rng_log(&s->rng, 4, 1024),
-		/* no draw: the seeds that are kept go on to mean what they meant */
+		/* not drawn, so that recorded seeds still give the same schedules */
 		.linger_turns = (uint32_t)(s->seed % 4),
 		.early_retransmission = s->early,
 		.migreq = rng_one_in(&s->rng, 2),
@@ -290,7 +290,8 @@ pick_cq(struct sim *s, struct sim_node *n, bool own)
 	return q;
 }
 
-/* @xrcd 0: a basic one; else its receives complete into @rcq. */
+/* @rcq NULL: a basic SRQ with a completion queue of its own; otherwise an XRC SRQ, whose receives
+ * complete into @rcq. */
 static void
 build_srq(struct sim *s, struct sim_core *c, uint32_t which, uint32_t pd, uint32_t msg_max,
 	struct sim_cq *rcq)
@@ -333,7 +334,8 @@ build_srq(struct sim *s, struct sim_core *c, uint32_t which, uint32_t pd, uint32
 	q->recvs = sim_alloc_raw(s, q->cap * sizeof(*q->recvs));
 }
 
-/* Those that the core's XRC targets receive by: one CQ, so that their order can be judged. */
+/* Builds the SRQs of the core's XRC targets.  They have one CQ, so that the order of completions
+ * can be checked. */
 static void
 build_xrc_srqs(struct sim *s, struct sim_core *c, uint32_t pd)
 {
@@ -359,7 +361,7 @@ build_bufs(
 	uint32_t i;
 
 	for (i = 0; i < n; i++) {
-		/* Any alignment, but at least a few guard bytes behind each. */
+		/* Any alignment, but at least a few guard bytes after each buffer. */
 		b[i].mr = mr;
 		b[i].off = *at + rng_below(&s->rng, 8);
 		b[i].len = len;
@@ -498,7 +500,7 @@ create_qp(struct sim *s, struct sim_ep *ep, uint32_t pd)
 	in->recv_cq = ep->pair->xrc ? NULL : ep->rcq->cq;
 	in->srq = ep->srq && !ep->pair->xrc ? ep->srq->srq : NULL;
 	in->max_send_wr = rng_pow2(r, 2, 64);
-	/* more than a visit takes of some kinds (lap.c) */
+	/* more requests of some kinds than a visit takes (lap.c) */
 	if (in->type == KARST_QPT_RC && s->profile < SIM_FAULTS &&
 		sim_mix(s->seed * SIM_MAX_PAIRS + ep->pair->idx) % 16 == 1)
 		in->max_send_wr = 256;
@@ -560,7 +562,7 @@ build_ep(struct sim *s, struct sim_pair *p, uint32_t e)
 	bool own = p->victim || p->fault == FAULT_CQ_OVERFLOW;
 
 	if (p->victim) {
-		/* What it can reach is nobody else's. */
+		/* a protection domain of its own, so that it cannot reach other memory */
 		if (karst_pd_alloc(ep->node->mem_table, &ep->node->pds[ep->node->npds]) != 0)
 			sim_fail(s, "karst_pd_alloc()");
 		pd = ep->node->pds[ep->node->npds++];
@@ -572,7 +574,7 @@ build_ep(struct sim *s, struct sim_pair *p, uint32_t e)
 	if (p->xrc) {
 		if (ep->core->srq[1].srq == NULL)
 			build_xrc_srqs(s, ep->core, pd);
-		/* what the peer can reach is theirs (U3) */
+		/* memory that the peer accesses belongs to the PD of these SRQs (U3) */
 		pd = ep->core->srq[1].pd;
 		ep->srq = &ep->core->srq[1];
 	} else if (!own && p->fault == FAULT_NONE && rng_one_in(r, 5)) {

@@ -12,7 +12,7 @@ node_address(uint32_t node, uint8_t ip[16])
 	ip[15] = (uint8_t)(ip[15] + node);
 }
 
-/* A datagram of 256 bytes (U2) is on its way. */
+/* Puts a datagram of 256 bytes (U2) in flight. */
 static void
 launch(struct world *w, uint32_t node, const struct karst_cm_path *path, const uint8_t *mad)
 {

@@ -20,7 +20,7 @@ violated(struct world *w, const char *fmt, ...)
 	va_end(ap);
 }
 
-/* --- the CM's ops: which node it is, is in the user pointer --- */
+/* --- the CM's ops: the user pointer identifies the node --- */
 
 struct node_ref {
 	struct world *w;
@@ -98,7 +98,7 @@ cm_next(const struct world *w)
 	return at;
 }
 
-/* One thing happens: whatever is first. */
+/* Lets the first of the next actions happen. */
 static bool
 turn(struct world *w)
 {
@@ -152,7 +152,7 @@ judge_node(struct world *w, uint32_t node)
 		REQUIRE(w, other[never[i]] == 0, "node %u: %s, with honest peers", node,
 			karst_cm_counter_name(never[i]));
 	if (w->profile == LOSSLESS)
-		/* but LAPs, which may overtake the RTU that lets them be heard (C4) */
+		/* except LAPs: a LAP may overtake the RTU and is ignored until that arrives (C4) */
 		REQUIRE(w, total(cm->counters.tx_retries) == cm->counters.tx_retries[KARST_CM_LAP],
 			"node %u: something was sent twice on a good link", node);
 }

@@ -25,29 +25,29 @@
 #define NODES      3u
 #define CONNS      24u
 #define FLIGHTS    4096u
-#define SERVICE    UINT64_C(0x0000000001060000) /* nodes listen for even ones */
+#define SERVICE    UINT64_C(0x0000000001060000) /* nodes listen for even service ids */
 #define NEVER      UINT64_MAX
 #define ECE_WINDOW 10u
 
 enum profile {
-	LOSSLESS, /* nothing may be sent twice */
-	MILD,     /* no connection may fail but by its users */
-	BRUTAL,   /* anything may fail, but must end */
+	LOSSLESS, /* no message may be sent twice */
+	MILD,     /* only users may end connections */
+	BRUTAL,   /* any connection may fail, but all must end */
 	PROFILES
 };
 
 struct flight {
 	uint64_t at;
-	uint64_t order; /* of those that arrive at the same time */
+	uint64_t order; /* among messages that arrive at the same time */
 	uint32_t node;
 	struct karst_cm_path seen;
 	uint8_t mad[KARST_CM_MAD_LEN];
 };
 
-/* How far an end is, as its user knows. */
+/* The state of an end, as its user knows it. */
 enum step {
 	NOT_YET,
-	CONNECTING,    /* connect called, or SIDR request */
+	CONNECTING,    /* connect or a SIDR request called */
 	ASKED,         /* EV_REQ, EV_SIDR_REQ */
 	ACCEPTED,      /* accept called */
 	ANSWERED,      /* EV_REP */
@@ -55,11 +55,11 @@ enum step {
 	DISCONNECTING, /* disconnect called */
 	TOLD_TO_END,   /* EV_DREQ */
 	ENDED,         /* EV_DREP, EV_DREQ_ERROR, or disconnect_reply called: time-wait */
-	OVER,          /* nothing more may come */
+	OVER,          /* no more events may follow */
 	GONE           /* destroyed */
 };
 
-/* What a user answers. */
+/* The answer of a user. */
 enum answer { AGREE, REJECT, DESTROY, ANSWERS };
 
 /** One side of a connection. */
@@ -70,26 +70,27 @@ struct end {
 	uint32_t psn;
 	enum step step;
 	enum answer answer; /* to REQ or REP */
-	uint64_t answer_ns; /* how long it takes */
-	bool mra;           /* asks for patience meanwhile */
-	bool disconnects;   /* begins to end the connection */
+	uint64_t answer_ns; /* time until the answer */
+	bool mra;           /* sends an MRA meanwhile */
+	bool disconnects;   /* starts to disconnect */
 	bool ends_by_destroy;
-	uint64_t stay_ns; /* until it does */
-	uint64_t act_at;  /* its next action; NEVER: it waits to be told */
-	/* what it has done, for the other side's oracle */
+	uint64_t stay_ns; /* time until it does */
+	uint64_t act_at;  /* time of its next action; NEVER: it waits for an event */
+	/* what it has done, for the checks of the other end */
 	bool did_ready, did_reject, did_disconnect, did_reply, did_destroy, did_give_up;
-	/* alternate paths (C4): has offered one, was offered one and said this, was answered */
+	/* alternate paths (C4): it has offered one; it was offered one, and answered with @said;
+	 * its offer was answered */
 	bool did_lap, told_lap, told_apr;
 	uint8_t said;      /* enum karst_cm_apr_status */
-	unsigned int told; /* events */
+	unsigned int told; /* number of events */
 };
 
 struct conn {
 	bool sidr;
-	bool unheard; /* nobody listens */
+	bool unheard; /* no user listens */
 	struct end active;
 	struct end passive;
-	struct karst_cm_ece asked; /* what the REQ said by ECE */
+	struct karst_cm_ece asked; /* ECE in the REQ */
 };
 
 struct world {
@@ -118,7 +119,7 @@ struct world {
 	char why[256];
 };
 
-/** Says what is wrong; the first one counts. */
+/** Records a violation; only the first one counts. */
 void violated(struct world *w, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 #define REQUIRE(w, cond, ...) ((cond) ? (void)0 : violated(w, __VA_ARGS__))
 
@@ -127,9 +128,9 @@ void violated(struct world *w, const char *fmt, ...) __attribute__((format(print
 void node_address(uint32_t node, uint8_t ip[16]);
 void link_send(
 	struct world *w, uint32_t node, const struct karst_cm_path *path, const uint8_t *mad);
-/** When the next message arrives. */
+/** Time at which the next message arrives. */
 uint64_t link_next(const struct world *w);
-/** Delivers it. */
+/** Delivers that message. */
 void link_deliver(struct world *w);
 void link_clear(struct world *w);
 
@@ -137,12 +138,12 @@ void link_clear(struct world *w);
 
 void user_draw(struct world *w);
 void user_event(struct world *w, uint32_t node, const struct karst_cm_ev *ev);
-/** When a user next does something. */
+/** Time of the next action of a user. */
 uint64_t user_next(const struct world *w);
 void user_act(struct world *w);
-/** Nothing moves any more: ends that may hang are ended.  @return whether there were any. */
+/** Nothing more happens: ends that may hang will be destroyed.  @return whether there were any. */
 bool user_rouse(struct world *w);
-/** At the end, when nothing moves any more. */
+/** Checks the end of a schedule, when nothing more happens. */
 void user_judge(struct world *w);
 
 #endif /* SIM_CM_H */

@@ -206,7 +206,7 @@ act_asked(struct world *w, struct conn *c, struct end *e)
 	did(w, c, e, "accept", karst_cm_id_accept(cm, e->id, &p));
 }
 
-/* A path that nobody uses, and that says whose it is. */
+/* An alternate path that no connection uses, and that identifies its connection and end. */
 static struct karst_cm_path
 path_offered(const struct world *w, const struct conn *c, const struct end *e)
 {
@@ -347,9 +347,9 @@ user_act(struct world *w)
 	}
 }
 
-/* --- what users are told --- */
+/* --- events that users get --- */
 
-/* The user takes its time before it does what is next. */
+/* The user waits before its next action. */
 static void
 think(struct world *w, const struct conn *c, struct end *e)
 {
@@ -365,7 +365,7 @@ over(struct world *w, struct end *e)
 	e->act_at = w->now_ns + e->stay_ns;
 }
 
-/* Giving up is for bad links only. */
+/* Checks that a connection is given up only on bad links. */
 static void
 gave_up(struct world *w, struct end *e, const char *what)
 {
@@ -373,7 +373,7 @@ gave_up(struct world *w, struct end *e, const char *what)
 	e->did_give_up = true;
 }
 
-/* A new id: it must be of a connection that was begun and that nobody was asked about. */
+/* A new id: it must belong to a connection that was started and for which no user was asked yet. */
 static void
 told_req(struct world *w, uint32_t node, const struct karst_cm_ev *ev, bool sidr)
 {
@@ -440,7 +440,7 @@ told_rej(struct world *w, struct conn *c, struct end *e, const struct end *other
 	const struct karst_cm_ev *ev)
 {
 	REQUIRE(w, e->step < DISCONNECTING, "EV_REJ in step %d", e->step);
-	if (ev->local) { /* the peer has lost patience long ago */
+	if (ev->local) { /* the peer has given up long ago */
 		REQUIRE(w, ev->reason == KARST_CM_REJ_TIMEOUT && e->step == ASKED,
 			"refused for local reasons (%u)", ev->reason);
 		gave_up(w, e, "waiting for the user");
@@ -515,7 +515,7 @@ told_disconnected(struct world *w, struct end *e, const struct end *other, bool 
 	e->step = ENDED;
 }
 
-/* C4: once, and of the other's path. */
+/* C4: the event comes once, and has the path of the other end. */
 static void
 told_lap(struct world *w, const struct conn *c, struct end *e, const struct end *other,
 	const struct karst_cm_ev *ev)
@@ -539,7 +539,7 @@ told_lap(struct world *w, const struct conn *c, struct end *e, const struct end 
 		karst_cm_id_apr(w->cm[e->node], e->id, e->said, NULL, 0, &n, sizeof(n)));
 }
 
-/* What the other's user said; or it has asked, too, or is ending. */
+/* The answer must be that of the other user, or the other end has sent a LAP, too, or is ending. */
 static void
 told_apr(struct world *w, const struct conn *c, struct end *e, const struct end *other,
 	const struct karst_cm_ev *ev)
@@ -654,7 +654,7 @@ user_event(struct world *w, uint32_t node, const struct karst_cm_ev *ev)
 
 /* --- when all is quiet --- */
 
-/* Behind a link that bad, an end may never learn that the other one has gone. */
+/* With a link this bad, an end may never learn that the other one has gone. */
 bool
 user_rouse(struct world *w)
 {

@@ -34,7 +34,7 @@ note(struct world *w, const char *fmt, ...)
 
 /* --- a schedule --- */
 
-/* Versions, releases and EIDs that fit each other or do not (S6). */
+/* Versions, releases and EIDs of the two systems may or may not match (S6). */
 static void
 open_system(struct world *w, unsigned int i, uint8_t release, bool v1)
 {
@@ -88,7 +88,7 @@ draw(struct world *w)
 		w->pairs[i] = pair_new(w, i);
 }
 
-/* A link that connections can leave for the other one; all of both. */
+/* Lets a link fail: with @deaths any link, otherwise one of a group that has two at both ends. */
 static void
 kill_something(struct world *w)
 {
@@ -124,7 +124,7 @@ kill_something(struct world *w)
 				continue;
 			w->kill_done = true;
 			/*
-			 * Connections that were being made fall back, those that are there go on.
+			 * Connections that are being made may fall back; established ones continue.
 			 */
 			for (k = 0; k < w->npairs; k++) {
 				if (!w->pairs[k]->e[0].connected || !w->pairs[k]->e[1].connected)
@@ -142,7 +142,7 @@ smc_next(const struct world *w)
 	return karst_min_u64(karst_smc_next_ns(w->sys[0].smc), karst_smc_next_ns(w->sys[1].smc));
 }
 
-/* One thing happens: whatever is first. */
+/* Lets the first of the next actions happen. */
 static bool
 turn(struct world *w)
 {
@@ -175,7 +175,7 @@ turn(struct world *w)
 	return true;
 }
 
-/* Idle groups have ended, on both sides, and nothing is left (S5, S18). */
+/* Checks that idle groups have ended on both sides, and that nothing is left (S5, S18). */
 static void
 judge(struct world *w)
 {
@@ -198,7 +198,7 @@ judge(struct world *w)
 			"S13: system %u: cursors went backwards", i);
 		REQUIRE(w,
 			!w->one_kill || w->deaths ||
-				/* who aborts says nothing more than that */
+				/* an end that aborts sends no validation */
 				(w->sys[i].validations <= smc->counters[KARST_SMC_CTR_FAILOVER] &&
 					w->sys[i].validations +
 							smc->counters[KARST_SMC_CTR_ABORTED] >=
@@ -223,7 +223,7 @@ all_done(const struct world *w)
 	return true;
 }
 
-/* True if nothing was violated. */
+/* @return true if no rule was violated. */
 static bool
 run(uint64_t seed, bool verbose, uint64_t *connected)
 {

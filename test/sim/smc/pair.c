@@ -70,7 +70,7 @@ pair_free(struct pair *p)
 	free(p);
 }
 
-/* --- TCP, and what falls back to it --- */
+/* --- TCP, and connections that fall back to it --- */
 
 static void
 tcp_mode(struct world *w, struct end *e)
@@ -124,7 +124,7 @@ pair_check_send(struct world *w, const struct end *from, uint64_t pos, uint32_t 
 			from->pair->n, (unsigned long)(pos + i));
 }
 
-/* What has come must be right (S4), and stay so until it is consumed. */
+/* Checks bytes that have arrived (S4); they must not change until they are consumed. */
 static void
 check_received(struct world *w, struct end *e, const struct karst_smc_conn_info *info)
 {
@@ -162,7 +162,7 @@ pair_came(struct world *w, unsigned int sys)
 	}
 }
 
-/* Something more may come after close() before it is said: then it is an abort, too. */
+/* Bytes may arrive after close() and before the peer is told of it: then it is an abort, too. */
 static void
 note_unread(const struct world *w, struct end *e)
 {
@@ -185,8 +185,8 @@ reset_excused(const struct world *w, const struct end *e)
 }
 
 /*
- * Nobody falls back (S7), is put into a group that is not his peer's (S11), or reset without a
- * reason.
+ * Checks an event: no connection falls back (S7), joins a group of another peer (S11), or is reset
+ * without a reason.
  */
 static void
 event(struct world *w, struct end *e, uint32_t what)
@@ -253,7 +253,7 @@ event(struct world *w, struct end *e, uint32_t what)
 				info.recv_pos == other(e)->given,
 			"S15: pair %u: the end after %lu of %lu bytes", e->pair->n,
 			(unsigned long)info.recv_pos, (unsigned long)other(e)->given);
-		/* The other has not shut down, so it has closed. */
+		/* If the other end has not shut down, it has closed. */
 		REQUIRE(w,
 			!other(e)->must_abort || other(e)->shut_called || e->reset ||
 				e->close_called,
@@ -295,7 +295,7 @@ write_some(struct world *w, struct end *e, const struct karst_smc_conn_info *inf
 		e->send_buf[(e->given + i) & (e->send_bytes - 1)] = pattern(e, e->given + i);
 	if (urgent)
 		e->urgents[e->nurgent++] = e->given + n - 1;
-	e->given += n; /* it may be seen at the other end before the call returns, in principle */
+	e->given += n; /* the other end may receive these bytes before the call returns */
 	rc = karst_smc_conn_send(smc_of(w, e), e->id, n, urgent);
 	if (rc == -EPIPE) {
 		e->given -= n;
@@ -396,7 +396,7 @@ keep(struct world *w, struct end *e)
 	w->sys[e->sys].kept++;
 }
 
-/* One of its owner's; now and then another one of his goes. */
+/* Takes a buffer that the program has kept; sometimes drops one of its buffers first. */
 static void
 take(struct world *w, struct end *e)
 {
@@ -475,7 +475,7 @@ end_turn(struct world *w, struct end *e)
 		release(w, e);
 	} else if (e->fallback) {
 		if (e->tcp_read < karst_min_u64(other(e)->total, 300) && other(e)->fallback)
-			return; /* more is to come */
+			return; /* more bytes will arrive */
 		if (other(e)->fallback || other(e)->failed || other(e)->released)
 			release(w, e);
 	} else if (e->connected) {
@@ -503,14 +503,14 @@ pair_turn(struct world *w, struct pair *p)
 		p->done = true;
 }
 
-/* Both ends, when one of them is over. */
+/* Checks both ends when one of them has ended. */
 void
 pair_judge(struct world *w, struct pair *p)
 {
 	for (unsigned int i = 0; i < 2; i++) {
 		struct end *e = &p->e[i], *o = other(e);
 
-		/* reset: a link died when only the client had the connection */
+		/* reset: a link failed when only the client had the connection */
 		REQUIRE(w, !(e->fallback && o->connected && !o->reset) || w->deaths,
 			"S2: pair %u: one end is TCP, the other SMC-R", p->n);
 	}

@@ -37,12 +37,12 @@ struct op {
 	struct karst_smc_write w;
 	uint32_t len;
 	uint8_t msg[128];
-	uint8_t *big; /* a longer one; of a WRITE that is adrift its bytes */
+	uint8_t *big; /* a longer message; or the bytes of a WRITE of a queue pair that is adrift */
 };
 
 struct qp {
 	bool open, connected, dead;
-	bool adrift; /* dead, and what it has sent arrives late, if the other end is there */
+	bool adrift; /* failed, but what it has sent arrives late, if the other end still exists */
 	unsigned int sys, peer;
 	uint32_t link;
 	uint8_t number;
@@ -54,7 +54,7 @@ struct qp {
 
 struct key {
 	bool valid;
-	bool said;      /* the peer was told of it by CLC or CONFIRM_RKEY */
+	bool said;      /* the peer has got it by CLC or CONFIRM_RKEY */
 	bool confirmed; /* the peer was asked to confirm it */
 	bool deleted;   /* the peer was asked to delete it */
 	unsigned int sys, qp;
@@ -65,7 +65,7 @@ struct rmb {
 	uint8_t *mem;
 	uint32_t bytes;
 	bool keyed;
-	unsigned int owner; /* who keeps it for his next connection, 1 to OWNERS; 0: nobody */
+	unsigned int owner; /* the program that keeps it, 1 to OWNERS; 0: none */
 };
 
 struct sys {
@@ -77,18 +77,18 @@ struct sys {
 	uint64_t kept, taken; /* buffers */
 };
 
-/* Bytes on their way in one direction of a TCP connection. */
+/* Bytes in flight in one direction of a TCP connection. */
 struct pipe {
 	uint8_t buf[PIPE_MAX];
-	uint32_t len, arrived; /* of len: arrived at the reader */
+	uint32_t len, arrived; /* bytes; how many of them have arrived at the reader */
 	uint64_t next_ns;
 };
 
 enum plan {
-	PLAN_NICE,  /* writes all, shuts down, reads to the end, closes */
-	PLAN_CLOSE, /* writes all and closes; may leave something unread */
-	PLAN_ABORT, /* goes away at any time */
-	PLAN_ECHO,  /* gives back what it reads */
+	PLAN_NICE,  /* writes everything, shuts down, reads to the end, closes */
+	PLAN_CLOSE, /* writes everything and closes; may leave unread bytes */
+	PLAN_ABORT, /* aborts at any time */
+	PLAN_ECHO,  /* sends back what it reads */
 	PLANS
 };
 
@@ -101,19 +101,19 @@ struct end {
 	enum plan plan;
 	uint8_t *send_buf;
 	uint32_t send_bytes;
-	uint64_t total; /* what it wants to write */
+	uint64_t total; /* bytes that it will write */
 	uint64_t given;
 	uint64_t freed; /* seen as free */
-	uint64_t seen;  /* bytes checked as they came */
+	uint64_t seen;  /* bytes checked when they arrived */
 	uint64_t read;
-	uint64_t urgent_last; /* position of the last urgent byte it gave */
+	uint64_t urgent_last; /* position of the last urgent byte that it was told of */
 	unsigned int nurgent;
 	uint64_t urgents[64];
 	uint64_t next_ns;
 	uint64_t tcp_sent, tcp_read; /* after fallback */
 	int error;
 	uint32_t reason;
-	struct pipe in; /* what comes on TCP */
+	struct pipe in; /* bytes that TCP brings to this end */
 };
 
 struct pair {
@@ -121,7 +121,7 @@ struct pair {
 	unsigned int n;
 	uint64_t open_ns;
 	bool done;
-	bool decline; /* one of them does not want it */
+	bool decline; /* one end declines SMC-R, or the connection may fall back */
 	bool no_reset_excuse;
 };
 
@@ -142,9 +142,9 @@ struct world {
 	/* drawn from the seed */
 	uint32_t rdma_max_ns, tcp_max_ns, stall_ppm;
 	bool keeps;       /* buffers */
-	bool second_port; /* both have one */
-	bool kills;       /* links die */
-	bool one_kill;    /* one of two, once */
+	bool second_port; /* both systems have one */
+	bool kills;       /* links fail */
+	bool one_kill;    /* one of two links fails, once */
 	bool kill_done;
 	uint64_t kill_ns;
 	bool no_common_eid;
@@ -167,7 +167,7 @@ uint64_t wire_next(const struct world *w);
 void wire_turn(struct world *w);
 void wire_kill(struct world *w, struct qp *qp);
 void wire_free(struct world *w);
-/** Everything that is open must be accounted for; @end: and gone. */
+/** Checks that no queue pair is open and no buffer has a key; @end: and that no buffer is open. */
 void wire_judge(struct world *w, bool end);
 void pipe_write(struct world *w, struct end *to, const void *buf, uint32_t len);
 
@@ -182,9 +182,9 @@ void pair_events(struct world *w, unsigned int sys);
 void pair_tcp(struct world *w, struct end *e);
 uint8_t pattern(const struct end *from, uint64_t pos);
 void pair_judge(struct world *w, struct pair *p);
-/** Bytes of @from that are in its send buffer at @pos are still what they have to be. */
+/** Checks that the bytes of @from at @pos of its send buffer have not changed. */
 void pair_check_send(struct world *w, const struct end *from, uint64_t pos, uint32_t len);
-/** After each message that came to a system. */
+/** Called after each message that has arrived at a system. */
 void pair_came(struct world *w, unsigned int sys);
 
 #endif /* SIM_SMC_H */

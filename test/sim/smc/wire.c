@@ -76,8 +76,8 @@ qp_of(struct world *w, unsigned int sys, uint32_t link)
 	return &w->qps[0];
 }
 
-/* A key that is named to the peer must have been confirmed, but for a first contact (S9); that one
- * the peer has from then on, too. */
+/* A key that a CLC message names must have been confirmed, except for a first contact (S9).  From
+ * then on the peer also has the key of a first contact. */
 static void
 look_at_clc(struct world *w, unsigned int sys, const void *msg, size_t len)
 {
@@ -111,8 +111,8 @@ op_clc(void *user, uint32_t conn, void *conn_user, const void *msg, size_t len)
 }
 
 /*
- * Links of first contacts (S8) and second ones (S10), for both of which the other end opens its
- * own.
+ * Opens the queue pair of the first link of a group (S8) or of its second link (S10).  The other
+ * end opens its own queue pair.
  */
 static int
 op_link_open(void *user, const struct karst_smc_link_ask *ask, struct karst_smc_end *local)
@@ -209,7 +209,7 @@ post(struct world *w, struct qp *qp)
 	return op;
 }
 
-/* Well formed (S3), and about keys that are there (S9). */
+/* Checks that a message is well formed (S3), and that it names valid keys (S9). */
 static void
 look_at_llc(struct world *w, unsigned int sys, const void *msg, size_t len)
 {
@@ -337,7 +337,8 @@ const struct karst_smc_ops wire_ops = {op_clc, op_link_open, op_link_connect, op
 
 /* --- what happens --- */
 
-/* The sender's memory may change from here on. */
+/* Copies the bytes of WRITEs that will arrive late, because the sender's memory may change from now
+ * on. */
 static void
 set_adrift(struct world *w, struct qp *qp)
 {
@@ -391,7 +392,8 @@ come(struct world *w, const struct qp *to, const struct op *op)
 	pair_events(w, to->sys);
 }
 
-/* Whatever was kept, and whatever comes late: into a buffer writes the peer of its connection. */
+/* Checks that only the peer of its connection writes into a buffer, also if the buffer was kept, or
+ * the WRITE arrives late. */
 static void
 look_whose_buffer(struct world *w, const struct end *from, unsigned int sys, uint32_t rmb)
 {
@@ -432,7 +434,7 @@ deliver_write(struct world *w, const struct op *op, unsigned int to)
 			: e->send_buf[(op->w.pos + i) & (e->send_bytes - 1)];
 }
 
-/* The first of what is adrift. */
+/* Delivers the first operation of a queue pair that is adrift. */
 static void
 drift(struct world *w, struct qp *qp)
 {
@@ -441,7 +443,7 @@ drift(struct world *w, struct qp *qp)
 	bool valid = op->send || w->keys[op->w.rkey - 1].valid;
 
 	if (peer->open && !peer->dead && !valid)
-		wire_kill(w, peer); /* it has answered that it must not be written to */
+		wire_kill(w, peer); /* it has refused the access, and so has failed, too */
 	if (peer->open && !peer->dead) {
 		note(w, "queue pair %u: something comes late", qp->peer + 1);
 		if (!op->send)
@@ -457,7 +459,7 @@ deliver(struct world *w, struct qp *qp, struct op *op)
 {
 	struct qp *peer = &w->qps[qp->peer];
 
-	if (!peer->open || peer->dead) { /* no answer: the queue pair gives up */
+	if (!peer->open || peer->dead) { /* no response: the queue pair fails */
 		wire_kill(w, qp);
 		return;
 	}
@@ -478,7 +480,7 @@ deliver(struct world *w, struct qp *qp, struct op *op)
 	come(w, peer, op);
 }
 
-/* A WRITE may have to be sent again until it is acknowledged: the buffer must not have changed. */
+/* A WRITE may be sent again until it is acknowledged, so its buffer must not change before. */
 static void
 acknowledge(struct world *w, struct qp *qp)
 {

@@ -10,8 +10,8 @@
  *          send its own requests
  *   feed   a program whose ring is never empty, with requests that make no frame: no visit may take
  *          more of them than allowed
- *   lap    2^24 WRITEs of no bytes: all PSNs and MSNs are used once, so that both ends have the
- *          same numbers afterwards, and saved READs and atomics must have expired (P1)
+ *   lap    2^24 WRITEs of no bytes: all PSNs and MSNs are used once, so that afterwards both ends
+ *          are where they were before, and saved READs and atomics must have expired (P1)
  */
 #include "karst_opcode.h"
 #include "karst_parse.h"

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* The only source of random numbers of a schedule: a 64-bit counter that is passed through a
- * mixing function. */
+/* The only source of random numbers of a schedule: a 64-bit counter, passed through a mixer. */
 #ifndef SIM_RNG_H
 #define SIM_RNG_H
 

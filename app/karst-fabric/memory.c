@@ -25,8 +25,8 @@ fab_charge(struct fab_sim *s, size_t bytes)
 {
 	if (s->c->memory != 0 && bytes > s->c->memory - s->allocated)
 		fab_bail(s, -ENOMEM,
-			"out of memory: more than --memory, %llu bytes; with fewer hosts, connections, "
-			"buffer or delay less is needed",
+			"out of memory: more than --memory, %llu bytes; fewer hosts or "
+			"connections, or less buffer or delay, need less",
 			(unsigned long long)s->c->memory);
 	s->allocated += bytes;
 }

@@ -408,7 +408,7 @@ region_hold(const struct karst_space_region *r, uint64_t bytes, char *why)
 	eng_share_info(r->space->share, &info);
 	snprintf(why, KARST_CTL_WHY,
 		"%#llx bytes: the engine holds %#llx bytes of registered memory of user %u already, and "
-		"that would be more than he may have (held_bytes, share)",
+		"that would exceed what the user may have (held_bytes, share)",
 		(unsigned long long)bytes, (unsigned long long)info.used[ENG_SHARE_HELD_BYTES],
 		r->space->uid);
 	return -ENOMEM;

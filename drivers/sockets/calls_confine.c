@@ -2,16 +2,18 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * A program that confines itself, by a filter of system calls that it sets by prctl(): sshd's child
- * before the login, say.  Such a filter allows what the program does with its sockets, read() and
- * write() perhaps, and here other calls take their place; so it would end the program.
+ * Programs that confine themselves with a filter of system calls, set by prctl(), for example
+ * sshd's child before the login.  Such a filter allows what the program does with its sockets,
+ * perhaps read() and write().  This library uses other system calls instead, for which the filter
+ * would end the program.
  *
- * So a few instructions come in front of it.  They allow, in this process, on the descriptors that
- * are connections by then and on those that wake their peers, what read(), write() and poll() may
- * need here; and messages to the service, on the one descriptor of its socket.  All else is
- * for the program's own filter to say.  What connects later is none of this, and goes by TCP.
+ * Therefore a few instructions are put in front of the filter.  They allow, in this process, on the
+ * descriptors that are connections at that time and on those that wake their peers, what read(),
+ * write() and poll() may need here; and messages to the service, on the one descriptor of its
+ * socket.  The program's own filter decides about everything else.  Later connections of the
+ * process do not use this, and stay on TCP.
  *
- * It is done for connections alone: a filter of a program that has none is set as it is.
+ * This is done for connections only: if the program has none, its filter is set unchanged.
  */
 #include "ks.h"
 
@@ -27,10 +29,10 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#define FDS_MAX   64u /* of connections and wakers; with more of them the filter stays as it is */
+#define FDS_MAX   64u /* limit of connections and wakers; beyond it the filter is not changed */
 #define AGREED_MS 2000
-#define ON_FDS    6u   /* rules that compare each of them */
-#define OTHERS    100u /* instructions of all other rules, and of their beginnings */
+#define ON_FDS    6u   /* number of rules that compare each of them */
+#define OTHERS    100u /* instructions of all other rules, and of the beginnings of these */
 static_assert(ON_FDS * 2 * FDS_MAX + OTHERS < BPF_MAXINSNS, "what we allow has room");
 
 #if defined(__x86_64__)
@@ -38,7 +40,7 @@ static_assert(ON_FDS * 2 * FDS_MAX + OTHERS < BPF_MAXINSNS, "what we allow has r
 #elif defined(__aarch64__)
 #define NATIVE AUDIT_ARCH_AARCH64
 #else
-#define NATIVE 0 /* of no system: nothing is allowed */
+#define NATIVE 0 /* matches no system: nothing is allowed */
 #endif
 
 struct filter {
@@ -71,7 +73,7 @@ load(struct filter *f, size_t offset)
 	put(f, BPF_LD | BPF_W | BPF_ABS, (uint32_t)offset, 0, 0);
 }
 
-/* The rest of the rule is for those alone that have this value. */
+/* The rest of the rule applies only to this value. */
 static void
 only(struct filter *f, uint32_t value)
 {
@@ -113,7 +115,7 @@ allow(struct filter *f)
 	end(f);
 }
 
-/* If its first argument is one of @fds. */
+/* Allows the call if its first argument is one of @fds. */
 static void
 allow_on(struct filter *f, const int *fds, unsigned int n)
 {
@@ -140,14 +142,14 @@ allow_bytes(struct filter *f, const int *fds, unsigned int n)
 	begin(f, SYS_recvfrom);
 	allow_on(f, fds, n);
 	begin(f, SYS_sendto);
-	only_arg(f, 4, 0); /* to nobody else */
+	only_arg(f, 4, 0); /* no destination address */
 	only_arg(f, 5, 0);
 	allow_on(f, fds, n);
 	begin(f, SYS_shutdown);
 	allow_on(f, fds, n);
 	begin(f, SYS_getsockopt); /* time limits */
 	allow_on(f, fds, n);
-	begin(f, SYS_setsockopt); /* how many bytes fill the pair */
+	begin(f, SYS_setsockopt); /* the number of bytes that fill the pair */
 	only_arg(f, 1, SOL_SOCKET);
 	only_arg(f, 2, SO_SNDBUF);
 	allow_on(f, fds, n);
@@ -173,14 +175,14 @@ allow_waiting(struct filter *f)
 	begin(f, SYS_futex);
 	only_arg(f, 1, FUTEX_WAKE);
 	allow(f);
-	begin(f, SYS_tkill); /* whether who holds one lives: no signal is sent */
+	begin(f, SYS_tkill); /* to check whether the owner of a lock lives: no signal is sent */
 	only_arg(f, 1, 0);
 	allow(f);
 	begin(f, SYS_tgkill); /* SIGPIPE, to itself */
 	only_arg(f, 0, (uint32_t)getpid());
 	only_arg(f, 2, SIGPIPE);
 	allow(f);
-	begin(f, SYS_rt_tgsigqueueinfo); /* a signal that was put off */
+	begin(f, SYS_rt_tgsigqueueinfo); /* a deferred signal */
 	only_arg(f, 0, (uint32_t)getpid());
 	allow(f);
 }
@@ -200,7 +202,7 @@ allow_service(struct filter *f)
 
 /* --- the call --- */
 
-/* What each connection is has been agreed on, and how to wake its peer is known.
+/* Waits until the kind of each connection has been agreed on, and gets the wakers of their peers.
  * @return how many descriptors are used for that */
 static unsigned int
 prepare(int *fds)
@@ -216,14 +218,14 @@ prepare(int *fds)
 		while (atomic_load(&s->page->state) == KARST_SOCK_CONNECTING &&
 			ks_now() - began < AGREED_MS * 1000000ull)
 			(void)real(poll)(NULL, 0, 1);
-		ks_need_rings(fds[i], s); /* they are mapped */
+		ks_need_rings(fds[i], s); /* so that they are mapped */
 		ks_meet_peer(fds[i], s);
 		ks_put(s);
 	}
 	return n > 0 ? ks_list(fds, FDS_MAX) : 0;
 }
 
-/* Ours, and behind it @theirs.  False: that is too long. */
+/* Builds our filter, followed by @theirs.  False: that is too long. */
 static bool
 build(struct filter *f, const int *fds, unsigned int n, const struct sock_fprog *theirs)
 {
@@ -250,7 +252,7 @@ confine(const struct sock_fprog *theirs)
 	int fds[FDS_MAX], rc;
 	unsigned int n = prepare(fds);
 	struct sock_fprog both = *theirs;
-	/* malloc() may be the program's, or interrupted */
+	/* malloc() may be replaced by the program, or interrupted */
 	struct filter *f =
 		mmap(NULL, sizeof(*f), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 

@@ -2,8 +2,8 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Reading and writing, but for messages (calls_msg.c).  A connection has no addresses beside its
- * bytes.
+ * Reading and writing, except messages (calls_msg.c).  A connection transfers bytes only, without
+ * addresses.
  */
 #include "ks.h"
 
@@ -14,7 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define CHUNK 65536u /* of a file that is sent */
+#define CHUNK 65536u /* size of a part of a file that is sent */
 
 /* These four give back the reference that ks_enter() has taken. */
 static ssize_t
@@ -62,7 +62,7 @@ ks_refuse_iov(const struct iovec *iov, size_t n, int many)
 	return 0;
 }
 
-/* Gives back the reference, too. */
+/* This function gives back the reference, too. */
 static ssize_t
 refused_with(struct ks_sock *s, int err)
 {
@@ -81,7 +81,7 @@ is_empty(const struct iovec *iov, int n)
 	return i == n;
 }
 
-/* To read no bytes is nothing, unlike to receive none. */
+/* A read of no bytes does nothing, unlike a receive of none. */
 static ssize_t
 read_iov(int fd, struct ks_sock *s, const struct iovec *iov, int n, int flags)
 {
@@ -105,7 +105,7 @@ write_iov(int fd, struct ks_sock *s, const struct iovec *iov, int n, int flags)
 		return refused_with(s, err);
 	if (is_empty(iov, n)) {
 		ks_put(s);
-		return 0; /* also behind the end, unlike write() */
+		return 0; /* also after the end, unlike write() */
 	}
 	return send_iov(fd, s, iov, n, flags);
 }
@@ -117,7 +117,7 @@ read(int fd, void *buf, size_t len)
 	const struct iovec iov = {.iov_base = buf, .iov_len = len};
 
 	if (s != NULL && len > SSIZE_MAX)
-		return refused_with(s, EFAULT); /* so much memory there is nowhere */
+		return refused_with(s, EFAULT); /* no buffer can have this size */
 	return s != NULL ? read_iov(fd, s, &iov, 1, 0) : real(read)(fd, buf, len);
 }
 
@@ -147,8 +147,8 @@ writev(int fd, const struct iovec *iov, int n)
 	return s != NULL ? write_iov(fd, s, iov, n, 0) : real(writev)(fd, iov, n);
 }
 
-/* A connection has no places: only the one that is none can be named.  Of the flags of one call one
- * is about connections.  @return 0, or an errno */
+/* A connection has no file offsets: only -1, which stands for none, is valid.  Only one flag of
+ * these calls concerns connections.  @return 0, or an errno */
 static int
 refuse_place(off64_t at, int rwf, int *flags)
 {
@@ -233,7 +233,7 @@ sendto(int fd, const void *buf, size_t len, int flags, const struct sockaddr *to
 
 /* --- files --- */
 
-/* Of what the kernel cannot send as a file. */
+/* Whether the kernel cannot send @from as a file. */
 static bool
 is_no_file(int from)
 {
@@ -264,7 +264,7 @@ send_file(int to, struct ks_sock *s, int from, off64_t *at, size_t n)
 		put = got > 0 ? ks_send(to, s, &iov, 1, 0) : got;
 		if (put > 0 && at != NULL)
 			*at += put;
-		/* what was read and not taken is read again */
+		/* bytes that were read and not sent are to be read again */
 		if (at == NULL && got > 0 && put < got)
 			(void)lseek64(from, (put > 0 ? put : 0) - got, SEEK_CUR);
 		if (put > 0)

@@ -2,7 +2,7 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * How descriptors come and go.
+ * Calls that create, close and duplicate descriptors.
  */
 #include "ks.h"
 
@@ -24,7 +24,7 @@ is_plain(int fd)
 	return ks_kind(fd) == KS_PLAIN || ks_kind(fd) == KS_EARLY;
 }
 
-/* First what needs no system call: to connect by TCP because of the peer needs none. */
+/* Checks first what needs no system call: to stay on TCP because of the peer needs none. */
 static bool
 may_try(int fd, const struct sockaddr *to)
 {
@@ -33,15 +33,15 @@ may_try(int fd, const struct sockaddr *to)
 		!ks_is_confined() && !ks_uring_connects() && ks_service();
 }
 
-/* It would be TCP, which the program is not to have (--require). */
+/* Whether the socket would stay on TCP, which the program must not do (--require). */
 static bool
 is_refused(int fd)
 {
 	return ks_require && is_plain(fd) && ks_is_tcp(fd) && ks_uring_listens();
 }
 
-/* From when the kernel has connected it, another thread that uses it, or calls poll(), has the
- * pair, and not the TCP socket, which is the service's then. */
+/* Once the kernel has connected the socket, another thread that uses it, or calls poll(), must get
+ * the pair, and not the TCP socket, which then belongs to the service. */
 static int
 offer(int fd, const struct sockaddr *to, socklen_t len)
 {
@@ -62,7 +62,7 @@ offer(int fd, const struct sockaddr *to, socklen_t len)
 	return -1;
 }
 
-/* Of a connection. */
+/* connect() on a connection. */
 static int
 connect_again(struct ks_sock *s, socklen_t len)
 {
@@ -117,7 +117,7 @@ listen(int fd, int backlog)
 KS_API int
 accept4(int fd, struct sockaddr *from, socklen_t *len, int flags)
 {
-	/* before: it may be closed meanwhile, or another one have its number */
+	/* read before: the descriptor may be closed meanwhile, or its number reused */
 	bool listens = ks_kind(fd) == KS_LISTENS;
 	int got = real(accept4)(fd, from, len, flags), rc;
 
@@ -150,7 +150,7 @@ ks_close_begin(int fd)
 	return s;
 }
 
-/* The other program is not to be later than a peer of TCP's in seeing that we have closed. */
+/* The other program must learn of the close no later than a TCP peer would. */
 void
 ks_close_end(struct ks_sock *s)
 {
@@ -170,7 +170,7 @@ close(int fd)
 	int rc;
 
 	if (ks_kind(fd) == KS_PLAIN && !ks_is_hidden(fd))
-		return real(close)(fd); /* whose memory this is need not be asked */
+		return real(close)(fd); /* also right in the child of vfork() */
 	if (ks_is_ours()) {
 		if (ks_is_hidden(fd)) {
 			errno = EBADF;
@@ -189,7 +189,7 @@ close_between(unsigned int first, unsigned int last, int flags)
 	return first > last ? 0 : real(close_range)(first, last, flags);
 }
 
-/* Around those that the program does not see. */
+/* Skips the descriptors that the program does not see. */
 KS_API int
 close_range(unsigned int first, unsigned int last, int flags)
 {
@@ -228,7 +228,8 @@ duplicated(int from, int to)
 	return to;
 }
 
-/* The number is one that the program does not see; it is a high one. */
+/* Whether the number belongs to a descriptor that the program does not see; such numbers are
+ * high. */
 static bool
 is_taken(int fd)
 {

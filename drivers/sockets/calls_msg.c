@@ -2,16 +2,16 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Messages, single and many.  A connection has no addresses and no ancillary data beside its bytes;
- * and what came with descriptors on another socket may bring connections.
+ * Messages, single and many.  A connection transfers bytes only, without addresses and ancillary
+ * data.  Messages with descriptors on other sockets may bring connections.
  */
 #include "ks.h"
 
 #include <netinet/in.h>
 
-#define MSG_NS 1000000000l /* in a second */
+#define MSG_NS 1000000000l /* nanoseconds in a second */
 
-/* Descriptors that came. */
+/* Checks the descriptors that came with a message. */
 static void
 look_at_rights(struct msghdr *m)
 {
@@ -40,8 +40,8 @@ refuse_message(const struct msghdr *m)
 	return ks_refuse_iov(m->msg_iov, m->msg_iovlen, EMSGSIZE);
 }
 
-/* As TCP, which leaves out what is for other kinds of sockets; of what it has a use for itself
- * (SO_TIMESTAMPING, say) a connection has none. */
+/* As TCP, which ignores what is for other kinds of sockets.  What TCP would use itself (for example
+ * SO_TIMESTAMPING) is rejected, because a connection does not support it. */
 static int
 refuse_control(const struct msghdr *m)
 {
@@ -121,7 +121,7 @@ sendmsg(int fd, const struct msghdr *m, int flags)
 	return n;
 }
 
-/* @return whether it is over; *@limit is what is left of it */
+/* @return whether the time is over; *@limit: the remaining time */
 static bool
 is_past(struct timespec *limit, uint64_t until)
 {
@@ -135,8 +135,8 @@ is_past(struct timespec *limit, uint64_t until)
 	return left == 0;
 }
 
-/* The limit is looked at only after a message has come.  @return how many came, and in *@err
- * what has ended that, if it was an error */
+/* The limit is checked only after a message has come.  @return how many came, and in *@err the
+ * error that has ended this, if any */
 static unsigned int
 recv_many(int fd, struct ks_sock *s, struct mmsghdr *m, unsigned int n, int flags,
 	struct timespec *limit, int *err)
@@ -164,8 +164,8 @@ recv_many(int fd, struct ks_sock *s, struct mmsghdr *m, unsigned int n, int flag
 	return n;
 }
 
-/* As the kernel: an error from before is told first, and one that comes behind messages is left to
- * the next call. */
+/* As in the kernel: an earlier error is reported first, and an error after messages is left to the
+ * next call. */
 static int
 recvmmsg_here(int fd, struct ks_sock *s, struct mmsghdr *m, unsigned int n, int flags,
 	struct timespec *limit)
@@ -223,7 +223,7 @@ sendmmsg(int fd, struct mmsghdr *m, unsigned int n, int flags)
 
 	if (s == NULL)
 		return real(sendmmsg)(fd, m, n, flags);
-	n = n < UIO_MAXIOV ? n : UIO_MAXIOV; /* of one call, as with the kernel */
+	n = n < UIO_MAXIOV ? n : UIO_MAXIOV; /* limit of one call, as in the kernel */
 	for (i = 0; i < n; i++) {
 		ssize_t len = sendmsg_here(fd, s, &m[i].msg_hdr, flags);
 

@@ -2,8 +2,8 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * What is asked of a socket, and set.  Time limits, O_NONBLOCK and the like are the pair's; options
- * of TCP and IP are those of the TCP socket, which the service has.
+ * Options and properties of a socket.  Time limits, O_NONBLOCK and the like are those of the pair;
+ * options of TCP and IP are those of the TCP socket, which the service has.
  */
 #include "ks.h"
 
@@ -14,7 +14,7 @@
 #include <sys/time.h>
 
 #define IP_OPTIONS_MOST 40u
-#define NAME_MOST       15u /* of a congestion control */
+#define NAME_MOST       15u /* limit of the name of a congestion control */
 
 /* --- options --- */
 
@@ -58,7 +58,8 @@ ask_option(int fd, int level, int name, void *value, socklen_t *len)
 	return rc == 0 ? copy_value(msg.data, msg.len, value, len) : rc;
 }
 
-/* That of what was written to a peer that has closed, too, which is EPIPE with TCP. */
+/* Returns the error and clears it.  That includes the EPIPE that TCP reports after a write to a
+ * peer that has closed. */
 static int
 tell_error(struct ks_sock *s)
 {
@@ -97,14 +98,14 @@ getsockopt(int fd, int level, int name, void *value, socklen_t *len)
 	return rc;
 }
 
-/* As much as the kernel looks at: the length may be more than there is memory. */
+/* Only what the kernel reads: the length may exceed the memory that there is. */
 static socklen_t
 looked_at(int level, int name, socklen_t len)
 {
 	socklen_t most = sizeof(int);
 
 	if (level == IPPROTO_IP && name == IP_OPTIONS)
-		most = IP_OPTIONS_MOST + 1; /* which is refused */
+		most = IP_OPTIONS_MOST + 1; /* the kernel refuses this */
 	else if (level == IPPROTO_TCP && name == TCP_CONGESTION)
 		most = NAME_MOST;
 	else if (level == SOL_SOCKET && name == SO_LINGER)
@@ -138,7 +139,7 @@ set_option(int fd, struct ks_sock *s, int level, int name, const void *value, so
 	return ks_ask(&msg, fd, fds);
 }
 
-/* What SMC-R has not keeps a socket on TCP. */
+/* Whether an option keeps a socket on TCP, because SMC-R does not support it. */
 static bool
 is_never(int level, int name)
 {
@@ -177,7 +178,8 @@ setsockopt(int fd, int level, int name, const void *value, socklen_t len)
 
 /* --- names --- */
 
-/* Both directions have ended, or it was reset: TCP has no connection any more. */
+/* Whether both directions have ended, or the connection was reset: then TCP has no connection any
+ * more. */
 static bool
 is_over(int fd, struct ks_sock *s)
 {
@@ -260,7 +262,7 @@ shutdown(int fd, int how)
 	return rc == 0 && over ? failed(-ENOTCONN) : rc;
 }
 
-/* Not more than there can be, whatever the peer's position says. */
+/* At most the size of the ring, whatever the peer's position says. */
 static int
 bytes_in(const struct ks_sock *s, uint64_t head, uint64_t tail)
 {

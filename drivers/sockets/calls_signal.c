@@ -2,19 +2,20 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Handlers of signals read, write, poll and close, as POSIX lets them.  One that interrupts its own
- * thread while that holds a lock of ours would wait for it for ever.  So a handler that the program
- * sets is called by one of ours.  In the middle of what must not be interrupted (ks_hold()) this
- * one keeps what it was told, has the thread's signals blocked when it returns, and sends the
- * signal again as soon as it may come (ks_release()).  That costs the path of bytes no system call.
+ * POSIX lets signal handlers read, write, poll and close.  A handler that interrupts its own thread
+ * while that thread holds one of our locks would wait for the lock for ever.  So a handler that the
+ * program sets is called by a handler of this library.  If that one interrupts code that must not
+ * be interrupted (ks_hold()), it saves the signal, lets the thread's signals be blocked when it
+ * returns, and the signal is sent again as soon as it may come (ks_release()).  This costs no
+ * system call on the data path.
  *
- * So no handler sees a lock held, and none that leaves by longjmp() leaves one behind.  Signals of
- * the processor's own (SIGSEGV and the like) cannot be put off, nor can those of handlers that were
- * set without the C library's functions: both are as they were.
+ * So no handler runs while a lock is held, and none that leaves by longjmp() leaves a lock behind.
+ * Signals that the processor causes (SIGSEGV and the like) cannot be deferred, nor can signals
+ * whose handlers were set without the C library's functions: neither is changed.
  *
- * A handler that runs in a call of ours just before that waits in the kernel does not end that
- * wait, though the program may count on it.  So handlers are counted, and who is about to wait
- * looks whether one has run since its call began.
+ * A handler that runs inside a call of this library, just before the call waits in the kernel, does
+ * not end that wait, although the program may rely on it.  So handlers are counted, and a call that
+ * is about to wait checks whether one has run since it began.
  */
 #include "ks.h"
 
@@ -23,9 +24,10 @@
 #include <unistd.h>
 
 #define SIGNALS   65
-#define SET_BYTES 8 /* of the kernel's set of signals */
+#define SET_BYTES 8 /* size of the kernel's set of signals */
 
-/* The kernel's signals of this kind, and two of the C library's, which the program does not see. */
+/* The signals that the processor causes, and two of the C library's, which the program does not
+ * see. */
 #define BIT(sig) (1ull << ((sig)-1))
 #define NEVER                                                                                  \
 	(BIT(SIGSEGV) | BIT(SIGBUS) | BIT(SIGFPE) | BIT(SIGILL) | BIT(SIGTRAP) | BIT(SIGSYS) | \
@@ -35,14 +37,14 @@ _Static_assert(sizeof(void (*)(int)) == sizeof(void *), "handlers of both kinds 
 
 __thread struct ks_held ks_held;
 
-/* The one that was put off: there is no second, because all are blocked by then. */
+/* The deferred signal.  There is only one, because all signals are blocked from then on. */
 static __thread struct {
 	int sig;
 	siginfo_t info;
-	uint64_t mask; /* the thread's before */
+	uint64_t mask; /* the thread's mask before */
 } late_signal;
 
-/* The program's own, at file scope because handlers have no argument for it. */
+/* The program's handlers, at file scope because handlers have no argument for it. */
 static struct {
 	_Atomic(void *) handler;
 	_Atomic int flags;
@@ -67,7 +69,7 @@ call(int sig, siginfo_t *info, void *context)
 static void
 on_signal(int sig, siginfo_t *info, void *context)
 {
-	/* what the kernel has there is shorter than a sigset_t */
+	/* the kernel's set is shorter than a sigset_t */
 	uint64_t *mask = (uint64_t *)(void *)&((ucontext_t *)context)->uc_sigmask;
 
 	if (ks_held.depth == 0) {
@@ -88,7 +90,8 @@ ks_deliver(void)
 	int err = errno;
 
 	ks_held.late = false;
-	/* it waits, because it is blocked; without room for what belongs to it, it comes alone */
+	/* the signal stays pending, because it is blocked; if the kernel has no room for its data,
+	 * it is sent without */
 	if (syscall(SYS_rt_tgsigqueueinfo, getpid(), syscall(SYS_gettid), late_signal.sig,
 		    &late_signal.info) != 0)
 		(void)syscall(SYS_tgkill, getpid(), syscall(SYS_gettid), late_signal.sig);
@@ -119,7 +122,7 @@ is_ours(const struct sigaction *act)
 	return (act->sa_flags & SA_SIGINFO) && act->sa_sigaction == on_signal;
 }
 
-/* As the program has set it. */
+/* Replaces our handler in @act by the one that the program has set. */
 static void
 show(struct sigaction *act, void *handler, int flags)
 {
@@ -131,7 +134,7 @@ show(struct sigaction *act, void *handler, int flags)
 	act->sa_flags = (act->sa_flags & ~kept) | (flags & kept);
 }
 
-/* A child of vfork() has our memory, and sets what is its own. */
+/* Not in the child of vfork(), which shares this memory but has signal handlers of its own. */
 static bool
 may_defer(int sig, const struct sigaction *act)
 {
@@ -161,7 +164,8 @@ sigaction(int sig, const struct sigaction *act, struct sigaction *old)
 	return rc;
 }
 
-/* Those that set a handler by the signal's number alone have flags of their own, which are kept. */
+/* The functions that set a handler by the signal's number alone set flags of their own, which are
+ * kept. */
 static ks_handler
 set_by(ks_handler (*set)(int, ks_handler), int sig, ks_handler handler)
 {
@@ -219,7 +223,7 @@ sigset(int sig, ks_handler handler)
 	return set_by(real(sigset), sig, handler);
 }
 
-/* The C library changes the flags of what the kernel has, which is ours. */
+/* The C library changes the flags of the kernel's handler, which is ours. */
 KS_API int
 siginterrupt(int sig, int interrupts)
 {

@@ -2,10 +2,10 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * splice() between a pipe and a connection, by copying.  Nothing is taken from one side that the
- * other one does not get: bytes of a connection are taken as far as the pipe has room, while nobody
- * else reads; a pipe's are read as far as the connection has room, and if others fill that
- * meanwhile it is waited for.
+ * splice() between a pipe and a connection, by copying.  No byte is taken from one side that the
+ * other side does not get.  Bytes are taken from a connection up to the room in the pipe, while no
+ * other thread reads.  Bytes are read from a pipe up to the room in the connection; if others fill
+ * that meanwhile, the call waits for room.
  */
 #include "ks.h"
 
@@ -52,7 +52,7 @@ to_pipe(struct ks_sock *s, int from, int to, size_t n, unsigned int flags)
 	}
 }
 
-/* What was read has to go, unless the connection ends. */
+/* Bytes that were read have to be sent, unless the connection ends. */
 static ssize_t
 send_all(struct ks_sock *s, int to, char *buf, size_t n)
 {
@@ -85,7 +85,7 @@ from_pipe(struct ks_sock *s, int from, int to, size_t n, unsigned int flags)
 
 	if (room == 0 && is_nonblocking(to, flags))
 		return refused(EAGAIN);
-	/* if there is no room, what is read waits for it */
+	/* if there is no room, bytes are read, and wait for room */
 	if (room == 0 || room > CHUNK)
 		room = CHUNK;
 	if ((flags & SPLICE_F_NONBLOCK) && real(poll)(&p, 1, 0) <= 0)
@@ -94,7 +94,8 @@ from_pipe(struct ks_sock *s, int from, int to, size_t n, unsigned int flags)
 	return got > 0 ? send_all(s, to, buf, (size_t)got) : got;
 }
 
-/* The other side of a connection, at which @flag is of no use; @return 0, or an errno. */
+/* Checks the descriptor on the other side of the splice, which must not have the access mode @flag.
+ * @return 0, or an errno */
 static int
 refuse_pipe(int fd, int flag)
 {

@@ -2,16 +2,17 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Streams of the C library, which reads and writes by itself: a stream of a connection is one of
- * fopencookie(), whose calls are ours.
+ * Streams of the C library, which reads and writes them internally.  Therefore a stream of a
+ * connection is one of fopencookie(), with our functions.
  *
- * When 0, 1 or 2 is a connection, as it is in a program that inetd has started or after dup2(),
- * stdin, stdout or stderr is another stream until the number is something else again.  What was
- * written to the stream before, and has not been flushed, goes where the number leads now, as it
- * would without us; what it has read ahead is read first; and it is buffered as it was.
+ * When descriptor 0, 1 or 2 is a connection, as in a program that inetd has started or after
+ * dup2(), stdin, stdout or stderr is replaced by another stream until the descriptor is something
+ * else again.  Bytes that were written to the previous stream and not flushed go to what the
+ * descriptor refers to now, as without this library.  Bytes that it has read ahead are read first.
+ * The other stream has the same buffering.
  *
  * The other stream is made once and never freed: the program may have kept a pointer to it, or a
- * thread may wait in it.  It reads and writes whatever its number is.
+ * thread may wait in it.  It reads and writes whatever its descriptor is.
  */
 #include "ks.h"
 
@@ -23,7 +24,7 @@
 #include <wchar.h>
 
 #define STD_STREAMS  3
-#define LEAST_BUFFER 1024u /* of a stream that has none yet */
+#define LEAST_BUFFER 1024u /* size of a buffer for a stream that has none yet */
 
 /* Flags of the C library's streams, for which it has no functions. */
 #define IS_UNBUFFERED 0x0002
@@ -109,7 +110,7 @@ cookie_close(void *cookie)
 	return close(fd);
 }
 
-/* NULL: errno */
+/* NULL: errno is set */
 static FILE *
 open_stream(int fd, const char *mode)
 {
@@ -193,7 +194,7 @@ make_room(FILE *f, size_t n)
 		(void)setvbuf(f, room, buffering(f), n + BUFSIZ);
 }
 
-/* What was written to one, and is not flushed. */
+/* Moves bytes that were written to @from and are not flushed. */
 static void
 move_written(FILE *from, FILE *to)
 {
@@ -262,7 +263,7 @@ std_enter(int fd, struct std_stream *std)
 	*variable = std->ours;
 }
 
-/* The program may have given the variable another value meanwhile. */
+/* The program may have assigned another stream to the variable meanwhile. */
 static void
 std_leave(int fd, struct std_stream *std)
 {
@@ -340,7 +341,7 @@ fileno_unlocked(FILE *f)
 	return fileno(f);
 }
 
-/* It closes its descriptor by itself, too. */
+/* The C library closes the descriptor of the stream internally, too. */
 KS_API int
 fclose(FILE *f)
 {
@@ -356,8 +357,8 @@ fclose(FILE *f)
 	return flushed != 0 ? flushed : rc;
 }
 
-/* The C library can open only streams again that it reads and writes itself.  Another one gets the
- * new file at its number. */
+/* The C library can reopen only streams that it reads and writes itself.  Another one gets the new
+ * file at its descriptor. */
 static FILE *
 reopen_ours(FILE *f, int fd, FILE *file)
 {
@@ -414,7 +415,7 @@ freopen64(const char *path, const char *mode, FILE *f)
 	return reopen(path, mode, f, real(freopen64));
 }
 
-/* Its three duplicates are made by the C library itself. */
+/* The C library makes its three duplicates internally. */
 KS_API int
 daemon(int nochdir, int noclose)
 {

@@ -2,9 +2,9 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Bytes between a program and the buffers of a connection.  karst_sock.h has the rules; who waits
- * does so by a call on the pair, so that signals, SA_RESTART, cancellation, O_NONBLOCK and time
- * limits are as they are with any socket.
+ * Copies bytes between a program and the buffers of a connection.  karst_sock.h has the rules.  A
+ * call that has to wait does so by a call on the pair, so that signals, SA_RESTART, cancellation,
+ * O_NONBLOCK and time limits work as with any socket.
  */
 #include "ks.h"
 
@@ -15,9 +15,9 @@
 #include <sys/ioctl.h>
 
 #define PEEK_MS 1
-#define MOST    0x7ffff000u /* bytes of one call, as with the kernel */
+#define MOST    0x7ffff000u /* limit of bytes of one call, as in the kernel */
 
-/* An error that the service has noted is told once. */
+/* An error that the service has recorded is reported once. */
 static int
 take_error(struct ks_sock *s)
 {
@@ -62,7 +62,8 @@ copy_iov(
 
 /* --- receiving --- */
 
-/* The other side has written nonsense: nothing more is believed.  The service sees us go. */
+/* The other side has written invalid values: this process trusts nothing more from it, and ends the
+ * connection.  The service notices that this end is gone. */
 static void
 give_up(int fd, struct ks_sock *s)
 {
@@ -104,7 +105,7 @@ ks_look(int fd, struct ks_sock *s, uint64_t *tail)
 	return there;
 }
 
-/* Under rx_lock: @n bytes were taken. */
+/* Under rx_lock: called when @n bytes were taken. */
 static void
 took(int fd, struct ks_sock *s, uint64_t tail, size_t n)
 {
@@ -115,8 +116,8 @@ took(int fd, struct ks_sock *s, uint64_t tail, size_t n)
 	ks_mark(fd, s);
 }
 
-/* What is there now, behind @skip bytes that were got before.  @iov NULL: it is thrown away.
- * *@stop: what comes next is urgent; *@fresh: a mark was found that is in front of all, and not
+/* Takes what is there now; @skip bytes were taken before.  @iov NULL: the bytes are discarded.
+ * *@stop: the next byte is urgent.  *@fresh: a mark was found before all other bytes, and was not
  * passed. */
 static size_t
 take_some(int fd, struct ks_sock *s, const struct iovec *iov, size_t skip, size_t want, int flags,
@@ -148,7 +149,7 @@ take_some(int fd, struct ks_sock *s, const struct iovec *iov, size_t skip, size_
 	return n;
 }
 
-/* A write of so many bytes does not wait, if nobody else writes. */
+/* A write of this many bytes does not wait, unless another thread writes to the pipe. */
 static size_t
 pipe_room(int pipe)
 {
@@ -192,14 +193,15 @@ ks_pour(int fd, struct ks_sock *s, int pipe, size_t n)
 	return done > 0 ? (ssize_t)done : put < 0 ? -1 : 0;
 }
 
-/* The end of the stream, or of the service.  @return as recv() */
+/* Handles the end of the stream, or of the service.  @return as recv() */
 static ssize_t
 at_end(struct ks_sock *s, bool service)
 {
 	int err = take_error(s);
 
 	if (err == 0 && service && !ks_has_ended(s) && atomic_load(&s->page->shut) == 0) {
-		/* the service has gone without a word, or the other program pretends that */
+		/* the service is gone without an end of the stream, or the other program pretends
+		 * that it is */
 		atomic_fetch_or(&s->page->flags, KARST_SOCK_NO_SEND | KARST_SOCK_EOF);
 		err = ECONNRESET;
 	}
@@ -209,8 +211,9 @@ at_end(struct ks_sock *s, bool service)
 	return -1;
 }
 
-/* For more than was peeked at already.  That stays, and with it what the pair says of it, so it is
- * looked now and then.  False: not, or not any longer. */
+/* Waits for more bytes than were peeked at already.  These stay in the ring, and their token in the
+ * pair, so the function polls from time to time.  False: the call must not wait, or must not wait
+ * any longer. */
 static bool
 wait_for_more(int fd, struct ks_sock *s, int flags, uint64_t since)
 {
@@ -243,19 +246,19 @@ ks_recv(int fd, struct ks_sock *s, const struct iovec *iov, int n, int flags)
 	if (flags & MSG_OOB)
 		return ks_recv_urgent(fd, s, iov, n, flags);
 	if (flags & MSG_TRUNC)
-		iov = NULL; /* as TCP: bytes are thrown away */
+		iov = NULL; /* as TCP: bytes are discarded */
 	for (;;) {
-		bool ended = ks_has_ended(s); /* and what came in front of that is there */
+		bool ended = ks_has_ended(s); /* first: bytes before the end are there by now */
 
 		if (peek)
-			got = 0; /* from the beginning, each time */
+			got = 0; /* each time from the beginning */
 		some = take_some(fd, s, iov, got, want - got, flags, &stop, &fresh);
 		got += some;
-		/* no bytes are waited for, too, as with TCP */
+		/* a call for no bytes waits, too, as with TCP */
 		if ((got == want && (want > 0 || ks_has_bytes(fd, s))) ||
 			(got > 0 && (stop || (flags & MSG_WAITALL) == 0)))
 			return (ssize_t)got;
-		if (fresh && ks_held.ended != handlers) { /* SIGURG's has run */
+		if (fresh && ks_held.ended != handlers) { /* the handler of SIGURG has run */
 			ks_interrupted(fd, flags, SO_RCVTIMEO);
 			return -1;
 		}
@@ -284,8 +287,9 @@ ks_recv(int fd, struct ks_sock *s, const struct iovec *iov, int n, int flags)
 
 /* --- sending --- */
 
-/* While there are no rings; under tx_lock.  False: there are, by now, or they are needed.  As in
- * the rest of the page, another process may have put nonsense there. */
+/* Writes into the page while there are no rings; under tx_lock.  False: there are rings by now, or
+ * they are needed.  As with the rest of the page, another process may have put invalid values
+ * there. */
 static bool
 put_early(struct ks_sock *s, const struct iovec *iov, size_t skip, size_t n, int flags)
 {
@@ -304,8 +308,8 @@ put_early(struct ks_sock *s, const struct iovec *iov, size_t skip, size_t n, int
 	return true;
 }
 
-/* As much as there is room for.  As with TCP, of an urgent message that goes in parts each part
- * ends with an urgent byte, until the next has come. */
+/* Writes as much as there is room for.  If an urgent message is sent in parts, each part ends with
+ * an urgent byte until the next part is written, as with TCP. */
 static size_t
 put_some(int fd, struct ks_sock *s, const struct iovec *iov, size_t skip, size_t want, int flags)
 {
@@ -321,13 +325,13 @@ put_some(int fd, struct ks_sock *s, const struct iovec *iov, size_t skip, size_t
 			ks_unlock_page(&s->page->tx_lock);
 			return put ? want : 0;
 		}
-		ks_unlock_page(&s->page->tx_lock); /* which comes after the other one */
+		ks_unlock_page(&s->page->tx_lock); /* rx_lock has to be taken first */
 		ks_need_rings(fd, s);
 		ks_lock_tx(s);
 	}
 	head = atomic_load_explicit(&p->tx_head, memory_order_relaxed);
 	used = head - atomic_load_explicit(&s->txd->tail, memory_order_acquire);
-	if (used > head - p->tx_tail || used > s->buffer) { /* it has gone back, or is ahead */
+	if (used > head - p->tx_tail || used > s->buffer) { /* tail has gone back, or is ahead */
 		give_up(fd, s);
 	} else {
 		p->tx_tail = head - used;
@@ -336,7 +340,7 @@ put_some(int fd, struct ks_sock *s, const struct iovec *iov, size_t skip, size_t
 	atomic_store_explicit(&p->in_middle, n < want, memory_order_relaxed);
 	if (n > 0) {
 		copy_iov(s, true, head, n, iov, skip);
-		/* first: a mark may be read before head has followed */
+		/* first: the byte may be read through its mark before head has moved */
 		atomic_store_explicit(&p->tx_head, head + n, memory_order_relaxed);
 		if (flags & MSG_OOB)
 			ks_wrote_urgent(fd, s, head + n);
@@ -359,9 +363,9 @@ broken(int flags, int err)
 	return -1;
 }
 
-/* As with TCP, where the answer to what is written after the peer has closed is a reset, too late
- * for that call.  But who is in the middle of what had no room is to hear of it: not each
- * program sees whether all was sent. */
+/* As with TCP, where a write after the peer has closed is answered by a reset, too late for that
+ * call.  But a program that was in the middle of a write that had no room gets the error now,
+ * because not every program checks whether all bytes were sent. */
 static bool
 is_lost(const struct ks_sock *s)
 {
@@ -370,7 +374,8 @@ is_lost(const struct ks_sock *s)
 		atomic_load(&s->page->in_middle) == 0 && atomic_load(&s->page->lost) == 0;
 }
 
-/* Nothing can be sent any more.  The error is left to the next call if this one has sent bytes. */
+/* Called when nothing can be sent any more.  If this call has sent bytes, the error is left to the
+ * next call. */
 static ssize_t
 send_ended(int fd, struct ks_sock *s, size_t done, size_t want, int flags)
 {
@@ -381,9 +386,9 @@ send_ended(int fd, struct ks_sock *s, size_t done, size_t want, int flags)
 	err = take_error(s);
 	if (err == 0 && is_lost(s)) {
 		if (want == 0)
-			return 0; /* no answer comes to nothing */
+			return 0; /* a write of no bytes has no answer */
 		if (atomic_exchange(&s->page->lost, KARST_SOCK_LOST_UNTOLD) == 0) {
-			(void)real(shutdown)(fd, SHUT_RDWR); /* so that poll() tells of it, too */
+			(void)real(shutdown)(fd, SHUT_RDWR); /* so that poll() reports it, too */
 			return (ssize_t)want;
 		}
 	}

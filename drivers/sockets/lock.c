@@ -2,16 +2,16 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Locks in the page of a connection, which all processes have that have the connection: children,
- * those that were executed, and those that got it by a message.  They may be of different users,
- * and one of them may mean harm to another one, as a child that was broken into, which had given up
- * its rights before, does to its parent.  It may keep a lock, or break one; it must not get at the
- * memory of the others.  So these are no robust mutexes of the C library's: those have addresses in
- * them, and who unlocks one writes to where they say.
+ * Locks in the page of a connection, which is shared by all processes that have the connection:
+ * children, programs started by exec(), and processes that got it in a message.  They may belong to
+ * different users, and one of them may attack another, for example a child that gave up its rights
+ * and was then broken into may attack its parent.  It may keep a lock, or corrupt one, but it must
+ * not get access to the memory of the others.  Therefore these are not robust mutexes of the C
+ * library: those contain addresses, and a thread that unlocks one writes to these addresses.
  *
- * A lock is the number of the thread that holds it, or 0.  Who waits for one asks the kernel once
- * in a while whether there still is such a thread, unless that is counted in another name space,
- * where it cannot be seen; then he waits on.
+ * A lock is the number of the thread that holds it, or 0.  A thread that waits for a lock asks the
+ * kernel from time to time whether the owner still exists.  If the owner is in another PID
+ * namespace, it cannot be checked, and the thread continues to wait.
  */
 #include "ks.h"
 
@@ -21,11 +21,11 @@
 #include <time.h>
 #include <unistd.h>
 
-#define WAITED   0x80000000u /* bit of the owner */
-#define LOOK_MS  20u         /* how long one waits before the first question */
+#define WAITED   0x80000000u /* bit of the owner: a thread waits */
+#define LOOK_MS  20u         /* time of waiting before the first check */
 #define LOOK_MAX 1280u
 
-/* The name space of this process's numbers; 0: it is not known.  Set before there are threads. */
+/* The PID namespace of this process; 0: not known.  Set before there are threads. */
 static uint32_t space;
 
 void
@@ -39,7 +39,7 @@ ks_locks_began(void)
 	errno = err;
 }
 
-/* Where its parent is not to be seen the name space is another one. */
+/* If the parent is not visible, the child is in another PID namespace. */
 void
 ks_locks_forked(void)
 {
@@ -66,8 +66,8 @@ take(struct karst_sock_lock *l, uint32_t from, uint32_t to)
 	return true;
 }
 
-/* Signal 0 is none: it is only asked whether it could be sent.  Who must not send one is told that
- * there is somebody. */
+/* Signal 0 is not sent: the call only checks whether it could be.  If this process is not permitted
+ * to send one, the error differs from that of a thread that does not exist. */
 static bool
 is_dead(struct karst_sock_lock *l, uint32_t owner)
 {
@@ -81,15 +81,16 @@ is_dead(struct karst_sock_lock *l, uint32_t owner)
 	return dead;
 }
 
-/* Nobody waits for himself: who had this number has died, and it was given out again.  But the
- * child of a system call that the C library has not seen takes itself for its parent. */
+/* A thread does not wait for itself: if the owner has the caller's number, the owner has died, and
+ * the number was assigned again.  But a child that was made by a direct system call, which the C
+ * library has not seen, still has its parent's number in ks_held. */
 static bool
 is_of_old(uint32_t owner)
 {
 	return (owner & ~WAITED) == self() && (uint32_t)syscall(SYS_gettid) == self();
 }
 
-/* Until somebody unlocks it, or for so long. */
+/* Waits until the lock is released, for at most @ms. */
 static void
 wait_for(struct karst_sock_lock *l, uint32_t owner, uint32_t ms)
 {
@@ -100,7 +101,8 @@ wait_for(struct karst_sock_lock *l, uint32_t owner, uint32_t ms)
 	errno = err;
 }
 
-/* @return whether it was a dead one's.  Who has waited says that others may: he does not know. */
+/* @return whether the owner has died.  A thread that has waited sets WAITED, because it does not
+ * know whether others wait, too. */
 static bool
 lock_slowly(struct karst_sock_lock *l)
 {

@@ -2,17 +2,18 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Control pages and rings that this process has mapped.  The service gives each a number, and gives
- * it out again, for another connection of this process, when it has heard that the one before does
- * not touch it any more, which the next request to open one tells it.
+ * Control pages and rings that this process has mapped.  The service gives each page a number.  It
+ * uses the number again for another connection of this process when it knows that the previous
+ * connection does not touch the page any more; the next request to open a connection tells it.
  *
- * Rings have numbers, too, and go with the pages: who does not touch a page any more does not touch
- * the rings that it had with it.  Those that the service does not keep are unmapped: between two
- * programs those of a stream that was not short, by RDMA more than some.  There may be others that
- * it does not keep, whose number it gives to others some time.
+ * Rings have numbers, too, and are released with the pages: a connection that does not touch its
+ * page any more does not touch its rings either.  Rings that the service does not keep are
+ * unmapped: between two programs those of a stream that was not short, and after use by RDMA those
+ * beyond a limit.  The service may not keep others, and later gives their number to other rings.
  *
- * The numbers are those of one connection to the service.  When that has ended, and in a child,
- * they mean nothing any more (generation): what is free is unmapped, and the rest by who has it.
+ * The numbers are valid for one connection to the service.  When that has ended, and in a child,
+ * they mean nothing any more (generation).  Free pages and rings are unmapped then; those in use
+ * are unmapped by their connection.
  */
 #include "ks.h"
 
@@ -21,7 +22,7 @@
 enum page_state {
 	PAGE_NONE,
 	PAGE_USED,
-	PAGE_FREE, /* the service does not know yet */
+	PAGE_FREE, /* the service has not been told yet */
 	PAGE_TOLD,
 };
 
@@ -35,13 +36,13 @@ static struct {
 		void *map;
 		uint32_t buffer;
 		bool used;
-		bool whole; /* with all of its pages, and not used */
+		bool whole; /* all of its pages are allocated, and it is not used */
 	} rings[KARST_SOCK_KEPT];
 	uint32_t nwhole;
 	_Atomic uint32_t forks;
 } pages = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-/* The service has touched it, so it need not be made. */
+/* The service has touched the page, so it is allocated already. */
 static struct karst_sock_page *
 map_page(int fd)
 {
@@ -91,7 +92,7 @@ new_page(uint32_t *number, int fd)
 		*number = 0;
 		return mem;
 	}
-	if (pages.state[i] == PAGE_TOLD) /* the service did not keep it */
+	if (pages.state[i] == PAGE_TOLD) /* the service did not keep the old one */
 		munmap(pages.mem[i], KARST_SOCK_PAGE);
 	pages.state[i] = PAGE_USED;
 	pages.mem[i] = mem;
@@ -146,7 +147,7 @@ unmap_rings(struct kept_rings *r)
 	munmap(r->map, karst_sock_bytes(r->buffer));
 }
 
-/* Under the lock; NULL: there can be none. */
+/* Called under the lock.  NULL: no rings can have this number. */
 static struct kept_rings *
 rings_of(uint32_t number, uint32_t generation)
 {
@@ -182,7 +183,7 @@ ks_rings_keep(uint32_t number, uint32_t generation, void *map, uint32_t buffer)
 	r = rings_of(number, generation);
 	keep = r != NULL && !r->used;
 	if (keep) {
-		if (r->map != NULL) /* the service did not keep them */
+		if (r->map != NULL) /* the service did not keep the old ones */
 			unmap_rings(r);
 		*r = (struct kept_rings){.map = map, .buffer = buffer, .used = true};
 	}
@@ -235,7 +236,7 @@ ks_pages_forget(void)
 		if (pages.state[i] == PAGE_FREE || pages.state[i] == PAGE_TOLD)
 			munmap(pages.mem[i], KARST_SOCK_PAGE);
 		pages.state[i] = PAGE_NONE;
-		/* what is used is its connection's to unmap */
+		/* rings in use are unmapped by their connection */
 		if (pages.rings[i].map != NULL && !pages.rings[i].used)
 			unmap_rings(&pages.rings[i]);
 		pages.rings[i] = (struct kept_rings){0};
@@ -257,7 +258,7 @@ ks_pages_release(void)
 	ks_unlock(&pages.lock);
 }
 
-/* The one who has forked had the lock. */
+/* The thread that has forked held the lock. */
 void
 ks_pages_forked(void)
 {

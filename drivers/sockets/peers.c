@@ -2,43 +2,44 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Peers to which a connection stays on TCP, because of what others to the same address and port
- * have come to.  A program that connects there again and again does so at the price of the
- * kernel's TCP.
+ * Peers to which connections stay on TCP, because of how earlier connections to the same address
+ * and port ended.  A program that connects there repeatedly does so at the cost of the kernel's
+ * TCP.
  *
- * Those that have not answered the option lately are not offered it for two seconds.  Those
- * with which it has come to nothing behind that are not offered it for as long as the service says,
- * which tells other users' programs only if it happens to them, too.
+ * A peer that has not answered the option lately is not offered it for two seconds.  A peer that
+ * has answered, but with which no SMC-R connection was made then, is not offered it for as long as
+ * the service says; the service applies this to programs of other users only if it happens to them,
+ * too.
  *
- * And those to which many short connections are made: what a connection costs more than TCP's to
- * make and to end (doc/smc.rst), a short one never gets back.  When SHORT_ROW in a row have ended
- * within a second, none of which moved SHORT_BYTES, only one in SHORT_EACH is offered the option
- * from then on: from those it is seen when they have become longer.  It is over, too, when
- * SHORT_ROW take more than a second to be begun, or none is for a second.  So a program that
- * connects at the pace of a human never sees anything of this.
+ * The third case is a peer to which many short connections are made: a short connection never
+ * regains what it costs more than TCP to make and to end (doc/smc.rst).  When SHORT_ROW consecutive
+ * connections have ended within a second, none of which moved SHORT_BYTES, from then on only one in
+ * SHORT_EACH is offered the option; those show when connections have become longer.  This state
+ * also ends when SHORT_ROW connections take more than a second to begin, or when none begins for a
+ * second.  So a program that connects at the pace of a human is never affected.
  */
 #include "ks.h"
 
 #include <netinet/in.h>
 #include <stdlib.h>
 
-#define PEERS       64u /* by the hash of their addresses; who comes later takes the place */
-#define NS          1000000000ull /* in a second */
+#define PEERS       64u /* entries, by a hash of the address; later peers replace earlier ones */
+#define NS          1000000000ull /* nanoseconds in a second */
 #define KEPT_S      2u
 #define SHORT_ROW   128u
 #define SHORT_EACH  16u
-#define SHORT_BYTES 16384u /* of both directions together */
+#define SHORT_BYTES 16384u /* both directions together */
 #define SHORT_NS    NS
 
-/* Of the process.  A peer's place is found by its key, so two of the same key are taken for one.
- * Threads may be here at once: what they count together is not exact. */
+/* The table of the process.  An entry is found by the peer's key, so two peers with the same key
+ * are treated as one.  Several threads may update it at once, so the counts are not exact. */
 struct peer {
 	_Atomic uint64_t key;
 	_Atomic uint64_t until_ns;
-	_Atomic bool brief;       /* its connections are short */
-	_Atomic uint32_t n;       /* in this row: short ones that have ended, or, if brief, begun */
-	_Atomic uint64_t row_ns;  /* when the row began */
-	_Atomic uint64_t last_ns; /* if brief: when the last one was begun */
+	_Atomic bool brief;       /* connections to the peer are short */
+	_Atomic uint32_t n;       /* in this row: short ones that ended or, if brief, began */
+	_Atomic uint64_t row_ns;  /* start of the row */
+	_Atomic uint64_t last_ns; /* if brief: when the last connection began */
 };
 static struct peer peers[PEERS];
 static _Atomic uint32_t left_to_tcp;
@@ -52,7 +53,7 @@ mix(uint64_t key, const void *data, size_t n)
 	return key;
 }
 
-/* 0: it has no address of ours. */
+/* @return 0 if the address family is not handled */
 static uint64_t
 key_of(const struct sockaddr *at)
 {
@@ -77,7 +78,7 @@ place_of(uint64_t key)
 	return &peers[(unsigned int)(key >> 32) % PEERS];
 }
 
-/* The peer's place, which is its own from here on. */
+/* Takes the entry of the peer for this key. */
 static struct peer *
 take_place(uint64_t key)
 {
@@ -142,7 +143,7 @@ static void
 note_length(const struct ks_sock *s)
 {
 	uint64_t moved = atomic_load(&s->page->tx_head) + karst_sock_written(s->rxd, s->buffer);
-	struct sockaddr_storage at = s->page->peer; /* which the service might change meanwhile */
+	struct sockaddr_storage at = s->page->peer; /* a copy: the service might change it */
 	uint64_t key = key_of((void *)&at), now = ks_now();
 	struct peer *p;
 	uint32_t n;
@@ -169,7 +170,7 @@ note_length(const struct ks_sock *s)
 	begin_row(p, now);
 }
 
-/* One is about to be begun.  Is it one of those that stay on TCP? */
+/* Called when a connection is about to be made.  @return whether it stays on TCP */
 static bool
 stays_short(struct peer *p, uint64_t now)
 {

@@ -7,7 +7,7 @@
 
 struct ks_real ks_real;
 
-/* Other libraries' constructors may call before ours has run. */
+/* Constructors of other libraries may call these functions before ours has run. */
 void
 ks_real_find(void)
 {

@@ -2,16 +2,16 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * The connection to the SMC service, one for the process, made when it is needed for the first
- * time, or when the program begins if it is the one that karst-run was told: then its first TCP
- * connection does not wait for it, nor for memory that has not been touched yet.  Its descriptors,
- * and the map's, have high numbers and are kept from the program, which may close whatever it did
- * not open.
+ * The connection to the SMC service.  There is one for the process, made when it is needed for the
+ * first time.  In the program that was given to karst-run it is made when the program begins: then
+ * the first TCP connection does not wait for the service, nor for memory that has not been touched
+ * yet.  The descriptors of the connection and of the map have high numbers and are hidden from the
+ * program, which may close descriptors that it did not open.
  *
- * An answer is looked for before one sleeps for it: the service mostly has nothing else to do, and
- * whoever sleeps costs it a call to wake him, and the two of them the switches.
+ * The library polls for an answer before it sleeps.  The service mostly has nothing else to do, and
+ * if the program sleeps, the service needs a call to wake it, and both need context switches.
  *
- * Where no service answers, the program uses TCP; it is asked again after a second.
+ * If no service answers, the program uses TCP; the library tries again after a second.
  */
 #include "ks.h"
 
@@ -29,8 +29,8 @@
 #define DEFAULT_SOCKET "/run/karst/karst.sock"
 #define ANSWER_S       10
 #define HIGH           32768
-#define HIDE_EACH      64 /* descriptors: what the limit is */
-#define ASK_EACH       64 /* connections: how many processors there are */
+#define HIDE_EACH      64 /* descriptors between two queries of the limit */
+#define ASK_EACH       64 /* connections between two queries of the number of processors */
 #define MAX_FULL_S     64
 
 bool ks_require;
@@ -39,12 +39,12 @@ static struct {
 	pthread_mutex_t lock;
 	_Atomic int fd, map;
 	_Atomic int64_t failed_at;          /* seconds */
-	_Atomic int64_t full_until, full_s; /* 0: it never was */
+	_Atomic int64_t full_until, full_s; /* 0: the service never was full */
 	uint32_t seq;
-	_Atomic bool early; /* it was made in advance, by a process of this user: */
+	_Atomic bool early; /* made in advance, by a process of this user: */
 	uid_t uid;
-	_Atomic bool several; /* processors, when they were counted last */
-	uint64_t look_ns;     /* how long to look for an answer: poll_us */
+	_Atomic bool several; /* there were several processors at the last query */
+	uint64_t look_ns;     /* how long to poll for an answer, from poll_us */
 	struct ks_patience patience;
 } service = {.lock = PTHREAD_MUTEX_INITIALIZER, .fd = -1, .map = -1};
 
@@ -68,13 +68,13 @@ ks_is_hidden(int fd)
 			ks_kind(fd) == KS_HIDDEN);
 }
 
-/* High, where a program that counts its descriptors does not look.  The limit seldom changes: it is
- * asked for once in a while, and if a number is too high. */
+/* Uses high numbers, where a program that goes through its descriptors does not get.  The limit
+ * seldom changes: it is queried once in a while, and when a number is too high. */
 int
 ks_hide(int fd)
 {
 	static _Atomic uint32_t asked;
-	static _Atomic int from = -1; /* which no descriptor has */
+	static _Atomic int from = -1; /* a number that no descriptor has */
 	struct rlimit lim = {.rlim_cur = 1024};
 	int high = -1;
 
@@ -127,7 +127,7 @@ service_send(int to, const struct karst_sock_msg *msg, int fd)
 	return real(sendmsg)(to, &mh, MSG_NOSIGNAL) == sizeof(*msg) ? 0 : -EIO;
 }
 
-/* Looked at once in a while: it seldom changes. */
+/* Queried once in a while, because it seldom changes. */
 bool
 ks_has_processors(void)
 {
@@ -140,15 +140,16 @@ ks_has_processors(void)
 	return atomic_load(&service.several);
 }
 
-/* As recvmsg(), without sleeping; -1: it has not come.  The service may need this processor.  Where
- * others do, who yields has to wait for them, and is better woken: then it was in vain, too. */
+/* As recvmsg(), but without sleeping.  -1: the answer has not come.  The function yields, because
+ * the service may need this processor.  If other programs need it, a yield waits for them, and it
+ * is better to be woken; then polling counts as unsuccessful, too. */
 static ssize_t
 look_for_answer(int from, struct msghdr *mh)
 {
 	uint64_t began, took;
 	ssize_t n = -1;
 
-	/* by what is known: a program that asks may be confined to fewer calls than that needs */
+	/* from what is known: a query needs system calls that a confined program may not have */
 	if (service.look_ns == 0 || !atomic_load(&service.several) ||
 		!ks_may_look(&service.patience))
 		return n;
@@ -181,7 +182,7 @@ service_recv(int from, struct karst_sock_msg *msg, int fds[KARST_SOCK_FDS])
 	n = look_for_answer(from, &mh);
 	if (n < 0)
 		do {
-			n = real(recvmsg)(from, &mh, MSG_CMSG_CLOEXEC); /* for ANSWER_S */
+			n = real(recvmsg)(from, &mh, MSG_CMSG_CLOEXEC); /* for up to ANSWER_S */
 		} while (n < 0 && errno == EINTR);
 	if (n != sizeof(*msg))
 		return -EIO;
@@ -192,7 +193,7 @@ service_recv(int from, struct karst_sock_msg *msg, int fds[KARST_SOCK_FDS])
 	return 0;
 }
 
-/* These three with the lock held. */
+/* The next three functions are called with the lock held. */
 static int
 ask_begin(struct karst_sock_msg *msg, int fd)
 {
@@ -226,7 +227,7 @@ ask_locked(struct karst_sock_msg *msg, int fd, int fds[KARST_SOCK_FDS])
 	return rc == 0 ? ask_end(msg, fds) : rc;
 }
 
-/* False: its path is too long. */
+/* @return false if the path is too long */
 static bool
 service_address(struct sockaddr_un *at)
 {
@@ -262,11 +263,12 @@ meet(void)
 		hang_up();
 	else
 		atomic_store(&service.map, ks_hide(fds[0]));
-	service.look_ns = msg.buffer * 1000ull; /* of who is not there nobody asks */
+	service.look_ns = msg.buffer * 1000ull; /* without a service this is not used */
 	(void)ks_has_processors();
 }
 
-/* Twice as long each time: those that were offered it meanwhile have to be declined. */
+/* Doubles the time on each call, because connections that were offered the option meanwhile have to
+ * be declined. */
 void
 ks_note_full(void)
 {
@@ -286,9 +288,9 @@ ks_has_room(void)
 		service_now_s() >= atomic_load(&service.full_until);
 }
 
-/* The program may have become another user since, which the service does not see, or have closed
- * whatever descriptors there were, by system calls of its own; what has that number then is not
- * ours to close. */
+/* Since the connection was made, the program may have become another user, which the service does
+ * not see.  It may also have closed all descriptors by direct system calls; then the descriptor
+ * that has this number now must not be closed by this library. */
 static void
 check_early(void)
 {
@@ -330,8 +332,8 @@ ks_service(void)
 extern char __bss_start[] __attribute__((visibility("hidden")));
 extern char _end[] __attribute__((visibility("hidden")));
 
-/* A page of memory that is touched for the first time takes longer than most system calls, and the
- * first connection would touch all of these. */
+/* The first access to a page of memory takes longer than most system calls, and the first
+ * connection would touch all of these pages. */
 static void
 touch_own(void)
 {
@@ -353,7 +355,7 @@ ks_service_begin(void)
 		touch_own();
 	service.uid = geteuid();
 	atomic_store(&service.early, true);
-	atomic_store(&service.failed_at, 0); /* who is there by then */
+	atomic_store(&service.failed_at, 0); /* a service that starts until then is used */
 }
 
 int
@@ -363,9 +365,9 @@ ks_service_fd(void)
 }
 
 /*
- * A child needs a connection of its own, and if it has connections, or listeners that have promised
- * SMC-R, it needs one at once: it may give up the right to make one, as servers do that begin as
- * root.
+ * A child needs a connection of its own.  If the child has connections, or listeners that have
+ * promised SMC-R, it needs one at once, because it may give up the right to connect, as servers do
+ * that begin as root.
  */
 void
 ks_service_forked(bool at_once)

@@ -2,10 +2,11 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Who sleeps for bytes of a connection.  There may be several, threads or processes, and a token
- * that one of them takes is none for the others; so who reads has to know of them, and does more
- * than he would for himself.  Each holds a lock while he sleeps, so that it is seen when he has
- * been killed: else he would be cared for as long as the connection lives.
+ * The threads that sleep until bytes of a connection arrive.  There may be several, also of several
+ * processes, and a token that one of them takes does not wake the others.  So a reader has to know
+ * of them, and does more than it needs for itself.  Each of these threads holds a lock while it
+ * sleeps, so that its death is detected: otherwise readers would consider it as long as the
+ * connection exists.
  */
 #include "ks.h"
 
@@ -17,7 +18,7 @@ ks_sleep_begin(struct ks_sock *s)
 
 	for (unsigned int i = 0; i < KARST_SOCK_SLEEPERS; i++)
 		if (ks_take_place(&p->sleeps[i], &died)) {
-			p->sleepers += !died; /* he was counted */
+			p->sleepers += !died; /* a dead owner is still counted */
 			return (int)i;
 		}
 	p->sleepers++;

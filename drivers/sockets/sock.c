@@ -3,8 +3,8 @@
  */
 /*
  * How a TCP socket becomes a connection of the service: the socket is handed over, and the
- * program's end of a pair takes its number, with the flags and time limits that it had.  Whatever
- * the two sides then agree on, the program may write and wait at once.
+ * program's end of a pair takes its descriptor number, with the flags and time limits that the
+ * socket had.  Whatever the two sides then agree on, the program may write and wait at once.
  */
 #include "ks.h"
 
@@ -18,7 +18,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#define FIRST_MS 2000 /* for the first message of a peer that is to be declined */
+#define FIRST_MS 2000 /* wait for the first message of a peer that has to be declined */
 #define SEEN_ROW 16u
 
 bool
@@ -56,7 +56,7 @@ map_file(int fd, uint64_t bytes)
 
 /* --- rings --- */
 
-/* What is written goes into the page, and nothing comes. */
+/* Until there are rings, written bytes go into the page, and nothing is received. */
 static void
 use_page(struct ks_sock *s)
 {
@@ -67,9 +67,9 @@ use_page(struct ks_sock *s)
 	s->tx = s->rx = s->page->early_bytes;
 }
 
-/* Under both locks.  Who is the first of the processes that have the page takes over what was noted
- * before: what is in early, and not yet in tx_head, is a writer's who has died; and who has said in
- * vain that he wants a token says so again. */
+/* Under both locks.  The first process of those that share the page takes over the earlier state.
+ * Bytes in early that are not yet in tx_head were written by a writer that has died.  If a token is
+ * wanted and early did not have the request in time, wanted is set again. */
 static void
 use_rings(struct ks_sock *s, void *map, uint32_t number)
 {
@@ -96,13 +96,14 @@ use_rings(struct ks_sock *s, void *map, uint32_t number)
 	atomic_store_explicit(&s->attached, true, memory_order_release);
 }
 
-/* The file @fd.  *@number is 0 if they are not to be kept; NULL: it cannot be mapped. */
+/* Maps the file @fd.  Sets *@number to 0 if the rings must not be kept.  NULL: it cannot be
+ * mapped. */
 static void *
 new_rings(const struct ks_sock *s, uint32_t *number, int fd)
 {
 	void *map = map_file(fd, karst_sock_bytes(s->buffer));
 
-	if (map != NULL) /* that with the positions, which all streams touch */
+	if (map != NULL) /* the page with the positions, which all streams touch */
 		(void)madvise((uint8_t *)map + s->buffer, KARST_SOCK_PAGE, MADV_POPULATE_WRITE);
 	if (map != NULL &&
 		(s->number == 0 || !ks_rings_keep(*number, s->generation, map, s->buffer)))
@@ -127,9 +128,9 @@ ask_rings(int fd, const struct ks_sock *s, uint32_t *number)
 	return map;
 }
 
-/* While the service is just making them (not EARLY_READY), its answer comes after that.  If there
- * is a child it may have written another number into the page: then it is the service that
- * knows. */
+/* While the service is still making the rings (before EARLY_READY), its answer comes after that.  A
+ * child may have written another number into the page, so if there is a child the number comes from
+ * the service. */
 bool
 ks_attach(int fd, struct ks_sock *s)
 {
@@ -172,8 +173,8 @@ ks_need_rings(int fd, struct ks_sock *s)
 
 /* --- a connection --- */
 
-/* @number, @generation: of the page, which is the connection's from here on.  @rings -1: they do
- * not come with it. */
+/* @number, @generation: those of the page, which this function takes over.  @rings -1: the rings do
+ * not come with the page. */
 static struct ks_sock *
 make_sock(struct karst_sock_page *page, uint32_t number, uint32_t generation, int rings,
 	uint32_t buffer)
@@ -214,11 +215,11 @@ make_sock(struct karst_sock_page *page, uint32_t number, uint32_t generation, in
 
 /* --- what a socket was set to --- */
 
-/* Of the TCP socket, which the pair is to have in its place. */
+/* Settings of the TCP socket, which the pair takes over. */
 struct settings {
 	int flags;
 	bool cloexec, in_line;
-	struct f_owner_ex owner; /* 0: it has none */
+	struct f_owner_ex owner; /* 0: there is no owner */
 	int sig;
 	struct timeval limits[2];
 	struct linger linger;
@@ -226,8 +227,8 @@ struct settings {
 
 static const int limit_names[2] = {SO_RCVTIMEO, SO_SNDTIMEO};
 
-/* Whether a socket of this process may have been given one of these: by a call that we have seen,
- * or by another process, from which it came. */
+/* Whether a socket of this process may have one of these settings: through a call that this library
+ * has seen, or from another process, if the socket came from there. */
 static _Atomic uint32_t may_have;
 
 void
@@ -268,8 +269,8 @@ see_owner(int fd, struct settings *is)
 		is->owner = (struct f_owner_ex){0};
 }
 
-/* While the service is at work.  One that was just accepted has the flags that were asked for, and
- * no owner. */
+/* Called while the service works.  A socket that was just accepted has the flags that were asked
+ * for, and no owner. */
 static void
 see_settings(int fd, int accepted, struct settings *is)
 {
@@ -298,7 +299,7 @@ copy_settings(const struct settings *is, int end, struct ks_sock *s)
 	atomic_store(&s->page->reset, is->linger.l_onoff && is->linger.l_linger == 0);
 	atomic_store(&s->page->oob_inline, is->in_line);
 	atomic_store(&s->page->nonblock, (is->flags & O_NONBLOCK) != 0);
-	if ((is->flags & ~O_ACCMODE) != O_NONBLOCK) /* as it comes from the service */
+	if ((is->flags & ~O_ACCMODE) != O_NONBLOCK) /* as the service has set it */
 		(void)real(fcntl64)(end, F_SETFL, is->flags);
 }
 
@@ -319,7 +320,7 @@ take_number(int fd, int end, struct ks_sock *s, const struct settings *is)
 	return 0;
 }
 
-/* A peer that speaks first speaks TCP; one that can SMC-R waits for our first message. */
+/* A peer that sends first uses TCP; a peer that supports SMC-R waits for our first message. */
 static bool
 has_data(int fd)
 {
@@ -328,8 +329,8 @@ has_data(int fd)
 	return real(poll)(&p, 1, 0) > 0;
 }
 
-/* Of a connection that was reset by now: what has come is no stream, and the error is the program's
- * to hear. */
+/* For a connection that was reset meanwhile: discards what has come, which is not a stream, so that
+ * the program gets the error. */
 static void
 throw_away(int fd)
 {
@@ -348,7 +349,7 @@ throw_away(int fd)
 	}
 }
 
-/* Of the TCP socket, whose it is no more when the service has it. */
+/* Queries the TCP socket, which must be done before the service gets it. */
 static bool
 socket_is_inline(int fd)
 {
@@ -359,7 +360,8 @@ socket_is_inline(int fd)
 		real(getsockopt)(fd, SOL_SOCKET, SO_OOBINLINE, &on, &len) == 0 && on != 0;
 }
 
-/* When the service has no room for a connection, it has to see what the peer says first. */
+/* Asks the service to open a connection.  If the service has no room, it first has to see what the
+ * peer says. */
 static int
 ask_open(int fd, int accepted, struct karst_sock_msg *msg, int fds[KARST_SOCK_FDS],
 	uint32_t *generation, struct settings *is)
@@ -383,13 +385,13 @@ ask_open(int fd, int accepted, struct karst_sock_msg *msg, int fds[KARST_SOCK_FD
 		if (rc == -EAGAIN && real(poll)(&p, 1, FIRST_MS) <= 0)
 			break;
 		if (rc == -EAGAIN)
-			(void)real(poll)(NULL, 0, 1); /* a part of it may be there */
+			(void)real(poll)(NULL, 0, 1); /* a part of the message may be there */
 	} while (rc == -EAGAIN && ks_now() - began < FIRST_MS * 1000000ull);
 	return rc;
 }
 
-/* What comes with the answer: the end of the pair, the page if it is new, rings if the flags say
- * so, and a waker. */
+/* Takes the descriptors of the answer: the end of the pair, the page if it is new, rings if the
+ * flags say so, and a waker. */
 static struct ks_sock *
 take_answer(const struct karst_sock_msg *msg, int fds[KARST_SOCK_FDS], uint32_t generation)
 {
@@ -401,10 +403,10 @@ take_answer(const struct karst_sock_msg *msg, int fds[KARST_SOCK_FDS], uint32_t 
 	struct ks_sock *s = make_sock(page, number, generation, come ? *rings : -1, msg->buffer);
 
 	if (s != NULL && ks_is_detached(s))
-		ks_need_rings(fds[0], s); /* those that it has kept */
+		ks_need_rings(fds[0], s); /* rings that this process has kept */
 	if (s == NULL || (msg->flags & KARST_SOCK_WAKES) == 0 || *waker < 0)
 		return s;
-	/* the second of two ends knows that it has another one, and begins with it */
+	/* the second of two ends knows the other end, and uses the waker from the beginning */
 	if (s->page->tx != 0)
 		atomic_store(&s->waker, ks_hide_own(*waker));
 	else
@@ -413,8 +415,9 @@ take_answer(const struct karst_sock_msg *msg, int fds[KARST_SOCK_FDS], uint32_t 
 	return s;
 }
 
-/* How many in a row have seen the option, as a client and as a server.  Behind SEEN_ROW it is not
- * looked before one is opened: the service looks, too. */
+/* How many consecutive connections have seen the option, as a client and as a server.  After
+ * SEEN_ROW of them this library no longer checks before it opens one, because the service checks,
+ * too. */
 static _Atomic uint32_t seen_row[2];
 
 static bool
@@ -429,7 +432,7 @@ look_whether_seen(int fd, bool server)
 	return seen;
 }
 
-/* It is the kernel's TCP, and stays so.  @return as ks_become() */
+/* The connection is the kernel's TCP, and stays so.  @return as ks_become() */
 static int
 leave(int fd)
 {
@@ -445,7 +448,7 @@ leave_unseen(int fd, bool server)
 	return leave(fd);
 }
 
-/* 0 or -errno, as the service has it; *@plain: it does not take it. */
+/* @return 0 or -errno, from the service; *@plain: the service does not take the socket */
 static int
 open_at_service(int fd, int accepted, bool *plain)
 {
@@ -488,7 +491,8 @@ become(int fd, int accepted)
 	rc = open_at_service(fd, accepted, &plain);
 	if (plain)
 		return leave(fd);
-	/* or there was no memory to note that it has seen it, which its peer counts upon */
+	/* if it was seen, there was no memory to record that; the peer relies on SMC-R, so this is
+	 * an error */
 	if (rc == -ENODATA && known && !look_whether_seen(fd, server))
 		return leave_unseen(fd, server);
 	if (rc == -ENOTCONN) {
@@ -520,7 +524,7 @@ become_or_end(int fd)
 	return rc;
 }
 
-/* As with TCP, where connect() tells once of a success that it did not wait for. */
+/* As with TCP, where connect() reports once a success that it did not wait for. */
 static void
 note_untold(int fd)
 {
@@ -544,12 +548,12 @@ settle(int fd)
 		(info.tcpi_state == TCP_CLOSE && ks_kind(fd) == KS_WAITS))
 		return;
 	if (info.tcpi_state != TCP_ESTABLISHED && info.tcpi_state != TCP_CLOSE_WAIT)
-		ks_forget(fd); /* refused, say: the kernel tells */
+		ks_forget(fd); /* for example refused: the kernel reports it */
 	else if (become_or_end(fd) == 0 && tries)
 		note_untold(fd);
 }
 
-/* One of the threads that see that it has connected. */
+/* Held by the thread that handles a socket which has connected; several threads may notice it. */
 static pthread_mutex_t settling = PTHREAD_MUTEX_INITIALIZER;
 
 void
@@ -564,7 +568,7 @@ ks_settle(int fd)
 	errno = err;
 }
 
-/* Another thread may have been first, which has waited for the descriptor, say. */
+/* Another thread may have been first, for example one that has waited for the descriptor. */
 int
 ks_settle_own(int fd)
 {
@@ -593,7 +597,7 @@ ks_settle_not(int fd, enum ks_kind kind)
 	errno = err;
 }
 
-/* Or another one that looks the same: the service knows. */
+/* Whether @fd may be an end of a pair.  Other sockets may look the same; the service knows. */
 static bool
 may_be_end(int fd)
 {
@@ -643,7 +647,7 @@ ks_look_at(int fd)
 
 /* --- when the program begins --- */
 
-/* What a program was executed with, or has from before. */
+/* Checks the descriptors that the program has inherited by exec(), or has opened before. */
 static void
 look_at_all(void)
 {
@@ -661,7 +665,8 @@ look_at_all(void)
 	closedir(d);
 }
 
-/* What one of the two sets a socket that both listen by to, the other one does not hear of. */
+/* If one of the two processes changes a setting of a listening socket that both have, the other one
+ * does not notice. */
 static void
 share_settings(void)
 {
@@ -669,8 +674,8 @@ share_settings(void)
 		ks_note_set(KS_SET_ANY);
 }
 
-/* For these no thread waits while it has them.  A handler that forks has interrupted nobody who has
- * one (calls_signal.c). */
+/* No thread waits while it holds these locks.  A handler that forks has not interrupted a thread
+ * that holds one (calls_signal.c). */
 static void
 before_fork(void)
 {
@@ -693,7 +698,7 @@ on_fork(void)
 	ks_forked();
 	ks_pages_forked();
 	ks_drop_late();
-	ks_release(); /* of the two that before_fork() has taken */
+	ks_release(); /* for the two locks that before_fork() has taken */
 	ks_release();
 	share_settings();
 	ks_locks_forked();

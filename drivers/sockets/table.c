@@ -2,9 +2,9 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * What each descriptor is.  Entries are never freed, so that one can be looked at without a lock:
- * who looks counts himself as a user of the entry for as long as it takes to get a reference to the
- * connection, and who takes the connection out of the entry waits until there is no such user.
+ * The table of descriptors.  Entries are never freed, so that they can be read without a lock: a
+ * reader counts itself as a user of the entry until it has a reference to the connection.  A thread
+ * that takes the connection out of the entry waits until the entry has no users.
  */
 #include "ks.h"
 
@@ -33,11 +33,11 @@ struct watch {
 /* At file scope: the calls of programs have no argument for it. */
 static struct entry *_Atomic table_pages[PAGES];
 static pthread_mutex_t table_lock =
-	PTHREAD_MUTEX_INITIALIZER; /* of what follows, and of new pages */
+	PTHREAD_MUTEX_INITIALIZER; /* protects what follows, and new pages */
 static struct watch *watches;
 static pid_t pid;
 static _Atomic bool listens;
-static _Atomic uint32_t connections; /* entries that are */
+static _Atomic uint32_t connections; /* number of entries that are connections */
 
 /* --- memory --- */
 
@@ -49,10 +49,10 @@ map(size_t bytes)
 	return mem != MAP_FAILED ? mem : NULL;
 }
 
-/* Objects of one size, of which none is ever given back to the kernel. */
+/* Objects of one size.  Their memory is never returned to the kernel. */
 struct pool {
-	void *free;    /* begins with a pointer to the next */
-	uint8_t *slab; /* what is left of it, and not touched yet: a page of it is dear */
+	void *free;    /* each begins with a pointer to the next one */
+	uint8_t *slab; /* the unused rest, not touched yet: touching a page is expensive */
 	size_t left;
 };
 
@@ -170,7 +170,7 @@ ks_get(int fd)
 
 	if (e == NULL || atomic_load_explicit(&e->kind, memory_order_acquire) != KS_SMC)
 		return NULL;
-	ks_hold(); /* who waits for users to go does not wait for itself */
+	ks_hold(); /* so that a handler does not wait for a user that is its own thread */
 	atomic_fetch_add(&e->users, 1);
 	s = atomic_load(&e->sock);
 	if (s != NULL)
@@ -205,7 +205,7 @@ close_own(int fd)
 	real(close)(fd);
 }
 
-/* The page may be another connection's as soon as it was given back. */
+/* Once the page is given back, it may belong to another connection. */
 static void
 put_memory(struct ks_sock *s)
 {
@@ -328,7 +328,8 @@ ks_is_ours(void)
 	return pid == 0 || pid == getpid();
 }
 
-/* Other threads may have been looking at an entry when the child was made, where they are not. */
+/* Other threads may have been users of an entry when the child was made.  They do not exist in the
+ * child. */
 static void
 forget_users(void)
 {

@@ -2,33 +2,35 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Urgent data, as TCP has it.  One byte of the stream is marked: the last that was sent so.
+ * Urgent data, as with TCP.  One byte of the stream is marked: the last byte that was sent as
+ * urgent.
  *
  *   NONE     there is no mark
- *   VALID    reading stops in front of it; MSG_OOB gets it
- *   READ     MSG_OOB has got it; reading stops there all the same
- *   PASSED   the same, and nothing is left in front of it: the ring has its byte back already,
- *            because the peer may wait for that, but the program stands at the mark (SIOCATMARK)
+ *   VALID    reading stops before the byte; MSG_OOB gets it
+ *   READ     MSG_OOB has got the byte; reading still stops there
+ *   PASSED   as READ, and nothing is left before the byte: its room in the ring is free already,
+ *            because the peer may wait for that, but the program is at the mark (SIOCATMARK)
  *            until it reads on
  *
- * Who reads on at the mark leaves the byte out, unless it is in line (SO_OOBINLINE).
+ * A read that continues at the mark skips the byte, unless it is in line (SO_OOBINLINE).
  *
- * Who writes shows the mark, sends an urgent byte into the pair, which is SIGURG and POLLPRI, and
- * then moves head.  With that byte a mark counts as head does (ks_written()), so who is told of it
- * finds the byte of the stream, however long head takes; and who is told by head finds the pair's
- * byte, and takes it out when the mark is not VALID any more.  As any byte in the pair it says
- * POLLIN as well: poll() and select() are told better when they return, epoll is not.
+ * The writer publishes the mark, sends an urgent byte into the pair, which causes SIGURG and
+ * POLLPRI, and then moves head.  With that byte a mark counts as head does (ks_written()).  So a
+ * reader that is notified of it finds the byte of the stream, however long head takes; and a reader
+ * that is notified by head finds the byte in the pair, and takes it out when the mark is not VALID
+ * any more.  As any byte in the pair, it also causes POLLIN: poll() and select() correct this when
+ * they return, epoll cannot.
  *
  * No read passes a mark before the handler of SIGURG, which has come by then, could take the byte:
- * the read that finds the mark first lets the handler run (ks_release()), and is interrupted if it
- * ends calls.
+ * the read that first finds the mark lets the handler run (ks_release()), and is interrupted if the
+ * handler ends calls.
  */
 #include "ks.h"
 
 #include <fcntl.h>
 #include <pthread.h>
 
-#define TAKES 64 /* reads of the pair, of which each ends in front of an urgent byte */
+#define TAKES 64 /* reads of the pair; each ends before an urgent byte */
 
 static bool
 urgent_is_inline(const struct ks_sock *s)
@@ -48,7 +50,7 @@ is_marked(const struct karst_sock_page *p)
 	return p->urgent == KARST_SOCK_URGENT_VALID || p->urgent == KARST_SOCK_URGENT_READ;
 }
 
-/* What poll() need not tell of: the urgent byte alone. */
+/* Updates hole: the urgent byte alone, which poll() need not report. */
 static void
 note_hole(struct ks_sock *s)
 {
@@ -77,7 +79,7 @@ ks_urgent_look(struct ks_sock *s, uint64_t *tail, uint64_t *there)
 	if (__builtin_expect(end <= p->urgent_end, 1) || end > *tail + *there || end <= *tail)
 		return;
 	if (is_marked(p) && *tail == p->urgent_end - 1 && !urgent_is_inline(s)) {
-		skip_byte(s); /* at the earlier one's place: it is not read as data */
+		skip_byte(s); /* at the place of the earlier mark: its byte is not read as data */
 		(*tail)++;
 		(*there)--;
 	}
@@ -95,7 +97,7 @@ ks_urgent_limit(struct ks_sock *s, uint64_t tail, uint64_t there, bool peek, uin
 	*hole = 0;
 	if (p->urgent == KARST_SOCK_URGENT_PASSED && !peek)
 		p->urgent = KARST_SOCK_URGENT_NONE;
-	if (!is_marked(p) || there == 0) /* there is something, but for nonsense in the page */
+	if (!is_marked(p) || there == 0) /* there are bytes, unless the page has invalid values */
 		return there;
 	if (before != 0)
 		return karst_min_u64(before, there);
@@ -114,7 +116,8 @@ ks_urgent_here(const struct ks_sock *s)
 		(is_marked(p) && tail_of(s) == p->urgent_end - 1);
 }
 
-/* What says POLLPRI, with all that is around it: who is to know of bytes is told again. */
+/* Takes out the byte that causes POLLPRI, and all tokens around it; a waiter that needs a token
+ * gets a new one. */
 static void
 take_out(int fd, struct ks_sock *s)
 {
@@ -166,7 +169,7 @@ ks_urgent_moved(int fd, struct ks_sock *s)
 	note_hole(s);
 	if (is_marked(p))
 		return;
-	ks_tell_service(fd, s); /* its peer sends nothing behind an urgent byte until then */
+	ks_tell_service(fd, s); /* its peer sends nothing after an urgent byte until then */
 	if (before == KARST_SOCK_URGENT_VALID)
 		take_out(fd, s);
 }
@@ -244,7 +247,7 @@ ks_urgent_inq(int fd, struct ks_sock *s)
 	if (is_marked(p) && !urgent_is_inline(s))
 		n = p->urgent_end - 1 - tail;
 	else if (p->urgent == KARST_SOCK_URGENT_PASSED && !urgent_is_inline(s))
-		n = 0; /* as TCP, which counts up to the mark */
+		n = 0; /* as with TCP, which counts up to the mark */
 	ks_unlock_page(&p->rx_lock);
 	return n;
 }

@@ -2,13 +2,14 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Programs with an io_uring.  What a ring is asked to do goes past the C library's functions: to
- * accept, read or write a connection of ours by a ring is to do so with what stands in its place.
- * So who may do that connects and listens by TCP, unless karst-run was told that his rings are for
- * files, or only wait for sockets (--io-uring).
+ * Programs with an io_uring.  Operations of a ring bypass the C library's functions.  If a ring
+ * accepts, reads or writes a connection of this library, it operates on the descriptor that takes
+ * the TCP socket's place.  So a program that may do that listens and connects by TCP, unless
+ * karst-run was told that the program's rings are for files, or only wait for sockets (--io-uring).
  *
- * That is who has liburing, as many listen before they make a ring, and what was promised to peers
- * cannot be taken back; and who has a ring without it, as programs in Rust, among his descriptors.
+ * A program counts as such if it has liburing loaded, because many programs listen before they
+ * create a ring, and what was promised to peers cannot be withdrawn; or if there is a ring among
+ * its descriptors, as in programs in Rust, which do without liburing.
  */
 #include "ks.h"
 
@@ -24,7 +25,8 @@
 static bool uring_allowed;
 static _Atomic bool uring_there;
 
-/* Of a line of /proc/self/maps: of the file that is mapped, without its folder. */
+/* Whether a line of /proc/self/maps names the library.  Checks the name of the mapped file without
+ * its folder. */
 static bool
 is_library(const char *line)
 {
@@ -35,8 +37,9 @@ is_library(const char *line)
 		strstr(name, ".so") != NULL;
 }
 
-/* Whoever has brought it along, and whether others see it or not.  The loader is not asked: it has
- * locks, and malloc(), and this may be the handler of a signal that has interrupted either. */
+/* Finds the library whatever has loaded it, and whether its symbols are visible or not.  The loader
+ * is not asked: it has locks and uses malloc(), and this may run in a signal handler that has
+ * interrupted either. */
 static bool
 has_library(void)
 {
@@ -73,7 +76,7 @@ is_ring(int dir, const char *name)
 		memcmp(link, RING_LINK, strlen(RING_LINK)) == 0;
 }
 
-/* Without malloc(), which the handler of a signal may have interrupted. */
+/* Does not use malloc(), which the signal handler that calls this may have interrupted. */
 static bool
 has_ring(void)
 {
@@ -95,7 +98,7 @@ has_ring(void)
 	return found;
 }
 
-/* @library: that may have come since, too. */
+/* @library: also check for the library, which may have been loaded since. */
 static bool
 uring_look(bool library)
 {

@@ -4,20 +4,22 @@
 /*
  * How the two sides of a ring wake each other (karst_sock.h has the rules).
  *
- * Tokens.  Each time wanted is taken away a token is sent, so their number is known without a look
- * into the pair: pending counts those that came or are coming, and armed says that wanted was set
- * and may have been taken since.  A watched connection has one when there is something to read and
- * none when there is nothing:
+ * Tokens.  Each time wanted is cleared, a token is sent, so the number of tokens is known without a
+ * check of the pair: pending counts those that have come or are under way, and armed says that
+ * wanted was set and may have been cleared since.  A watched connection has a token when there is
+ * something to read, and none when there is nothing:
  *
- *   its ring has become empty   wanted is set; if still nothing came, the tokens are taken out.
- *                               What comes in between sends another one, and one is left.
- *   it is not empty             a token is pending, or is asked for
+ *   its ring has become empty   wanted is set; if still nothing has come, the tokens are taken
+ *                               out.  Bytes that arrive in between cause another token, and
+ *                               one is left.
+ *   it is not empty             a token is pending, or is requested
  *
- * Who sleeps sets wanted as well.  Several may sleep: while others do, who leaves bytes in the
- * ring, or leaves it empty, does as if the connection was watched.  A token is taken out under the
- * lock, and not before nobody else needs it: who wakes and is killed then has not taken it along.
+ * A thread that is going to sleep sets wanted as well.  Several threads may sleep: while others do,
+ * a thread that leaves bytes in the ring, or leaves it empty, acts as if the connection was
+ * watched.  A token is taken out under the lock, and only when no other thread needs it: if the
+ * thread is killed after it was woken, the token is still there.
  *
- * Before one sleeps one looks for a while, page.poll_us, as long as that helps.
+ * Before a thread sleeps, it polls for up to page.poll_us, as long as polling is successful.
  */
 #include "ks.h"
 
@@ -28,9 +30,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#define LOOKS      64   /* between two looks at the clock */
-#define YIELDS     1000 /* for a token that is on its way */
-#define SKIP_SHIFT 10   /* at most 2^this waits without a look */
+#define LOOKS      64   /* polls between two reads of the clock */
+#define YIELDS     1000 /* limit of yields while a token is on its way */
+#define SKIP_SHIFT 10   /* at most 2^this waits without polling */
 
 void
 ks_lock(pthread_mutex_t *lock)
@@ -55,7 +57,8 @@ attach_rx(int fd, struct ks_sock *s)
 	ks_unlock_page(&s->page->tx_lock);
 }
 
-/* Of what was to be noted about tokens nothing is known then, so there may be one too many. */
+/* If the previous owner has died, the state of tokens is unknown, so there may be one token too
+ * many. */
 void
 ks_lock_rx(struct ks_sock *s)
 {
@@ -63,7 +66,7 @@ ks_lock_rx(struct ks_sock *s)
 
 	if (ks_lock_page(&p->rx_lock)) {
 		p->armed = p->pending = 0;
-		p->sleepers = 1; /* to be counted */
+		p->sleepers = 1; /* to make ks_sleeps() count them */
 		(void)ks_sleeps(s);
 	}
 }
@@ -88,8 +91,8 @@ is_direct(const struct ks_sock *s)
 	return atomic_load_explicit(&s->page->state, memory_order_acquire) == KARST_SOCK_DIRECT;
 }
 
-/* poll() sees the byte before the kernel has sent its signal, in the middle of a call for which
- * recv() waits. */
+/* poll() reports the byte before the kernel has sent its signal, in the middle of a call.  recv()
+ * waits for that call to end. */
 bool
 ks_urgent_came(int fd)
 {
@@ -109,14 +112,14 @@ ks_written(int fd, const struct ks_sock *s)
 {
 	uint64_t head, urgent;
 
-	/* whatever another process may have put into the page in the place of rings */
+	/* ignore what another process may have put into the page in place of rings */
 	if (__builtin_expect(!atomic_load_explicit(&s->attached, memory_order_acquire), 0))
 		return atomic_load_explicit(&s->page->rx_tail, memory_order_relaxed);
 	head = atomic_load_explicit(&s->rxd->head, memory_order_acquire);
 	urgent = atomic_load_explicit(&s->rxd->urgent, memory_order_acquire);
 	if (__builtin_expect(!karst_sock_is_ahead(urgent, head, s->buffer), 1))
 		return head;
-	/* it is not asked again whether it has come: it may have been taken */
+	/* do not check again whether it has come: it may have been taken */
 	return urgent == atomic_load_explicit(&s->page->urgent_end, memory_order_relaxed) ||
 			ks_urgent_came(fd)
 		? urgent
@@ -160,7 +163,8 @@ ask_wake(int fd, uint32_t flags)
 	errno = err;
 }
 
-/* The pair may be full, because there is no room to write. */
+/* The pair may be full, because there is no room to write.  Then the service is asked by a
+ * message. */
 void
 ks_ring(int fd)
 {
@@ -171,7 +175,8 @@ ks_ring(int fd)
 	errno = err;
 }
 
-/* Under both locks: from here on nobody tells the service what the other program has to know. */
+/* Under both locks: from here on no other thread tells the service what the other program has to
+ * know. */
 void
 ks_meet_peer(int fd, struct ks_sock *s)
 {
@@ -187,7 +192,7 @@ ks_meet_peer(int fd, struct ks_sock *s)
 	if (ks_is_detached(s))
 		(void)ks_attach(fd, s);
 	if (is_direct(s) && atomic_load(&s->waker) < 0 && !atomic_load(&s->no_waker)) {
-		/* a mark from before may have to be forwarded, which only the service knows */
+		/* an earlier mark may have to be forwarded, which only the service knows */
 		if (s->next_waker >= 0 && atomic_load(&s->txd->urgent) == 0) {
 			atomic_store(&s->page->met, 1);
 			atomic_store(&s->waker, s->next_waker);
@@ -195,7 +200,7 @@ ks_meet_peer(int fd, struct ks_sock *s)
 		} else if (ks_ask(&msg, fd, fds) == 0 && fds[0] >= 0) {
 			atomic_store(&s->waker, ks_hide_own(fds[0]));
 		} else {
-			atomic_store(&s->no_waker, true); /* then the service does it */
+			atomic_store(&s->no_waker, true); /* then the service wakes it */
 		}
 	}
 	ks_unlock_page(&s->page->tx_lock);
@@ -208,7 +213,8 @@ ks_wrote_urgent(int fd, struct ks_sock *s, uint64_t end)
 {
 	int waker = atomic_load_explicit(&s->waker, memory_order_relaxed), err = errno;
 
-	/* the service, which tells the state and then looks, or we see what the other has done */
+	/* either the service, which publishes the state and then checks, sees the mark, or this
+	 * thread sees what the other program has done */
 	atomic_store(&s->page->marked, 1);
 	atomic_store(&s->txd->urgent, end);
 	if (waker >= 0)
@@ -231,7 +237,7 @@ ks_wrote(int fd, struct ks_sock *s)
 {
 	int waker = atomic_load_explicit(&s->waker, memory_order_relaxed), err = errno;
 
-	/* by an urgent mark he may have read it before */
+	/* because of an urgent mark the reader may have read it before */
 	if (atomic_load(&s->txd->tail) ==
 			atomic_load_explicit(&s->txd->head, memory_order_relaxed) ||
 		!karst_sock_take_wanted(s->txd))
@@ -259,7 +265,7 @@ empty_peer(int fd, struct ks_sock *s)
 	errno = err;
 }
 
-/* The service is told when it is worth a message to the peer. */
+/* Notifies the service when there is enough room for a message to the peer. */
 static void
 tell_service(int fd, struct ks_sock *s, uint64_t tail)
 {
@@ -279,7 +285,7 @@ ks_read(int fd, struct ks_sock *s, uint64_t tail)
 		tell_service(fd, s, tail);
 		return;
 	}
-	/* not for each byte: half of the ring is free */
+	/* not for each byte: only if half of the ring is free */
 	if (ks_written(fd, s) - tail <= s->buffer / 2 && karst_sock_take_blocked(s->rxd))
 		empty_peer(fd, s);
 }
@@ -290,7 +296,7 @@ ks_end(int fd, struct ks_sock *s)
 	ks_meet_peer(fd, s);
 	ks_lock_tx(s);
 	atomic_fetch_or(&s->page->shut, KARST_SOCK_SHUT_WR);
-	/* who waits for room, another thread, say, is to hear of it; who comes later sees it */
+	/* a thread that waits for room has to be woken; a thread that comes later sees it */
 	if (atomic_load(&s->txd->blocked) != 0)
 		ask_wake(fd, KARST_SOCK_EMPTY_SELF);
 	if (is_direct(s)) {
@@ -302,15 +308,15 @@ ks_end(int fd, struct ks_sock *s)
 		else
 			ask_wake(fd, KARST_SOCK_END_PEER);
 	} else {
-		/* its end of the pair stays open, to say more */
+		/* its end of the pair stays open, for further messages */
 		ks_ring(fd);
 	}
 	ks_unlock_page(&s->page->tx_lock);
 }
 
-/* The kernel knows whether the other program has closed before the service has heard of it, which
- * alone knows whether that was a reset.  Who has no waker cannot ask the service, either, or the
- * other one had gone before. */
+/* The kernel knows that the other program has closed before the service does, but only the service
+ * knows whether that was a reset.  If this program has no waker, it could not ask the service
+ * either, or the other program had gone before. */
 void
 ks_notice_close(int fd, struct ks_sock *s)
 {
@@ -320,7 +326,7 @@ ks_notice_close(int fd, struct ks_sock *s)
 	if (ks_is_detached(s))
 		ks_meet_peer(fd, s);
 	p = (struct pollfd){.fd = atomic_load_explicit(&s->waker, memory_order_relaxed)};
-	/* first: who closes after this says so again */
+	/* first: a process that closes after this sets left again */
 	if (p.fd >= 0 && atomic_exchange(&s->txd->left, 0) != 0 && real(poll)(&p, 1, 0) > 0 &&
 		(p.revents & POLLHUP))
 		ask_wake(fd, KARST_SOCK_LOOK_PEER);
@@ -329,7 +335,7 @@ ks_notice_close(int fd, struct ks_sock *s)
 
 /* --- tokens --- */
 
-/* What has become of wanted. */
+/* Counts a token if wanted was cleared. */
 static void
 look_at_wanted(struct ks_sock *s)
 {
@@ -339,7 +345,7 @@ look_at_wanted(struct ks_sock *s)
 	}
 }
 
-/* While there are no rings; false: there are by now. */
+/* Requests a token while there are no rings.  False: there are rings by now. */
 static bool
 want_early(struct ks_sock *s)
 {
@@ -363,11 +369,12 @@ arm(int fd, struct ks_sock *s)
 	}
 	if (!atomic_load(&s->attached) && !want_early(s))
 		attach_rx(fd, s);
-	/* pairs with karst_sock_take_wanted(): he sees wanted, or we what he wrote */
+	/* pairs with karst_sock_take_wanted(): the writer sees wanted, or this thread sees what it
+	 * wrote */
 	atomic_thread_fence(memory_order_seq_cst);
 }
 
-/* Nobody need tell us. */
+/* The caller no longer needs a notification. */
 static void
 disarm(struct ks_sock *s)
 {
@@ -376,7 +383,7 @@ disarm(struct ks_sock *s)
 	s->page->armed = 0;
 }
 
-/* Takes up to @n out. */
+/* Takes up to @n tokens out of the pair. */
 static ssize_t
 take_tokens(int fd, struct ks_sock *s, size_t n)
 {
@@ -416,9 +423,10 @@ ks_mark_filled(int fd, struct ks_sock *s)
 }
 
 /*
- * @n, and no more: there may be one by now that is needed.  Who has written may not have sent his
- * yet; it is waited for, because else poll() would find it in front of an empty ring.  If he does
- * not come to it, so be it: then a call that does not wait finds nothing, and takes it.
+ * Takes @n tokens, and no more: a new one that is needed may have come.  A writer may not have sent
+ * its token yet.  The function waits for it, because otherwise poll() would report it while the
+ * ring is empty.  If it does not come in time, a later call that does not wait finds no bytes and
+ * takes the token.
  */
 static void
 take_old(int fd, struct ks_sock *s, uint32_t n)
@@ -446,11 +454,11 @@ ks_mark_empty(int fd, struct ks_sock *s)
 	if (ks_has_bytes(fd, s))
 		ks_mark_filled(fd, s);
 	else if (atomic_load_explicit(&s->page->hole, memory_order_relaxed) == 0)
-		take_old(fd, s, old); /* else they may be behind an urgent byte, which stays */
+		take_old(fd, s, old); /* else they may be after an urgent byte, which stays */
 	errno = err;
 }
 
-/* Of bytes that were read since, or sent by nobody who owed it. */
+/* A stray token belongs to bytes that were read since, or was sent without cause. */
 bool
 ks_is_stray(int fd, struct ks_sock *s)
 {
@@ -466,7 +474,7 @@ ks_is_stray(int fd, struct ks_sock *s)
 	(void)ks_look(fd, s, &tail);
 	if (s->page->urgent != KARST_SOCK_URGENT_VALID && !ks_has_bytes(fd, s) &&
 		!ks_has_ended(s)) {
-		/* the end is told by the pair before the service has heard of it */
+		/* the pair reports the end before the service knows of it */
 		n = real(recv)(fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
 		stray = n > 0 || (n < 0 && errno == EAGAIN);
 		if (n > 0) {
@@ -486,8 +494,8 @@ ks_is_stray(int fd, struct ks_sock *s)
 
 /* --- no room --- */
 
-/* As few bytes as there can be fill the pair then.  Streams that never find it full, which are most
- * of the short ones, are spared the call. */
+/* Makes the pair as small as possible, so that few bytes fill it.  Most short streams never fill
+ * the ring; they avoid this call. */
 static void
 make_small(int fd, struct ks_sock *s)
 {
@@ -504,7 +512,7 @@ ks_mark_full(int fd, struct ks_sock *s)
 	int err = errno;
 
 	if (atomic_load(&s->txd->blocked) != 0 && !s->page->strays)
-		return; /* it is */
+		return; /* already marked */
 	atomic_store(&s->txd->blocked, 1);
 	atomic_thread_fence(memory_order_seq_cst); /* as in arm() */
 	if (!is_full(s)) {
@@ -513,11 +521,12 @@ ks_mark_full(int fd, struct ks_sock *s)
 		return;
 	}
 	s->page->strays = 0;
-	/* the service looks at it when the other one has closed, and we at what it has said then */
+	/* when the other program has closed, the service sets the flags and then reads this; this
+	 * thread checks the flags below */
 	atomic_store(&s->page->filled, 1);
 	make_small(fd, s);
 	(void)real(send)(fd, bytes, sizeof(bytes), MSG_DONTWAIT | MSG_NOSIGNAL);
-	/* it was emptied before it was full, or nobody will empty it */
+	/* it was emptied before it was full, or no other process will empty it */
 	if (atomic_load(&s->txd->blocked) == 0 ||
 		(atomic_load(&s->page->flags) & KARST_SOCK_NO_SEND) != 0 ||
 		(atomic_load(&s->page->shut) & KARST_SOCK_SHUT_WR) != 0)
@@ -536,7 +545,8 @@ ks_now(void)
 	return (uint64_t)ts.tv_sec * 1000000000ull + (uint64_t)ts.tv_nsec;
 }
 
-/* Who has our far end may send tokens without end, or take out what says that there is no room. */
+/* A process that has our far end may send tokens without end, or remove the bytes that say that
+ * there is no room. */
 bool
 ks_is_late(int fd, int flags, int name, uint64_t since_ns)
 {
@@ -596,7 +606,7 @@ look_for_bytes(int fd, struct ks_sock *s)
 		}
 		if (ks_has_ended(s))
 			return true;
-		/* he who is to write may not have the connection yet, and the service has work */
+		/* the writer may not have the connection yet, and the service needs a processor */
 		if (!atomic_load(&s->attached))
 			sched_yield();
 	} while (ks_now() - began < s->poll_ns);
@@ -619,7 +629,7 @@ look_for_room(struct ks_sock *s)
 	return false;
 }
 
-/* Without waiting: what is in the pair goes, whatever it is. */
+/* Without waiting: removes what is in the pair, whatever it is. */
 static int
 look_once(int fd, struct ks_sock *s)
 {
@@ -654,7 +664,7 @@ sleep_for_bytes(int fd, struct ks_sock *s, int flags, uint32_t ended)
 	ks_sleep_end(s, place);
 	look_at_wanted(s);
 	if (n == 1 && s->page->pending == 0 && !ks_has_bytes(fd, s))
-		(void)take_tokens(fd, s, SIZE_MAX); /* nobody owed us that */
+		(void)take_tokens(fd, s, SIZE_MAX); /* sent without cause */
 	else if (n == 1 && atomic_load(&s->page->watched) == 0 && !ks_sleeps(s))
 		(void)take_tokens(fd, s, 1);
 	ks_unlock_page(&s->page->rx_lock);
@@ -708,7 +718,7 @@ ks_wait_room(int fd, struct ks_sock *s, int flags, uint32_t ended)
 			ks_interrupted(fd, flags, SO_SNDTIMEO);
 		return -1;
 	}
-	/* that byte is to be taken out some time */
+	/* this byte has to be taken out later */
 	ks_lock_tx(s);
 	s->page->strays = 1;
 	atomic_store(&s->txd->blocked, 1);

@@ -2,14 +2,15 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Who waits for readiness waits in the kernel, for the pair.  All that is to be done before is that
- * the connection knows it, and has a token in the pair while there is something to read.  That
- * holds for all who wait from then on, with any call, in any process.
+ * A program that waits for readiness waits in the kernel, for the pair.  Before that the library
+ * only has to make the connection watched, so that there is a token in the pair while there is
+ * something to read.  That holds from then on for all waits, by any call, in any process.
  *
- * Afterwards poll() and select() tell apart what the pair cannot: urgent data from data, and a
- * token of bytes that have been read meanwhile, as its writer had no processor between the bytes
- * and the token, from one of bytes that are there.  A program that has asked may read then, and
- * wait, if it was told of nothing.  So the wait goes on for as long as was asked for.
+ * Afterwards poll() and select() distinguish what the pair cannot: urgent data from data, and a
+ * token whose bytes are there from one whose bytes have been read meanwhile, because its writer
+ * lost the processor between the bytes and the token.  A program that was told of bytes may read
+ * then, and block if there are none.  So if there is nothing to report, the wait continues for the
+ * rest of its time.
  */
 #include "ks.h"
 
@@ -18,8 +19,8 @@
 #include <string.h>
 #include <sys/select.h>
 
-#define NS 1000000000ull /* in a second */
-#define MS 1000000       /* in a millisecond, of these */
+#define NS 1000000000ull /* nanoseconds in a second */
+#define MS 1000000       /* nanoseconds in a millisecond */
 
 static void
 watch(int fd, bool urgent)
@@ -43,7 +44,7 @@ ks_note_nonblock(int fd, bool on)
 	ks_put(s);
 }
 
-/* Not const: glibc declares what poll() gets as written only, and gcc would warn of it. */
+/* Not const: glibc declares the argument of poll() as written only, and gcc would warn. */
 static void
 watch_polled(struct pollfd *p, nfds_t n)
 {
@@ -55,8 +56,8 @@ watch_polled(struct pollfd *p, nfds_t n)
 	errno = err;
 }
 
-/* The pair says that there is something to read, and @urgent data.  What says that is a byte in the
- * pair, too, but none to be read. */
+/* Called when the pair reports something to read, and with @urgent also urgent data.  @return
+ * whether there are no bytes to read: the urgent byte makes the pair readable, too. */
 static bool
 is_untrue(int fd, bool urgent)
 {
@@ -129,15 +130,15 @@ watch_selected(int n, const fd_set *r, const fd_set *w, const fd_set *e)
 	errno = err;
 }
 
-/* Have handlers of signals run since @before, which was ks_held.handled? */
+/* Whether signal handlers have run since @before, which was the value of ks_held.handled. */
 static bool
 has_handled(uint32_t before)
 {
 	return ks_held.handled != before;
 }
 
-/* A handler that has run while connections were looked at, before the call waits, would have ended
- * the wait.  So then it does not wait, and this is what becomes of its result. */
+/* A handler that has run while connections were checked, before the call waits, would have ended
+ * the wait.  So the call does not wait then, and this function converts its result. */
 static int
 watch_ended(bool handled, int rc)
 {
@@ -147,7 +148,7 @@ watch_ended(bool handled, int rc)
 	return -1;
 }
 
-/* When a wait is over that begins now: 0, it does not wait; UINT64_MAX, never. */
+/* @return the time when a wait that begins now ends; 0: it does not wait; UINT64_MAX: never */
 static uint64_t
 watch_until(const struct timespec *limit)
 {
@@ -159,7 +160,7 @@ watch_until(const struct timespec *limit)
 	return ns == 0 ? 0 : ks_now() + ns;
 }
 
-/* What is left of it; if that is nothing, *@until is 0 from then on. */
+/* @return the remaining time; if there is none, *@until is 0 from then on */
 static const struct timespec *
 watch_left(uint64_t *until, struct timespec *left)
 {
@@ -175,7 +176,7 @@ watch_left(uint64_t *until, struct timespec *left)
 	return left;
 }
 
-/* Each call goes on by the system call that it is: a program may be confined to these. */
+/* Each call continues by its own system call, because a program may be confined to these. */
 
 KS_API int
 poll(struct pollfd *p, nfds_t n, int ms)
@@ -221,12 +222,12 @@ ppoll(struct pollfd *p, nfds_t n, const struct timespec *limit, const sigset_t *
 	}
 }
 
-/* What select() was asked for, if it was for no more descriptors than are kept. */
+/* The sets that select() was called with, if they are not larger than can be kept. */
 struct watch_sets {
 	fd_set r, w, e;
 };
 
-/* No more of it: the program's may be no longer than the kernel needs it. */
+/* Copies only the part that the kernel uses: the program's set may be no longer than that. */
 static void
 copy_set(int n, fd_set *to, const fd_set *from)
 {
@@ -250,7 +251,7 @@ restore_sets(int n, const struct watch_sets *from, fd_set *r, fd_set *w, fd_set 
 	copy_set(n, e, &from->e);
 }
 
-/* The kernel says in @limit what is left of it. */
+/* The kernel stores the remaining time in @limit. */
 KS_API int
 select(int n, fd_set *r, fd_set *w, fd_set *e, struct timeval *limit)
 {

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
 # Copyright (c) 2026 The karst authors
-"""TCP programs over SMC-R whose peers, or neighbours, mean harm: attack.py BUILD (TAP; as root)."""
+"""TCP programs over SMC-R whose peers, or neighbours, are malicious: attack.py BUILD (TAP; as
+root)."""
 import os
 import signal
 import socket
@@ -32,7 +33,8 @@ def marks(suite, one):
 
 
 def kept(suite, one):
-    """The service is not told of what it has closed: those that have its place now would hear of it."""
+    """A program uses far ends that the service has closed.  The service must not attribute this to
+    the connections that have their place now."""
     s, c = pair(suite, one, 'server_leaves', 'client_keeps')
     problems = [line for line in [c.line()] if line != 'keeps'] + s.ends()[1]
     others = [pair(suite, one, 'server_receives', 'client_sends') for _ in range(4)]
@@ -70,13 +72,14 @@ def positions(suite, one):
 
 
 def taken_away(suite, one, how):
-    """A program's files, of which the service and an engine have pages mapped, too."""
+    """A program tries to resize the files of a connection, and removes their pages.  The service
+    and an engine have pages of these files mapped, too."""
     s, c = pair(suite, one, 'server_receives', 'client_takes_away')
     said = c.line()
     problems = [] if said == 'EPERM removed' else [said]
     problems += echo(suite, one, one)
     c.process.kill()
-    s.ends() # however that was for it
+    s.ends() # whatever the result
     suite.tap.point(f'who takes pages out of the files of a connection {how} cannot make them shorter, and '
                     'nobody else notices', problems + echo(suite, one, one))
 
@@ -150,7 +153,8 @@ def ring_numbers(suite, one):
 
 
 def reset_before_clc(suite, one):
-    """The service stands still meanwhile, so that it hears of the reset when it sends the first message."""
+    """The service is stopped meanwhile, so that it notices the reset when it sends the first
+    message."""
     s, c = pair(suite, one, 'server_late', 'client_is_reset')
     problems = [line for line in [c.line()] if line != 'connected']
     bed.halt(one.process)
@@ -235,7 +239,7 @@ def child_before_rings(suite, one):
 
 
 def old_names(suite, one):
-    """The service stands still while the addresses of a connection become another one's."""
+    """The service is stopped while the addresses of a connection become those of another one."""
     elsewhere = socket.create_server(('127.0.0.1', bed.free_port()))
     s, false = pair(suite, one, 'server_second', 'client_leaves', elsewhere.getsockname()[1])
     port = int(s.process.args[-2])
@@ -252,7 +256,7 @@ def old_names(suite, one):
     one.send(signal.SIGCONT)
     first = s.line()
     problems += suite.rises(one, 'opened', opened)
-    false.process.kill() # who was joined with it hears of it
+    false.process.kill() # the other end, if it was joined with this program, notices
     true.process.send_signal(signal.SIGUSR1)
     second = s.line()
     problems += [line for line in [first] if not line.endswith(' ConnectionResetError')]

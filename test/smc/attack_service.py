@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
 # Copyright (c) 2026 The karst authors
-"""Programs that mean harm to the SMC service itself, and with it to all: attack_service.py BUILD (TAP;
-as root)."""
+"""Programs that attack the SMC service itself, and so all its programs: attack_service.py BUILD
+(TAP; as root)."""
 import os
 import resource
 import signal
@@ -46,7 +46,7 @@ def claims(suite, one):
 
 
 def works(suite, one, direct):
-    """Two programs have SMC-R, as so many have had before.  @return problems"""
+    """Checks that two programs have SMC-R, as @direct pairs have had before.  @return problems"""
     problems = echo(suite, one, one)
     if suite.count(one, 'direct') != direct + 1:
         problems.append(suite.ask(one, '/karst/smc'))
@@ -54,7 +54,7 @@ def works(suite, one, direct):
 
 
 def stands_still(process, p):
-    """@p does what it does while @process cannot be faster.  @return problems"""
+    """@p continues while @process is stopped.  @return problems"""
     problems = [line for line in [p.line()] if line != 'begins']
     bed.halt(process)
     p.process.send_signal(signal.SIGUSR1)
@@ -64,7 +64,7 @@ def stands_still(process, p):
 
 
 def olders():
-    """As which kernels it is to be tried: as one before Linux 6.16, too."""
+    """@return the values of @older to test: with a kernel before Linux 6.16, too"""
     return (False, True) if refuses_rights() else (True,)
 
 
@@ -83,7 +83,7 @@ def lingerers(suite, older):
                     problems + works(suite, one, 2))
     burdens = ('client_burdens', 'one that lingers is sent to another user\'s program'), \
         ('client_burdens_itself', 'or lies where that one empties a pair')
-    for client, text in () if older else burdens: # no program has another user's far end there
+    for client, text in () if older else burdens: # there no program has another user's far end
         s, c = pair(suite, one, 'server_burdened', client, script=SCRIPT)
         problems = stands_still(s.process, c)
         suite.tap.point(text, problems)
@@ -99,14 +99,14 @@ def lingerers(suite, older):
     problems += [line for line in [c.line()] if line != 'sent']
     suite.tap.point('nor do they for a program that has set a time to linger, and is relayed',
                     problems + works(suite, one, 5))
-    # while the other ends of all of them are there
+    # while the other ends of all of them exist
     suite.tap.point('both end', one.stop() + other.stop())
     for q in (p, deaf, *held):
         q.process.kill()
 
 
 def descriptors(suite, one, direct):
-    """They count as the daemon's when it has taken them."""
+    """Descriptors count as the daemon's when the daemon has received them."""
     for i, (client, text) in enumerate((('client_gives', 'who sends descriptors by his pair loses his '
                                          'connection'),
                                         ('client_gives_urgent', 'also with urgent bytes'))):
@@ -119,7 +119,7 @@ def descriptors(suite, one, direct):
 
 
 def stuck(suite):
-    """Users whose files nobody can close."""
+    """Users with files that no process can close."""
     os.chmod(suite.folder, 0o755)
     if not os.access('/dev/fuse', os.W_OK):
         suite.tap.skip('who has files that nobody can close', 'no /dev/fuse')
@@ -152,15 +152,15 @@ def stuck(suite):
 
 
 def holders(suite):
-    """Who has the lock of a socket that the service has, too, has nobody else wait, and loses what it
-    has itself."""
+    """A program that holds the lock of a socket that the service also has does not delay other
+    programs, and loses its own connection."""
     os.chmod(suite.folder, 0o755)
     one, problems = suite.daemon('held', OPEN)
     suite.tap.point('another daemon for all', problems)
     faults = suite.count(one, 'faults')
     s, c = pair(suite, one, 'server_late', 'client_holds', script=SCRIPT)
     problems = [line for line in [c.line()] if line != 'holds']
-    s.process.send_signal(signal.SIGUSR1) # whether it is the other end is to be asked
+    s.process.send_signal(signal.SIGUSR1) # now the service has to check whether it is the other end
     suite.tap.point('a program holds the lock of its TCP socket: others do not wait', problems +
                     suite.rises(one, 'faults', faults) + works(suite, one, 0))
     c.process.kill()
@@ -180,8 +180,8 @@ def holders(suite):
 
 
 def holds_far(suite, older):
-    """Before Linux 6.16 no program has the far end of another user's pair (smc_direct.c): so both are
-    of one user there."""
+    """Before Linux 6.16 no program has the far end of another user's pair (smc_direct.c), so with
+    @older both belong to one user."""
     one, problems = suite.daemon('farolder' if older else 'far', OPEN, older=older)
     suite.tap.point('and another one' + (', before Linux 6.16' if older else ''), problems)
     s, c = pair(suite, one, 'server_full', 'client_holds_far', OTHERS if older else 0, script=SCRIPT)
@@ -196,7 +196,7 @@ def holds_far(suite, older):
 
 
 def marks(suite):
-    """Who changes how the kernel treats urgent bytes of a connection that is relayed."""
+    """A program changes how the kernel treats urgent bytes of a connection that is relayed."""
     os.chmod(suite.folder, 0o755)
     one, problems = suite.daemon('marks', OPEN)
     other, more = suite.daemon('unlike', OTHER)
@@ -214,7 +214,8 @@ def marks(suite):
 
 
 def log_lines(suite):
-    """Each connection with nonsense in its memory is a fault, and not each of them a line of the log."""
+    """Each connection with invalid values in its memory counts as a fault, but not each is
+    logged."""
     os.chmod(suite.folder, 0o755)
     one, problems = suite.daemon('log', OPEN + 'direct = no\n')
     faults = suite.count(one, 'faults')
@@ -229,7 +230,7 @@ def log_lines(suite):
 
 
 def nobodies(suite):
-    """Peers that say in CLC that they have addresses that nobody has."""
+    """Peers that claim in CLC to have addresses that no system has."""
     os.chmod(suite.folder, 0o755)
     ip('link', 'add', 'near', 'type', 'veth', 'peer', 'name', 'far')
     ip('addr', 'add', f'{NEAR}/24', 'dev', 'near')
@@ -290,7 +291,7 @@ def greed(suite):
 
 
 def hello(suite, one, meanwhile=lambda: [], twice=False):
-    """A server that speaks first, and a client, of SMC-R.  @return problems"""
+    """A server that sends first, and a client, over SMC-R.  @return problems"""
     port, direct = bed.free_port(), suite.count(one, 'direct')
     s = Program(suite, one, 'server_hello', '127.0.0.1', port, twice, script=SCRIPT)
     problems = [line for line in [s.line()] if line != 'ready'] + meanwhile()
@@ -304,7 +305,7 @@ def hello(suite, one, meanwhile=lambda: [], twice=False):
 
 
 def listeners(suite):
-    """What a SYN-ACK says is known by the listener's port."""
+    """What a SYN-ACK contains is determined by the listener's port."""
     os.chmod(suite.folder, 0o755)
     one, problems = suite.daemon('heard', OPEN)
     suite.tap.point('a daemon for those who listen', problems)
@@ -343,8 +344,8 @@ def handed(suite):
 
 
 def no_descriptors(suite):
-    """A daemon that has none left: who comes meanwhile waits, and it does not look for him without a
-    pause.  (A machine that is busy only lets it run less.)"""
+    """A daemon without free descriptors: programs that connect meanwhile wait, and the daemon does
+    not poll for them without a pause.  (A busy machine only lets it run less.)"""
     one, problems = suite.daemon('full', OPEN)
     suite.tap.point('a daemon that will have no descriptor left', problems)
     pid = one.process.pid

@@ -1,18 +1,18 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Copyright (c) 2026 The karst authors
-"""How connections begin: what is there before the first one, and what comes with it."""
+"""How connections begin: what exists before the first one, and what comes with it."""
 import os
 import time
 
 from smcbed import CONF, Program, bed
 
 SCRIPT = 'prog_begins.py'
-FILES = 3 # in stock: two control pages and rings
-OTHERS = 65533 # a user, of prog_attack.py
+FILES = 3 # kept in stock: two control pages and rings
+OTHERS = 65533 # the user of prog_attack.py
 
 
 def files(pid):
-    """Of memory for connections that a process has open."""
+    """@return the number of memory files for connections that a process has open"""
     n = 0
     for fd in os.listdir(f'/proc/{pid}/fd'):
         try:
@@ -23,7 +23,7 @@ def files(pid):
 
 
 def stocked(one):
-    """Waits for that.  @return problems"""
+    """Waits until the stock is full.  @return problems"""
     began = time.monotonic()
     while files(one.process.pid) < FILES:
         if time.monotonic() - began > bed.HANG_S:
@@ -33,7 +33,7 @@ def stocked(one):
 
 
 def talks(suite, one, what, wanted):
-    """A program that does something before its first connection, which is SMC-R for all that."""
+    """A program that does something before its first connection, which is SMC-R nevertheless."""
     port = bed.free_port()
     s = Program(suite, one, 'server_echo', '127.0.0.1', port, require=True, script=SCRIPT)
     problems = [line for line in [s.line()] if line != 'ready']
@@ -50,8 +50,8 @@ def talks(suite, one, what, wanted):
 
 
 def tokens(suite, one):
-    """A server whose accept() asks for no waiting will look for readiness: what comes wakes it, and
-    the service has no part in that."""
+    """A server whose accept() asks for a non-blocking socket will wait for readiness: arriving
+    bytes wake it, without any action of the service."""
     for n, text in enumerate(('client', 'server')):
         port = bed.free_port()
         s = Program(suite, one, 'server_token', '127.0.0.1', port, n, script=SCRIPT)

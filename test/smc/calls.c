@@ -2,15 +2,16 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * What programs may do beside a connection, and where, and do not know of SMC-R:
+ * What programs that do not know of SMC-R may do besides using a connection, and in which contexts:
  *
- *   smc-calls listens ADDRESS PORT    a handler of a signal listens: it may, and must not allocate
- *                                     memory, as it may have interrupted who does
+ *   smc-calls listens ADDRESS PORT    a signal handler listens.  It may do that, and must not
+ *                                     allocate memory, because it may have interrupted an
+ *                                     allocation
  *   smc-calls forks ADDRESS PORT      a thread forks while another one's connection is being made
- *   smc-calls handles ADDRESS PORT    a handler forks that has interrupted who uses the connection
- *   smc-calls executes ADDRESS PORT   other programs are executed by children who have our memory
+ *   smc-calls handles ADDRESS PORT    a handler forks that has interrupted a use of the connection
+ *   smc-calls executes ADDRESS PORT   children that share this memory execute other programs
  *
- * Each says whether all was well.
+ * Each prints whether all was well.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -33,7 +34,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define PAGE    4096u /* bytes of what each connection has */
+#define PAGE    4096u /* size of a mapping that each connection has */
 #define STAY_US 200000
 #define FORKS   100
 #define HANG_S  60
@@ -44,8 +45,8 @@ extern void *__libc_realloc(void *mem, size_t bytes);
 
 static struct sockaddr_in address;
 static volatile sig_atomic_t in_handler, allocated;
-static _Atomic int maps;   /* the connection is to be made */
-static _Atomic int inside; /* and its memory is just being mapped */
+static _Atomic int maps;   /* the next connection is about to be made */
+static _Atomic int inside; /* the memory of that connection is being mapped */
 static sem_t is_inside;
 static int the_conn;
 
@@ -55,9 +56,9 @@ static void __attribute__((noreturn)) fail(const char *what)
 	exit(1);
 }
 
-/* --- in the place of the C library's, for libraries, too --- */
+/* --- these replace the C library's functions, for libraries, too --- */
 
-#ifndef __SANITIZE_ADDRESS__ /* which has its own */
+#ifndef __SANITIZE_ADDRESS__ /* which has functions of its own */
 void *
 malloc(size_t bytes)
 {
@@ -80,7 +81,8 @@ realloc(void *mem, size_t bytes)
 }
 #endif
 
-/* Not that of programs with large files, which this one may be, and libkarst-sockets.so is not. */
+/* Not the mmap() of programs with large files: this program may be one, libkarst-sockets.so is
+ * not. */
 void *map_here(void *at, size_t bytes, int prot, int flags, int fd, off_t from) __asm__("mmap");
 
 void *
@@ -112,7 +114,7 @@ connected(void)
 	return fd;
 }
 
-/* The peer sends back what comes. */
+/* The peer echoes bytes. */
 static void
 talk(int fd)
 {
@@ -172,7 +174,7 @@ ends(pid_t child, const char *what)
 	}
 }
 
-/* In the child nobody goes on with what the thread has begun. */
+/* In the child no thread continues what the other thread has begun. */
 static void
 forks(void)
 {
@@ -228,7 +230,7 @@ handles(void)
 	talk(the_conn);
 }
 
-/* As Python's subprocess: the child has our memory until it executes something. */
+/* As Python's subprocess: the child shares this memory until it executes a program. */
 static pid_t
 child_of(int fd, bool all)
 {
@@ -273,7 +275,7 @@ executes(void)
 
 	if (connect(fd, (void *)&address, sizeof(address)) != 0 && errno != EINPROGRESS)
 		fail("connect");
-	/* it has connected by now, and nobody has seen that */
+	/* the socket has connected by now, and no call has noticed */
 	ends(child_of(fd, false), "a child of a socket that connects");
 	if (poll(&p, 1, -1) != 1)
 		fail("poll");

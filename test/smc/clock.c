@@ -2,9 +2,9 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Preloaded behind libkarst-sockets.so: the monotonic clock runs SMC_CLOCK times as fast, so that
- * what a program does takes, for whoever asks that clock, as little or as much time as a test
- * needs, however busy the machine is.
+ * Preloaded after libkarst-sockets.so.  The monotonic clock runs SMC_CLOCK times as fast, so that
+ * the operations of a program take, by that clock, as little or as much time as a test needs,
+ * however busy the machine is.
  */
 #include <stdint.h>
 #include <stdlib.h>

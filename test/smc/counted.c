@@ -2,9 +2,10 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Preloaded in front of all else into sockperf: its test is over when COUNT messages have been
- * answered, and not after a time.  When a time is over, there may be one under way, which it takes
- * for lost if it has been so for 50 ms.  If one is lost indeed the test does not end.
+ * Preloaded into sockperf before all other libraries.  Its test ends when COUNT messages have been
+ * answered, and not after a time.  When a time is over, one message may be under way, and sockperf
+ * counts it as lost if it has been so for 50 ms.  If a message is really lost, the test does not
+ * end.
  */
 #include <dlfcn.h>
 #include <signal.h>
@@ -15,7 +16,7 @@
 
 static unsigned int left;
 
-/* What is exchanged before, to warm up, does not count. */
+/* Messages before this call are for warming up, and do not count. */
 int
 setitimer(__itimer_which_t which, const struct itimerval *new, struct itimerval *old)
 {

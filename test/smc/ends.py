@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Copyright (c) 2026 The karst authors
-"""Connections that end while the daemon has not heard of it."""
+"""Connections that end before the daemon notices."""
 import signal
 import time
 
@@ -8,12 +8,13 @@ from smcbed import Program, bed
 
 
 def states(pid):
-    """Of its threads: T is stopped, S sleeps.  Threads end meanwhile, or all do."""
+    """@return the states of its threads: T is stopped, S sleeps.  Threads may end meanwhile, or all
+    of them."""
     return {text.rpartition(') ')[2][0] for _, text in bed.of_threads(pid, 'stat')}
 
 
 def waits_until(process, state):
-    """Its threads are in that state, or it has ended."""
+    """Waits until all threads of @process are in @state, or the process has ended."""
     began = time.monotonic()
     while process.poll() is None and states(process.pid) != {state}:
         if time.monotonic() - began > bed.HANG_S:
@@ -23,8 +24,8 @@ def waits_until(process, state):
 
 
 def at_once(suite, one):
-    """Who writes hears that the peer has closed, however late the daemon does: it stands still when
-    that happens."""
+    """A writer notices that the peer has closed, however late the daemon does: the daemon is
+    stopped when that happens."""
     p = Program(suite, one, 'both_ends', '127.0.0.1', bed.free_port())
     problems = [line for line in [p.line()] if line != 'ready']
     said = []
@@ -33,7 +34,7 @@ def at_once(suite, one):
         bed.halt(one.process)
         p.process.send_signal(signal.SIGUSR1)
         problems += [line for line in [p.line()] if line != 'closed']
-        problems += waits_until(p.process, 'S') # for an answer
+        problems += waits_until(p.process, 'S') # until it waits for an answer
         one.send(signal.SIGCONT)
         said.append(p.line())
     suite.tap.point('who writes hears at once that the peer has closed', problems + p.ends()[1] + (

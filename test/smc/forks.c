@@ -2,12 +2,13 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * A TCP program that forks while another thread of its uses the connection, and does not know of
- * SMC-R:
+ * A TCP program that does not know of SMC-R and forks while another of its threads uses the
+ * connection:
  *
  *   smc-forks ADDRESS PORT
  *
- * Each child closes the connection and ends.  It says how many did, up to the first that did not.
+ * Each child closes the connection and ends.  The program prints how many did, up to the first that
+ * did not.
  */
 #include <arpa/inet.h>
 #include <netinet/in.h>
@@ -21,7 +22,7 @@
 #define TIMES  300
 #define HANG_S 60
 
-static int conn; /* the thread's, too */
+static int conn; /* also used by the thread */
 
 static void *
 look(void *arg)
@@ -40,7 +41,7 @@ child_ends(void)
 	int status;
 
 	if (child == 0) {
-		alarm(HANG_S); /* which ends it */
+		alarm(HANG_S); /* this ends the child if it hangs */
 		close(conn);
 		_exit(0);
 	}

@@ -2,16 +2,17 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * A TCP program whose handler of a signal uses the connection that the interrupted thread is just
- * using, and does not know of SMC-R:
+ * A TCP program that does not know of SMC-R, whose signal handler uses the connection that the
+ * interrupted thread is just using:
  *
  *   smc-handler serve ADDRESS PORT
  *   smc-handler connect ADDRESS PORT
  *
- * serve sends back what comes.  connect writes and reads without end, interrupted by a timer whose
- * handler writes, reads, polls, and closes a duplicate, TIMES times; then it reads until the end.
- * The timer is set again by the thread: however long the handler takes, the thread gets on between
- * two of them.  It says what it has sent, and that as much of each has come back.
+ * serve echoes bytes.  connect writes and reads in a loop, interrupted by a timer whose handler
+ * writes, reads, polls, and closes a duplicate, TIMES times; then it reads until the end.  The
+ * thread sets the timer again each time: however long the handler takes, the thread makes progress
+ * between two signals.  The program prints whether as many bytes of the thread and of the handler
+ * have come back as were sent.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -28,17 +29,17 @@
 #include <unistd.h>
 
 #define TIMES     5000
-#define WITHIN_NS 40000 /* after it was set: at another place of the thread's work each time */
+#define WITHIN_NS 40000 /* after it was set: at a different place of the thread's work each time */
 #define STEP_NS   7919
-#define FLIGHT    4000 /* bytes on their way, so that neither side waits for room */
+#define FLIGHT    4000 /* bytes under way, few enough that neither side waits for room */
 #define MAGIC     0x6b61
 
-/* The handler has no other way to them. */
+/* At file scope: a signal handler has no argument for them. */
 static int conn;
 static timer_t timer;
 static volatile sig_atomic_t times, strange;
-/* By the thread, by the handler, which does not count where it may interrupt counting; of what
- * came, whose it was: 'm', 's'. */
+/* Indexed by thread and handler, so that the handler does not interrupt an update of its own
+ * counter.  Second index of received bytes: the sender, 'm' or 's'. */
 static volatile unsigned long sent[2], got[2][2];
 
 static void __attribute__((noreturn)) fail(const char *what)
@@ -60,7 +61,7 @@ has_room(void)
 	return sent[0] + sent[1] - got[0][0] - got[0][1] - got[1][0] - got[1][1] < FLIGHT;
 }
 
-/* Async-signal-safe calls alone. */
+/* Uses only async-signal-safe calls. */
 static void
 on_timer(int sig, siginfo_t *info, void *context)
 {
@@ -128,7 +129,7 @@ nothing(int sig)
 	(void)sig;
 }
 
-/* What the program asks of its handlers is what it has set. */
+/* Whether queries of handlers return what the program has set. */
 static bool
 is_as_set(void)
 {

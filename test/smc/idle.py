@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
 # Copyright (c) 2026 The karst authors
-"""Connections over which nothing goes: what they cost in memory and wake-ups.
+"""Memory and wake-ups that idle connections cost.
 
   idle.py BUILD [--connections N] [--daemons N] [--by-rdma]     (as root)
 
 Each daemon has a server, which waits for all of its connections in one epoll_wait(), and a client
-that does the same; one byte has gone to and fro over each connection.  The memory is what the
-kernel charges to control groups of theirs from before the connections to after them.
+that does the same; one byte was sent in each direction over each connection.  The memory is the
+difference of what the kernel charges to their control groups before and after the connections are
+made.
 """
 import argparse
 import os
@@ -19,11 +20,11 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from smcbed import CONF, bed, run  # noqa: E402
 
 QUIET_S = 1
-PAGE = 4096 # of a connection: what is larger has rings
+PAGE = 4096 # the page of a connection: larger mappings are rings
 
 
 def wakes(pid):
-    """{name of a thread: how often it has slept and gone on}"""
+    """@return {name of a thread: number of its voluntary context switches}"""
     found = {}
     for number, text in bed.of_threads(pid, 'status'):
         words = dict(line.split(':\t', 1) for line in text.splitlines() if ':\t' in line)
@@ -32,7 +33,7 @@ def wakes(pid):
 
 
 class Idle:
-    """@count connections of a daemon of their own."""
+    """@count connections over a daemon of their own."""
 
     def __init__(self, suite, name, count, by_rdma, older=False):
         self.suite, self.count, self.by_rdma = suite, count, by_rdma
@@ -52,7 +53,7 @@ class Idle:
         p.stdout.readline()
 
     def connect(self, held=False):
-        """@held: it waits for go() before it does so."""
+        """@held: the client waits for go() before it connects."""
         self.program('hold' if held else 'idle', ['1', str(self.count)])
 
     def go(self):
@@ -66,13 +67,13 @@ class Idle:
                 **{what: p.pid for what, p in self.programs.items()}}
 
     def missing(self):
-        """Problems: not all are there, in the way they are to be."""
+        """@return problems: not all connections exist in the intended mode"""
         totals = self.suite.ask(self.daemon, '/karst/smc')
         have = totals['connected' if self.by_rdma else 'direct']
         return [] if have == self.count * (2 if self.by_rdma else 1) else [totals]
 
     def wakes(self):
-        """Of the service's thread, and of the programs."""
+        """@return the wake-ups of the service's thread and of the programs"""
         found = {name: n for name, n in wakes(self.daemon.process.pid).items()
                  if name[0] == 'karst-smc'}
         for p in self.programs.values():
@@ -82,7 +83,7 @@ class Idle:
 
 
 def until_quiet(idles):
-    """Waits for a second in which none of these wakes up.  @return problems"""
+    """Waits for a second without wake-ups.  @return problems"""
     began, before = time.monotonic(), None
     while before != [idle.wakes() for idle in idles]:
         if time.monotonic() - began > bed.HANG_S:
@@ -93,7 +94,7 @@ def until_quiet(idles):
 
 
 def maps_rings(idle, wanted):
-    """Problems: the daemon has not mapped as many files of rings."""
+    """@return problems: the number of ring files that the daemon has mapped is not @wanted"""
     sizes = []
     with open(f'/proc/{idle.daemon.process.pid}/maps', encoding='utf-8', errors='replace') as f:
         for line in f:
@@ -148,7 +149,7 @@ class Group:
             return f.read()
 
     def bytes(self):
-        """(programs' own memory, files in memory, the kernel's)"""
+        """@return (the programs' own memory, files in memory, the kernel's memory)"""
         words = dict(line.split() for line in self.value('memory.stat').splitlines())
         if self.v1:
             return int(words['rss']), int(words['shmem']), int(self.value('memory.kmem.usage_in_bytes'))

@@ -2,14 +2,15 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * A program that waits on both ends of a connection of its own, each time interrupted by a signal
- * that comes when the call has begun and does not wait in the kernel yet: in the middle of what
- * libkarst-sockets does before, where it waits for a lock of the connection.  Its handlers only
- * note that they ran, as those of Python do, so a call that went on to wait would wait for ever.
+ * A program that waits on both ends of its own connection.  Each wait is interrupted by a signal
+ * that comes when the call has begun and does not wait in the kernel yet: in the code of
+ * libkarst-sockets before that, where it waits for a lock of the connection.  The handlers only
+ * record that they ran, as those of Python do, so a call that still began to wait would wait for
+ * ever.
  *
  *   smc-interrupted ADDRESS PORT
  *
- * It says what each call returned.
+ * The program prints what each call returned.
  */
 #include <arpa/inet.h>
 #include <dlfcn.h>
@@ -27,13 +28,13 @@
 
 #include "karst_sock.h"
 
-#define NOBODY 0x3fffffffu /* more threads than a kernel has */
+#define NOBODY 0x3fffffffu /* beyond the kernel's limit of thread numbers */
 
 static volatile sig_atomic_t armed, came;
 static int near, far;
-static struct karst_sock_page *page; /* of the one that is near */
+static struct karst_sock_page *page; /* the page of near */
 
-/* In the place of the C library's, for libraries, too. */
+/* Replaces the C library's function, for libraries, too. */
 long
 syscall(long number, ...)
 {
@@ -62,7 +63,7 @@ arm(void)
 	armed = 1;
 }
 
-/* The page whose peer has that port. */
+/* Finds the page whose peer has @port. */
 static struct karst_sock_page *
 find_page(in_port_t port)
 {
@@ -93,7 +94,7 @@ note(int sig)
 	came++;
 }
 
-/* One that is to be restarted: what it waits for. */
+/* For a call that is to be restarted: sends what the call waits for. */
 static void
 send_byte(int sig)
 {
@@ -111,7 +112,7 @@ handle(void (*handler)(int), int flags)
 	(void)sigaction(SIGUSR1, &act, NULL);
 }
 
-/* The C library's header warns of it: it is old, and still called. */
+/* The C library's header marks it as deprecated, but programs still call it. */
 int interrupt_calls(int sig, int interrupts) __asm__("siginterrupt");
 
 static void

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Copyright (c) 2026 The karst authors
-"""Buffers of connections by RDMA that programs keep for their next ones (app/karstd/smc_spare.c)."""
+"""Buffers of connections over RDMA that programs keep for their next ones
+(app/karstd/smc_spare.c)."""
 import os
 import signal
 import time
@@ -8,9 +9,9 @@ import time
 from smcbed import CONF, Program, bed
 
 ROUNDS = 5
-MANY, EACH = 40, 32  # connections at once, and of how many of them a program keeps the buffers
-SPARES, FREE = 128, 1024  # buffers, and pages, that all programs keep
-PAGES, FEW = 200, 8  # of connections at once, which have a page at both ends
+MANY, EACH = 40, 32  # simultaneous connections, and of how many of them a program keeps the buffers
+SPARES, FREE = 128, 1024  # limits of buffers, and pages, that all programs keep
+PAGES, FEW = 200, 8  # of simultaneous connections, which have a page at both ends
 SETTLE_S = 30
 
 
@@ -31,8 +32,8 @@ class Kept:
         return p
 
     def quiet(self, programs, kept=None):
-        """Waits until no connection is left, and so many programs; and buffers.  @return what is
-        counted then"""
+        """Waits until no connection is left, @programs programs and @kept buffers.  @return the
+        counters then"""
         began = time.monotonic()
         while True:
             n = self.suite.ask(self.daemon, '/karst/smc')
@@ -43,12 +44,12 @@ class Kept:
             time.sleep(0.01)
 
     def hangs(self, programs, kept=None):
-        """Problems: it does not come to that."""
+        """@return problems: quiet() does not reach that state"""
         n = self.quiet(programs, kept)
         return [n] if 'hangs' in n else []
 
     def point(self, name, program, said, n, wanted):
-        """What @program said; and what is counted."""
+        """Reports a point: the output of @program and the counters have to be as expected."""
         found = {key: n.get(key) for key in wanted}
         self.suite.tap.point(name, ([] if program.said == said else [program.said]) + (
             [] if found == wanted and 'hangs' not in n else [f'{found}, not {wanted}', n]))
@@ -59,7 +60,7 @@ class Kept:
 
 
 def in_a_row(k):
-    """The program that made some, which is still there."""
+    """@return the program that made the connections, which still runs"""
     c = k.program('client_keeps', ROUNDS)
     for i in range(ROUNDS):
         n = k.quiet(2)
@@ -70,7 +71,7 @@ def in_a_row(k):
         if i + 1 < ROUNDS:
             c.process.send_signal(signal.SIGUSR1)
             c.said = c.line()
-    # of a peer that was silent for a second it is asked again whether it has the key
+    # a peer that was silent for a second is asked again whether it has the key
     again = n['rmb_reused'] + n['rkey_asked']
     k.suite.tap.point('the next one has it, with its key', [] if again == 2 * (ROUNDS - 1) else [n])
     return c
@@ -127,7 +128,7 @@ def kept_for_a_while(suite):
 
 
 def share(suite, name, conf, programs, each, key, most):
-    """A user whose programs keep as much as they may leaves room for others."""
+    """A user whose programs keep as much as they may leaves room for other users."""
     os.chmod(suite.folder, 0o755)
     k = Kept(suite, name, conf + '[socket]\nmode = 0666\n')
     suite.tap.point('a daemon for all users', k.problems)
@@ -137,7 +138,7 @@ def share(suite, name, conf, programs, each, key, most):
     problems = [p.said for p in others[1:] if p.said != 'closed']
     n = k.quiet(2 + programs)
     began = time.monotonic()
-    while n[key] > most and time.monotonic() - began < SETTLE_S: # keys that are being deleted count, too
+    while n[key] > most and time.monotonic() - began < SETTLE_S: # keys that are being deleted also count
         time.sleep(0.01)
         n = suite.ask(k.daemon, '/karst/smc')
     suite.tap.point(f'{key}: a user has three quarters at most',

@@ -2,12 +2,14 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Preloaded behind whatever else is: who sends an urgent byte into a pair does so only LATE_MS
- * later, and goes on as late again, as if he had lost the processor both times.  So what he did
- * before is seen long before the byte, and what he does next comes late for whoever was woken by
- * it.  Not for ever: a long message is urgent in each of its parts.
+ * Preloaded after all other libraries.  A thread that sends an urgent byte into a pair does so
+ * LATE_MS later, and continues only after the same time again, as if it had lost the processor both
+ * times.  So the effects of its previous operations are visible long before the byte, and its next
+ * operation comes late for a thread that was woken by the byte.  This happens only TIMES times,
+ * because a long message is urgent in each of its parts.
  *
- * And each wait by epoll begins later: so the daemon, which waits so, finds several things at once.
+ * Also, each wait by epoll begins later, so the daemon, which waits this way, finds several events
+ * at once.
  */
 #include <dlfcn.h>
 #include <stdatomic.h>

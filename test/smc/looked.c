@@ -2,8 +2,8 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Preloaded behind libkarst-sockets.so: says at the end how many messages were asked for without
- * waiting for them.  Of a program that receives none itself these are the service's answers.
+ * Preloaded after libkarst-sockets.so.  Prints at the end how many calls of recvmsg() did not wait.
+ * In a program that receives no messages itself these are polls for the service's answers.
  */
 #include <dlfcn.h>
 #include <stdatomic.h>

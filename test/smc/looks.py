@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Copyright (c) 2026 The karst authors
-"""Who connects looks for the service's answer before it sleeps, if it is to, and if another
-processor could be at work meanwhile."""
+"""A program that connects polls for the service's answer before it sleeps, if polling is configured
+and another processor is available for the service meanwhile."""
 import os
 import re
 import subprocess
@@ -10,7 +10,7 @@ from smcbed import CONF, RateServer, bed
 
 
 def looked(suite, daemon, processors):
-    """(how often a client has looked, problems)"""
+    """@return (how often a client has polled, problems)"""
     server = RateServer(suite, daemon)
     c = subprocess.Popen([suite.run, '--smc', '--socket', daemon.socket, suite.rate, 'connect', '127.0.0.1',
                           server.port, '1', '1'], stdout=subprocess.PIPE,

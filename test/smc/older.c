@@ -2,8 +2,8 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Preloaded into the daemon: a kernel before Linux 6.16, which cannot keep descriptors out of a
- * socket.  The calls beside it are that kernel's as well.
+ * Preloaded into the daemon.  Simulates a kernel before Linux 6.16, which cannot keep descriptors
+ * out of a socket.  The other calls are this kernel's.
  */
 #include <dlfcn.h>
 #include <errno.h>

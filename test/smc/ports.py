@@ -1,20 +1,20 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Copyright (c) 2026 The karst authors
-"""Two systems with two ports each: what becomes of connections when a link dies."""
+"""Two systems with two ports each: what happens to connections when a link dies."""
 import signal
 import time
 
 from smcbed import CONF, Program, bed, ip
 
 PAIRS = ('10.92.0.', '10.93.0.')
-KEPT = 40 # connections, whose keys are all named when a link is added
+KEPT = 40 # connections, whose keys are all sent when a link is added
 
 
 def connect_ports(netns):
     for i, net in enumerate(PAIRS):
         ip('link', 'add', f'near{i}', 'type', 'veth', 'peer', 'name', f'far{i}', 'netns', netns)
         ip('addr', 'add', f'{net}1/24', 'dev', f'near{i}')
-        # a port must have an address, and one of its link alone makes no second link of a group
+        # a port must have an address, and a link-local address does not give a group a second link
         ip('-n', netns, 'addr', 'add', f'{net}2/24' if i == 0 else 'fe80::2/64', 'dev', f'far{i}',
            *([] if i == 0 else ['nodad']))
         ip('link', 'set', f'near{i}', 'up')
@@ -26,7 +26,7 @@ def ports(name, n):
 
 
 def until(what, cond):
-    """@return problems: it has not become so"""
+    """Waits until cond() is true.  @return problems"""
     began = time.monotonic()
     while not cond():
         if time.monotonic() - began > bed.HANG_S:
@@ -40,7 +40,7 @@ def links(suite, daemon):
 
 
 def talk(suite, netns, daemons, server='server_back', client='client_streams', n=0):
-    """@return server, client that streams, problems"""
+    """Starts a pair of programs.  @return the server, the client, which streams, problems"""
     port = bed.free_port()
     s = Program(suite, daemons[0], server, PAIRS[0] + '1', port, n, script='prog_ports.py')
     s.line()
@@ -49,8 +49,8 @@ def talk(suite, netns, daemons, server='server_back', client='client_streams', n
 
 
 def of_one_port(suite, netns, daemons):
-    """A group of one link, during which the far side gets an address at its second port.
-    @return problems"""
+    """The far side gets an address at its second port while the group has one link.  @return
+    problems"""
     s, c, problems = talk(suite, netns, daemons)
     problems += until('one link', lambda: all(links(suite, d) == [1] for d in daemons))
     ip('-n', netns, 'addr', 'add', f'{PAIRS[1]}2/24', 'dev', 'far1')
@@ -62,7 +62,7 @@ def of_one_port(suite, netns, daemons):
 
 
 def goes_on(suite, daemons):
-    """More is written by both than was."""
+    """Waits until both daemons have written more than before."""
     problems = []
     for daemon in daemons:
         problems += suite.rises(daemon, 'writes', suite.count(daemon, 'writes') + 100)
@@ -80,7 +80,7 @@ def failover(suite, netns):
     suite.tap.point('two daemons with two ports each have two links', problems + goes_on(suite, both))
     s2, c2, problems = talk(suite, netns, both, 'server_back_each', 'client_keeps', KEPT)
     suite.tap.point('many connections have these links', problems)
-    for i in range(2): # the first one, and the second one when that is there again
+    for i in range(2): # the first link, then the second one when the first is there again
         ip('-n', netns, 'link', 'set', f'far{i}', 'down')
         problems = until('one link', lambda: all(links(suite, d) == [1] for d in both))
         suite.tap.point(f'port {i} is down, and the bytes go by the other one', problems + goes_on(suite, both))

@@ -3,7 +3,7 @@
 # Copyright (c) 2026 The karst authors
 """The TCP programs of smc.py; none of them knows of SMC-R.  prog.py WHAT ADDRESS PORT [BYTES]
 
-A server says "ready" when it listens.  Who receives says how many bytes came and their digest.
+A server prints "ready" when it listens.  A receiver prints how many bytes came and their digest.
 """
 import ctypes
 import errno
@@ -20,9 +20,9 @@ import termios
 import threading
 import time
 
-ASKS = 200 # of the service: what is looked at once in a while is
+ASKS = 200 # queries of the service: enough that what is checked only once in a while is checked
 CHUNK = 65536
-# of x86_64, as in_call() sees them; a thread of Python's waits for another one in the last
+# numbers of x86_64, for in_call(); a thread of Python waits for another one in the last
 SYS_POLL, SYS_SELECT, SYS_RECVFROM, SYS_RECVMSG, SYS_FUTEX = 7, 23, 45, 47, 202
 SYS_PSELECT, SYS_PPOLL, SYS_ACCEPT4 = 270, 271, 288
 
@@ -50,7 +50,7 @@ def listener(address, port, quiet=False):
 
 
 def receive(sock):
-    """All bytes until the end; what ended it."""
+    """@return all bytes until the end, and what ended the stream"""
     data = b''
     try:
         while True:
@@ -63,7 +63,7 @@ def receive(sock):
 
 
 def in_call(thread, calls):
-    """Waits until it sleeps in one of them."""
+    """Waits until @thread sleeps in one of @calls."""
     number = None
     while number not in calls:
         with open(f'/proc/self/task/{thread}/syscall', encoding='ascii') as f:
@@ -94,7 +94,7 @@ def echo_all(sock):
 
 
 def server_closed(address, port, _):
-    """Who is in accept() when the socket is closed takes one more connection."""
+    """A thread that is in accept() when the socket is closed accepts one more connection."""
     sock, began = listener(address, port, quiet=True), []
 
     def accept():
@@ -113,7 +113,8 @@ def server_closed(address, port, _):
 
 
 def passed(address, port):
-    """Our end of a pair by which another process, that ends, has sent a socket that listens."""
+    """@return our end of a pair by which another process, which ends, has sent a listening
+    socket"""
     near, far = socket.socketpair()
     if os.fork() == 0:
         sock = listener(address, port, quiet=True)
@@ -171,7 +172,7 @@ def server_sink(address, port, _):
 
 
 def server_selects(address, port, _):
-    """As iperf3: select(), and then what there is, without waiting; a listener of both families."""
+    """As iperf3: select(), and then non-blocking reads; a listener for both address families."""
     both = socket.socket(socket.AF_INET6)
     both.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
     both.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -196,7 +197,8 @@ def server_selects(address, port, _):
 
 
 def client_selects(address, port, n):
-    """Both directions are this one's: what cannot be written now is written when select() says so."""
+    """Sends and receives: bytes that cannot be written now are written when select() reports
+    room."""
     sock = socket.create_connection((address, port))
     sock.setblocking(False)
     data = memoryview(pattern(n))
@@ -210,7 +212,7 @@ def client_selects(address, port, n):
 
 
 def client_early(address, port, n):
-    """In an epoll set before it connects, which it does without waiting."""
+    """Adds the socket to an epoll set before a non-blocking connect()."""
     sock = socket.socket()
     sock.setblocking(False)
     poll = select.epoll()
@@ -238,7 +240,7 @@ def client_early(address, port, n):
 
 
 def client_killed(address, port, n):
-    """What was written before the end arrives."""
+    """Bytes that were written before the program ends arrive."""
     sock = socket.create_connection((address, port))
     sock.sendall(pattern(n))
     say('sent', digest(pattern(n)))
@@ -253,7 +255,7 @@ def client_waits(address, port, _):
 
 
 def meets_itself(address, port, ms):
-    """The client's end is there first, and @ms later the server's."""
+    """The client's end comes first, and @ms milliseconds later the server's."""
     lst = listener(address, port)
     sock = socket.create_connection((address, port))
     sock.sendall(b'early')
@@ -266,7 +268,7 @@ def meets_itself(address, port, ms):
 
 
 def meets_nobody(address, port, _):
-    """Nobody accepts it, and nobody ever will."""
+    """The connection is never accepted."""
     lst = listener(address, port)
     sock = socket.create_connection((address, port))
     lst.close()
@@ -280,7 +282,7 @@ def server_killed(address, port, _):
 
 
 def server_prompted(address, port, n):
-    """Sends when it is told to."""
+    """Sends when it gets a signal."""
     signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])
     sock, _ = listener(address, port).accept()
     say('accepted')
@@ -289,7 +291,7 @@ def server_prompted(address, port, n):
 
 
 def server_talks(address, port, n):
-    """To and fro, then all of it when it is told to."""
+    """Exchanges bytes, then sends all @n bytes when it gets a signal."""
     signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])
     sock, _ = listener(address, port).accept()
     for _ in range(2):
@@ -311,7 +313,7 @@ def client_talks(address, port, _):
 
 
 def server_late(address, port, _):
-    """Writes to a peer that has closed: TCP hears of it by the answer to the first bytes."""
+    """Writes to a peer that has closed: TCP learns of it by the answer to the first bytes."""
     sock, _ = listener(address, port).accept()
     assert sock.recv(1) == b'x' and sock.recv(1) == b''
     poll = select.poll()
@@ -322,7 +324,7 @@ def server_late(address, port, _):
             said.append(sock.send(b'late'))
         except OSError as e:
             said.append(type(e).__name__)
-        poll.poll() # for the hang-up
+        poll.poll() # until the hang-up
     say(*said, sock.recv(1))
 
 
@@ -332,8 +334,8 @@ def client_closes(address, port, _):
 
 
 def both_ends(address, port, _):
-    """Says what becomes of each write to a peer that has closed, the rest of what was written before
-    it does so read by the peer or not."""
+    """Prints the result of each write to a peer that has closed, with and without bytes that the
+    peer has not read before."""
     signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])
     lst = listener(address, port)
     for rest in 0, 1:
@@ -359,7 +361,7 @@ def both_ends(address, port, _):
 
 
 def writes_nothing(address, port, _):
-    """To a peer that has closed: that is not yet what a reset answers."""
+    """Writes no bytes to a peer that has closed: this does not cause a reset."""
     lst = listener(address, port)
     sock = socket.create_connection((address, port))
     lst.accept()[0].close()
@@ -368,7 +370,7 @@ def writes_nothing(address, port, _):
 
 
 def client_floods(address, port, n):
-    """What becomes of a call that has sent a part when the connection ends."""
+    """Prints the result of a call that has sent a part when the connection ends."""
     sock = socket.create_connection((address, port))
     try:
         sock.sendall(bytes(n))
@@ -378,7 +380,7 @@ def client_floods(address, port, n):
 
 
 def server_splices(address, port, _):
-    """As a proxy: what comes goes through a pipe, and back."""
+    """As a proxy: splices received bytes through a pipe, and back."""
     sock, _ = listener(address, port).accept()
     libc = ctypes.CDLL(None, use_errno=True)
     out, into = os.pipe()
@@ -395,7 +397,7 @@ def server_splices(address, port, _):
 
 
 def server_exec(address, port, _):
-    """As inetd: another program has the connection, as standard input and output."""
+    """As inetd: another program gets the connection as standard input and output."""
     sock, _ = listener(address, port).accept()
     if os.fork() == 0:
         os.dup2(sock.fileno(), 0)
@@ -406,7 +408,8 @@ def server_exec(address, port, _):
 
 
 def server_drops(address, port, _):
-    """As many servers: who listens is root, who serves is not, and may not talk to the service."""
+    """As in many servers: the process that listens is root; the one that serves is not, and is not
+    permitted to connect to the service."""
     sock = listener(address, port)
     if os.fork() == 0:
         os.setgroups([])
@@ -420,7 +423,7 @@ def server_drops(address, port, _):
 
 
 def server_rights(address, port, _):
-    """A process accepts, another, which has it by a message, serves."""
+    """A process accepts, and another one, which gets the connection in a message, serves."""
     sock = listener(address, port)
     ours, theirs = socket.socketpair()
     if os.fork() == 0:
@@ -437,7 +440,8 @@ def server_rights(address, port, _):
 
 
 def confine(calls, deadly):
-    """The kernel answers EPERM to these system calls of this process, by its numbers, or kills it."""
+    """Makes the kernel answer EPERM to these system calls of this process, given by number, or kill
+    it."""
     libc = ctypes.CDLL(None, use_errno=True)
     load, equal, ret = 0x20, 0x15, 0x06
     code = [struct.pack('HBBI', load, 0, 0, 0)]
@@ -454,8 +458,8 @@ def confine(calls, deadly):
 
 
 def server_confined(address, port, _):
-    """As sshd's child before the login: it has the right to read and to write, and no other one about
-    sockets.  What it has besides its connection it cannot use."""
+    """As sshd's child before the login: the process may read and write, and make no other call on
+    sockets.  It cannot use descriptors other than its connection."""
     sock, _ = listener(address, port).accept()
     assert sock.recv(1, socket.MSG_PEEK)
     ours, theirs = socket.socketpair()
@@ -519,7 +523,7 @@ def client_asyncio(address, port, n):
 
 
 def client_scribbles(address, port, leaves):
-    """Over its memory, as one that wants to do harm."""
+    """Overwrites the memory of its connection, as an attacker would."""
     sock = socket.create_connection((address, port))
     sock.sendall(b'x')
     sock.setblocking(False)
@@ -528,25 +532,26 @@ def client_scribbles(address, port, leaves):
                 if 'memfd:karst-smc' in line]
     fd = os.open('/proc/self/mem', os.O_RDWR)
     for start, end in maps:
-        if end - start > 4096: # the rings: positions of both directions, which are between them
+        if end - start > 4096: # the rings: the positions of both directions, which are between them
             for line in range(4):
                 os.pwrite(fd, struct.pack('<Q', random.getrandbits(62) + (1 << 62)),
                           start + 2048 + (end - start - 4096) // 2 + 64 * line)
-        else: # the page, but for its locks, and what would say that it ends its direction
+        else: # the page, except its locks, and the field that says that its direction ends
             words = [random.getrandbits(63) for _ in range(3)]
             os.pwrite(fd, struct.pack('<3Q', words[0], words[1] & ~(1 << 32), words[2]), start + 64)
     if leaves:
         say('ended')
         return
-    sock.shutdown(socket.SHUT_WR) # the service looks
+    sock.shutdown(socket.SHUT_WR) # this makes the service check
     poll = select.poll()
     poll.register(sock, 0)
-    poll.poll() # for the hang-up; what stands in the page is of no sense any more
+    poll.poll() # until the hang-up; the page has no valid contents any more
     say('ended')
 
 
 def server_impatient(address, port, n):
-    """Calls that do not wait, and one with a time limit, while the peer knocks all the time."""
+    """Makes calls that do not wait, and one with a time limit, while the peer sends tokens all the
+    time."""
     sock, _ = listener(address, port).accept()
     assert sock.recv(1) == b'x'
     sock.sendall(b'y')
@@ -566,7 +571,8 @@ def server_impatient(address, port, n):
 
 
 def far_ends():
-    """Those of the peers' pairs, of which this process has descriptors.  Its own ends pass for TCP."""
+    """@return the far ends of the peers' pairs, of which this process has descriptors.  Its own
+    ends look like TCP sockets."""
     found = []
     for number in os.listdir('/proc/self/fd'):
         try:
@@ -583,7 +589,7 @@ def far_ends():
 
 
 def told_by_kernel(sock):
-    """Waits until the kernel itself says that there is something to read, whatever that is."""
+    """Waits until the kernel itself reports something to read, whatever it is."""
     entry = struct.pack('ihh', sock.fileno(), select.POLLIN, 0)
     buffer = ctypes.create_string_buffer(entry, len(entry))
     while ctypes.CDLL(None).syscall(SYS_POLL, buffer, 1, -1) != 1:
@@ -591,7 +597,7 @@ def told_by_kernel(sock):
 
 
 def server_astray(address, port, _):
-    """What poll() and select() say of a token that no byte has come with."""
+    """Checks what poll() and select() report for a token without bytes."""
     sock, _ = listener(address, port).accept()
     assert sock.recv(1) == b'x'
     select.select([sock], [], [], 0)
@@ -622,11 +628,12 @@ def client_strays(address, port, _):
 
 
 def client_knocks(address, port, _):
-    """Sends tokens without end by the far end of the peer's pair, of which it has a descriptor."""
+    """Sends tokens without end over the far end of the peer's pair, of which it has a
+    descriptor."""
     sock = socket.create_connection((address, port))
     sock.sendall(b'x')
     assert sock.recv(1) == b'y'
-    select.select([sock], [], [], 0) # by now it is direct, and this asks for that descriptor
+    select.select([sock], [], [], 0) # the state is DIRECT by now, and this requests that descriptor
     waker = far_ends()[0]
     waker.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 20)
     say('knocks')
@@ -637,7 +644,7 @@ def client_knocks(address, port, _):
             except BlockingIOError:
                 pass
     except OSError:
-        pass # the peer has gone
+        pass # the peer is gone
 
 
 def client_prompted(address, port, n):
@@ -653,7 +660,7 @@ LIMIT = struct.pack('ll', 0, 20000) # a multiple of the kernel's ticks
 
 
 def set_all(sock):
-    """What a connection has from the socket that listened, or connected."""
+    """Sets what a connection inherits from the socket that listened, or connected."""
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, LIMIT)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_OOBINLINE, 1)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack('ii', 1, 0))
@@ -661,7 +668,7 @@ def set_all(sock):
 
 
 def sent(make):
-    """A socket that another process makes, sends and closes."""
+    """@return a socket that another process makes, sends and closes"""
     near, far = socket.socketpair()
     if os.fork() == 0:
         sock = make()
@@ -673,7 +680,8 @@ def sent(make):
 
 
 def is_set(sock):
-    """It waits for a little while, has urgent data among the rest, and ends by a reset."""
+    """@return whether urgent data is in line, whether the time limit is set, and whether a read
+    ends by it"""
     inline = sock.getsockopt(socket.SOL_SOCKET, socket.SO_OOBINLINE)
     limit = sock.getsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, len(LIMIT)) == LIMIT
     try:
@@ -685,7 +693,7 @@ def is_set(sock):
 
 def says_whether_set(sock):
     say('ready')
-    select.select([sock], [], []) # for accept() it has the limit, too
+    select.select([sock], [], []) # the limit holds for accept(), too
     say('set', *is_set(sock.accept()[0]))
 
 
@@ -707,7 +715,7 @@ def server_set_by_child(address, port, _):
 
 
 def server_set_before(address, port, inherited):
-    """By the program that has executed this one."""
+    """The settings are made by the program that has executed this one."""
     if inherited:
         says_whether_set(socket.socket(fileno=inherited))
         return
@@ -717,7 +725,7 @@ def server_set_before(address, port, inherited):
 
 
 def client_ends(address, port, _):
-    """Says how the peer ends it."""
+    """Prints how the peer ends the connection."""
     say(*receive(socket.create_connection((address, port))))
 
 
@@ -728,7 +736,7 @@ def own(sock, pid):
 
 
 def client_owned(address, port, elsewhere):
-    """Who gets signals of the socket was set before it connected."""
+    """The owner that gets the socket's signals was set before connect()."""
     pid = os.getpid()
     sock = sent(lambda: own(set_all(socket.socket()), pid)) if elsewhere else own(
         set_all(socket.socket()), pid)
@@ -751,8 +759,8 @@ def client_refused(address, port, _):
 
 
 def client_awaited(address, port, _):
-    """A thread waits for bytes of a socket while another one is in connect(), which has come so far
-    that the peer has the connection."""
+    """A thread waits for bytes of a socket while another one is in connect(), at a point when the
+    peer already has the connection."""
     known = socket.create_server((address, 0)) # the service knows this program from here on
     signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])
     say('ready')
@@ -784,10 +792,10 @@ def client_awaited(address, port, _):
 
 
 def client_options(address, port, _):
-    """What is asked of a socket and set."""
+    """Gets and sets socket options."""
     sock = socket.create_connection((address, port))
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    try: # its value has an address in it, which would be one of the daemon's
+    try: # its value contains an address, which would be one of the daemon's
         sock.setsockopt(socket.SOL_SOCKET, 26, struct.pack('HxxxxxxQ', 1, 4096))
         attached = 'attached'
     except OSError as e:

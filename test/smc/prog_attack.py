@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
 # Copyright (c) 2026 The karst authors
-"""The TCP programs of attack.py: prog_attack.py WHAT ADDRESS PORT [NUMBER].  Those that attack know
-what lib/sock/karst_sock.h says; those that are attacked know nothing of SMC-R."""
+"""The TCP programs of attack.py: prog_attack.py WHAT ADDRESS PORT [NUMBER].  The attackers know the
+contents of lib/sock/karst_sock.h; the attacked programs do not know of SMC-R."""
 import codecs
 import ctypes
 import errno
@@ -19,31 +19,31 @@ import time
 from prog import CHUNK, far_ends, in_call, listener, receive, say, told_by_kernel
 from prog_urgent import URGENT, got, mark
 
-MARK = 16       # in a direction: behind the last urgent byte
+MARK = 16       # offset in a direction: position after the last urgent byte
 NEAR = 2048     # KARST_SOCK_NEAR
-LINE = 64       # a direction is two of these: who writes, who reads
-SLEEPERS = 256  # where a page has how many sleep
-TX_HEAD = 200   # and how much was written
-RX_TAIL = 144   # and read
-BLOCKED = 8     # in a direction: who writes waits for room
-EARLY = 704     # and what is said of bytes that are written before there are rings
+LINE = 64       # a direction is two of these: the writer's, the reader's
+SLEEPERS = 256  # offset in the page: number of sleepers
+TX_HEAD = 200   # and the position of the writer
+RX_TAIL = 144   # and of the reader
+BLOCKED = 8     # offset in a direction: the writer waits for room
+EARLY = 704     # offset in the page: early, about bytes that are written before there are rings
 EARLY_CLOSED, EARLY_READY, EARLY_LEN = 1 << 30, 1 << 31, 0xffff
-EARLY_RINGS, EARLY_BYTES = EARLY + LINE, EARLY + 5 * LINE # what stands for the rings, and the bytes
-URGENT_END, URGENT_IS, URGENT_VALID = 160, 168, 1 # and what is said of an urgent byte
-RINGS = 16      # and the number of the rings
+EARLY_RINGS, EARLY_BYTES = EARLY + LINE, EARLY + 5 * LINE # used in place of the rings, and the bytes
+URGENT_END, URGENT_IS, URGENT_VALID = 160, 168, 1 # and the state of an urgent byte
+RINGS = 16      # and the number of the rings, in the page
 PAGE = 4096
 PIECE = 1000
 SOCK_ABI, SOCK_OPEN = 14, 2
-KEPT = 12       # connections: the memory of some of them is used again at once
+KEPT = 12       # connections: the memory of some of them is reused at once
 SYS_WRITE, SYS_CLOSE, SYS_POLL, SYS_RECVFROM = 1, 3, 7, 45
 PR_SET_PDEATHSIG = 1
-LATER_S = 0.5     # than CLC begins, for which the service waits for 0.1 s
+LATER_S = 0.5     # later than CLC begins, for which the service waits 0.1 s
 OTHERS = 65533  # a user
 MADV_REMOVE, F_ADD_SEALS, F_SEAL_FUTURE_WRITE = 9, 1033, 16
 
 
 def as_user(number):
-    for name in 'idna', 'ascii': # of an address, of a file: nothing can be imported afterwards
+    for name in 'idna', 'ascii': # for an address, for a file: imports are not possible afterwards
         codecs.lookup(name)
     os.setgroups([])
     os.setresgid(number, number, number)
@@ -51,7 +51,7 @@ def as_user(number):
 
 
 def connected(address, port):
-    """A connection whose two ends are joined by now."""
+    """@return a connection whose two ends have met"""
     sock = socket.create_connection((address, port))
     sock.sendall(b'x')
     assert sock.recv(1) == b'y'
@@ -67,20 +67,20 @@ def accepted(address, port):
 
 
 def smc_maps():
-    """(first address, the one behind the last) of what connections have mapped."""
+    """@return (first address, end address) of each mapping of connections"""
     with open('/proc/self/maps', encoding='ascii') as f:
         return [tuple(int(n, 16) for n in line.split()[0].split('-')) for line in f
                 if 'memfd:karst-smc' in line]
 
 
 class Memory:
-    """What a connection has mapped: its page, or its rings."""
+    """A mapping of a connection: its page, or its rings."""
 
     def __init__(self, rings):
         self.at, self.bytes = [(start, end - start) for start, end in smc_maps()
                                if (end - start > PAGE) == rings][0]
         self.buffer = (self.bytes - PAGE) // 2
-        if rings: # ring 0 is in front of the positions, ring 1 behind
+        if rings: # ring 0 is before the positions, ring 1 after them
             self.at += NEAR + self.buffer
         self.fd = os.open('/proc/self/mem', os.O_RDWR)
 
@@ -92,7 +92,8 @@ class Memory:
 
 
     def fill(self, direction, at, data):
-        """Of the ring of a direction, from position @at on, which is near the beginning."""
+        """Writes @data into the ring of a direction, from position @at on, which is near the
+        beginning."""
         os.pwrite(self.fd, data, self.at + at + (4 * LINE if direction else -NEAR))
 
 
@@ -107,7 +108,8 @@ def fill(sock):
 
 
 def lines(ours, theirs):
-    """Of the direction into which we write and the other one, from how much went through either."""
+    """@return the direction into which this program writes and the other one, which are recognized
+    by how many bytes went through each"""
     memory = Memory(True)
     heads = [memory.read(0), memory.read(2 * LINE)]
     assert ours != theirs and sorted(heads) == sorted([ours, theirs]), heads
@@ -128,11 +130,12 @@ def server_urgent(address, port, _):
 
 
 def client_marks(address, port, _):
-    """Marks beyond what there is, where all has been read, where there is a byte, and there again."""
+    """Sets marks beyond the written bytes, where all has been read, where there is a byte, and
+    there again."""
     sock = connected(address, port)
     assert sock.recv(1) == b'k'
     memory, ours, _ = lines(1, 2)
-    memory.fill(ours // (2 * LINE), 7, b'ghi') # what is in front of a mark is there
+    memory.fill(ours // (2 * LINE), 7, b'ghi') # the bytes before a mark exist
     for marked, data in (1 << 63, b'abc'), (2, b'def'), (9, b'ghi'), (9, b'jkl'):
         memory.write(ours + MARK, marked)
         sock.sendall(data)
@@ -141,7 +144,7 @@ def client_marks(address, port, _):
     signal.pause()
 
 
-# --- the far end of the other one's pair ---
+# --- the far end of the other program's pair ---
 
 def server_receives(address, port, _):
     sock = accepted(address, port)
@@ -162,7 +165,7 @@ def client_sends(address, port, _):
 
 
 def client_shuts(address, port, how):
-    """As if the program at the other side had closed."""
+    """Acts as if the program at the other side had closed."""
     sock = connected(address, port)
     sock.sendall(bytes(PIECE))
     far_ends()[0].shutdown(how)
@@ -170,7 +173,7 @@ def client_shuts(address, port, how):
 
 
 def server_quiet(address, port, _):
-    """What select() tells of, and is not there, ends."""
+    """Waits until select() no longer reports bytes that do not exist."""
     sock = accepted(address, port)
     sock.setblocking(False)
     select.select([sock], [], [], 0)
@@ -188,7 +191,7 @@ def server_quiet(address, port, _):
 
 def client_urgent(address, port, _):
     sock = connected(address, port)
-    signal.sigwait([signal.SIGUSR1]) # the other one waits for it
+    signal.sigwait([signal.SIGUSR1]) # the other program waits for this one
     far_ends()[0].send(b'!', socket.MSG_OOB)
     signal.pause()
 
@@ -204,12 +207,12 @@ def server_leaves(address, port, _):
 
 
 def server_never_accepts(address, port, late):
-    """Ends as soon as somebody waits for it, or @late, when what he has to say of SMC-R was said."""
+    """Ends as soon as a client waits for it, or with @late, when the SMC-R negotiation is over."""
     sock = listener(address, port)
     select.select([sock], [], [])
     if late:
         time.sleep(LATER_S)
-    os._exit(0) # else Python takes its time, within which CLC may begin
+    os._exit(0) # otherwise Python takes so long that CLC may begin
 
 
 def client_is_reset(address, port, _):
@@ -222,7 +225,7 @@ def client_is_reset(address, port, _):
 
 
 def client_keeps(address, port, _):
-    """Uses the far ends of pairs that are closed."""
+    """Uses far ends of pairs that are closed."""
     kept = []
     for _ in range(KEPT):
         kept.append(connected(address, port))
@@ -247,7 +250,7 @@ def server_reads_on(address, port, _):
 
 
 def client_repeats(address, port, _):
-    """Says that what the other one has read is still to be read."""
+    """Claims that bytes which the other program has read are still to be read."""
     sock = connected(address, port)
     sock.sendall(bytes(PIECE))
     assert sock.recv(1) == b'z'
@@ -258,7 +261,7 @@ def client_repeats(address, port, _):
 
 def server_writes_on(address, port, _):
     sock = accepted(address, port)
-    for _ in range(2): # before the second it sees that the first was read
+    for _ in range(2): # before the second it sees that the first has been read
         sock.sendall(bytes(PIECE))
         assert sock.recv(1) == b'z'
     try:
@@ -269,7 +272,7 @@ def server_writes_on(address, port, _):
 
 
 def client_takes_back(address, port, _):
-    """Says that it has not read what it has."""
+    """Claims that it has not read what it has read."""
     sock = connected(address, port)
     assert len(sock.recv(PIECE, socket.MSG_WAITALL)) == PIECE
     sock.sendall(b'z')
@@ -293,7 +296,7 @@ def server_fills(address, port, _):
 
 
 def client_takes_all(address, port, _):
-    """Says that it has read all, and tells nobody, who waits for that."""
+    """Claims that it has read all, but does not notify the writer, which waits for that."""
     sock = connected(address, port)
     signal.sigwait([signal.SIGUSR1])
     memory, page = Memory(True), Memory(False)
@@ -308,7 +311,7 @@ def client_takes_all(address, port, _):
 
 
 def server_splices(address, port, _):
-    """Into a pipe that is full, so that it has to wait between looking and taking."""
+    """Splices into a full pipe, so that it has to wait between the check and the read."""
     sock = accepted(address, port)
     libc = ctypes.CDLL(None, use_errno=True)
     out, into = os.pipe()
@@ -336,7 +339,7 @@ def server_splices(address, port, _):
 
 
 def client_shortens(address, port, _):
-    """Takes back what it has sent, when it is told to."""
+    """Takes back what it has sent, when it gets a signal."""
     sock = connected(address, port)
     sock.sendall(bytes(PIECE))
     say('sent')
@@ -348,8 +351,8 @@ def client_shortens(address, port, _):
 
 
 def client_takes_away(address, port, _):
-    """Makes the files of its connection shorter, longer, or such that nobody may write there; and takes all
-    pages out of them."""
+    """Tries to make the files of its connection shorter, longer, or read-only for all; and removes
+    all pages from them."""
     sock = connected(address, port)
     libc = ctypes.CDLL(None, use_errno=True)
     errors, removed = set(), 0
@@ -367,14 +370,14 @@ def client_takes_away(address, port, _):
     try:
         sock.sendall(bytes(PIECE))
     except OSError:
-        pass # it may have noticed
+        pass # the service may have noticed
     signal.pause()
 
 
-# --- those who sleep ---
+# --- threads that sleep ---
 
 def server_sleepers(address, port, _):
-    """Two processes wait for bytes of a connection, one of which is killed."""
+    """Two processes wait for bytes of a connection; one of them is killed."""
     sock = accepted(address, port)
     child = os.fork()
     if child == 0:
@@ -398,13 +401,13 @@ def client_answers(address, port, _):
 
 
 def sleeps(process, calls):
-    """In one of these calls, of whatever process it is."""
+    """@return whether @process is in one of these calls"""
     with open(f'/proc/{process}/syscall', encoding='ascii') as f:
         return f.read().split()[0] in map(str, calls)
 
 
 def server_dies(address, port, _):
-    """A process is killed with the lock of who reads: it waits for room in a pipe."""
+    """A process is killed while it holds the reader's lock: it waits for room in a pipe."""
     sock = accepted(address, port)
     libc = ctypes.CDLL(None, use_errno=True)
     _, into = os.pipe()
@@ -426,17 +429,18 @@ def client_pieces(address, port, _):
     sock.sendall(bytes(PIECE))
 
 
-# --- who has a connection, too, and nothing else ---
+# --- processes that share a connection, and nothing else ---
 
 def writable():
-    """Spans of this process's memory."""
+    """@return writable ranges of this process's memory"""
     with open('/proc/self/maps', encoding='ascii') as f:
         return [[int(n, 16) for n in line.split()[0].split('-')] for line in f
                 if line.split()[1].startswith('rw') and 'memfd:karst-smc' not in line]
 
 
 def server_shares(address, port, _):
-    """A child that is another user by then puts addresses of its choice where the page has any."""
+    """A child, which has become another user, writes addresses of its choice wherever the page has
+    any."""
     sock = accepted(address, port)
     ours = ctypes.create_string_buffer(PAGE)
     middle = ctypes.addressof(ours) + PAGE // 2
@@ -465,10 +469,10 @@ def client_once(address, port, _):
     sock.recv(1)
 
 
-# --- pages that are kept ---
+# --- kept pages ---
 
 def pages():
-    """Control pages that this process has mapped."""
+    """@return the control pages that this process has mapped"""
     with open('/proc/self/maps', encoding='ascii') as f:
         spans = [[int(n, 16) for n in line.split()[0].split('-')] for line in f
                  if 'memfd:karst-smc' in line]
@@ -476,7 +480,8 @@ def pages():
 
 
 def server_echoes(address, port, _):
-    """Each connection until it ends, all at once; says how many pages there are at the end of one."""
+    """Echoes on each connection until it ends, on all at once; prints how many pages there are at
+    the end of one."""
     sock = listener(address, port)
 
     def echo(conn):
@@ -489,7 +494,7 @@ def server_echoes(address, port, _):
 
 
 def client_again(address, port, n):
-    """@n connections, one after another."""
+    """Makes @n connections, one after another."""
     for _ in range(n):
         sock = connected_to_echo(address, port)
         sock.close()
@@ -504,7 +509,7 @@ def connected_to_echo(address, port):
 
 
 def service():
-    """The connection to it, which libkarst-sockets.so has made."""
+    """@return the connection to the service that libkarst-sockets.so has made"""
     for number in os.listdir('/proc/self/fd'):
         try:
             sock = socket.fromfd(int(number), socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -516,7 +521,7 @@ def service():
 
 
 def client_lies(address, port, _):
-    """Says that pages are free that it uses, or that are none."""
+    """Claims that pages are free that it uses, or that do not exist."""
     socks = [connected_to_echo(address, port)]
     pipe = os.pipe()
     with service() as sock:
@@ -536,10 +541,10 @@ def client_lies(address, port, _):
     say('pages', pages())
 
 
-# --- rings that are kept ---
+# --- kept rings ---
 
 def ring_files():
-    """Which files of rings this process has mapped."""
+    """@return the files of rings that this process has mapped"""
     with open('/proc/self/maps', encoding='ascii') as f:
         rows = [line.split() for line in f if 'memfd:karst-smc' in line]
     spans = [(row[4], [int(n, 16) for n in row[0].split('-')]) for row in rows]
@@ -547,7 +552,7 @@ def ring_files():
 
 
 def client_rounds(address, port, n):
-    """@n connections, one after another, over which other bytes go each time, and nothing more; says
+    """Makes @n connections, one after another, each with other bytes, and nothing more; prints
     which files of rings it has had."""
     files = set()
     for i in range(n):
@@ -561,7 +566,7 @@ def client_rounds(address, port, n):
             except BlockingIOError:
                 pass
     several = [connected_to_echo(address, port) for _ in range(KEPT)]
-    for sock in several: # of these some are free when it says so with the next ones
+    for sock in several: # some of these are free when it reports them with the next ones
         sock.close()
     several = [connected_to_echo(address, port) for _ in range(2)]
     say('done', *(files | ring_files()))
@@ -569,7 +574,7 @@ def client_rounds(address, port, n):
 
 
 def client_moves(address, port, other):
-    """To another server when the first one has gone."""
+    """Connects to another server when the first one is gone."""
     for each in port, other:
         for i in range(KEPT):
             with socket.create_connection((address, each)) as sock:
@@ -589,10 +594,10 @@ def client_much(address, port, _):
 
 
 def client_forks(address, port, _):
-    """A child has the memory of the first connection, which the later ones do not get."""
+    """A child has the memory of the first connection; later connections must not get it."""
     sock = connected_to_echo(address, port)
     child = os.fork()
-    if child == 0: # it closes in a way that libkarst-sockets.so does not see
+    if child == 0: # it closes without libkarst-sockets.so noticing
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
         ctypes.CDLL(None).syscall(SYS_CLOSE, sock.fileno())
         signal.pause()
@@ -608,7 +613,8 @@ def client_forks(address, port, _):
 # --- before there are rings ---
 
 def server_late(address, port, _):
-    """Accepts when it is told to; says when the first bytes have come, and what came in all."""
+    """Accepts when it gets a signal; prints when the first bytes have come, and what came in
+    total."""
     sock = listener(address, port)
     signal.sigwait([signal.SIGUSR1])
     conn, _ = sock.accept()
@@ -626,7 +632,7 @@ def client_dies(address, port, _):
 
 
 def client_died(address, port, _):
-    """As if a thread or a child had been killed before it noted what it had written."""
+    """Acts as if a thread or a child had been killed before it recorded what it had written."""
     with socket.create_connection((address, port)) as sock:
         sock.sendall(b'hello')
         Memory(False).write(TX_HEAD, 0)
@@ -636,7 +642,7 @@ def client_died(address, port, _):
 
 
 def client_fills(address, port, _):
-    """More than there is room for before there are rings."""
+    """Writes more than there is room for before there are rings."""
     with socket.create_connection((address, port)) as sock:
         for data in b'hello', b' world', bytes(1000), bytes(100), bytes(5000):
             sock.sendall(data)
@@ -646,7 +652,7 @@ def client_fills(address, port, _):
 
 
 def client_overstates(address, port, _):
-    """Says that there is more than there can be."""
+    """Claims to have written more bytes than there is room for."""
     sock = socket.create_connection((address, port))
     sock.sendall(b'hello')
     Memory(False).write(EARLY, EARLY_LEN, '<I')
@@ -656,7 +662,7 @@ def client_overstates(address, port, _):
 
 
 def client_closes_early(address, port, _):
-    """Does what only the service does: says that there are rings."""
+    """Does what only the service does: claims that there are rings."""
     sock = socket.create_connection((address, port))
     Memory(False).write(EARLY, EARLY_CLOSED | EARLY_READY, '<I')
     sock.sendall(b'hello')
@@ -666,7 +672,7 @@ def client_closes_early(address, port, _):
 
 
 def by_child(page, at, value, what='<I'):
-    """A child, which is another user by then, writes into the page."""
+    """A child, which has become another user, writes into the page."""
     if os.fork() == 0:
         as_user(OTHERS)
         struct.pack_into(what, (ctypes.c_char * PAGE).from_address(page), at, value)
@@ -675,7 +681,7 @@ def by_child(page, at, value, what='<I'):
 
 
 def client_child_overstates(address, port, _):
-    """A child says that as much was written as would be behind the page."""
+    """A child claims that so much was written that the next bytes would be after the page."""
     sock, data = socket.create_connection((address, port)), b'overrun'
     page = Memory(False).at
     by_child(page, EARLY, 2 * PAGE)
@@ -686,13 +692,13 @@ def client_child_overstates(address, port, _):
     fd = os.open('/proc/self/mem', os.O_RDONLY)
     try:
         behind = os.pread(fd, len(data), page + EARLY_BYTES + 2 * PAGE)
-    except OSError: # there is nothing
+    except OSError: # there are no bytes
         behind = b''
     say('written' if behind == data else 'not')
 
 
 def client_child_offers(address, port, _):
-    """A child says that there is something to be read."""
+    """A child claims that there are bytes to read."""
     sock = socket.create_connection((address, port))
     by_child(Memory(False).at, EARLY_RINGS + 2 * LINE, 2 * PAGE, '<Q')
     sock.setblocking(False)
@@ -703,7 +709,7 @@ def client_child_offers(address, port, _):
 
 
 def client_child_crosses(address, port, _):
-    """A child says that its rings are those that its parent has kept of another connection."""
+    """A child claims that its rings are those that its parent has kept from another connection."""
     with socket.create_connection((address, port)) as sock:
         page = Memory(False).at
         here = listener('127.0.0.1', 0, quiet=True)
@@ -724,8 +730,8 @@ def client_child_crosses(address, port, _):
 
 
 def client_child_counts(address, port, _):
-    """A child says that there is more in front of an urgent byte than a ring can have, and more in
-    the ring."""
+    """A child claims that there are more bytes before an urgent byte than a ring can have, and more
+    bytes in the ring."""
     sock = connected_to_echo(address, port)
     page, much = Memory(False).at, 8 * Memory(True).buffer
     by_child(page, URGENT_END, 2 * much, '<Q')
@@ -743,7 +749,7 @@ def client_child_counts(address, port, _):
 
 
 def server_resets(address, port, _):
-    """Before the other one has looked."""
+    """Resets before the other program has polled."""
     sock = listener(address, port)
     conn, _ = sock.accept()
     conn.sendall(b'hello')
@@ -760,10 +766,10 @@ def client_looks(address, port, _):
     say('got', data.decode(), how)
 
 
-# --- old names ---
+# --- old addresses ---
 
 def server_second(address, port, _):
-    """Who has gone before it was accepted is none to talk to; the next one is."""
+    """A client that is gone before it was accepted cannot communicate; the next one can."""
     sock = listener(address, port)
     signal.sigwait([signal.SIGUSR1])
     for _ in range(2):
@@ -774,8 +780,8 @@ def server_second(address, port, _):
 
 
 def client_leaves(address, port, elsewhere):
-    """Connects, and once more by a descriptor that it has kept of the TCP socket: its addresses are
-    another one's by then."""
+    """Connects, and connects again through a descriptor of the TCP socket that it has kept: its
+    addresses belong to another connection by then."""
     sock = socket.socket()
     kept = socket.socket(fileno=os.dup(sock.fileno()))
     sock.connect((address, port))
@@ -790,7 +796,7 @@ def client_leaves(address, port, elsewhere):
 
 
 def client_follows(address, port, own):
-    """With the addresses that another one had before."""
+    """Connects with the addresses that another program had before."""
     known = socket.create_server((address, 0)) # the service knows this program from here on
     say('ready')
     signal.sigwait([signal.SIGUSR1])

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
 # Copyright (c) 2026 The karst authors
-"""The programs of begins.py: prog_begins.py WHAT ADDRESS PORT [NUMBER].  What they do before, and with,
+"""The programs of begins.py: prog_begins.py WHAT ADDRESS PORT [NUMBER].  They act before, and with,
 their first connection."""
 import ctypes
 import errno
@@ -18,21 +18,22 @@ SYS_CLOSE_RANGE = 436
 
 
 def is_in_pair(fd):
-    """Something lies in the pair, as the kernel says; nobody of karst's is asked."""
+    """Checks whether there is a byte in the pair, by a system call that libkarst-sockets does not
+    see."""
     byte = ctypes.create_string_buffer(1)
     return ctypes.CDLL(None).syscall(SYS_RECVFROM, fd, byte, 1, socket.MSG_PEEK | socket.MSG_DONTWAIT, None,
                                      None)
 
 
 def beside(address, port):
-    """A way for the two to tell each other what they have done."""
+    """@return a socket by which the two programs tell each other what they have done"""
     sock = socket.socket(type=socket.SOCK_DGRAM)
     sock.bind((address, port))
     return sock
 
 
 def server_token(address, port, n):
-    """Accepts without waiting, when the client has connected, or before it has (n)."""
+    """Accepts a non-blocking socket, after the client has connected or, with @n, before."""
     tells = beside(address, port)
     sock = listener(address, port)
     assert select.select([sock], [], [])

@@ -3,7 +3,7 @@
 # Copyright (c) 2026 The karst authors
 """The TCP programs of kept.py.  prog_kept.py WHAT ADDRESS PORT N
 
-Who is to go on gets SIGUSR1.
+A program continues when it gets SIGUSR1.
 """
 import os
 import signal
@@ -15,7 +15,7 @@ import threading
 from prog import CHUNK, listener, receive, say
 from prog_attack import OTHERS, as_user
 
-TELLS = 16  # connections, to tell of 1,000 pages
+TELLS = 16  # connections, to report 1,000 pages
 SECRET = b'of the program that was here before ' * 20
 
 
@@ -29,7 +29,7 @@ def echo_back(sock):
 
 
 def server_keeps(address, port, _):
-    """Any number of connections, also at once."""
+    """Serves any number of connections, also simultaneous ones."""
     sock = listener(address, port)
     while True:
         try:
@@ -56,7 +56,7 @@ def go_on():
 
 
 def sees_secret():
-    """Is it in memory that the service has given us?"""
+    """Whether the secret is in memory that the service has given to this process."""
     found = False
     with open('/proc/self/maps', encoding='ascii') as maps, open('/proc/self/mem', 'rb') as mem:
         for line in maps:
@@ -69,7 +69,7 @@ def sees_secret():
 
 
 def talk(address, port, data):
-    """A connection over which @data went to and fro."""
+    """@return a connection over which @data was echoed"""
     sock = socket.create_connection((address, port))
     sock.sendall(data)
     back = b''
@@ -81,7 +81,7 @@ def talk(address, port, data):
 
 
 def client_keeps(address, port, n):
-    """N connections, one after the other."""
+    """Makes @n connections, one after the other."""
     for _ in range(n):
         sock = talk(address, port, SECRET)
         sock.shutdown(socket.SHUT_WR)
@@ -112,7 +112,7 @@ def client_dies(address, port, _):
 
 
 def client_forks(address, port, _):
-    """A child has what its parent had mapped, whose next connection has something else."""
+    """A child has what its parent had mapped; the parent's next connection gets other memory."""
     sock = talk(address, port, SECRET)
     child = os.fork()
     if child == 0:
@@ -129,7 +129,7 @@ def client_forks(address, port, _):
 
 
 def client_many(address, port, n):
-    """N connections at once."""
+    """Makes @n simultaneous connections."""
     socks = [talk(address, port, SECRET) for _ in range(n)]
     say('opened')
     go_on()
@@ -140,7 +140,8 @@ def client_many(address, port, n):
 
 
 def client_tells(address, port, n):
-    """N connections at once; with the next requests the service hears what is not used any more."""
+    """Makes @n simultaneous connections; the next requests tell the service what is not used any
+    more."""
     for sock in [talk(address, port, SECRET) for _ in range(n)]:
         sock.close()
     for _ in range(TELLS):

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Copyright (c) 2026 The karst authors
-"""The TCP programs of ports.py, whose connections outlive ports: prog_ports.py WHAT ADDRESS PORT [NUMBER]"""
+"""The TCP programs of ports.py, whose connections survive ports: prog_ports.py WHAT ADDRESS PORT
+[NUMBER]"""
 import random
 import signal
 import socket
@@ -17,7 +18,7 @@ def server_back(address, port, _):
 
 
 def client_streams(address, port, _):
-    """Sends without a pause until it is told to end, and looks at each byte that comes back."""
+    """Sends without a pause until it gets a signal, and checks each byte that comes back."""
     signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])
     sock = socket.create_connection((address, port))
 
@@ -48,7 +49,7 @@ def client_streams(address, port, _):
 
 
 def server_back_each(address, port, n):
-    """The same for @n connections, of which little comes by each."""
+    """The same for @n connections, each with few bytes."""
     here, conns = listener(address, port), []
     for _ in range(n):
         conns.append(here.accept()[0])
@@ -58,7 +59,7 @@ def server_back_each(address, port, n):
 
 
 def client_keeps(address, port, n):
-    """Has @n connections that are idle until it is told to use each once more."""
+    """Makes @n connections that are idle until a signal, and then uses each once more."""
     signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])
     socks = []
     for _ in range(n):

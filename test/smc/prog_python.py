@@ -4,8 +4,8 @@
 """Runs tests of Python's own: prog_python.py RESULTS MODULE[:PATTERN,...]...
 
 Writes a line "ID passed|failed|skipped|begun" to the file RESULTS as each test begins and ends.  A
-pattern is one of fnmatch, of what stands behind the module in a test's ID; with ! before it, of what
-is left out.
+pattern is one of fnmatch, for the part of a test's ID after the module; with ! before it, it
+excludes tests.
 """
 import faulthandler
 import fnmatch
@@ -83,15 +83,15 @@ def chosen(module, patterns):
 
 
 def main(argv):
-    support.use_resources = ['network'] # which is: connections within this machine
+    support.use_resources = ['network'] # enables connections within this machine
     support.verbose = 0
-    # how long they wait for what ought to come, before they are loaded
+    # how long tests wait for what should come; to be set before they are loaded
     support.LOOPBACK_TIMEOUT = support.INTERNET_TIMEOUT = support.SHORT_TIMEOUT = support.LONG_TIMEOUT = HANG_S
     suite = unittest.TestSuite()
     for word in argv[2:]:
         module, _, patterns = word.partition(':')
         suite.addTests(chosen(module, patterns.split(',') if patterns else ['*']))
-    # asyncio's tests collect garbage three times after each of them, and would go through all modules
+    # asyncio's tests collect garbage three times after each test, and would scan all modules
     gc.collect()
     gc.freeze()
     with open(argv[1], 'w', encoding='utf-8') as to:

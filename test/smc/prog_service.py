@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
 # Copyright (c) 2026 The karst authors
-"""The programs of attack_service.py: prog_service.py WHAT ADDRESS PORT [NUMBER].  They have the SMC
-service itself wait, or believe them, or run out of room; or are its other users."""
+"""The programs of attack_service.py: prog_service.py WHAT ADDRESS PORT [NUMBER].  They make the SMC
+service wait, believe wrong claims, or run out of room; or they are its other users."""
 import codecs
 import ctypes
 import errno
@@ -24,26 +24,26 @@ from prog_attack import (BLOCKED, LINE, Memory, OTHERS, PAGE, SOCK_ABI, SOCK_OPE
 from prog_attack import server_late  # noqa: F401, by its name
 
 SOCK_HELLO = 1
-SOCK_SERVER = 1 # a flag
-MESSAGE = 300   # struct karst_sock_msg
+SOCK_SERVER = 1 # a flag of KARST_SOCK_OPEN
+MESSAGE = 300   # size of struct karst_sock_msg
 SYS_SENDTO, SYS_SENDMSG, SYS_SETSOCKOPT, SYS_BPF = 44, 46, 54, 321
 SYS_USERFAULTFD, UFFDIO_API, UFFDIO_REGISTER, UFFDIO_ZEROPAGE = 323, 0xc018aa3f, 0xc020aa00, 0xc020aa04
-SHORT_S = 0.03 # a lock is waited for for 0.1
-BRIEF_S = 0.01 # and looked at after 0.02
+SHORT_S = 0.03 # the service waits 0.1 s for a lock
+BRIEF_S = 0.01 # and checks it first after 0.02 s
 PR_SET_DUMPABLE = 4
 LINGER_S = 1000000
 SO_ZEROCOPY = 60
 BPF_MAP_FREEZE, BPF_ATTR = 22, 128
-MOST_RIGHTS = 253 # of a message
+MOST_RIGHTS = 253 # limit of descriptors in a message
 NEAR_NET = '10.94.0.'
 NEAR = NEAR_NET + '1'
 HANDS_TAKES, HANDS_DIES, HANDS_DROPS, HANDS_STRANGER = range(4)
 
 
-# --- sockets that are not what is said of them ---
+# --- sockets with wrong claims ---
 
 def ask_service(service, op, fds=(), flags=0):
-    """@return status of the answer, and what came with it"""
+    """@return the status of the answer, and its descriptors"""
     head = struct.pack('<5I', SOCK_ABI, op, 0, 0, flags)
     service.sendmsg([head + bytes(MESSAGE - len(head))], rights(fds) if fds else [])
     answer, came, _, _ = socket.recv_fds(service, MESSAGE, 4)
@@ -51,20 +51,20 @@ def ask_service(service, op, fds=(), flags=0):
 
 
 def service_at(path):
-    """A connection to the service there."""
+    """@return a connection to the service at @path"""
     service = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     service.connect(path)
     return service
 
 
 def greeted(path):
-    """(a connection on which the service has been greeted, the descriptors that it has given)"""
+    """@return (a connection after KARST_SOCK_HELLO, the descriptors of the answer)"""
     service = service_at(path)
     return service, ask_service(service, SOCK_HELLO)[1]
 
 
 def greeted_alone(path):
-    """That connection, without the descriptors."""
+    """@return that connection, with the descriptors closed"""
     service, given = greeted(path)
     for fd in given:
         os.close(fd)
@@ -72,14 +72,15 @@ def greeted_alone(path):
 
 
 def note(options, sock, want, seen):
-    """In the map of the TCP option, of which a program has a descriptor."""
+    """Writes to the map of the TCP option, of which a program has a descriptor."""
     key, value = ctypes.c_int(sock.fileno()), ctypes.create_string_buffer(bytes([want, seen] + [0] * 6))
     attr = struct.pack('I4xQQQ', options, ctypes.addressof(key), ctypes.addressof(value), 0)
     assert ctypes.CDLL(None).syscall(SYS_BPF, 2, ctypes.create_string_buffer(attr), len(attr)) == 0
 
 
 def claims(path, _, __):
-    """Says of sockets that both sides of their connections have sent the option, and hands them over."""
+    """Claims that both sides of the connections of its sockets have sent the option, and hands them
+    over."""
     service, (options, *_) = greeted(path)
 
     def status(sock, claim=True):
@@ -109,14 +110,14 @@ def claims(path, _, __):
     for family in socket.AF_INET, socket.AF_INET6:
         ended, _, peer = connection(1, family)
         peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack('ii', 1, 0))
-        peer.close() # resets
+        peer.close() # this is a reset
         said.append(status(ended, False))
         said += [status(sock, False) for sock in connection(1, family)[::2]]
     say('claims', *said)
 
 
 def freezes(path, _, __):
-    """That map, for all."""
+    """Freezes that map, for all programs."""
     as_user(OTHERS)
     service, (options, *_) = greeted(path)
     attr = ctypes.create_string_buffer(struct.pack('I', options), BPF_ATTR)
@@ -124,12 +125,12 @@ def freezes(path, _, __):
     say('frozen' if frozen else 'refused')
 
 
-# --- descriptors that keep waiting who closes them ---
+# --- descriptors whose close waits ---
 
 def lingering(far):
-    """A TCP socket that has more to send than @far's other end has room for."""
+    """@return a TCP socket that has more to send than @far's other end has room for"""
     sock = socket.socket()
-    sock.setsockopt(socket.SOL_SOCKET, SO_ZEROCOPY, 1) # so it stays one of TCP
+    sock.setsockopt(socket.SOL_SOCKET, SO_ZEROCOPY, 1) # so it stays on TCP
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, PAGE)
     sock.connect(far.getsockname())
     fill_lingering(sock)
@@ -142,7 +143,7 @@ def fill_lingering(sock):
 
 
 def deaf_listener():
-    """Who accepts nothing, and whose connections have little room."""
+    """@return a listener that accepts nothing, and whose connections have little room"""
     sock = socket.socket()
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, PAGE)
     sock.bind(('127.0.0.1', 0))
@@ -155,15 +156,15 @@ def rights(fds):
 
 
 def lingers(path, _, n):
-    """Hands the service sockets that linger, in requests that it refuses, in what it does not read,
-    and more of them than a message of its may have.  Who has sent them is gone by then."""
+    """Hands the service sockets that linger: in requests that it refuses, in bytes that it does not
+    read, and more of them than one of its messages may have.  Their sender has ended by then."""
     as_user(OTHERS)
     far = deaf_listener()
     services = []
     for _ in range(n):
         services.append(greeted_alone(path))
     say('begins')
-    signal.sigwait([signal.SIGUSR1]) # the service stands still
+    signal.sigwait([signal.SIGUSR1]) # the service is stopped
     for i in range(n):
         service = services.pop()
         if os.fork() == 0:
@@ -188,8 +189,8 @@ def server_accepts(address, port, _):
 
 
 def client_lingers(address, port, _):
-    """Its connection itself lingers, by a descriptor of the TCP socket that it has kept, and what it
-    has sent into its pair, and closes all of it."""
+    """Its connection itself lingers, through a descriptor of the TCP socket that it has kept.  So
+    does what it has sent into its pair.  It closes all of it."""
     as_user(OTHERS)
     far = deaf_listener()
     sock = socket.socket()
@@ -200,23 +201,24 @@ def client_lingers(address, port, _):
     signal.sigwait([signal.SIGUSR1])
     fill_lingering(kept)
     given = lingering(far)
-    send_rights(sock.fileno(), [given.fileno()]) # which newer kernels refuse
+    send_rights(sock.fileno(), [given.fileno()]) # newer kernels refuse this
     say('sent')
     os._exit(0)
 
 
 def client_gives(address, port, n, flags=0):
-    """Sends up to @n times many descriptors by its end of the pair, as much as there is room for."""
+    """Sends up to @n times many descriptors over its end of the pair, as many as there is room
+    for."""
     as_user(OTHERS)
     sock = socket.socket()
-    sock.connect((address, port)) # and is not accepted: the service hears of what comes by the pair
+    sock.connect((address, port)) # and is not accepted: the service gets events of the pair
     room = ctypes.c_int(1 << 20)
     ctypes.CDLL(None).syscall(SYS_SETSOCKOPT, sock.fileno(), socket.SOL_SOCKET, socket.SO_SNDBUF,
                               ctypes.byref(room), 4)
     here = os.open('/', os.O_PATH)
     for _ in range(n):
         error = errno.EAGAIN
-        # too many are on their way: of those that were sent before, until the kernel has closed them
+        # too many are under way: those that were sent before, until the kernel has closed them
         while error in (errno.EAGAIN, errno.ETOOMANYREFS):
             error = send_rights(sock.fileno(), [here] * MOST_RIGHTS, flags, 1 if flags else PAGE)
         if error:
@@ -240,7 +242,7 @@ def server_deaf(address, port, _):
 
 
 def client_leaves_much(address, port, n):
-    """More than the peer's buffers have room for, and less than ours."""
+    """Leaves more bytes than the peer's buffers have room for, and fewer than ours have."""
     sock = socket.socket()
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4 * n)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack('ii', 1, LINGER_S))
@@ -251,12 +253,12 @@ def client_leaves_much(address, port, n):
 
 
 def client_burdens(address, port, _):
-    """Puts such a socket into the other one's pair, and gives it something to read."""
+    """Puts such a socket into the other program's pair, and sends it bytes to read."""
     as_user(OTHERS)
     far = deaf_listener()
     sock = connected(address, port)
     say('begins')
-    signal.sigwait([signal.SIGUSR1]) # who is to be attacked stands still
+    signal.sigwait([signal.SIGUSR1]) # the attacked program is stopped
     for waker in far_ends():
         if os.fork() == 0:
             given = lingering(far)
@@ -272,12 +274,12 @@ def client_burdens(address, port, _):
 
 
 def client_burdens_itself(address, port, _):
-    """Puts such a socket into its own pair, and says that it waits for room, for which the other one
-    empties that."""
-    codecs.lookup('ascii') # for Memory: nothing can be imported afterwards
+    """Puts such a socket into its own pair, and claims to wait for room, so that the other program
+    empties the pair."""
+    codecs.lookup('ascii') # for Memory: imports are not possible afterwards
     as_user(OTHERS)
     far = deaf_listener()
-    ctypes.CDLL(None).prctl(PR_SET_DUMPABLE, 1) # its memory is its own again
+    ctypes.CDLL(None).prctl(PR_SET_DUMPABLE, 1) # makes its own memory accessible again
     sock = connected(address, port)
     say('begins')
     signal.sigwait([signal.SIGUSR1])
@@ -294,7 +296,7 @@ def client_burdens_itself(address, port, _):
 
 
 def server_burdened(address, port, _):
-    """For whom nothing but bytes comes."""
+    """Receives only bytes."""
     sock = accepted(address, port)
     sock.setblocking(False)
     data = b''
@@ -309,7 +311,7 @@ def server_burdened(address, port, _):
 
 
 def send_rights(to, fds, flags=0, n=1):
-    """By the system call, of which libkarst-sockets.so does not see anything.  @return 0 or errno"""
+    """Uses the system call, which libkarst-sockets.so does not see.  @return 0 or errno"""
     libc = ctypes.CDLL(None, use_errno=True)
     data = ctypes.create_string_buffer(n)
     iov = struct.pack('PQ', ctypes.addressof(data), n)
@@ -322,10 +324,10 @@ def send_rights(to, fds, flags=0, n=1):
     return 0 if rc >= 0 else ctypes.get_errno()
 
 
-# --- locks of the kernel's that a program holds for as long as it likes ---
+# --- kernel locks that a program holds as long as it likes ---
 
 def page_of_faults():
-    """A page that comes when its descriptor is told."""
+    """@return a page whose fault is resolved only through its descriptor"""
     libc = ctypes.CDLL(None, use_errno=True)
     libc.mmap.restype = ctypes.c_void_p
     fault = libc.syscall(SYS_USERFAULTFD, os.O_CLOEXEC)
@@ -337,40 +339,40 @@ def page_of_faults():
 
 
 def never():
-    """A page that does not come: who touches it waits for good."""
+    """@return a page whose fault is never resolved: a thread that touches it waits for good"""
     return page_of_faults()[1]
 
 
 def holds(call, fd, at):
-    """A thread that is in @call, of bytes at @at, from here on.
+    """Starts a thread that stays in @call, with bytes at @at.
     @return False: the call has returned, because the connection has ended"""
     libc, thread = ctypes.CDLL(None), []
 
     def enter():
         thread.append(threading.get_native_id())
         libc.syscall(call, fd, ctypes.c_void_p(at), PAGE, socket.MSG_DONTWAIT, None, None)
-    libc.prctl(PR_SET_DUMPABLE, 1) # as another user it may not look otherwise
+    libc.prctl(PR_SET_DUMPABLE, 1) # as another user it could not look otherwise
     threading.Thread(target=enter, daemon=True).start()
     while not thread:
         time.sleep(0.001)
     try:
         in_call(thread[0], [call])
-    except (FileNotFoundError, ProcessLookupError): # the thread has ended
+    except (FileNotFoundError, ProcessLookupError): # the thread is gone
         return False
     return True
 
 
 def holds_briefly(address, port, n):
-    """The same for less time than until it is looked whether it is held."""
+    """The same, for less time than until the service checks whether the lock is held."""
     holds_often(address, port, n, BRIEF_S)
 
 
 def holds_often(address, port, n, hold_s=SHORT_S):
-    """That lock @n times, each for less time than is waited for."""
+    """Holds that lock @n times, each for less time than the service waits."""
     libc = ctypes.CDLL(None)
     fault, at = page_of_faults()
     said, soon = os.pipe()
-    if os.fork() == 0: # no thread would run while an option is set
+    if os.fork() == 0: # a child, because no thread would run while an option is set
         os.close(soon)
         while os.read(said, 1):
             time.sleep(hold_s)
@@ -385,10 +387,10 @@ def holds_often(address, port, n, hold_s=SHORT_S):
     sock.connect((address, port))
     for _ in range(n):
         if not holds(SYS_SENDTO, kept.fileno(), at):
-            break # the service has ended the connection
+            break # the service ended the connection
         os.write(soon, b'!')
         try:
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1) # which the service does
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1) # as the service does
         except OSError:
             break
         while threading.active_count() > 1:
@@ -398,7 +400,7 @@ def holds_often(address, port, n, hold_s=SHORT_S):
 
 
 def client_holds(address, port, _):
-    """The lock of its TCP socket, by a descriptor that it has kept."""
+    """Holds the lock of its TCP socket, through a descriptor that it has kept."""
     at = never()
     as_user(OTHERS)
     sock = socket.socket()
@@ -410,7 +412,7 @@ def client_holds(address, port, _):
 
 
 def server_marks(address, port, _):
-    """Sends an urgent byte when it is told to, and others behind it."""
+    """Sends an urgent byte when it gets a signal, and other bytes after it."""
     sock = accepted(address, port)
     assert sock.recv(1) == b'z'
     sock.send(b'!', socket.MSG_OOB)
@@ -419,7 +421,8 @@ def server_marks(address, port, _):
 
 
 def client_marks(address, port, _):
-    """Has the kernel take urgent bytes out of what is relayed, by a descriptor that it has kept."""
+    """Makes the kernel take urgent bytes out of what is relayed, through a descriptor that it has
+    kept."""
     as_user(OTHERS)
     sock = socket.socket()
     kept = os.dup(sock.fileno())
@@ -436,7 +439,7 @@ def client_marks(address, port, _):
 
 
 def server_full(address, port, user):
-    """There is no room for what it has to send, of which it waits to hear.  As @user if given."""
+    """Has more to send than there is room for, and waits for room.  Runs as @user if given."""
     if user:
         as_user(user)
     sock = accepted(address, port)
@@ -450,12 +453,13 @@ def server_full(address, port, user):
 
 
 def client_holds_far(address, port, _):
-    """That of who reads of the other one's pair, of which this program has the far end; and ends."""
+    """Holds the reader's lock of the other program's pair, of which this program has the far end;
+    and ends."""
     at = never()
     as_user(OTHERS)
     sock = connected(address, port)
     say('connected')
-    signal.sigwait([signal.SIGUSR1]) # there is something to read
+    signal.sigwait([signal.SIGUSR1]) # bytes can be read now
     far, = far_ends()
     assert holds(SYS_RECVFROM, far.fileno(), at)
     sock.close()
@@ -463,17 +467,17 @@ def client_holds_far(address, port, _):
     signal.pause()
 
 
-# --- those who take all they can get ---
+# --- programs that take all they can get ---
 
 def hog(address, port, n):
-    """Both ends of @n connections, which have to work, whatever they are."""
+    """Makes both ends of @n connections, which have to work, by TCP or SMC-R."""
     as_user(OTHERS)
     server = socket.socket()
     server.bind((address, port))
     server.listen(8)
     kept, works = [], 0
     for _ in range(n):
-        client = socket.socket() # by hand: nothing can be imported any more
+        client = socket.socket() # without create_connection(): imports are not possible any more
         client.connect((address, port))
         conn, _ = server.accept()
         client.sendall(b'x')
@@ -484,7 +488,7 @@ def hog(address, port, n):
 
 
 def hog_programs(path, _, n):
-    """As @n programs."""
+    """Makes connections to the service as @n programs."""
     as_user(OTHERS)
     kept = []
     for _ in range(n):
@@ -494,7 +498,8 @@ def hog_programs(path, _, n):
 
 
 def unread(path, _, n):
-    """Asks @n times, and reads what the service has answered when that has seen all, or has hung up."""
+    """Asks @n times, and reads the answers when the service has read all requests, or has closed
+    the connection."""
     as_user(OTHERS)
     service = service_at(path)
     hello = struct.pack('<3I', SOCK_ABI, SOCK_HELLO, 0)
@@ -520,10 +525,10 @@ def unread(path, _, n):
     say('all' if came else 'few' if said < n // 2 else said)
 
 
-# --- those who fill the log ---
+# --- programs that fill the log ---
 
 def agreed_pair(options, address):
-    """Both ends of a TCP connection whose two sides have sent the option."""
+    """@return both ends of a TCP connection whose two sides have sent the option"""
     with socket.socket() as here:
         sock = socket.socket()
         for one in here, sock:
@@ -535,7 +540,8 @@ def agreed_pair(options, address):
 
 
 def scribbles_often(path, _, n):
-    """Says in the rings of @n connections, one after another, that it has written more than there is."""
+    """Claims in the rings of @n connections, one after another, that it has written more than a
+    ring can have."""
     as_user(OTHERS)
     service, (options, *_) = greeted(path)
     for _ in range(n):
@@ -547,9 +553,9 @@ def scribbles_often(path, _, n):
             struct.pack_into('<Q', memory, (len(memory) - PAGE) // 2 + PAGE // 2, 1 << 40)
         end.setblocking(True)
         try:
-            end.send(b'!') # look here
+            end.send(b'!') # makes the service check
             assert end.recv(1) == b''
-        except ConnectionError: # it has
+        except ConnectionError: # the service has ended it
             pass
         for one in sock, peer, end:
             one.close()
@@ -565,7 +571,8 @@ CLC_ACCEPT, CLC_FIRST, CLC_FIRST_BYTES = 2, 104, 52
 
 
 def accept_from(gid, proposal):
-    """The Accept of a first contact, of version 2, to @proposal, by a peer whose address is @gid."""
+    """@return the Accept of a first contact, version 2, for @proposal, from a peer whose address is
+    @gid"""
     at = 52 + struct.unpack_from('!H', proposal, 50)[0]
     release, conns, links = proposal[at + 3] >> 4, proposal[at + 24], proposal[at + 25]
     who = b'\1\2' + b'\2\0\0\0\0\1' + gid + b'\2\0\0\0\0\1'
@@ -578,7 +585,7 @@ def accept_from(gid, proposal):
 
 
 def name_nobody(path, address, nobody):
-    """Is both ends of a connection, and as its server says that it has the address @nobody."""
+    """Is both ends of a connection, and as its server claims to have the address @nobody."""
     service, (options, *_) = greeted(path)
     gid = bytes(10) + b'\xff\xff' + socket.inet_aton(nobody)
     while True:
@@ -588,14 +595,15 @@ def name_nobody(path, address, nobody):
         sock.close()
         with peer:
             peer.sendall(accept_from(gid, peer.recv(PAGE)))
-            os.write(1, b'named\n') # at once: there are several
-            peer.recv(PAGE) # it is declined
+            os.write(1, b'named\n') # unbuffered: there are several processes
+            peer.recv(PAGE) # a Decline is expected
         for fd in came:
             os.close(fd)
 
 
 def names_nobody(path, _, n):
-    """@n at once, again and again: beside an address of the daemon's that nobody has."""
+    """Runs @n of these at once, repeatedly, with addresses beside the daemon's that no system
+    has."""
     as_user(OTHERS)
     for i in range(n):
         if os.fork() == 0:
@@ -604,8 +612,9 @@ def names_nobody(path, _, n):
 
 
 def open_agreed(path, address, flags=0, before=b''):
-    """A connection that the service has, and whose peer speaks CLC by hand: (its peer's end, the program's
-    end, its page).  The peer has said @before, and then nothing more, when the service gets it."""
+    """Makes a connection that the service has, and whose peer is played by this program.  @return
+    (its peer's end, the program's end, its page).  When the service gets it, the peer has sent
+    @before, and sends nothing more."""
     service, (options, *_) = greeted(path)
     sock, peer = agreed_pair(options, address)
     if before:
@@ -620,23 +629,24 @@ def open_agreed(path, address, flags=0, before=b''):
 
 
 def ends_behind_proposal(path, _, __):
-    """A client that says its first message of CLC, and ends.  What the server's program hears of."""
+    """A client that sends its first CLC message, and ends.  Prints the error that the server's
+    program gets."""
     peer, *_ = open_agreed(path, '127.0.0.1')
     proposal = peer.recv(PAGE)
     peer, end, page = open_agreed(path, '127.0.0.1', SOCK_SERVER, proposal)
     answer = peer.recv(PAGE)
     assert answer[:5] == CLC_MARK + bytes([CLC_ACCEPT]), answer
     assert end.recv(1) == b''
-    say(errno.errorcode[struct.unpack_from('<i', page, 8)[0]]) # struct karst_sock_page
+    say(errno.errorcode[struct.unpack_from('<i', page, 8)[0]]) # error in struct karst_sock_page
 
 
-# --- those who listen again and again ---
+# --- programs that listen repeatedly ---
 
 LISTENS_FROM = 33000 # ports
 
 
 def listens(path, _, n):
-    """On @n ports, one after another."""
+    """Listens on @n ports, one after another."""
     as_user(OTHERS)
     service, (options, *_) = greeted(path)
     said = 0
@@ -647,13 +657,14 @@ def listens(path, _, n):
                 sock.bind(('127.0.0.1', LISTENS_FROM + i))
                 sock.listen(1)
                 said += 1
-            except OSError: # it is somebody else's
+            except OSError: # another program has this port
                 pass
     say('listened' if said > n // 2 else said)
 
 
 def server_hello(address, port, twice):
-    """Speaks first, to two clients; if @twice another one has listened on its port meanwhile."""
+    """Sends first, to two clients; if @twice is set, another socket has listened on its port
+    meanwhile."""
     sock = socket.create_server((address, port), reuse_port=True)
     if twice:
         socket.create_server((address, port), reuse_port=True).close()
@@ -673,7 +684,7 @@ def client_hello(address, port, _):
     say('got', data.decode())
 
 
-# --- connections that go to others by a message ---
+# --- connections that are passed in a message ---
 
 def answer_all(sock, name):
     while sock.recv(1):
@@ -682,8 +693,9 @@ def answer_all(sock, name):
 
 
 def server_hands(address, port, how):
-    """Gives a connection away and closes it; it is taken when another one has been used.  How: by a child,
-    by one that ends at once, by nobody, by one that knows nothing of SMC-R."""
+    """Passes a connection on and closes it; the receiver takes it when another connection has been
+    used.  @how: the receiver is a child, a child that ends at once, no process, or a process that
+    does not know of SMC-R."""
     here = listener(address, port)
     ours, theirs = socket.socketpair()
     soon, go = os.pipe()
@@ -706,7 +718,7 @@ def server_hands(address, port, how):
     theirs.close()
     socket.send_fds(ours, [b'x'], [conn.fileno()])
     conn.close()
-    second, _ = here.accept() # whose memory is not the first one's
+    second, _ = here.accept() # its memory differs from the first connection's
     assert second.recv(1) == b'b'
     second.sendall(b'2')
     os.write(go, b'!')

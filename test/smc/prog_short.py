@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Copyright (c) 2026 The karst authors
-"""Clients of servers that echo:
+"""Clients of echo servers:
 
     prog_short.py client_grows ADDRESS PORT N       its connections become longer
-    prog_short.py client_changes ADDRESS PORT OTHER it goes over to one at port OTHER
+    prog_short.py client_changes ADDRESS PORT OTHER it changes to a server at port OTHER
 """
 import socket
 import sys
 
-LONG = 8192  # bytes each way are 16 KiB, from which on a connection is not short
+LONG = 8192  # bytes in each direction, 16 KiB in total, which makes a connection long
 GROWN = 32
-SEEN, UNSEEN = 40, 4  # connections to the one server and to the other
+SEEN, UNSEEN = 40, 4  # connections to the first server and to the other one
 
 
 def exchange(address, port, n):
@@ -21,7 +21,7 @@ def exchange(address, port, n):
 
 
 def client_grows(address, port, n):
-    """@n short ones, and GROWN long ones behind them."""
+    """Makes @n short connections, and then GROWN long ones."""
     for _ in range(n):
         exchange(address, port, 1)
     for _ in range(GROWN):

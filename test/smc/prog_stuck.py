@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
 # Copyright (c) 2026 The karst authors
-"""Users with a file system of their own, which does not answer when a file is closed, and what they do
-to the SMC service; and one who means no harm: prog_stuck.py WHAT PATH PORT [NUMBER]."""
+"""Users with a file system of their own, which does not answer when a file is closed, and their
+attacks on the SMC service; and a user who does not attack: prog_stuck.py WHAT PATH PORT
+[NUMBER]."""
 import ctypes
 import os
 import select
@@ -16,14 +17,15 @@ from prog_attack import OTHERS, PR_SET_PDEATHSIG, SOCK_ABI, SOCK_OPEN, as_user
 from prog_service import MESSAGE, MOST_RIGHTS, ask_service, greeted_alone, rights, service_at
 
 CLONE_NEWNS, MS_REC, MS_PRIVATE = 0x20000, 0x4000, 1 << 18
-FORGET, GETATTR, OPEN, FLUSH, INIT = 2, 3, 14, 25, 26 # what FUSE asks for
+FORGET, GETATTR, OPEN, FLUSH, INIT = 2, 3, 14, 25, 26 # requests of FUSE
 ENOSYS = 38
 REGULAR = 0o100666
-MESSAGES = 3 # of each user, of MOST_RIGHTS descriptors
+MESSAGES = 3 # messages of each user, with MOST_RIGHTS descriptors each
 
 
 def mount():
-    """A file of a file system that this process serves.  @return the descriptor of who serves, its path"""
+    """Makes a file of a file system that this process serves.  @return the FUSE descriptor, the
+    file's path"""
     libc = ctypes.CDLL(None, use_errno=True)
     where = tempfile.mkstemp()[1]
     assert libc.unshare(CLONE_NEWNS) == 0
@@ -35,7 +37,7 @@ def mount():
 
 
 def answer(fuse):
-    """One request; none of those that a file is closed."""
+    """Answers one request, but none of those that close a file."""
     request = os.read(fuse, 1 << 17)
     _, what, unique = struct.unpack_from('<IIQ', request)
     if what in (FORGET, FLUSH):
@@ -50,7 +52,7 @@ def answer(fuse):
 
 
 def give(path, file, user):
-    """Sends it to the service, as often as that takes it."""
+    """Sends the file to the service, as often as the service accepts it."""
     as_user(user)
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     stuck = os.open(file, os.O_RDONLY)
@@ -64,12 +66,12 @@ def give(path, file, user):
 
 
 def sticks(path, _, n):
-    """As @n users."""
+    """Does so as @n users."""
     fuse, file = mount()
     given, tell = os.pipe()
     for i in range(n):
         if os.fork() == 0:
-            os.close(fuse) # it ends with who serves it
+            os.close(fuse) # the file system ends with its server
             kept = give(path, file, OTHERS - i)
             os.write(tell, b'!')
             signal.pause()
@@ -86,7 +88,7 @@ def sticks(path, _, n):
 
 
 def knocks(path, _, n):
-    """As the first of them, who may not have so many connections."""
+    """Connects as the first of these users, who may not have so many connections."""
     as_user(OTHERS)
     kept = []
     for _ in range(n):
@@ -98,7 +100,8 @@ def knocks(path, _, n):
 
 
 def closes(path, _, user):
-    """Gives the service what it does not want, which is closed."""
+    """Sends the service descriptors that it does not accept, and prints whether the service has
+    closed them."""
     as_user(user)
     service = greeted_alone(path)
     here, there = os.pipe()

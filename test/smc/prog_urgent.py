@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
 # Copyright (c) 2026 The karst authors
-"""Urgent data: prog_urgent.py receives|sends ADDRESS PORT BYTES.  Neither knows of SMC-R; what the
-one that receives says is to be the same over TCP.
+"""Urgent data: prog_urgent.py receives|sends ADDRESS PORT BYTES.  Neither knows of SMC-R; the
+output of the receiver must be the same over TCP.
 
-Each step of STEPS is what one sends and what the other one then sees, who answers with a byte when
-the step is over.
+Each step of STEPS is what one program sends and what the other one then sees, which answers with a
+byte when the step is over.
 """
 import errno
 import fcntl
@@ -28,8 +28,8 @@ STEPS = []
 
 
 def step(*sent):
-    """Of what is sent, a tuple is urgent, None is a byte that is awaited before, and a number so many
-    seconds without sending."""
+    """In @sent, a tuple is urgent, None waits for a byte first, and a number is a pause of so many
+    seconds."""
     def add(function):
         STEPS.append((sent, function))
         return function
@@ -66,7 +66,7 @@ def polled(sock, wait, events=select.POLLIN | select.POLLPRI):
 
 
 def urgent(sock):
-    """Waits for it."""
+    """Waits for urgent data."""
     return polled(sock, True, select.POLLPRI)
 
 
@@ -126,7 +126,7 @@ def epoll_tells(sock):
 
 @step((b'x',), None, b'yz')
 def one_who_does_not_care(sock):
-    """epoll may tell of a byte that is none; in the end all is read."""
+    """epoll may report a byte that cannot be read; in the end all is read."""
     with select.epoll() as poll:
         poll.register(sock, select.EPOLLIN)
         sock.send(b'k')
@@ -140,14 +140,15 @@ def one_who_does_not_care(sock):
 
 @step((b'q',), None, b'after')
 def a_signal(sock):
-    """The handler has the byte before the call that waits goes on."""
+    """The handler gets the byte before the waiting call continues."""
     came = []
 
     def handler(*_):
         came.append(got(sock, URGENT))
         sock.send(b'k')
-    # held back, so that it is known whether the byte came before there was somebody to be told of it;
-    # and handled before the call: Python does so between two, and one that began meanwhile would pass it
+    # blocked, so that it is known whether the byte came before the signal had an owner; and handled
+    # before the call: Python runs handlers between two calls, and a call that began meanwhile would
+    # pass the mark
     signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGURG])
     signal.signal(signal.SIGURG, handler)
     fcntl.fcntl(sock, fcntl.F_SETOWN, os.getpid())
@@ -161,7 +162,7 @@ def a_signal(sock):
 
 @step(None, (b'r',), None, b'more')
 def a_signal_in_a_call_that_waits(sock):
-    """It is asked for when the call waits, by another thread, which does not get the signal."""
+    """The owner is set when the call waits, by another thread, which does not get the signal."""
     came, waits = [], threading.get_native_id()
 
     def handler(*_):
@@ -197,7 +198,8 @@ def in_line_with_what_follows(sock):
 
 @step(*(pattern(70000), 0.005, (b'u',)) * 20)
 def now_and_then(sock):
-    """Who reads data, of which the service is told, and then urgent data, of which it has to be."""
+    """Reads data, which the service is notified of, and then urgent data, which it must be notified
+    of."""
     data = b''
     while len(data) < 20 * 70001:
         data += sock.recv(65536)
@@ -220,7 +222,8 @@ def receives(address, port, _):
 
 
 def sends(address, port, n):
-    """Last, more than there is room for, all of it urgent: it arrives, marked or not."""
+    """Sends the steps, and at last more bytes than there is room for, all of them urgent: they
+    arrive, marked or not."""
     sock = socket.create_connection((address, port))
     for sent, _ in STEPS:
         for what in sent:

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
 # Copyright (c) 2026 The karst authors
-"""Unmodified programs of Debian over SMC-R, both sides behind karst-run --smc of one karstd, between
-whose programs nobody stands, and some of them of one by which all bytes go by RDMA:
+"""Unmodified programs of Debian over SMC-R, both sides behind karst-run --smc of one karstd, which
+exchange bytes directly; some of them also over a karstd that transfers all bytes by RDMA:
 programs.py BUILD [NAME...] (TAP; as root)."""
 import glob
 import json
@@ -18,7 +18,7 @@ from smcbed import CONF, HERE, bed, run  # noqa: E402
 from karst_listen import listens  # noqa: E402
 
 BODY = bytes(range(256)) * 4096
-# of counted.c: all have been answered, of which sockperf does not note the last any more
+# with counted.c: all messages have been answered, but sockperf no longer records the last one
 COUNTED = b'SentMessages=20000; ReceivedMessages=19999\n', b'# duplicated messages = 0; # out-of-order messages = 0'
 NGINX = """
 daemon off; worker_processes 2; pid {folder}/nginx.pid; error_log {folder}/nginx.log;
@@ -52,12 +52,13 @@ StrictModes no
 UsePAM no
 Subsystem sftp internal-sftp
 """
-SHARED = '[socket]\nmode = 0666\n' # with servers that are not root
+SHARED = '[socket]\nmode = 0666\n' # for servers that do not run as root
 AS_POSTGRES = 'setpriv', '--reuid', 'postgres', '--regid', 'postgres', '--clear-groups'
 
 
 def where(name):
-    """Path of a program that may be where only root, or only its kin, looks for it; or None."""
+    """@return the path of a program, which may be in a folder that only root, or only related
+    programs, search; or None"""
     folders = [os.environ['PATH'], '/usr/sbin', *sorted(glob.glob('/usr/lib/postgresql/*/bin'))]
     return shutil.which(name, path=os.pathsep.join(folders))
 
@@ -81,7 +82,7 @@ class Points:
         return [self.suite.run, '--smc', '--socket', self.one.socket, *map(str, command)]
 
     def server(self, port, *command):
-        """It listens when this is back."""
+        """Starts a server.  It listens when this returns."""
         with open(self.path('server.log'), 'a', encoding='utf-8') as log:
             process = subprocess.Popen(self.smc(*command), stdin=subprocess.DEVNULL, stdout=log,
                                        stderr=log)
@@ -90,7 +91,8 @@ class Points:
         return process
 
     def listens(self, port, process):
-        """Looked up, as some servers take one connection only."""
+        """Waits until the server listens.  This checks the kernel's table, because some servers
+        accept one connection only."""
         began = time.monotonic()
         while not listens(port):
             if process.poll() is not None or time.monotonic() - began > bed.HANG_S:
@@ -99,8 +101,8 @@ class Points:
             time.sleep(0.01)
 
     def number(self, name, process):
-        """What a server has written to a file of that name, which it does when it obeys signals, and
-        that is after it has begun to listen."""
+        """@return what a server has written to a file of that name.  It does so when it is ready
+        for signals, which is after it has begun to listen."""
         began, text = time.monotonic(), ''
         while not text.endswith('\n'):
             if process.poll() is not None or time.monotonic() - began > bed.HANG_S:
@@ -112,7 +114,7 @@ class Points:
         return int(text)
 
     def client(self, *command, data=None):
-        """(what it said, problems)"""
+        """@return (its output, problems)"""
         try:
             done = subprocess.run(self.smc(*command), input=data, capture_output=True, check=False,
                                   timeout=bed.HANG_S)
@@ -122,7 +124,7 @@ class Points:
             f'{command[0]}: exit status {done.returncode}', done.stdout, done.stderr]
 
     def plain(self, *command):
-        """Of what has no connections.  @return problems"""
+        """Runs a command without connections.  @return problems"""
         done = subprocess.run([*map(str, command)], stdin=subprocess.DEVNULL, capture_output=True, check=False)
         return [] if done.returncode == 0 else [f'{command[0]}: exit status {done.returncode}', done.stderr]
 
@@ -148,7 +150,7 @@ class Points:
         load = subprocess.Popen(self.smc('wrk', '-t', 1, '-c', 20, '-d', '1s',
                                          f'http://127.0.0.1:{port}/nginx.conf'), stdout=subprocess.PIPE)
         problems = []
-        for _ in range(2): # other workers, while there are connections
+        for _ in range(2): # new workers, while there are connections
             os.kill(self.number('nginx.pid', server), signal.SIGHUP)
             said, more = self.client('curl', '-sS', '--retry', 3, f'http://127.0.0.1:{port}/body')
             problems += more + ([] if said == BODY else [f'{len(said)} bytes'])
@@ -202,7 +204,7 @@ class Points:
             said, more = self.client('psql', *at, '-At', '-c',
                                      "SELECT string_agg(lpad(n::text, 6), '') FROM generate_series(1, 99999) n")
             problems += more + ([] if said == b'%6d' * 99999 % tuple(range(1, 100000)) + b'\n' else [said[:99]])
-        server.send_signal(signal.SIGINT) # what is connected need not end first
+        server.send_signal(signal.SIGINT) # does not wait for connected clients
         return problems + ([] if server.wait() == 0 else ['the server fails'])
 
     def ssh(self, port):
@@ -212,7 +214,7 @@ class Points:
         shutil.copy(self.path('user.pub'), self.path('keys'))
         os.chmod(self.path('keys'), 0o600)
         conf = self.file('sshd.conf', SSHD.format(folder=self.folder, port=port))
-        # the folder that its child is locked up in is on a tmpfs on Debian
+        # the folder of its confined child is on a tmpfs on Debian
         server = self.server(port, 'unshare', '--mount', 'sh', '-c', 'mount -t tmpfs none /run && mkdir /run/sshd && '
                              'exec "$@"', '-', where('sshd'), '-D', '-e', '-f', conf)
         options = '-F', 'none', '-i', self.path('user'), '-o', 'BatchMode=yes', '-o', 'StrictHostKeyChecking=no', \
@@ -231,7 +233,7 @@ class Points:
         return problems
 
     def rows(self):
-        """What karst-smc says of the connections."""
+        """@return the output of karst-smc about the connections"""
         tool = os.path.join(HERE, '..', '..', 'usertools', 'karst-smc')
         done = subprocess.run([tool, '--file-prefix', self.one.name, '--json'], capture_output=True, check=False)
         return json.loads(done.stdout)['connections'] if done.returncode == 0 else []
@@ -254,7 +256,7 @@ class Points:
     def sockperf(self, port):
         """sockperf"""
         server = self.server(port, 'sockperf', 'sr', '--tcp', '-i', '127.0.0.1', '-p', port)
-        # in front of what karst-run preloads
+        # before the libraries that karst-run preloads
         said, problems = self.client('sh', '-c', 'LD_PRELOAD="$0:$LD_PRELOAD" exec "$@"', self.suite.counted,
                                      'sockperf', 'pp', '--tcp', '-i', '127.0.0.1', '-p', port, '-m', 64, '--mps', 20000)
         server.terminate()
@@ -266,14 +268,15 @@ BY_RDMA = ['redis', 'streams', 'ssh']
 
 
 def lacks_cx16():
-    """As guests of kernel.py, where QEMU's is wrong."""
+    """Whether the processor lacks CMPXCHG16B, as in guests of kernel.py, because QEMU's is
+    wrong."""
     with open('/proc/cpuinfo', encoding='ascii') as f:
         flags = next((line.split() for line in f if line.startswith('flags')), None)
     return flags is not None and 'cx16' not in flags
 
 
 def how(suite, one):
-    """(connections that went without the daemon, by RDMA, by TCP)"""
+    """@return (connections that bypass the daemon, by RDMA, by TCP)"""
     n = suite.ask(one, '/karst/smc')
     rows = suite.ask(one, '/karst/smc_reasons').values()
     return n['direct'], n['connected'] if n['writes'] else 0, sum(row['connections'] for row in rows)

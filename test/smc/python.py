@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
 # Copyright (c) 2026 The karst authors
-"""Python's own tests of sockets over SMC-R, beside plain TCP: python.py BUILD [MODULE...] (TAP; as root).
+"""Python's own tests of sockets over SMC-R, compared with TCP: python.py BUILD [MODULE...] (TAP; as
+root).
 
-Debian's libpython3.11-testsuite, by Debian's Python.  What passes over TCP has to pass behind
-karst-run --smc, but for what python.txt lists.  TCP has a network namespace of its own, so that both
-run at the same time.  Some of these tests are about time limits of their own: one that fails is run
-alone, with TCP beside it, and fails if it does so each time.  A time in which the machine kept who
-wanted to run waiting does not count.
+Debian's libpython3.11-testsuite, run by Debian's Python.  A test that passes over TCP has to pass
+behind karst-run --smc, except those that python.txt lists.  TCP has its own network namespace, so
+that both run at the same time.  Some of these tests have time limits: a test that fails is repeated
+alone, together with TCP, and counts as failed if it fails each time.  A run during which the
+machine delayed runnable threads does not count.
 """
 import os
 import subprocess
@@ -19,7 +20,7 @@ from smcbed import CONF, HERE, bed, run  # noqa: E402
 
 PYTHON = '/usr/bin/python3'
 AGAIN, STILL_S = 3, 0.02
-LEAST = 500 # connections, of the modules together
+LEAST = 500 # connections of all modules together
 
 
 def plan():
@@ -36,7 +37,7 @@ def plan():
 
 
 def results(path):
-    """{ID: the worst that was said of it}"""
+    """@return {ID: the worst result that was reported}"""
     found = {}
     if os.path.exists(path):
         with open(path, encoding='utf-8') as f:
@@ -48,7 +49,7 @@ def results(path):
 
 
 class Run:
-    """Of one module, in one of both ways."""
+    """A run of one module, over TCP or SMC-R."""
 
     def __init__(self, suite, daemon, module, patterns):
         self.path = os.path.join(suite.folder, f'{module}.{"smc" if daemon else "tcp"}')
@@ -69,14 +70,15 @@ class Run:
         return results(self.path)
 
     def said(self, name):
-        """Of a failure, by its short name."""
+        """@return the output of a failed test, given its short name"""
         with open(self.path + '.log', encoding='utf-8', errors='replace') as log:
             parts = log.read().split('=' * 70 + '\n')
         return [part for part in parts[1:] if f'({name})' in part][:1]
 
 
 def both(suite, one, module, patterns):
-    """IDs that passed over TCP, of which those that did not over SMC-R, with what they said."""
+    """@return (IDs that passed over TCP, those of them that failed over SMC-R, with their
+    output)"""
     tcp, smc = Run(suite, None, module, patterns), Run(suite, one, module, patterns)
     passed = {name for name, what in tcp.results().items() if what == 'passed'}
     got = smc.results()
@@ -85,7 +87,8 @@ def both(suite, one, module, patterns):
 
 
 def again(suite, one, module, name, said):
-    """What one test says that has failed with @said: nothing if it passes in the end."""
+    """Repeats a test that has failed with output @said.  @return the output; nothing if the test
+    passes in the end"""
     began, clock, left = time.monotonic(), bed.Clock(), AGAIN
     while said and left and time.monotonic() - began < bed.HANG_S:
         suite.tap.note(f'{name}: {said[0]}; once more')

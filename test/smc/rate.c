@@ -2,20 +2,22 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Short connections, of a TCP program that knows of nothing else:
+ * A TCP program without knowledge of SMC-R, which makes short connections:
  *
  *   smc-rate serve ADDRESS PORT
  *   smc-rate connect ADDRESS PORT CLIENTS COUNT
  *   smc-rate idle ADDRESS PORT 1 COUNT
  *   smc-rate hold ADDRESS PORT 1 COUNT
  *
- * connect: CLIENTS at once make COUNT connections in all; each sends a byte, gets it back and
- * closes.  One client waits in each call, more of them do so in epoll_wait().  It says how many a
- * second, and how long one took, from connect() to the byte that came back: the median, and the
- * lower decile, which tells more on a machine that is busy with other things.
+ * connect: CLIENTS at once make COUNT connections in total; each sends a byte, gets it back and
+ * closes.  A single client waits in each call, several clients wait in epoll_wait().  The program
+ * prints the number of connections in a second, and how long one took, from connect() to the byte
+ * that came back: the median, and the lower decile, which is more useful on a machine that is busy
+ * with other work.
  *
- * idle: COUNT connections are made, over which a byte goes to and fro, and stay until the standard
- * input ends; each is watched meanwhile.  hold: the same, as soon as there is a line to be read.
+ * idle: makes COUNT connections, transfers a byte in each direction over each, and keeps them until
+ * the standard input ends; each is watched meanwhile.  hold: the same, but it begins when a line
+ * can be read from the standard input.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -37,7 +39,7 @@
 
 struct run {
 	struct sockaddr_in at;
-	uint64_t began[FDS]; /* by descriptor */
+	uint64_t began[FDS]; /* indexed by descriptor */
 	uint64_t *took;
 	unsigned int count, started, done;
 	int epfd;
@@ -227,7 +229,7 @@ connect_all(struct run *r, unsigned int clients)
 		(double)r->took[r->count / 10] / 1e3);
 }
 
-/* @hold: they are made when the standard input says so. */
+/* @hold: makes the connections when the standard input has a line. */
 static void
 idle(struct run *r, bool hold)
 {
@@ -253,12 +255,12 @@ idle(struct run *r, bool hold)
 			if (read(STDIN_FILENO, &byte, 1) <= 0)
 				return;
 		} else if (recv(e.data.fd, &byte, 1, MSG_DONTWAIT) >= 0 || errno != EAGAIN) {
-			fail("a connection that is not idle"); /* who was to be woken may be, late */
+			fail("a connection that is not idle"); /* not EAGAIN: a token may be late */
 		}
 	}
 }
 
-/* Each connection is two of them. */
+/* Each connection needs two descriptors. */
 static void
 want_descriptors(void)
 {

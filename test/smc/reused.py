@@ -1,16 +1,17 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
 # Copyright (c) 2026 The karst authors
-"""How long a connection through queue pairs takes whose link group is there, beside TCP.
+"""Measures how long a connection through queue pairs takes whose link group exists, compared with
+TCP.
 
   reused.py BUILD [--against BUILD] [--rounds N] [--connections N] [--user] [--place PLACE]     (as root)
 
 One client of smc-rate (rate.c) makes connections one after the other, to a server that waits in
-epoll_wait(): over one karstd with direct = no, and between two network namespaces with a karstd each,
-which a veth pair joins.  In a round there are TCP, the build, and another one if one is given, by
-turns.  Said are the median and the lower decile of the time from connect() to the byte that is back,
-connections a second, and processor time of karstd for each; at the end medians of these, and of how
-many times TCP's decile the build's is in the same round.
+epoll_wait(): over one karstd with direct = no, and between two network namespaces with a karstd
+each, which are connected by a veth pair.  A round consists of TCP, the build, and the other build
+if there is one, in turn.  The output has, for each, the median and the lower decile of the time
+from connect() to the echoed byte, connections a second, and processor time of karstd; at the end
+medians of these, and of the ratio of the build's decile to TCP's in the same round.
 """
 import argparse
 import os
@@ -25,14 +26,14 @@ from smcbed import CONF, Suite, bed, ip, run  # noqa: E402
 ONE, NEAR, FAR = '127.0.0.1', '10.94.0.1', '10.94.0.2'
 PLACES = ('one', 'veth')
 ENGINE = '[engine]\nidle = sleep\n'
-OPEN = '[socket]\nmode = 0666\n' + CONF # [smc] is last: lines can follow
+OPEN = '[socket]\nmode = 0666\n' + CONF # [smc] is last, so that lines can be appended
 PORT = '[port p]\ndevice = {}\n'
-TCP_TIMES = 10 # as many connections
-OTHERS = '65533' # a user
+TCP_TIMES = 10 # factor for the number of connections
+OTHERS = '65533' # another user
 
 
 class Bed:
-    """A build, and how its daemons and programs are started."""
+    """A build, with the means to start its daemons and programs."""
 
     def __init__(self, suite, name, place, netns, user):
         self.suite, self.name, self.place = suite, name, place
@@ -42,7 +43,7 @@ class Bed:
         self.address = NEAR if place == 'veth' else ONE
 
     def daemons(self):
-        """The server's and the client's, which may be one."""
+        """@return the daemons of the server and of the client, which may be one"""
         if self.place == 'one':
             one, problems = self.suite.daemon(f'one{self.name}', ENGINE + OPEN + 'direct = no\n')
             both = one, one
@@ -59,7 +60,8 @@ class Bed:
         return [*self.user, *smc, self.suite.rate, *words]
 
     def measure(self, near, far, count):
-        """(median us, decile us, connections a second) of @count of them; without daemons of TCP"""
+        """@return (median us, decile us, connections a second) of @count connections; without
+        daemons they use TCP"""
         port = str(bed.free_port())
         server = subprocess.Popen(self.program(near, ['serve', self.address, port]),
                                   stdout=subprocess.PIPE, text=True)
@@ -74,10 +76,10 @@ class Bed:
         return median, decile, rate
 
     def smc(self, count):
-        """The same, and us of karstd for each"""
+        """@return the same, and the processor time of karstd for each connection, in us"""
         near, far = self.daemons()
         both = {near, far}
-        self.measure(near, far, count // 10 + 1) # the group is made
+        self.measure(near, far, count // 10 + 1) # this creates the group
         began, reused = sum(bed.cpu_s(d.process.pid) for d in both), self.suite.count(far, 'rmb_reused')
         found = self.measure(near, far, count)
         spent = sum(bed.cpu_s(d.process.pid) for d in both) - began

@@ -2,15 +2,15 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * A program with an io_uring, and one connection over which a few bytes go to and fro.
+ * A program with an io_uring, and one connection over which a few bytes go in both directions.
  *
- *   smc-rings first|later PORT   accepts, reads and writes by its ring, which it has made before it
+ *   smc-rings first|later PORT   accepts, reads and writes by its ring, which it creates before it
  *                                listens, or after that
- *   smc-rings waits PORT         accepts, reads and writes by calls; its ring waits for that
- *   smc-rings connect PORT       reads and writes by its ring, having connected by connect()
- *   smc-rings calls PORT         has none
+ *   smc-rings waits PORT         accepts, reads and writes by calls; its ring waits for readiness
+ *   smc-rings connect PORT       reads and writes by its ring, after connect()
+ *   smc-rings calls PORT         has no ring
  *
- * smc-rings-static is the same without liburing's library in view.
+ * smc-rings-static is the same program, but linked so that liburing is not visible as a library.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -45,7 +45,7 @@ make(void)
 		fail("io_uring_queue_init", -rc);
 }
 
-/* What a request comes to, which is the only one. */
+/* @return the result of the only outstanding request */
 static int
 result(const char *what)
 {

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Copyright (c) 2026 The karst authors
-"""What the kernel's TCP does, SMC-R does, too (same/same.c)."""
+"""SMC-R behaves as the kernel's TCP does (same/same.c)."""
 import subprocess
 
 from smcbed import CONF, bed
 
 
 def said(suite, command=()):
-    """@return what smc-same says, by case, and its exit status"""
+    """@return the output of smc-same by case, and its exit status"""
     p = subprocess.Popen([*command, suite.same, '127.0.0.1'], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                          stderr=subprocess.STDOUT, text=True)
     suite.programs.append(p)

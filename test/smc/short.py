@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Copyright (c) 2026 The karst authors
-"""Of many short connections to one peer most stay on TCP (drivers/sockets/peers.c).  Whether they are
-many in a second the program knows by its clock, which is a slow one here, or one that races."""
+"""If many short connections are made to one peer, most of them stay on TCP
+(drivers/sockets/peers.c).  The program decides by its clock whether there are many in a second;
+here that clock is slow or fast."""
 import os
 import subprocess
 
@@ -14,7 +15,7 @@ SLOW, FAST = {'SMC_CLOCK': '0.0001'}, {'SMC_CLOCK': '100000'}
 
 
 def tried(count):
-    """How many of @count short connections are made by SMC-R."""
+    """@return how many of @count short connections are made by SMC-R"""
     return min(count, ROW) + max(count - ROW, 0) // EACH
 
 
@@ -23,14 +24,15 @@ def clocked(suite, clock):
 
 
 def made(suite, one, clock, words):
-    """(how many connections of a client were SMC-R's, problems); it makes COUNT of them."""
+    """Runs a client that makes COUNT connections.  @return (how many of them used SMC-R,
+    problems)"""
     server, before = RateServer(suite, one), suite.count(one, 'opened')
     c = subprocess.run([suite.run, '--smc', *words, '--socket', one.socket, suite.rate, 'connect',
                         '127.0.0.1', server.port, '1', str(COUNT)], stdout=subprocess.DEVNULL,
                        stderr=subprocess.PIPE, text=True, env=clocked(suite, clock), check=False)
     server.ends()
     problems = [] if c.returncode == 0 else [c.stderr]
-    return (suite.count(one, 'opened') - before) // 2, problems # each has two ends
+    return (suite.count(one, 'opened') - before) // 2, problems # each connection has two ends
 
 
 def point(suite, one, name, clock, words, wanted):
@@ -39,8 +41,8 @@ def point(suite, one, name, clock, words, wanted):
 
 
 def grows(suite, one):
-    """Behind as many short ones that most stay on TCP, long ones: the first of them that is tried by
-    SMC-R ends that."""
+    """Makes so many short connections that most stay on TCP, and then long ones: the first of these
+    that uses SMC-R ends that state."""
     server, before = RateServer(suite, one), suite.count(one, 'opened')
     short = ROW + EACH * 4
     p = Program(suite, one, 'client_grows', '127.0.0.1', int(server.port), short,
@@ -53,8 +55,9 @@ def grows(suite, one):
 
 
 def unseen(suite, one):
-    """Who has met none but peers that can SMC-R for a while does not look whether the next one can
-    (SEEN_ROW in drivers/sockets/sock.c), and meets one that cannot."""
+    """A program that has for some time connected only to peers with SMC-R does not check whether
+    the next peer supports it (SEEN_ROW in drivers/sockets/sock.c), and connects to one that does
+    not."""
     server, plain, before = RateServer(suite, one), RateServer(suite), suite.count(one, 'opened')
     smc = [suite.run, '--smc', '--short', 'smc', '--socket', one.socket]
     problems = []
@@ -79,7 +82,7 @@ def shorts(suite):
     suite.tap.point('a daemon for short connections', problems)
     before = suite.count(one, 'short_on_tcp')
     point(suite, one, 'many short connections in a second: few are tried by SMC-R', SLOW, (), tried(COUNT))
-    # those after the last one that was tried are told with the next one
+    # connections after the last one over SMC-R are reported with the next one
     told, wanted = suite.count(one, 'short_on_tcp') - before, (COUNT - ROW) // EACH * (EACH - 1)
     suite.tap.point('how many were not is counted', [] if told == wanted else [f'{told}, not {wanted}'])
     point(suite, one, 'the same in many seconds: all are', FAST, (), COUNT)

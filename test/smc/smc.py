@@ -3,8 +3,8 @@
 # Copyright (c) 2026 The karst authors
 """TCP programs over SMC-R: smc.py BUILD ROOT (TAP; as root).
 
-In a network namespace of its own: one karstd with a loopback port and two that are joined by a veth
-pair, with programs that do not know of any of this (prog.py), started by karst-run --smc.
+In a network namespace of its own: one karstd with a loopback port and two that are connected by a
+veth pair, and programs that do not know of SMC-R (prog.py), started by karst-run --smc.
 """
 import json
 import os
@@ -32,19 +32,19 @@ OPTION = bytes.fromhex('fe06e2d4c3d9')
 IDLE = 500
 OFTEN = 100  # connections
 SLOW_MS = 300  # longer than the service waits for the other end
-SYS_RECVMSG = 47  # of x86_64
-# what interrupted.c says: what each call returned, and how many signals came
+SYS_RECVMSG = 47  # on x86_64
+# the output of interrupted.c: what each call returned, and how many signals came
 INTERRUPTED = ('recv EINTR 1\nrecv after siginterrupt EINTR 1\nrecv at once EAGAIN 1\n'
                'poll EINTR 1\nselect EINTR 1\nsend EINTR 1\nrecv again returned 1\n')
-STALL_S = 2  # more than the retries of an ACK timeout of 14 last ...
-PATIENT_S = 6  # ... and less than those of the service's, with what it takes until the first one goes
+STALL_S = 2  # longer than the retries of an ACK timeout of 14 ...
+PATIENT_S = 6  # ... and shorter than those of the service, including the time until the first retry
 NEAR, FAR = '10.91.0.1', '10.91.0.2'
 
 
 # --- the option ---
 
 class Sniffer:
-    """The TCP headers that pass the loopback interface."""
+    """Captures the TCP headers on the loopback interface."""
 
     def __init__(self):
         self.sock = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(0x0800))
@@ -52,7 +52,7 @@ class Sniffer:
         self.sock.settimeout(0.2)
 
     def headers(self, port):
-        """(flags, options) of each packet of a connection to @port, once."""
+        """@return (flags, options) of each packet of a connection to @port, once"""
         found = []
         try:
             while True:
@@ -67,7 +67,7 @@ class Sniffer:
 
 
 def option_point(suite, name, server, client, wanted):
-    """Which of SYN, SYN-ACK and the rest have the option, of a connection between two."""
+    """Checks which of SYN, SYN-ACK and the other packets of a connection have the option."""
     sniffer = Sniffer()
     port = bed.free_port()
     s = Program(suite, server, 'server_echo', '127.0.0.1', port)
@@ -87,7 +87,8 @@ def option_point(suite, name, server, client, wanted):
 # --- points ---
 
 def is_direct(suite, one):
-    """Did the connections so far go without the daemon, or all of them by RDMA?"""
+    """@return (whether all connections so far bypass the daemon, whether all use RDMA, the
+    counters)"""
     n = suite.ask(one, '/karst/smc')
     return (n['direct'] > 0 and n['writes'] == n['connected'] == 0,
             n['direct'] == 0 and n['writes'] > 0 and n['connected'] >= 2, n)
@@ -141,7 +142,7 @@ def one_daemon(suite, one, direct):
 
 
 def settings(suite, one):
-    """What a TCP socket was set to, by whomever, its connection is set to."""
+    """A connection has the settings that its TCP socket was given, by whatever process."""
     was_set, reset = 'set 1 True late', "b'' ConnectionResetError"
     for server, client, n, text, wanted in (
             ('server_sets', 'client_ends', 0, 'before it listens', (was_set, reset)),
@@ -164,7 +165,7 @@ def settings(suite, one):
 
 
 def awaited(suite, one):
-    """The service stands still while a program connects, whose other thread waits for bytes."""
+    """The service is stopped while a program connects whose other thread waits for bytes."""
     port = bed.free_port()
     s = Program(suite, one, 'server_greets', '127.0.0.1', port)
     problems = [line for line in [s.line()] if line != 'ready']
@@ -180,7 +181,7 @@ def awaited(suite, one):
 
 
 def asks(program):
-    """Waits until it waits for the service's answer."""
+    """Waits until @program waits for the service's answer."""
     began = time.monotonic()
     while time.monotonic() - began < bed.HANG_S:
         with open(f'/proc/{program.process.pid}/syscall', encoding='ascii') as f:
@@ -191,7 +192,7 @@ def asks(program):
 
 
 def both_ask(suite, one, direct, dies):
-    """Both ends of a connection are there when the service looks for the first time.  @return the
+    """Both ends of a connection have connected when the service first checks.  @return the
     programs, problems"""
     port = bed.free_port()
     s = Program(suite, one, 'server_echo' if not dies else 'server_ended', '127.0.0.1', port)
@@ -225,7 +226,8 @@ def at_once(suite, one, direct):
 
 
 def confined(suite, one):
-    """Of a server on a machine whose numbers of system calls it knows."""
+    """A server that filters system calls, on a machine whose system call numbers the program
+    knows."""
     if os.uname().machine != 'x86_64':
         suite.tap.skip('a program whose system calls are filtered', 'x86_64 alone')
         return
@@ -248,7 +250,8 @@ def urgent_bytes(suite, one):
 
 
 def late_bytes(suite, one):
-    """Who was woken by an urgent byte finds it, however long its sender takes to go on."""
+    """A program that was woken by an urgent byte finds the byte, however late its sender
+    continues."""
     suite.tap.point('the sender of an urgent byte loses the processor behind it',
                     urgent.same_as_tcp(suite, one, one, late=True))
     os.environ.update(suite.late)
@@ -261,7 +264,7 @@ def late_bytes(suite, one):
 
 
 def often(suite, one):
-    """Problems of a program that connects to one that cannot SMC-R, again and again."""
+    """@return problems of a program that connects repeatedly to one that does not support SMC-R"""
     server, before = RateServer(suite), suite.count(one, 'option_offered')
     done = subprocess.run([suite.run, '--smc', '--socket', one.socket, suite.rate, 'connect', '127.0.0.1',
                            server.port, '1', str(OFTEN)], stdout=subprocess.DEVNULL, check=False)
@@ -325,7 +328,7 @@ def late(suite, one, direct):
 
 
 def alone(suite, one, what, n=0):
-    """Problems of a program that is both sides of its connections."""
+    """@return problems of a program that is both sides of its connections"""
     p = Program(suite, one, what, '127.0.0.1', bed.free_port(), n)
     p.line()
     said, problems = p.ends()
@@ -333,8 +336,8 @@ def alone(suite, one, what, n=0):
 
 
 def held(suite, one):
-    """Of two programs the first message of CLC is none; unless the other end takes its time, as it does
-    on a machine that keeps the program waiting: so it is looked for one that does not."""
+    """Two programs do not exchange a first CLC message, unless the other end takes long, as it does
+    on a busy machine.  So this repeats until a connection was not delayed."""
     began = time.monotonic()
     problems, spoken = [], True
     while spoken and not problems and time.monotonic() - began < bed.HANG_S:
@@ -361,7 +364,7 @@ def torn(suite, one):
     s.line()
     c = Program(suite, one, 'client_floods', '127.0.0.1', port, 4 * BYTES)
     s.line()
-    problems = suite.filled(one) # a part of it is sent
+    problems = suite.filled(one) # a part of it has been sent
     s.process.kill()
     said, more = c.ends()
     suite.tap.point('who waits for room when the peer resets hears of the reset', problems + more + (
@@ -378,14 +381,14 @@ def hostile(suite, one, direct):
     problems += more + ([] if said.startswith('ended') else [said])
     if direct and 'Connection' not in heard:
         problems.append(heard)
-    if suite.count(one, 'faults') == before and not direct: # else its peer sees it, and goes
+    if suite.count(one, 'faults') == before and not direct: # otherwise its peer notices, and closes
         problems.append('no fault is counted')
     suite.tap.point('who scribbles over a control page loses that connection', problems)
     suite.tap.point('and nobody else anything', echo(suite, one, one))
 
 
 def impatient(suite, one):
-    """Tokens that nobody asked for do not keep a call that does not want to wait."""
+    """Tokens that were not requested do not delay a call that does not wait."""
     port = bed.free_port()
     s = Program(suite, one, 'server_impatient', '127.0.0.1', port, 1000)
     s.line()
@@ -397,7 +400,8 @@ def impatient(suite, one):
 
 
 def astray(suite, one):
-    """As of a writer that had no processor between its bytes and its token, until all was read."""
+    """A stray token, as of a writer that lost the processor between its bytes and its token, until
+    all bytes were read."""
     port = bed.free_port()
     s = Program(suite, one, 'server_astray', '127.0.0.1', port)
     s.line()
@@ -409,8 +413,8 @@ def astray(suite, one):
 
 
 def stall(suite, near, far, netns):
-    """(for how long a daemon had no processor, with more on its way to it than has room there;
-    problems)"""
+    """@return (how long a daemon had no processor, while more bytes are under way to it than it has
+    room for; problems)"""
     port = bed.free_port()
     before = [suite.count(d, 'connected') for d in (near, far)] + [suite.count(near, 'writes')]
     s = Program(suite, near, 'server_prompted', NEAR, port, BYTES)
@@ -432,7 +436,7 @@ def stall(suite, near, far, netns):
 
 
 def stalled(suite, near, far, netns):
-    """Once more if the machine kept this test waiting for longer than the service is patient."""
+    """Repeats stall() if the machine delayed this test for longer than the service's retries."""
     began, (took_s, problems) = time.monotonic(), stall(suite, near, far, netns)
     while problems and took_s > PATIENT_S and time.monotonic() - began < bed.HANG_S:
         suite.tap.note(f'it stood still for {took_s:.1f} s; once more')
@@ -473,8 +477,8 @@ def two_daemons(suite, netns):
 
 
 def offers(suite, near, other, netns, *users):
-    """How often these users' programs, each of which connects twice, offer the option to a peer that
-    declines.  @return that, problems"""
+    """@return how often programs of these users, each of which connects twice, offer the option to
+    a peer that declines; problems"""
     port, offered = bed.free_port(), suite.count(other, 'option_offered')
     s = Program(suite, near, 'server_answers', NEAR, port, 2 * len(users), script='prog_service.py')
     problems = [line for line in [s.line()] if line != 'ready']
@@ -486,7 +490,7 @@ def offers(suite, near, other, netns, *users):
 
 
 def refused_by_users(suite, near, netns):
-    """A program can have it come to nothing with any peer."""
+    """A program can make the negotiation fail with any peer."""
     os.chmod(suite.folder, 0o755)
     other, problems = suite.daemon('users', '[socket]\nmode = 0666\n[port p]\ndevice = far\n' + CONF +
                                    'eid = OTHERS\n', netns)
@@ -501,7 +505,8 @@ def refused_by_users(suite, near, netns):
 
 
 def elsewhere(suite, netns):
-    """Whose addresses say nothing, because any user can have any in a namespace of his own."""
+    """Programs of another namespace, whose addresses prove nothing, because any user can have any
+    address in their own namespace."""
     one, problems = suite.daemon('here', CONF + 'direct = no\n')
     suite.tap.point('a daemon', problems)
     port = bed.free_port()
@@ -517,7 +522,7 @@ def elsewhere(suite, netns):
 
 
 def handlers(suite, one):
-    """A handler that uses the connection which its thread is just using (handler.c)."""
+    """A signal handler uses the connection that its thread is just using (handler.c)."""
     port = bed.free_port()
     both = []
     for what in 'serve', 'connect':
@@ -543,7 +548,7 @@ def handlers(suite, one):
 
 
 def calls(suite, one):
-    """What programs may do beside a connection (calls.c)."""
+    """What programs may do besides using a connection (calls.c)."""
     for what, text in (('listens', 'a handler of a signal may listen'),
                        ('forks', 'a child is not made in the middle of what another thread does'),
                        ('handles', 'a handler forks, in the middle of a call or not'),
@@ -566,7 +571,7 @@ def calls(suite, one):
 
 
 def forks(suite, one):
-    """Children of a program one of whose threads is just using the connection (forks.c)."""
+    """Children of a program of which one thread is just using the connection (forks.c)."""
     port = bed.free_port()
     s = Program(suite, one, 'server_sink', '127.0.0.1', port)
     problems = [line for line in [s.line()] if line != 'ready']
@@ -580,7 +585,7 @@ def forks(suite, one):
 
 
 def no_room(suite):
-    """What has no room in the table goes by TCP."""
+    """Connections for which the table has no room use TCP."""
     small, problems = suite.daemon('small', CONF + 'max_connections = 2\nretry_s = 0\n')
     port = bed.free_port()
     s = Program(suite, small, 'server_killed', '127.0.0.1', port)
@@ -641,7 +646,7 @@ def tool(suite, one, direct):
 
 
 def talk_on(suite, one):
-    """Two programs that have begun do not need the daemon."""
+    """Two programs that have begun to exchange data do not need the daemon."""
     port = bed.free_port()
     s = Program(suite, one, 'server_talks', '127.0.0.1', port, BYTES)
     s.line()

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
 # Copyright (c) 2026 The karst authors
-"""What the tests of TCP programs over SMC-R share: daemons with [smc], and programs behind karst-run
---smc, in a network namespace of their own."""
+"""Common code of the tests of TCP programs over SMC-R: daemons with [smc], and programs behind
+karst-run --smc, in a network namespace of their own."""
 import ctypes
 import errno
 import glob
@@ -20,7 +20,7 @@ sys.path.insert(0, os.path.join(HERE, '..', '..', 'usertools'))
 import bed  # noqa: E402
 import karst_observe as observe  # noqa: E402
 
-# an engine of ours is there, and answers when it gets a processor
+# the engines exist, and answer when they get a processor
 observe.TIMEOUT_S = bed.HANG_S
 
 BYTES = 1000000
@@ -30,7 +30,8 @@ SO_PASSRIGHTS = 83 # Linux 6.16; not in Python's socket
 
 
 def refuses_rights():
-    """Can a socket of this kernel refuse descriptors?  Else it is as with "older" (older.c)."""
+    """Whether a socket of this kernel can refuse descriptors.  If not, it behaves as with "older"
+    (older.c)."""
     ends = socket.socketpair(socket.AF_UNIX)
     try:
         ends[0].setsockopt(socket.SOL_SOCKET, SO_PASSRIGHTS, 0)
@@ -45,8 +46,8 @@ def refuses_rights():
 
 
 class Program:
-    """WHAT of prog.py, or of another @script, under karst-run --smc of a daemon, or alone; with
-    late.c before it if @late; in @env, if that is given."""
+    """Program WHAT of prog.py, or of another @script, under karst-run --smc of a daemon, or
+    without.  late.c is preloaded if @late is set.  @env: its environment, if given."""
 
     def __init__(self, suite, daemon, what, address, port, n=0, netns=None, require=False,
                  script='prog.py', late=False, env=None):
@@ -54,7 +55,7 @@ class Program:
         if daemon is not None:
             command += [suite.run, '--smc', *(['--require'] if require else []),
                         '--socket', daemon.socket]
-        # -S: these need nothing but Python's own modules
+        # -S: these programs need only Python's own modules
         command += [sys.executable, '-S', suite.compiled(script), what, address, str(port), str(int(n))]
         self.what = what
         self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
@@ -66,7 +67,7 @@ class Program:
         return self.process.stdout.readline().strip()
 
     def ends(self, status=0):
-        """(what else it said, problems)"""
+        """@return (the rest of its output, problems)"""
         said, ended = bed.rest(self.process)
         if not ended:
             return '', [f'{self.what} does not end']
@@ -75,7 +76,7 @@ class Program:
 
 
 def pair(suite, one, server, client, n=0, script='prog_attack.py'):
-    """Both, the server first."""
+    """Starts both programs, the server first."""
     port = bed.free_port()
     s = Program(suite, one, server, '127.0.0.1', port, n, script=script)
     s.line()
@@ -83,16 +84,17 @@ def pair(suite, one, server, client, n=0, script='prog_attack.py'):
 
 
 def told(suite, name, s, c, wanted):
-    """What the one that is attacked says at its end."""
+    """Checks the last output of the program that is attacked."""
     said, problems = s.ends()
-    if said not in wanted and c.process.poll() is not None: # it was not to end
+    if said not in wanted and c.process.poll() is not None: # the client must not end
         problems += [c.what, *c.ends()]
     c.process.kill()
     suite.tap.point(name, problems + ([] if said in wanted else [said]))
 
 
 class RateServer:
-    """smc-rate, which answers each byte: behind karst-run --smc of a daemon, or alone."""
+    """An smc-rate server, which echoes each byte: behind karst-run --smc of a daemon, or
+    without."""
 
     def __init__(self, suite, daemon=None):
         smc = [suite.run, '--smc', '--socket', daemon.socket] if daemon is not None else []
@@ -131,12 +133,12 @@ class Suite:
             py_compile.compile(path, os.path.join(self.scripts, os.path.basename(path) + 'c'), doraise=True)
 
     def compiled(self, script):
-        """Where a script is that was compiled: some hundred processes begin with one, and Python compiles
-        what it is started with each time."""
+        """@return the path of a compiled script: some hundred processes begin with one, and Python
+        compiles the script that it is started with each time."""
         return os.path.join(self.scripts, script + 'c')
 
     def daemon(self, name, conf, netns=None, older=False):
-        """@older: as with a kernel before Linux 6.16 (older.c)"""
+        """@older: simulates a kernel before Linux 6.16 (older.c)"""
         d = bed.Daemon(self.karstd, self.folder, conf, name=name, netns=netns)
         if older:
             d.command = ['env', 'LD_PRELOAD=' + self.older, *d.command]
@@ -154,7 +156,8 @@ class Suite:
         return self.ask(daemon, '/karst/smc')[name]
 
     def filled(self, daemon):
-        """Waits until somebody has a buffer full of what he does not read.  @return problems"""
+        """Waits until a buffer is full of bytes that its program does not read.  @return
+        problems"""
         began = time.monotonic()
         while True:
             rows = self.ask(daemon, '/karst/smc_connections').values()
@@ -165,7 +168,7 @@ class Suite:
             time.sleep(0.01)
 
     def rises(self, daemon, name, above):
-        """Waits until that counter is above @above.  @return problems"""
+        """Waits until counter @name is above @above.  @return problems"""
         began = time.monotonic()
         while self.count(daemon, name) <= above:
             if time.monotonic() - began > bed.HANG_S:
@@ -188,7 +191,7 @@ def ip(*words):
 
 def echo(suite, server, client, what=('server_echo', 'client_echo'), n=BYTES, at='127.0.0.1',
          far=None):
-    """Problems of a pair of programs, the client in namespace @far if given."""
+    """@return problems of a pair of programs; the client runs in namespace @far if given"""
     port = bed.free_port()
     s = Program(suite, server, what[0], at, port)
     if s.line() != 'ready':
@@ -201,7 +204,7 @@ def echo(suite, server, client, what=('server_echo', 'client_echo'), n=BYTES, at
 
 
 def run(build, test):
-    """test(suite) in a namespace whose loopback interface is up.  @return exit status"""
+    """Runs test(suite) in a namespace whose loopback interface is up.  @return exit status"""
     if ctypes.CDLL(None, use_errno=True).unshare(CLONE_NEWNET) != 0:
         print('1..0 # SKIP no network namespaces')
         return 1

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Copyright (c) 2026 The karst authors
-"""Urgent data, seen over SMC-R as over TCP."""
+"""Urgent data is seen over SMC-R as over TCP."""
 from smcbed import BYTES, Program, bed
 
 
 def talk(suite, server, client, at, far, late):
-    """(what the one that receives says, problems)"""
+    """@return (the output of the receiver, problems)"""
     port = bed.free_port()
     s = Program(suite, server, 'receives', at, port, script='prog_urgent.py')
     if s.line() != 'ready':
@@ -17,7 +17,7 @@ def talk(suite, server, client, at, far, late):
 
 
 def same_as_tcp(suite, server, client, at='127.0.0.1', far=None, late=False):
-    """Problems: what differs from the same programs without karst."""
+    """@return problems: differences from the same programs without karst"""
     wanted, problems = talk(suite, None, None, at, far, False)
     said, more = talk(suite, server, client, at, far, late)
     problems += more

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Copyright (c) 2026 The karst authors
-"""Programs with an io_uring: what a ring reads and writes is TCP's, however and whenever it was made;
-and who says that his ring only waits has SMC-R."""
+"""Programs with an io_uring: what a ring reads and writes stays on TCP, however and whenever the
+ring was made; a program that declares that its ring only waits has SMC-R."""
 import subprocess
 
 from smcbed import CONF, bed
 
 STATIC = '-static'
-# of the server, of the client, whether SMC-R is to be used, options of karst-run
+# programs of the server and of the client, whether SMC-R must be used, options of karst-run
 PAIRS = [
     (('', 'first'), (STATIC, 'calls'), False, []),
     (('', 'later'), (STATIC, 'calls'), False, []),
@@ -28,7 +28,7 @@ def start(suite, daemon, options, program, port):
 
 
 def told(p):
-    """Problems: it does not say that all was as it should be."""
+    """@return problems: the program does not print that all was well"""
     said, ended = bed.rest(p)
     return [] if ended and said == 'same\n' and p.returncode == 0 else [said.strip() or 'nothing was said']
 
@@ -42,14 +42,14 @@ def pair(suite, daemon, server, client, by_smc, options):
     c = start(suite, daemon, options, client, port)
     problems = [f'client: {line}' for line in told(c)]
     if problems:
-        s.kill() # it may wait for ever
+        s.kill() # the server may wait for ever
     problems += [f'server: {line}' for line in told(s)]
     made = suite.count(daemon, 'direct') - before
     return problems + ([] if made == by_smc else [f'{made} connections of SMC-R'])
 
 
 def refused(suite, daemon):
-    """Who is to have SMC-R or nothing, and has a ring."""
+    """A program with a ring that may use SMC-R only."""
     port = bed.free_port()
     s = start(suite, daemon, ['--require'], ('', 'first'), port)
     said, _ = bed.rest(s)

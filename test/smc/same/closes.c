@@ -2,8 +2,8 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * How a connection ends, in each of its ways, and what each call says then.  Of poll() POLLERR and
- * POLLHUP are left out: doc/smc.rst, "What is not there".
+ * All ways in which a connection ends, and the results of each call then.  POLLERR and POLLHUP of
+ * poll() are left out: doc/smc.rst, "What is not supported".
  */
 #include "same.h"
 
@@ -133,7 +133,7 @@ shut_both(void)
 	tell_peer(far);
 }
 
-/* Who closes with bytes unread resets. */
+/* A close with unread bytes is a reset. */
 static void
 close_unread(void)
 {
@@ -255,7 +255,7 @@ close_write_and_ask(void)
 	tell_write(near);
 }
 
-/* What is on its way in both directions comes before the ends. */
+/* Bytes that are under way in both directions arrive before the ends. */
 static void
 ends_behind_bytes(void)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* connect() that does not wait, and of what is connected. */
+/* connect() that does not wait, and connect() on a connected socket. */
 #include "same.h"
 
 #include <poll.h>
@@ -20,7 +20,7 @@ connect_again(bool polls)
 
 	near = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
 	tell(connect(near, (void *)&address, sizeof(address)));
-	far = accept(listener, NULL, NULL); /* so it has connected */
+	far = accept(listener, NULL, NULL); /* so near has connected */
 	p = (struct pollfd){.fd = near, .events = POLLOUT};
 	if (polls)
 		tell(poll(&p, 1, -1));

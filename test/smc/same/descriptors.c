@@ -16,7 +16,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define HIGH 60 /* a number that is free */
+#define HIGH 60 /* a free descriptor number */
 
 static void
 tell_one(int fd)
@@ -107,7 +107,7 @@ two_processes(void)
 	tell(recv(near, data, 9, 0));
 }
 
-/* @fd has come to this process, and to no other. */
+/* Uses @fd, which has come to this process and to no other. */
 static int
 use_what_came(int fd)
 {

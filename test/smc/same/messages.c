@@ -105,7 +105,7 @@ many_messages(void)
 	tell_many(0, NULL);
 }
 
-/* Each limit that is over ends the call after a message; how much is left of one is the clock's. */
+/* An expired limit ends the call after a message.  The remaining time depends on the clock. */
 static void
 many_with_limits(void)
 {
@@ -133,7 +133,7 @@ many_and_an_error(void)
 	tell_many(0, NULL);
 }
 
-/* The error that has ended a call that got something is the next one's. */
+/* If a call that got messages is ended by an error, the next call reports the error. */
 static void
 many_before_an_error(void)
 {
@@ -143,7 +143,7 @@ many_before_an_error(void)
 	begin_call(&c, call_recv_many, near, 2, 0);
 	if (send(far, "ab", 2, 0) != 2)
 		fail("send");
-	while (*(volatile char *)data != 'a') /* it has got these */
+	while (*(volatile char *)data != 'a') /* the call has got these bytes */
 		usleep(1000);
 	reset(far);
 	end_call(&c);
@@ -168,7 +168,7 @@ send_many(void)
 	tell(sendmmsg(near, many, MANY, MSG_NOSIGNAL));
 }
 
-/* What goes with a message, of which a connection has no use. */
+/* Control data of a message, for which a connection has no use. */
 static void
 tell_control(int level, int type, size_t len)
 {

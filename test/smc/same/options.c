@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* Options and names: their values before and after connect(), and lengths that are none. */
+/* Options and names: their values before and after connect(), and invalid lengths. */
 #include "same.h"
 
 #include <errno.h>
@@ -22,7 +22,8 @@
 #define SO_COOKIE 57
 #endif
 
-/* To what an option is set, or it is not: its value is what it is, or no two sockets'. */
+/* The value to set, or why the option is not set: its value is fixed, or differs between any two
+ * sockets. */
 #define FIXED  (-1)
 #define VARIES (-2)
 
@@ -75,7 +76,7 @@ static const struct option {
 
 #define OPTIONS (sizeof(options) / sizeof(options[0]))
 
-/* @set: it was set; its value before that may be the machine's. */
+/* @set: the option was set; its value before that may depend on the machine. */
 static void
 tell_option(int fd, const struct option *o, bool set)
 {
@@ -121,7 +122,7 @@ options_after(void)
 	tell_options(far, true);
 }
 
-/* Those of the listener are those of what it accepts. */
+/* An accepted socket has the options of the listener. */
 static void
 options_before(void)
 {

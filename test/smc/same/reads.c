@@ -2,8 +2,8 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Reading and writing: peeking for more than there is, no bytes, too many of them,
- * and calls with a place.
+ * Reading and writing: peeking for more bytes than there are, reads of no bytes, too many buffers
+ * or bytes, and calls with a file offset.
  */
 #include "same.h"
 
@@ -73,7 +73,7 @@ peek_without_waiting(void)
 	open_both();
 	if (send(near, "abc", 3, 0) != 3)
 		fail("send");
-	tell(recv(far, data, 1, MSG_PEEK)); /* it is there */
+	tell(recv(far, data, 1, MSG_PEEK)); /* the byte has arrived */
 	tell(recv(far, data, 10, MSG_PEEK | MSG_WAITALL | MSG_DONTWAIT));
 	setsockopt(far, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
 	tell(recv(far, data, 10, MSG_PEEK | MSG_WAITALL));
@@ -100,7 +100,7 @@ receive_none(void)
 	tell(recv(far, &byte, 0, 0));
 }
 
-/* Of what the compiler would warn. */
+/* volatile, because the compiler would warn of these values. */
 static volatile int negative = -1;
 static volatile size_t huge = SIZE_MAX;
 

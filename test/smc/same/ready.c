@@ -2,9 +2,9 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Who waits for readiness: epoll in its forms, poll(), select(), and their kin with masks of
- * signals.  Edges are told of when a ring is not empty any more (doc/smc.rst), so here it is empty
- * before.
+ * Waiting for readiness: epoll in its forms, poll(), select(), and their variants with signal
+ * masks.  Edges are reported when a ring is not empty any more (doc/smc.rst), so the ring is empty
+ * before in these cases.
  */
 #include "same.h"
 
@@ -18,9 +18,10 @@
 
 #define ALL_EVENTS (EPOLLIN | EPOLLOUT | EPOLLPRI | EPOLLRDHUP)
 
-static int set; /* of epoll */
+static int set; /* the epoll set */
 
-/* Bytes for near, of which the kernel knows: what says so may come behind them. */
+/* Sends bytes to near, and waits until the kernel reports them: the token may come after the
+ * bytes. */
 static void
 give_seen(size_t n)
 {
@@ -237,7 +238,7 @@ select_of_all(void)
 	tell_select(near);
 }
 
-/* A signal that waits comes in the call, unless there is something to tell of. */
+/* A pending signal is delivered in the call, unless there is something to report. */
 static void
 masks_of_signals(void)
 {

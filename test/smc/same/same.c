@@ -2,13 +2,13 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * What the manual pages say of sockets, and the kernel's TCP does.  It is run over TCP and over
- * SMC-R, and has to say the same (same.py):
+ * Checks the behaviour that the manual pages describe for sockets and that the kernel's TCP has.
+ * The program is run over TCP and over SMC-R, and must print the same both times (same.py):
  *
  *   smc-same ADDRESS
  *
- * Each case is a process of its own, with both ends of a connection.  A thread that is to wait is
- * seen to sleep in its call before the case goes on, or to have come back.
+ * Each case is a process of its own, with both ends of a connection.  When a thread has to wait,
+ * the case continues only when that thread sleeps in its call or has returned.
  */
 #include "same.h"
 
@@ -38,7 +38,6 @@ fail(const char *what)
 	exit(1);
 }
 
-/* What a call has returned. */
 void
 tell(long rc)
 {
@@ -64,7 +63,6 @@ handle(int sig, int flags)
 		fail("sigaction");
 }
 
-/* A byte has gone each way: what is agreed on at the beginning is. */
 void
 greet(void)
 {
@@ -116,7 +114,6 @@ await(int fd, short events)
 		fail("poll");
 }
 
-/* Until there is no room, also when what is on its way has come. */
 void
 fill(void)
 {
@@ -142,7 +139,7 @@ make_call(void *arg)
 	return NULL;
 }
 
-/* In one of those in which who has a connection sleeps. */
+/* Whether the thread sleeps in one of the system calls in which a user of a connection sleeps. */
 static bool
 sleeps(pid_t id)
 {
@@ -178,7 +175,6 @@ end_call(struct call *c)
 	tell(c->rc);
 }
 
-/* Until it cannot: where TCP has no room for much it may have some for a little. */
 long
 call_send(struct call *c)
 {

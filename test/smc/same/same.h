@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* What the cases of smc-same share (same.c). */
+/* Common declarations of the cases of smc-same (same.c). */
 #ifndef SAME_H
 #define SAME_H
 
@@ -15,7 +15,7 @@
 #include <sys/socket.h>
 #include <sys/types.h>
 
-#define MUCH (8u << 20) /* more than there is room for on the way */
+#define MUCH (8u << 20) /* more than there is room for in transit */
 
 struct same_case {
 	const char *name;
@@ -26,30 +26,30 @@ struct same_case {
 extern const struct same_case waits[], reads[], messages[], files[], connects[], signals[],
 	closes[], settings[], streams[], ready[], descriptors[];
 
-extern struct sockaddr_in address; /* of the listener */
-extern int listener, near, far;    /* near has connected, far was accepted */
+extern struct sockaddr_in address; /* the listener's */
+extern int listener, near, far;    /* near is the connecting end, far the accepted one */
 extern char data[MUCH];
-extern volatile sig_atomic_t came; /* signals that handle() has asked for */
+extern volatile sig_atomic_t came; /* number of signals that handle() has asked for */
 
 void fail(const char *what) __attribute__((noreturn));
-/** What a call has returned: that, or the name of errno. */
+/** Prints the result of a call, or the name of errno. */
 void tell(long rc);
 /** Counts signal @sig from now on. */
 void handle(int sig, int flags);
-/** A byte goes each way, so what is agreed on at the beginning is. */
+/** Transfers a byte in each direction, after which the negotiation is complete. */
 void greet(void);
 /** Connects near and far. */
 void open_both(void);
-/** @fd sends @n bytes, and they are there. */
+/** Sends @n bytes on @fd, and waits until they have arrived. */
 void give(int fd, size_t n);
-/** Closes @fd by a reset. */
+/** Closes @fd with a reset. */
 void reset(int fd);
 /** Waits for one of @events, of poll(). */
 void await(int fd, short events);
-/** Writes to near until there is no room, also when what is on its way has come. */
+/** Writes to near until there is no room, even after the bytes under way have arrived. */
 void fill(void);
 
-/* A call that a thread of its own makes. */
+/* A call that is made in a thread of its own. */
 struct call {
 	long (*fn)(struct call *c);
 	int fd, flags;
@@ -61,15 +61,16 @@ struct call {
 	pthread_t thread;
 };
 
-/** When it returns the thread sleeps in its call, or has come back. */
+/** Begins a call.  When this returns, the thread sleeps in the call or has returned. */
 void begin_call(struct call *c, long (*fn)(struct call *c), int fd, size_t len, int flags);
-/** Waits for it, and tells what it has returned. */
+/** Waits for the call, and prints what it has returned. */
 void end_call(struct call *c);
-/** Until it cannot: where TCP has no room for much it may have some for a little. */
+/** Sends until there is no room: where TCP has no room for many bytes it may have room for a
+ *  few. */
 long call_send(struct call *c);
 long call_poll(struct call *c);
 long call_recv(struct call *c);
-/** Two messages of that length. */
+/** Receives two messages of that length. */
 long call_recv_many(struct call *c);
 
 #endif /* SAME_H */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* Signals that bytes have come. */
+/* Signals that report the arrival of bytes. */
 #include "same.h"
 
 #include <fcntl.h>

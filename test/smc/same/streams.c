@@ -16,7 +16,7 @@
 #include <unistd.h>
 #include <wchar.h>
 
-#define ELSEWHERE 50 /* a number for what stdout is */
+#define ELSEWHERE 50 /* a descriptor number for a duplicate of stdout */
 
 static void
 text(int fd, const char *what)
@@ -27,7 +27,7 @@ text(int fd, const char *what)
 		fail("text");
 }
 
-/* What has come to far, when it is @n bytes. */
+/* Prints what has come to far, when it is @n bytes. */
 static void
 tell_text(size_t n)
 {
@@ -445,7 +445,7 @@ stdout_comes_by_rights(void)
 	tell_text(5);
 }
 
-/* As inetd does; sed reads and writes by streams. */
+/* Starts a program as inetd does; sed reads and writes by streams. */
 static void
 program_of_inetd(void)
 {

@@ -55,7 +55,8 @@ shutdown_while_polling(void)
 
 /* --- a descriptor is closed, or becomes another one, while a thread waits --- */
 
-/* What came, and the next of what has the number now: nobody else has read it, or written there. */
+/* Prints what came, and the next bytes of the descriptor that has the number now: no other thread
+ * has read from it or written to it. */
 static void
 number_taken(struct call *c, int other)
 {

@@ -85,10 +85,13 @@ imp_xstats_reset(struct rte_eth_dev *dev)
 	struct imp_port *p = dev->data->dev_private;
 	size_t d, i;
 
+	/* telemetry reads the same from a thread of its own */
+	pthread_mutex_lock(&p->lock);
 	for (d = 0; d < IMP_BOTH; d++)
 		for (i = 0; i < IMP_MAX_QUEUES; i++)
 			if (p->queue[d][i] != NULL)
 				p->base[d][i] = p->queue[d][i]->stats;
+	pthread_mutex_unlock(&p->lock);
 	return p->gone ? 0 : rte_eth_xstats_reset(p->below);
 }
 

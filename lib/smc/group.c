@@ -331,9 +331,10 @@ karst_smc_group_end(struct karst_smc *smc, uint32_t group)
 
 	if (group >= c->cfg.max_groups || c->groups[group].state == GROUP_NONE)
 		return -ENOENT;
-	count(c, KARST_SMC_CTR_GROUP_DOWN);
-	if (c->groups[group].state != GROUP_ENDING)
+	if (c->groups[group].state != GROUP_ENDING) {
+		count(c, KARST_SMC_CTR_GROUP_DOWN);
 		smc_group_end(c, &c->groups[group], 0, KARST_SMC_DEL_OPERATOR);
+	}
 	return 0;
 }
 

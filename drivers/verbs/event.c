@@ -392,12 +392,14 @@ static int
 uverbs_open(const char *path, int flags, ...)
 {
 	va_list args;
-	mode_t mode;
+	mode_t mode = 0;
 
 	if (fd_stands_for(path))
 		return event_state.open(EMPTY_CDEV, O_RDWR | O_CLOEXEC);
 	va_start(args, flags);
-	mode = flags & (O_CREAT | O_TMPFILE) ? va_arg(args, mode_t) : 0;
+	/* O_TMPFILE has the bit of O_DIRECTORY, which takes no mode */
+	if ((flags & O_CREAT) || (flags & O_TMPFILE) == O_TMPFILE)
+		mode = va_arg(args, mode_t);
 	va_end(args);
 	return event_state.open(path, flags, mode);
 }

@@ -124,8 +124,12 @@ def render_man(table):
                 out.append('.El')
             name = {'port': 'port NAME'}.get(row['section'], row['section'])
             out += [f'.Ss [{name}]'] + sentences(row['what'])
-            out += ['Changes take effect at once, by SIGHUP.' if row['reload'] == 'RELOAD' else
-                    'Changes take effect when the daemon is started again.']
+            told = 'SIGHUP' in row['what']  # the section's own text says what SIGHUP does
+            if row['reload'] == 'RESTART':
+                out.append(('Other changes' if told else 'Changes') +
+                           ' take effect when the daemon is started again.')
+            elif not told:
+                out.append('SIGHUP applies changes.')
             out.append('.Bl -tag -width Ds')
             continue
         out.append(f'.It Cm {row["key"]}')

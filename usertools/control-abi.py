@@ -41,7 +41,7 @@ Rules
   destroys all objects of the program.
 - Everything is little-endian and naturally aligned.  There are no pointers.
 - ``len`` is the length of the packet, at most {MAX} bytes.  ``nfds`` is the number of file
-  descriptors, at most {MAX_FDS}.  The engine refuses a message in which one of them is wrong.
+  descriptors, at most {MAX_FDS}.  A message in which one of them is wrong is refused.
 - Reserved members of requests are 0; the engine checks this.
 - A body may be longer than the receiver expects if all further bytes are 0.  New members are added
   at the end, and 0 in them means the same as before they existed.  A shorter body is refused.
@@ -51,7 +51,7 @@ Rules
   the message is malformed or out of order; ``-EOPNOTSUPP``: there is no such operation, or no such
   feature; ``-EINVAL``: a member has a wrong value; ``-EBUSY``: another object still needs this one;
   ``-ENOSPC`` and ``-ENOMEM``: a limit is reached; ``-ENOBUFS``: ring memory has to be mapped and
-  sealed first (SEAL_CHUNK); ``-EIO``: the engine has disconnected the program.
+  sealed first (SEAL_CHUNK); ``-EIO``: the session has failed; only closing is left.
 - Handles of PDs, XRC domains, CQs, SRQs and QPs, of channels, and of the channels, identifiers and
   groups of connection management are numbers that are valid in this connection only.  A handle is
   never 0.  Keys are L_Keys and R_Keys.  Handles and keys of another connection are not valid.
@@ -71,7 +71,7 @@ connected socket that the program only reads.  A record is never split.  The str
 engine ends.  A program that does not read for a long time loses records.
 
 Channel
-  Each record is the 8-byte ``cookie`` of a CQ that was armed and has a completion.
+  Each record is the 8-byte ``cookie`` of a CQ that was armed and has its event.
 
 Connection management
   The engine writes one byte, of any value, when an event is queued and no other one is.  The program

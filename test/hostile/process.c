@@ -102,7 +102,7 @@ child_become_nobody(struct report *r)
 {
 	const uid_t nobody = 65534;
 
-	/* a process whose user changed at exec is not dumpable otherwise */
+	/* a change of user makes a process undumpable, so that others may not look into it */
 	if (geteuid() == 0 &&
 		(setgroups(0, NULL) != 0 || setgid(nobody) != 0 || setuid(nobody) != 0 ||
 			prctl(PR_SET_DUMPABLE, 1) != 0))

@@ -4,10 +4,10 @@
 /*
  * A program with queue pairs of every type keeps working, while a second thread of it writes random
  * values over every byte that it shares with the engine: rings, slots, lanes, doorbells, the asleep
- * and idle words.  The program also unmaps and maps again memory that it has registered, resizes
- * its completion queues, writes and reads the eventfds, and shuts down its streams of events.  What
- * becomes of the program itself does not matter.  It lives for some tens of milliseconds, is
- * killed, and the next one runs with the next seed.
+ * and idle words.  The program also unmaps pages of memory that it has registered, or takes away and
+ * restores the access rights to them, resizes its completion queues, writes and reads the eventfds,
+ * and shuts down its streams of events.  What becomes of the program itself does not matter.  It
+ * lives for some tens of milliseconds, is killed, and the next one runs with the next seed.
  */
 #include "hostile.h"
 
@@ -179,7 +179,7 @@ scribble_on(void *arg)
 	return NULL;
 }
 
-/* Registers memory, and unmaps it. */
+/* Unmaps a page of registered memory, or takes away or restores the access rights to it. */
 static void
 abuse_memory(struct scribbler *s)
 {

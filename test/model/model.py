@@ -49,7 +49,7 @@ def optimisation(path):
 
 
 def number_of(path, mutant):
-    """The value of the model's #define for it; none is 0."""
+    """The value of the model's #define for it; 0 without a mutant."""
     with open(path, encoding='utf-8') as f:
         found = re.search(rf'^#define {mutant}\s+(\d+)\b', f.read(), re.M) if mutant else None
     return int(found.group(1)) if found else 0

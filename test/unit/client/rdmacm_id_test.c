@@ -426,7 +426,7 @@ Test(client_rdmacm_id, limits)
 	cr_assert_eq(
 		karst_rdmacm_create_id(server->ch, 9, KARST_RDMACM_PS_TCP, KARST_QPT_RC, &more),
 		-ENOSPC);
-	/* every request needs an identifier */
+	/* the request of a peer needs an identifier, too */
 	cr_assert_eq(karst_rdmacm_bind(ctx, id[0], addr("0.0.0.0", SERVICE)), 0);
 	cr_assert_eq(karst_rdmacm_listen(ctx, id[0], 0), 0);
 	e.p = client;

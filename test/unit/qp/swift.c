@@ -258,8 +258,8 @@ swift_of(struct bed *b)
 	return &b->s->qp->pacer->swift;
 }
 
-/* The window is observed; the packet that starts its second half has AckReq, and so has the one
- * that fills it. */
+/* The window is observed; the packet that completes half a window since the last AckReq has AckReq,
+ * and so has the one that fills the window. */
 Test(swift, e7_window)
 {
 	struct bed *b = bed_swift(4000, 1000);

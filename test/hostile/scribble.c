@@ -4,10 +4,11 @@
 /*
  * A program with queue pairs of every type keeps working, while a second thread of it writes random
  * values over every byte that it shares with the engine: rings, slots, lanes, doorbells, the asleep
- * and idle words.  The program also unmaps pages of memory that it has registered, or takes away and
- * restores the access rights to them, resizes its completion queues, writes and reads the eventfds,
- * and shuts down its streams of events.  What becomes of the program itself does not matter.  It
- * lives for some tens of milliseconds, is killed, and the next one runs with the next seed.
+ * and idle words.  The program also unmaps pages of memory that it has registered, or takes away
+ * and restores the access rights to them, resizes its completion queues, writes and reads the
+ * eventfds, and shuts down its streams of events.  What becomes of the program itself does not
+ * matter.  It lives for some tens of milliseconds, is killed, and the next one runs with the next
+ * seed.
  */
 #include "hostile.h"
 

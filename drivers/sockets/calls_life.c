@@ -170,7 +170,7 @@ close(int fd)
 	int rc;
 
 	if (ks_kind(fd) == KS_PLAIN && !ks_is_hidden(fd))
-		return real(close)(fd); /* also right in the child of vfork() */
+		return real(close)(fd); /* without ks_is_ours(): the table does not change */
 	if (ks_is_ours()) {
 		if (ks_is_hidden(fd)) {
 			errno = EBADF;

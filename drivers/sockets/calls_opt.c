@@ -98,14 +98,15 @@ getsockopt(int fd, int level, int name, void *value, socklen_t *len)
 	return rc;
 }
 
-/* Only what the kernel reads: the length may exceed the memory that there is. */
+/* @return how many bytes of an option's value the kernel reads, at most @len.  Only these are
+ * copied, because @len may exceed the program's memory. */
 static socklen_t
 looked_at(int level, int name, socklen_t len)
 {
 	socklen_t most = sizeof(int);
 
 	if (level == IPPROTO_IP && name == IP_OPTIONS)
-		most = IP_OPTIONS_MOST + 1; /* the kernel refuses this */
+		most = IP_OPTIONS_MOST + 1; /* enough for the kernel to reject it */
 	else if (level == IPPROTO_TCP && name == TCP_CONGESTION)
 		most = NAME_MOST;
 	else if (level == SOL_SOCKET && name == SO_LINGER)

@@ -94,8 +94,8 @@ from_pipe(struct ks_sock *s, int from, int to, size_t n, unsigned int flags)
 	return got > 0 ? send_all(s, to, buf, (size_t)got) : got;
 }
 
-/* Checks the descriptor on the other side of the splice, which must not have the access mode @flag.
- * @return 0, or an errno */
+/* Checks the descriptor on the other side of the splice, which must be a pipe, and not be open only
+ * for the wrong direction (access mode @flag).  @return 0, or an errno */
 static int
 refuse_pipe(int fd, int flag)
 {

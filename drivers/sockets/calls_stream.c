@@ -8,11 +8,12 @@
  * When descriptor 0, 1 or 2 is a connection, as in a program that inetd has started or after
  * dup2(), stdin, stdout or stderr is replaced by another stream until the descriptor is something
  * else again.  Bytes that were written to the previous stream and not flushed go to what the
- * descriptor refers to now, as without this library.  Bytes that it has read ahead are read first.
- * The other stream has the same buffering.
+ * descriptor refers to now, as without this library.  Bytes that the previous stream has read ahead
+ * are read first.  The other stream has the same buffering.
  *
- * The other stream is made once and never freed: the program may have kept a pointer to it, or a
- * thread may wait in it.  It reads and writes whatever its descriptor is.
+ * The other stream is created once and never freed, unlike the streams of fdopen(): the program may
+ * have kept a pointer to it, or a thread may wait in it.  It reads and writes what its descriptor
+ * refers to at the time of the call.
  */
 #include "ks.h"
 
@@ -31,7 +32,7 @@
 #define NO_READS      0x0004
 #define NO_WRITES     0x0008
 #define HAS_ENDED     0x0030 /* feof(), ferror() */
-#define IN_PUSHED     0x0100 /* reads what ungetc() has put back */
+#define IN_PUSHED     0x0100 /* the stream reads bytes that ungetc() has put back */
 
 struct stream {
 	struct stream *next;
@@ -42,10 +43,10 @@ struct stream {
 static pthread_mutex_t streams_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct stream *_Atomic streams;
 
-/* Of stdin, stdout and stderr. */
+/* For each of stdin, stdout and stderr. */
 static struct std_stream {
-	FILE *before; /* the C library's own; while it is replaced it has no descriptor */
-	FILE *ours;   /* NULL: there was no need for it yet */
+	FILE *before; /* the C library's stream; it has no descriptor while it is replaced */
+	FILE *ours;   /* NULL: not created yet */
 	bool replaced;
 } std_streams[STD_STREAMS];
 
@@ -55,7 +56,7 @@ cookie_read(void *cookie, char *buf, size_t n)
 	return read(((struct stream *)cookie)->fd, buf, n);
 }
 
-/* All of it, as the C library does: it takes less for an error. */
+/* Writes all bytes, because the C library treats a short count as an error. */
 static ssize_t
 cookie_write(void *cookie, const char *buf, size_t n)
 {
@@ -110,7 +111,7 @@ cookie_close(void *cookie)
 	return close(fd);
 }
 
-/* NULL: errno is set */
+/* @return NULL and errno on failure */
 static FILE *
 open_stream(int fd, const char *mode)
 {
@@ -154,7 +155,8 @@ std_variable(int fd)
 	return fd == STDIN_FILENO ? &stdin : fd == STDOUT_FILENO ? &stdout : &stderr;
 }
 
-/* Wide characters are bytes only when they are flushed: into a file. */
+/* As move_written(), for a stream of wide characters: these are converted to bytes only when they
+ * are flushed, so they are flushed into a temporary file. */
 static void
 move_wide(FILE *from, FILE *to)
 {
@@ -179,8 +181,9 @@ buffering(FILE *f)
 	return (f->_flags & IS_UNBUFFERED) != 0 ? _IONBF : __flbf(f) ? _IOLBF : _IOFBF;
 }
 
-/* Nothing is to be flushed by that: the peer may read it only after dup2() has returned.  The new
- * buffer is never freed: the stream has it. */
+/* Makes room for @n bytes in the buffer of @f, so that none of them is flushed yet: the peer must
+ * not receive them before dup2() has returned.  The new buffer is never freed, because the stream
+ * uses it. */
 static void
 make_room(FILE *f, size_t n)
 {
@@ -194,7 +197,7 @@ make_room(FILE *f, size_t n)
 		(void)setvbuf(f, room, buffering(f), n + BUFSIZ);
 }
 
-/* Moves bytes that were written to @from and are not flushed. */
+/* Moves bytes that were written to @from and have not been flushed. */
 static void
 move_written(FILE *from, FILE *to)
 {
@@ -210,8 +213,8 @@ move_written(FILE *from, FILE *to)
 	(void)fwrite_unlocked(from->_IO_write_base, 1, n, to);
 }
 
-/* But for wide characters.  What was read from the other one before is not looked at: ungetc()
- * would go back in it. */
+/* Moves bytes that @from has read ahead, but not those of a stream of wide characters.  Makes @to
+ * forget the bytes that were read from it before, because ungetc() would step back in them. */
 static void
 move_read_ahead(FILE *from, FILE *to)
 {
@@ -225,7 +228,8 @@ move_read_ahead(FILE *from, FILE *to)
 		(void)ungetc((uint8_t) * --end, to);
 }
 
-/* A thread that waits in one of them has it locked, and is not to be waited for. */
+/* Moves the state of @from to @to.  Does nothing if another thread has locked one of the streams:
+ * it may wait in a read or write, and this function must not wait for it. */
 static void
 move_state(FILE *from, FILE *to)
 {
@@ -243,7 +247,8 @@ move_state(FILE *from, FILE *to)
 	funlockfile(from);
 }
 
-/* The program may have closed the one before, which stays so. */
+/* Replaces the stream.  If the program has closed it, or has assigned the variable a stream of
+ * another descriptor, nothing is replaced. */
 static void
 std_enter(int fd, struct std_stream *std)
 {
@@ -258,12 +263,14 @@ std_enter(int fd, struct std_stream *std)
 	std->before = *variable;
 	std->replaced = true;
 	move_state(std->before, std->ours);
-	/* who has kept a pointer to it gets an error: it cannot write to a connection */
+	/* so that a use of a kept pointer fails: the C library cannot read or write a
+	 * connection */
 	std->before->_fileno = -1;
 	*variable = std->ours;
 }
 
-/* The program may have assigned another stream to the variable meanwhile. */
+/* Ends the replacement.  If the program has assigned another stream to the variable meanwhile, the
+ * variable is not changed. */
 static void
 std_leave(int fd, struct std_stream *std)
 {
@@ -289,8 +296,10 @@ ks_streams_look(int fd)
 	errno = err;
 }
 
-/* To close one of them, or to open it again, is the C library's: of its own.
- * *@rc: whether what was pending could be written */
+/* For fclose() and freopen(), by which the C library closes or reopens its own stream: if @f is
+ * that stream while it is replaced, or its replacement, flushes and ends the replacement.
+ * *@rc: the result of the flush
+ * @return the C library's stream; in all other cases @f */
 static FILE *
 own_stream(FILE *f, int *rc)
 {
@@ -341,7 +350,7 @@ fileno_unlocked(FILE *f)
 	return fileno(f);
 }
 
-/* The C library closes the descriptor of the stream internally, too. */
+/* The C library closes the descriptor of its own streams internally. */
 KS_API int
 fclose(FILE *f)
 {
@@ -357,8 +366,9 @@ fclose(FILE *f)
 	return flushed != 0 ? flushed : rc;
 }
 
-/* The C library can reopen only streams that it reads and writes itself.  Another one gets the new
- * file at its descriptor. */
+/* The C library can reopen only streams that it reads and writes itself.  For a stream of
+ * fopencookie(), the new file @file is duplicated to the descriptor.
+ * @return @f; NULL and errno on failure: @f is closed */
 static FILE *
 reopen_ours(FILE *f, int fd, FILE *file)
 {
@@ -393,7 +403,7 @@ reopen(const char *path, const char *mode, FILE *f,
 	f = own_stream(f, &flushed);
 	st = stream_of(f);
 	if (st != NULL) {
-		errno = ENXIO; /* what a socket is opened again with */
+		errno = ENXIO; /* without a path: the kernel's error for opening a socket again */
 		return reopen_ours(f, st->fd, path != NULL ? fopen64(path, mode) : NULL);
 	}
 	if (ks_is_ours())
@@ -415,7 +425,7 @@ freopen64(const char *path, const char *mode, FILE *f)
 	return reopen(path, mode, f, real(freopen64));
 }
 
-/* The C library makes its three duplicates internally. */
+/* The C library makes the duplicates for descriptors 0 to 2 internally. */
 KS_API int
 daemon(int nochdir, int noclose)
 {
@@ -431,7 +441,7 @@ daemon(int nochdir, int noclose)
 	return rc;
 }
 
-/* --- formatted, without a stream --- */
+/* --- formatted output to a descriptor --- */
 
 int __vasprintf_chk(char **to, int flag, const char *format, va_list ap);
 int __vdprintf_chk(int fd, int flag, const char *format, va_list ap);

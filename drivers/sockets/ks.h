@@ -99,7 +99,7 @@ ks_release(void)
 
 enum ks_kind {
 	KS_PLAIN, /* not handled by this library */
-	KS_EARLY, /* a TCP socket in an epoll set that is not connected */
+	KS_EARLY, /* a TCP socket that is in an epoll set, and is not connected */
 	KS_TRIES, /* a TCP socket that is connecting, with the option offered */
 	KS_WAITS, /* as KS_TRIES, and a thread is in connect() */
 	KS_LISTENS,
@@ -241,7 +241,7 @@ bool ks_rings_keep(uint32_t number, uint32_t generation, void *map, uint32_t buf
 enum ks_keep {
 	KS_KEEP_NOT,
 	KS_KEEP_SMALL, /* with one page allocated */
-	KS_KEEP_WHOLE, /* with all of their pages allocated, unless there are too many */
+	KS_KEEP_WHOLE, /* with all pages allocated; not kept if there are too many of these */
 };
 /** Releases rings.  @keep: whether to keep them for later connections */
 void ks_rings_put(
@@ -276,6 +276,7 @@ uint32_t ks_peers_left(void);
 
 /** Called when the TCP connection of @fd is established: turns it into a pair if both sides have
  *  sent the option.
+ *  @accepted: the flags of accept4(), which has just returned @fd; -1: @fd was connected
  *  @return 0: @fd can be used, as a pair or as TCP; -errno: it cannot be used, and is still open */
 int ks_become(int fd, int accepted);
 /** Gets the rings of @s, whether or not they exist already.  The caller holds no lock. */

@@ -267,8 +267,9 @@ meet(void)
 	(void)ks_has_processors();
 }
 
-/* Doubles the time on each call, because connections that were offered the option meanwhile have to
- * be declined. */
+/* Begins a time in which the option is not offered (except with --require), unless one is under
+ * way.  Each is twice as long as the one before, up to MAX_FULL_S, because connections that were
+ * offered the option meanwhile have to be declined. */
 void
 ks_note_full(void)
 {
@@ -355,7 +356,7 @@ ks_service_begin(void)
 		touch_own();
 	service.uid = geteuid();
 	atomic_store(&service.early, true);
-	atomic_store(&service.failed_at, 0); /* a service that starts until then is used */
+	atomic_store(&service.failed_at, 0); /* try again when the program needs the service */
 }
 
 int

@@ -308,7 +308,7 @@ ks_end(int fd, struct ks_sock *s)
 		else
 			ask_wake(fd, KARST_SOCK_END_PEER);
 	} else {
-		/* its end of the pair stays open, for further messages */
+		/* the program's end of the pair stays open, to notify the service later */
 		ks_ring(fd);
 	}
 	ks_unlock_page(&s->page->tx_lock);

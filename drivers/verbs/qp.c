@@ -400,7 +400,8 @@ kv_query_qp_data_in_order(struct ibv_qp *ibv, enum ibv_wr_opcode op, uint32_t fl
 	(void)ibv;
 	(void)op;
 	(void)flags;
-	return 0; /* within a message, regions are written past the cache out of order */
+	/* within a message, large regions get streaming stores, which are not ordered */
+	return 0;
 }
 
 int

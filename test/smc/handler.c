@@ -38,8 +38,9 @@
 static int conn;
 static timer_t timer;
 static volatile sig_atomic_t times, strange;
-/* Indexed by thread and handler, so that the handler does not interrupt an update of its own
- * counter.  Second index of received bytes: the sender, 'm' or 's'. */
+/* First index: 0 is counted by the thread, 1 by the handler, which may interrupt an update of the
+ * thread's counters.  Second index of received bytes: 0 for 'm' of the thread, 1 for 's' of the
+ * handler. */
 static volatile unsigned long sent[2], got[2][2];
 
 static void __attribute__((noreturn)) fail(const char *what)

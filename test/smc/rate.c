@@ -255,7 +255,8 @@ idle(struct run *r, bool hold)
 			if (read(STDIN_FILENO, &byte, 1) <= 0)
 				return;
 		} else if (recv(e.data.fd, &byte, 1, MSG_DONTWAIT) >= 0 || errno != EAGAIN) {
-			fail("a connection that is not idle"); /* not EAGAIN: a token may be late */
+			/* EAGAIN is no fault: a token may be late */
+			fail("a connection that is not idle");
 		}
 	}
 }

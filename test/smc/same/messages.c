@@ -207,7 +207,7 @@ send_control(void)
 	tell(sendmsg(near, &m, 0));
 }
 
-/* --- no bytes behind the end --- */
+/* --- writes of no bytes after the end --- */
 
 static void
 write_none_behind_end(void)

@@ -79,7 +79,7 @@ peek_without_waiting(void)
 	tell(recv(far, data, 10, MSG_PEEK | MSG_WAITALL));
 }
 
-/* --- no bytes, too many of them, and calls with a place --- */
+/* --- no bytes, too many of them, and calls with a file offset --- */
 
 static void
 receive_none(void)

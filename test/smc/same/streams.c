@@ -150,7 +150,7 @@ stdout_returns(void)
 		fail("stdout");
 }
 
-/* As it was asked for before stdout was a connection. */
+/* The buffering that was set before stdout became a connection still applies. */
 static void
 buffering_stays(void)
 {
@@ -207,7 +207,7 @@ much_is_pending(void)
 		for (size_t i = 0; i < n; i++)
 			putchar('x');
 		dup2(near, STDOUT_FILENO);
-		text(far, "y"); /* nobody has read anything so far */
+		text(far, "y"); /* dup2() has returned before any byte was read */
 		exit(0);
 	}
 	tell(recv(near, data, 1, 0));
@@ -268,7 +268,7 @@ call_getc(struct call *c)
 	return getchar();
 }
 
-/* dup2() does not wait for who reads by the stream. */
+/* dup2() does not wait for a thread that reads from the stream. */
 static void
 stdin_is_read_meanwhile(void)
 {
@@ -322,7 +322,7 @@ call_fwrite(struct call *c)
 	return (long)fwrite(data, 1, sizeof(data), f);
 }
 
-/* The write that a handler has ended early is followed by one for the rest. */
+/* If a signal handler ends a write early, another write follows for the rest. */
 static void
 fwrite_is_interrupted(void)
 {
@@ -363,7 +363,7 @@ stream_is_opened_again(void)
 	tell(fcntl(near, F_GETFD));
 }
 
-/* A socket has no places. */
+/* A socket has no file offset. */
 static void
 no_place(void)
 {
@@ -388,7 +388,7 @@ print_into_descriptor(void)
 	tell(dprintf(near, "%d\n", 1234));
 }
 
-/* The C library makes duplicates by itself. */
+/* daemon() makes duplicates inside the C library. */
 static void
 program_becomes_daemon(void)
 {

@@ -202,8 +202,9 @@ allow_service(struct filter *f)
 
 /* --- the call --- */
 
-/* Waits until the kind of each connection has been agreed on, and gets the wakers of their peers.
- * @return how many descriptors are used for that */
+/* Waits, for at most AGREED_MS, until the kind of each connection has been agreed on, and gets the
+ * rings and the wakers.  @fds: the connections and the wakers.
+ * @return how many there are, which may be more than FDS_MAX */
 static unsigned int
 prepare(int *fds)
 {

@@ -212,8 +212,8 @@ at_end(struct ks_sock *s, bool service)
 }
 
 /* Waits for more bytes than were peeked at already.  These stay in the ring, and their token in the
- * pair, so the function polls from time to time.  False: the call must not wait, or must not wait
- * any longer. */
+ * pair, so the function only sleeps for PEEK_MS, and the caller checks again.  False: the ring is
+ * full, a signal came, or the call must not wait, or not any longer. */
 static bool
 wait_for_more(int fd, struct ks_sock *s, int flags, uint64_t since)
 {

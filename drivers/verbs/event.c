@@ -264,8 +264,8 @@ read_channel(const struct stream *s, void *buf, size_t len)
 	return sizeof(desc);
 }
 
-/* Stores the value by which libibverbs identifies the event's object, and counts the event as
- * event_count() does. */
+/* Stores the value by which libibverbs identifies the event's object.  Calls event_count() if that
+ * is a queue or a queue pair; @u->out is false for an event of another device's port. */
 static void
 element_of(const struct stream *s, const struct karst_async_event *e, uint64_t *element,
 	struct undecided *u)

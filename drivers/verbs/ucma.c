@@ -116,8 +116,8 @@ kv_cm_write(int fd, const void *buf, size_t len)
 	if (file == NULL)
 		return closed ? bad_descriptor() : write(fd, buf, len);
 	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
-	/* the kernel requires the credentials that the file was opened with; it refuses a child,
-	 * too */
+	/* the kernel requires the credentials that the file was opened with, and a child has
+	 * others: it is refused there, too */
 	n = file->pid == getpid() ? kv_cm_command(file, cancel, buf, len)
 				  : kv_refuse(-EACCES, kv_cm_parents);
 	/* for EAGAIN and EINTR no reason is printed: the program expects them */

@@ -72,7 +72,7 @@ extern char own_address[64]; /* of the port: IPv4, as text */
 extern struct ibv_context *ctx;
 extern struct ibv_pd *pd;
 extern struct ibv_cq *cq; /* of 256 entries */
-extern struct ibv_mr *mr; /* of buf, with ALL_ACCESS */
+extern struct ibv_mr *mr; /* of buf, with ALL_ACCESS and windows */
 extern uint8_t *buf;      /* BUF_BYTES */
 extern int own_index;     /* in the GID table */
 extern union ibv_gid own_gid;

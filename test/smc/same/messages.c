@@ -168,7 +168,7 @@ send_many(void)
 	tell(sendmmsg(near, many, MANY, MSG_NOSIGNAL));
 }
 
-/* Control data of a message, for which a connection has no use. */
+/* Sends a message with control data, which a connection does not use. */
 static void
 tell_control(int level, int type, size_t len)
 {

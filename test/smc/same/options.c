@@ -178,7 +178,7 @@ lengths_of_options(void)
 	tell_get(SOL_SOCKET, SO_ERROR, (socklen_t)-1);
 }
 
-/* Behind the value there is no memory, whatever the length says. */
+/* The memory ends after the value, although the length says that it is longer. */
 static void
 long_values_at_end(void)
 {

@@ -72,8 +72,8 @@ limit_reached(struct ibv_srq *srq)
 }
 
 /* @of has an unread event.  A thread reads the event while @of is being destroyed, which succeeds
- * or fails.  The event that the thread gets must be of @wanted.  @marker raises an event afterwards:
- * it is the next one, or, if @wanted is @marker, the only one. */
+ * or fails.  The event that the thread gets must be of @wanted.  @marker raises an event
+ * afterwards, which is the next one, or, if @wanted is @marker, the only one. */
 static void
 read_while_it_goes(struct task *of, bool succeeds, struct ibv_srq *marker, const void *wanted)
 {

@@ -254,8 +254,9 @@ send_file(int to, struct ks_sock *s, int from, off64_t *at, size_t n)
 		return -1;
 	}
 	buf = malloc(CHUNK);
-
-	while (buf != NULL && done < n) {
+	if (buf == NULL)
+		return -1;
+	while (done < n) {
 		size_t want = n - done < CHUNK ? n - done : CHUNK;
 		ssize_t got = at != NULL ? pread64(from, buf, want, *at) : read(from, buf, want),
 			put;
@@ -275,7 +276,7 @@ send_file(int to, struct ks_sock *s, int from, off64_t *at, size_t n)
 		}
 	}
 	free(buf);
-	return buf == NULL ? -1 : (ssize_t)done;
+	return (ssize_t)done;
 }
 
 KS_API ssize_t

@@ -100,6 +100,18 @@ class Points:
                     raise OSError(f'port {port}: {f.read()}')
             time.sleep(0.01)
 
+    def says(self, text, process):
+        """Waits until this text is in the log of the server."""
+        began = time.monotonic()
+        while True:
+            with open(self.path('server.log'), encoding='utf-8') as f:
+                said = f.read()
+            if text in said:
+                return
+            if process.poll() is not None or time.monotonic() - began > bed.HANG_S:
+                raise OSError(f'not "{text}": {said}')
+            time.sleep(0.01)
+
     def number(self, name, process):
         """@return what a server has written to a file of that name.  It does so when it is ready
         for signals, which is after it has begun to listen."""
@@ -196,6 +208,8 @@ class Points:
             return problems
         server = self.server(port, *AS_POSTGRES, where('postgres'), '-D', data, '-p', port, '-F',
                              '-c', 'listen_addresses=127.0.0.1', '-c', f'unix_socket_directories={data}')
+        # it listens before, and refuses clients until it has started
+        self.says('database system is ready to accept connections', server)
         at = '-h', '127.0.0.1', '-p', port, '-U', 'postgres'
         _, problems = self.client(where('pgbench'), '--initialize', '--init-steps', 'dtGp', '--quiet', *at, 'postgres')
         if not problems:

@@ -427,6 +427,30 @@ def carrier(tap, karstd, folder, driver):
     tap.point(f'{driver}: the link is what the carrier is', problems)
 
 
+NAP_S, MANY_SLEEPS = 0.5, 5000
+
+
+def sleeps_after(tap, karstd, folder):
+    """The interface is set down and up: the lcore sleeps again.  If it does not, it counts some hundred
+    thousand sleeps a second that end at once."""
+    with Network(1500):
+        d = Daemon(karstd, folder, '[engine]\nidle = sleep\n' + netdev_conf('kport'), name='after',
+                   netns=NETNS[0])
+        problems = d.start()
+        for state in ('down', 'up') if not problems else ():
+            since = len(d.text())
+            sh('ip', '-n', NETNS[0], 'link', 'set', DEV, state)
+            problems += d.says(f'link {state}', since)
+        if not problems:
+            time.sleep(NAP_S) # for what the kernel sends on an interface that is up
+            before = lcores_of(d)[0]['sleeps']
+            time.sleep(NAP_S)
+            slept = lcores_of(d)[0]['sleeps'] - before
+            problems = [f'{slept} sleeps in {NAP_S} s'] if slept > MANY_SLEEPS else []
+        problems += d.stop()
+    tap.point('kport: an lcore sleeps after its interface was down', problems)
+
+
 class Cable:
     """A tap of this process whose speed can be set."""
 
@@ -509,6 +533,7 @@ def main(argv):
         netdev_faults(tap, karstd, folder)
         for driver in ('kport', 'af_packet'):
             carrier(tap, karstd, folder, driver)
+        sleeps_after(tap, karstd, folder)
         speed(tap, karstd, folder)
         reason = reason_against_xdp()
         if reason:

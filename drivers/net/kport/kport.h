@@ -107,6 +107,7 @@ struct kp_ring {
 	uint32_t mask; /* number of slots minus 1 */
 	uint32_t head; /* the next slot to be read */
 	uint32_t owed; /* messages of earlier slots that are still to be read from the socket */
+	uint32_t empty_polls;
 };
 
 struct kp_rxq {

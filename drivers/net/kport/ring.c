@@ -21,6 +21,9 @@
 
 #include <errno.h>
 
+/* Polls of an empty ring between two reads of the socket's error. */
+#define ERROR_EVERY 256u
+
 static inline struct tpacket2_hdr *
 slot_at(const struct kp_ring *r, uint32_t index)
 {
@@ -85,6 +88,21 @@ take_long(struct kp_rxq *q)
 		r->owed -= RTE_MIN((uint32_t)got, r->owed);
 }
 
+/*
+ * The kernel leaves an error in the socket when the interface goes down.  Until it is read,
+ * epoll_wait() returns at once, and an lcore that is to sleep uses a whole processor.  No other
+ * call reads it: frames come by the ring.
+ */
+static __rte_noinline void
+read_error(struct kp_rxq *q)
+{
+	socklen_t len = sizeof(int);
+	int err = 0;
+
+	if (getsockopt(q->fd, SOL_SOCKET, SO_ERROR, &err, &len) == 0 && err != 0)
+		kp_add(&q->stats.errors, 1);
+}
+
 void
 kp_ring_take(struct kp_rxq *q, unsigned int n)
 {
@@ -97,8 +115,11 @@ kp_ring_take(struct kp_rxq *q, unsigned int n)
 		struct tpacket2_hdr *h = slot_at(r, r->head);
 		uint32_t status = status_of(h);
 
-		if ((status & TP_STATUS_USER) == 0)
+		if ((status & TP_STATUS_USER) == 0) {
+			if (++r->empty_polls % ERROR_EVERY == 0)
+				read_error(q);
 			return;
+		}
 		if ((status & TP_STATUS_COPY) == 0) {
 			ring_take_frame(q, h, status);
 			hand_back(r, h);

@@ -11,6 +11,7 @@
 
 #include <errno.h>
 #include <limits.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -77,16 +78,36 @@ post(struct end *a, struct end *b, uint32_t i)
 	}
 }
 
+/* Another queue pair between the same attachments. */
+static void
+connect_more(struct report *r, struct end *a, struct end *b)
+{
+	a->qp = b->qp = NULL;
+	if (end_qp(a, KARST_QPT_RC) != 0 || end_qp(b, KARST_QPT_RC) != 0 ||
+		end_connect(b, a->qp->qp_num) != 0 || end_connect(a, b->qp->qp_num) != 0)
+		child_fail(r, "connecting two more: %s", karst_why());
+}
+
 static void
 late(struct report *r, void *arg)
 {
 	const struct start *s = arg;
-	struct end a, b;
+	struct end a, b, a2, b2;
 	uint32_t posted = 0, done = 0;
 	uint8_t *mem;
 
 	mem = late_memory(r, s->delay_us);
 	connect_ends(r, s->host, &a, &b, mem);
+	a2 = a;
+	b2 = b;
+	connect_more(r, &a2, &b2);
+	/* The first operations of both reach the lcore in one turn, so it begins several copies at
+	 * one safe point.  Not each of them may take a thread with it. */
+	kill(s->host->pid, SIGSTOP);
+	for (; posted < 8; posted++)
+		if (post(posted < 4 ? &a : &a2, posted < 4 ? &b : &b2, posted) != 0)
+			child_fail(r, "posting: %s", karst_why());
+	kill(s->host->pid, SIGCONT);
 	while (!atomic_load(&r->stop)) {
 		struct karst_cqe cqe[16];
 		int i, n;
@@ -155,6 +176,19 @@ keep_going(struct child *c, int n, const struct start *s)
 	return good;
 }
 
+/* A user whose programs hold several threads has no more memory copied (watch.c), and the innocents
+ * are of the same user: so one program must not hold several. */
+static bool
+holds_one(const struct host *h)
+{
+	long stuck = host_ask(h, "/karst/lcores", "stuck_threads");
+
+	if (stuck <= 1)
+		return true;
+	note("the late program holds %ld threads", stuck);
+	return false;
+}
+
 /* Innocents make progress beside a program whose pages take @delay_us. */
 static bool
 beside(const struct options *o, struct innocents *in, uint32_t delay_us)
@@ -174,7 +208,7 @@ beside(const struct options *o, struct innocents *in, uint32_t delay_us)
 		sleep_ms(1);
 	}
 	if (delay_us == LATE_NEVER)
-		good = good && until_ready(&c);
+		good = good && until_ready(&c) && holds_one(in->host);
 	note("pages after %d us: %llu operations of the late program, %ld turns of the lcore",
 		(int)delay_us, (unsigned long long)atomic_load(&c.report->ops),
 		host_ask(in->host, "/karst/lcores", "turns") - turns);

@@ -409,6 +409,7 @@ eng_copies_run(struct eng_lcore *lc)
 	uint64_t until = engine_now(lc->e) + COPY_NS;
 	struct eng_copies *cs = lc->copies;
 	struct eng_copy *c;
+	struct eng_copy *waits = NULL;
 	bool first;
 
 	while ((c = cs->spent) != NULL) {
@@ -424,6 +425,19 @@ eng_copies_run(struct eng_lcore *lc)
 	for (first = true;
 		(first || engine_now(lc->e) < until) && (c = eng_copy_first(&cs->todo)) != NULL;
 		first = false) {
+		if (karst_unlikely(!c->dropped && !c->refused && workers != NULL &&
+			    eng_copy_is_slow(c, lc->core->now_ns))) {
+			/* the program became slow after this copy was submitted: another driver
+			 * must not wait for it, too */
+			if (eng_deferred_submit(lc, c))
+				continue;
+			eng_copy_append(&cs->todo, c);
+			if (c == waits)
+				break;
+			if (waits == NULL)
+				waits = c;
+			continue;
+		}
 		c->result = 0;
 		if (!c->dropped && !c->refused && !copy_now(lc, workers, c))
 			return false;

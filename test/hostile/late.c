@@ -14,6 +14,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "late_file.h"
@@ -26,6 +27,7 @@
 struct start {
 	const struct host *host;
 	uint32_t delay_us;
+	bool nobody; /* it is another user's than the innocents are */
 };
 
 static uint8_t *
@@ -97,6 +99,8 @@ late(struct report *r, void *arg)
 	uint8_t *mem;
 
 	mem = late_memory(r, s->delay_us);
+	if (s->nobody)
+		child_become_nobody(r);
 	connect_ends(r, s->host, &a, &b, mem);
 	a2 = a;
 	b2 = b;
@@ -311,6 +315,111 @@ case_deferred(const struct options *o)
 	for (i = 0; i < STAY; i++)
 		if (c[i].pid != 0)
 			child_stop(&c[i], "late program");
+	good &= host_stop(&h);
+	if (good)
+		host_remove(&h);
+	return good;
+}
+
+/* --- one user's threads --- */
+
+#define THREADS 4 /* that a user's programs may hold (watch.c) */
+
+/* One WRITE between two attachments whose memory the engine copies; word[0] gets its status. */
+static void
+once(struct report *r, void *arg)
+{
+	const struct start *s = arg;
+	struct karst_cqe cqe;
+	struct end a, b;
+	int n;
+
+	child_become_nobody(r);
+	if (end_open(&a, s->host, "once a", PAGE, true) != 0 ||
+		end_open(&b, s->host, "once b", PAGE, true) != 0 || end_qp(&a, KARST_QPT_RC) != 0 ||
+		end_qp(&b, KARST_QPT_RC) != 0 || end_connect(&b, a.qp->qp_num) != 0 ||
+		end_connect(&a, b.qp->qp_num) != 0 ||
+		end_post(&a, KARST_WR_RDMA_WRITE, 1, 0, 64, &b, 0) != 0)
+		child_fail(r, "attaching: %s", karst_why());
+	while ((n = karst_poll_cq(a.cq, 1, &cqe)) == 0)
+		sleep_ms(1);
+	if (n < 0)
+		child_fail(r, "polling: %s", karst_why());
+	atomic_store(&r->word[0], cqe.status);
+	if (end_close(&a) != 0 || end_close(&b) != 0)
+		child_fail(r, "closing: %s", karst_why());
+	atomic_store(&r->ready, true);
+	while (!atomic_load(&r->stop))
+		sleep_ms(1);
+}
+
+static bool
+once_is(const struct start *s, enum karst_wc_status want)
+{
+	enum karst_wc_status status;
+	struct child c;
+	bool good;
+
+	if (!child_start(&c, once, (void *)(uintptr_t)s))
+		return false;
+	good = until_ready(&c);
+	status = (enum karst_wc_status)atomic_load(&c.report->word[0]);
+	if (good && status != want) {
+		note("a WRITE of the same user ends with %s, not %s", karst_wc_status_str(status),
+			karst_wc_status_str(want));
+		good = false;
+	}
+	return child_stop(&c, "program of the same user") && good;
+}
+
+static bool
+until_stuck(const struct host *h, long want)
+{
+	uint64_t until = now_ms() + HANG_S * 1000;
+	long stuck;
+
+	while ((stuck = host_ask(h, "/karst/lcores", "stuck_threads")) != want && now_ms() < until)
+		sleep_ms(2);
+	if (stuck != want)
+		note("%ld threads are stuck, not %ld", stuck, want);
+	return stuck == want;
+}
+
+/* A user's programs hold threads until that user's memory is not copied any more; others' is. */
+bool
+case_barred(const struct options *o)
+{
+	struct child c[THREADS] = {{0}};
+	struct innocents in;
+	struct host h;
+	const struct start s = {.host = &h, .delay_us = LATE_NEVER, .nobody = true};
+	bool good;
+	int i;
+
+	if (access("/dev/fuse", R_OK | W_OK) != 0) {
+		note("no /dev/fuse");
+		return true;
+	}
+	if (geteuid() != 0) {
+		note("needs root, for programs of two users");
+		return true;
+	}
+	if (!host_up(&h, o->karstd))
+		return false;
+	(void)chmod(h.folder, 0711);
+	good = innocents_start(&in, &h, o->seed);
+	for (i = 0; i < THREADS - 1; i++)
+		good = good && start_late(&c[i], &s);
+	for (i = 0; i < THREADS - 1; i++)
+		good = good && until_ready(&c[i]);
+	good = good && until_stuck(&h, THREADS - 1) && once_is(&s, KARST_WC_SUCCESS) &&
+		start_late(&c[i], &s) && until_ready(&c[i]) && until_stuck(&h, THREADS) &&
+		once_is(&s, KARST_WC_LOC_PROT_ERR) && innocents_go_on(&in);
+	for (i = 0; i < THREADS; i++)
+		if (c[i].pid != 0)
+			good &= child_stop(&c[i], "late program");
+	good = good && until_stuck(&h, 0) && once_is(&s, KARST_WC_SUCCESS);
+	good &= innocents_stop(&in);
 	good &= host_stop(&h);
 	if (good)
 		host_remove(&h);

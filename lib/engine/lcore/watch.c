@@ -51,7 +51,7 @@
 #define STANDSTILL_NS (3 * TURN_NS)
 /* A copier that takes longer does not count as free soon. */
 #define SOON_NS   (5u * MS)
-#define STUCK_UID 2u
+#define STUCK_UID 4u
 #define STUCK_ALL ENG_BARRED
 
 static void

@@ -5,7 +5,9 @@
  * Checks the behaviour that the manual pages describe for sockets and that the kernel's TCP has.
  * The program is run over TCP and over SMC-R, and must print the same both times (same.py):
  *
- *   smc-same ADDRESS
+ *   smc-same ADDRESS [PART]
+ *
+ * PART: only the cases whose names contain it.
  *
  * Each case is a process of its own, with both ends of a connection.  When a thread has to wait,
  * the case continues only when that thread sleeps in its call or has returned.
@@ -253,12 +255,13 @@ main(int argc, char **argv)
 	const struct same_case *c;
 
 	address.sin_family = AF_INET;
-	if (argc != 2 || inet_pton(AF_INET, argv[1], &address.sin_addr) != 1) {
-		fprintf(stderr, "usage: smc-same ADDRESS\n");
+	if (argc < 2 || argc > 3 || inet_pton(AF_INET, argv[1], &address.sin_addr) != 1) {
+		fprintf(stderr, "usage: smc-same ADDRESS [PART]\n");
 		return 2;
 	}
 	for (size_t i = 0; i < sizeof(subjects) / sizeof(subjects[0]); i++)
 		for (c = subjects[i]; c->name != NULL; c++)
-			run_apart(c);
+			if (argc == 2 || strstr(c->name, argv[2]) != NULL)
+				run_apart(c);
 	return 0;
 }

@@ -27,11 +27,23 @@
 #define STD_STREAMS  3
 #define LEAST_BUFFER 1024u /* size of a buffer for a stream that has none yet */
 
-/* Flags of the C library's streams, for which it has no functions. */
-#define IS_UNBUFFERED 0x0002
-#define NO_READS      0x0004
+/*
+ * Members of the C library's FILE are used here where it has no function that does the same.  They
+ * do not move: programs contain code that uses them, from getc_unlocked() and putc_unlocked().
+ *
+ *   _fileno           fileno() reads it, and nothing sets it
+ *   _IO_write_base    __fpending() tells how many bytes have not been flushed, not which.  To flush
+ *                     them into a file needs _fileno, and system calls that a confined program may
+ *                     not have
+ *   _IO_read_ptr,     nothing tells what was read ahead, and to read until there is nothing left
+ *   _IO_read_end      would read the descriptor, too
+ *   _IO_read_base     nothing makes a stream forget bytes that were read
+ *   _flags            the following:
+ */
+#define IS_UNBUFFERED 0x0002 /* __fbufsize() tells it only of streams that were used already */
+#define NO_READS      0x0004 /* __freadable() reads it, __fwritable() the next; nothing sets them */
 #define NO_WRITES     0x0008
-#define HAS_ENDED     0x0030 /* feof(), ferror() */
+#define HAS_ENDED     (_IO_EOF_SEEN | _IO_ERR_SEEN) /* clearerr() clears them, nothing sets them */
 #define IN_PUSHED     0x0100 /* the stream reads bytes that ungetc() has put back */
 
 struct stream {
@@ -43,11 +55,14 @@ struct stream {
 static pthread_mutex_t streams_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct stream *_Atomic streams;
 
-/* For each of stdin, stdout and stderr. */
+/* For each of stdin, stdout and stderr.  Under std_lock, except @ours, which changes once.  A
+ * thread that holds this lock does not wait for the program, a peer or the lock of a stream. */
+static pthread_mutex_t std_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct std_stream {
-	FILE *before; /* the C library's stream; it has no descriptor while it is replaced */
-	FILE *ours;   /* NULL: not created yet */
+	FILE *before;       /* the C library's stream; it has no descriptor while it is replaced */
+	FILE *_Atomic ours; /* NULL: not created yet */
 	bool replaced;
+	uint32_t changes; /* threads in fclose() and freopen(); it is not replaced meanwhile */
 } std_streams[STD_STREAMS];
 
 static ssize_t
@@ -155,62 +170,65 @@ std_variable(int fd)
 	return fd == STDIN_FILENO ? &stdin : fd == STDOUT_FILENO ? &stdout : &stderr;
 }
 
-/* As move_written(), for a stream of wide characters: these are converted to bytes only when they
- * are flushed, so they are flushed into a temporary file. */
-static void
-move_wide(FILE *from, FILE *to)
-{
-	int was = from->_fileno, file = memfd_create("karst-stream", MFD_CLOEXEC);
-	char buf[BUFSIZ];
-	ssize_t n = 0;
-
-	if (file >= 0) {
-		from->_fileno = file;
-		(void)fflush_unlocked(from);
-		from->_fileno = was;
-		(void)lseek(file, 0, SEEK_SET);
-		while ((n = real(read)(file, buf, sizeof(buf))) > 0)
-			(void)fwrite_unlocked(buf, 1, (size_t)n, to);
-		real(close)(file);
-	}
-}
-
 static int
 buffering(FILE *f)
 {
 	return (f->_flags & IS_UNBUFFERED) != 0 ? _IONBF : __flbf(f) ? _IOLBF : _IOFBF;
 }
 
-/* Makes room for @n bytes in the buffer of @f, so that none of them is flushed yet: the peer must
- * not receive them before dup2() has returned.  The new buffer is never freed, because the stream
- * uses it. */
-static void
+/* Makes room for @n more bytes in the buffer of @f, which is fully buffered, so that none of them
+ * is flushed yet: the peer must not receive them before dup2() has returned, and dup2() must not
+ * wait for the peer.  The new buffer is never freed, because the stream uses it.  False: there is
+ * no room, and there cannot be more. */
+static bool
 make_room(FILE *f, size_t n)
 {
 	size_t there = __fbufsize(f);
 	char *room;
 
-	if (n < (there != 0 ? there : LEAST_BUFFER))
-		return;
+	if (__fpending(f) + n < (there != 0 ? there : LEAST_BUFFER))
+		return true;
+	if (__fpending(f) != 0) /* setvbuf() would flush them */
+		return false;
 	room = malloc(n + BUFSIZ);
-	if (room != NULL)
-		(void)setvbuf(f, room, buffering(f), n + BUFSIZ);
+	return room != NULL && setvbuf(f, room, _IOFBF, n + BUFSIZ) == 0;
 }
 
-/* Moves bytes that were written to @from and have not been flushed. */
-static void
+/* As move_written(), for a stream of wide characters: these are converted to bytes only when they
+ * are flushed, so they are flushed into a temporary file. */
+static bool
+move_wide(FILE *from, FILE *to)
+{
+	int was = from->_fileno, file = memfd_create("karst-stream", MFD_CLOEXEC);
+	char buf[BUFSIZ];
+	ssize_t n = 0;
+	bool has_room;
+
+	if (file < 0)
+		return false;
+	from->_fileno = file;
+	(void)fflush_unlocked(from);
+	from->_fileno = was;
+	has_room = make_room(to, (size_t)lseek(file, 0, SEEK_END));
+	(void)lseek(file, 0, SEEK_SET);
+	while (has_room && (n = real(read)(file, buf, sizeof(buf))) > 0)
+		(void)fwrite_unlocked(buf, 1, (size_t)n, to);
+	real(close)(file);
+	return has_room;
+}
+
+/* Moves bytes that were written to @from and have not been flushed.  @to is fully buffered, and is
+ * not flushed.  False: there is no memory. */
+static bool
 move_written(FILE *from, FILE *to)
 {
 	size_t n = __fwritable(from) ? __fpending(from) : 0;
 
 	if (n == 0)
-		return;
-	if (fwide(from, 0) > 0) {
-		move_wide(from, to);
-		return;
-	}
-	make_room(to, n);
-	(void)fwrite_unlocked(from->_IO_write_base, 1, n, to);
+		return true;
+	if (fwide(from, 0) > 0)
+		return move_wide(from, to);
+	return make_room(to, n) && fwrite_unlocked(from->_IO_write_base, 1, n, to) == n;
 }
 
 /* Moves bytes that @from has read ahead, but not those of a stream of wide characters.  Makes @to
@@ -228,6 +246,17 @@ move_read_ahead(FILE *from, FILE *to)
 		(void)ungetc((uint8_t) * --end, to);
 }
 
+/* The buffering of @from is now that of @to.  Without a buffer nothing may be pending, because
+ * setvbuf() would flush it. */
+static void
+move_buffering(FILE *from, FILE *to)
+{
+	int mode = buffering(from);
+
+	if (mode != buffering(to) && (mode != _IONBF || __fpending(to) == 0))
+		(void)setvbuf(to, NULL, mode, 0);
+}
+
 /* Moves the state of @from to @to.  Does nothing if another thread has locked one of the streams:
  * it may wait in a read or write, and this function must not wait for it. */
 static void
@@ -236,29 +265,43 @@ move_state(FILE *from, FILE *to)
 	if (ftrylockfile(from) != 0)
 		return;
 	if (ftrylockfile(to) == 0) {
-		if (buffering(from) != buffering(to))
-			(void)setvbuf(to, NULL, buffering(from), 0);
+		if (__fpending(from) != 0 && buffering(to) != _IOFBF)
+			(void)setvbuf(to, NULL, _IOFBF, 0);
+		if (move_written(from, to)) {
+			move_read_ahead(from, to);
+			__fpurge(from);
+		}
+		move_buffering(from, to);
 		to->_flags = (to->_flags & ~HAS_ENDED) | (from->_flags & HAS_ENDED);
-		move_written(from, to);
-		move_read_ahead(from, to);
-		__fpurge(from);
 		funlockfile(to);
 	}
 	funlockfile(from);
 }
 
-/* Replaces the stream.  If the program has closed it, or has assigned the variable a stream of
- * another descriptor, nothing is replaced. */
+/* Creates the other stream, without the lock, because the C library waits for other threads. */
+static void
+std_make(int fd, struct std_stream *std)
+{
+	FILE *none = NULL, *f;
+
+	if (atomic_load(&std->ours) != NULL)
+		return;
+	f = open_stream(fd, fd == STDIN_FILENO ? "r" : "w");
+	if (f == NULL || atomic_compare_exchange_strong(&std->ours, &none, f))
+		return;
+	stream_of(f)->fd = -1; /* another thread has created one, and the descriptor stays open */
+	(void)real(fclose)(f);
+}
+
+/* Under the lock: replaces the stream.  If the program has closed it, or has assigned the variable
+ * a stream of another descriptor, nothing is replaced. */
 static void
 std_enter(int fd, struct std_stream *std)
 {
 	FILE **variable = std_variable(fd);
 
-	if (*variable == NULL || *variable == std->ours || real(fileno)(*variable) != fd)
-		return;
-	if (std->ours == NULL)
-		std->ours = open_stream(fd, fd == STDIN_FILENO ? "r" : "w");
-	if (std->ours == NULL)
+	if (std->ours == NULL || *variable == NULL || *variable == std->ours ||
+		real(fileno)(*variable) != fd)
 		return;
 	std->before = *variable;
 	std->replaced = true;
@@ -269,8 +312,8 @@ std_enter(int fd, struct std_stream *std)
 	*variable = std->ours;
 }
 
-/* Ends the replacement.  If the program has assigned another stream to the variable meanwhile, the
- * variable is not changed. */
+/* Under the lock: ends the replacement.  If the program has assigned another stream to the variable
+ * meanwhile, the variable is not changed. */
 static void
 std_leave(int fd, struct std_stream *std)
 {
@@ -289,38 +332,89 @@ ks_streams_look(int fd)
 	struct std_stream *std = &std_streams[fd];
 	int err = errno;
 
-	if (ks_kind(fd) == KS_SMC && !std->replaced)
+	if (ks_kind(fd) == KS_SMC)
+		std_make(fd, std);
+	ks_lock(&std_lock);
+	/* freopen() looks when it returns; after fclose() there is nothing to replace */
+	if (std->changes == 0 && ks_kind(fd) == KS_SMC && !std->replaced)
 		std_enter(fd, std);
-	else if (ks_kind(fd) != KS_SMC && std->replaced)
+	else if (std->changes == 0 && ks_kind(fd) != KS_SMC && std->replaced)
 		std_leave(fd, std);
+	ks_unlock(&std_lock);
 	errno = err;
+}
+
+/* @return the descriptor whose stream @f is, by the variable, by a kept pointer to the replaced
+ * stream, or by one to the replacement, so that it is not replaced until own_end(); -1: none */
+static int
+own_begin(const FILE *f)
+{
+	int found = -1;
+
+	ks_lock(&std_lock);
+	for (int fd = 0; f != NULL && found < 0 && fd < STD_STREAMS; fd++) {
+		struct std_stream *std = &std_streams[fd];
+
+		if (f != *std_variable(fd) && f != std->ours &&
+			(f != std->before || !std->replaced))
+			continue;
+		std->changes++;
+		found = fd;
+	}
+	ks_unlock(&std_lock);
+	return found;
+}
+
+static void
+own_end(int fd)
+{
+	if (fd < 0)
+		return;
+	ks_lock(&std_lock);
+	std_streams[fd].changes--;
+	ks_unlock(&std_lock);
 }
 
 /* For fclose() and freopen(), by which the C library closes or reopens its own stream: if @f is
  * that stream while it is replaced, or its replacement, flushes and ends the replacement.
- * *@rc: the result of the flush
+ * @fd: what own_begin() has returned; *@rc: the result of the flush
  * @return the C library's stream; in all other cases @f */
 static FILE *
-own_stream(FILE *f, int *rc)
+own_stream(FILE *f, int fd, int *rc)
 {
-	*rc = 0;
-	for (int fd = 0; fd < STD_STREAMS; fd++) {
-		struct std_stream *std = &std_streams[fd];
+	struct std_stream *std = &std_streams[fd >= 0 ? fd : 0];
 
-		if (f == NULL || (f != std->ours && (f != std->before || !std->replaced)))
-			continue;
-		*rc = fflush(std->ours);
-		if (std->replaced)
-			std_leave(fd, std);
-		return std->before;
-	}
-	return f;
+	*rc = 0;
+	if (fd < 0 || (f != std->ours && f != std->before))
+		return f;
+	if (f == std->ours || std->replaced)
+		*rc = fflush(std->ours); /* without the lock: it may wait */
+	ks_lock(&std_lock);
+	if (std->replaced)
+		std_leave(fd, std);
+	ks_unlock(&std_lock);
+	return std->before;
+}
+
+void
+ks_streams_hold(void)
+{
+	ks_lock(&std_lock);
+}
+
+void
+ks_streams_release(void)
+{
+	ks_unlock(&std_lock);
 }
 
 void
 ks_streams_forked(void)
 {
 	pthread_mutex_init(&streams_lock, NULL);
+	pthread_mutex_init(&std_lock, NULL);
+	for (int fd = 0; fd < STD_STREAMS; fd++)
+		std_streams[fd].changes = 0; /* the threads do not exist here */
 }
 
 /* --- calls --- */
@@ -355,14 +449,15 @@ KS_API int
 fclose(FILE *f)
 {
 	struct ks_sock *s = NULL;
-	int flushed, rc, fd;
+	int own = own_begin(f), flushed, rc, fd;
 
-	f = own_stream(f, &flushed);
+	f = own_stream(f, own, &flushed);
 	fd = f != NULL && stream_of(f) == NULL ? real(fileno)(f) : -1;
 	if (fd >= 0 && ks_is_ours())
 		s = ks_close_begin(fd);
 	rc = real(fclose)(f);
 	ks_close_end(s);
+	own_end(own);
 	return flushed != 0 ? flushed : rc;
 }
 
@@ -398,11 +493,12 @@ reopen(const char *path, const char *mode, FILE *f,
 {
 	const struct stream *st;
 	struct ks_sock *s = NULL;
-	int flushed;
+	int own = own_begin(f), flushed;
 
-	f = own_stream(f, &flushed);
+	f = own_stream(f, own, &flushed);
 	st = stream_of(f);
 	if (st != NULL) {
+		own_end(own);
 		errno = ENXIO; /* without a path: the kernel's error for opening a socket again */
 		return reopen_ours(f, st->fd, path != NULL ? fopen64(path, mode) : NULL);
 	}
@@ -410,6 +506,9 @@ reopen(const char *path, const char *mode, FILE *f,
 		s = ks_close_begin(real(fileno)(f));
 	f = reopens(path, mode, f);
 	ks_close_end(s);
+	own_end(own);
+	if (own >= 0 && f != NULL)
+		ks_streams_look(own);
 	return f;
 }
 

@@ -471,6 +471,9 @@ void ks_close_end(struct ks_sock *s);
 /** Called after descriptor 0, 1 or 2 has changed: checks whether stdin, stdout and stderr are
  *  connections. */
 void ks_streams_look(int fd);
+/** As ks_table_hold() and ks_table_release(). */
+void ks_streams_hold(void);
+void ks_streams_release(void);
 /** Called in a child. */
 void ks_streams_forked(void);
 

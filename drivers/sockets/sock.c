@@ -679,6 +679,7 @@ share_settings(void)
 static void
 before_fork(void)
 {
+	ks_streams_hold();
 	ks_pages_hold();
 	ks_table_hold();
 }
@@ -688,6 +689,7 @@ has_forked(void)
 {
 	ks_table_release();
 	ks_pages_release();
+	ks_streams_release();
 	ks_note_fork();
 	share_settings();
 }
@@ -698,7 +700,8 @@ on_fork(void)
 	ks_forked();
 	ks_pages_forked();
 	ks_drop_late();
-	ks_release(); /* for the two locks that before_fork() has taken */
+	ks_release(); /* for the three locks that before_fork() has taken */
+	ks_release();
 	ks_release();
 	share_settings();
 	ks_locks_forked();

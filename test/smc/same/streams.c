@@ -322,6 +322,65 @@ call_fwrite(struct call *c)
 	return (long)fwrite(data, 1, sizeof(data), f);
 }
 
+#define EXCHANGES 30000
+
+static void *
+exchange(void *to)
+{
+	for (int i = 0; i < EXCHANGES; i++)
+		if (dup2(*(int *)to, STDOUT_FILENO) != STDOUT_FILENO)
+			fail("dup2");
+	return NULL;
+}
+
+static void *
+open_again(void *arg)
+{
+	for (int i = 0; i < EXCHANGES / 10; i++)
+		if (freopen("/dev/null", "w", stdout) == NULL)
+			fail("freopen");
+	return arg;
+}
+
+/* Threads change descriptor 1 at once; the stream is afterwards what it was. */
+static void
+stdout_is_exchanged(void *(*other)(void *))
+{
+	int elsewhere = ELSEWHERE;
+	pthread_t threads[4];
+	FILE *first = stdout;
+
+	open_both();
+	if (fflush(stdout) != 0 || dup2(STDOUT_FILENO, ELSEWHERE) != ELSEWHERE)
+		fail("a number for stdout");
+	for (int i = 0; i < 4; i++)
+		if (pthread_create(&threads[i], NULL, i == 3 ? other : exchange,
+			    i % 2 != 0 ? &elsewhere : &near) != 0)
+			fail("a thread");
+	for (int i = 0; i < 4; i++)
+		pthread_join(threads[i], NULL);
+	if (dup2(near, STDOUT_FILENO) != STDOUT_FILENO)
+		fail("dup2");
+	printf("there\n");
+	fflush(stdout);
+	stdout_returns();
+	tell_text(6);
+	tell(stdout == first);
+	tell(fileno(first));
+}
+
+static void
+stdout_is_exchanged_at_once(void)
+{
+	stdout_is_exchanged(exchange);
+}
+
+static void
+stdout_is_exchanged_and_opened(void)
+{
+	stdout_is_exchanged(open_again);
+}
+
 /* If a signal handler ends a write early, another write follows for the rest. */
 static void
 fwrite_is_interrupted(void)
@@ -483,6 +542,10 @@ const struct same_case streams[] = {
 	{"stdout is a connection, is closed, and is used", stdout_is_closed},
 	{"stdin is a connection that a thread reads, and another file", stdin_is_read_meanwhile},
 	{"stdin has read ahead, and is another", read_ahead},
+	{"stdout becomes a connection and another file, by several threads",
+		stdout_is_exchanged_at_once},
+	{"stdout becomes a connection, and is opened again, by several threads",
+		stdout_is_exchanged_and_opened},
 	{"fwrite() and a handler", fwrite_is_interrupted},
 	{"a stream of fdopen() is opened again", stream_is_opened_again},
 	{"a stream has no places", no_place},

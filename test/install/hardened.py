@@ -8,9 +8,14 @@
 Read by readelf: position independent, nothing that is written is executable, relocations are done
 at the start and read-only from then on, stack protector, fortified calls of the C library, and on
 x86-64 landing pads for indirect branches.
+
+And a shared object in which something is not defined, as when a source is missing from its list, is not
+linked: each is linked again, with an object that calls a function which does not exist.
 """
+import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 import tempfile
@@ -114,6 +119,40 @@ def landing_pads(path):
     return problems[:5] if pads else ['no landing pads']
 
 
+def shared_objects(build):
+    """Paths, from the build folder, of the shared objects that are installed."""
+    targets = json.loads(subprocess.run(['meson', 'introspect', '--targets', build], stdout=subprocess.PIPE,
+                                        check=True).stdout)
+    for target in targets:
+        if target['type'] in ('shared module', 'shared library') and target['installed']:
+            yield os.path.relpath(target['filename'][0], os.path.abspath(build))
+
+
+def calls_nothing(folder):
+    """@return an object with a call of a function that does not exist"""
+    source, to = os.path.join(folder, 'calls.c'), os.path.join(folder, 'calls.o')
+    with open(source, 'w', encoding='utf-8') as f:
+        f.write('void not_defined_anywhere(void);\nvoid calls(void);\nvoid calls(void)\n'
+                '{\n\tnot_defined_anywhere();\n}\n')
+    subprocess.run(['cc', '-fPIC', '-c', '-o', to, source], check=True)
+    return to
+
+
+def links_what_is_missing(build, path, folder):
+    """@return problems, if it is linked although something is missing, or is not linked otherwise"""
+    command = shlex.split(subprocess.run(['ninja', '-C', build, '-t', 'commands', '-s', path], text=True,
+                                         stdout=subprocess.PIPE, check=True).stdout.splitlines()[-1])
+    command[command.index('-o') + 1] = os.path.join(folder, 'linked.so')
+    for more, wanted in ([], None), ([calls_nothing(folder)], 'not_defined_anywhere'):
+        ran = subprocess.run([*command, *more], cwd=build, text=True, stdout=subprocess.PIPE,
+                             stderr=subprocess.STDOUT, check=False)
+        if wanted is None and ran.returncode != 0:
+            return [ran.stdout]
+        if wanted is not None and (ran.returncode == 0 or wanted not in ran.stdout):
+            return [f'exit status {ran.returncode} although {wanted}() is missing: {ran.stdout}']
+    return []
+
+
 def is_x86():
     return os.uname().machine == 'x86_64'
 
@@ -136,6 +175,10 @@ def main(argv):
             tap.point(name, problems)
     tap.point('all of them were looked at', [f'{name} was not found'
                                              for name in sorted(EXPECTED - seen)])
+    with tempfile.TemporaryDirectory() as folder:
+        for path in shared_objects(argv[1]):
+            tap.point(f'{os.path.basename(path)}: nothing may be missing',
+                      links_what_is_missing(argv[1], path, folder))
     return tap.finish()
 
 

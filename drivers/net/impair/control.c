@@ -22,6 +22,7 @@
 
 static LIST_HEAD(, imp_port) ports = LIST_HEAD_INITIALIZER(ports);
 static pthread_mutex_t ports_lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t port_unused = PTHREAD_COND_INITIALIZER;
 
 /* --- rules --- */
 
@@ -113,19 +114,6 @@ imp_control_load(struct imp_port *p, const char *path, imp_say say, void *user)
 }
 
 /* --- telemetry --- */
-
-struct imp_port *
-imp_control_find(uint16_t port_id)
-{
-	struct imp_port *p;
-
-	pthread_mutex_lock(&ports_lock);
-	LIST_FOREACH(p, &ports, list)
-		if (p->dev->data->port_id == port_id)
-			break;
-	pthread_mutex_unlock(&ports_lock);
-	return p;
-}
 
 /*
  * Finds the port whose name or number the parameters begin with.  @rest: the text after the comma.
@@ -347,10 +335,53 @@ imp_control_add(struct imp_port *p)
 	return 0;
 }
 
+/* --- users of a port --- */
+
+/* The uses of this thread, the last one first. */
+static __thread struct imp_use *own_uses;
+
+struct imp_port *
+imp_control_use(struct imp_use *u, uint16_t port_id)
+{
+	struct imp_port *p;
+
+	pthread_mutex_lock(&ports_lock);
+	LIST_FOREACH(p, &ports, list)
+		if (p->dev->data->port_id == port_id)
+			break;
+	if (p != NULL)
+		p->uses++;
+	pthread_mutex_unlock(&ports_lock);
+	*u = (struct imp_use){.port = p, .outer = own_uses};
+	own_uses = u;
+	return p;
+}
+
+void
+imp_control_leave(struct imp_use *u)
+{
+	own_uses = u->outer;
+	if (u->port == NULL)
+		return;
+	pthread_mutex_lock(&ports_lock);
+	if (--u->port->uses == 0)
+		pthread_cond_broadcast(&port_unused);
+	pthread_mutex_unlock(&ports_lock);
+}
+
 void
 imp_control_remove(struct imp_port *p)
 {
+	struct imp_use *u;
+
 	pthread_mutex_lock(&ports_lock);
 	LIST_REMOVE(p, list);
+	for (u = own_uses; u != NULL; u = u->outer)
+		if (u->port == p) {
+			u->port = NULL;
+			p->uses--;
+		}
+	while (p->uses != 0)
+		pthread_cond_wait(&port_unused, &ports_lock);
 	pthread_mutex_unlock(&ports_lock);
 }

@@ -99,18 +99,9 @@ parse_args(const char *text, struct args *a)
 
 /* --- events of the port below --- */
 
-/*
- * Handles an event of the port below, on a thread of DPDK or on the one that removes the port.
- * @arg: id of the device above.  Both this device and the port of the event may be gone by now.
- */
 static int
-on_event(uint16_t port_id, enum rte_eth_event_type event, void *arg, void *ret)
+pass_event(struct imp_port *p, enum rte_eth_event_type event)
 {
-	struct imp_port *p = imp_control_find((uint16_t)(uintptr_t)arg);
-
-	(void)ret;
-	if (p == NULL || p->gone || p->below != port_id)
-		return 0;
 	if (event == RTE_ETH_EVENT_DESTROY) {
 		IMP_LOG(NOTICE, "%s: the port below, %s, is removed\n", p->dev->data->name,
 			p->below_name);
@@ -120,7 +111,25 @@ on_event(uint16_t port_id, enum rte_eth_event_type event, void *arg, void *ret)
 	} else if (event == RTE_ETH_EVENT_INTR_LSC) {
 		(void)rte_eth_link_get_nowait(p->below, &p->dev->data->dev_link);
 	}
-	return rte_eth_dev_callback_process(p->dev, event, NULL);
+	return rte_eth_dev_callback_process(p->dev, event, NULL); /* may have closed the port */
+}
+
+/*
+ * Handles an event of the port below, on a thread of DPDK or on the one that removes the port.
+ * @arg: id of the device above.  Both this device and the port of the event may be gone by now, and
+ * the program may close the device: another thread waits for this function, and this thread may do
+ * it in a callback.
+ */
+static int
+on_event(uint16_t port_id, enum rte_eth_event_type event, void *arg, void *ret)
+{
+	struct imp_use use;
+	struct imp_port *p = imp_control_use(&use, (uint16_t)(uintptr_t)arg);
+	int rc = p == NULL || p->gone || p->below != port_id ? 0 : pass_event(p, event);
+
+	(void)ret;
+	imp_control_leave(&use);
+	return rc;
 }
 
 static const enum rte_eth_event_type below_events[] = {RTE_ETH_EVENT_DESTROY,

@@ -310,6 +310,7 @@ struct imp_port {
 	uint16_t below; /* port id */
 	uint64_t owner;
 	_Atomic bool gone; /* the port below was removed */
+	uint32_t uses;     /* of imp_control_use(); under the lock of the list */
 	bool started;
 	uint32_t held_room, log_slots;
 	uint64_t judged_flag; /* flag in ol_flags of mbufs */
@@ -375,11 +376,24 @@ uint64_t imp_stats_rule(const struct imp_port *p, uint32_t rule);
 
 /* --- control.c --- */
 
-/** Makes the port known to telemetry, or removes it. */
+/** Makes the port known to telemetry and to imp_control_use(). */
 int imp_control_add(struct imp_port *p);
+/**
+ * Removes it.  Waits until no other thread uses it.  Uses of the calling thread end here: in them,
+ * a callback of the program may close the port.
+ */
 void imp_control_remove(struct imp_port *p);
-/** Finds the port of a device id.  @return NULL: none. */
-struct imp_port *imp_control_find(uint16_t port_id);
+/** A use of a port, in the frame of the thread that uses it. */
+struct imp_use {
+	struct imp_port *port;
+	struct imp_use *outer; /* that of the same thread in which this one began */
+};
+/**
+ * Finds the port of a device id, which then is not freed until imp_control_leave(), or until this
+ * thread closes it.  @return NULL: none; then, too, imp_control_leave() has to be called.
+ */
+struct imp_port *imp_control_use(struct imp_use *u, uint16_t port_id);
+void imp_control_leave(struct imp_use *u);
 /**
  * Gives each queue a set of these rules.  The caller holds the lock.  On failure nothing has
  * changed.

@@ -405,11 +405,19 @@ bed_xstat(const char *name)
 	return value;
 }
 
+struct imp_port *
+bed_port(void)
+{
+	struct rte_eth_dev *dev = rte_eth_dev_allocated("net_impair0");
+
+	return dev != NULL ? dev->data->dev_private : NULL;
+}
+
 const char *
 bed_log(void)
 {
 	static char all[1 << 20];
-	const struct imp_port *p = imp_control_find(bed.port);
+	const struct imp_port *p = bed_port();
 	size_t n;
 	FILE *f;
 

@@ -47,6 +47,8 @@ void bed_open_queues(const char *rules, const char *more, uint16_t queues);
 /** Closes it; checks that all buffers are back. */
 void bed_close(void);
 void bed_write(const char *rules);
+/** @return the driver's own data of the port, which is not closed meanwhile; NULL: none */
+struct imp_port *bed_port(void);
 
 /** Builds the frame of a word. */
 struct rte_mbuf *bed_frame(const char *word);

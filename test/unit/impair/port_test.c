@@ -6,10 +6,13 @@
 #include "bed.h"
 
 #include <pthread.h>
+#include <sched.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <rte_dev.h>
 #include <rte_ring.h>
@@ -122,7 +125,7 @@ Test(port, rules_change)
 	char said[512] = "";
 
 	bed_open("[rule a]\naction = drop\nnth = 1\n", "");
-	p = imp_control_find(bed.port);
+	p = bed_port();
 	cr_expect_str_eq(bed_pass(true, "11:1 11:2"), "11:2");
 	bed_write("[rule b]\naction = mark\nnth = 1\n[rule c]\naction = drop\nnth = 2\n");
 	cr_assert_eq(imp_control_load(p, bed.rules, forget, said), 0);
@@ -147,7 +150,7 @@ Test(port, held_ones_stay)
 	bed_open("[rule a]\naction = hold\npackets = 2\nnth = 1\n", "");
 	cr_expect_str_eq(bed_pass(true, "11:1 11:2"), "11:2");
 	bed_write("");
-	cr_assert_eq(imp_control_load(imp_control_find(bed.port), bed.rules, forget, said), 0);
+	cr_assert_eq(imp_control_load(bed_port(), bed.rules, forget, said), 0);
 	cr_expect_str_eq(bed_pass(true, "11:3 11:4"), "11:3 11:1 11:4");
 	bed_close();
 }
@@ -191,7 +194,7 @@ Test(port, rules_change_under_traffic)
 		sprintf(marked + strlen(marked), "%s11:%u^", i > 1 ? " " : "", i);
 	}
 	bed_open("", "");
-	cr_assert_eq(pthread_create(&thread, NULL, change, imp_control_find(bed.port)), 0);
+	cr_assert_eq(pthread_create(&thread, NULL, change, bed_port()), 0);
 	while (!done) {
 		const char *got = bed_pass(true, words);
 		bool all = strcmp(got, marked) == 0;
@@ -358,6 +361,101 @@ Test(port, port_below_is_removed)
 	cr_expect_eq(link.link_status, RTE_ETH_LINK_DOWN);
 	cr_expect_eq(bed_xstat("rx_hold"), 1u);
 	bed_close();
+}
+
+/* --- events of the port below while the port is closed --- */
+
+static _Atomic pid_t closer; /* thread that closes the port; 0: not yet */
+static _Atomic bool closed;
+static pthread_t closing;
+
+static void *
+close_port(void *arg)
+{
+	closer = gettid();
+	cr_expect_eq(rte_eth_dev_close(bed.port), 0);
+	closed = true;
+	return arg;
+}
+
+/* Whether the thread waits for another one. */
+static bool
+waits(pid_t thread)
+{
+	char path[64];
+	long number = -1;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/self/task/%d/syscall", (int)thread);
+	f = fopen(path, "re");
+	if (f == NULL || fscanf(f, "%ld", &number) != 1)
+		number = -1;
+	if (f != NULL)
+		fclose(f);
+	return number == SYS_futex;
+}
+
+/* In place of the driver's below: another thread closes the port, as far as that goes, while the
+ * event is handled. */
+static int
+link_of_below(struct rte_eth_dev *dev, int wait)
+{
+	(void)dev;
+	(void)wait;
+	if (closer != 0)
+		return 0;
+	cr_assert_eq(pthread_create(&closing, NULL, close_port, NULL), 0);
+	while (!closed && (closer == 0 || !waits(closer)))
+		sched_yield();
+	return 0;
+}
+
+/* A port without a log, whose end close() would wait for.  @return the device below */
+static struct rte_eth_dev *
+open_without_log(void)
+{
+	cr_assert_eq(rte_eal_hotplug_add("vdev", "net_null0", ""), 0);
+	cr_assert_eq(rte_eal_hotplug_add("vdev", "net_impair0", "port=net_null0"), 0);
+	cr_assert_eq(rte_eth_dev_get_port_by_name("net_impair0", &bed.port), 0);
+	return rte_eth_dev_allocated("net_null0");
+}
+
+/* The handler uses the port until it returns. */
+Test(port, closed_while_an_event_is_handled)
+{
+	struct rte_eth_dev *below = open_without_log();
+	struct eth_dev_ops changed = *below->dev_ops;
+
+	changed.link_update = link_of_below;
+	below->dev_ops = &changed;
+	cr_expect_eq(rte_eth_dev_callback_process(below, RTE_ETH_EVENT_INTR_LSC, NULL), 0);
+	cr_assert_neq(closer, 0);
+	pthread_join(closing, NULL);
+	cr_expect(closed);
+	/* nobody handles the next one */
+	cr_expect_eq(rte_eth_dev_callback_process(below, RTE_ETH_EVENT_INTR_LSC, NULL), 0);
+}
+
+static int
+on_link(uint16_t port, enum rte_eth_event_type event, void *arg, void *ret)
+{
+	(void)event;
+	(void)arg;
+	(void)ret;
+	cr_expect_eq(port, bed.port);
+	close_port(NULL);
+	return 0;
+}
+
+/* A program may close the port in its callback: that does not wait for the callback's return. */
+Test(port, closed_by_the_callback_of_an_event)
+{
+	struct rte_eth_dev *below = open_without_log();
+
+	cr_assert_eq(
+		rte_eth_dev_callback_register(bed.port, RTE_ETH_EVENT_INTR_LSC, on_link, NULL), 0);
+	cr_expect_eq(rte_eth_dev_callback_process(below, RTE_ETH_EVENT_INTR_LSC, NULL), 0);
+	cr_expect(closed);
 }
 
 /* --- arguments --- */

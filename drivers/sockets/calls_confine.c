@@ -10,10 +10,12 @@
  * Therefore a few instructions are put in front of the filter.  They allow, in this process, on the
  * descriptors that are connections at that time and on those that wake their peers, what read(),
  * write() and poll() may need here; and messages to the service, on the one descriptor of its
- * socket.  The program's own filter decides about everything else.  Later connections of the
- * process do not use this, and stay on TCP.
+ * socket.  The program's own filter decides about everything else.  If the program has no
+ * connections, its filter is set unchanged.
  *
- * This is done for connections only: if the program has none, its filter is set unchanged.
+ * Whatever it has, connections that the process makes later stay on TCP: SMC-R would need calls
+ * that the filter of a program for TCP does not allow (bpf(), messages with descriptors, mmap()).
+ * From then on, a process without connections makes no system calls but its own.
  */
 #include "ks.h"
 
@@ -261,10 +263,12 @@ confine(const struct sock_fprog *theirs)
 		return -1;
 	if (n > 0 && n <= FDS_MAX && ks_service() && build(f, fds, n, theirs))
 		both = (struct sock_fprog){.len = (unsigned short)f->n, .filter = f->code};
-	rc = real(prctl)(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &both, 0, 0);
-	if (rc == 0 && both.filter == f->code)
-		atomic_store(&confined, true); /* munmap() may be forbidden by now */
 	else
+		munmap(f, sizeof(*f)); /* now, because the filter may forbid it */
+	rc = real(prctl)(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &both, 0, 0);
+	if (rc == 0)
+		atomic_store(&confined, true);
+	else if (both.filter != theirs->filter)
 		munmap(f, sizeof(*f));
 	return rc;
 }

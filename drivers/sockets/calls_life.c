@@ -24,20 +24,22 @@ is_plain(int fd)
 	return ks_kind(fd) == KS_PLAIN || ks_kind(fd) == KS_EARLY;
 }
 
-/* Checks first what needs no system call: to stay on TCP because of the peer needs none. */
+/* Checks first what needs no system call: to stay on TCP because of the peer, or because a filter
+ * forbids system calls, needs none. */
 static bool
 may_try(int fd, const struct sockaddr *to)
 {
-	return is_internet(to) && is_plain(fd) &&
+	return is_internet(to) && is_plain(fd) && !ks_is_confined() &&
 		(ks_require || (ks_has_room() && !ks_peer_stays(to))) && ks_is_tcp(fd) &&
-		!ks_is_confined() && !ks_uring_connects() && ks_service();
+		!ks_uring_connects() && ks_service();
 }
 
 /* Whether the socket would stay on TCP, which the program must not do (--require). */
 static bool
 is_refused(int fd)
 {
-	return ks_require && is_plain(fd) && ks_is_tcp(fd) && ks_uring_listens();
+	return ks_require && is_plain(fd) && ks_is_tcp(fd) &&
+		(ks_is_confined() || ks_uring_listens());
 }
 
 /* Once the kernel has connected the socket, another thread that uses it, or calls poll(), must get
@@ -100,13 +102,14 @@ connect(int fd, const struct sockaddr *to, socklen_t len)
 KS_API int
 listen(int fd, int backlog)
 {
-	bool may = is_plain(fd) && ks_is_tcp(fd), rings = may && ks_uring_listens();
+	bool may = (ks_require || !ks_is_confined()) && is_plain(fd) && ks_is_tcp(fd);
+	bool stays = may && (ks_is_confined() || ks_uring_listens());
 
-	if (rings && ks_require) {
+	if (stays && ks_require) {
 		errno = EOPNOTSUPP;
 		return -1;
 	}
-	if (may && !rings && !ks_is_confined() && ks_service()) {
+	if (may && !stays && ks_service()) {
 		ks_option_want(fd, true);
 		ks_epoll_leave(fd);
 		ks_set(fd, KS_LISTENS, NULL);

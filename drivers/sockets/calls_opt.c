@@ -325,7 +325,8 @@ epoll_ctl(int epfd, int op, int fd, struct epoll_event *event)
 
 	ks_settle_early(fd);
 	rc = real(epoll_ctl)(epfd, op, fd, event);
-	if (rc == 0 && op == EPOLL_CTL_ADD && ks_kind(fd) == KS_PLAIN && ks_is_unused(fd))
+	if (rc == 0 && op == EPOLL_CTL_ADD && ks_kind(fd) == KS_PLAIN && !ks_is_confined() &&
+		ks_is_unused(fd))
 		ks_set(fd, KS_EARLY, NULL);
 	if (rc == 0 &&
 		(ks_kind(fd) == KS_TRIES || ks_kind(fd) == KS_WAITS || ks_kind(fd) == KS_EARLY))

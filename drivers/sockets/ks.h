@@ -479,9 +479,8 @@ void ks_streams_forked(void);
 
 /* --- calls_confine.c --- */
 
-/** Whether this process has set a filter of system calls while it had connections, for which the
- *  filter was extended.  Then it neither connects to the service nor makes connections through
- *  it. */
+/** Whether this process has set a filter of system calls.  Then it neither connects to the service
+ *  nor makes connections through it. */
 bool ks_is_confined(void);
 
 /* --- uring.c --- */

@@ -325,7 +325,8 @@ ks_list(int *fds, unsigned int max)
 bool
 ks_is_ours(void)
 {
-	return pid == 0 || pid == getpid();
+	/* what is confined and has no connections has nothing to be changed, and must not ask */
+	return pid == 0 || (ks_is_confined() && !ks_connects()) || pid == getpid();
 }
 
 /* Other threads may have been users of an entry when the child was made.  They do not exist in the

@@ -486,6 +486,38 @@ def server_confined(address, port, _):
     say('refused', os.waitstatus_to_exitcode(os.wait()[1]))
 
 
+def client_confined(address, port, n):
+    """As a program that confines itself before it has connections: only its own calls may be made."""
+    # socket, connect, dup and so on are allowed; sendmsg, recvmsg, getpid, getpeername, getsockopt,
+    # getdents64, readlinkat, bpf are not
+    confine([], [46, 47, 39, 52, 55, 217, 267, 321])
+    unused = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    unused.listen()
+    sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    poll = select.epoll()
+    poll.register(sock, select.EPOLLIN)
+    sock.connect((address, port))
+    again = sock.dup()
+    data = pattern(n)
+    again.sendall(data)
+    again.shutdown(socket.SHUT_WR)
+    poll.poll()
+    back, how = receive(sock)
+    say('same' if back == data else 'different', len(back), how)
+    os._exit(0) # without Python's calls
+
+
+def client_confined_required(address, port, _):
+    """The same with --require."""
+    confine([], [321])
+    sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    for call in (lambda: sock.connect((address, port)), lambda: sock.listen()): # pylint: disable=unnecessary-lambda
+        try:
+            call()
+        except OSError as e:
+            say(errno.errorcode[e.errno])
+
+
 def server_asyncio(address, port, _):
     import asyncio # which takes longer than to start Python: pylint: disable=import-outside-toplevel
     async def main():

@@ -239,6 +239,15 @@ def confined(suite, one):
     said, more = s.ends()
     suite.tap.point('a program whose system calls are filtered', problems + more + (
         [] if said == 'refused 4' else [said]))
+    port = bed.free_port()
+    s = Program(suite, one, 'server_echo', '127.0.0.1', port)
+    s.line()
+    said, problems = Program(suite, one, 'client_confined', '127.0.0.1', port, 1000).ends()
+    suite.tap.point('a program whose system calls are filtered before it has connections', problems + (
+        [] if said == 'same 1000 end' else [said]))
+    said, problems = Program(suite, one, 'client_confined_required', '127.0.0.1', port, require=True).ends()
+    s.process.kill()
+    suite.tap.point('and with --require', problems + ([] if said == 'ECONNABORTED\nENOTSUP' else [said]))
 
 
 def urgent_bytes(suite, one):

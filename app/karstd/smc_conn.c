@@ -203,7 +203,10 @@ svc_conn_fail(struct svc_conn *c, int error)
 {
 	c->what = SMC_OVER;
 	svc_conn_unname(c);
-	atomic_store(&c->page->error, error != 0 ? error : ECONNRESET);
+	/* as with TCP, a reset that comes after the end of the peer's direction is no error of
+	 * reads; writes fail by EPIPE */
+	if (!c->eof || (error != 0 && error != ECONNRESET))
+		atomic_store(&c->page->error, error != 0 ? error : ECONNRESET);
 	atomic_fetch_or(&c->page->flags, KARST_SOCK_NO_SEND);
 	atomic_store(&c->page->state, KARST_SOCK_OVER);
 	svc_conn_show(c);
@@ -324,6 +327,15 @@ take_positions(struct svc_conn *c)
 	return true;
 }
 
+/* Whether bytes have come after the program has shut down both directions, which causes a reset as
+ * with TCP. */
+static bool
+is_late(const struct svc_conn *c, const struct karst_smc_conn_info *info)
+{
+	return c->what == SMC_RDMA && info->error == 0 && info->recv_pos != c->rx_head &&
+		(atomic_load(&c->page->shut) & KARST_SOCK_SHUT) == KARST_SOCK_SHUT && !c->gone;
+}
+
 static void
 take_info(struct svc_conn *c)
 {
@@ -331,6 +343,11 @@ take_info(struct svc_conn *c)
 
 	if (c->id == SMC_NO_ID || karst_smc_conn_info(c->smc->core, c->id, &info) != 0)
 		return;
+	if (is_late(c, &info)) {
+		svc_conn_fail(c, ECONNRESET); /* first: on_reset() changes nothing then */
+		(void)karst_smc_conn_abort(c->smc->core, c->id);
+		return;
+	}
 	c->tx_tail = info.send_over ? c->tx_head : info.free_pos;
 	c->rx_head = info.recv_pos;
 	if (info.urgent)
@@ -495,8 +512,10 @@ on_reset(struct svc_conn *c)
 	struct karst_smc_conn_info info = {0};
 
 	(void)karst_smc_conn_info(c->smc->core, c->id, &info);
-	take_info(c);
-	svc_conn_fail(c, info.error);
+	if (c->what != SMC_OVER) {
+		take_info(c);
+		svc_conn_fail(c, info.error);
+	}
 	if (!c->ended) {
 		c->ended = true;
 		(void)karst_smc_conn_close(c->smc->core, c->id);

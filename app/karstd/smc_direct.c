@@ -230,19 +230,33 @@ make_room(struct svc_conn *c)
 		svc_conn_empty(c);
 }
 
-/* Its program has closed: like the kernel, resets the connection if bytes are unread.  The program
- * may still exist, if the other one has shut down the far end, which both have; then it gets a
- * reset. */
 static void
-direct_over(struct svc_conn *c)
+direct_fail(struct svc_conn *c, int error)
+{
+	atomic_store(&c->page->error, error);
+	atomic_fetch_or(&c->page->flags, KARST_SOCK_NO_SEND | KARST_SOCK_EOF);
+	atomic_store(&c->page->state, KARST_SOCK_OVER);
+	if (c->hung_up)
+		return;
+	/* wakes a program that waits for room, or for bytes */
+	svc_conn_empty(c);
+	svc_conn_hang_up(c);
+}
+
+/* Ends the connection for the other program, by a reset or not, and then for this one.  Its program
+ * may still exist: if it has shut down both directions and bytes come, or if the other one has shut
+ * down the far end, which both have.  Then it gets a reset. */
+static void
+direct_end(struct svc_conn *c, bool reset)
 {
 	struct svc_conn *o = c->other;
-	bool reset = atomic_load(&c->page->reset) != 0 || has_left_bytes(c);
+	bool ended = (atomic_load(&c->page->shut) & KARST_SOCK_SHUT_WR) != 0;
 
 	if (o != NULL) { /* its page says that nothing more comes, as the rings would */
 		o->other = NULL;
 		if (reset) {
-			svc_direct_fail(o);
+			/* as with TCP: after the end of a direction it is no error of reads */
+			direct_fail(o, ended ? 0 : ECONNRESET);
 		} else {
 			atomic_fetch_or(&o->page->flags,
 				KARST_SOCK_NO_SEND | KARST_SOCK_EOF | KARST_SOCK_CLOSED);
@@ -260,17 +274,26 @@ direct_over(struct svc_conn *c)
 	svc_conn_drop_program(c);
 }
 
+/* Its program has closed: like the kernel, resets the connection if bytes are unread. */
+static void
+direct_over(struct svc_conn *c)
+{
+	direct_end(c, atomic_load(&c->page->reset) != 0 || has_left_bytes(c));
+}
+
+/* The other program writes.  If this one has shut down both directions, the bytes are lost, and
+ * both learn of it as from TCP: the other one by its next write, which fails. */
+static void
+refuse_late(struct svc_conn *c)
+{
+	if ((atomic_load(&c->page->shut) & KARST_SOCK_SHUT) == KARST_SOCK_SHUT)
+		direct_end(c, false);
+}
+
 void
 svc_direct_fail(struct svc_conn *c)
 {
-	atomic_store(&c->page->error, ECONNRESET);
-	atomic_fetch_or(&c->page->flags, KARST_SOCK_NO_SEND | KARST_SOCK_EOF);
-	atomic_store(&c->page->state, KARST_SOCK_OVER);
-	if (c->hung_up)
-		return;
-	/* wakes a program that waits for room, or for bytes */
-	svc_conn_empty(c);
-	svc_conn_hang_up(c);
+	direct_fail(c, ECONNRESET);
 }
 
 void
@@ -423,6 +446,8 @@ svc_direct_wake(struct svc_conn *c, uint32_t flags)
 		svc_conn_empty(o);
 	if (flags & KARST_SOCK_END_PEER)
 		shutdown(o->pair, SHUT_WR);
-	if (flags & KARST_SOCK_LOOK_PEER)
+	if (flags & KARST_SOCK_LATE_PEER)
+		refuse_late(o);
+	else if (flags & KARST_SOCK_LOOK_PEER)
 		look_whether_gone(o);
 }

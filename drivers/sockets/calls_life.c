@@ -161,7 +161,7 @@ ks_close_end(struct ks_sock *s)
 
 	if (s == NULL)
 		return;
-	atomic_store_explicit(&s->rxd->left, 1, memory_order_release);
+	atomic_fetch_or_explicit(&s->rxd->left, KARST_SOCK_LEFT_CLOSED, memory_order_release);
 	ks_put(s);
 	errno = err;
 }

@@ -405,6 +405,16 @@ send_is_over(const struct ks_sock *s)
 		atomic_load(&s->page->error) != 0;
 }
 
+/* Checks what the other side has done that it does not wait for. */
+static void
+look_at_left(int fd, struct ks_sock *s, size_t want)
+{
+	if (!send_is_over(s))
+		ks_notice_close(fd, s);
+	if (!send_is_over(s) && want > 0)
+		ks_notice_shut(fd, s);
+}
+
 ssize_t
 ks_send(int fd, struct ks_sock *s, const struct iovec *iov, int n, int flags)
 {
@@ -413,10 +423,9 @@ ks_send(int fd, struct ks_sock *s, const struct iovec *iov, int n, int flags)
 	uint64_t since = 0; /* when it began to wait */
 
 	ks_meet_peer(fd, s);
-	if (__builtin_expect(atomic_load_explicit(&s->txd->left, memory_order_acquire) != 0, 0) &&
-		!send_is_over(s))
-		ks_notice_close(fd, s);
 	for (;;) {
+		if (__builtin_expect(atomic_load_explicit(&s->txd->left, memory_order_acquire), 0))
+			look_at_left(fd, s, want);
 		if (send_is_over(s))
 			return send_ended(fd, s, done, want, flags);
 		some = put_some(fd, s, iov, done, want - done, flags);

@@ -380,6 +380,9 @@ size_t ks_room(const struct ks_sock *s);
 /** In state DIRECT, when a process of the other side has closed a descriptor: if that was the last
  *  one, the page says on return that the connection is over.  The caller holds no lock. */
 void ks_notice_close(int fd, struct ks_sock *s);
+/** Called before bytes are written, in state DIRECT: if the other side has shut down both
+ *  directions, the page says on return that the connection is over.  The caller holds no lock. */
+void ks_notice_shut(int fd, struct ks_sock *s);
 /** Ends our direction. */
 void ks_end(int fd, struct ks_sock *s);
 /** Called when poll(), epoll or signals will report readiness of @fd from now on. */

@@ -327,10 +327,19 @@ ks_notice_close(int fd, struct ks_sock *s)
 		ks_meet_peer(fd, s);
 	p = (struct pollfd){.fd = atomic_load_explicit(&s->waker, memory_order_relaxed)};
 	/* first: a process that closes after this sets left again */
-	if (p.fd >= 0 && atomic_exchange(&s->txd->left, 0) != 0 && real(poll)(&p, 1, 0) > 0 &&
-		(p.revents & POLLHUP))
+	if (p.fd >= 0 &&
+		(atomic_fetch_and(&s->txd->left, ~KARST_SOCK_LEFT_CLOSED) &
+			KARST_SOCK_LEFT_CLOSED) != 0 &&
+		real(poll)(&p, 1, 0) > 0 && (p.revents & POLLHUP))
 		ask_wake(fd, KARST_SOCK_LOOK_PEER);
 	errno = err;
+}
+
+void
+ks_notice_shut(int fd, struct ks_sock *s)
+{
+	if ((atomic_fetch_and(&s->txd->left, ~KARST_SOCK_LEFT_SHUT) & KARST_SOCK_LEFT_SHUT) != 0)
+		ask_wake(fd, KARST_SOCK_LATE_PEER);
 }
 
 /* --- tokens --- */

@@ -142,6 +142,8 @@ enum karst_sock_op {
 #define KARST_SOCK_URGENT_PEER 64u
 /* check whether the peer has closed, and record that in the page */
 #define KARST_SOCK_LOOK_PEER 128u
+/* bytes are written to a peer that has shut down both directions: a reset, as with TCP */
+#define KARST_SOCK_LATE_PEER 256u
 
 #define KARST_SOCK_FDS 4 /* limit of descriptors in an answer */
 /* limit of the pages, and of the rings, that a program keeps, in use or not */
@@ -200,11 +202,16 @@ enum karst_sock_state {
 /* shut */
 #define KARST_SOCK_SHUT_WR 1u /* EPIPE */
 #define KARST_SOCK_SHUT_RD 2u
+#define KARST_SOCK_SHUT    3u /* both */
 
 /* Values of lost: bytes were written to a peer that has closed, and the program has not yet got
  * EPIPE for that, or has got it. */
 #define KARST_SOCK_LOST_UNTOLD 1u
 #define KARST_SOCK_LOST_TOLD   2u
+
+/* What a reader has done; the writer clears it when it looks. */
+#define KARST_SOCK_LEFT_CLOSED 1u /* closed a descriptor; check whether that was the last */
+#define KARST_SOCK_LEFT_SHUT   2u /* shut down both directions: written bytes cause a reset */
 
 /* Held by one thread of all processes; released if its owner has died (drivers/sockets/lock.c). */
 struct karst_sock_lock {
@@ -222,8 +229,7 @@ struct karst_sock_dir {
 	/* written by the reader */
 	_Alignas(64) _Atomic uint64_t tail;
 	_Atomic uint32_t wanted;
-	/* DIRECT: it has closed a descriptor; check whether that was the last */
-	_Atomic uint32_t left;
+	_Atomic uint32_t left; /* DIRECT: KARST_SOCK_LEFT_* */
 };
 
 struct karst_sock_rings {

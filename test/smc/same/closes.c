@@ -133,6 +133,55 @@ shut_both(void)
 	tell_peer(far);
 }
 
+/* Waits until there is no connection any more. */
+static void
+await_over(int fd)
+{
+	struct sockaddr_in peer;
+	socklen_t len = sizeof(peer);
+
+	while (getpeername(fd, (void *)&peer, &len) == 0)
+		usleep(1000);
+}
+
+/* Bytes that come after that are answered by a reset. */
+static void
+shut_both_and_peer_writes(void)
+{
+	open_to_end();
+	tell(shutdown(near, SHUT_RDWR));
+	await(far, POLLRDHUP);
+	tell_write(far);
+	await_over(far);
+	await_over(near);
+	tell_peer(far);
+	tell_write(far);
+	tell_read(far, 9);
+	tell_error(far);
+	tell_peer(near);
+	tell_read(near, 9);
+	tell_read(near, 9);
+	tell_error(near);
+	tell_write(near);
+}
+
+/* The same while the program still reads what came before. */
+static void
+shut_both_and_read(void)
+{
+	open_to_end();
+	give(far, 3);
+	tell(shutdown(near, SHUT_RDWR));
+	await(far, POLLRDHUP);
+	tell_read(near, 2);
+	tell_write(far);
+	await_over(far);
+	await_over(near);
+	tell_write(far);
+	tell_read(near, 9);
+	tell_read(near, 9);
+}
+
 /* A close with unread bytes is a reset. */
 static void
 close_unread(void)
@@ -210,6 +259,21 @@ reset_behind_end(void)
 	tell_peer(near);
 }
 
+/* The peer has ended its direction before it resets. */
+static void
+reset_after_end(void)
+{
+	open_to_end();
+	tell(shutdown(far, SHUT_WR));
+	await(near, POLLRDHUP);
+	reset(far);
+	await_over(near);
+	tell_read(near, 9);
+	tell_write(near);
+	tell_error(near);
+	tell_read(near, 9);
+}
+
 static void
 reset_while_receiving(void)
 {
@@ -277,11 +341,14 @@ const struct same_case closes[] = {
 	{"a half closed connection, until its end", half_close},
 	{"shutdown, reading", shut_reading},
 	{"shutdown, both", shut_both},
+	{"shutdown, both, and the peer writes", shut_both_and_peer_writes},
+	{"shutdown, both, the peer writes, and reading", shut_both_and_read},
 	{"close with bytes unread", close_unread},
 	{"a reset, and writing", reset_and_write},
 	{"a reset, and SO_ERROR", reset_and_ask},
 	{"a reset when there is no room", reset_without_room},
 	{"a reset behind the end", reset_behind_end},
+	{"a reset after the peer's end", reset_after_end},
 	{"a reset while a thread receives", reset_while_receiving},
 	{"close, and writing", close_and_write},
 	{"close, writing, and SO_ERROR", close_write_and_ask},

@@ -328,6 +328,84 @@ def test_cut_file(tmp):
     return []
 
 
+def lose(w, *which):
+    """One round of 100 to 103, of which those in @which are lost."""
+    for i in range(4):
+        w.request(ONLY, 100 + i, b'karst')
+        if i in which:
+            w.injure()
+    return w
+
+
+def opened_in_order():
+    return lose(Wire(), 1).wait(10).nak(101), [(2, 4)]
+
+
+def opened_by_another_than_the_next():
+    """PSN 103 arrives before 102."""
+    w = Wire().send(1)
+    for psn in (103, 102):
+        w.request(ONLY, psn, b'karst')
+    return w.wait(10).nak(101), [(2, 4)]
+
+
+def opened_by_what_is_sent_twice():
+    """PSN 102 is sent once more before the NAK."""
+    w = lose(Wire(), 1).wait(60)
+    return w.request(ONLY, 102, b'karst').wait(10).nak(101), [(2, 5)]
+
+
+def opened_by_what_was_lost_before():
+    """The first NAK is for what 103 shows, the second for what the second 102 shows."""
+    w = lose(Wire(), 1, 2).wait(10).nak(101).wait(60)
+    for psn in (101, 102, 103):
+        w.request(ONLY, psn, b'karst')
+        if psn == 101:
+            w.injure()
+    return w.wait(10).nak(101), [(3, 4), (6, 8)]
+
+
+def opened_three_times():
+    """PSN 101 is lost three times; frames 4, 9 and 14 are the NAKs."""
+    w, spans = Wire(), []
+    for i in range(3):
+        lose(w, 1).wait(10).nak(101).wait(60)
+        spans.append((i * 5 + 2, i * 5 + 4))
+    return w, spans
+
+
+def opened_and_answered_twice():
+    """The second NAK has no gap of its own."""
+    return lose(Wire(), 1).wait(10).nak(101).wait(60).nak(101), [(2, 4)]
+
+
+def opened_by_one_that_may_be_late():
+    """PSN 102 was delayed, and nothing says whether 103 overtook it."""
+    w = Wire()
+    for i, what in enumerate((None, 'drop', 'delay', None)):
+        w.request(ONLY, 100 + i, b'karst')
+        if what:
+            w.injure(what)
+    return w.wait(10).nak(101), []
+
+
+def test_gap_to_nak(tmp):
+    """The latency of NAK generation: from the first packet that arrives behind the missing one, by
+    the time at which it arrives, to the NAK."""
+    problems = []
+    for make in (opened_in_order, opened_by_another_than_the_next, opened_by_what_is_sent_twice,
+                 opened_by_what_was_lost_before, opened_three_times, opened_and_answered_twice,
+                 opened_by_one_that_may_be_late):
+        w, spans = make()
+        _, report, err = forged(tmp, w, ['--tap', 'senders'] if w.log else ['--tap', 'receivers'])
+        got = report['latencies'].get('gap shown to NAK')
+        ns = [w.frames[to][0] - w.frames[at][0] for at, to in spans]
+        want = {'n': len(ns), 'min_ns': min(ns), 'mean_ns': sum(ns) // len(ns), 'max_ns': max(ns)} if ns else None
+        if got != want or err:
+            problems.append('%s: %s, not %s %s' % (make.__name__, got, want, err))
+    return problems
+
+
 def test_short_snap_length(tmp):
     """Frames of which the capture has only the headers: PSNs are judged, contents are not."""
     path = os.path.join(tmp, 'snap.pcap')
@@ -499,7 +577,7 @@ def main():
         for name in KARST:
             tap.result('karst: ' + name, test_karst(name))
         for test in (test_loss_is_judged, test_html, test_html_is_bounded, test_names_are_escaped, test_counters,
-                     test_cut_file, test_short_snap_length, test_headers_cut_off, test_noise, test_memory_is_bounded,
+                     test_gap_to_nak, test_cut_file, test_short_snap_length, test_headers_cut_off, test_noise, test_memory_is_bounded,
                      test_who_is_answered_is_looked_for_with_an_end, test_flows_have_an_end,
                      test_connections_have_an_end, test_usage):
             tap.result(test.__name__[5:].replace('_', ' '), test(tmp))

@@ -73,7 +73,7 @@ struct an_measure {
 
 enum an_latency {
 	AN_LAT_ACK,      /* request to its acknowledgement; requests sent once only */
-	AN_LAT_NAK,      /* the packet that shows a gap, to the NAK */
+	AN_LAT_NAK,      /* packet that opens a gap, as the first to arrive after it, to the NAK */
 	AN_LAT_REACTION, /* NAK to the first packet that is sent again */
 	AN_LAT_RECOVERY, /* first transmission of what was sent again to its acknowledgement */
 	AN_LAT_READ_GAP, /* response after a gap, to the READ that asks again */
@@ -100,6 +100,7 @@ struct an_rec {
 	uint32_t cum;   /* messages that end at or before this request, since the stream began */
 	uint32_t print; /* CRC of payload and extended headers */
 	uint64_t first_frame, last_frame;
+	uint64_t before_frame; /* of the transmission before the last one; 0: there is one only */
 	uint64_t first_ns, last_ns;
 	uint64_t va; /* READ: its address; atomic: the original value in its response */
 	uint32_t len;
@@ -107,8 +108,9 @@ struct an_rec {
 	uint32_t resp_next;  /* READ: PSN of the next response */
 	uint64_t resp_frame; /* READ and atomics: frame of the last response */
 	uint8_t opcode;
-	uint8_t tx;   /* transmissions seen, up to 255 */
-	uint8_t lost; /* how many of these were certainly lost */
+	uint8_t tx;                 /* transmissions seen, up to 255 */
+	uint8_t lost;               /* how many of these were certainly lost */
+	bool first_lost, last_lost; /* the first and the last transmission */
 	bool maybe;
 	bool damaged; /* its ICRC is wrong: only the PSN is known, until it is acknowledged */
 	bool guessed; /* READ: span is not known, because the MTU is not known */

@@ -114,21 +114,53 @@ nak_psn(struct an *a, struct an_flow *f, const struct an_flow *by, const struct 
 			psn);
 }
 
+/* A transmission that arrived. */
+struct an_arrival {
+	uint64_t frame, ns;
+	bool known; /* false: it may be this one or a later one */
+};
+
+/* Finds the first transmission of @r behind frame @since that arrived; false: none did. */
+static bool
+arrival(const struct an_rec *r, uint64_t since, struct an_arrival *to)
+{
+	bool first = r->first_frame > since, several = r->tx > 2 && r->before_frame > since;
+
+	if (r->last_frame <= since || r->lost >= r->tx)
+		return false;
+	if (first && !r->first_lost)
+		*to = (struct an_arrival){r->first_frame, r->first_ns, !r->maybe};
+	else if (several)
+		*to = (struct an_arrival){since + 1, 0, false};
+	else if (!r->last_lost)
+		*to = (struct an_arrival){r->last_frame, r->last_ns, !r->maybe};
+	else
+		return false;
+	return true;
+}
+
 /*
- * Measures the time from the packet that showed the gap to the NAK.  That is the first PSN after
- * the lost one that was sent later and not lost.
+ * Measures the latency of NAK generation: from the arrival of the packet that opens the gap to the
+ * NAK.  That packet is the first one with a later PSN, in the order of the capture and not of PSNs,
+ * that arrives after the missing PSN was last sent.  If an earlier NAK named the same PSN, only
+ * packets behind that NAK count.  If it is not certain which packet arrived first, nothing is
+ * measured.
  */
 static void
 nak_latency(struct an *a, struct an_stream *s, const struct an_pkt *p, const struct an_rec *r)
 {
+	const struct an_nak *was = &s->nak_before;
 	uint64_t since = r != NULL ? r->last_frame : 0;
 	uint32_t i = an_stream_lower(s, karst_psn_add(p->ib->psn, 1));
+	struct an_arrival opens = {.frame = AN_NEVER}, at;
 
+	if (was->valid && was->psn == p->ib->psn && was->frame > since)
+		since = was->frame;
 	for (; i < s->n; i++)
-		if (an_rec_at(s, i)->last_frame > since && !(an_rec_at(s, i)->lost != 0)) {
-			an_measure(a, AN_LAT_NAK, p->ns - an_rec_at(s, i)->last_ns);
-			return;
-		}
+		if (arrival(an_rec_at(s, i), since, &at) && at.frame < opens.frame)
+			opens = at;
+	if (opens.known)
+		an_measure(a, AN_LAT_NAK, p->ns - opens.ns);
 }
 
 void

@@ -61,8 +61,12 @@ static void
 note_sent(struct an_rec *r, const struct an_pkt *p)
 {
 	r->tx += r->tx != UINT8_MAX;
+	r->last_lost = (p->fate & AN_LOST) != 0;
+	if (r->tx == 1)
+		r->first_lost = r->last_lost;
 	r->lost += (p->fate & AN_LOST) != 0 && r->lost != UINT8_MAX;
 	r->maybe |= (p->fate & (AN_MAYBE | AN_DUP)) != 0 || p->j->icrc_is == JUDGE_CRC_BAD;
+	r->before_frame = r->last_frame;
 	r->last_frame = p->frame;
 	r->last_ns = p->ns;
 }

@@ -250,9 +250,9 @@ struct an_pair {
 	bool malformed; /* some frames between the two addresses could not be parsed */
 };
 
-/** One of the latest frames of a flow (doubled.c). */
+/** One of the latest frames of a flow (doubled.c); its ICRC is in recent_icrc of the flow. */
 struct an_recent {
-	uint32_t icrc, psn;
+	uint32_t psn;
 	uint8_t opcode;
 	bool lost; /* perhaps lost, according to the injury log */
 	uint64_t ns, frame;
@@ -281,6 +281,7 @@ struct an_flow {
 	uint64_t packets, bytes, first_frame, last_frame, first_ns, last_ns;
 	uint64_t orphans; /* responses whose requests are not known */
 	uint64_t doubled;
+	uint32_t recent_icrc[AN_RECENT]; /* apart from recent, in one or two lines of cache */
 	struct an_recent recent[AN_RECENT];
 	unsigned int recent_at;
 	bool migreq[2]; /* seen with MigReq 0, with MigReq 1 */

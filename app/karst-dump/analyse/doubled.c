@@ -42,8 +42,8 @@ static bool
 is_copy(const struct an *a, const struct an_flow *f, const struct an_recent *r,
 	const struct an_pkt *p, bool newest)
 {
-	if (r->frame == 0 || r->icrc != p->j->icrc || r->psn != p->ib->psn ||
-		r->opcode != p->ib->opcode || r->lost || p->ns - r->ns >= DOUBLED_NS)
+	if (r->frame == 0 || r->psn != p->ib->psn || r->opcode != p->ib->opcode || r->lost ||
+		p->ns - r->ns >= DOUBLED_NS)
 		return false;
 	if (!newest && r->frame < a->unsteady)
 		return false; /* the time in between is not known */
@@ -54,6 +54,20 @@ is_copy(const struct an *a, const struct an_flow *f, const struct an_recent *r,
 	return newest || f->peer == NULL || f->peer->req.again_frame < r->frame;
 }
 
+/*
+ * Whether any of the latest frames has this ICRC.  This is asked for each packet, and is nearly
+ * always false, so there is no branch in the loop, and the compiler can compare several at once.
+ */
+static bool
+any_has_icrc(const struct an_flow *f, uint32_t icrc)
+{
+	unsigned int i, same = 0;
+
+	for (i = 0; i < AN_RECENT; i++)
+		same |= f->recent_icrc[i] == icrc;
+	return same != 0;
+}
+
 uint64_t
 an_copy_of(const struct an *a, struct an_flow *f, const struct an_pkt *p)
 {
@@ -61,11 +75,14 @@ an_copy_of(const struct an *a, struct an_flow *f, const struct an_pkt *p)
 
 	if (p->cut)
 		return 0;
-	for (i = 0; i < AN_RECENT; i++)
-		if (is_copy(a, f, &f->recent[i], p, i == last))
-			return f->recent[i].frame;
-	f->recent[f->recent_at++ % AN_RECENT] = (struct an_recent){
-		.icrc = p->j->icrc,
+	if (any_has_icrc(f, p->j->icrc))
+		for (i = 0; i < AN_RECENT; i++)
+			if (f->recent_icrc[i] == p->j->icrc &&
+				is_copy(a, f, &f->recent[i], p, i == last))
+				return f->recent[i].frame;
+	i = f->recent_at++ % AN_RECENT;
+	f->recent_icrc[i] = p->j->icrc;
+	f->recent[i] = (struct an_recent){
 		.psn = p->ib->psn,
 		.opcode = p->ib->opcode,
 		.lost = (p->fate & (AN_LOST | AN_MAYBE)) != 0,

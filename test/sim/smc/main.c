@@ -262,6 +262,7 @@ run(uint64_t seed, bool verbose, uint64_t *connected)
 	connected[1] += w->sys[0].smc->counters[KARST_SMC_CTR_FAILOVER];
 	connected[2] += w->sys[0].smc->counters[KARST_SMC_CTR_BLOCKED];
 	connected[3] += w->sys[0].smc->counters[KARST_SMC_CTR_RMB_REUSED];
+	connected[4] += w->echoed;
 	wire_free(w);
 	for (i = 0; i < w->npairs; i++)
 		pair_free(w->pairs[i]);
@@ -285,7 +286,7 @@ main(int argc, char **argv)
 		{"seed", required_argument, NULL, '1'}, {"expect-failure", no_argument, NULL, 'x'},
 		{"verbose", no_argument, NULL, 'v'}, {"help", no_argument, NULL, 'h'}, {0}};
 	unsigned long from = 1, to = 1000;
-	uint64_t figures[4] = {0};
+	uint64_t figures[5] = {0};
 	bool expect = false, verbose = false;
 	int o;
 
@@ -306,8 +307,8 @@ main(int argc, char **argv)
 			return expect ? 0 : 1;
 	}
 	printf("%lu schedules: %lu connections, %lu with a kept buffer, %lu went to another link, %lu times a "
-	       "full element\n",
+	       "full element, %lu with an echo\n",
 		to - from + 1, (unsigned long)figures[0], (unsigned long)figures[3],
-		(unsigned long)figures[1], (unsigned long)figures[2]);
+		(unsigned long)figures[1], (unsigned long)figures[2], (unsigned long)figures[4]);
 	return expect ? 1 : 0;
 }

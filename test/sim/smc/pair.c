@@ -7,18 +7,20 @@
  */
 #include "sim_smc.h"
 
-uint8_t
-pattern(const struct end *from, uint64_t pos)
-{
-	return (uint8_t)(sim_mix(pos / 8 +
-				 ((uint64_t)from->pair->n << 33 | (uint64_t)from->sys << 32)) >>
-		8 * (pos % 8));
-}
-
 static struct end *
 other(const struct end *e)
 {
 	return &e->pair->e[e == &e->pair->e[0]];
+}
+
+uint8_t
+pattern(const struct end *from, uint64_t pos)
+{
+	if (from->plan == PLAN_ECHO)
+		from = other(from);
+	return (uint8_t)(sim_mix(pos / 8 +
+				 ((uint64_t)from->pair->n << 33 | (uint64_t)from->sys << 32)) >>
+		8 * (pos % 8));
 }
 
 static struct karst_smc *
@@ -32,6 +34,18 @@ static void
 soon(struct world *w, struct end *e, uint64_t max_ns)
 {
 	e->next_ns = karst_min_u64(e->next_ns, w->now_ns + rng_range(&w->rng, 1, (uint32_t)max_ns));
+}
+
+/* Makes an end of some pairs an echo.  It takes no random number: other pairs stay the same. */
+static void
+choose_echo(struct world *w, struct pair *p)
+{
+	struct end *e = &p->e[w->rng.state >> 50 & 1];
+
+	if (p->e[0].plan != PLAN_NICE || p->e[1].plan != PLAN_NICE || (w->rng.state >> 44 & 7) != 0)
+		return;
+	e->plan = PLAN_ECHO;
+	e->total = 0;
 }
 
 struct pair *
@@ -59,6 +73,7 @@ pair_new(struct world *w, unsigned int n)
 		e->in.next_ns = NEVER;
 	}
 	p->e[1].sys = !p->e[0].sys;
+	choose_echo(w, p);
 	return p;
 }
 
@@ -285,8 +300,10 @@ write_some(struct world *w, struct end *e, const struct karst_smc_conn_info *inf
 	bool urgent = rng_one_in(&w->rng, 60) && e->nurgent < 64;
 	int rc;
 
-	if (info->send_over)
+	if (info->send_over) {
+		e->send_over = true;
 		e->total = e->given;
+	}
 	room = karst_min_u64(room, e->total - e->given);
 	if (room == 0)
 		return;
@@ -299,6 +316,7 @@ write_some(struct world *w, struct end *e, const struct karst_smc_conn_info *inf
 	rc = karst_smc_conn_send(smc_of(w, e), e->id, n, urgent);
 	if (rc == -EPIPE) {
 		e->given -= n;
+		e->send_over = true;
 		e->total = e->given;
 		e->nurgent -= urgent;
 	} else {
@@ -322,6 +340,8 @@ read_some(struct world *w, struct end *e, const struct karst_smc_conn_info *info
 			"S12: pair %u: byte %lu was overwritten before it was consumed", e->pair->n,
 			(unsigned long)(e->read + i));
 	e->read += n;
+	if (e->plan == PLAN_ECHO && !e->send_over)
+		e->total = e->read;
 	REQUIRE(w, karst_smc_conn_consumed(smc_of(w, e), e->id, n) == 0, "consumed");
 }
 
@@ -335,6 +355,20 @@ do_close(struct world *w, struct end *e, const struct karst_smc_conn_info *info)
 	if (info->recv_pos != info->consumed_pos)
 		e->unread_at_close = e->must_abort = true;
 	karst_smc_conn_close(smc_of(w, e), e->id);
+}
+
+/* Checks, when an end has read to the end and closes, that an echo has sent back every byte. */
+static void
+check_echo(struct world *w, const struct end *e, const struct karst_smc_conn_info *info)
+{
+	const struct end *o = other(e);
+
+	if ((e->plan != PLAN_ECHO && o->plan != PLAN_ECHO) || e->close_called || info->error != 0 ||
+		e->send_over || o->send_over)
+		return;
+	w->echoed += e->plan == PLAN_ECHO;
+	REQUIRE(w, e->read == e->given, "S15: pair %u: %lu bytes read, %lu written with an echo",
+		e->pair->n, (unsigned long)e->read, (unsigned long)e->given);
 }
 
 static void
@@ -366,10 +400,11 @@ work(struct world *w, struct end *e)
 		karst_smc_conn_abort(smc_of(w, e), e->id);
 	} else if (all && e->plan == PLAN_CLOSE) {
 		do_close(w, e, &info);
-	} else if (all && !e->shut_called && !over) {
+	} else if (all && !e->shut_called && !over && (e->plan != PLAN_ECHO || e->send_over)) {
 		e->shut_called = true;
 		karst_smc_conn_shutdown(smc_of(w, e), e->id);
 	} else if (all && over) {
+		check_echo(w, e, &info);
 		do_close(w, e, &info);
 	}
 }

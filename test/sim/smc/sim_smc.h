@@ -88,20 +88,20 @@ enum plan {
 	PLAN_NICE,  /* writes everything, shuts down, reads to the end, closes */
 	PLAN_CLOSE, /* writes everything and closes; may leave unread bytes */
 	PLAN_ABORT, /* aborts at any time */
-	PLAN_ECHO,  /* sends back what it reads */
-	PLANS
+	PLAN_ECHO,  /* sends back what it reads, over SMC-R only; the other is PLAN_NICE */
 };
 
 struct end {
 	unsigned int sys;
 	struct pair *pair;
 	bool opened, connected, fallback, failed, reset, peer_done, closed, released;
+	bool send_over; /* it can write no more */
 	bool shut_called, close_called, abort_called, unread_at_close, must_abort;
 	uint32_t id;
 	enum plan plan;
 	uint8_t *send_buf;
 	uint32_t send_bytes;
-	uint64_t total; /* bytes that it will write */
+	uint64_t total; /* bytes that it will write; PLAN_ECHO: what it has read so far */
 	uint64_t given;
 	uint64_t freed; /* seen as free */
 	uint64_t seen;  /* bytes checked when they arrived */
@@ -148,7 +148,8 @@ struct world {
 	bool kill_done;
 	uint64_t kill_ns;
 	bool no_common_eid;
-	bool deaths; /* a group may have died */
+	bool deaths;         /* a group may have died */
+	unsigned int echoed; /* pairs whose echo has sent back all that it was sent */
 };
 
 void violated(struct world *w, const char *fmt, ...) __attribute__((format(printf, 2, 3)));

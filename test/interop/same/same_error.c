@@ -301,7 +301,23 @@ nobody(void)
 	say_wcs("SEND to one in error", cq, 1);
 }
 
-/* The queue pair allows no READs (max_rd_atomic is 0); a WRITE must succeed. */
+/* Connects qp[1] anew, so that it accepts no READs and atomics (max_dest_rd_atomic is 0). */
+static void
+accept_no_reads(void)
+{
+	struct ibv_qp_attr a = full_attr(IBV_QPS_RTR, qp[0]->qp_num);
+
+	a.max_dest_rd_atomic = 0;
+	MUST(move(qp[1], IBV_QPS_RESET, 0) == 0);
+	bring_to(qp[1], IBV_QPS_INIT, qp[0]->qp_num);
+	say_rc("the peer to RTR", ibv_modify_qp(qp[1], &a, needed(IBV_QPT_RC, IBV_QPS_RTR)));
+	MUST(move(qp[1], IBV_QPS_RTS, qp[0]->qp_num) == 0);
+}
+
+/*
+ * READs and atomics to a queue pair that accepts none fail, and WRITEs to it succeed; so do WRITEs
+ * by a queue pair that may send no READs (max_rd_atomic is 0).
+ */
 static void
 no_reads(void)
 {
@@ -315,8 +331,15 @@ no_reads(void)
 	a.max_rd_atomic = 0;
 	say_rc("to RTS", ibv_modify_qp(qp[0], &a, needed(IBV_QPT_RC, IBV_QPS_RTS)));
 	begin(IBV_WR_RDMA_WRITE, 8);
-	post("WRITE");
-	say_wcs("WRITE", cq, 1);
+	outcome("WRITE by one that may send no READs", 1);
+	again();
+	accept_no_reads();
+	outcome("WRITE to one that accepts no READs", 1);
+	begin(IBV_WR_RDMA_READ, 8);
+	outcome("READ from one that accepts none", 1);
+	accept_no_reads();
+	begin(IBV_WR_ATOMIC_FETCH_AND_ADD, 8);
+	outcome("atomic on one that accepts none", 1);
 }
 
 const struct same_case error_cases[] = {

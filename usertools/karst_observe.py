@@ -5,11 +5,14 @@
 An engine answers on the telemetry socket of its process (DPDK's rte_telemetry: a JSON answer to
 each command, at most 16 KiB, long lists in pages).  doc/observability.rst has the commands.
 """
+import contextlib
 import glob
 import json
 import os
 import socket
 import stat
+import struct
+import sys
 
 SOCKET = 'dpdk_telemetry.v2'
 DAEMONS = '/run/karst'  # created by root, and owned by the user that the daemon runs as
@@ -20,9 +23,51 @@ class Failure(Exception):
     """An error whose text is shown to the user unchanged."""
 
 
+def printable(value):
+    """A string, or strings in a list, without what a terminal would obey; anything else as it is."""
+    if isinstance(value, str) and not value.isprintable():
+        return ''.join(c if c.isprintable() else '?' for c in value)
+    return [printable(one) for one in value] if isinstance(value, list) else value
+
+
+class Row(dict):
+    """An object of an answer, made of its members; what it lacks is a failure of the engine."""
+
+    def __init__(self, members=()):
+        super().__init__((key, printable(value)) for key, value in dict(members).items())
+
+    def __missing__(self, key):
+        raise Failure(f'an answer of the engine lacks {key}: is it of another version?')
+
+
+@contextlib.contextmanager
+def understood():
+    """For code that computes from answers: what is not as expected in them is a failure of the engine."""
+    try:
+        yield
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as e:
+        raise Failure(f'an answer of the engine is not as expected ({type(e).__name__}: {e}): '
+                      'is it of another version?') from e
+
+
 def words(error):
     """The system's text of an exception, without its number."""
     return getattr(error, 'strerror', None) or str(error)
+
+
+def complain(program, error, path=None):
+    """Print why @program has failed, a Failure or an OSError.  @path: the file, if the error names none.
+
+    What is still in the buffer of standard output would fail again when the program ends, so it is
+    dropped.  A reader that has gone is not worth a message."""
+    if isinstance(error, OSError) and not error.filename:
+        sys.stdout = open(os.devnull, 'w', encoding='utf-8')  # pylint: disable=consider-using-with
+        os.dup2(sys.stdout.fileno(), 1)
+    if isinstance(error, BrokenPipeError):
+        return
+    if isinstance(error, OSError):
+        error = f"{error.filename or path or 'standard output'}: {words(error)}"
+    print(f'{program}: {error}', file=sys.stderr)
 
 
 def bases():
@@ -62,28 +107,76 @@ class Telemetry:
 
     def __init__(self, path):
         self.path = path
+        self.connect()
+
+    def connect(self):
         self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self.sock.settimeout(TIMEOUT_S)
+        # not by settimeout(): with that, connect() fails at once while others wait to be accepted
+        limit = struct.pack('ll', *divmod(int(TIMEOUT_S * 1000000), 1000000))
+        self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, limit)
         try:
-            self.sock.connect(path)
-            self.hello = json.loads(self.sock.recv(65536))
+            self.sock.connect(self.path)
+            self.sock.settimeout(TIMEOUT_S)
+            text = self.sock.recv(65536)
+            if not text:
+                raise Failure(f'{self.path}: closed at once: too many connections?')
+            self.hello = json.loads(text, object_hook=Row)
+            if not isinstance(self.hello, Row):
+                raise ValueError('the greeting is no JSON object')
         except (OSError, ValueError, RecursionError) as e:
             self.sock.close()
-            raise Failure(f'{path}: {words(e)}') from e
+            raise Failure(f'{self.path}: {words(e)}') from e
+        except Failure:
+            self.sock.close()
+            raise
 
     def ask(self, command):
-        """The answer; None if the command has none."""
+        """The answer; None if the command has none.
+
+        After a failure the connection is closed: an answer that comes late must not be taken for the
+        answer to the next command, which has a new connection."""
+        if self.sock.fileno() < 0:
+            self.connect()
         try:
             self.sock.send(command.encode())
             text = self.sock.recv(65536)
         except OSError as e:
+            self.sock.close()
             raise Failure(f'{self.path}: {command}: {words(e)}') from e
         if not text:
+            self.sock.close()
             raise Failure(f'{self.path}: the engine has gone')
         try:
-            return next(iter(json.loads(text).values()))
+            return next(iter(json.loads(text, object_hook=Row).values()))
         except (ValueError, RecursionError, AttributeError, StopIteration) as e:
             raise Failure(f'{self.path}: {command}: the answer is no JSON object of one member: {e}') from e
+
+    def pages(self, command, where=''):
+        """All answers to a command that lists things.  @where: what the command is asked of."""
+        first = f'/karst/{command}' + (f',{where}' if where else '')
+        page, last = self.ask(first), -1
+        while page is not None:
+            if not isinstance(page, Row):
+                raise Failure(f'{self.path}: {first}: the answer is no JSON object')
+            following = page.pop('next', None)
+            yield page
+            if following is None:
+                return
+            if not isinstance(following, int) or following <= last:
+                raise Failure(f'{self.path}: {first}: the page after {last} is {following}')
+            last = following
+            page = self.ask(f'/karst/{command},{where}:{following}' if where else f'{first},{following}')
+        raise Failure(f'{self.path}: {first}: no answer')
+
+    def rows(self, command, where=''):
+        """{number: row} of a command that answers row by row."""
+        found = {}
+        for page in self.pages(command, where):
+            for key, row in page.items():
+                if not key.isdecimal() or not isinstance(row, Row):
+                    raise Failure(f'{self.path}: /karst/{command}: {key} is no row')
+                found[int(key)] = row
+        return found
 
     def close(self):
         self.sock.close()
@@ -98,44 +191,35 @@ class Engine:
 
     def ask(self, command):
         found = self.telemetry.ask(f'/karst/{command},{self.name}')
-        if found is None:
+        if not isinstance(found, Row):
             raise Failure(f'{self.telemetry.path}: engine {self.name}: no answer to {command}')
         return found
 
     def pages(self, command):
         """All answers to a command that lists things."""
-        page = self.ask(command)
-        while True:
-            following = page.pop('next', None)
-            yield page
-            if following is None:
-                return
-            page = self.telemetry.ask(f'/karst/{command},{self.name}:{following}')
-            if page is None:
-                raise Failure(f'{self.telemetry.path}: engine {self.name} has gone')
+        return self.telemetry.pages(command, self.name)
 
     def rows(self, command):
         """{number: row} of a command that answers row by row."""
-        found = {}
-        for page in self.pages(command):
-            found.update({int(key): row for key, row in page.items()})
-        return found
+        return self.telemetry.rows(command, self.name)
 
     def table(self, command):
         """[row] of a command that answers column by column."""
         found = []
         for page in self.pages(command):
-            found += [dict(zip(page, values)) for values in zip(*page.values())]
+            if not all(isinstance(column, list) for column in page.values()):
+                raise Failure(f'{self.telemetry.path}: /karst/{command}: a column is no list')
+            found += [Row(zip(page, values)) for values in zip(*page.values())]
         return found
 
     def capture(self, what, **params):
         """An answer to a command of packet capture."""
         words = ''.join(f',{key}={value}' for key, value in params.items() if value is not None)
         found = self.telemetry.ask(f'/karst/capture/{what},engine={self.name}{words}')
-        if found is None:
+        if not isinstance(found, Row):
             raise Failure(f'{self.telemetry.path}: no answer to capture/{what}')
         if 'error' in found:
-            raise Failure(found['error'] + found.get('error_2', ''))
+            raise Failure(f"{found['error']}{found.get('error_2', '')}")
         return found
 
 
@@ -143,7 +227,10 @@ def engines_at(path):
     """The engines of the process that owns the socket."""
     telemetry = Telemetry(path)
     try:
-        return [Engine(telemetry, name) for name in telemetry.ask('/karst/engines') or []]
+        names = telemetry.ask('/karst/engines') or []
+        if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+            raise Failure(f'{path}: /karst/engines: the answer is no list of names')
+        return [Engine(telemetry, name) for name in names]
     except Failure:
         telemetry.close()
         raise

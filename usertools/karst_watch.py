@@ -236,7 +236,7 @@ class Watch:
                 while len(self.watched) > MAX_ENGINES:
                     self.watched.popitem(last=False)
             self.watched.move_to_end(key)
-        with watched.lock:
+        with watched.lock, observe.understood():
             watched.refresh(lambda: self.one(key))
             return watched.answer(qps, sort)
 

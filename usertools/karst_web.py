@@ -7,6 +7,7 @@ that answer, and methods other than GET and HEAD are refused.  A page of another
 (no CORS).  It cannot read them through a name of its own that it has made resolve to this machine either
 (DNS rebinding), because the Host must be an address, this machine's name, or an allowed name.
 """
+import errno
 import http.server
 import ipaddress
 import json
@@ -200,6 +201,8 @@ class Server(http.server.ThreadingHTTPServer):
             super().__init__((host, port), Handler)
         except OSError as e:
             raise OSError(e.errno, e.strerror, f'{where}:{port}') from e
+        except (TypeError, UnicodeError) as e:  # it cannot be encoded: a part of it is too long, for example
+            raise OSError(errno.EINVAL, 'not the name of a host', f'{where}:{port}') from e
         self.url = f'http://{where}:{self.server_address[1]}/'
 
     def process_request(self, request, client_address):

@@ -14,6 +14,7 @@
 
 #include <errno.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #ifndef DLT_INFINIBAND
 #define DLT_INFINIBAND 247
@@ -34,6 +35,40 @@ place(char text[PLACE_ROOM], const char *format, long at)
 	if (at >= 0)
 		snprintf(text, PLACE_ROOM, format, at);
 	return text;
+}
+
+/*
+ * The position where the frame after the @c->frames ones that were read begins; -1: the file is
+ * not a regular one, or has changed.  To ask for the position before each frame would cost a
+ * system call each, so the file is read once more.
+ */
+static long
+frame_place(const struct capture *c)
+{
+	char err[PCAP_ERRBUF_SIZE];
+	struct pcap_pkthdr *hdr;
+	const u_char *data;
+	struct stat st;
+	uint64_t i = 0;
+	pcap_t *pcap;
+	FILE *file;
+	long at;
+
+	if (c->file == stdin || fstat(fileno(c->file), &st) != 0 || !S_ISREG(st.st_mode))
+		return -1;
+	file = fopen(c->path, "rb");
+	if (file == NULL)
+		return -1;
+	pcap = pcap_fopen_offline(file, err);
+	if (pcap == NULL) {
+		fclose(file);
+		return -1;
+	}
+	while (i < c->frames && pcap_next_ex(pcap, &hdr, &data) == 1)
+		i++;
+	at = i == c->frames ? ftell(file) : -1;
+	pcap_close(pcap);
+	return at;
 }
 
 static int
@@ -118,7 +153,6 @@ capture_next(struct capture *c, struct capture_frame *f)
 {
 	struct pcap_pkthdr *hdr;
 	const u_char *data;
-	long at = ftell(c->file);
 	char text[PLACE_ROOM];
 	uint64_t ns;
 	int rc;
@@ -129,7 +163,8 @@ capture_next(struct capture *c, struct capture_frame *f)
 	if (rc != 1 && !c->quiet)
 		fprintf(stderr, "karst-dump: %s: frame %llu%s: %s\n", c->path,
 			(unsigned long long)c->frames + 1,
-			place(text, ", which starts at byte %ld", at), pcap_geterr(c->pcap));
+			place(text, ", which starts at byte %ld", frame_place(c)),
+			pcap_geterr(c->pcap));
 	if (rc != 1)
 		return -1;
 	ns = (uint64_t)hdr->ts.tv_sec * 1000000000 + (uint64_t)hdr->ts.tv_usec;

@@ -406,6 +406,22 @@ def test_gap_to_nak(tmp):
     return problems
 
 
+def test_reaction(tmp):
+    """The latency of the reaction is that to the first of two NAKs that say the same."""
+    w = Wire()
+    for i, what in enumerate((None, 'drop', None)):
+        w.request(ONLY, 100 + i, b'karst')
+        if what:
+            w.injure(what)
+    w.wait(10).nak(101)
+    first = len(w.frames) - 1
+    w.wait(50).nak(101).wait(20).request(ONLY, 101, b'karst')
+    _, report, err = forged(tmp, w, ['--tap', 'senders'])
+    got = report['latencies'].get('NAK to retransmission')
+    ns = w.frames[-1][0] - w.frames[first][0]
+    return [] if got and got['n'] == 1 and got['max_ns'] == ns and not err else ['%s, not %d ns; %s' % (got, ns, err)]
+
+
 def test_short_snap_length(tmp):
     """Frames of which the capture has only the headers: PSNs are judged, contents are not."""
     path = os.path.join(tmp, 'snap.pcap')
@@ -577,7 +593,8 @@ def main():
         for name in KARST:
             tap.result('karst: ' + name, test_karst(name))
         for test in (test_loss_is_judged, test_html, test_html_is_bounded, test_names_are_escaped, test_counters,
-                     test_gap_to_nak, test_cut_file, test_short_snap_length, test_headers_cut_off, test_noise, test_memory_is_bounded,
+                     test_gap_to_nak, test_reaction, test_cut_file, test_short_snap_length,
+                     test_headers_cut_off, test_noise, test_memory_is_bounded,
                      test_who_is_answered_is_looked_for_with_an_end, test_flows_have_an_end,
                      test_connections_have_an_end, test_usage):
             tap.result(test.__name__[5:].replace('_', ' '), test(tmp))

@@ -181,10 +181,14 @@ an_nak(struct an *a, struct an_flow *f, const struct an_flow *by, const struct a
 	nak_once(a, f, p, r);
 	nak_latency(a, s, p, r);
 	s->nak_before = nak;
-	if (p->fate & AN_MAYBE)
+	if (p->fate & AN_MAYBE) {
 		s->nak_unsure = p->frame;
-	else if (!(p->fate & AN_LOST))
+	} else if (!(p->fate & AN_LOST)) {
+		/* the reaction is to the first NAK of several that say the same */
+		if (s->nak.valid && s->nak.psn == nak.psn)
+			nak.ns = s->nak.ns;
 		s->nak = nak;
+	}
 	an_progress(a, f, p->ib->psn, p);
 }
 

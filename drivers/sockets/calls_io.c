@@ -113,7 +113,7 @@ write_iov(int fd, struct ks_sock *s, const struct iovec *iov, int n, int flags)
 KS_API ssize_t
 read(int fd, void *buf, size_t len)
 {
-	struct ks_sock *s = ks_enter(fd);
+	struct ks_sock *s = ks_enter_cancelled(fd);
 	const struct iovec iov = {.iov_base = buf, .iov_len = len};
 
 	if (s != NULL && len > SSIZE_MAX)
@@ -124,7 +124,7 @@ read(int fd, void *buf, size_t len)
 KS_API ssize_t
 write(int fd, const void *buf, size_t len)
 {
-	struct ks_sock *s = ks_enter(fd);
+	struct ks_sock *s = ks_enter_cancelled(fd);
 
 	if (s != NULL && len > SSIZE_MAX)
 		return refused_with(s, EFAULT);
@@ -134,7 +134,7 @@ write(int fd, const void *buf, size_t len)
 KS_API ssize_t
 readv(int fd, const struct iovec *iov, int n)
 {
-	struct ks_sock *s = ks_enter(fd);
+	struct ks_sock *s = ks_enter_cancelled(fd);
 
 	return s != NULL ? read_iov(fd, s, iov, n, 0) : real(readv)(fd, iov, n);
 }
@@ -142,7 +142,7 @@ readv(int fd, const struct iovec *iov, int n)
 KS_API ssize_t
 writev(int fd, const struct iovec *iov, int n)
 {
-	struct ks_sock *s = ks_enter(fd);
+	struct ks_sock *s = ks_enter_cancelled(fd);
 
 	return s != NULL ? write_iov(fd, s, iov, n, 0) : real(writev)(fd, iov, n);
 }
@@ -161,7 +161,7 @@ refuse_place(off64_t at, int rwf, int *flags)
 KS_API ssize_t
 preadv64v2(int fd, const struct iovec *iov, int n, off64_t at, int rwf)
 {
-	struct ks_sock *s = ks_enter(fd);
+	struct ks_sock *s = ks_enter_cancelled(fd);
 	int flags, err = refuse_place(at, rwf, &flags);
 
 	if (s == NULL)
@@ -178,7 +178,7 @@ preadv2(int fd, const struct iovec *iov, int n, off_t at, int rwf)
 KS_API ssize_t
 pwritev64v2(int fd, const struct iovec *iov, int n, off64_t at, int rwf)
 {
-	struct ks_sock *s = ks_enter(fd);
+	struct ks_sock *s = ks_enter_cancelled(fd);
 	int flags, err = refuse_place(at, rwf, &flags);
 
 	if (s == NULL)
@@ -195,7 +195,7 @@ pwritev2(int fd, const struct iovec *iov, int n, off_t at, int rwf)
 KS_API ssize_t
 recv(int fd, void *buf, size_t len, int flags)
 {
-	struct ks_sock *s = ks_enter(fd);
+	struct ks_sock *s = ks_enter_cancelled(fd);
 
 	return s != NULL ? recv_one(fd, s, buf, len, flags) : real(recv)(fd, buf, len, flags);
 }
@@ -203,7 +203,7 @@ recv(int fd, void *buf, size_t len, int flags)
 KS_API ssize_t
 send(int fd, const void *buf, size_t len, int flags)
 {
-	struct ks_sock *s = ks_enter(fd);
+	struct ks_sock *s = ks_enter_cancelled(fd);
 
 	return s != NULL ? send_one(fd, s, buf, len, flags) : real(send)(fd, buf, len, flags);
 }
@@ -211,7 +211,7 @@ send(int fd, const void *buf, size_t len, int flags)
 KS_API ssize_t
 recvfrom(int fd, void *buf, size_t len, int flags, struct sockaddr *from, socklen_t *from_len)
 {
-	struct ks_sock *s = ks_enter(fd);
+	struct ks_sock *s = ks_enter_cancelled(fd);
 	ssize_t n;
 
 	if (s == NULL)
@@ -225,7 +225,7 @@ recvfrom(int fd, void *buf, size_t len, int flags, struct sockaddr *from, sockle
 KS_API ssize_t
 sendto(int fd, const void *buf, size_t len, int flags, const struct sockaddr *to, socklen_t to_len)
 {
-	struct ks_sock *s = ks_enter(fd);
+	struct ks_sock *s = ks_enter_cancelled(fd);
 
 	return s != NULL ? send_one(fd, s, buf, len, flags)
 			 : real(sendto)(fd, buf, len, flags, to, to_len);
@@ -287,7 +287,9 @@ sendfile64(int to, int from, off64_t *at, size_t n)
 
 	if (s == NULL)
 		return real(sendfile64)(to, from, at, n);
+	ks_no_cancel(); /* no cancellation point */
 	rc = send_file(to, s, from, at, n);
+	ks_no_cancel_end();
 	ks_put(s);
 	return rc;
 }

@@ -174,6 +174,7 @@ close(int fd)
 
 	if (ks_kind(fd) == KS_PLAIN && !ks_is_hidden(fd))
 		return real(close)(fd); /* without ks_is_ours(): the table does not change */
+	pthread_testcancel();           /* as close(), before it does anything */
 	if (ks_is_ours()) {
 		if (ks_is_hidden(fd)) {
 			errno = EBADF;
@@ -181,8 +182,10 @@ close(int fd)
 		}
 		s = ks_close_begin(fd);
 	}
+	ks_no_cancel();
 	rc = real(close)(fd);
 	ks_close_end(s);
+	ks_no_cancel_end();
 	return rc;
 }
 

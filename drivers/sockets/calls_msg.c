@@ -94,7 +94,7 @@ recvmsg_here(int fd, struct ks_sock *s, struct msghdr *m, int flags)
 KS_API ssize_t
 recvmsg(int fd, struct msghdr *m, int flags)
 {
-	struct ks_sock *s = ks_enter(fd);
+	struct ks_sock *s = ks_enter_cancelled(fd);
 	ssize_t n;
 
 	if (s == NULL) {
@@ -111,7 +111,7 @@ recvmsg(int fd, struct msghdr *m, int flags)
 KS_API ssize_t
 sendmsg(int fd, const struct msghdr *m, int flags)
 {
-	struct ks_sock *s = ks_enter(fd);
+	struct ks_sock *s = ks_enter_cancelled(fd);
 	ssize_t n;
 
 	if (s == NULL)
@@ -205,7 +205,7 @@ recvmmsg_elsewhere(int fd, struct mmsghdr *m, unsigned int n, int flags, struct 
 KS_API int
 recvmmsg(int fd, struct mmsghdr *m, unsigned int n, int flags, struct timespec *limit)
 {
-	struct ks_sock *s = ks_enter(fd);
+	struct ks_sock *s = ks_enter_cancelled(fd);
 	int rc;
 
 	if (s == NULL)
@@ -218,7 +218,7 @@ recvmmsg(int fd, struct mmsghdr *m, unsigned int n, int flags, struct timespec *
 KS_API int
 sendmmsg(int fd, struct mmsghdr *m, unsigned int n, int flags)
 {
-	struct ks_sock *s = ks_enter(fd);
+	struct ks_sock *s = ks_enter_cancelled(fd);
 	unsigned int i;
 
 	if (s == NULL)

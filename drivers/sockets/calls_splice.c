@@ -47,7 +47,7 @@ to_pipe(struct ks_sock *s, int from, int to, size_t n, unsigned int flags)
 			return rc;
 		if (is_nonblocking(to, flags))
 			return refused(EAGAIN);
-		if (real(poll)(&p, 1, -1) < 0)
+		if (ks_poll_with(s, &p, 1, -1) < 0)
 			return -1;
 	}
 }
@@ -67,7 +67,7 @@ send_all(struct ks_sock *s, int to, char *buf, size_t n)
 			done += (size_t)put;
 		} else if (errno == EAGAIN || errno == EINTR) {
 			ks_watch(to);
-			(void)real(poll)(&p, 1, -1);
+			(void)ks_poll_with(s, &p, 1, -1);
 		} else {
 			return done > 0 ? (ssize_t)done : -1;
 		}
@@ -88,9 +88,9 @@ from_pipe(struct ks_sock *s, int from, int to, size_t n, unsigned int flags)
 	/* if there is no room, bytes are read, and wait for room */
 	if (room == 0 || room > CHUNK)
 		room = CHUNK;
-	if ((flags & SPLICE_F_NONBLOCK) && real(poll)(&p, 1, 0) <= 0)
+	if ((flags & SPLICE_F_NONBLOCK) && ks_poll_now(&p) <= 0)
 		return refused(EAGAIN);
-	got = real(read)(from, buf, n < room ? n : room);
+	got = ks_read_with(s, from, buf, n < room ? n : room);
 	return got > 0 ? send_all(s, to, buf, (size_t)got) : got;
 }
 
@@ -109,7 +109,8 @@ refuse_pipe(int fd, int flag)
 KS_API ssize_t
 splice(int from, off64_t *from_at, int to, off64_t *to_at, size_t n, unsigned int flags)
 {
-	struct ks_sock *in = ks_enter(from), *out = in == NULL ? ks_enter(to) : NULL;
+	struct ks_sock *in = ks_enter_cancelled(from);
+	struct ks_sock *out = in == NULL ? ks_enter_cancelled(to) : NULL;
 	ssize_t rc;
 	int err;
 

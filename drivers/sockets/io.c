@@ -156,7 +156,7 @@ pipe_room(int pipe)
 	struct pollfd p = {.fd = pipe, .events = POLLOUT};
 	int filled = 0, all;
 
-	if (real(poll)(&p, 1, 0) <= 0)
+	if (ks_poll_now(&p) <= 0)
 		return 0;
 	all = real(fcntl64)(pipe, F_GETPIPE_SZ);
 	if (all < PIPE_BUF || real(ioctl)(pipe, FIONREAD, &filled) != 0 || filled != 0)
@@ -182,7 +182,9 @@ ks_pour(int fd, struct ks_sock *s, int pipe, size_t n)
 
 		len = karst_min_u64(karst_min_u64(n, there) - done, s->buffer - at);
 		len = karst_min_u64(len, room);
+		ks_no_cancel();
 		put = real(write)(pipe, s->rx + at, len);
+		ks_no_cancel_end();
 		if (put < 0)
 			break;
 		done += (size_t)put;
@@ -218,7 +220,8 @@ static bool
 wait_for_more(int fd, struct ks_sock *s, int flags, uint64_t since)
 {
 	return ks_written(fd, s) - atomic_load(&s->page->rx_tail) < s->buffer &&
-		!ks_is_late(fd, flags, SO_RCVTIMEO, since) && real(poll)(NULL, 0, PEEK_MS) == 0;
+		!ks_is_late(fd, flags, SO_RCVTIMEO, since) &&
+		ks_poll_with(s, NULL, 0, PEEK_MS) == 0;
 }
 
 static bool

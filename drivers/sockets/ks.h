@@ -15,6 +15,7 @@
  *   wake.c     how the two sides of a ring wake each other
  *   urgent.c   urgent data
  *   lock.c     locks of a connection, which processes share
+ *   cancel.c   threads that are cancelled
  *   sleep.c    threads that sleep until bytes arrive, and detection of those that died
  *   watch.c    poll(), select() and the like, which a connection must be told of first
  *   calls_confine.c  filters of system calls that programs set for themselves
@@ -66,7 +67,9 @@ struct ks_held {
 	 * handler that runs after one of our calls has begun, and before the call waits in the
 	 * kernel, must also end the wait */
 	volatile uint32_t handled, ended;
-	uint32_t thread; /* the kernel's thread ID; 0: not queried yet */
+	uint32_t thread;    /* the kernel's thread ID; 0: not queried yet */
+	uint32_t no_cancel; /* number of ks_no_cancel() calls in effect */
+	int cancel_state;   /* of the thread before the first of them */
 };
 extern __thread struct ks_held ks_held __attribute__((tls_model("initial-exec")));
 void ks_deliver(void);
@@ -92,6 +95,26 @@ ks_release(void)
 	if (__builtin_expect(ks_held.late, 0) && ks_held.depth == 0)
 		ks_deliver();
 }
+
+/* --- cancel.c --- */
+
+struct ks_sock;
+
+/** From here to ks_no_cancel_end() this thread is not cancelled.  Calls nest.  Unlike ks_hold(),
+ *  this may wait for the program. */
+void ks_no_cancel(void);
+void ks_no_cancel_end(void);
+/** As send(), recv(), and poll() for one descriptor, but without waiting, and no cancellation
+ *  points.  They imply ks_hold(), too. */
+ssize_t ks_send_now(int fd, const void *buf, size_t n, int flags);
+ssize_t ks_recv_now(int fd, void *buf, size_t n, int flags);
+int ks_poll_now(struct pollfd *p);
+/** As poll(), read(), recv() which peeks at a byte, and send() of a byte; cancellation points.  If
+ *  the thread is cancelled, the caller's reference to @s is given back. */
+int ks_poll_with(struct ks_sock *s, struct pollfd *p, nfds_t n, int ms);
+ssize_t ks_read_with(struct ks_sock *s, int fd, void *buf, size_t n);
+ssize_t ks_recv_with(struct ks_sock *s, int fd, int flags);
+ssize_t ks_send_with(struct ks_sock *s, int fd, int flags);
 
 /* --- table.c --- */
 
@@ -316,9 +339,11 @@ ks_settle_early(int fd)
 
 /* --- wake.c --- */
 
-/** Implies ks_hold(), as each lock of this library does. */
+/** Implies ks_hold(), as each lock of this library does, and ks_no_cancel(). */
 void ks_lock(pthread_mutex_t *lock);
 void ks_unlock(pthread_mutex_t *lock);
+/** In a child, which initializes a lock that its parent held for it: the rest of ks_unlock(). */
+void ks_unlocked(void);
 void ks_lock_rx(struct ks_sock *s);
 /** The same for a caller that reads the rings, if there are any. */
 void ks_enter_rx(int fd, struct ks_sock *s);
@@ -521,6 +546,17 @@ ks_enter(int fd)
 		return NULL;
 	ks_settle_early(fd);
 	return ks_get(fd);
+}
+
+/** The same for calls that are cancellation points.  TCP acts on a cancellation before it transfers
+ *  bytes, also if it need not wait for them. */
+static inline struct ks_sock *
+ks_enter_cancelled(int fd)
+{
+	if (__builtin_expect(ks_kind(fd) == KS_PLAIN, 1))
+		return NULL;
+	pthread_testcancel();
+	return ks_enter(fd);
 }
 
 #endif /* KS_H */

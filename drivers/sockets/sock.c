@@ -142,6 +142,7 @@ ks_attach(int fd, struct ks_sock *s)
 		return true;
 	if (atomic_load(&s->no_rings))
 		return false;
+	ks_no_cancel();
 	if (s->number != 0 && s->forks == ks_forks() &&
 		(atomic_load(&s->page->early) & KARST_SOCK_EARLY_READY)) {
 		number = atomic_load(&s->page->rings);
@@ -157,6 +158,7 @@ ks_attach(int fd, struct ks_sock *s)
 		atomic_fetch_or(&s->page->flags, KARST_SOCK_NO_SEND | KARST_SOCK_EOF);
 		(void)real(shutdown)(fd, SHUT_RDWR);
 	}
+	ks_no_cancel_end();
 	errno = err;
 	return map != NULL;
 }
@@ -506,8 +508,11 @@ become(int fd, int accepted)
 int
 ks_become(int fd, int accepted)
 {
-	int err = errno, rc = become(fd, accepted);
+	int err = errno, rc;
 
+	ks_no_cancel();
+	rc = become(fd, accepted);
+	ks_no_cancel_end();
 	errno = err;
 	return rc;
 }
@@ -636,6 +641,7 @@ ks_look_at(int fd)
 	int on = 0;
 	socklen_t len = sizeof(on);
 
+	ks_no_cancel();
 	if (ks_is_tcp(fd)) {
 		ks_note_set(KS_SET_ANY);
 		if (real(getsockopt)(fd, SOL_SOCKET, SO_ACCEPTCONN, &on, &len) == 0 && on)
@@ -643,6 +649,7 @@ ks_look_at(int fd)
 	} else {
 		adopt(fd);
 	}
+	ks_no_cancel_end();
 }
 
 /* --- when the program begins --- */
@@ -700,9 +707,9 @@ on_fork(void)
 	ks_forked();
 	ks_pages_forked();
 	ks_drop_late();
-	ks_release(); /* for the three locks that before_fork() has taken */
-	ks_release();
-	ks_release();
+	ks_unlocked(); /* for the three locks that before_fork() has taken */
+	ks_unlocked();
+	ks_unlocked();
 	share_settings();
 	ks_locks_forked();
 	ks_service_forked(ks_listens() || ks_connects());

@@ -201,8 +201,12 @@ close_own(int fd)
 {
 	if (fd < 0)
 		return;
+	ks_hold();
+	ks_no_cancel();
 	ks_set(fd, KS_PLAIN, NULL);
 	real(close)(fd);
+	ks_no_cancel_end();
+	ks_release();
 }
 
 /* Once the page is given back, it may belong to another connection. */

@@ -38,6 +38,7 @@ void
 ks_lock(pthread_mutex_t *lock)
 {
 	ks_hold();
+	ks_no_cancel();
 	pthread_mutex_lock(lock);
 }
 
@@ -45,6 +46,13 @@ void
 ks_unlock(pthread_mutex_t *lock)
 {
 	pthread_mutex_unlock(lock);
+	ks_unlocked();
+}
+
+void
+ks_unlocked(void)
+{
+	ks_no_cancel_end();
 	ks_release();
 }
 
@@ -98,11 +106,11 @@ ks_urgent_came(int fd)
 {
 	struct pollfd p = {.fd = fd, .events = POLLPRI};
 	int err = errno;
-	bool has = real(poll)(&p, 1, 0) > 0 && (p.revents & POLLPRI) != 0;
+	bool has = ks_poll_now(&p) > 0 && (p.revents & POLLPRI) != 0;
 	char byte;
 
 	if (has)
-		(void)real(recv)(fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+		(void)ks_recv_now(fd, &byte, 1, MSG_PEEK);
 	errno = err;
 	return has;
 }
@@ -170,7 +178,7 @@ ks_ring(int fd)
 {
 	int err = errno;
 
-	if (real(send)(fd, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL) < 0 && errno == EAGAIN)
+	if (ks_send_now(fd, "", 1, 0) < 0 && errno == EAGAIN)
 		ask_wake(fd, 0);
 	errno = err;
 }
@@ -189,6 +197,7 @@ ks_meet_peer(int fd, struct ks_sock *s)
 		return;
 	ks_lock_rx(s);
 	ks_lock_tx(s);
+	ks_no_cancel();
 	if (ks_is_detached(s))
 		(void)ks_attach(fd, s);
 	if (is_direct(s) && atomic_load(&s->waker) < 0 && !atomic_load(&s->no_waker)) {
@@ -203,6 +212,7 @@ ks_meet_peer(int fd, struct ks_sock *s)
 			atomic_store(&s->no_waker, true); /* then the service wakes it */
 		}
 	}
+	ks_no_cancel_end();
 	ks_unlock_page(&s->page->tx_lock);
 	ks_unlock_page(&s->page->rx_lock);
 	errno = err;
@@ -218,7 +228,7 @@ ks_wrote_urgent(int fd, struct ks_sock *s, uint64_t end)
 	atomic_store(&s->page->marked, 1);
 	atomic_store(&s->txd->urgent, end);
 	if (waker >= 0)
-		(void)real(send)(waker, "", 1, MSG_OOB | MSG_DONTWAIT | MSG_NOSIGNAL);
+		(void)ks_send_now(waker, "", 1, MSG_OOB);
 	else if (is_direct(s))
 		ask_wake(fd, KARST_SOCK_URGENT_PEER);
 	/* else the service sees the mark together with head */
@@ -243,7 +253,7 @@ ks_wrote(int fd, struct ks_sock *s)
 		!karst_sock_take_wanted(s->txd))
 		return;
 	if (waker >= 0)
-		(void)real(send)(waker, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL);
+		(void)ks_send_now(waker, "", 1, 0);
 	else if (is_direct(s))
 		ask_wake(fd, KARST_SOCK_WAKE_PEER);
 	else
@@ -260,7 +270,7 @@ empty_peer(int fd, struct ks_sock *s)
 	if (waker < 0)
 		ask_wake(fd, KARST_SOCK_EMPTY_PEER);
 	for (int i = 0; waker >= 0 && i < KARST_SOCK_EMPTIES; i++)
-		if (real(recv)(waker, buf, sizeof(buf), MSG_DONTWAIT) != sizeof(buf))
+		if (ks_recv_now(waker, buf, sizeof(buf), 0) != sizeof(buf))
 			break;
 	errno = err;
 }
@@ -330,7 +340,7 @@ ks_notice_close(int fd, struct ks_sock *s)
 	if (p.fd >= 0 &&
 		(atomic_fetch_and(&s->txd->left, ~KARST_SOCK_LEFT_CLOSED) &
 			KARST_SOCK_LEFT_CLOSED) != 0 &&
-		real(poll)(&p, 1, 0) > 0 && (p.revents & POLLHUP))
+		ks_poll_now(&p) > 0 && (p.revents & POLLHUP))
 		ask_wake(fd, KARST_SOCK_LOOK_PEER);
 	errno = err;
 }
@@ -397,7 +407,7 @@ static ssize_t
 take_tokens(int fd, struct ks_sock *s, size_t n)
 {
 	char buf[64];
-	ssize_t got = real(recv)(fd, buf, n < sizeof(buf) ? n : sizeof(buf), MSG_DONTWAIT);
+	ssize_t got = ks_recv_now(fd, buf, n < sizeof(buf) ? n : sizeof(buf), 0);
 
 	look_at_wanted(s);
 	if (got > 0)
@@ -484,7 +494,7 @@ ks_is_stray(int fd, struct ks_sock *s)
 	if (s->page->urgent != KARST_SOCK_URGENT_VALID && !ks_has_bytes(fd, s) &&
 		!ks_has_ended(s)) {
 		/* the pair reports the end before the service knows of it */
-		n = real(recv)(fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+		n = ks_recv_now(fd, &byte, 1, MSG_PEEK);
 		stray = n > 0 || (n < 0 && errno == EAGAIN);
 		if (n > 0) {
 			arm(fd, s);
@@ -534,7 +544,7 @@ ks_mark_full(int fd, struct ks_sock *s)
 	 * thread checks the flags below */
 	atomic_store(&s->page->filled, 1);
 	make_small(fd, s);
-	(void)real(send)(fd, bytes, sizeof(bytes), MSG_DONTWAIT | MSG_NOSIGNAL);
+	(void)ks_send_now(fd, bytes, sizeof(bytes), 0);
 	/* it was emptied before it was full, or no other process will empty it */
 	if (atomic_load(&s->txd->blocked) == 0 ||
 		(atomic_load(&s->page->flags) & KARST_SOCK_NO_SEND) != 0 ||
@@ -659,13 +669,12 @@ static int
 sleep_for_bytes(int fd, struct ks_sock *s, int flags, uint32_t ended)
 {
 	int place = ks_sleep_begin(s), now = flags & MSG_DONTWAIT;
-	char byte;
 	ssize_t n;
 
 	ks_unlock_page(&s->page->rx_lock);
 	if (ks_held.ended != ended)
 		now = MSG_DONTWAIT;
-	n = real(recv)(fd, &byte, 1, MSG_PEEK | now);
+	n = ks_recv_with(s, fd, now);
 	fd = ks_still(fd, s);
 	if (n < 0 && errno == EAGAIN && now != 0)
 		ks_interrupted(fd, flags, SO_RCVTIMEO);
@@ -722,7 +731,7 @@ ks_wait_room(int fd, struct ks_sock *s, int flags, uint32_t ended)
 		return 0;
 	if (ks_held.ended != ended)
 		now = MSG_DONTWAIT;
-	if (real(send)(fd, "", 1, now | MSG_NOSIGNAL) < 0) {
+	if (ks_send_with(s, fd, now) < 0) {
 		if (errno == EAGAIN && now != 0)
 			ks_interrupted(fd, flags, SO_SNDTIMEO);
 		return -1;

@@ -145,6 +145,10 @@ make_call(void *arg)
 static bool
 sleeps(pid_t id)
 {
+	static const long calls[] = {SYS_recvfrom, SYS_sendto, SYS_poll, SYS_ppoll, SYS_recvmmsg,
+		SYS_recvmsg, SYS_sendmsg, SYS_read, SYS_write, SYS_readv, SYS_writev, SYS_select,
+		SYS_pselect6, SYS_epoll_wait, SYS_epoll_pwait, SYS_accept, SYS_accept4,
+		SYS_sendfile};
 	char path[64];
 	long number = -1;
 	FILE *f;
@@ -155,8 +159,17 @@ sleeps(pid_t id)
 		number = -1;
 	if (f != NULL)
 		fclose(f);
-	return number == SYS_recvfrom || number == SYS_sendto || number == SYS_poll ||
-		number == SYS_recvmmsg || number == SYS_read || number == SYS_write;
+	for (size_t i = 0; i < sizeof(calls) / sizeof(calls[0]); i++)
+		if (number == calls[i])
+			return true;
+	return false;
+}
+
+void
+await_call(const struct call *c)
+{
+	while (!atomic_load(&c->done) && (atomic_load(&c->id) == 0 || !sleeps(atomic_load(&c->id))))
+		usleep(1000);
 }
 
 void
@@ -165,8 +178,7 @@ begin_call(struct call *c, long (*fn)(struct call *c), int fd, size_t len, int f
 	*c = (struct call){.fn = fn, .fd = fd, .len = len, .flags = flags};
 	if (pthread_create(&c->thread, NULL, make_call, c) != 0)
 		fail("a thread");
-	while (!atomic_load(&c->done) && (atomic_load(&c->id) == 0 || !sleeps(atomic_load(&c->id))))
-		usleep(1000);
+	await_call(c);
 }
 
 void
@@ -215,7 +227,7 @@ call_recv_many(struct call *c)
 /* --- all of it --- */
 
 static const struct same_case *const subjects[] = {waits, reads, messages, files, connects, signals,
-	closes, settings, streams, ready, descriptors};
+	closes, settings, streams, ready, descriptors, concurrent};
 
 static void
 run(const struct same_case *c)

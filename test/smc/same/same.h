@@ -24,7 +24,7 @@ struct same_case {
 
 /* One array for each subject; its last case has no name. */
 extern const struct same_case waits[], reads[], messages[], files[], connects[], signals[],
-	closes[], settings[], streams[], ready[], descriptors[];
+	closes[], settings[], streams[], ready[], descriptors[], concurrent[];
 
 extern struct sockaddr_in address; /* the listener's */
 extern int listener, near, far;    /* near is the connecting end, far the accepted one */
@@ -63,6 +63,8 @@ struct call {
 
 /** Begins a call.  When this returns, the thread sleeps in the call or has returned. */
 void begin_call(struct call *c, long (*fn)(struct call *c), int fd, size_t len, int flags);
+/** Waits until the thread sleeps in the call, or has returned. */
+void await_call(const struct call *c);
 /** Waits for the call, and prints what it has returned. */
 void end_call(struct call *c);
 /** Sends until there is no room: where TCP has no room for many bytes it may have room for a

@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/*
+ * Cancellation of threads (pthread_cancel()).  Most calls of the C library that this library uses
+ * are cancellation points: a thread that is to be cancelled ends there.  A thread that holds a lock
+ * would leave it locked, for other threads and for its own cleanup handlers; any thread would leave
+ * descriptors and memory behind.  So the calls that this library makes are of three kinds:
+ *
+ *   ks_enter_cancelled()  at the beginning of the program's call, where nothing has been done
+ *   ks_*_with()           where a thread waits: a cancelled thread gives its reference back
+ *   all others            are made after ks_no_cancel(), which each mutex implies
+ *
+ * Locks of a page (lock.c) do not imply it, because they are taken for each read and write; the
+ * calls that are made with them are ks_*_now().
+ */
+#include "ks.h"
+
+#include <pthread.h>
+
+void
+ks_no_cancel(void)
+{
+	int before = PTHREAD_CANCEL_ENABLE;
+
+	if (ks_held.no_cancel++ != 0)
+		return;
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before);
+	ks_held.cancel_state = before;
+}
+
+void
+ks_no_cancel_end(void)
+{
+	if (--ks_held.no_cancel == 0)
+		pthread_setcancelstate(ks_held.cancel_state, NULL);
+}
+
+/* Not interrupted by a handler either, which may leave by longjmp(). */
+ssize_t
+ks_send_now(int fd, const void *buf, size_t n, int flags)
+{
+	ssize_t rc;
+
+	ks_hold();
+	ks_no_cancel();
+	rc = real(send)(fd, buf, n, flags | MSG_DONTWAIT | MSG_NOSIGNAL);
+	ks_no_cancel_end();
+	ks_release();
+	return rc;
+}
+
+ssize_t
+ks_recv_now(int fd, void *buf, size_t n, int flags)
+{
+	ssize_t rc;
+
+	ks_hold();
+	ks_no_cancel();
+	rc = real(recv)(fd, buf, n, flags | MSG_DONTWAIT);
+	ks_no_cancel_end();
+	ks_release();
+	return rc;
+}
+
+int
+ks_poll_now(struct pollfd *p)
+{
+	int rc;
+
+	ks_hold();
+	ks_no_cancel();
+	rc = real(poll)(p, 1, 0);
+	ks_no_cancel_end();
+	ks_release();
+	return rc;
+}
+
+static void
+cancel_give_back(void *s)
+{
+	ks_put(s);
+}
+
+int
+ks_poll_with(struct ks_sock *s, struct pollfd *p, nfds_t n, int ms)
+{
+	int rc;
+
+	pthread_cleanup_push(cancel_give_back, s);
+	rc = real(poll)(p, n, ms);
+	pthread_cleanup_pop(0);
+	return rc;
+}
+
+ssize_t
+ks_recv_with(struct ks_sock *s, int fd, int flags)
+{
+	char byte;
+	ssize_t n;
+
+	pthread_cleanup_push(cancel_give_back, s);
+	n = real(recv)(fd, &byte, 1, MSG_PEEK | flags);
+	pthread_cleanup_pop(0);
+	return n;
+}
+
+ssize_t
+ks_send_with(struct ks_sock *s, int fd, int flags)
+{
+	ssize_t n;
+
+	pthread_cleanup_push(cancel_give_back, s);
+	n = real(send)(fd, "", 1, MSG_NOSIGNAL | flags);
+	pthread_cleanup_pop(0);
+	return n;
+}
+
+ssize_t
+ks_read_with(struct ks_sock *s, int fd, void *buf, size_t n)
+{
+	ssize_t got;
+
+	pthread_cleanup_push(cancel_give_back, s);
+	got = real(read)(fd, buf, n);
+	pthread_cleanup_pop(0);
+	return got;
+}

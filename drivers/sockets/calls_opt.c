@@ -8,6 +8,7 @@
 #include "ks.h"
 
 #include <linux/sockios.h>
+#include <net/if.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sys/ioctl.h>
@@ -109,6 +110,8 @@ looked_at(int level, int name, socklen_t len)
 		most = IP_OPTIONS_MOST + 1; /* enough for the kernel to reject it */
 	else if (level == IPPROTO_TCP && name == TCP_CONGESTION)
 		most = NAME_MOST;
+	else if (level == SOL_SOCKET && name == SO_BINDTODEVICE)
+		most = IFNAMSIZ;
 	else if (level == SOL_SOCKET && name == SO_LINGER)
 		most = sizeof(struct linger);
 	else if (level == SOL_SOCKET && name == SO_MAX_PACING_RATE)

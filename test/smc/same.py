@@ -6,9 +6,13 @@ import subprocess
 from smcbed import CONF, bed
 
 
-def said(suite, command=()):
+# cases whose connections stay on TCP
+ON_TCP = ('a socket that connects to itself',)
+
+
+def said(suite, command=(), case=()):
     """@return the output of smc-same by case, and its exit status"""
-    p = subprocess.Popen([*command, suite.same, '127.0.0.1'], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+    p = subprocess.Popen([*command, suite.same, '127.0.0.1', *case], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                          stderr=subprocess.STDOUT, text=True)
     suite.programs.append(p)
     text, ended = bed.rest(p)
@@ -24,6 +28,8 @@ def same(suite):
         one, problems = suite.daemon(name, CONF + conf)
         suite.tap.point(f'a daemon, whose connections go {mode}', problems)
         found, status = said(suite, [suite.run, '--smc', '--require', '--socket', one.socket])
+        for case in ON_TCP:
+            found.update(said(suite, [suite.run, '--smc', '--socket', one.socket], [case])[0])
         for case, what in wanted.items():
             suite.tap.point(f'{case}: as with TCP', [] if found.get(case) == what
                             else [f'TCP:{what}, SMC-R:{found.get(case)}', status])

@@ -24,7 +24,8 @@ struct same_case {
 
 /* One array for each subject; its last case has no name. */
 extern const struct same_case waits[], reads[], messages[], files[], connects[], signals[],
-	closes[], settings[], streams[], ready[], descriptors[], concurrent[];
+	closes[], settings[], streams[], ready[], descriptors[], addresses[], begins[],
+	concurrent[];
 
 extern struct sockaddr_in address; /* the listener's */
 extern int listener, near, far;    /* near is the connecting end, far the accepted one */

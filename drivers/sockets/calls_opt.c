@@ -16,6 +16,8 @@
 
 #define IP_OPTIONS_MOST 40u
 #define NAME_MOST       15u /* limit of the name of a congestion control */
+/* place of tcpi_notsent_bytes, which the C library's struct tcp_info is too old to have */
+#define NOTSENT_AT 144u
 
 /* --- options --- */
 
@@ -73,6 +75,69 @@ tell_error(struct ks_sock *s)
 	return err;
 }
 
+/* Whether both directions have ended, or the connection was reset: then TCP has no connection any
+ * more. */
+static bool
+is_over(int fd, struct ks_sock *s)
+{
+	uint32_t flags;
+
+	ks_notice_close(fd, s);
+	if (atomic_load(&s->page->state) == KARST_SOCK_OVER)
+		return true;
+	flags = atomic_load(&s->page->flags);
+	return ks_has_ended(s) &&
+		((atomic_load(&s->page->shut) & KARST_SOCK_SHUT_WR) != 0 ||
+			atomic_load(&s->page->lost) != 0 ||
+			(flags & (KARST_SOCK_NO_SEND | KARST_SOCK_CLOSED)) == KARST_SOCK_NO_SEND);
+}
+
+/* Number of written bytes that have not come to the other side.  At most the size of the ring,
+ * whatever the peer's position says.  Between two programs of a daemon one ring serves as the send
+ * buffer of one side and the receive buffer of the other: half of it counts as each. */
+static uint32_t
+bytes_unsent(const struct ks_sock *s)
+{
+	uint64_t tail = atomic_load(&s->txd->tail); /* first: it must not be ahead of head */
+	uint64_t n = karst_min_u64(atomic_load(&s->page->tx_head) - tail, s->buffer);
+	uint32_t state = atomic_load(&s->page->state);
+
+	if (state == KARST_SOCK_DIRECT || state == KARST_SOCK_CONNECTING)
+		n -= karst_min_u64(n, s->buffer / 2);
+	return (uint32_t)n;
+}
+
+static int
+state_of_tcp(int fd, struct ks_sock *s)
+{
+	bool shut = (atomic_load(&s->page->shut) & KARST_SOCK_SHUT_WR) != 0;
+
+	if (is_over(fd, s))
+		return TCP_CLOSE;
+	if (shut)
+		return TCP_FIN_WAIT2;
+	return ks_has_ended(s) ? TCP_CLOSE_WAIT : TCP_ESTABLISHED;
+}
+
+/* The TCP socket, which the service has, knows nothing of the ends of the two directions, nor of
+ * the bytes.  It may be closed already. */
+static int
+ask_info(int fd, struct ks_sock *s, void *value, socklen_t *len)
+{
+	struct tcp_info info;
+	uint8_t all[KARST_SOCK_DATA] = {0};
+	socklen_t have = sizeof(all);
+
+	if (ask_option(fd, IPPROTO_TCP, TCP_INFO, all, &have) != 0)
+		have = sizeof(info);
+	memcpy(&info, all, sizeof(info));
+	info.tcpi_state = (uint8_t)state_of_tcp(fd, s);
+	memcpy(all, &info, sizeof(info));
+	if (have >= NOTSENT_AT + sizeof(uint32_t))
+		memcpy(all + NOTSENT_AT, &(uint32_t){bytes_unsent(s)}, sizeof(uint32_t));
+	return copy_value(all, have, value, len);
+}
+
 KS_API int
 getsockopt(int fd, int level, int name, void *value, socklen_t *len)
 {
@@ -91,6 +156,8 @@ getsockopt(int fd, int level, int name, void *value, socklen_t *len)
 	} else if (level == SOL_SOCKET && name == SO_OOBINLINE) {
 		on = (int)atomic_load(&s->page->oob_inline);
 		rc = copy_value(&on, sizeof(on), value, len);
+	} else if (level == IPPROTO_TCP && name == TCP_INFO) {
+		rc = ask_info(fd, s, value, len);
 	} else {
 		rc = failed(ask_option(fd, level, name, value, len));
 	}
@@ -128,6 +195,7 @@ set_option(int fd, struct ks_sock *s, int level, int name, const void *value, so
 		.len = looked_at(level, name, len)};
 	int fds[KARST_SOCK_FDS];
 	const struct linger *linger = value;
+	int rc;
 
 	if (level == IPPROTO_TCP && name == TCP_ULP)
 		return -ENOPROTOOPT;
@@ -140,7 +208,9 @@ set_option(int fd, struct ks_sock *s, int level, int name, const void *value, so
 	if (level == SOL_SOCKET && name == SO_LINGER && len >= sizeof(*linger))
 		atomic_store(&s->page->reset, linger->l_onoff && linger->l_linger == 0);
 	memcpy(msg.data, value, msg.len);
-	return ks_ask(&msg, fd, fds);
+	rc = ks_ask(&msg, fd, fds);
+	/* the service has closed the TCP socket; TCP accepts the value, of which there is no use */
+	return rc == -ENOENT && is_over(fd, s) ? 0 : rc;
 }
 
 /* Whether an option keeps a socket on TCP, because SMC-R does not support it. */
@@ -181,23 +251,6 @@ setsockopt(int fd, int level, int name, const void *value, socklen_t len)
 }
 
 /* --- names --- */
-
-/* Whether both directions have ended, or the connection was reset: then TCP has no connection any
- * more. */
-static bool
-is_over(int fd, struct ks_sock *s)
-{
-	uint32_t flags;
-
-	ks_notice_close(fd, s);
-	if (atomic_load(&s->page->state) == KARST_SOCK_OVER)
-		return true;
-	flags = atomic_load(&s->page->flags);
-	return ks_has_ended(s) &&
-		((atomic_load(&s->page->shut) & KARST_SOCK_SHUT_WR) != 0 ||
-			atomic_load(&s->page->lost) != 0 ||
-			(flags & (KARST_SOCK_NO_SEND | KARST_SOCK_CLOSED)) == KARST_SOCK_NO_SEND);
-}
 
 static int
 name_of(const struct sockaddr_storage *from, uint32_t bytes, struct sockaddr *to, socklen_t *len)
@@ -268,15 +321,6 @@ shutdown(int fd, int how)
 	return rc == 0 && over ? failed(-ENOTCONN) : rc;
 }
 
-/* At most the size of the ring, whatever the peer's position says. */
-static int
-bytes_in(const struct ks_sock *s, uint64_t head, uint64_t tail)
-{
-	uint64_t n = head - tail;
-
-	return (int)karst_min_u64(n, s->buffer);
-}
-
 /* As fcntl() does by F_SETFL and F_SETOWN. */
 static int
 set_signals(int fd, unsigned long request, void *arg)
@@ -317,8 +361,7 @@ ioctl(int fd, unsigned long request, ...)
 	else if (request == SIOCATMARK)
 		*(int *)arg = ks_urgent_at_mark(fd, s);
 	else
-		*(int *)arg =
-			bytes_in(s, atomic_load(&s->page->tx_head), atomic_load(&s->txd->tail));
+		*(int *)arg = (int)bytes_unsent(s);
 	ks_put(s);
 	return rc;
 }

@@ -227,7 +227,7 @@ call_recv_many(struct call *c)
 /* --- all of it --- */
 
 static const struct same_case *const subjects[] = {waits, reads, messages, files, connects, signals,
-	closes, settings, streams, ready, descriptors, addresses, begins, concurrent};
+	closes, settings, streams, ready, descriptors, addresses, begins, states, concurrent};
 
 static void
 run(const struct same_case *c)

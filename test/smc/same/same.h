@@ -24,7 +24,7 @@ struct same_case {
 
 /* One array for each subject; its last case has no name. */
 extern const struct same_case waits[], reads[], messages[], files[], connects[], signals[],
-	closes[], settings[], streams[], ready[], descriptors[], addresses[], begins[],
+	closes[], settings[], streams[], ready[], descriptors[], addresses[], begins[], states[],
 	concurrent[];
 
 extern struct sockaddr_in address; /* the listener's */

@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/ioctl.h>
@@ -160,6 +161,112 @@ sent_to_another(void)
 	tell(recv(far, data, 9, 0));
 }
 
+/* Sends or receives the descriptor *@fd. */
+static bool
+carry(int by, int *fd, bool sends)
+{
+	union {
+		struct cmsghdr head;
+		char room[CMSG_SPACE(sizeof(int))];
+	} control = {.head = {CMSG_LEN(sizeof(int)), SOL_SOCKET, SCM_RIGHTS}};
+	char byte = 0;
+	struct iovec one = {&byte, 1};
+	struct msghdr m = {.msg_iov = &one,
+		.msg_iovlen = 1,
+		.msg_control = &control,
+		.msg_controllen = sizeof(control)};
+
+	if (sends)
+		memcpy(CMSG_DATA(&control.head), fd, sizeof(*fd));
+	if ((sends ? sendmsg(by, &m, 0) : recvmsg(by, &m, 0)) != 1)
+		return false;
+	if (!sends)
+		memcpy(fd, CMSG_DATA(&control.head), sizeof(*fd));
+	return true;
+}
+
+int
+relay(int by)
+{
+	int fd;
+
+	return carry(by, &fd, false) && carry(by, &fd, true) ? 0 : 1;
+}
+
+int
+bring(int by, int port)
+{
+	struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
+	int fd = socket(AF_INET, SOCK_STREAM, 0);
+
+	to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+	return connect(fd, (void *)&to, sizeof(to)) == 0 && carry(by, &fd, true) ? 0 : 1;
+}
+
+/* Starts a program that is not under karst-run.  *@by: a socket of which it has the other end */
+static pid_t
+start_without(const char *program, int *by)
+{
+	char number[16], port[16];
+	int ends[2];
+	pid_t child;
+
+	if (socketpair(AF_UNIX, SOCK_STREAM, 0, ends) != 0)
+		fail("a pair");
+	snprintf(number, sizeof(number), "%d", ends[1]);
+	snprintf(port, sizeof(port), "%d", ntohs(address.sin_port));
+	fflush(stdout);
+	child = fork();
+	if (child == 0) {
+		close(near);
+		close(far);
+		close(listener);
+		unsetenv("LD_PRELOAD");
+		execl("/proc/self/exe", "smc-same", program, number,
+			program[0] == 'b' ? port : NULL, (char *)NULL);
+		_exit(9);
+	}
+	*by = ends[0];
+	return child;
+}
+
+static void
+brought_by_another(void)
+{
+	int by;
+	pid_t child = start_without("bring", &by);
+
+	far = accept(listener, NULL, NULL);
+	tell(far >= 0 ? 0 : -1);
+	tell(carry(by, &near, false));
+	tell(ended(child));
+	greet();
+	tell(close(near));
+	tell(recv(far, data, 9, 0));
+}
+
+/* The other program has the only descriptor for a time. */
+static void
+sent_to_another_and_back(void)
+{
+	int by;
+	pid_t child;
+
+	open_both();
+	child = start_without("relay", &by);
+	give(far, 3);
+	tell(carry(by, &near, true));
+	close(near);
+	tell(send(far, data, 2, 0));
+	tell(carry(by, &near, false));
+	tell(ended(child));
+	tell(recv(near, data, 5, MSG_WAITALL));
+	greet();
+	close(near);
+	await(far, POLLRDHUP);
+	tell(recv(far, data, 9, 0));
+}
+
 static void
 executed(void)
 {
@@ -258,6 +365,9 @@ const struct same_case descriptors[] = {
 	{"duplicates", duplicates},
 	{"two processes with a connection", two_processes},
 	{"a connection that is sent to another process", sent_to_another},
+	{"a connection that goes to a program without the library, and back",
+		sent_to_another_and_back},
+	{"a connection that a program without the library brings", brought_by_another},
 	{"a connection of a program that is executed", executed},
 	{"calls that are for files", calls_of_files},
 	{"ioctl", calls_of_ioctl},

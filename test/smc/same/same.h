@@ -76,4 +76,10 @@ long call_recv(struct call *c);
 /** Receives two messages of that length. */
 long call_recv_many(struct call *c);
 
+/** Programs of their own, which have a socket @fd.  They return their exit status. */
+/** Receives a descriptor, and sends it back. */
+int relay(int fd);
+/** Connects to @port of this machine, and sends the connection. */
+int bring(int fd, int port);
+
 #endif /* SAME_H */

@@ -30,6 +30,7 @@ static const struct {
 	{"greed", case_greed, "a user who takes all that he can get, with many programs"},
 	{"late", case_late, "programs whose memory comes late, or never"},
 	{"barred", case_barred, "a user whose programs' memory never comes"},
+	{"many", case_many, "many attachments whose memory never comes, at once"},
 	{"deferred", case_deferred, "many programs that are late at once, then few"},
 	{"linger", case_linger, "descriptors that keep waiting who closes them"},
 	{"leave", case_leave, "programs that hold threads of a karstd that is told to end"},

@@ -235,7 +235,7 @@ submit(struct karst_core *core, struct karst_copy *pub)
 		c->where[i] = eng_place_of(pub->part[i].host, pub->part[i].n);
 	c->refused = !eng_copy_allowed(lc->e, c);
 	if (workers != NULL && !c->refused &&
-		(workers->polled || eng_copy_is_slow(c, core->now_ns)))
+		(workers->polled || eng_deferred_must(workers, c, core->now_ns)))
 		return eng_deferred_submit(lc, c);
 	atomic_store_explicit(&c->phase, ENG_COPY_TODO, memory_order_relaxed);
 	eng_copy_append(&lc->copies->todo, c);
@@ -425,10 +425,12 @@ eng_copies_run(struct eng_lcore *lc)
 	for (first = true;
 		(first || engine_now(lc->e) < until) && (c = eng_copy_first(&cs->todo)) != NULL;
 		first = false) {
+		/* programs of its user may hold too many threads by now */
+		c->refused = c->refused || !eng_copy_allowed(lc->e, c);
 		if (karst_unlikely(!c->dropped && !c->refused && workers != NULL &&
-			    eng_copy_is_slow(c, lc->core->now_ns))) {
-			/* the program became slow after this copy was submitted: another driver
-			 * must not wait for it, too */
+			    eng_deferred_must(workers, c, lc->core->now_ns))) {
+			/* e.g. the program became slow after this copy was submitted: another
+			 * driver must not wait for it, too */
 			if (eng_deferred_submit(lc, c))
 				continue;
 			eng_copy_append(&cs->todo, c);

@@ -15,6 +15,11 @@
  * After that, for a while that grows each time, no driver accesses that program's memory.  Copiers
  * do, each with one copy at a time, and no two for the same program, so slow programs delay only
  * themselves.  The watchdog handles a copy that takes too long (watch.c).
+ *
+ * The first slow copy of a program holds the thread that was the driver, and the number of an
+ * lcore's threads is limited.  So if a user's programs hold their part of the threads, the driver
+ * makes no copies for that user, and if nearly all threads are in copies, it makes none at all:
+ * copiers make them when they are free.  Thus there is always a thread that drives the lcore.
  */
 #include "workers.h"
 
@@ -31,11 +36,16 @@
 #define SLOW_NS      (1000u * MS)
 #define SLOW_SHIFT   6u
 #define DEFERRED_MAX 64u /* copies of one program in an lcore's queue */
+/* Threads that programs of one user may hold, including those that are written off. */
+#define USER_PART (ENG_WORKERS_MAX / 2)
+/* If so many threads are in copies, the driver makes none: a copier may take one more at the same
+ * time, and one thread must drive. */
+#define SCARCE (ENG_WORKERS_MAX - 2)
 
 /* --- which programs are slow --- */
 
-bool
-eng_copy_is_slow(const struct eng_copy *c, uint64_t now_ns)
+static bool
+deferred_is_slow(const struct eng_copy *c, uint64_t now_ns)
 {
 	uint32_t i;
 
@@ -232,7 +242,7 @@ served(const struct eng_workers *workers, const struct karst_space *s)
 	return false;
 }
 
-/* Whether copiers of this pool copy for enough programs of @uid, so that others find a copier,
+/* Whether threads of this pool copy for enough programs of @uid, so that others find a thread,
  * too. */
 static bool
 has_its_part(const struct eng_workers *workers, uid_t uid)
@@ -242,7 +252,50 @@ has_its_part(const struct eng_workers *workers, uid_t uid)
 
 	for (w = workers->first; w != NULL; w = w->next)
 		n += w->copy != NULL && w->copy->where[0].space->uid == uid;
-	return n >= ENG_WORKERS_MAX / 2;
+	return n >= USER_PART;
+}
+
+static bool
+user_is_full(const struct eng_workers *workers, uid_t uid)
+{
+	uint32_t i, n = atomic_load_explicit(&workers->nfull, memory_order_relaxed);
+
+	for (i = 0; i < n; i++)
+		if (atomic_load_explicit(&workers->full[i], memory_order_relaxed) == uid)
+			return true;
+	return false;
+}
+
+void
+eng_deferred_note(struct eng_workers *workers)
+{
+	const struct eng_worker *w;
+	uid_t full[ENG_FULL];
+	uint32_t i, nfull = 0, n = 0;
+
+	for (w = workers->first; w != NULL; w = w->next) {
+		uid_t uid = w->copy != NULL ? w->copy->where[0].space->uid : 0;
+
+		if (w->copy == NULL)
+			continue;
+		n += !w->written_off;
+		for (i = 0; i < nfull && full[i] != uid; i++)
+			;
+		if (i == nfull && nfull < ENG_FULL && has_its_part(workers, uid))
+			full[nfull++] = uid;
+	}
+	/* relaxed: a driver that has read the old values makes one more copy */
+	for (i = 0; i < nfull; i++)
+		atomic_store_explicit(&workers->full[i], (uint32_t)full[i], memory_order_relaxed);
+	atomic_store_explicit(&workers->nfull, nfull, memory_order_relaxed);
+	atomic_store_explicit(&workers->scarce, n >= SCARCE, memory_order_relaxed);
+}
+
+bool
+eng_deferred_must(const struct eng_workers *workers, const struct eng_copy *c, uint64_t now_ns)
+{
+	return deferred_is_slow(c, now_ns) || user_is_full(workers, c->where[0].space->uid) ||
+		atomic_load_explicit(&workers->scarce, memory_order_relaxed);
 }
 
 /* Lock held.  Of the programs that no copier copies for, chooses the one that was served the
@@ -262,7 +315,7 @@ eng_deferred_first(const struct eng_workers *workers)
 	return best;
 }
 
-struct eng_copy *
+bool
 eng_deferred_take(struct eng_workers *workers, struct eng_worker *w)
 {
 	struct eng_copy *best;
@@ -270,15 +323,17 @@ eng_deferred_take(struct eng_workers *workers, struct eng_worker *w)
 	/* a worker that can take the lcore over must remain, or it must be possible to add one */
 	if (workers->end ||
 		(workers->nidle == 0 && workers->nworkers - workers->nstuck >= ENG_WORKERS_MAX))
-		return NULL;
+		return false;
 	best = eng_deferred_first(workers);
 	if (best == NULL)
-		return NULL;
+		return false;
 	remove_late(workers, best);
 	unqueue(best);
 	eng_relaxed_set(&best->where[0].space->slow.served_ns, engine_now(workers->lc->e));
 	atomic_store_explicit(&best->phase, ENG_COPY_RUNNING, memory_order_relaxed);
-	return best;
+	w->copy = best;
+	eng_deferred_note(workers);
+	return true;
 }
 
 void
@@ -294,6 +349,7 @@ eng_deferred_over(struct eng_workers *workers, struct eng_worker *w)
 			atomic_fetch_sub_explicit(
 				&c->where[0].space->atomics->stuck, 1, memory_order_relaxed);
 	}
+	eng_deferred_note(workers);
 	/* relaxed: the lock orders it */
 	atomic_store_explicit(&c->phase, ENG_COPY_OVER, memory_order_relaxed);
 	eng_copy_unhold(c);
@@ -392,6 +448,17 @@ eng_deferred_exchange(struct eng_workers *workers, bool wait)
 		eng_copy_finish(workers->lc, copy[i], back[i]);
 }
 
+static void
+deferred_drop(struct eng_workers *workers, struct eng_copy *c)
+{
+	remove_late(workers, c);
+	unqueue(c);
+	c->result = 0;
+	atomic_store_explicit(&c->phase, ENG_COPY_OVER, memory_order_relaxed);
+	eng_copy_unhold(c);
+	eng_deferred_hand_in(workers, c);
+}
+
 /* Lock held: cancels copies that no thread has begun. */
 void
 eng_deferred_cancel(struct eng_workers *workers, const struct karst_space *s)
@@ -400,13 +467,19 @@ eng_deferred_cancel(struct eng_workers *workers, const struct karst_space *s)
 
 	for (c = workers->deferred.head; c != NULL; c = next) {
 		next = c->next;
-		if (s != NULL && c->where[0].space != s)
-			continue;
-		remove_late(workers, c);
-		unqueue(c);
-		c->result = 0;
-		atomic_store_explicit(&c->phase, ENG_COPY_OVER, memory_order_relaxed);
-		eng_copy_unhold(c);
-		eng_deferred_hand_in(workers, c);
+		if (s == NULL || c->where[0].space == s)
+			deferred_drop(workers, c);
+	}
+}
+
+void
+eng_deferred_refuse(struct eng_workers *workers)
+{
+	struct eng_copy *c, *next;
+
+	for (c = workers->deferred.head; c != NULL; c = next) {
+		next = c->next;
+		if (!eng_copy_allowed(workers->lc->e, c))
+			deferred_drop(workers, c);
 	}
 }

@@ -150,6 +150,7 @@ take_over(struct eng_workers *workers, uint64_t word, uint64_t now_ns)
 	atomic_store_explicit(&c->phase, ENG_COPY_RUNNING, memory_order_relaxed);
 	eng_deferred_call(c->where[0].space, now_ns);
 	w->copy = c;
+	eng_deferred_note(workers);
 	eng_relaxed_set(&w->since_ns, now_ns);
 	workers->driver = NULL;
 	workers->must_drive = true;
@@ -182,6 +183,7 @@ write_off(struct eng_workers *workers, struct eng_worker *w)
 {
 	w->written_off = true;
 	workers->nstuck++;
+	eng_deferred_note(workers);
 	if (w->copy->pub.op > KARST_COPY_READ)
 		atomic_fetch_add_explicit(
 			&w->copy->where[0].space->atomics->stuck, 1, memory_order_relaxed);
@@ -238,6 +240,7 @@ look_at_deferred(struct eng_watch *watch, struct eng_workers *workers, uint64_t 
 	uint32_t slow = 0;
 	uint64_t since;
 
+	eng_deferred_refuse(workers);
 	for (w = workers->first; w != NULL; w = w->next) {
 		if (w->copy == NULL)
 			continue;

@@ -196,8 +196,7 @@ work(void *arg)
 			be_driver(workers, w);
 			continue;
 		}
-		w->copy = eng_deferred_take(workers, w);
-		if (w->copy == NULL) {
+		if (!eng_deferred_take(workers, w)) {
 			if (!workers->end && !wait_for_call(workers, w))
 				break;
 			continue;

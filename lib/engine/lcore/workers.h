@@ -11,6 +11,11 @@
 
 struct eng_workers;
 
+/* Most workers of an lcore. */
+#define ENG_WORKERS_MAX 16u
+/* Most users who can have their part of them, and still have memory copied (watch.c). */
+#define ENG_FULL 4u
+
 /* A thread that drives the lcore, makes deferred copies as a copier, or is idle. */
 struct eng_worker {
 	struct eng_workers *workers;
@@ -37,6 +42,11 @@ struct eng_workers {
 	_Atomic uint64_t drive;
 	struct eng_copy *_Atomic at; /* that copy */
 	_Atomic bool over_any;       /* over is not empty */
+	/* Who may take no more threads (deferred.c).  Set with the lock held; the driver reads them
+	 * without it. */
+	_Atomic bool scarce;    /* nobody */
+	_Atomic uint32_t nfull; /* users: their uids follow */
+	_Atomic uint32_t full[ENG_FULL];
 
 	pthread_mutex_t lock; /* protects everything below */
 	pthread_cond_t gone;  /* signalled when a thread has ended */
@@ -93,8 +103,12 @@ void eng_deferred_send(struct eng_workers *workers);
 void eng_deferred_exchange(struct eng_workers *workers, bool wait);
 /* Lock held: cancels the copies that wait, those of @s or (NULL) all. */
 void eng_deferred_cancel(struct eng_workers *workers, const struct karst_space *s);
-/* Whether one of its programs is slow. */
-bool eng_copy_is_slow(const struct eng_copy *c, uint64_t now_ns);
+/* Lock held: cancels those that are not allowed any more (eng_copy_allowed()). */
+void eng_deferred_refuse(struct eng_workers *workers);
+/* Driver: whether a copier must make the copy: one of its programs is slow, or its user's programs
+ * hold their part of the threads, or too few threads are left. */
+bool eng_deferred_must(
+	const struct eng_workers *workers, const struct eng_copy *c, uint64_t now_ns);
 /* Longer than any copy that only moves bytes: there were page faults, or a context switch. */
 #define ENG_COPY_SLOW_NS 50000u
 /* Whether the driver shall measure the cost of this copy. */
@@ -107,8 +121,9 @@ struct eng_cost {
 void eng_copy_cost(struct eng_cost *cost);
 /* Driver: notes that an inline copy was slow and has cost @ns; 0: not known. */
 void eng_copy_took(struct eng_copy *c, uint64_t now_ns, uint64_t ns);
-/* Worker, lock held: takes a deferred copy that it may make now; NULL: none. */
-struct eng_copy *eng_deferred_take(struct eng_workers *workers, struct eng_worker *w);
+/* Worker, lock held: takes a deferred copy that it may make now into w->copy.
+ * @return false: there is none. */
+bool eng_deferred_take(struct eng_workers *workers, struct eng_worker *w);
 /* Worker: logs once that the program is slow.  A thread that drives an lcore does not log. */
 void eng_deferred_tell(const struct eng_copy *c);
 /* Worker, lock held: the worker has returned from its copy. */
@@ -137,13 +152,13 @@ eng_relaxed_set(_Atomic uint64_t *p, uint64_t v)
 
 /* Marks the program as slow from now on, for a while. */
 void eng_deferred_call(struct karst_space *s, uint64_t now_ns);
+/* Lock held, after a worker got a copy in another way than by eng_deferred_take(), or was written
+ * off: notes who may take no more threads. */
+void eng_deferred_note(struct eng_workers *workers);
 /* Lock held: the copy that a copier may make next; it stays in the queue. */
 struct eng_copy *eng_deferred_first(const struct eng_workers *workers);
 /* Lock held: passes the copy to the driver, whether or not its thread has returned. */
 void eng_deferred_hand_in(struct eng_workers *workers, struct eng_copy *c);
-/* Most workers of an lcore. */
-#define ENG_WORKERS_MAX 16u
-
 /* --- watch.c --- */
 
 /* @return false: programs of its user hold too many threads. */

@@ -1,0 +1,172 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/*
+ * A program of another user, with many attachments.  Each sends from a page that never comes, and
+ * all begin at the same time, so none is known to be slow.  Nevertheless, a thread must drive the
+ * lcore all the time, and no operation may wait for ever.
+ */
+#include "hostile.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "late_file.h"
+
+#define PAGE  4096u
+#define MANY  24 /* attachments: more than an lcore may have threads */
+#define BEGUN 6  /* threads of an lcore of which some wait for pages */
+#define MOST  9  /* threads that one user may hold: some were given them at the same time */
+
+struct start {
+	const struct host *host;
+};
+
+/* An attachment whose queue pair is connected to itself, and whose memory is the page at @late. */
+static void
+open_one(struct report *r, const struct host *h, struct end *e, uint8_t *late)
+{
+	unsigned int access = KARST_ACCESS_LOCAL_WRITE | KARST_ACCESS_REMOTE_WRITE;
+
+	if (end_open(e, h, "one of many", PAGE, false) != 0 || karst_dereg_mr(e->mr) != 0 ||
+		karst_reg_mr(e->pd, late, PAGE, access | KARST_ACCESS_ON_DEMAND, &e->mr) != 0 ||
+		end_qp(e, KARST_QPT_RC) != 0 || end_connect(e, e->qp->qp_num) != 0)
+		child_fail(r, "attaching: %s", karst_why());
+	e->mem = late;
+}
+
+static void
+many(struct report *r, void *arg)
+{
+	const struct start *s = arg;
+	static struct end e[MANY];
+	bool over[MANY] = {false};
+	const char *fault;
+	uint32_t i, left;
+	void *late;
+
+	fault = late_file_map((size_t)PAGE * MANY, LATE_NEVER, &late);
+	if (fault != NULL)
+		child_fail(r, "%s: %s", fault, strerror(errno));
+	child_become_nobody(r);
+	for (i = 0; i < MANY; i++)
+		open_one(r, s->host, &e[i], (uint8_t *)late + (size_t)i * PAGE);
+	kill(s->host->pid, SIGSTOP);
+	for (i = 0; i < MANY; i++)
+		if (end_post(&e[i], KARST_WR_RDMA_WRITE, i, 0, 64, &e[i], 64) != 0)
+			child_fail(r, "posting: %s", karst_why());
+	atomic_store(&r->ready, true);
+	for (left = MANY; left > 0 && !atomic_load(&r->stop); sleep_ms(1))
+		for (i = 0; i < MANY; i++) {
+			struct karst_cqe cqe;
+
+			/* an error, or its session has ended */
+			if (over[i] || karst_poll_cq(e[i].cq, 1, &cqe) == 0)
+				continue;
+			over[i] = true;
+			atomic_store(&r->word[0], MANY - --left);
+		}
+	while (!atomic_load(&r->stop))
+		sleep_ms(1);
+	_exit(0);
+}
+
+static bool
+until(const struct child *c, const struct host *h,
+	bool (*is)(const struct child *c, const struct host *h))
+{
+	uint64_t end = now_ms() + HANG_S * 1000;
+
+	while (!is(c, h) && now_ms() < end && child_alive((struct child *)(uintptr_t)c))
+		sleep_ms(2);
+	if (is(c, h))
+		return true;
+	note("many attachments: %s", c->report->fault[0] != '\0' ? c->report->fault : "a timeout");
+	return false;
+}
+
+static bool
+is_ready(const struct child *c, const struct host *h)
+{
+	(void)h;
+	return atomic_load(&c->report->ready);
+}
+
+static bool
+has_begun(const struct child *c, const struct host *h)
+{
+	(void)c;
+	return host_threads(h, "karst-lcore-0", NULL) >= BEGUN;
+}
+
+static bool
+is_over(const struct child *c, const struct host *h)
+{
+	(void)h;
+	return atomic_load(&c->report->word[0]) == MANY;
+}
+
+/* Innocents make progress before the first page is given up. */
+static bool
+meanwhile(struct innocents *in)
+{
+	int i;
+
+	/* enough for the lcore to meet all of the pages */
+	sleep_ms(500);
+	for (i = 0; i < INNOCENTS; i++)
+		in->ops[i] = atomic_load(&in->child[i].report->ops);
+	if (!innocents_go_on(in))
+		return false;
+	if (host_ask(in->host, "/karst/lcores", "overdue_programs") == 0)
+		return true;
+	note("innocents stood still until pages of another user were given up");
+	return false;
+}
+
+static bool
+holds_few(const struct host *h)
+{
+	long stuck = host_ask(h, "/karst/lcores", "stuck_threads");
+
+	if (stuck <= MOST)
+		return true;
+	note("one user holds %ld threads of an lcore", stuck);
+	return false;
+}
+
+bool
+case_many(const struct options *o)
+{
+	struct innocents in;
+	struct child c = {0};
+	struct host h;
+	const struct start s = {.host = &h};
+	bool good;
+
+	if (access("/dev/fuse", R_OK | W_OK) != 0) {
+		note("no /dev/fuse");
+		return true;
+	}
+	if (geteuid() != 0) {
+		note("needs root, for programs of two users");
+		return true;
+	}
+	if (!host_up(&h, o->karstd))
+		return false;
+	good = host_for_all(&h) && innocents_start(&in, &h, o->seed) &&
+		child_start(&c, many, (void *)(uintptr_t)&s) && until(&c, &h, is_ready);
+	kill(h.pid, SIGCONT);
+	good = good && until(&c, &h, has_begun) && meanwhile(&in) && until(&c, &h, is_over) &&
+		holds_few(&h) && innocents_go_on(&in);
+	if (c.pid != 0)
+		good &= child_stop(&c, "program with many attachments");
+	good &= innocents_stop(&in);
+	good &= host_stop(&h);
+	if (good)
+		host_remove(&h);
+	return good;
+}

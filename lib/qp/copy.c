@@ -212,8 +212,11 @@ packet_park(struct karst_core *core, struct karst_copy *c, struct karst_pkt *pkt
 	if (copy_submit(core, c))
 		return true;
 	/* its driver still has it */
-	if (c->pkt == pkt)
-		c->pkt = NULL;
+	if (c->pkt != pkt)
+		return false;
+	c->pkt = NULL;
+	if (!core->copy_kept)
+		core->copy_ops->unkeep(core, pkt);
 	return false;
 }
 

@@ -131,6 +131,9 @@ struct karst_copy_ops {
 	 */
 	struct karst_pkt *(*keep)(
 		struct karst_core *core, struct karst_copy *c, struct karst_pkt *pkt);
+	/** @pkt, for which keep() has just returned the packet itself, is not kept after all; it
+	 *  remains with whoever delivers it. */
+	void (*unkeep)(struct karst_core *core, struct karst_pkt *pkt);
 	/** Returns a packet of a backlog to the driver. */
 	void (*release)(struct karst_core *core, struct karst_pkt *pkt);
 };

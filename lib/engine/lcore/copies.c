@@ -318,12 +318,20 @@ keep(struct karst_core *core, struct karst_copy *pub, struct karst_pkt *pkt)
 	return pkt;
 }
 
+static void
+unkeep(struct karst_core *core, struct karst_pkt *pkt)
+{
+	(void)pkt;
+	copies_of(core)->nkept--;
+}
+
 const struct karst_copy_ops eng_unmapped_ops = {
 	.map = eng_unmapped_map,
 	.take = take,
 	.submit = submit,
 	.give_back = give_back,
 	.keep = keep,
+	.unkeep = unkeep,
 	.release = release,
 };
 

@@ -25,6 +25,8 @@ static struct {
 	struct karst_copy *todo[COPIES];
 	uint32_t ntodo;
 	uint32_t kept;
+	bool in_place; /* packets are kept where they are */
+	bool full;     /* no copy is accepted */
 	struct room *rooms;    /* with those that were given back, as frames may still refer to
 			        * them */
 	const uint8_t *mapped; /* memory from here on may be dereferenced */
@@ -69,6 +71,8 @@ take(struct karst_core *core)
 static bool
 submit(struct karst_core *core, struct karst_copy *c)
 {
+	if (driver.full)
+		return false;
 	driver.todo[driver.ntodo++] = c;
 	return true;
 }
@@ -98,13 +102,22 @@ give_back(struct karst_core *core, struct karst_copy *c)
 static struct karst_pkt *
 keep(struct karst_core *core, struct karst_copy *c, struct karst_pkt *pkt)
 {
-	struct karst_pkt *copy = malloc(sizeof(*copy));
+	struct karst_pkt *copy;
 
+	driver.kept++;
+	if (driver.in_place)
+		return pkt;
+	copy = malloc(sizeof(*copy));
 	*copy = *pkt;
 	copy->data = malloc(pkt->len);
 	memcpy(copy->data, pkt->data, pkt->len);
-	driver.kept++;
 	return copy;
+}
+
+static void
+unkeep(struct karst_core *core, struct karst_pkt *pkt)
+{
+	driver.kept--;
 }
 
 static const struct karst_copy_ops ops = {
@@ -113,6 +126,7 @@ static const struct karst_copy_ops ops = {
 	.submit = submit,
 	.give_back = give_back,
 	.keep = keep,
+	.unkeep = unkeep,
 	.release = release,
 };
 
@@ -266,6 +280,26 @@ Test(copy, r15_flush_waits_for_copies)
 	expect_mem(b, 0, 0, 64);
 	cr_assert_eq(expect_pkt(b, RC_READ_RESP_ONLY, R(1))->aeth, 0x1f000003);
 	expect_pkt(b, RC_READ_RESP_ONLY, R(2));
+	close_far(b);
+}
+
+/* A packet that is dropped because no copy is accepted takes no place of those that wait. */
+Test(copy, write_whose_copy_is_not_accepted)
+{
+	struct bed *b = open_far(KARST_QPT_RC);
+
+	driver.full = true;
+	write_far(b, 0, 0, 64);
+	cr_assert_eq(driver.kept, 0);
+	driver.in_place = true;
+	write_far(b, 0, 0, 64);
+	cr_assert_eq(driver.kept, 0);
+	cr_assert_eq(drops(b, COPY_FULL), 2);
+	driver.full = driver.in_place = false;
+	expect_taken(b, write_far(b, 0, 0, 64));
+	copy_all(b);
+	expect_mem(b, 0, 0, 64);
+	expect_ack(b, R(0), 1);
 	close_far(b);
 }
 

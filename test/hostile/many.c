@@ -2,9 +2,12 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * A program of another user, with many attachments.  Each sends from a page that never comes, and
- * all begin at the same time, so none is known to be slow.  Nevertheless, a thread must drive the
- * lcore all the time, and no operation may wait for ever.
+ * A program of another user than the innocents', with many attachments.  Each sends from a page
+ * that never comes, and all begin at the same time, so none is known to be slow.  Nevertheless, a
+ * thread must drive the lcore all the time, and no operation may wait for ever.
+ *
+ * The same with many queue pairs, which send from such pages or receive into them: they must not
+ * use up the copies of the lcore, nor the places of packets that wait for copies.
  */
 #include "hostile.h"
 
@@ -21,8 +24,16 @@
 #define BEGUN 6  /* threads of an lcore of which some wait for pages */
 #define MOST  9  /* threads that one user may hold: some were given them at the same time */
 
+#define CROWDS 5  /* attachments: their copies are more than an lcore has */
+#define QPS    64 /* of each of them: as many copies of one program wait */
+#define WRITES 48 /* of each queue pair */
+#define MORE   32 /* queue pairs of one attachment whose packets are dropped, as so many wait */
+
 struct start {
 	const struct host *host;
+	uint32_t crowds, qps;
+	enum karst_qp_type type;
+	bool receives; /* into the pages that never come; else it sends from them */
 };
 
 /* An attachment whose queue pair is connected to itself, and whose memory is the page at @late. */
@@ -74,6 +85,72 @@ many(struct report *r, void *arg)
 	_exit(0);
 }
 
+/* An attachment with many queue pairs, each connected to itself. */
+struct crowd {
+	struct end e;    /* with memory that is mapped */
+	struct end late; /* the same, with a page that never comes */
+	struct karst_qp *qp[QPS + MORE];
+};
+
+static void
+open_crowd(struct report *r, const struct start *s, struct crowd *c, uint8_t *late)
+{
+	unsigned int access = KARST_ACCESS_LOCAL_WRITE | KARST_ACCESS_REMOTE_WRITE;
+	uint32_t i;
+
+	if (end_open(&c->e, s->host, "one of a crowd", PAGE, false) != 0)
+		child_fail(r, "attaching: %s", karst_why());
+	c->late = c->e;
+	c->late.mem = late;
+	if (karst_reg_mr(c->e.pd, late, PAGE, access | KARST_ACCESS_ON_DEMAND, &c->late.mr) != 0)
+		child_fail(r, "memory on demand: %s", karst_why());
+	for (i = 0; i < s->qps; i++) {
+		if (end_qp(&c->e, s->type) != 0 || end_connect(&c->e, c->e.qp->qp_num) != 0)
+			child_fail(r, "connecting: %s", karst_why());
+		c->qp[i] = c->e.qp;
+	}
+}
+
+static void
+post_crowd(struct report *r, const struct start *s, struct crowd *c)
+{
+	struct end *from = s->receives ? &c->e : &c->late, *to = s->receives ? &c->late : &c->e;
+	uint32_t i, k;
+
+	for (i = 0; i < s->qps; i++) {
+		from->qp = c->qp[i];
+		/* of UC, each packet would wait until all places are taken */
+		for (k = 0; k < (s->type == KARST_QPT_UC && i <= QPS ? 1 : WRITES); k++)
+			if (end_post(from, KARST_WR_RDMA_WRITE, k, 0, 64, to, 64) != 0)
+				child_fail(r, "posting: %s", karst_why());
+	}
+}
+
+static void
+crowds(struct report *r, void *arg)
+{
+	const struct start *s = arg;
+	static struct crowd c[CROWDS];
+	const char *fault;
+	uint32_t i;
+	void *late;
+
+	fault = late_file_map((size_t)PAGE * CROWDS, LATE_NEVER, &late);
+	if (fault != NULL)
+		child_fail(r, "%s: %s", fault, strerror(errno));
+	child_become_nobody(r);
+	for (i = 0; i < s->crowds; i++)
+		open_crowd(r, s, &c[i], (uint8_t *)late + (size_t)i * PAGE);
+	/* from now on, this process's mappings cannot change: a thread of the engine reads them
+	 * while it waits */
+	for (i = 0; i < s->crowds; i++)
+		post_crowd(r, s, &c[i]);
+	atomic_store(&r->ready, true);
+	while (!atomic_load(&r->stop))
+		sleep_ms(1);
+	_exit(0);
+}
+
 static bool
 until(const struct child *c, const struct host *h,
 	bool (*is)(const struct child *c, const struct host *h))
@@ -100,6 +177,13 @@ has_begun(const struct child *c, const struct host *h)
 {
 	(void)c;
 	return host_threads(h, "karst-lcore-0", NULL) >= BEGUN;
+}
+
+static bool
+has_failed(const struct child *c, const struct host *h)
+{
+	(void)c;
+	return host_ask(h, "/karst/lcores", "stuck_threads") > 0;
 }
 
 static bool
@@ -165,6 +249,56 @@ case_many(const struct options *o)
 	if (c.pid != 0)
 		good &= child_stop(&c, "program with many attachments");
 	good &= innocents_stop(&in);
+	good &= host_stop(&h);
+	if (good)
+		host_remove(&h);
+	return good;
+}
+
+/* One round beside innocents: all copies and packets that an lcore keeps are not one user's. */
+static bool
+crowds_beside(const struct options *o, const struct start *s)
+{
+	struct innocents in;
+	struct child c = {0};
+	bool good;
+
+	good = innocents_start(&in, s->host, o->seed) &&
+		child_start(&c, crowds, (void *)(uintptr_t)s) && until(&c, s->host, is_ready) &&
+		innocents_go_on(&in) && until(&c, s->host, has_failed) && innocents_go_on(&in);
+	if (c.pid != 0)
+		good &= child_stop(&c, "program with many queue pairs");
+	return innocents_stop(&in) && good;
+}
+
+bool
+case_crowds(const struct options *o)
+{
+	struct host h;
+	const struct start s[] = {
+		{&h, CROWDS, QPS, KARST_QPT_RC, false},
+		{&h, CROWDS, QPS, KARST_QPT_RC, true},
+		/* packets that are dropped take no place; the round after it would notice */
+		{&h, 1, QPS + MORE, KARST_QPT_UC, true},
+		{&h, 1, 1, KARST_QPT_RC, true},
+	};
+	bool good;
+	size_t i;
+
+	if (access("/dev/fuse", R_OK | W_OK) != 0) {
+		note("no /dev/fuse");
+		return true;
+	}
+	if (geteuid() != 0) {
+		note("needs root, for programs of two users");
+		return true;
+	}
+	/* as many calls a second as it likes, so that this does not take a minute */
+	if (!host_up_with(&h, o->karstd, "[limits nobody]\ncalls = 1000000\n"))
+		return false;
+	good = host_for_all(&h);
+	for (i = 0; i < KARST_DIM(s) && good; i++)
+		good = crowds_beside(o, &s[i]);
 	good &= host_stop(&h);
 	if (good)
 		host_remove(&h);

@@ -41,6 +41,12 @@
 /* Most packets that an lcore keeps waiting.  They occupy buffers that are meant for rings and
  * windows. */
 #define KEPT_MAX 1024u
+/* A packet behind one that waits for a slow program is kept only while there are fewer, and fewer
+ * of its user. */
+#define KEPT_SLOW (KEPT_MAX * 3 / 4)
+#define KEPT_USER (KEPT_MAX / 4)
+/* In the mbuf of a packet that is kept: counted for no user. */
+#define KEPT_FOR_NONE UINT32_MAX
 
 static struct eng_copies *
 copies_of(struct karst_core *core)
@@ -219,7 +225,35 @@ take(struct karst_core *core)
 	}
 	atomic_store_explicit(&c->phase, ENG_COPY_CORE, memory_order_relaxed);
 	c->dropped = c->refused = c->held = c->handed = c->queued = c->awaited = false;
+	c->unused = c->counted = false;
 	return &c->pub;
+}
+
+static uint8_t
+user_hash(uid_t uid)
+{
+	return (uint8_t)((uint32_t)uid * 0x9e3779b1u >> 24);
+}
+
+/* Whether there may be one more copy of its user. */
+static bool
+may_copy(const struct eng_copies *cs, const struct eng_copy *c)
+{
+	return cs->nof_user[c->user] < ENG_COPIES_USER &&
+		(c->pub.half == KARST_COPY_RX || cs->ncounted < ENG_COPIES_MOST);
+}
+
+/* @return false: too many copies of its program wait. */
+static bool
+copy_accept(struct eng_lcore *lc, struct eng_workers *workers, struct eng_copy *c)
+{
+	c->refused = !eng_copy_allowed(lc->e, c);
+	if (workers != NULL && !c->refused &&
+		(workers->polled || eng_deferred_must(workers, c, lc->core->now_ns)))
+		return eng_deferred_submit(lc, c);
+	atomic_store_explicit(&c->phase, ENG_COPY_TODO, memory_order_relaxed);
+	eng_copy_append(&lc->copies->todo, c);
+	return true;
 }
 
 static bool
@@ -229,17 +263,20 @@ submit(struct karst_core *core, struct karst_copy *pub)
 	struct eng_copy *c = karst_container_of(pub, struct eng_copy, pub);
 	/* acquire, pairs with the release in the thread that created it */
 	struct eng_workers *workers = atomic_load_explicit(&lc->workers, memory_order_acquire);
+	struct eng_copies *cs = lc->copies;
 	uint32_t i;
 
 	for (i = 0; i < pub->nparts; i++)
 		c->where[i] = eng_place_of(pub->part[i].host, pub->part[i].n);
-	c->refused = !eng_copy_allowed(lc->e, c);
-	if (workers != NULL && !c->refused &&
-		(workers->polled || eng_deferred_must(workers, c, core->now_ns)))
-		return eng_deferred_submit(lc, c);
-	atomic_store_explicit(&c->phase, ENG_COPY_TODO, memory_order_relaxed);
-	eng_copy_append(&lc->copies->todo, c);
-	return true;
+	c->user = user_hash(c->where[0].space->uid);
+	if (may_copy(cs, c) && copy_accept(lc, workers, c)) {
+		cs->ncounted++;
+		cs->nof_user[c->user]++;
+		c->counted = true;
+		return true;
+	}
+	c->unused = true;
+	return false;
 }
 
 /* The buffer whose private area is @pkt. */
@@ -253,20 +290,30 @@ static void
 release(struct karst_core *core, struct karst_pkt *pkt)
 {
 	struct eng_lcore *lc = core->user;
+	struct rte_mbuf *m = mbuf_of(pkt);
 
 	lc->copies->nkept--;
-	buffer_free(lc, mbuf_of(pkt));
+	if (m->hash.usr != KEPT_FOR_NONE)
+		lc->copies->kept_of_user[m->hash.usr % ENG_USER_HASHES]--;
+	buffer_free(lc, m);
 }
 
 /* Frees a copy; until the next safe point, frames may still refer to its room. */
 static void
 spend(struct eng_lcore *lc, struct eng_copy *c)
 {
+	/* those that are not accepted must not keep others from getting one in this turn */
+	struct eng_copy **to = c->unused ? &lc->copies->free : &lc->copies->spent;
+
+	if (c->counted) {
+		lc->copies->ncounted--;
+		lc->copies->nof_user[c->user]--;
+	}
 	if (c->pub.pkt != NULL)
 		release(lc->core, c->pub.pkt);
 	c->pub.pkt = NULL;
-	c->next = lc->copies->spent;
-	lc->copies->spent = c;
+	c->next = *to;
+	*to = c;
 }
 
 static void
@@ -301,20 +348,39 @@ copy_of(struct eng_lcore *lc, const struct karst_pkt *pkt)
 	return copy;
 }
 
+/* Whether another packet may be kept with @c, which has the phase @phase. */
+static bool
+may_keep(const struct eng_copies *cs, const struct eng_copy *c, uint8_t phase)
+{
+	/* a long backlog grows only while more places are free than it has, so that a few QPs
+	 * cannot take all places */
+	if (cs->nkept == KEPT_MAX ||
+		(c->pub.nbacklog >= KARST_COPY_BACKLOG && c->pub.nbacklog >= KEPT_MAX - cs->nkept))
+		return false;
+	return phase <= ENG_COPY_TODO ||
+		(cs->nkept < KEPT_SLOW && cs->kept_of_user[c->user] < KEPT_USER);
+}
+
 static struct karst_pkt *
 keep(struct karst_core *core, struct karst_copy *pub, struct karst_pkt *pkt)
 {
+	const struct eng_copy *c = karst_container_of(pub, const struct eng_copy, pub);
 	struct eng_lcore *lc = core->user;
+	struct eng_copies *cs = lc->copies;
+	/* relaxed: if it has just been made, the packet may be dropped without need */
+	uint8_t phase = atomic_load_explicit(&c->phase, memory_order_relaxed);
 
-	if (lc->copies->nkept == KEPT_MAX)
+	if (!may_keep(cs, c, phase))
 		return NULL;
-	/* a long backlog grows only while more places are free than it has, so that a few QPs
-	 * cannot take all places */
-	if (pub->nbacklog >= KARST_COPY_BACKLOG && pub->nbacklog >= KEPT_MAX - lc->copies->nkept)
-		return NULL;
-	if (lc->copies->fleeting)
+	if (cs->fleeting)
 		pkt = copy_of(lc, pkt);
-	lc->copies->nkept += pkt != NULL;
+	if (pkt == NULL)
+		return NULL;
+	cs->nkept++;
+	/* the packet of the copy itself is kept before it is known where it goes */
+	mbuf_of(pkt)->hash.usr = phase == ENG_COPY_CORE ? KEPT_FOR_NONE : c->user;
+	if (phase != ENG_COPY_CORE)
+		cs->kept_of_user[c->user]++;
 	return pkt;
 }
 

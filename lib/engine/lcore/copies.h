@@ -13,6 +13,14 @@
  * time. */
 #define ENG_COPIES 256u
 
+/* Copies of one user: the rest are for others. */
+#define ENG_COPIES_USER (ENG_COPIES / 2)
+/* If there are so many, further ones are only made for packets that arrive, and not by copiers: a
+ * packet is lost if there is no copy for it, but to send can wait. */
+#define ENG_COPIES_MOST (ENG_COPIES * 3 / 4)
+/* Users are told apart by a hash; those with the same one have these numbers together. */
+#define ENG_USER_HASHES 256u
+
 /* Location of a part of a copy in a program. */
 struct eng_place {
 	struct karst_space *space;
@@ -40,6 +48,9 @@ struct eng_copy {
 	bool handed;           /* in the pool's list of copies for the driver */
 	bool queued;           /* counted among the copies of its program that wait for a copier */
 	bool awaited;          /* counted in struct eng_copies.nawaited */
+	bool unused;           /* submit() has not accepted it: no frame refers to its room */
+	bool counted;          /* in struct eng_copies.ncounted */
+	uint8_t user;          /* hash of its user */
 	_Atomic bool inside;   /* its thread waits for this process, not for the program */
 	uint32_t result;       /* bytes moved, once the copy is done */
 	struct eng_place where[KARST_COPY_PARTS];
@@ -54,12 +65,15 @@ struct eng_copies {
 	struct eng_copy *free;
 	struct eng_copy *spent; /* free at the next safe point: frames still refer to their rooms */
 	struct eng_copy_list todo;
-	struct eng_copy_list unsent; /* of slow programs, not yet in the pool's list */
-	uint32_t nused;              /* elements of copy[] that have been used so far */
-	uint32_t nkept;              /* packets that wait for a copy */
-	uint32_t nawaited;           /* copies that copiers have or will get */
-	bool left_behind;            /* threads that were left behind may still write here */
-	bool fleeting;               /* packets that are delivered now do not own their buffers:
+	struct eng_copy_list unsent;            /* of slow programs, not yet in the pool's list */
+	uint32_t nused;                         /* elements of copy[] that have been used so far */
+	uint32_t nkept;                         /* packets that wait for a copy */
+	uint16_t kept_of_user[ENG_USER_HASHES]; /* of these, behind another packet, by user */
+	uint32_t nawaited;                      /* copies that copiers have or will get */
+	uint32_t ncounted;                      /* copies from submit() until they are free */
+	uint16_t nof_user[ENG_USER_HASHES];     /* of these, by user */
+	bool left_behind; /* threads that were left behind may still write here */
+	bool fleeting;    /* packets that are delivered now do not own their buffers:
 				      * keep a copy */
 	struct eng_copy copy[ENG_COPIES];
 	uint8_t room[ENG_COPIES][KARST_COPY_ROOM] __attribute__((aligned(4096)));

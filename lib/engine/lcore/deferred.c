@@ -193,17 +193,19 @@ bool
 eng_deferred_submit(struct eng_lcore *lc, struct eng_copy *c)
 {
 	struct karst_space *s = c->where[0].space;
+	struct eng_copies *cs = lc->copies;
 
 	/* relaxed: it is a limit, and each lcore may exceed it by one */
-	if (atomic_load_explicit(&s->slow.queued, memory_order_relaxed) >= DEFERRED_MAX)
+	if (atomic_load_explicit(&s->slow.queued, memory_order_relaxed) >= DEFERRED_MAX ||
+		cs->nawaited >= ENG_COPIES_MOST)
 		return false;
 	atomic_fetch_add_explicit(&s->slow.queued, 1, memory_order_relaxed);
 	eng_copy_hold(c);
 	c->queued = c->awaited = true;
-	lc->copies->nawaited++;
+	cs->nawaited++;
 	c->handed = false;
 	atomic_store_explicit(&c->phase, ENG_COPY_DEFERRED, memory_order_relaxed);
-	eng_copy_append(&lc->copies->unsent, c);
+	eng_copy_append(&cs->unsent, c);
 	return true;
 }
 

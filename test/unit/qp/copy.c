@@ -25,8 +25,8 @@ static struct {
 	struct karst_copy *todo[COPIES];
 	uint32_t ntodo;
 	uint32_t kept;
-	bool in_place; /* packets are kept where they are */
-	bool full;     /* no copy is accepted */
+	bool in_place;         /* packets are kept where they are */
+	bool full;             /* no copy is accepted */
 	struct room *rooms;    /* with those that were given back, as frames may still refer to
 			        * them */
 	const uint8_t *mapped; /* memory from here on may be dereferenced */

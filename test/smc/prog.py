@@ -574,7 +574,10 @@ def client_scribbles(address, port, leaves):
     if leaves:
         say('ended')
         return
-    sock.shutdown(socket.SHUT_WR) # this makes the service check
+    try:
+        sock.shutdown(socket.SHUT_WR) # this makes the service check
+    except OSError:
+        pass # it has checked by itself, and the connection has ended
     poll = select.poll()
     poll.register(sock, 0)
     poll.poll() # until the hang-up; the page has no valid contents any more

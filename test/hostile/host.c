@@ -22,10 +22,9 @@
 /* Threads of the one lcore: one drives it, and one can take over. */
 #define POOL_AT_REST 2
 
-/* greed.c has to use up all that there is, and karstd has to clean up afterwards, so the limits are
- * low. */
-static const char conf[] = "[engine]\n"
-			   "max_qps = 1024\n"
+/* What follows "[engine]".  greed.c has to use up all that there is, and karstd has to clean up
+ * afterwards, so the limits are low. */
+static const char conf[] = "max_qps = 1024\n"
 			   "max_keys = 2048\n"
 			   "max_pds = 1024\n"
 			   "max_ahs = 2048\n"
@@ -84,11 +83,17 @@ host_start(struct host *h)
 bool
 host_up(struct host *h, const char *karstd)
 {
-	return host_up_with(h, karstd, "");
+	return host_up_as(h, karstd, "", "");
 }
 
 bool
 host_up_with(struct host *h, const char *karstd, const char *more)
+{
+	return host_up_as(h, karstd, "", more);
+}
+
+bool
+host_up_as(struct host *h, const char *karstd, const char *engine, const char *more)
 {
 	char path[96];
 	FILE *f;
@@ -103,7 +108,7 @@ host_up_with(struct host *h, const char *karstd, const char *more)
 	snprintf(h->name, sizeof(h->name), "hostile%d", (int)getpid() % 1000000);
 	snprintf(path, sizeof(path), "%s/karst.conf", h->folder);
 	f = fopen(path, "w");
-	if (f == NULL || fputs(conf, f) < 0 || fputs(more, f) < 0 || fclose(f) != 0) {
+	if (f == NULL || fprintf(f, "[engine]\n%s%s%s", engine, conf, more) < 0 || fclose(f) != 0) {
 		note("%s: %s", path, strerror(errno));
 		return false;
 	}

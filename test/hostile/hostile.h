@@ -87,6 +87,8 @@ struct usage {
 bool host_up(struct host *h, const char *karstd);
 /** The same with @more configuration. */
 bool host_up_with(struct host *h, const char *karstd, const char *more);
+/** The same with more keys of its first section, @engine, too. */
+bool host_up_as(struct host *h, const char *karstd, const char *engine, const char *more);
 /** Starts it again, in the same folder. */
 bool host_start(struct host *h);
 /** @return false, after a note: it had died, or did not end as it should. */

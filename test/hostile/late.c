@@ -80,12 +80,13 @@ post(struct end *a, struct end *b, uint32_t i)
 	}
 }
 
-/* Another queue pair between the same attachments. */
+/* Another queue pair between the same attachments.  With two lcores each attachment then has one of
+ * either, because they are placed by turns. */
 static void
 connect_more(struct report *r, struct end *a, struct end *b)
 {
 	a->qp = b->qp = NULL;
-	if (end_qp(a, KARST_QPT_RC) != 0 || end_qp(b, KARST_QPT_RC) != 0 ||
+	if (end_qp(b, KARST_QPT_RC) != 0 || end_qp(a, KARST_QPT_RC) != 0 ||
 		end_connect(b, a->qp->qp_num) != 0 || end_connect(a, b->qp->qp_num) != 0)
 		child_fail(r, "connecting two more: %s", karst_why());
 }
@@ -323,7 +324,7 @@ case_deferred(const struct options *o)
 
 /* --- one user's threads --- */
 
-#define THREADS 4 /* that a user's programs may hold (watch.c) */
+#define THREADS 4 /* of one lcore, that a user's programs may hold (watch.c) */
 
 /* One WRITE between two attachments whose memory the engine copies; word[0] gets its status. */
 static void
@@ -386,8 +387,8 @@ until_stuck(const struct host *h, long want)
 }
 
 /* A user's programs hold threads until that user's memory is not copied any more; others' is. */
-bool
-case_barred(const struct options *o)
+static bool
+barred_by_four(const struct options *o)
 {
 	struct child c[THREADS] = {{0}};
 	struct innocents in;
@@ -396,14 +397,6 @@ case_barred(const struct options *o)
 	bool good;
 	int i;
 
-	if (access("/dev/fuse", R_OK | W_OK) != 0) {
-		note("no /dev/fuse");
-		return true;
-	}
-	if (geteuid() != 0) {
-		note("needs root, for programs of two users");
-		return true;
-	}
 	if (!host_up(&h, o->karstd))
 		return false;
 	(void)chmod(h.folder, 0711);
@@ -424,4 +417,50 @@ case_barred(const struct options *o)
 	if (good)
 		host_remove(&h);
 	return good;
+}
+
+/* Two programs with queue pairs on two lcores hold four threads, but only two of each lcore. */
+static bool
+allowed_with_two_lcores(const struct options *o)
+{
+	struct child c[THREADS / 2] = {{0}};
+	struct host h;
+	const struct start s = {.host = &h, .delay_us = LATE_NEVER, .nobody = true};
+	bool good = true;
+	int i;
+
+	if (sysconf(_SC_NPROCESSORS_ONLN) < 2) {
+		note("one processor: not with two lcores");
+		return true;
+	}
+	if (!host_up_as(&h, o->karstd, "lcores = 0,1\n", ""))
+		return false;
+	(void)chmod(h.folder, 0711);
+	for (i = 0; i < THREADS / 2; i++)
+		good = good && start_late(&c[i], &s);
+	for (i = 0; i < THREADS / 2; i++)
+		good = good && until_ready(&c[i]);
+	sleep_ms(200); /* until threads of both lcores have been given up */
+	good = good && once_is(&s, KARST_WC_SUCCESS);
+	for (i = 0; i < THREADS / 2; i++)
+		if (c[i].pid != 0)
+			good &= child_stop(&c[i], "late program");
+	good &= host_stop(&h);
+	if (good)
+		host_remove(&h);
+	return good;
+}
+
+bool
+case_barred(const struct options *o)
+{
+	if (access("/dev/fuse", R_OK | W_OK) != 0) {
+		note("no /dev/fuse");
+		return true;
+	}
+	if (geteuid() != 0) {
+		note("needs root, for programs of two users");
+		return true;
+	}
+	return barred_by_four(o) && allowed_with_two_lcores(o);
 }

@@ -9,9 +9,9 @@
  * pages, takes more than COPY_DEADLINE_NS, the copy is given up: its program has failed, its queue
  * pairs go to the Error state, and the thread that is in the copy is written off until it returns.
  * Time in which the thread waits for this process, or in which the machine stands still, does not
- * count.  The number of such threads is bounded: if a user's programs hold STUCK_UID threads, that
- * user has no more memory copied; if STUCK_ALL threads are held, that applies to every user but
- * root.
+ * count.  The number of such threads is bounded: if a user's programs hold STUCK_UID threads of one
+ * lcore, that user has no more memory copied; if STUCK_ALL threads for each lcore are held, that
+ * applies to every user but root.
  *
  * Otherwise the watchdog sleeps until the first copy, and only checks the turns of all lcores from
  * time to time: if an lcore sleeps and does not end its turn, the watchdog logs it, and the program
@@ -50,9 +50,10 @@
 /* If the watchdog's interval was longer than this, the machine stood still. */
 #define STANDSTILL_NS (3 * TURN_NS)
 /* A copier that takes longer does not count as free soon. */
-#define SOON_NS   (5u * MS)
+#define SOON_NS (5u * MS)
+/* Threads of one lcore: a program may have queue pairs on all of them, and hold one of each. */
 #define STUCK_UID 4u
-#define STUCK_ALL ENG_BARRED
+#define STUCK_ALL 32u /* for each lcore */
 
 static void
 store32(_Atomic uint32_t *p, uint32_t v)
@@ -407,43 +408,53 @@ look_at_turn(struct eng_watch *watch, struct eng_workers *workers, uint64_t word
 	}
 }
 
-/* Lists the uids of the programs that hold threads, one entry for each thread.  @return how many */
+/* Lock held.  How many threads of the pool programs of @uid hold, of those up to @last in its
+ * list. */
 static uint32_t
-who_holds(struct karst_engine *e, uid_t *uid, uint32_t max)
+held_by(const struct eng_workers *workers, uid_t uid, const struct eng_worker *last)
 {
-	uint32_t i, n = 0;
+	const struct eng_worker *w;
+	uint32_t n = 0;
 
-	for (i = 0; i < e->nlcores; i++) {
-		struct eng_workers *workers =
-			atomic_load_explicit(&e->lcore[i].workers, memory_order_acquire);
-		const struct eng_worker *w;
-
-		if (workers == NULL)
-			continue;
-		pthread_mutex_lock(&workers->lock);
-		for (w = workers->first; w != NULL && n < max; w = w->next)
-			if (w->written_off)
-				uid[n++] = w->copy->where[0].space->uid;
-		pthread_mutex_unlock(&workers->lock);
-	}
+	for (w = workers->first; w != last->next; w = w->next)
+		n += w->written_off && w->copy->where[0].space->uid == uid;
 	return n;
+}
+
+/* Bars users who hold too many threads of the pool.  @nbarred: how many are barred so far.
+ * @return how many are now. */
+static uint32_t
+bar_users(struct eng_watch *watch, struct eng_workers *workers, uint32_t nbarred)
+{
+	const struct eng_worker *w;
+
+	pthread_mutex_lock(&workers->lock);
+	for (w = workers->first; w != NULL && nbarred < ENG_BARRED; w = w->next)
+		if (w->written_off &&
+			held_by(workers, w->copy->where[0].space->uid, w) == STUCK_UID)
+			store32(&watch->barred[nbarred++], (uint32_t)w->copy->where[0].space->uid);
+	watch->held += workers->nstuck;
+	pthread_mutex_unlock(&workers->lock);
+	return nbarred;
 }
 
 /* Stores the numbers for drivers, which read them without a lock. */
 static void
 note_stuck(struct eng_watch *watch)
 {
-	uid_t uid[ENG_WORKERS_MAX * KARST_ENGINE_MAX_LCORES];
-	uint32_t i, k, times, nbarred = 0, n = who_holds(watch->e, uid, KARST_DIM(uid));
+	struct karst_engine *e = watch->e;
+	uint32_t i, nbarred = 0;
 
-	for (i = 0; i < n && nbarred < ENG_BARRED; i++) {
-		for (k = times = 0; k <= i; k++)
-			times += uid[k] == uid[i];
-		if (times == STUCK_UID)
-			store32(&watch->barred[nbarred++], (uint32_t)uid[i]);
+	watch->held = 0;
+	for (i = 0; i < e->nlcores; i++) {
+		struct eng_workers *workers =
+			atomic_load_explicit(&e->lcore[i].workers, memory_order_acquire);
+
+		if (workers != NULL)
+			nbarred = bar_users(watch, workers, nbarred);
 	}
 	store32(&watch->nbarred, nbarred);
-	store32(&watch->nstuck, n);
+	store32(&watch->nstuck, watch->held);
 }
 
 bool
@@ -456,7 +467,7 @@ eng_copy_allowed(struct karst_engine *e, const struct eng_copy *c)
 	n = e->watch != NULL ? atomic_load_explicit(&e->watch->nstuck, memory_order_relaxed) : 0;
 	if (karst_likely(n == 0))
 		return true;
-	if (n >= STUCK_ALL && uid != 0)
+	if (n >= STUCK_ALL * e->nlcores && uid != 0)
 		return false;
 	n = atomic_load_explicit(&e->watch->nbarred, memory_order_relaxed);
 	for (i = 0; i < n; i++)

@@ -171,7 +171,7 @@ void eng_watch_leave(struct eng_lcore *lc, struct eng_workers *workers);
 /* Driver, in a copy: wakes the watchdog, which may sleep. */
 void eng_watch_wake(struct karst_engine *e);
 
-/* Users that can be barred: as many as the threads that all users together may hold. */
+/* Users that can be barred at a time. */
 #define ENG_BARRED 32u
 
 struct eng_watch {
@@ -183,6 +183,7 @@ struct eng_watch {
 	_Atomic bool dozing;
 	bool stood;               /* the machine stood still since the last look */
 	uint64_t looked_ns;       /* time of the last look */
+	uint32_t held;            /* threads that are written off, as counted in this look */
 	_Atomic uint32_t nstuck;  /* threads that are written off */
 	_Atomic uint32_t nbarred; /* users who hold too many threads: their uids follow */
 	_Atomic uint32_t barred[ENG_BARRED];

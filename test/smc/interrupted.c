@@ -29,6 +29,7 @@
 #include "karst_sock.h"
 
 #define NOBODY 0x3fffffffu /* beyond the kernel's limit of thread numbers */
+#define TRIES  1000
 
 static volatile sig_atomic_t armed, came;
 static int near, far;
@@ -129,6 +130,8 @@ wait_in_each(void)
 {
 	struct pollfd p = {.fd = near, .events = POLLIN | POLLPRI};
 	static char data[1 << 20];
+	int tries = 0;
+	ssize_t sent;
 	fd_set set;
 	char byte;
 
@@ -147,11 +150,15 @@ wait_in_each(void)
 	FD_SET(near, &set);
 	arm();
 	tell("select", select(near + 1, NULL, NULL, &set, NULL));
-	while (send(near, data, sizeof(data), MSG_DONTWAIT) > 0)
-		continue;
-	came = 0;
-	arm();
-	tell("send", send(near, data, sizeof(data), 0));
+	/* bytes may still be on their way to the peer's buffer, and leave room behind them */
+	do {
+		while (send(near, data, sizeof(data), MSG_DONTWAIT) > 0)
+			continue;
+		came = 0;
+		arm();
+		sent = send(near, data, sizeof(data), 0);
+	} while (sent > 0 && ++tries < TRIES);
+	tell("send", sent);
 	handle(send_byte, SA_RESTART);
 	arm();
 	tell("recv again", recv(near, &byte, 1, 0));

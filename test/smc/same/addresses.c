@@ -260,11 +260,12 @@ wrong_families(void)
 static const struct {
 	int level, name, set;
 } options6[] = {
+	/* first: other options discard the route, which the next segment finds again */
+	{IPPROTO_IPV6, IPV6_MTU, 0},
 	{IPPROTO_IPV6, IPV6_V6ONLY, 0},
 	{IPPROTO_IPV6, IPV6_TCLASS, 0x20},
 	{IPPROTO_IPV6, IPV6_UNICAST_HOPS, 33},
 	{IPPROTO_IPV6, IPV6_MTU_DISCOVER, 2},
-	{IPPROTO_IPV6, IPV6_MTU, 0},
 	{IPPROTO_IPV6, IPV6_MINHOPCOUNT, 2},
 	{IPPROTO_IPV6, IPV6_AUTOFLOWLABEL, 1},
 	{IPPROTO_IPV6, IPV6_RECVTCLASS, 1},

@@ -116,15 +116,30 @@ await(int fd, short events)
 		fail("poll");
 }
 
-void
+ssize_t
 fill(void)
 {
 	struct pollfd p = {.fd = near, .events = POLLOUT};
+	ssize_t n, all = 0;
 
-	do
-		while (send(near, data, sizeof(data), MSG_DONTWAIT) > 0)
-			continue;
-	while (poll(&p, 1, 100) > 0);
+	for (int arrived = -1, before = -2, same = 0; same < 2; before = arrived) {
+		while ((n = send(near, data, sizeof(data), MSG_DONTWAIT)) > 0)
+			all += n;
+		if (poll(&p, 1, 100) != 0)
+			arrived = -1;
+		else if (ioctl(far, FIONREAD, &arrived) != 0)
+			fail("FIONREAD");
+		same = arrived == before ? same + 1 : 0;
+	}
+	return all;
+}
+
+void
+drain(ssize_t all)
+{
+	for (ssize_t n; all > 0; all -= n)
+		if ((n = recv(far, data, sizeof(data), 0)) <= 0)
+			fail("the bytes that were sent");
 }
 
 /* --- a thread that waits in a call --- */

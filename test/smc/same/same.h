@@ -47,8 +47,11 @@ void give(int fd, size_t n);
 void reset(int fd);
 /** Waits for one of @events, of poll(). */
 void await(int fd, short events);
-/** Writes to near until there is no room, even after the bytes under way have arrived. */
-void fill(void);
+/** Writes to near until there is no room, even after the bytes under way have arrived.  @return
+ *  the number of bytes that were written */
+ssize_t fill(void);
+/** Reads @all bytes from far. */
+void drain(ssize_t all);
 
 /* A call that is made in a thread of its own. */
 struct call {

@@ -386,6 +386,10 @@ send_ended(int fd, struct ks_sock *s, size_t done, size_t want, int flags)
 
 	if (done > 0)
 		return (ssize_t)done;
+	if (fd < 0) { /* another thread has closed it (ks_still()), which ended the connection */
+		errno = EBADF;
+		return -1;
+	}
 	err = take_error(s);
 	if (err == 0 && is_lost(s)) {
 		if (want == 0)

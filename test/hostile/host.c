@@ -406,6 +406,24 @@ host_threads(const struct host *h, const char *named, long *raised)
 	return threads_named(h->pid, named, raised, &others);
 }
 
+bool
+host_until_stuck(const struct host *h, long least, long most)
+{
+	uint64_t until = now_ms() + HANG_S * 1000;
+	long stuck;
+
+	for (;;) {
+		stuck = host_ask(h, "/karst/lcores", "stuck_threads");
+		if (stuck >= least && stuck <= most)
+			return true;
+		if (now_ms() > until)
+			break;
+		sleep_ms(10);
+	}
+	note("%ld threads of lcores are stuck, and not %ld to %ld", stuck, least, most);
+	return false;
+}
+
 static void
 show_threads(const struct host *h)
 {

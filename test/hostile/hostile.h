@@ -111,6 +111,9 @@ void host_usage(const struct host *h, struct usage *u);
 /** How many of its threads have a name that begins with @named, and how many of these (added to
  * *@raised, if not NULL) have real-time priority. */
 long host_threads(const struct host *h, const char *named, long *raised);
+/** Waits until @least to @most threads of lcores are written off, because copies block them.
+ * @return false, after a note how many are */
+bool host_until_stuck(const struct host *h, long least, long most);
 /** Waits until no resource exceeds what it was.  @return false, after a note which one does. */
 bool host_settles(const struct host *h, const struct usage *before, bool grown);
 /** Call while no innocent moves data: waits until lcores have ended the threads that slow copies
@@ -147,6 +150,9 @@ __attribute__((noreturn, format(printf, 2, 3))) void child_fail(
 /** In the child, if it is root: becomes a user without rights. */
 void child_become_nobody(struct report *r);
 bool child_alive(struct child *c);
+/** Waits until the child reports that it is ready.  @return false: it has ended, or it is not ready
+ * in time, which is noted. */
+bool child_until_ready(struct child *c);
 /** Tells the child to stop, and waits.  @return false, after a note of the reason: it has
  * failed. */
 bool child_stop(struct child *c, const char *what);
@@ -231,6 +237,11 @@ bool case_deferred(const struct options *o);
 bool case_linger(const struct options *o);
 bool case_leave(const struct options *o);
 bool case_stuck(const struct options *o);
+
+/** Whether this process can serve files (late_file.h), and whether its children can be of two
+ * users.  @return false, after a note: not on this machine */
+bool can_serve_files(void);
+bool can_be_two_users(void);
 
 /** Prints a line of comment in the TAP stream. */
 __attribute__((format(printf, 1, 2))) void note(const char *fmt, ...);

@@ -238,8 +238,7 @@ innocents_start(struct innocents *in, const struct host *h, uint64_t seed)
 		in->ops[i] = 0;
 		if (!child_start(&in->child[i], innocent, &s))
 			return false;
-		while (child_alive(&in->child[i]) && !atomic_load(&in->child[i].report->ready))
-			sleep_ms(2);
+		(void)child_until_ready(&in->child[i]);
 	}
 	return innocents_go_on(in);
 }

@@ -86,15 +86,6 @@ attack_kill(struct report *r, void *arg)
 	}
 }
 
-static void
-wait_until_ready(struct child *c)
-{
-	uint64_t until = now_ms() + HANG_S * 1000;
-
-	while (child_alive(c) && !atomic_load(&c->report->ready) && now_ms() < until)
-		sleep_ms(1);
-}
-
 /* Kills @n; @return false: one ended before it was killed. */
 static bool
 massacre(const struct host *h, struct dice *d, uint32_t n, struct innocents *in)
@@ -114,7 +105,7 @@ massacre(const struct host *h, struct dice *d, uint32_t n, struct innocents *in)
 		}
 		/* every second one has time to attach, however slow that is */
 		if (dice_below(d, 2))
-			wait_until_ready(&c[i]);
+			(void)child_until_ready(&c[i]);
 		sleep_ms(dice_below(d, LIFE_MS / VICTIMS));
 		if (!child_alive(&c[i])) {
 			note("a victim ended of itself: %s", c[i].report->fault);
@@ -194,8 +185,7 @@ bereaved(const struct host *h)
 	e.timeout = 14; /* 67 ms, 8 times */
 	if (!child_start_told(&c, peer, &s, e.qp->qp_num))
 		return false;
-	wait_until_ready(&c);
-	if (!atomic_load(&c.report->ready) || end_connect(&e, c.report->qpn[0]) != 0)
+	if (!child_until_ready(&c) || end_connect(&e, c.report->qpn[0]) != 0)
 		note("peer: %s%s", c.report->fault, karst_why());
 	else
 		status = send_until_error(&e, &c);

@@ -147,19 +147,6 @@ start_late(struct child *c, const struct start *s)
 }
 
 static bool
-until_ready(struct child *c)
-{
-	uint64_t until = now_ms() + HANG_S * 1000;
-
-	while (child_alive(c) && !atomic_load(&c->report->ready) && now_ms() < until)
-		sleep_ms(2);
-	if (atomic_load(&c->report->ready))
-		return true;
-	note("late program: %s", c->report->fault[0] != '\0' ? c->report->fault : "nothing failed");
-	return false;
-}
-
-static bool
 enough(const struct child *c, uint32_t delay_us)
 {
 	return delay_us == LATE_NEVER ? atomic_load(&c->report->ready)
@@ -213,7 +200,7 @@ beside(const struct options *o, struct innocents *in, uint32_t delay_us)
 		sleep_ms(1);
 	}
 	if (delay_us == LATE_NEVER)
-		good = good && until_ready(&c) && holds_one(in->host);
+		good = good && child_until_ready(&c) && holds_one(in->host);
 	note("pages after %d us: %llu operations of the late program, %ld turns of the lcore",
 		(int)delay_us, (unsigned long long)atomic_load(&c.report->ops),
 		host_ask(in->host, "/karst/lcores", "turns") - turns);
@@ -243,10 +230,8 @@ case_late(const struct options *o)
 	struct host h;
 	bool good;
 
-	if (access("/dev/fuse", R_OK | W_OK) != 0) {
-		note("no /dev/fuse");
+	if (!can_serve_files())
 		return true;
-	}
 	if (!host_up(&h, o->karstd))
 		return false;
 	/* threads that were needed once are kept for later */
@@ -300,10 +285,8 @@ case_deferred(const struct options *o)
 	bool good = true;
 	int i;
 
-	if (access("/dev/fuse", R_OK | W_OK) != 0) {
-		note("no /dev/fuse");
+	if (!can_serve_files())
 		return true;
-	}
 	if (!host_up(&h, o->karstd))
 		return false;
 	for (i = 0; i < CROWD; i++)
@@ -363,7 +346,7 @@ once_is(const struct start *s, enum karst_wc_status want)
 
 	if (!child_start(&c, once, (void *)(uintptr_t)s))
 		return false;
-	good = until_ready(&c);
+	good = child_until_ready(&c);
 	status = (enum karst_wc_status)atomic_load(&c.report->word[0]);
 	if (good && status != want) {
 		note("a WRITE of the same user ends with %s, not %s", karst_wc_status_str(status),
@@ -371,19 +354,6 @@ once_is(const struct start *s, enum karst_wc_status want)
 		good = false;
 	}
 	return child_stop(&c, "program of the same user") && good;
-}
-
-static bool
-until_stuck(const struct host *h, long want)
-{
-	uint64_t until = now_ms() + HANG_S * 1000;
-	long stuck;
-
-	while ((stuck = host_ask(h, "/karst/lcores", "stuck_threads")) != want && now_ms() < until)
-		sleep_ms(2);
-	if (stuck != want)
-		note("%ld threads are stuck, not %ld", stuck, want);
-	return stuck == want;
 }
 
 /* A user's programs hold threads until that user's memory is not copied any more; others' is. */
@@ -404,14 +374,15 @@ barred_by_four(const struct options *o)
 	for (i = 0; i < THREADS - 1; i++)
 		good = good && start_late(&c[i], &s);
 	for (i = 0; i < THREADS - 1; i++)
-		good = good && until_ready(&c[i]);
-	good = good && until_stuck(&h, THREADS - 1) && once_is(&s, KARST_WC_SUCCESS) &&
-		start_late(&c[i], &s) && until_ready(&c[i]) && until_stuck(&h, THREADS) &&
+		good = good && child_until_ready(&c[i]);
+	good = good && host_until_stuck(&h, THREADS - 1, THREADS - 1) &&
+		once_is(&s, KARST_WC_SUCCESS) && start_late(&c[i], &s) &&
+		child_until_ready(&c[i]) && host_until_stuck(&h, THREADS, THREADS) &&
 		once_is(&s, KARST_WC_LOC_PROT_ERR) && innocents_go_on(&in);
 	for (i = 0; i < THREADS; i++)
 		if (c[i].pid != 0)
 			good &= child_stop(&c[i], "late program");
-	good = good && until_stuck(&h, 0) && once_is(&s, KARST_WC_SUCCESS);
+	good = good && host_until_stuck(&h, 0, 0) && once_is(&s, KARST_WC_SUCCESS);
 	good &= innocents_stop(&in);
 	good &= host_stop(&h);
 	if (good)
@@ -439,7 +410,7 @@ allowed_with_two_lcores(const struct options *o)
 	for (i = 0; i < THREADS / 2; i++)
 		good = good && start_late(&c[i], &s);
 	for (i = 0; i < THREADS / 2; i++)
-		good = good && until_ready(&c[i]);
+		good = good && child_until_ready(&c[i]);
 	sleep_ms(200); /* until threads of both lcores have been given up */
 	good = good && once_is(&s, KARST_WC_SUCCESS);
 	for (i = 0; i < THREADS / 2; i++)
@@ -454,13 +425,7 @@ allowed_with_two_lcores(const struct options *o)
 bool
 case_barred(const struct options *o)
 {
-	if (access("/dev/fuse", R_OK | W_OK) != 0) {
-		note("no /dev/fuse");
+	if (!can_serve_files() || !can_be_two_users())
 		return true;
-	}
-	if (geteuid() != 0) {
-		note("needs root, for programs of two users");
-		return true;
-	}
 	return barred_by_four(o) && allowed_with_two_lcores(o);
 }

@@ -12,6 +12,7 @@
 #include "hostile.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
@@ -118,33 +119,20 @@ stopped(struct report *r, void *arg)
 
 /* --- the case --- */
 
-static bool
-until_ready(struct child *c)
-{
-	uint64_t until = now_ms() + HANG_S * 1000;
-
-	while (child_alive(c) && !atomic_load(&c->report->ready) && now_ms() < until)
-		sleep_ms(2);
-	return atomic_load(&c->report->ready);
-}
-
 /* A thread is blocked by the memory that never becomes available, and was written off.  Meanwhile
  * the lcore, which has no other work, sleeps: its turns would show a thread that works, or polls
  * again and again. */
 static bool
-until_stuck(const struct host *h)
+sleeps_while_stuck(const struct host *h)
 {
-	uint64_t until = now_ms() + HANG_S * 1000;
 	long turns = host_ask(h, "/karst/lcores", "turns");
+	bool stuck = host_until_stuck(h, 1, LONG_MAX);
 
-	while (host_ask(h, "/karst/lcores", "stuck_threads") < 1 && now_ms() < until)
-		sleep_ms(10);
 	turns = host_ask(h, "/karst/lcores", "turns") - turns;
 	note("the lcore took %ld turns while a thread waited for memory", turns);
-	if (host_ask(h, "/karst/lcores", "stuck_threads") >= 1 && turns < MANY_TURNS)
-		return true;
-	note(turns < MANY_TURNS ? "no thread of karstd waits for memory" : "it does not sleep");
-	return false;
+	if (turns >= MANY_TURNS)
+		note("it does not sleep");
+	return stuck && turns < MANY_TURNS;
 }
 
 /* Checks that what another karstd needs is free, though the first process may still exist. */
@@ -185,9 +173,9 @@ with_program(const struct options *o, const struct way *way, const char *conf)
 		(void)(kill(h.pid, SIGSTOP) == 0 && waitpid(h.pid, NULL, WUNTRACED));
 	if (!child_start(&c, way->program, &h))
 		return false;
-	good = until_ready(&c);
+	good = child_until_ready(&c);
 	kill(h.pid, SIGCONT);
-	good = good && (!way->copied || until_stuck(&h));
+	good = good && (!way->copied || sleeps_while_stuck(&h));
 	kill(h.pid, SIGTERM);
 	good = good && next_starts(&h, &next);
 	note("%s: karstd is %s", way->what, child_alive(&first) ? "there still" : "gone");
@@ -212,10 +200,8 @@ case_leave(const struct options *o)
 	/* interfaces of this process alone */
 	bool own = unshare(CLONE_NEWNET) == 0, good = true;
 	const char *conf = own && access("/dev/net/tun", F_OK) == 0 ? ports : "";
-	size_t i, n = access("/dev/fuse", R_OK | W_OK) == 0 ? KARST_DIM(ways) : 1;
+	size_t i, n = can_serve_files() ? KARST_DIM(ways) : 1;
 
-	if (n == 1)
-		note("no /dev/fuse");
 	if (conf[0] == '\0')
 		note("no tap");
 	for (i = 0; i < n; i++)

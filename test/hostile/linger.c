@@ -194,9 +194,7 @@ case_linger(const struct options *o)
 		sleep_ms(1);
 	for (i = 0; good && i < PROGRAMS; i++)
 		good = attach(&h);
-	while (good && child_alive(&c) && !atomic_load(&c.report->ready) && now_ms() < until)
-		sleep_ms(10);
-	good = good && atomic_load(&c.report->ready) && attach(&h);
+	good = good && child_until_ready(&c) && attach(&h);
 	if (!good)
 		note("%d programs could attach, beside %d connections: %s", i,
 			(int)atomic_load(&c.report->ops), c.report->fault);

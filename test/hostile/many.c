@@ -256,14 +256,8 @@ case_many(const struct options *o)
 	bool good = false, stood = true;
 	int i;
 
-	if (access("/dev/fuse", R_OK | W_OK) != 0) {
-		note("no /dev/fuse");
+	if (!can_serve_files() || !can_be_two_users())
 		return true;
-	}
-	if (geteuid() != 0) {
-		note("needs root, for programs of two users");
-		return true;
-	}
 	/* innocents that get no processor for five seconds stand still, too, but not each time */
 	for (i = 0; i < ATTEMPTS && !good && stood; i++)
 		good = many_beside(o, &stood);
@@ -300,14 +294,8 @@ case_crowds(const struct options *o)
 	bool good;
 	size_t i;
 
-	if (access("/dev/fuse", R_OK | W_OK) != 0) {
-		note("no /dev/fuse");
+	if (!can_serve_files() || !can_be_two_users())
 		return true;
-	}
-	if (geteuid() != 0) {
-		note("needs root, for programs of two users");
-		return true;
-	}
 	/* as many calls a second as it likes, so that this does not take a minute */
 	if (!host_up_with(&h, o->karstd, "[limits nobody]\ncalls = 1000000\n"))
 		return false;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* Processes that report, time, and the TAP stream. */
+/* Processes that report, what a machine permits them, time, and the TAP stream. */
 #include "hostile.h"
 
 #include <errno.h>
@@ -52,6 +52,24 @@ await_completions(void)
 	const struct timespec t = {.tv_nsec = 200000};
 
 	nanosleep(&t, NULL);
+}
+
+bool
+can_serve_files(void)
+{
+	if (access("/dev/fuse", R_OK | W_OK) == 0)
+		return true;
+	note("no /dev/fuse");
+	return false;
+}
+
+bool
+can_be_two_users(void)
+{
+	if (geteuid() == 0)
+		return true;
+	note("needs root, for programs of two users");
+	return false;
 }
 
 bool
@@ -116,6 +134,21 @@ child_alive(struct child *c)
 
 	return waitid(P_PID, (id_t)c->pid, &info, WEXITED | WNOHANG | WNOWAIT) == 0 &&
 		info.si_pid == 0;
+}
+
+bool
+child_until_ready(struct child *c)
+{
+	uint64_t until = now_ms() + HANG_S * 1000;
+
+	while (child_alive(c) && !atomic_load(&c->report->ready)) {
+		if (now_ms() > until) {
+			note("process %d is not ready after %d s", (int)c->pid, HANG_S);
+			return false;
+		}
+		sleep_ms(1);
+	}
+	return atomic_load(&c->report->ready);
 }
 
 static void

@@ -270,7 +270,6 @@ static bool
 one_life(const struct host *h, uint64_t seed, struct dice *d, uint64_t *written)
 {
 	struct child c[SCRIBBLERS];
-	uint64_t until = now_ms() + HANG_S * 1000;
 	bool good = true;
 	int i;
 
@@ -281,9 +280,7 @@ one_life(const struct host *h, uint64_t seed, struct dice *d, uint64_t *written)
 			return false;
 	}
 	for (i = 0; i < SCRIBBLERS; i++) {
-		while (child_alive(&c[i]) && !atomic_load(&c[i].report->ready) && now_ms() < until)
-			sleep_ms(1);
-		if (!atomic_load(&c[i].report->ready)) {
+		if (!child_until_ready(&c[i])) {
 			note("scribbler of seed %" PRIu64 ": %s", seed + (uint64_t)i,
 				c[i].report->fault);
 			good = false;

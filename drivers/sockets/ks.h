@@ -12,11 +12,13 @@
  *   peers.c    peers to which connections stay on TCP
  *   sock.c     connections: made from a TCP socket, or received from elsewhere
  *   io.c       bytes in and out
- *   wake.c     how the two sides of a ring wake each other
+ *   positions.c  what there is to read, and how much room to write
+ *   wake.c     how this program notifies the other side, and the service
+ *   token.c    what makes poll() report correctly whether there are bytes, or room
+ *   sleep.c    how a thread waits for bytes or room, and which threads do
  *   urgent.c   urgent data
- *   lock.c     locks of a connection, which processes share
+ *   lock.c     mutexes, and the locks of a connection, which processes share
  *   cancel.c   threads that are cancelled
- *   sleep.c    threads that sleep until bytes arrive, and detection of those that died
  *   watch.c    poll(), select() and the like, which a connection must be told of first
  *   calls_confine.c  filters of system calls that programs set for themselves
  *   calls_signal.c  signal handlers, which must not interrupt a thread that holds a lock
@@ -339,69 +341,23 @@ ks_settle_early(int fd)
 
 /* --- wake.c --- */
 
-/** Implies ks_hold(), as each lock of this library does, and ks_no_cancel(). */
-void ks_lock(pthread_mutex_t *lock);
-void ks_unlock(pthread_mutex_t *lock);
-/** In a child, which initializes a lock that its parent held for it: the rest of ks_unlock(). */
-void ks_unlocked(void);
-void ks_lock_rx(struct ks_sock *s);
-/** The same for a caller that reads the rings, if there are any. */
-void ks_enter_rx(int fd, struct ks_sock *s);
-/** A thread that died with this lock had not yet moved a position, because that comes last. */
-void ks_lock_tx(struct ks_sock *s);
+/** Asks the service to wake one side, or to check the connection: KARST_SOCK_WAKE with @flags. */
+void ks_ask_wake(int fd, uint32_t flags);
 /** Gets the rings if they exist by now, and in state DIRECT what is needed to wake the other
  *  program.  The caller holds no lock. */
 void ks_meet_peer(int fd, struct ks_sock *s);
 /** Asks the service to check the connection. */
 void ks_ring(int fd);
+/** The same; in state DIRECT nothing happens. */
+void ks_tell_service(int fd, struct ks_sock *s);
+/** Asks the service to put an urgent byte into our pair. */
+void ks_ask_urgent(int fd);
 /** Publishes the mark of an urgent byte, which is the last one before @end; under tx_lock. */
 void ks_wrote_urgent(int fd, struct ks_sock *s, uint64_t end);
 /** Notifies the reader of written bytes if the reader wants to be notified; under tx_lock. */
 void ks_wrote(int fd, struct ks_sock *s);
 /** Notifies the writer of what was read up to @tail; under rx_lock. */
 void ks_read(int fd, struct ks_sock *s, uint64_t tail);
-/** Makes poll() report correctly that there is nothing to read, or that there is; under rx_lock. */
-void ks_mark_empty(int fd, struct ks_sock *s);
-void ks_mark_filled(int fd, struct ks_sock *s);
-/** The same when there is no room; under tx_lock. */
-void ks_mark_full(int fd, struct ks_sock *s);
-/** Whether an urgent byte is in the pair.  On return its signal, if it is for this thread, has also
- *  come. */
-bool ks_urgent_came(int fd);
-/** @return the position up to which the other side has written.  A mark that is ahead of head
- *  counts if its urgent byte has come. */
-uint64_t ks_written(int fd, const struct ks_sock *s);
-/** Whether there are bytes that poll() may report. */
-bool ks_has_bytes(int fd, const struct ks_sock *s);
-/** Called when the kernel reports that the pair can be read.  @return whether there is nothing to
- *  read nevertheless; then this function has removed from the pair what made it readable.  The
- *  caller holds no lock. */
-bool ks_is_stray(int fd, struct ks_sock *s);
-/** Takes some bytes out of the pair, as recv(); under rx_lock. */
-ssize_t ks_take_tokens(int fd, struct ks_sock *s);
-/** Asks the service to put an urgent byte into our pair. */
-void ks_ask_urgent(int fd);
-/** Asks the service to check the connection; in state DIRECT nothing happens. */
-void ks_tell_service(int fd, struct ks_sock *s);
-/** Waits for bytes.  @ended: ks_held.ended when the call began.
- *  @return 1: check again; 0: nothing will come; -1: errno */
-int ks_wait_bytes(int fd, struct ks_sock *s, int flags, uint32_t ended);
-/** Waits for room.
- *  @return 0: check again; -1: errno */
-int ks_wait_room(int fd, struct ks_sock *s, int flags, uint32_t ended);
-/** Sets errno of a call that was interrupted: EINTR, or EAGAIN if the call would not have
- *  waited. */
-void ks_interrupted(int fd, int flags, int name);
-/** Called after a wait without result.  @return whether the call must not wait again, because it
- *  does not block, or has waited since @since_ns for the time limit @name of the pair.  Then errno
- *  is set. */
-bool ks_is_late(int fd, int flags, int name, uint64_t since_ns);
-uint64_t ks_now(void);
-/** Whether to poll before a sleep.  If so, the caller reports the result by ks_looked(). */
-bool ks_may_look(struct ks_patience *p);
-void ks_looked(struct ks_patience *p, bool found);
-/** Number of bytes that can be written now, at most what is free. */
-size_t ks_room(const struct ks_sock *s);
 /** In state DIRECT, when a process of the other side has closed a descriptor: if that was the last
  *  one, the page says on return that the connection is over.  The caller holds no lock. */
 void ks_notice_close(int fd, struct ks_sock *s);
@@ -410,8 +366,42 @@ void ks_notice_close(int fd, struct ks_sock *s);
 void ks_notice_shut(int fd, struct ks_sock *s);
 /** Ends our direction. */
 void ks_end(int fd, struct ks_sock *s);
+
+/* --- token.c --- */
+
+/** Makes poll() report correctly that there is nothing to read, or that there is; under rx_lock. */
+void ks_mark_empty(int fd, struct ks_sock *s);
+void ks_mark_filled(int fd, struct ks_sock *s);
+/** The same when there is no room; under tx_lock. */
+void ks_mark_full(int fd, struct ks_sock *s);
+/** Called when the kernel reports that the pair can be read.  @return whether there is nothing to
+ *  read nevertheless; then this function has removed from the pair what made it readable.  The
+ *  caller holds no lock. */
+bool ks_is_stray(int fd, struct ks_sock *s);
 /** Called when poll(), epoll or signals will report readiness of @fd from now on. */
 void ks_watch(int fd);
+/* The following functions are called under rx_lock: */
+/** Takes tokens out of the pair: up to @n, and up to 64.  @return as recv() */
+ssize_t ks_take_tokens(int fd, struct ks_sock *s, size_t n);
+/** Requests a token for the next bytes; and the opposite. */
+void ks_arm(int fd, struct ks_sock *s);
+void ks_disarm(struct ks_sock *s);
+/** Counts a token if the writer has sent one since ks_arm(). */
+void ks_look_at_wanted(struct ks_sock *s);
+
+/* --- positions.c --- */
+
+/** Whether an urgent byte is in the pair.  On return its signal, if it is for this thread, has also
+ *  come. */
+bool ks_urgent_came(int fd);
+/** @return the position up to which the other side has written.  A mark that is ahead of head
+ *  counts if its urgent byte has come. */
+uint64_t ks_written(int fd, const struct ks_sock *s);
+/** Whether there are bytes that poll() may report. */
+bool ks_has_bytes(int fd, const struct ks_sock *s);
+bool ks_is_full(const struct ks_sock *s);
+/** Number of bytes that can be written now, at most what is free. */
+size_t ks_room(const struct ks_sock *s);
 
 /** Whether there are rings that this process has not mapped yet. */
 static inline bool
@@ -462,7 +452,13 @@ void ks_urgent_inline(struct ks_sock *s, bool on);
 
 /* --- lock.c --- */
 
-/** Implies ks_hold().  @return whether the previous owner has died */
+/** Mutexes of this process.  Implies ks_hold(), as each lock of this library does, and
+ *  ks_no_cancel(). */
+void ks_lock(pthread_mutex_t *lock);
+void ks_unlock(pthread_mutex_t *lock);
+/** In a child, which initializes a lock that its parent held for it: the rest of ks_unlock(). */
+void ks_unlocked(void);
+/** A lock in a page.  Implies ks_hold().  @return whether the previous owner has died */
 bool ks_lock_page(struct karst_sock_lock *l);
 void ks_unlock_page(struct karst_sock_lock *l);
 /** The same without waiting and without ks_hold().  False: a live thread has the lock. */
@@ -471,13 +467,34 @@ void ks_leave_place(struct karst_sock_lock *l);
 /** Called when the process begins, and in a child, whose threads have other numbers. */
 void ks_locks_began(void);
 void ks_locks_forked(void);
+void ks_lock_rx(struct ks_sock *s);
+/** The same for a caller that reads the rings, if there are any. */
+void ks_enter_rx(int fd, struct ks_sock *s);
+/** A thread that died with this lock had not yet moved a position, because that comes last. */
+void ks_lock_tx(struct ks_sock *s);
+/** Gets the rings if they exist; under rx_lock. */
+void ks_attach_rx(int fd, struct ks_sock *s);
 
-/* --- sleep.c; all under rx_lock --- */
+/* --- sleep.c --- */
 
-/** Counts the caller as a sleeping thread.  @return the argument for ks_sleep_end() */
-int ks_sleep_begin(struct ks_sock *s);
-void ks_sleep_end(struct ks_sock *s, int place);
-/** Whether a thread sleeps.  Threads that have died do not count. */
+/** Waits for bytes.  @ended: ks_held.ended when the call began.
+ *  @return 1: check again; 0: nothing will come; -1: errno */
+int ks_wait_bytes(int fd, struct ks_sock *s, int flags, uint32_t ended);
+/** Waits for room.
+ *  @return 0: check again; -1: errno */
+int ks_wait_room(int fd, struct ks_sock *s, int flags, uint32_t ended);
+/** Sets errno of a call that was interrupted: EINTR, or EAGAIN if the call would not have
+ *  waited. */
+void ks_interrupted(int fd, int flags, int name);
+/** Called after a wait without result.  @return whether the call must not wait again, because it
+ *  does not block, or has waited since @since_ns for the time limit @name of the pair.  Then errno
+ *  is set. */
+bool ks_is_late(int fd, int flags, int name, uint64_t since_ns);
+uint64_t ks_now(void);
+/** Whether to poll before a sleep.  If so, the caller reports the result by ks_looked(). */
+bool ks_may_look(struct ks_patience *p);
+void ks_looked(struct ks_patience *p, bool found);
+/** Whether a thread sleeps.  Threads that have died do not count.  Under rx_lock. */
 bool ks_sleeps(struct ks_sock *s);
 
 /* --- calls_io.c --- */

@@ -2,20 +2,23 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Locks in the page of a connection, which is shared by all processes that have the connection:
- * children, programs started by exec(), and processes that got it in a message.  They may belong to
- * different users, and one of them may attack another, for example a child that gave up its rights
- * and was then broken into may attack its parent.  It may keep a lock, or corrupt one, but it must
- * not get access to the memory of the others.  Therefore these are not robust mutexes of the C
- * library: those contain addresses, and a thread that unlocks one writes to these addresses.
+ * Locks: mutexes of this process, and locks in the page of a connection.
  *
- * A lock is the number of the thread that holds it, or 0.  A thread that waits for a lock asks the
- * kernel from time to time whether the owner still exists.  If the owner is in another PID
- * namespace, it cannot be checked, and the thread continues to wait.
+ * The page is shared by all processes that have the connection: children, programs started by
+ * exec(), and processes that got it in a message.  They may belong to different users, and one of
+ * them may attack another, for example a child that gave up its rights and was then broken into may
+ * attack its parent.  It may keep a lock, or corrupt one, but it must not get access to the memory
+ * of the others.  Therefore these are not robust mutexes of the C library: those contain addresses,
+ * and a thread that unlocks one writes to these addresses.
+ *
+ * A lock in the page is the number of the thread that holds it, or 0.  A thread that waits for a
+ * lock asks the kernel from time to time whether the owner still exists.  If the owner is in
+ * another PID namespace, it cannot be checked, and the thread continues to wait.
  */
 #include "ks.h"
 
 #include <linux/futex.h>
+#include <pthread.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <time.h>
@@ -24,6 +27,32 @@
 #define WAITED   0x80000000u /* bit of the owner: a thread waits */
 #define LOOK_MS  20u         /* time of waiting before the first check */
 #define LOOK_MAX 1280u
+
+/* --- mutexes of this process --- */
+
+void
+ks_lock(pthread_mutex_t *lock)
+{
+	ks_hold();
+	ks_no_cancel();
+	pthread_mutex_lock(lock);
+}
+
+void
+ks_unlock(pthread_mutex_t *lock)
+{
+	pthread_mutex_unlock(lock);
+	ks_unlocked();
+}
+
+void
+ks_unlocked(void)
+{
+	ks_no_cancel_end();
+	ks_release();
+}
+
+/* --- locks in a page --- */
 
 /* The PID namespace of this process; 0: not known.  Set before there are threads. */
 static uint32_t space;
@@ -167,4 +196,43 @@ ks_unlock_page(struct karst_sock_lock *l)
 {
 	ks_leave_place(l);
 	ks_release();
+}
+
+/* --- the two locks of a connection --- */
+
+/* Under rx_lock. */
+void
+ks_attach_rx(int fd, struct ks_sock *s)
+{
+	ks_lock_tx(s);
+	(void)ks_attach(fd, s);
+	ks_unlock_page(&s->page->tx_lock);
+}
+
+/* If the previous owner has died, the state of tokens is unknown, so there may be one token too
+ * many. */
+void
+ks_lock_rx(struct ks_sock *s)
+{
+	struct karst_sock_page *p = s->page;
+
+	if (ks_lock_page(&p->rx_lock)) {
+		p->armed = p->pending = 0;
+		p->sleepers = 1; /* to make ks_sleeps() count them */
+		(void)ks_sleeps(s);
+	}
+}
+
+void
+ks_lock_tx(struct ks_sock *s)
+{
+	(void)ks_lock_page(&s->page->tx_lock);
+}
+
+void
+ks_enter_rx(int fd, struct ks_sock *s)
+{
+	ks_lock_rx(s);
+	if (ks_is_detached(s))
+		ks_attach_rx(fd, s);
 }

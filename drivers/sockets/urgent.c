@@ -123,7 +123,7 @@ take_out(int fd, struct ks_sock *s)
 {
 	int err = errno;
 
-	for (int i = 0; i < TAKES && ks_take_tokens(fd, s) > 0; i++)
+	for (int i = 0; i < TAKES && ks_take_tokens(fd, s, SIZE_MAX) > 0; i++)
 		continue;
 	ks_mark(fd, s);
 	errno = err;

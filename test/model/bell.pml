@@ -2,18 +2,16 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * A doorbell ring with as many cells as queues, and threads of a program that ring for a queue
- * each.
- * lib/ring/karst_ring.h (karst_bell_ring; the taking of the idle flag in karst_wq_publish)
- * against lib/ring/karst_ring_engine.h (karst_bell_poll; the setting of the flag in
- * karst_wqe_idle).
+ * The doorbell ring: QUEUES threads of a program, each of which rings for a queue of its own, and the
+ * engine, which takes the bells.  karst_bell_ring() and the taking of the idle flag in
+ * karst_wq_publish() (lib/ring/karst_ring.h) against karst_bell_poll() and karst_wqe_idle()
+ * (karst_ring_engine.h).  A thread may stop between its ticket and its cell, and others overtake it.
  *
- * A thread between its ticket and its cell may be stopped for as long as it likes, and others
- * overtake it.
+ * Proved: each bell is taken, once, with the number that was written; the ring is never full.  With
+ * -DEAGER, where a program does not wait until the engine is idle, the ring may be full, and all else
+ * holds.
  *
- * Holds: every bell is taken, once (no deadlock, assertions), with the number that was written;
- * the ring is never found full.  With -DEAGER programs ring whenever they like, find the ring
- * full and try again; the rest holds.
+ * Size: 2 queues, 2 cells, 2 rings of each queue.
  *
  * mutants: CELL_RELEASE CELL_ACQUIRE IDLE_RELEASE IDLE_ACQUIRE
  * mutants: TICKET_RELEASE TICKET_ACQUIRE TICKET_EXCHANGE

@@ -2,25 +2,18 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * A completion queue with one or two lanes, each of an lcore's own, and a program that arms
- * the queue, looks once more, and waits for the event: the lanes' tails and the armed word are
- * Dekker pairs.
- * lib/ring/karst_ring.h (karst_cq_lane_peek, karst_cq_lane_take, karst_cq_arm_behind) against
- * lib/ring/karst_ring_engine.h (karst_lane_room, karst_lane_publish) and lib/qp/cq.c
- * (karst_core_flush, signal_lane).
+ * A completion queue, whose lanes belong to one lcore each, and a program that arms the queue, looks
+ * once more, and waits for the event.  karst_cq_lane_peek(), karst_cq_lane_take() and
+ * karst_cq_arm_behind() (lib/ring/karst_ring.h) against karst_lane_room() and karst_lane_publish()
+ * (karst_ring_engine.h), karst_core_flush() and signal_lane() (lib/qp/cq.c).  With -DBEHIND the program
+ * arms behind what the lanes show, and polls once between arming and waiting (drivers/verbs/cq.c).
+ * The event orders what came before it, as sockets and eventfds do; disarming orders nothing.
  *
- * Lanes have one entry, so that they wrap around at once.  The first lcore's completions are
- * solicited.  The program sometimes arms for those first and then for all.  When the engine
- * disarms, nothing is ordered: it need not be.  The event does, as sockets, pipes and eventfds do:
- * else the program might not see that it is no longer armed.
+ * Proved: each completion is taken, once, as it was written; no entry is overwritten while it is read;
+ * there is at most one event each time that the word is armed, with -DBEHIND none without a completion.
  *
- * With BEHIND there are two lanes, too; the program arms behind what they show, and polls once
- * between arming and waiting: what it had armed behind, or all, if that was nothing
- * (drivers/verbs/cq.c).
- *
- * Holds: every completion is taken, once, as it was written (no deadlock, assertions); no entry
- * is overwritten while it is read; there is at most one event each time that the word is armed;
- * with BEHIND no event is one for nothing.
+ * Size: lanes of 1 entry; 1 lane with 4 completions, or 2 lanes with 1 completion each (-DTWO_LANES,
+ * -DBEHIND).  Those of the first lane are solicited, and the program may arm for solicited ones first.
  *
  * mutants: TAIL_RELEASE TAIL_ACQUIRE HEAD_RELEASE HEAD_ACQUIRE PROGRAM_FENCE ENGINE_FENCE
  * mutants: EVENT_ORDER

@@ -2,19 +2,16 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * An engine that dies at any moment, and what its program finds out from the rings.
- * lib/qp/cq.c (karst_core_flush) with lib/ring/karst_ring_engine.h (karst_lane_ready,
- * karst_wqe_show_head, karst_lane_publish) against lib/client/flush.c (cli_flush_show_ready,
- * cli_flush_requests).
+ * An engine that dies at any moment, and what its program learns from the rings afterwards.
+ * karst_core_flush() (lib/qp/cq.c) with karst_lane_ready(), karst_wqe_show_head() and
+ * karst_lane_publish() (lib/ring/karst_ring_engine.h) against cli_flush_show_ready() and
+ * cli_flush_requests() (lib/client/flush.c).  The program may see as little of what the engine did as
+ * C11 allows, which is less than after a real death.
  *
- * Two queues complete into one lane: that of the requests, and another one, of which only the entries
- * are seen here.  A turn of the engine writes any of them, as far as there is room, and flushes.  The
- * program posts whenever it has room, whether it has seen completions or not, and takes entries;
- * both wrap around.  Death ends the engine and nothing else: the program may see as little of
- * what came before as C11 allows, which is less than after a real one.
+ * Proved: each request completes, once, in order, by its entry or by a flush; it is flushed from the
+ * slot in which it still is; no entry is read that the engine may have been writing.
  *
- * Holds: every request completes, once, in order, by its entry or by a flush; it is flushed from
- * the slot in which it still stands; no entry is looked at that the engine may have been writing.
+ * Size: 3 requests in a queue of 2 slots, and 1 entry of another queue, in a lane of 2 entries.
  *
  * mutants: READY_RELEASE READY_ACQUIRE HEAD_RELEASE HEAD_ACQUIRE TAIL_RELEASE TAIL_ACQUIRE
  * mutants: READY_BEFORE_HEAD HEAD_BEFORE_TAIL LOOK_AT_HEAD_FIRST READY_COUNTS NOT_SHOWN_ONLY

@@ -2,18 +2,15 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * An lcore that sleeps, and threads of a program that ring: the cell and the asleep word are a
- * Dekker pair.
- * lib/ring/karst_ring.h (the end of karst_bell_ring, karst_bell_must_wake) against
- * lib/ring/karst_ring_engine.h (karst_bell_poll, karst_bell_sleep, karst_bell_awake).
+ * An lcore that sleeps, and threads of a program that ring.  The end of karst_bell_ring() and
+ * karst_bell_must_wake() (lib/ring/karst_ring.h) against karst_bell_poll(), karst_bell_sleep() and
+ * karst_bell_awake() (karst_ring_engine.h).  The eventfd is one bit, as for an edge-triggered epoll,
+ * and orders nothing.  Cells are relaxed here; bell.pml checks their orderings.
  *
- * Cells are taken in the order of their tickets, so a bell behind a cell that is not written yet
- * has to wait, even if it has woken the lcore already.  The eventfd is one bit, as for an
- * edge-triggered epoll, and orders nothing.  The lcore also wakes without having been woken, as
- * for a timer.  What a cell's release and acquire are for is in bell.pml; here both are relaxed.
+ * Proved: each bell is taken; the eventfd is written at most once for each time that the lcore has
+ * announced its sleep.
  *
- * Holds: every bell is taken (no deadlock); the eventfd is written at most once for each time that
- * the lcore said it would sleep.
+ * Size: 2 threads, 2 bells, and 1 sleep that ends by itself; or 3 bells and none (-DTHREE).
  *
  * compile: -O1
  * variant: THREE

@@ -2,17 +2,16 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * A work queue: tail and head, and the idle flag that with the tail is a Dekker pair.
- * lib/ring/karst_ring.h (karst_wq_free, karst_wq_publish) against lib/ring/karst_ring_engine.h
- * (karst_wqe_poll, karst_wqe_publish_head, karst_wqe_idle, karst_wqe_busy).
+ * A work queue: tail, head and the idle flag.  karst_wq_free() and karst_wq_publish()
+ * (lib/ring/karst_ring.h) against karst_wqe_poll(), karst_wqe_publish_head(), karst_wqe_idle() and
+ * karst_wqe_busy() (karst_ring_engine.h).  The engine also looks without a bell, as it does for an
+ * acknowledgement, and takes bells that nobody rang.  The bell is a counter, and orders nothing.
  *
- * The engine also looks without having been called, as it does for an acknowledgement or a
- * control call, and takes bells that nobody rang: a few times each, at any moment.  The bell is
- * a counter here, and orders nothing: the queue does not need it to (bell.pml has the real one).
+ * Proved: each request is taken, once, as it was written; no slot is overwritten while it is read; the
+ * bell rings at most once for each time that the engine became idle, and at most one bell is under
+ * way, and one more for each look without a bell.
  *
- * Holds: every request is taken, once, as it was written (no deadlock, assertions); no slot is
- * overwritten while it is read; the bell rings at most once for each time the engine went idle,
- * and no more than one bell is on its way, or one more for each uncalled look.
+ * Size: 3 requests, 2 slots, 2 looks without a bell.
  *
  * mutants: TAIL_RELEASE TAIL_ACQUIRE HEAD_RELEASE HEAD_ACQUIRE PROGRAM_FENCE ENGINE_FENCE
  * mutants: PROGRAM_EXCHANGE ENGINE_EXCHANGE

@@ -13,6 +13,8 @@ import os
 import re
 import sys
 
+import generated_files
+
 HEADERS = [os.path.join('lib', 'ctl', name) for name in ('karst_ctl.h', 'karst_ctl_cm.h')]
 OUTPUT = os.path.join('doc', 'control-abi.rst')
 PREFIX = 'karst_ctl_'
@@ -275,33 +277,15 @@ def asserts(header):
 
 def main(argv):
     root = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-    path = os.path.join(root, OUTPUT)
     text = ''
     for name in HEADERS:
         with open(os.path.join(root, name), encoding='utf-8') as f:
             text += f.read()
     header = Header(text)
-    if argv[1:] == []:
-        print(render(header), end='')
-    elif argv[1:] == ['--asserts']:
+    if argv[1:] == ['--asserts']:
         print(asserts(header), end='')
-    elif argv[1:] == ['--write']:
-        with open(path, 'w', encoding='utf-8') as f:
-            f.write(render(header))
-    elif argv[1:] == ['--check']:
-        good = False
-        if os.path.exists(path):
-            with open(path, encoding='utf-8') as f:
-                good = f.read() == render(header)
-        print('1..1')
-        print(f'{"ok" if good else "not ok"} 1 - {OUTPUT} is current')
-        if not good:
-            print('# run usertools/control-abi.py --write and commit the result')
-            return 1
-    else:
-        print(__doc__, file=sys.stderr)
-        return 2
-    return 0
+        return 0
+    return generated_files.main(argv, __doc__, root, OUTPUT, render(header))
 
 
 if __name__ == '__main__':

@@ -11,6 +11,8 @@ import os
 import re
 import sys
 
+import generated_files
+
 OUTPUT = os.path.join('doc', 'counters.rst')
 ROW = re.compile(r'^(KARST_COUNTER|KARST_DROP_REASON|KARST_CM_COUNTER)\((\w+),\s*"([^"]*)",\s*"([^"]*)"\)$')
 HW_ROW = re.compile(r'^KARST_HW_COUNTER\("([^"]*)", ((?:(?:CTR|DROP)\(\w+\)(?: \+ )?)+), "([^"]*)"\)$')
@@ -129,26 +131,7 @@ def render(root):
 
 def main(argv):
     root = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-    path = os.path.join(root, OUTPUT)
-    if argv[1:] == []:
-        print(render(root), end='')
-    elif argv[1:] == ['--write']:
-        with open(path, 'w', encoding='utf-8') as f:
-            f.write(render(root))
-    elif argv[1:] == ['--check']:
-        good = False
-        if os.path.exists(path):
-            with open(path, encoding='utf-8') as f:
-                good = f.read() == render(root)
-        print('1..1')
-        print(f'{"ok" if good else "not ok"} 1 - {OUTPUT} is current')
-        if not good:
-            print('# run usertools/counters.py --write and commit the result')
-            return 1
-    else:
-        print(__doc__, file=sys.stderr)
-        return 2
-    return 0
+    return generated_files.main(argv, __doc__, root, OUTPUT, render(root))
 
 
 if __name__ == '__main__':

@@ -12,6 +12,8 @@ import re
 import sys
 import textwrap
 
+import generated_files
+
 TABLE = os.path.join('app', 'karstd', 'conf_keys.def')
 CONF = os.path.join('config', 'karst.conf')
 MAN = os.path.join('doc', 'man', 'karst.conf.5')
@@ -159,21 +161,11 @@ def main(argv):
     if argv[1] == '--print':
         print(conf, end='')
         return 0
-    page = with_keys(read(root, MAN), render_man(table))
-    if argv[1] == '--write':
-        for path, text in ((CONF, conf), (MAN, page)):
-            with open(os.path.join(root, path), 'w', encoding='utf-8') as f:
-                f.write(text)
-        return 0
-    bad = 0
-    print('1..2')
-    for n, (path, text) in enumerate(((CONF, conf), (MAN, page)), 1):
-        good = os.path.exists(os.path.join(root, path)) and read(root, path) == text
-        print(f'{"ok" if good else "not ok"} {n} - {path} is what {TABLE} says')
-        if not good:
-            print('# run usertools/karst-conf.py --write')
-        bad += not good
-    return 1 if bad else 0
+    files = {CONF: conf, MAN: with_keys(read(root, MAN), render_man(table))}
+    if argv[1] == '--check':
+        return generated_files.check(root, files)
+    generated_files.write(root, files)
+    return 0
 
 
 if __name__ == '__main__':

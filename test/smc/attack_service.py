@@ -11,11 +11,10 @@ import sys
 import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from prog_attack import OTHERS  # noqa: E402
-from prog_service import NEAR  # noqa: E402
+from prog_clc import NEAR  # noqa: E402
+from prog_common import OTHERS  # noqa: E402
 from smcbed import CONF, Program, bed, echo, ip, pair, refuses_rights, run, told  # noqa: E402
 
-SCRIPT = 'prog_service.py'
 SMALL = '[socket]\nmode = 0666\n' + CONF + 'max_connections = 16\n'
 MOST_PROGRAMS = 64 + 16
 OPEN = '[socket]\nmode = 0666\n' + CONF + 'retry_s = 0\n'
@@ -36,7 +35,7 @@ SCRIBBLES = 100
 
 
 def claims(suite, one):
-    p = Program(suite, None, 'claims', one.socket + '.smc', 0, script=SCRIPT)
+    p = Program(suite, None, 'claims.claims', one.socket + '.smc', 0)
     said, problems = p.ends()
     nothing = ['ENODATA'] * 4
     suite.tap.point('sockets that are said to have seen the option, and have not, or not those that are '
@@ -73,18 +72,18 @@ def lingerers(suite, older):
     name = ('older' if older else 'open')
     one, problems = suite.daemon(name, OPEN, older=older)
     suite.tap.point('a daemon for all' + (', before Linux 6.16' if older else ''), problems)
-    p = Program(suite, None, 'lingers', one.socket + '.smc', 0, LINGERERS, script=SCRIPT)
+    p = Program(suite, None, 'lingers.lingers', one.socket + '.smc', 0, LINGERERS)
     problems = stands_still(one.process, p)
     suite.tap.point('sockets that linger are handed to the service: others do not wait',
                     problems + works(suite, one, 0))
-    held = pair(suite, one, 'server_accepts', 'client_lingers', script=SCRIPT)
+    held = pair(suite, one, 'lingers.server_accepts', 'lingers.client_lingers')
     problems = stands_still(one.process, held[1])
     suite.tap.point('and so is one that is a connection, and others in its pair',
                     problems + works(suite, one, 2))
-    burdens = ('client_burdens', 'one that lingers is sent to another user\'s program'), \
-        ('client_burdens_itself', 'or lies where that one empties a pair')
+    burdens = ('lingers.client_burdens', 'one that lingers is sent to another user\'s program'), \
+        ('lingers.client_burdens_itself', 'or lies where that one empties a pair')
     for client, text in () if older else burdens: # there no program has another user's far end
-        s, c = pair(suite, one, 'server_burdened', client, script=SCRIPT)
+        s, c = pair(suite, one, 'lingers.server_burdened', client)
         problems = stands_still(s.process, c)
         suite.tap.point(text, problems)
         told(suite, 'it does not wait', s, c, ['got abc'])
@@ -93,9 +92,9 @@ def lingerers(suite, older):
     other, problems = suite.daemon('other', OTHER)
     suite.tap.point('a daemon with which it does not agree', problems)
     port = bed.free_port()
-    deaf = Program(suite, other, 'server_deaf', '127.0.0.1', port, script=SCRIPT)
+    deaf = Program(suite, other, 'lingers.server_deaf', '127.0.0.1', port)
     problems = [line for line in [deaf.line()] if line != 'ready']
-    c = Program(suite, one, 'client_leaves_much', '127.0.0.1', port, MUCH, script=SCRIPT)
+    c = Program(suite, one, 'lingers.client_leaves_much', '127.0.0.1', port, MUCH)
     problems += [line for line in [c.line()] if line != 'sent']
     suite.tap.point('nor do they for a program that has set a time to linger, and is relayed',
                     problems + works(suite, one, 5))
@@ -107,11 +106,11 @@ def lingerers(suite, older):
 
 def descriptors(suite, one, direct):
     """Descriptors count as the daemon's when the daemon has received them."""
-    for i, (client, text) in enumerate((('client_gives', 'who sends descriptors by his pair loses his '
+    for i, (client, text) in enumerate((('lingers.client_gives', 'who sends descriptors by his pair loses his '
                                          'connection'),
-                                        ('client_gives_urgent', 'also with urgent bytes'))):
+                                        ('lingers.client_gives_urgent', 'also with urgent bytes'))):
         faults = suite.count(one, 'faults')
-        s, c = pair(suite, one, 'server_late', client, GIVES, script=SCRIPT)
+        s, c = pair(suite, one, 'early.server_late', client, GIVES)
         said, problems = c.ends()
         problems += suite.rises(one, 'faults', faults) if said == 'ended' else [said]
         suite.tap.point(text, problems + works(suite, one, direct + i))
@@ -126,7 +125,7 @@ def stuck(suite):
         return
     one, problems = suite.daemon('stuck', SMALL)
     suite.tap.point('a small daemon for all', problems)
-    p = Program(suite, None, 'sticks', one.socket + '.smc', 0, STUCK_USERS, script='prog_stuck.py')
+    p = Program(suite, None, 'stuck.sticks', one.socket + '.smc', 0, STUCK_USERS)
     problems = [line for line in [p.line()] if line != 'given']
     began = time.monotonic()
     while not problems and len(os.listdir(f'/proc/{one.process.pid}/fd')) < STUCK_FILES:
@@ -135,12 +134,11 @@ def stuck(suite):
         time.sleep(0.01)
     suite.tap.point('users send files that nobody can close: others are heard',
                     problems + works(suite, one, 0))
-    said, problems = Program(suite, None, 'closes', one.socket + '.smc', 0, HARMLESS,
-                             script='prog_stuck.py').ends()
+    said, problems = Program(suite, None, 'stuck.closes', one.socket + '.smc', 0, HARMLESS).ends()
     suite.tap.point('and what these send is closed', problems + ([] if said == 'closed' else [said]))
     text = 'one of them comes again and again: others are heard'
     if refuses_rights():
-        q = Program(suite, None, 'knocks', one.socket + '.smc', 0, KNOCKS, script='prog_stuck.py')
+        q = Program(suite, None, 'stuck.knocks', one.socket + '.smc', 0, KNOCKS)
         problems = [line for line in [q.line()] if line != 'knocked']
         suite.tap.point(text, problems + works(suite, one, 1))
         q.process.kill()
@@ -158,7 +156,7 @@ def holders(suite):
     one, problems = suite.daemon('held', OPEN)
     suite.tap.point('another daemon for all', problems)
     faults = suite.count(one, 'faults')
-    s, c = pair(suite, one, 'server_late', 'client_holds', script=SCRIPT)
+    s, c = pair(suite, one, 'early.server_late', 'locks.client_holds')
     problems = [line for line in [c.line()] if line != 'holds']
     s.process.send_signal(signal.SIGUSR1) # now the service has to check whether it is the other end
     suite.tap.point('a program holds the lock of its TCP socket: others do not wait', problems +
@@ -166,11 +164,11 @@ def holders(suite):
     c.process.kill()
     s.process.kill()
     suite.tap.point('it ends', one.stop())
-    for name, what, text in (('often', 'holds_often', 'than is waited for'),
-                             ('briefly', 'holds_briefly', 'than until it is looked whether it is held')):
+    for name, what, text in (('often', 'locks.holds_often', 'than is waited for'),
+                             ('briefly', 'locks.holds_briefly', 'than until it is looked whether it is held')):
         one, problems = suite.daemon(name, OPEN)
         faults = suite.count(one, 'faults')
-        said, more = Program(suite, one, what, '127.0.0.1', bed.free_port(), HOLDS, script=SCRIPT).ends()
+        said, more = Program(suite, one, what, '127.0.0.1', bed.free_port(), HOLDS).ends()
         suite.tap.point(f'a program holds it again and again, for less time {text}: nor do they',
                         problems + more + ([] if 'done' in said else [said]) +
                         suite.rises(one, 'faults', faults))
@@ -184,7 +182,7 @@ def holds_far(suite, older):
     @older both belong to one user."""
     one, problems = suite.daemon('farolder' if older else 'far', OPEN, older=older)
     suite.tap.point('and another one' + (', before Linux 6.16' if older else ''), problems)
-    s, c = pair(suite, one, 'server_full', 'client_holds_far', OTHERS if older else 0, script=SCRIPT)
+    s, c = pair(suite, one, 'locks.server_full', 'locks.client_holds_far', OTHERS if older else 0)
     problems = [line for line in (c.line(), s.line()) if line not in ('connected', 'full')]
     c.process.send_signal(signal.SIGUSR1)
     problems += [line for line in [c.line()] if line != 'holds']
@@ -202,9 +200,9 @@ def marks(suite):
     other, more = suite.daemon('unlike', OTHER)
     suite.tap.point('two daemons that do not agree', problems + more)
     port = bed.free_port()
-    s = Program(suite, other, 'server_marks', '127.0.0.1', port, script=SCRIPT)
+    s = Program(suite, other, 'locks.server_marks', '127.0.0.1', port)
     problems = [line for line in [s.line()] if line != 'ready']
-    c = Program(suite, one, 'client_marks', '127.0.0.1', port, script=SCRIPT)
+    c = Program(suite, one, 'locks.client_marks', '127.0.0.1', port)
     said, more = c.ends()
     problems += more + ([] if said == 'EPROTO' else [said])
     suite.tap.point('a program has urgent bytes left out that are relayed: that ends its connection, and '
@@ -219,8 +217,7 @@ def log_lines(suite):
     os.chmod(suite.folder, 0o755)
     one, problems = suite.daemon('log', OPEN + 'direct = no\n')
     faults = suite.count(one, 'faults')
-    said, more = Program(suite, None, 'scribbles_often', one.socket + '.smc', 0, SCRIBBLES,
-                         script=SCRIPT).ends()
+    said, more = Program(suite, None, 'greedy.scribbles_often', one.socket + '.smc', 0, SCRIBBLES).ends()
     problems += more + ([] if said == 'done' else [said])
     problems += suite.rises(one, 'faults', faults + SCRIBBLES - 1)
     lines = one.text().count('impossible')
@@ -238,7 +235,7 @@ def nobodies(suite):
         ip('link', 'set', end, 'up')
     one, problems = suite.daemon('near', '[port p]\ndevice = near\n' + OPEN + 'direct = no\n')
     suite.tap.point('a daemon with a port', problems)
-    p = Program(suite, None, 'names_nobody', one.socket + '.smc', 0, NOBODIES, script=SCRIPT)
+    p = Program(suite, None, 'clc.names_nobody', one.socket + '.smc', 0, NOBODIES)
     problems = [line for line in [p.line() for _ in range(2 * NOBODIES)] if line != 'named']
     problems += echo(suite, one, one, at=NEAR)
     if suite.count(one, 'connected') != 2:
@@ -252,8 +249,7 @@ def early_ends(suite):
     os.chmod(suite.folder, 0o755)
     one, problems = suite.daemon('early', OPEN + 'direct = no\n')
     suite.tap.point('a daemon without direct connections', problems)
-    said, problems = Program(suite, None, 'ends_behind_proposal', one.socket + '.smc', 0,
-                             script=SCRIPT).ends()
+    said, problems = Program(suite, None, 'clc.ends_behind_proposal', one.socket + '.smc', 0).ends()
     suite.tap.point('a client ends right behind its Proposal: the server hears that it was aborted',
                     problems + ([] if said == 'ECONNABORTED' else [said]))
     suite.tap.point('it ends', one.stop())
@@ -263,7 +259,7 @@ def greed(suite):
     os.chmod(suite.folder, 0o755)
     small, problems = suite.daemon('small', SMALL)
     suite.tap.point('a small daemon', problems)
-    hog = Program(suite, small, 'hog', '127.0.0.1', bed.free_port(), 40, script=SCRIPT)
+    hog = Program(suite, small, 'greedy.hog', '127.0.0.1', bed.free_port(), 40)
     said = hog.line()
     suite.tap.point('a user with more connections than there is room for: the rest are TCP',
                     [] if said == 'works 40' else [said, hog.ends()])
@@ -274,8 +270,7 @@ def greed(suite):
     suite.tap.point('another one has SMC-R all the same', problems)
     hog.process.kill()
     hog.process.wait()
-    many = Program(suite, None, 'hog_programs', small.socket + '.smc', 0, MOST_PROGRAMS,
-                   script=SCRIPT)
+    many = Program(suite, None, 'greedy.hog_programs', small.socket + '.smc', 0, MOST_PROGRAMS)
     problems = [line for line in [many.line()] if line != 'connected']
     direct = suite.count(small, 'direct')
     problems += echo(suite, small, small)
@@ -283,8 +278,7 @@ def greed(suite):
         problems.append(suite.ask(small, '/karst/smc'))
     suite.tap.point('a user as whom many programs are connected leaves room for others', problems)
     many.process.kill()
-    said, problems = Program(suite, None, 'unread', small.socket + '.smc', 0, UNREAD,
-                             script=SCRIPT).ends()
+    said, problems = Program(suite, None, 'greedy.unread', small.socket + '.smc', 0, UNREAD).ends()
     suite.tap.point('who asks, and does not read what is answered, is not heard any more', problems +
                     ([] if said == 'few' else [said]))
     suite.tap.point('it ends', small.stop())
@@ -293,9 +287,9 @@ def greed(suite):
 def hello(suite, one, meanwhile=lambda: [], twice=False):
     """A server that sends first, and a client, over SMC-R.  @return problems"""
     port, direct = bed.free_port(), suite.count(one, 'direct')
-    s = Program(suite, one, 'server_hello', '127.0.0.1', port, twice, script=SCRIPT)
+    s = Program(suite, one, 'claims.server_hello', '127.0.0.1', port, twice)
     problems = [line for line in [s.line()] if line != 'ready'] + meanwhile()
-    c = Program(suite, one, 'client_hello', '127.0.0.1', port, script=SCRIPT)
+    c = Program(suite, one, 'claims.client_hello', '127.0.0.1', port)
     for p, wanted in (c, 'got hello'), (s, 'got x'):
         said, more = p.ends()
         problems += more + ([] if said == wanted else [said])
@@ -311,14 +305,13 @@ def listeners(suite):
     suite.tap.point('a daemon for those who listen', problems)
 
     def listen():
-        said, more = Program(suite, None, 'listens', one.socket + '.smc', 0, LISTENS,
-                             script=SCRIPT).ends()
+        said, more = Program(suite, None, 'claims.listens', one.socket + '.smc', 0, LISTENS).ends()
         return more + ([] if said == 'listened' else [said])
 
     suite.tap.point('a user listens on thousands of ports: who did before has SMC-R all the same',
                     hello(suite, one, listen))
     suite.tap.point('so has who is left of two that listen on one port', hello(suite, one, twice=True))
-    said, problems = Program(suite, None, 'freezes', one.socket + '.smc', 0, script=SCRIPT).ends()
+    said, problems = Program(suite, None, 'claims.freezes', one.socket + '.smc', 0).ends()
     problems += [] if said == 'refused' else [said]
     suite.tap.point('nobody makes the map of sockets one that cannot be changed', problems + hello(suite, one))
     suite.tap.point('it ends', one.stop())
@@ -333,7 +326,7 @@ def handed(suite):
             (2, 'said 12...2', 'or ends with the message in which it is'),
             (3, 'said 12...2', 'who knows nothing of SMC-R does nothing else to it')):
         direct = suite.count(one, 'direct')
-        s, c = pair(suite, one, 'server_hands', 'client_handed', how, script=SCRIPT)
+        s, c = pair(suite, one, 'handed.server_hands', 'handed.client_handed', how)
         said, problems = c.ends()
         problems += [] if said == wanted else [said]
         problems += s.ends()[1]

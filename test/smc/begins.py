@@ -4,11 +4,10 @@
 import os
 import time
 
+from prog_common import OTHERS
 from smcbed import CONF, Program, bed
 
-SCRIPT = 'prog_begins.py'
 FILES = 3 # kept in stock: two control pages and rings
-OTHERS = 65533 # the user of prog_attack.py
 
 
 def files(pid):
@@ -35,9 +34,9 @@ def stocked(one):
 def talks(suite, one, what, wanted):
     """A program that does something before its first connection, which is SMC-R nevertheless."""
     port = bed.free_port()
-    s = Program(suite, one, 'server_echo', '127.0.0.1', port, require=True, script=SCRIPT)
+    s = Program(suite, one, 'server_echo', '127.0.0.1', port, require=True)
     problems = [line for line in [s.line()] if line != 'ready']
-    c = Program(suite, one, what, '127.0.0.1', port, require=True, script=SCRIPT)
+    c = Program(suite, one, what, '127.0.0.1', port, require=True)
     if c.line() != 'connected':
         problems.append('it is not connected')
     rows = suite.ask(one, '/karst/smc_connections').values()
@@ -54,9 +53,9 @@ def tokens(suite, one):
     bytes wake it, without any action of the service."""
     for n, text in enumerate(('client', 'server')):
         port = bed.free_port()
-        s = Program(suite, one, 'server_token', '127.0.0.1', port, n, script=SCRIPT)
+        s = Program(suite, one, 'begins.server_token', '127.0.0.1', port, n)
         problems = [line for line in [s.line()] if line != 'ready']
-        c = Program(suite, one, 'client_token', '127.0.0.1', port, n, script=SCRIPT)
+        c = Program(suite, one, 'begins.client_token', '127.0.0.1', port, n)
         said, more = s.ends()
         suite.tap.point(f'the first byte comes with a token, the {text} being the first of the two ends',
                         problems + more + c.ends()[1] + ([] if said == 'token 1 x' else [said]))
@@ -66,13 +65,13 @@ def begins(suite):
     one, problems = suite.daemon('begins', '[socket]\nmode = 0666\n' + CONF)
     suite.tap.point('a daemon for programs that begin', problems)
     os.chmod(suite.folder, 0o755)
-    s = Program(suite, one, 'server_echo', '127.0.0.1', bed.free_port(), script=SCRIPT)
+    s = Program(suite, one, 'server_echo', '127.0.0.1', bed.free_port())
     problems = [line for line in [s.line()] if line != 'ready']
     suite.tap.point('memory for the next connection is there', problems + stocked(one))
     s.process.kill()
     tokens(suite, one)
     suite.tap.point('a program that has closed what it did not open, by system calls of its own',
-                    talks(suite, one, 'client_tidy', 0))
+                    talks(suite, one, 'begins.client_tidy', 0))
     suite.tap.point('a program that has become another user is that user',
-                    talks(suite, one, 'client_other_user', OTHERS))
+                    talks(suite, one, 'begins.client_other_user', OTHERS))
     suite.tap.point('it ends', one.stop())

@@ -26,7 +26,7 @@ def waits_until(process, state):
 def at_once(suite, one):
     """A writer notices that the peer has closed, however late the daemon does: the daemon is
     stopped when that happens."""
-    p = Program(suite, one, 'both_ends', '127.0.0.1', bed.free_port())
+    p = Program(suite, one, 'ends.both_ends', '127.0.0.1', bed.free_port())
     problems = [line for line in [p.line()] if line != 'ready']
     said = []
     for _ in range(2):
@@ -42,7 +42,7 @@ def at_once(suite, one):
 
 
 def nothing(suite, one):
-    p = Program(suite, one, 'writes_nothing', '127.0.0.1', bed.free_port())
+    p = Program(suite, one, 'ends.writes_nothing', '127.0.0.1', bed.free_port())
     p.line()
     said, problems = p.ends()
     suite.tap.point('a write of no bytes to a peer that has closed is none', problems + (

@@ -25,8 +25,7 @@ class Kept:
         self.server = self.program('server_keeps')
 
     def program(self, what, n=0, line=True, port=0):
-        p = Program(self.suite, self.daemon, what, '127.0.0.1', port or self.port, n, script='prog_kept.py',
-                    require=True)
+        p = Program(self.suite, self.daemon, 'kept.' + what, '127.0.0.1', port or self.port, n, require=True)
         if line:
             p.said = p.line()
         return p

@@ -39,12 +39,12 @@ def links(suite, daemon):
     return [row['links'] for row in suite.ask(daemon, '/karst/smc_groups').values()]
 
 
-def talk(suite, netns, daemons, server='server_back', client='client_streams', n=0):
+def talk(suite, netns, daemons, server='ports.server_back', client='ports.client_streams', n=0):
     """Starts a pair of programs.  @return the server, the client, which streams, problems"""
     port = bed.free_port()
-    s = Program(suite, daemons[0], server, PAIRS[0] + '1', port, n, script='prog_ports.py')
+    s = Program(suite, daemons[0], server, PAIRS[0] + '1', port, n)
     s.line()
-    c = Program(suite, daemons[1], client, PAIRS[0] + '1', port, n, netns=netns, script='prog_ports.py')
+    c = Program(suite, daemons[1], client, PAIRS[0] + '1', port, n, netns=netns)
     return s, c, [line for line in [c.line()] if line != 'connected']
 
 
@@ -78,7 +78,7 @@ def failover(suite, netns):
     s, c, problems = talk(suite, netns, both)
     problems += until('two links', lambda: all(links(suite, d) == [2] for d in both))
     suite.tap.point('two daemons with two ports each have two links', problems + goes_on(suite, both))
-    s2, c2, problems = talk(suite, netns, both, 'server_back_each', 'client_keeps', KEPT)
+    s2, c2, problems = talk(suite, netns, both, 'ports.server_back_each', 'ports.client_keeps', KEPT)
     suite.tap.point('many connections have these links', problems)
     for i in range(2): # the first link, then the second one when the first is there again
         ip('-n', netns, 'link', 'set', f'far{i}', 'down')

@@ -6,13 +6,9 @@ their first connection."""
 import ctypes
 import errno
 import select
-import signal
 import socket
-import sys
 
-from prog import listener, say
-from prog import server_echo  # noqa: F401, by its name
-from prog_attack import OTHERS, SYS_RECVFROM, as_user
+from prog_common import OTHERS, SYS_RECVFROM, as_user, listener, say, start
 
 SYS_CLOSE_RANGE = 436
 
@@ -80,5 +76,4 @@ def client_other_user(address, port, _):
 
 
 if __name__ == '__main__':
-    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])
-    globals()[sys.argv[1]](sys.argv[2], int(sys.argv[3]), int((sys.argv + ['0'])[4]))
+    start(globals(), prompted=True)

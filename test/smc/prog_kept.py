@@ -9,11 +9,9 @@ import os
 import signal
 import socket
 import struct
-import sys
 import threading
 
-from prog import CHUNK, listener, receive, say
-from prog_attack import OTHERS, as_user
+from prog_common import CHUNK, OTHERS, as_user, listener, receive, say, start
 
 TELLS = 16  # connections, to report 1,000 pages
 SECRET = b'of the program that was here before ' * 20
@@ -156,5 +154,4 @@ def client_of_others(address, port, n):
 
 
 if __name__ == '__main__':
-    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1})
-    globals()[sys.argv[1]](sys.argv[2], int(sys.argv[3]), int(sys.argv[4]))
+    start(globals(), prompted=True)

@@ -5,10 +5,9 @@
 import random
 import signal
 import socket
-import sys
 import threading
 
-from prog import CHUNK, listener, say
+from prog_common import CHUNK, listener, say, start
 
 
 def server_back(address, port, _):
@@ -75,4 +74,4 @@ def client_keeps(address, port, n):
 
 
 if __name__ == '__main__':
-    globals()[sys.argv[1]](sys.argv[2], int(sys.argv[3]), int(sys.argv[4]))
+    start(globals())

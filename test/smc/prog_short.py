@@ -6,7 +6,8 @@
     prog_short.py client_changes ADDRESS PORT OTHER it changes to a server at port OTHER
 """
 import socket
-import sys
+
+from prog_common import start
 
 LONG = 8192  # bytes in each direction, 16 KiB in total, which makes a connection long
 GROWN = 32
@@ -38,4 +39,4 @@ def client_changes(address, port, other):
 
 
 if __name__ == '__main__':
-    globals()[sys.argv[1]](sys.argv[2], int(sys.argv[3]), int(sys.argv[4]))
+    start(globals())

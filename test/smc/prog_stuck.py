@@ -9,12 +9,12 @@ import os
 import select
 import signal
 import struct
-import sys
 import tempfile
 
-from prog import say
-from prog_attack import OTHERS, PR_SET_PDEATHSIG, SOCK_ABI, SOCK_OPEN, as_user
-from prog_service import MESSAGE, MOST_RIGHTS, ask_service, greeted_alone, rights, service_at
+from prog_common import OTHERS, as_user, say, start
+from prog_memory import PR_SET_PDEATHSIG
+from prog_service import MESSAGE, MOST_RIGHTS, SOCK_ABI, SOCK_OPEN
+from prog_service import ask_service, greeted_alone, rights, service_at
 
 CLONE_NEWNS, MS_REC, MS_PRIVATE = 0x20000, 0x4000, 1 << 18
 FORGET, GETATTR, OPEN, FLUSH, INIT = 2, 3, 14, 25, 26 # requests of FUSE
@@ -111,4 +111,4 @@ def closes(path, _, user):
 
 
 if __name__ == '__main__':
-    globals()[sys.argv[1]](sys.argv[2], int(sys.argv[3]), int((sys.argv + ['0'])[4]))
+    start(globals())

@@ -20,8 +20,9 @@ import threading
 import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from prog import SYS_POLL, SYS_PPOLL, SYS_RECVFROM, SYS_RECVMSG, digest, in_call  # noqa: E402
-from prog import listener, pattern, receive, say  # noqa: E402
+from prog import digest, pattern  # noqa: E402
+from prog_common import SYS_POLL, SYS_PPOLL, SYS_RECVFROM, SYS_RECVMSG, in_call, listener  # noqa: E402
+from prog_common import receive, say, start  # noqa: E402
 
 URGENT = socket.MSG_OOB
 STEPS = []
@@ -241,4 +242,4 @@ def sends(address, port, n):
 
 
 if __name__ == '__main__':
-    globals()[sys.argv[1]](sys.argv[2], int(sys.argv[3]), int(sys.argv[4]))
+    start(globals())

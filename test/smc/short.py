@@ -45,8 +45,8 @@ def grows(suite, one):
     that uses SMC-R ends that state."""
     server, before = RateServer(suite, one), suite.count(one, 'opened')
     short = ROW + EACH * 4
-    p = Program(suite, one, 'client_grows', '127.0.0.1', int(server.port), short,
-                script='prog_short.py', env=clocked(suite, SLOW))
+    p = Program(suite, one, 'short.client_grows', '127.0.0.1', int(server.port), short,
+                env=clocked(suite, SLOW))
     said, problems = p.ends()
     server.ends()
     n, wanted = (suite.count(one, 'opened') - before) // 2, tried(short) + GROWN - (EACH - 1)
@@ -68,8 +68,8 @@ def unseen(suite, one):
     n = (suite.count(one, 'opened') - before) // 2
     suite.tap.point('a server that has had clients that can, and has one that cannot', problems + (
         [] if n == 2 * SEEN else [f'{n} by SMC-R, not {2 * SEEN}']))
-    said, problems = Program(suite, one, 'client_changes', '127.0.0.1', int(server.port),
-                             int(plain.port), script='prog_short.py').ends()
+    said, problems = Program(suite, one, 'short.client_changes', '127.0.0.1', int(server.port),
+                             int(plain.port)).ends()
     n = (suite.count(one, 'opened') - before) // 2 - n
     suite.tap.point('a client of such servers, with one that cannot', problems + (
         [] if said == 'done' else [said]) + ([] if n == SEEN else [f'{n} by SMC-R, not {SEEN}']))

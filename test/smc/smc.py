@@ -102,20 +102,20 @@ def one_daemon(suite, one, direct):
     tap.point('without blocking: asyncio', echo(suite, one, one, ('server_asyncio',
                                                                   'client_asyncio')))
     tap.point('a program that is executed has it as standard input and output',
-              echo(suite, one, one, ('server_exec', 'client_echo')))
-    for what, text in (('server_closed', 'a socket is closed while a thread accepts'),
-                       ('server_passed', 'a socket that listens comes by a message'),
-                       ('server_passed_many', 'and by one of several')):
+              echo(suite, one, one, ('passed.server_exec', 'client_echo')))
+    for what, text in (('passed.server_closed', 'a socket is closed while a thread accepts'),
+                       ('passed.server_passed', 'a socket that listens comes by a message'),
+                       ('passed.server_passed_many', 'and by one of several')):
         problems = echo(suite, one, one, (what, 'client_echo'))
         tap.point(text, problems)
     tap.point('a program that splices', echo(suite, one, one, ('server_splices', 'client_echo')))
     before = suite.count(one, 'opened')
-    problems = echo(suite, one, one, ('server_drops', 'client_echo'))
+    problems = echo(suite, one, one, ('passed.server_drops', 'client_echo'))
     if suite.count(one, 'opened') != before + 2:
         problems.append('it stayed on TCP')
     tap.point('who listens is root, who serves is not', problems)
-    tap.point('a program has it by a message', echo(suite, one, one, ('server_rights',
-                                                                      'client_echo')))
+    tap.point('a program has it by a message',
+              echo(suite, one, one, ('passed.server_rights', 'client_echo')))
     before = suite.count(one, 'direct')
     port = bed.free_port()
     s = Program(suite, one, 'server_selects', '127.0.0.1', port)
@@ -145,15 +145,16 @@ def settings(suite, one):
     """A connection has the settings that its TCP socket was given, by whatever process."""
     was_set, reset = 'set 1 True late', "b'' ConnectionResetError"
     for server, client, n, text, wanted in (
-            ('server_sets', 'client_ends', 0, 'before it listens', (was_set, reset)),
-            ('server_set_elsewhere', 'client_ends', 0, 'by another process, which sends a socket that '
-             'listens', (was_set, reset)),
-            ('server_set_by_child', 'client_ends', 0, 'by a child', (was_set, reset)),
-            ('server_set_before', 'client_ends', 0, 'by the program before this one', (was_set, reset)),
-            ('server_ended', 'client_owned', 0, 'with its owner, before it connects',
+            ('settings.server_sets', 'ends.client_ends', 0, 'before it listens', (was_set, reset)),
+            ('settings.server_set_elsewhere', 'ends.client_ends', 0, 'by another process, which sends a '
+             'socket that listens', (was_set, reset)),
+            ('settings.server_set_by_child', 'ends.client_ends', 0, 'by a child', (was_set, reset)),
+            ('settings.server_set_before', 'ends.client_ends', 0, 'by the program before this one',
+             (was_set, reset)),
+            ('ends.server_ended', 'settings.client_owned', 0, 'with its owner, before it connects',
              (reset, f'{was_set} True True')),
-            ('server_ended', 'client_owned', 1, 'with its owner, by another process, before it connects',
-             (reset, f'{was_set} True True'))):
+            ('ends.server_ended', 'settings.client_owned', 1, 'with its owner, by another process, before '
+             'it connects', (reset, f'{was_set} True True'))):
         port = bed.free_port()
         s = Program(suite, one, server, '127.0.0.1', port)
         problems = [line for line in [s.line()] if line != 'ready']
@@ -195,7 +196,7 @@ def both_ask(suite, one, direct, dies):
     """Both ends of a connection have connected when the service first checks.  @return the
     programs, problems"""
     port = bed.free_port()
-    s = Program(suite, one, 'server_echo' if not dies else 'server_ended', '127.0.0.1', port)
+    s = Program(suite, one, 'server_echo' if not dies else 'ends.server_ended', '127.0.0.1', port)
     problems = [line for line in [s.line()] if line != 'ready']
     c = Program(suite, one, 'client_prompted', '127.0.0.1', port, BYTES)
     problems += [line for line in [c.line()] if line != 'ready']
@@ -232,7 +233,7 @@ def confined(suite, one):
         suite.tap.skip('a program whose system calls are filtered', 'x86_64 alone')
         return
     port = bed.free_port()
-    s = Program(suite, one, 'server_confined', '127.0.0.1', port)
+    s = Program(suite, one, 'confined.server_confined', '127.0.0.1', port)
     s.line()
     said, problems = Program(suite, one, 'client_echo', '127.0.0.1', port, BYTES).ends()
     problems += [] if said == f'same {BYTES} end' else [said]
@@ -242,10 +243,10 @@ def confined(suite, one):
     port = bed.free_port()
     s = Program(suite, one, 'server_echo', '127.0.0.1', port)
     s.line()
-    said, problems = Program(suite, one, 'client_confined', '127.0.0.1', port, 1000).ends()
+    said, problems = Program(suite, one, 'confined.client_confined', '127.0.0.1', port, 1000).ends()
     suite.tap.point('a program whose system calls are filtered before it has connections', problems + (
         [] if said == 'same 1000 end' else [said]))
-    said, problems = Program(suite, one, 'client_confined_required', '127.0.0.1', port, require=True).ends()
+    said, problems = Program(suite, one, 'confined.client_confined_required', '127.0.0.1', port, require=True).ends()
     s.process.kill()
     suite.tap.point('and with --require', problems + ([] if said == 'ECONNABORTED\nENOTSUP' else [said]))
 
@@ -303,16 +304,16 @@ def deaths(suite, one):
     port = bed.free_port()
     s = Program(suite, one, 'server_sink', '127.0.0.1', port)
     s.line()
-    c = Program(suite, one, 'client_killed', '127.0.0.1', port, 200000)
+    c = Program(suite, one, 'ends.client_killed', '127.0.0.1', port, 200000)
     sent = c.line().split()
     _, problems = c.ends(-9)
     said, more = s.ends()
     suite.tap.point('what a program has written before it is killed arrives', problems + more + (
         [] if said == f'got 200000 {sent[1]} end' else [said]))
     port = bed.free_port()
-    s = Program(suite, one, 'server_killed', '127.0.0.1', port)
+    s = Program(suite, one, 'ends.server_killed', '127.0.0.1', port)
     s.line()
-    c = Program(suite, one, 'client_waits', '127.0.0.1', port)
+    c = Program(suite, one, 'ends.client_waits', '127.0.0.1', port)
     c.line()
     s.line()
     s.process.kill()
@@ -325,9 +326,9 @@ def late(suite, one, direct):
     port = bed.free_port()
     said = []
     for daemon in None, one:
-        s = Program(suite, daemon, 'server_late', '127.0.0.1', port)
+        s = Program(suite, daemon, 'ends.server_late', '127.0.0.1', port)
         s.line()
-        problems = Program(suite, daemon, 'client_closes', '127.0.0.1', port).ends()[1]
+        problems = Program(suite, daemon, 'ends.client_closes', '127.0.0.1', port).ends()[1]
         words, more = s.ends()
         said.append(words)
         problems += more
@@ -351,7 +352,7 @@ def held(suite, one):
     problems, spoken = [], True
     while spoken and not problems and time.monotonic() - began < bed.HANG_S:
         before = suite.count(one, 'clc_failed')
-        said, problems = alone(suite, one, 'meets_itself')
+        said, problems = alone(suite, one, 'ends.meets_itself')
         if said != "met early b''":
             problems.append(said)
         spoken = suite.count(one, 'clc_failed') != before
@@ -359,19 +360,19 @@ def held(suite, one):
         problems.append('CLC begins each time')
     suite.tap.point('who connects waits for the other end before it speaks CLC', problems)
     before = suite.count(one, 'direct')
-    said, problems = alone(suite, one, 'meets_itself', SLOW_MS)
+    said, problems = alone(suite, one, 'ends.meets_itself', SLOW_MS)
     suite.tap.point('and not for long', problems + (
         [] if said == "met early b''" and suite.count(one, 'direct') == before + 1 else [said]))
-    said, problems = alone(suite, one, 'meets_nobody')
+    said, problems = alone(suite, one, 'ends.meets_nobody')
     suite.tap.point('nobody will accept it: it is told, as by TCP', problems + (
         [] if said == "got b'' ConnectionResetError" else [said]))
 
 
 def torn(suite, one):
     port = bed.free_port()
-    s = Program(suite, one, 'server_killed', '127.0.0.1', port)
+    s = Program(suite, one, 'ends.server_killed', '127.0.0.1', port)
     s.line()
-    c = Program(suite, one, 'client_floods', '127.0.0.1', port, 4 * BYTES)
+    c = Program(suite, one, 'ends.client_floods', '127.0.0.1', port, 4 * BYTES)
     s.line()
     problems = suite.filled(one) # a part of it has been sent
     s.process.kill()
@@ -385,7 +386,7 @@ def hostile(suite, one, direct):
     port = bed.free_port()
     s = Program(suite, one, 'server_sink', '127.0.0.1', port)
     s.line()
-    said, problems = Program(suite, one, 'client_scribbles', '127.0.0.1', port, direct).ends()
+    said, problems = Program(suite, one, 'harm.client_scribbles', '127.0.0.1', port, direct).ends()
     heard, more = s.ends()
     problems += more + ([] if said.startswith('ended') else [said])
     if direct and 'Connection' not in heard:
@@ -399,9 +400,9 @@ def hostile(suite, one, direct):
 def impatient(suite, one):
     """Tokens that were not requested do not delay a call that does not wait."""
     port = bed.free_port()
-    s = Program(suite, one, 'server_impatient', '127.0.0.1', port, 1000)
+    s = Program(suite, one, 'harm.server_impatient', '127.0.0.1', port, 1000)
     s.line()
-    c = Program(suite, one, 'client_knocks', '127.0.0.1', port)
+    c = Program(suite, one, 'harm.client_knocks', '127.0.0.1', port)
     problems = [line for line in [c.line()] if line != 'knocks']
     said, more = s.ends()
     suite.tap.point('who is woken without end need not wait for ever', problems + more + c.ends()[1] + (
@@ -412,9 +413,9 @@ def astray(suite, one):
     """A stray token, as of a writer that lost the processor between its bytes and its token, until
     all bytes were read."""
     port = bed.free_port()
-    s = Program(suite, one, 'server_astray', '127.0.0.1', port)
+    s = Program(suite, one, 'harm.server_astray', '127.0.0.1', port)
     s.line()
-    c = Program(suite, one, 'client_strays', '127.0.0.1', port)
+    c = Program(suite, one, 'harm.client_strays', '127.0.0.1', port)
     said, problems = s.ends()
     suite.tap.point('poll() and select() do not tell of a token behind which is nothing',
                     problems + c.ends()[1] + (
@@ -426,9 +427,9 @@ def stall(suite, near, far, netns):
     room for; problems)"""
     port = bed.free_port()
     before = [suite.count(d, 'connected') for d in (near, far)] + [suite.count(near, 'writes')]
-    s = Program(suite, near, 'server_prompted', NEAR, port, BYTES)
+    s = Program(suite, near, 'ends.server_prompted', NEAR, port, BYTES)
     s.line()
-    c = Program(suite, far, 'client_waits', NEAR, port, netns=netns)
+    c = Program(suite, far, 'ends.client_waits', NEAR, port, netns=netns)
     c.line()
     s.line()
     problems = suite.rises(near, 'connected', before[0]) + suite.rises(far, 'connected', before[1])
@@ -489,11 +490,10 @@ def offers(suite, near, other, netns, *users):
     """@return how often programs of these users, each of which connects twice, offer the option to
     a peer that declines; problems"""
     port, offered = bed.free_port(), suite.count(other, 'option_offered')
-    s = Program(suite, near, 'server_answers', NEAR, port, 2 * len(users), script='prog_service.py')
+    s = Program(suite, near, 'clc.server_answers', NEAR, port, 2 * len(users))
     problems = [line for line in [s.line()] if line != 'ready']
     for user in users:
-        said, more = Program(suite, other, 'client_twice', NEAR, port, user, netns,
-                             script='prog_service.py').ends()
+        said, more = Program(suite, other, 'clc.client_twice', NEAR, port, user, netns).ends()
         problems += more + ([] if said == 'twice' else [said])
     return suite.count(other, 'option_offered') - offered, problems + s.ends()[1]
 
@@ -597,9 +597,9 @@ def no_room(suite):
     """Connections for which the table has no room use TCP."""
     small, problems = suite.daemon('small', CONF + 'max_connections = 2\nretry_s = 0\n')
     port = bed.free_port()
-    s = Program(suite, small, 'server_killed', '127.0.0.1', port)
+    s = Program(suite, small, 'ends.server_killed', '127.0.0.1', port)
     s.line()
-    Program(suite, small, 'client_waits', '127.0.0.1', port).line()
+    Program(suite, small, 'ends.client_waits', '127.0.0.1', port).line()
     s.line()
     problems += echo(suite, small, small)
     rows = suite.ask(small, '/karst/smc_reasons')
@@ -611,9 +611,9 @@ def no_room(suite):
         problems.append('it was not offered')
     suite.tap.point('and urgent data as such', problems)
     port = bed.free_port()
-    s = Program(suite, small, 'server_killed', '127.0.0.1', port)
+    s = Program(suite, small, 'ends.server_killed', '127.0.0.1', port)
     s.line()
-    Program(suite, small, 'client_waits', '127.0.0.1', port).line()
+    Program(suite, small, 'ends.client_waits', '127.0.0.1', port).line()
     s.line()
     before = suite.count(small, 'turned_away')
     problems = echo(suite, small, small) + echo(suite, small, small)
@@ -625,9 +625,9 @@ def no_room(suite):
 
 def tool(suite, one, direct):
     port = bed.free_port()
-    s = Program(suite, one, 'server_killed', '127.0.0.1', port)
+    s = Program(suite, one, 'ends.server_killed', '127.0.0.1', port)
     s.line()
-    c = Program(suite, one, 'client_waits', '127.0.0.1', port)
+    c = Program(suite, one, 'ends.client_waits', '127.0.0.1', port)
     c.line()
     s.line()
     mode = 'direct' if direct else 'SMC-R'
@@ -657,9 +657,9 @@ def tool(suite, one, direct):
 def talk_on(suite, one):
     """Two programs that have begun to exchange data do not need the daemon."""
     port = bed.free_port()
-    s = Program(suite, one, 'server_talks', '127.0.0.1', port, BYTES)
+    s = Program(suite, one, 'ends.server_talks', '127.0.0.1', port, BYTES)
     s.line()
-    c = Program(suite, one, 'client_talks', '127.0.0.1', port)
+    c = Program(suite, one, 'ends.client_talks', '127.0.0.1', port)
     problems = [line for line in (s.line(), c.line()) if line != 'talked']
     one.kill()
     s.process.send_signal(signal.SIGUSR1)

@@ -46,17 +46,19 @@ def refuses_rights():
 
 
 class Program:
-    """Program WHAT of prog.py, or of another @script, under karst-run --smc of a daemon, or
+    """Program WHAT of prog.py, or FILE.WHAT of prog_FILE.py, under karst-run --smc of a daemon, or
     without.  late.c is preloaded if @late is set.  @env: its environment, if given."""
 
-    def __init__(self, suite, daemon, what, address, port, n=0, netns=None, require=False,
-                 script='prog.py', late=False, env=None):
+    def __init__(self, suite, daemon, what, address, port, n=0, netns=None, require=False, late=False,
+                 env=None):
         command = ['ip', 'netns', 'exec', netns] if netns else []
         if daemon is not None:
             command += [suite.run, '--smc', *(['--require'] if require else []),
                         '--socket', daemon.socket]
+        file, _, name = what.rpartition('.')
+        script = suite.compiled(f'prog_{file}.py' if file else 'prog.py')
         # -S: these programs need only Python's own modules
-        command += [sys.executable, '-S', suite.compiled(script), what, address, str(port), str(int(n))]
+        command += [sys.executable, '-S', script, name, address, str(port), str(int(n))]
         self.what = what
         self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                                         stderr=subprocess.STDOUT, text=True,
@@ -75,12 +77,12 @@ class Program:
         return said, [] if code == status else [f'{self.what}: exit status {code}: {said}']
 
 
-def pair(suite, one, server, client, n=0, script='prog_attack.py'):
+def pair(suite, one, server, client, n=0):
     """Starts both programs, the server first."""
     port = bed.free_port()
-    s = Program(suite, one, server, '127.0.0.1', port, n, script=script)
+    s = Program(suite, one, server, '127.0.0.1', port, n)
     s.line()
-    return s, Program(suite, one, client, '127.0.0.1', port, n, script=script)
+    return s, Program(suite, one, client, '127.0.0.1', port, n)
 
 
 def told(suite, name, s, c, wanted):

@@ -7,11 +7,10 @@ from smcbed import BYTES, Program, bed
 def talk(suite, server, client, at, far, late):
     """@return (the output of the receiver, problems)"""
     port = bed.free_port()
-    s = Program(suite, server, 'receives', at, port, script='prog_urgent.py')
+    s = Program(suite, server, 'urgent.receives', at, port)
     if s.line() != 'ready':
         return '', ['it does not listen', *s.ends()]
-    c = Program(suite, client, 'sends', at, port, BYTES, netns=far, script='prog_urgent.py',
-                late=late)
+    c = Program(suite, client, 'urgent.sends', at, port, BYTES, netns=far, late=late)
     said, problems = s.ends()
     return said, problems + c.ends()[1]
 

@@ -585,20 +585,20 @@ def main():
     tap = Tap()
     with tempfile.TemporaryDirectory() as tmp:
         for check, verdict, name, args, make in CASES:
-            tap.result('%s %s: %s %s' % (check, verdict, name.replace('_', ' '), ' '.join(args)),
-                       test_case(tmp, check, verdict, args, make))
-        tap.result('each check can pass and fail', test_all_checks_have_cases())
+            tap.point('%s %s: %s %s' % (check, verdict, name.replace('_', ' '), ' '.join(args)),
+                      test_case(tmp, check, verdict, args, make))
+        tap.point('each check can pass and fail', test_all_checks_have_cases())
         for row in manifest():
-            tap.result('linux: ' + row['file'], test_linux(row, tmp))
+            tap.point('linux: ' + row['file'], test_linux(row, tmp))
         for name in KARST:
-            tap.result('karst: ' + name, test_karst(name))
+            tap.point('karst: ' + name, test_karst(name))
         for test in (test_loss_is_judged, test_html, test_html_is_bounded, test_names_are_escaped, test_counters,
                      test_gap_to_nak, test_reaction, test_cut_file, test_short_snap_length,
                      test_headers_cut_off, test_noise, test_memory_is_bounded,
                      test_who_is_answered_is_looked_for_with_an_end, test_flows_have_an_end,
                      test_connections_have_an_end, test_usage):
-            tap.result(test.__name__[5:].replace('_', ' '), test(tmp))
-    tap.finish()
+            tap.point(test.__name__[5:].replace('_', ' '), test(tmp))
+    sys.exit(tap.finish())
 
 
 main()

@@ -485,8 +485,8 @@ def main():
         for test in (test_clocks, test_delays, test_sent_again, test_equal, test_busy_end, test_network, test_lopsided, test_udp_checksum,
                      test_linux, test_not_covered, test_short_snap_length, test_random, test_verdicts,
                      test_all_the_same, test_strangers, test_cut_file, test_usage, test_text):
-            tap.result('ends: ' + test.__name__[5:].replace('_', ' '), test(tmp))
-    tap.finish()
+            tap.point('ends: ' + test.__name__[5:].replace('_', ' '), test(tmp))
+    sys.exit(tap.finish())
 
 
 main()

@@ -73,11 +73,11 @@ def main():
     with open(os.path.join(HERE, 'MANIFEST.tsv'), newline='') as f:
         rows = list(csv.DictReader(f, delimiter='\t', quoting=csv.QUOTE_NONE))
     for row in rows:
-        tap.result(row['file'], check(sys.argv[1], row))
+        tap.point(row['file'], check(sys.argv[1], row))
     listed = {row['file'] for row in rows}
     present = {n for n in os.listdir(HERE) if n.endswith('.pcap') and not n.startswith('native_')}
-    tap.result('manifest and folder agree', sorted(listed ^ present))
-    tap.finish()
+    tap.point('manifest and folder agree', sorted(listed ^ present))
+    sys.exit(tap.finish())
 
 
 main()

@@ -125,8 +125,8 @@ def main():
     with tempfile.TemporaryDirectory() as tmp:
         for name, test in sorted(globals().items()):
             if name.startswith('test_'):
-                tap.result(name[5:].replace('_', ' '), test(tmp))
-    tap.finish()
+                tap.point(name[5:].replace('_', ' '), test(tmp))
+    sys.exit(tap.finish())
 
 
 main()

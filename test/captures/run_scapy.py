@@ -126,9 +126,9 @@ def main():
     tap = Tap()
     for name in sorted(os.listdir(HERE)):
         if name.endswith('.pcap') and not name.startswith('native_'):
-            tap.result(name, check_capture(os.path.join(HERE, name)))
-    tap.result('frames made by scapy', check_made())
-    tap.finish()
+            tap.point(name, check_capture(os.path.join(HERE, name)))
+    tap.point('frames made by scapy', check_made())
+    sys.exit(tap.finish())
 
 
 main()

@@ -275,8 +275,8 @@ def main():
         check = Check(Talk(sys.argv[1], name))
         honest(check)
         function(check)
-        tap.result(name, check.problems)
-    tap.finish()
+        tap.point(name, check.problems)
+    sys.exit(tap.finish())
 
 
 main()

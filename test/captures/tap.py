@@ -2,29 +2,12 @@
 # Copyright (c) 2026 The karst authors
 """TAP output, and calls of karst-dump, for the test scripts of this folder and its neighbours."""
 import json
+import os
 import subprocess
 import sys
 
-
-class Tap:
-    """Counts subtests as they are reported; finish() writes the plan and exits."""
-
-    def __init__(self):
-        self.number = 0
-        self.failed = 0
-
-    def result(self, name, problems):
-        """One subtest: fails if there are problems (a list of texts)."""
-        self.number += 1
-        self.failed += bool(problems)
-        print('%s %d - %s' % ('not ok' if problems else 'ok', self.number, name.replace('#', '')))
-        for problem in problems:
-            print('# %s: %s' % (name, problem))
-        sys.stdout.flush()
-
-    def finish(self):
-        print('1..%d' % self.number)
-        sys.exit(1 if self.failed else 0)
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'common'))
+from points import Tap  # noqa: E402, F401
 
 
 def skip_all(reason):

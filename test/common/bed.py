@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Copyright (c) 2026 The karst authors
-"""Shared code of the suites that run programs: points, a karstd, its control socket, huge pages.
+"""Shared code of the suites that run programs: a karstd, its control socket, huge pages.
 
   sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'common'))
 """
@@ -14,9 +14,10 @@ import signal
 import socket
 import struct
 import subprocess
-import sys
 import threading
 import time
+
+from points import Tap  # noqa: F401, for those who import this module
 
 HANG_S = 300 # limit of every wait, sufficient on a busy machine
 # Leaks that are not the daemon's; only used in a build with the address sanitizer.
@@ -98,36 +99,6 @@ def free_port():
         TAKEN.append(lock)
         return port
     raise OSError('no TCP port is free')
-
-
-class Tap:
-    """Numbers the TAP points; the problems of a point are lines of text."""
-
-    def __init__(self):
-        self.number = 0
-        self.failed = 0
-
-    def point(self, name, problems):
-        self.number += 1
-        self.failed += bool(problems)
-        print(f'{"not ok" if problems else "ok"} {self.number} - {name}'.replace('#', ''))
-        for problem in problems:
-            for line in str(problem).splitlines():
-                print(f'# {line}')
-        sys.stdout.flush()
-
-    def skip(self, name, reason):
-        self.number += 1
-        print(f'ok {self.number} - {name} # SKIP {reason}')
-        sys.stdout.flush()
-
-    def note(self, text):
-        print(f'# {text}')
-        sys.stdout.flush()
-
-    def finish(self):
-        print(f'1..{self.number}')
-        return 1 if self.failed else 0
 
 
 class Clock:

@@ -13,6 +13,9 @@ import shutil
 import subprocess
 import sys
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'common'))
+from points import each  # noqa: E402
+
 C_DIRS = ('lib', 'app', 'doc/examples', 'drivers', 'test')
 COLUMNS = 100
 TAB = 8
@@ -121,15 +124,7 @@ def main(argv):
     if len(argv) != 2:
         print(__doc__, file=sys.stderr)
         return 2
-    bad = 0
-    print(f'1..{len(CHECKS)}')
-    for number, (name, check) in enumerate(CHECKS.items(), 1):
-        found = check(argv[1])
-        print(f'{"not ok" if found else "ok"} {number} - {name}')
-        for line in found[:40]:
-            print(f'# {line}')
-        bad += bool(found)
-    return 1 if bad else 0
+    return each({name: lambda check=check: check(argv[1])[:40] for name, check in CHECKS.items()})
 
 
 if __name__ == '__main__':

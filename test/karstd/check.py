@@ -7,6 +7,9 @@ import subprocess
 import sys
 import tempfile
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'common'))
+from points import Tap  # noqa: E402
+
 # A file and its expected errors: (line or None, text) for each, in any order, and no others.
 BAD = {
     'unknown section': ('[motor]\n', [(1, '[motor]: unknown section; allowed: [engine]')]),
@@ -200,18 +203,10 @@ GOOD = {
 }
 
 
-class Check:
+class Check(Tap):
     def __init__(self, karstd):
+        super().__init__()
         self.karstd = karstd
-        self.number = 0
-        self.failed = 0
-
-    def point(self, name, problems):
-        self.number += 1
-        self.failed += bool(problems)
-        print(f'{"not ok" if problems else "ok"} {self.number} - {name}')
-        for problem in problems:
-            print(f'# {problem}')
 
     def run(self, *args):
         return subprocess.run([self.karstd, *args], stdin=subprocess.DEVNULL,
@@ -283,8 +278,7 @@ def main(argv):
             run = check.run(*args)
             check.point(name, [] if run.returncode == 0 and text in run.stdout else
                         [f'exit status {run.returncode}: {run.stdout}'])
-    print(f'1..{check.number}')
-    return 1 if check.failed else 0
+    return check.finish()
 
 
 if __name__ == '__main__':

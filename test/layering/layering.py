@@ -32,6 +32,9 @@ import subprocess
 import sys
 import tempfile
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'common'))
+from points import each  # noqa: E402
+
 # Which folders of lib/ may include which; all may include base.
 MAY_SEE = {
     'base': [],
@@ -379,15 +382,7 @@ CHECKS = {
 def run_checks(root):
     """Prints the TAP of the real tree."""
     tree = Tree(root)
-    bad = 0
-    print(f'1..{len(CHECKS)}')
-    for number, (name, check) in enumerate(CHECKS.items(), 1):
-        violations = list(check(tree))
-        print(f'{"not ok" if violations else "ok"} {number} - {name}')
-        for violation in violations:
-            print(f'# {violation}')
-        bad += bool(violations)
-    return 1 if bad else 0
+    return each({name: lambda check=check: list(check(tree)) for name, check in CHECKS.items()})
 
 
 # --- self-test: each tree breaks one rule, and exactly that rule must find it ---

@@ -13,6 +13,9 @@ import re
 import subprocess
 import sys
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'common'))
+from points import each  # noqa: E402
+
 HEADER = '/usr/include/infiniband/verbs.h'
 # Enumerations whose enumerators are features that a device may offer or not.
 ENUMS = (
@@ -87,14 +90,7 @@ def main(argv):
     }
     if len(calls) < 150 or len(wanted) < 150:
         checks['the header is understood'] = [f'{len(calls)} calls, {len(wanted)} flags only']
-    failed = 0
-    for number, (name, problems) in enumerate(checks.items(), 1):
-        failed += bool(problems)
-        print(f'{"not ok" if problems else "ok"} {number} - {name}')
-        for problem in problems:
-            print(f'# {problem}')
-    print(f'1..{len(checks)}')
-    return 1 if failed else 0
+    return each({name: lambda problems=problems: problems for name, problems in checks.items()})
 
 
 if __name__ == '__main__':

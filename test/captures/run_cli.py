@@ -7,11 +7,10 @@ import random
 import struct
 import subprocess
 import sys
-import tempfile
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'common'))
 from pcap import read_pcap, write_pcap, write_pcapng  # noqa: E402
-from tap import Tap, run, run_json  # noqa: E402
+from tap import run, run_json, run_tests  # noqa: E402
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 DUMP = sys.argv[1]
@@ -298,13 +297,4 @@ def test_usage(_):
     return problems
 
 
-def main():
-    tap = Tap()
-    with tempfile.TemporaryDirectory() as tmp:
-        for name, test in sorted(globals().items()):
-            if name.startswith('test_'):
-                tap.point(name[5:].replace('_', ' '), test(tmp))
-    sys.exit(tap.finish())
-
-
-main()
+run_tests(globals())

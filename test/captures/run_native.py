@@ -8,11 +8,10 @@ import os
 import random
 import subprocess
 import sys
-import tempfile
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'common'))
 from pcap import read_pcap, write_pcap  # noqa: E402
-from tap import Tap, run_json  # noqa: E402
+from tap import run_json, run_tests  # noqa: E402
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 DUMP = sys.argv[1]
@@ -120,13 +119,4 @@ def test_cut(tmp):
     return [] if ok else ['status %d, %s' % (status, total)]
 
 
-def main():
-    tap = Tap()
-    with tempfile.TemporaryDirectory() as tmp:
-        for name, test in sorted(globals().items()):
-            if name.startswith('test_'):
-                tap.point(name[5:].replace('_', ' '), test(tmp))
-    sys.exit(tap.finish())
-
-
-main()
+run_tests(globals())

@@ -5,14 +5,25 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'common'))
-from points import Tap  # noqa: E402, F401
+from points import Tap  # noqa: E402
 
 
 def skip_all(reason):
     print('1..0 # SKIP %s' % reason)
     sys.exit(0)
+
+
+def run_tests(functions):
+    """Runs all test_*(folder) of @functions, and exits."""
+    tap = Tap()
+    with tempfile.TemporaryDirectory() as folder:
+        for name, test in sorted(functions.items()):
+            if name.startswith('test_'):
+                tap.point(name[5:].replace('_', ' '), test(folder))
+    sys.exit(tap.finish())
 
 
 def run(dump, *args):

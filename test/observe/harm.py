@@ -409,27 +409,24 @@ def main(argv):
     tap = Tap()
     with tempfile.TemporaryDirectory() as folder:
         bed = Bed(*argv[1:], folder, conf=CONF + SMC, name='harm')
-        problems = bed.daemon.start()
-        tap.point('a daemon with a loopback port', problems)
-        if not problems:
-            try:
-                engine = telemetry(bed, lambda one: one.telemetry.path)
-                between = Between(os.path.join(folder, 'between'), engine)
-                with Background(bed, '--op write --size 64 --depth 1'):
-                    wrong_answers(tap, bed, between)
-                    endless(tap, bed, between)
-                    obeyed(tap, bed, between)
-                    late(tap, bed, between)
-                    page(tap, bed, between)
-                    full(tap, bed)
-                    small_disk(tap, bed)
-                    nonsense(tap, bed)
-                    terminals(tap, bed)
-                    crowd(tap, bed, engine)
-                named(tap, bed)
-                killed(tap, bed)
-            finally:
-                bed.clean_up()
+
+        def run():
+            engine = telemetry(bed, lambda one: one.telemetry.path)
+            between = Between(os.path.join(folder, 'between'), engine)
+            with Background(bed, '--op write --size 64 --depth 1'):
+                wrong_answers(tap, bed, between)
+                endless(tap, bed, between)
+                obeyed(tap, bed, between)
+                late(tap, bed, between)
+                page(tap, bed, between)
+                full(tap, bed)
+                small_disk(tap, bed)
+                nonsense(tap, bed)
+                terminals(tap, bed)
+                crowd(tap, bed, engine)
+            named(tap, bed)
+            killed(tap, bed)
+        bed.points(tap, 'a daemon with a loopback port', run)
     return tap.finish()
 
 

@@ -478,20 +478,11 @@ def main(argv):
     tap = Tap()
     with tempfile.TemporaryDirectory() as folder:
         bed = Bed(*argv[1:], folder)
-        problems = bed.daemon.start()
-        tap.point('a daemon with a loopback port', problems)
-        if not problems:
-            try:
-                sums(tap, bed)
-                while_running(tap, bed)
-                textfile(tap, bed)
-                refused(tap, bed)
-                one_ends(tap, bed)
-                congestion(tap, bed)
-                strangers(tap, bed)
-                listening(tap, bed)
-            finally:
-                bed.clean_up()
+
+        def run():
+            for check in sums, while_running, textfile, refused, one_ends, congestion, strangers, listening:
+                check(tap, bed)
+        bed.points(tap, 'a daemon with a loopback port', run)
     return tap.finish()
 
 

@@ -57,6 +57,17 @@ class Bed:
             return [f'karst-perf: exit status {run.returncode}: {run.stderr[-1000:]}'], {}
         return [], found[0]
 
+    def points(self, tap, name, run):
+        """Starts the daemon, which is the point @name, and calls run() while it runs."""
+        problems = self.daemon.start()
+        tap.point(name, problems)
+        if problems:
+            return
+        try:
+            run()
+        finally:
+            self.clean_up()
+
     def clean_up(self):
         self.daemon.kill()
         for base in ('/var/run/dpdk', f'/tmp/dpdk-{os.geteuid()}/dpdk'):

@@ -551,13 +551,7 @@ def main(argv):
         named = os.path.join(folder, NAME)
         os.symlink(os.path.realpath(perf), named)
         bed = Bed(os.path.join(root, 'usertools'), karstd, named, dump, folder, CONF, 'web')
-        problems = bed.daemon.start()
-        tap.point('a daemon with two ports that loses packets', problems)
-        if not problems:
-            try:
-                run(tap, bed, root, folder)
-            finally:
-                bed.clean_up()
+        bed.points(tap, 'a daemon with two ports that loses packets', lambda: run(tap, bed, root, folder))
     return tap.finish()
 
 

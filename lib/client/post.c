@@ -41,6 +41,9 @@ wr_refused(enum karst_wr_error error, const struct karst_send_wr *wr, const stru
 				"num_sge %u: an atomic operation needs 1, of 8 bytes", wr->num_sge);
 		if (karst_wr_ops[wr->opcode].shape == KARST_WR_SHAPE_FLUSH)
 			return cli_fail(-EINVAL, "num_sge %u: a FLUSH has none", wr->num_sge);
+		if (wr->send_flags & KARST_SEND_INLINE)
+			return cli_fail(-EINVAL, "num_sge %u of inline data exceeds %u",
+				wr->num_sge, KARST_WQ_MAX_SGE);
 		return cli_fail(-EINVAL, "num_sge %u exceeds max_send_sge %u", wr->num_sge,
 			q->pub.cap.max_send_sge);
 	case KARST_WR_BAD_INLINE:

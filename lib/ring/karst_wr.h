@@ -118,10 +118,12 @@ struct karst_wr_limits {
 /** Errors of the encoder. */
 enum karst_wr_error {
 	KARST_WR_OK,
-	KARST_WR_BAD_OPCODE,   /* queue pairs of this type do not have the operation */
-	KARST_WR_BAD_FLAGS,    /* flags that are not in KARST_WR_FLAGS */
-	KARST_WR_BAD_SRQN,     /* more than 24 bits */
-	KARST_WR_BAD_NUM_SGE,  /* more than max_send_sge; an atomic: not 1; a FLUSH: not 0 */
+	KARST_WR_BAD_OPCODE, /* queue pairs of this type do not have the operation */
+	KARST_WR_BAD_FLAGS,  /* flags that are not in KARST_WR_FLAGS */
+	KARST_WR_BAD_SRQN,   /* more than 24 bits */
+	/* more than max_send_sge; inline data: more than KARST_WQ_MAX_SGE; an atomic: not 1; a
+	 * FLUSH: not 0 */
+	KARST_WR_BAD_NUM_SGE,
 	KARST_WR_BAD_INLINE,   /* the operation cannot have inline data */
 	KARST_WR_INLINE_BYTES, /* inline data exceeds max_inline_data */
 	/* a FLUSH without a placement type, or with an unknown type or level */
@@ -246,7 +248,9 @@ karst_wr_encode_header(struct karst_send_wqe *w, uint32_t qp_type, const struct 
 	return KARST_WR_OK;
 }
 
-/* Writes the inline data of SGEs.  Not inlined: it would take registers from the usual case. */
+/* Writes the inline data of SGEs.  They need no room in the slot, so there may be more of them than
+ * max_send_sge, but not more than any request may have: a program that passes a negative number
+ * gets an error.  Not inlined: it would take registers from the usual case. */
 karst_noinline static enum karst_wr_error
 karst_wr_put_inline_sges(
 	struct karst_send_wqe *w, uint32_t max_inline_data, const uint8_t *sges, uint32_t num_sge)
@@ -257,6 +261,8 @@ karst_wr_put_inline_sges(
 
 	if (karst_unlikely(!karst_wr_ops[w->opcode].inlined))
 		return KARST_WR_BAD_INLINE;
+	if (karst_unlikely(num_sge > KARST_WQ_MAX_SGE))
+		return KARST_WR_BAD_NUM_SGE;
 	w->num = 0;
 	for (i = 0; i < num_sge && error == KARST_WR_OK; i++) {
 		memcpy(&sge, sges + (size_t)i * sizeof(sge), sizeof(sge));

@@ -21,6 +21,7 @@ wrong_sending(void)
 		.wr.rdma = {(uintptr_t)r->buf + 4096, r->mr->rkey},
 	};
 	struct ibv_send_wr wr = good, list[40], *bad = NULL;
+	struct ibv_sge many[40]; /* 8 bytes each: a few of them exceed max_inline_data */
 	unsigned int i;
 
 	a = make_qp(r, IBV_QPT_RC, NULL);
@@ -38,6 +39,13 @@ wrong_sending(void)
 	wr = good;
 	wr.num_sge = -1;
 	SILENT("-1 pieces", post(a, &wr, true), EINVAL);
+	for (i = 0; i < 40; i++)
+		many[i] = sge[0];
+	wr.send_flags |= IBV_SEND_INLINE;
+	wr.sg_list = many;
+	SILENT("-1 pieces of inline data", post(a, &wr, true), EINVAL);
+	wr.num_sge = 33; /* max_sge of the device is 32 */
+	SILENT("more inline pieces than any request may have", post(a, &wr, true), EINVAL);
 	wr = good;
 	wr.send_flags = 1u << 20;
 	SILENT("unknown flags", post(a, &wr, true), EINVAL);

@@ -61,9 +61,8 @@ copy_rwqe(struct karst_rwqe *w, const struct karst_wqe_ring *ring)
 		memcpy(&w->sge[1], &slot->sge[1], (w->nsge - 1u) * sizeof(struct karst_sge));
 	for (i = 0; i < w->nsge; i++)
 		total += w->sge[i].len;
-	if (total > UINT32_MAX)
-		w->bad = true;
-	w->total = (uint32_t)total;
+	/* there may be more room than the longest message needs */
+	w->total = (uint32_t)karst_min_u64(total, UINT32_MAX);
 	w->held = true;
 }
 

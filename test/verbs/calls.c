@@ -156,6 +156,32 @@ lists_stop_at_the_first_mistake(void)
 	rig_down(&r);
 }
 
+/* The pieces of a receive may have more bytes than any message; only those that a message needs
+ * have to be in their region. */
+static void
+receives_longer_than_any_message(void)
+{
+	struct ibv_recv_wr wr = {.wr_id = 1, .num_sge = 2}, *bad;
+	struct ibv_sge sge[2];
+	struct ibv_wc wc;
+	struct rig r;
+
+	rig_up(&r);
+	rig_connect(&r, IBV_QPT_RC);
+	sge[0] = sge[1] = piece(&r, 4096, 1u << 31);
+	wr.sg_list = sge;
+	EQ(ibv_post_recv(r.qp[1], &wr, &bad), 0);
+	memcpy(r.buf, "a few", 6);
+	EQ(post_send(&r, r.qp[0], 2, 0, 6, 0), 0);
+	wc = wait_for(r.cq);
+	if (wc.wr_id != 1)
+		wc = wait_for(r.cq);
+	EQ(wc.status, IBV_WC_SUCCESS);
+	EQ(wc.byte_len, 6);
+	EQ(memcmp(r.buf + 4096, "a few", 6), 0);
+	rig_down(&r);
+}
+
 static struct ibv_qp_ex *
 make_qp_ex(struct rig *r)
 {
@@ -541,6 +567,7 @@ main(int argc, char **argv)
 	run_case("keys stay over re-registrations", keys_stay);
 	run_case("regions of no bytes", empty_regions);
 	run_case("lists stop at the first mistake", lists_stop_at_the_first_mistake);
+	run_case("receives longer than any message", receives_longer_than_any_message);
 	run_case("lists of ibv_wr calls go out whole or not", lists_of_calls_go_out_whole_or_not);
 	run_case("completion events", completion_events);
 	run_case("completions between the last poll and arming", armed_late);

@@ -203,7 +203,8 @@ Test(ring_hostile, garbage_requests)
 	}
 }
 
-/* SGEs whose lengths add up beyond 32 bits, on both sides. */
+/* SGEs whose lengths add up beyond 32 bits: there is room for any message, and the pieces that it
+ * does not reach are not looked at. */
 Test(ring_hostile, sums_that_wrap)
 {
 	struct bed *b = bed_rc();
@@ -211,10 +212,8 @@ Test(ring_hostile, sums_that_wrap)
 		{VA, 2, b->key}, {VA, 4, b->key}};
 
 	post_recv_sge(b, 1, sge, 4);
-	expect_drop(b, REQUEST, send_pkt(b, RC_SEND_ONLY, R(0), .pay_len = 4));
-	expect_nak(b, R(0), REM_OP, 0);
-	expect_recv(b, 1, LOC_PROT_ERR);
-	expect_event(b, QP_REQ_ERR);
-	expect_untouched(b, 0, 64);
+	expect_taken(b, send_pkt(b, RC_SEND_ONLY, R(0), .pay_len = 4));
+	expect_recv(b, 1, SUCCESS);
+	expect_untouched(b, 4, 64);
 	bed_close(b);
 }

@@ -27,24 +27,39 @@ check_access(int access, unsigned int *to)
 	return 0;
 }
 
-/* Lists an on-demand region, so that kv_advise_mr() can find it by its key. */
+/* The list of on-demand regions, in which kv_advise_mr() finds a region by its key.  It reads all
+ * that are listed, so a region is not in the list while a call changes it; several threads may
+ * re-register one region at a time. */
+
+/* With the context's lock held. */
 static void
-list_on_demand(struct kv_context *ctx, struct kv_mr *mr)
+on_demand_list(struct kv_context *ctx, struct kv_mr *mr)
 {
-	if (!(mr->vmr.access & IBV_ACCESS_ON_DEMAND))
-		return;
-	karst_mutex_lock(&ctx->lock);
-	LIST_INSERT_HEAD(&ctx->on_demand, mr, next);
-	karst_mutex_unlock(&ctx->lock);
+	mr->listed = (mr->vmr.access & IBV_ACCESS_ON_DEMAND) != 0;
+	if (mr->listed)
+		LIST_INSERT_HEAD(&ctx->on_demand, mr, next);
 }
 
 static void
-on_demand_unlist(struct kv_context *ctx, struct kv_mr *mr)
+on_demand_begin(struct kv_context *ctx, struct kv_mr *mr)
 {
-	if (!(mr->vmr.access & IBV_ACCESS_ON_DEMAND))
-		return;
 	karst_mutex_lock(&ctx->lock);
-	LIST_REMOVE(mr, next);
+	mr->changing++;
+	if (mr->listed)
+		LIST_REMOVE(mr, next);
+	mr->listed = false;
+	karst_mutex_unlock(&ctx->lock);
+}
+
+/* @access: the new access rights; NULL: they are as before. */
+static void
+on_demand_end(struct kv_context *ctx, struct kv_mr *mr, const int *access)
+{
+	karst_mutex_lock(&ctx->lock);
+	if (access != NULL)
+		mr->vmr.access = *access;
+	if (--mr->changing == 0)
+		on_demand_list(ctx, mr);
 	karst_mutex_unlock(&ctx->lock);
 }
 
@@ -79,7 +94,10 @@ kv_reg_mr(struct ibv_pd *pd, void *addr, size_t length, uint64_t hca_va, int acc
 	mr->vmr.ibv_mr.handle = mr->karst->lkey;
 	mr->vmr.ibv_mr.lkey = mr->karst->lkey;
 	mr->vmr.ibv_mr.rkey = mr->karst->rkey;
-	list_on_demand(kv_context_of(pd->context), mr);
+	if (flags & IBV_ACCESS_ON_DEMAND) {
+		mr->changing = 1;
+		on_demand_end(kv_context_of(pd->context), mr, NULL);
+	}
 	kv_live_add(&mr->live, KV_MR, pd->context, &mr->vmr.ibv_mr, &mr->vmr.ibv_mr.handle);
 	return &mr->vmr.ibv_mr;
 }
@@ -114,12 +132,9 @@ kv_rereg_mr(
 	}
 	if (ret != 0)
 		return kv_error(ret);
-	/* kv_advise_mr() for other regions reads all that are listed */
-	on_demand_unlist(ctx, mr);
+	on_demand_begin(ctx, mr);
 	ret = karst_rereg_mr(mr->karst, (unsigned int)flags, in, addr, length, to);
-	if (ret == 0 && flags & IBV_REREG_MR_CHANGE_ACCESS)
-		vmr->access = access;
-	list_on_demand(ctx, mr);
+	on_demand_end(ctx, mr, ret == 0 && flags & IBV_REREG_MR_CHANGE_ACCESS ? &access : NULL);
 	if (ret != 0)
 		return kv_error(ret);
 	vmr->ibv_mr.lkey = mr->karst->lkey;
@@ -136,13 +151,12 @@ kv_dereg_mr(struct verbs_mr *vmr)
 
 	if (ret != 0)
 		return kv_error(ret);
-	/* kv_advise_mr() for other regions reads all that are listed */
 	ctx = kv_context_of(vmr->ibv_mr.context);
-	on_demand_unlist(ctx, mr);
+	on_demand_begin(ctx, mr);
 	kv_live_del(&mr->live);
 	ret = kv_live_decide(&mr->live, karst_dereg_mr(mr->karst));
 	if (ret != 0) {
-		list_on_demand(ctx, mr);
+		on_demand_end(ctx, mr, NULL);
 		return kv_error(ret);
 	}
 	free(mr);

@@ -99,7 +99,10 @@ struct kv_mr {
 	struct verbs_mr vmr;
 	struct kv_live live;
 	struct karst_mr *karst;
-	LIST_ENTRY(kv_mr) next; /* in the context's on_demand list */
+	/* protected by the context's lock */
+	LIST_ENTRY(kv_mr) next; /* in the on_demand list */
+	bool listed;
+	uint32_t changing; /* calls under way that re-register or deregister it: it is not listed */
 };
 
 struct kv_mw {

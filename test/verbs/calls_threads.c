@@ -139,6 +139,47 @@ no_advice_about_what_goes(void)
 }
 
 static void *
+reregister(void *arg)
+{
+	struct task *t = arg;
+
+	task_is_mine(t);
+	t->tid = gettid();
+	EQ(ibv_rereg_mr(t->mr, IBV_REREG_MR_CHANGE_ACCESS, NULL, NULL, 0,
+		   IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_ON_DEMAND),
+		0);
+	t->finished = true;
+	return NULL;
+}
+
+/* Two threads re-register one on-demand region at the same time.  Afterwards ibv_advise_mr() finds
+ * that region and no other. */
+void
+reregistered_by_two_threads(void)
+{
+	struct task first = {0}, second = {0};
+	struct ibv_sge sge, other;
+	struct rig r;
+
+	rig_up(&r);
+	first.mr = second.mr = rig_on_demand(&r, &sge);
+	other = sge;
+	other.lkey = r.mr->lkey;
+	alarm(PATIENCE_S);
+	task_begin_held(&first, reregister);
+	task_begin(&second, reregister);
+	until_it_waits(&second);
+	EQ(ibv_advise_mr(r.pd, IBV_ADVISE_MR_ADVICE_PREFETCH_NO_FAULT, 0, &sge, 1), ENOENT);
+	task_end(&first);
+	task_end(&second);
+	EQ(ibv_advise_mr(r.pd, IBV_ADVISE_MR_ADVICE_PREFETCH_NO_FAULT, 0, &sge, 1), 0);
+	EQ(ibv_advise_mr(r.pd, IBV_ADVISE_MR_ADVICE_PREFETCH_NO_FAULT, 0, &other, 1), ENOENT);
+	EQ(ibv_dereg_mr(first.mr), 0);
+	alarm(0);
+	rig_down(&r);
+}
+
+static void *
 destroy_srq(void *arg)
 {
 	struct task *t = arg;

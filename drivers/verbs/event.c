@@ -14,6 +14,9 @@
  *   read(async_fd)                    the next asynchronous event: the address of its object
  *   close(channel)                    destroys the libkarst channel
  *
+ * A child inherits the descriptors, and may have closed them, as daemons do.  Then other files get
+ * their numbers.  So in a child a descriptor is recognised by its inode, too.
+ *
  * The engine's streams carry other records than the kernel's, so read() translates them.  It also
  * skips events of objects that are destroyed, because libibverbs would dereference their addresses.
  *
@@ -48,6 +51,9 @@ enum stream_kind { STREAM_COMMANDS, STREAM_ASYNC, STREAM_CHANNEL };
 struct stream {
 	LIST_ENTRY(stream) next;
 	int fd;
+	dev_t dev; /* of fd */
+	ino_t ino;
+	bool inherited; /* by this process, which is a child */
 	enum stream_kind kind;
 	struct kv_context *ctx;
 	struct karst_comp_channel *channel;
@@ -80,6 +86,16 @@ static struct {
 
 /* --- the list of streams --- */
 
+/* Is the descriptor still that of the stream?  Only a child has to ask. */
+static bool
+is_of_stream(const struct stream *s)
+{
+	struct stat st;
+
+	return !s->inherited ||
+		(fstat(s->fd, &st) == 0 && st.st_dev == s->dev && st.st_ino == s->ino);
+}
+
 /* Stores a copy of the stream of @fd, because another thread may remove the stream at any moment.
  * @return false: the descriptor is not the provider's */
 static bool
@@ -89,7 +105,7 @@ fd_find(int fd, struct stream *copy)
 
 	karst_mutex_lock(&event_state.lock);
 	LIST_FOREACH(s, &event_state.streams, next)
-		if (s->fd == fd)
+		if (s->fd == fd && is_of_stream(s))
 			break;
 	if (s != NULL)
 		*copy = *s;
@@ -101,10 +117,18 @@ static int
 fd_add(int fd, enum stream_kind kind, struct kv_context *ctx, struct karst_comp_channel *channel)
 {
 	struct stream *s = calloc(1, sizeof(*s));
+	struct stat st = {0};
 
 	if (s == NULL)
 		return ENOMEM;
-	*s = (struct stream){.fd = fd, .kind = kind, .ctx = ctx, .channel = channel};
+	/* if it fails, the descriptor is not recognised in a child */
+	(void)fstat(fd, &st);
+	*s = (struct stream){.fd = fd,
+		.dev = st.st_dev,
+		.ino = st.st_ino,
+		.kind = kind,
+		.ctx = ctx,
+		.channel = channel};
 	karst_mutex_lock(&event_state.lock);
 	LIST_INSERT_HEAD(&event_state.streams, s, next);
 	karst_mutex_unlock(&event_state.lock);
@@ -476,6 +500,10 @@ events_after_fork(void)
 static void
 events_in_child(void)
 {
+	struct stream *s;
+
+	LIST_FOREACH(s, &event_state.streams, next)
+		s->inherited = true;
 	LIST_INIT(&event_state.undecided);
 	pthread_cond_init(&event_state.decided, NULL);
 	karst_mutex_unlock(&event_state.lock);

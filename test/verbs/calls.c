@@ -600,6 +600,7 @@ main(int argc, char **argv)
 	run_case("children are refused at once", children_are_refused_at_once);
 	run_case("children move nothing", children_move_nothing);
 	run_case("children close channels", children_close_channels);
+	run_case("children close all", children_close_all);
 	run_case("asynchronous events", asynchronous_events);
 	run_case("ports say that addresses need a GRH", ports_need_grhs);
 	run_case("attributes come back", attributes_come_back);

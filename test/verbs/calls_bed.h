@@ -97,6 +97,7 @@ void memory_is_watched_beside_forks(void);
 void channels_end_beside_others(void);
 void children_move_nothing(void);
 void children_close_channels(void);
+void children_close_all(void);
 void children_are_refused_at_once(void);
 
 /* calls_wait.c */

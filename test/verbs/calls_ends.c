@@ -404,6 +404,55 @@ children_close_channels(void)
 	rdma_destroy_event_channel(t.events);
 }
 
+/* Lists the devices, for which libibverbs reads files, with each number of a descriptor that the
+ * parent has; then opens one. */
+static bool
+begins_anew(void *arg)
+{
+	const int last = *(const int *)arg;
+	struct ibv_device **list;
+	int from, fd, n;
+	struct rig r;
+
+	for (from = 3; from <= last; from++) {
+		if (close_range(3, ~0u, 0) != 0)
+			return false;
+		for (fd = 3; fd < from; fd++)
+			if (open("/dev/null", O_RDONLY) != fd)
+				return false;
+		list = ibv_get_device_list(&n);
+		if (list == NULL || n != 1)
+			return false;
+		ibv_free_device_list(list);
+	}
+	if (close_range(3, ~0u, 0) != 0)
+		return false;
+	rig_up(&r);
+	rig_connect(&r, IBV_QPT_RC);
+	nothing_more(&r);
+	rig_down(&r);
+	return true;
+}
+
+/* A child may close all that it has inherited, as daemons do.  The numbers of its parent's
+ * descriptors then are those of other files. */
+void
+children_close_all(void)
+{
+	struct ibv_comp_channel *ch[2];
+	struct rig r;
+	int last;
+
+	rig_up(&r);
+	MUST((ch[0] = ibv_create_comp_channel(r.ctx)) != NULL);
+	MUST((ch[1] = ibv_create_comp_channel(r.ctx)) != NULL);
+	last = ch[1]->fd;
+	EQ(in_child(begins_anew, &last), 0);
+	EQ(ibv_destroy_comp_channel(ch[0]), 0);
+	EQ(ibv_destroy_comp_channel(ch[1]), 0);
+	rig_down(&r);
+}
+
 static bool
 is_refused(void *arg)
 {

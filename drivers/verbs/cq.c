@@ -234,8 +234,11 @@ int
 kv_req_notify_cq(struct ibv_cq *ibv, int solicited_only)
 {
 	struct kv_cq *cq = kv_cq_of(ibv);
-	int ret;
+	/* in a child the queue is not mapped, and the lock may be held forever */
+	int ret = kv_check_process(ibv->context);
 
+	if (ret != 0)
+		return kv_error(ret);
 	karst_lock(&cq->arm_lock);
 	ret = arm(cq, solicited_only != 0);
 	karst_unlock(&cq->arm_lock);

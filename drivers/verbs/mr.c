@@ -319,6 +319,9 @@ kv_bind_mw(struct ibv_qp *qp, struct ibv_mw *ibv, struct ibv_mw_bind *bind)
 	struct kv_qp *q = kv_qp_of(qp);
 	int ret = kv_check(KV_MW, ibv);
 
+	/* in a child the lock may be held forever */
+	if (ret == 0)
+		ret = kv_check_process(qp->context);
 	if (ret != 0)
 		return kv_error(ret);
 	/* kv_post_send() does not take libkarst's lock */

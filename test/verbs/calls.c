@@ -499,6 +499,37 @@ children_have_their_own(void)
 	rig_down(&r);
 }
 
+/* Calls of a child about its parent's queues are refused, even if a thread of the parent was in the
+ * midst of posting when the process forked. */
+static void
+children_arm_and_bind_nothing(void)
+{
+	struct ibv_mw_bind bind = {.wr_id = 1};
+	struct ibv_qp_ex *ex;
+	struct ibv_mw *mw;
+	int status = -1;
+	struct rig r;
+	pid_t pid;
+
+	rig_up(&r);
+	ex = make_qp_ex(&r);
+	MUST((mw = ibv_alloc_mw(r.pd, IBV_MW_TYPE_1)) != NULL);
+	fflush(stdout);
+	ibv_wr_start(ex);
+	pid = fork();
+	if (pid == 0) {
+		alarm(PATIENCE_S);
+		if (ibv_req_notify_cq(r.cq, 0) != EPERM)
+			_exit(1);
+		_exit(ibv_bind_mw(r.qp[0], mw, &bind) == EPERM ? 0 : 2);
+	}
+	ibv_wr_abort(ex);
+	EQ(waitpid(pid, &status, 0), pid);
+	EQ(status, 0);
+	EQ(ibv_dealloc_mw(mw), 0);
+	rig_down(&r);
+}
+
 /* --- the engine's end --- */
 
 /* Prints "# ready" when the engine may be killed. */
@@ -609,5 +640,6 @@ main(int argc, char **argv)
 	run_case("multicast groups", groups);
 	run_case("threads share queues", threads_share_queues);
 	run_case("children have their own", children_have_their_own);
+	run_case("children arm and bind nothing", children_arm_and_bind_nothing);
 	return cases_end();
 }

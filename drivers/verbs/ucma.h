@@ -54,6 +54,9 @@ struct kv_cm_id {
 	LIST_ENTRY(kv_cm_id) next;
 	uint32_t id;
 	bool is_ud;
+	/* that the program has got, without those of groups: the engine counts all of them, but may
+	 * be gone when the count is needed */
+	uint32_t events;
 };
 
 /* --- ucma.c; all calls return a negative errno --- */
@@ -84,7 +87,10 @@ void kv_cm_file_close(struct kv_cm_file *file);
 
 /** @return 0 or -ENOMEM */
 int kv_cm_id_add(struct kv_cm_file *file, uint32_t id, bool is_ud);
-void kv_cm_id_remove(struct kv_cm_file *file, uint32_t id);
+/** @return the number of its events, see struct kv_cm_id */
+uint32_t kv_cm_id_remove(struct kv_cm_file *file, uint32_t id);
+/** Counts an event of the identifier. */
+void kv_cm_id_told(struct kv_cm_file *file, uint32_t id);
 void kv_cm_id_move(struct kv_cm_file *from, struct kv_cm_file *to, uint32_t id);
 /** @return 0; -ENOENT: there is no such identifier; -EINVAL: it belongs to another file */
 int kv_cm_id_check(struct kv_cm_file *file, uint32_t id);

@@ -83,14 +83,17 @@ create_id(struct call *c)
 static int
 destroy_id(struct call *c)
 {
-	uint32_t id = c->in.destroy_id.id;
+	uint32_t id = c->in.destroy_id.id, reported;
 	int ret = kv_cm_id_check(c->file, id);
 
 	if (ret == 0)
-		ret = karst_rdmacm_destroy_id(c->karst, id, &c->out.events.events_reported);
-	if (ret == 0)
-		kv_cm_id_remove(c->file, id);
-	return ret;
+		ret = karst_rdmacm_destroy_id(c->karst, id, &reported);
+	if (ret != 0)
+		return ret;
+	/* an engine that is gone reports none */
+	c->out.events.events_reported =
+		(uint32_t)karst_max_u64(reported, kv_cm_id_remove(c->file, id));
+	return 0;
 }
 
 /* Migrates an identifier from the file whose descriptor the program passes to this file. */

@@ -59,17 +59,32 @@ kv_cm_id_add(struct kv_cm_file *file, uint32_t id, bool is_ud)
 	return 0;
 }
 
-void
+uint32_t
 kv_cm_id_remove(struct kv_cm_file *file, uint32_t id)
 {
 	struct kv_cm_id *found;
+	uint32_t events;
 
 	karst_mutex_lock(&files.lock);
 	found = id_find(file, id);
 	if (found != NULL)
 		LIST_REMOVE(found, next);
 	karst_mutex_unlock(&files.lock);
+	events = found != NULL ? found->events : 0;
 	free(found);
+	return events;
+}
+
+void
+kv_cm_id_told(struct kv_cm_file *file, uint32_t id)
+{
+	struct kv_cm_id *found;
+
+	karst_mutex_lock(&files.lock);
+	found = id_find(file, id);
+	if (found != NULL)
+		found->events++;
+	karst_mutex_unlock(&files.lock);
 }
 
 void

@@ -233,6 +233,8 @@ kv_cm_get_event(struct kv_cm_file *file, int cancel, struct rdma_ucm_event_resp 
 	if (ret != 0)
 		return ret;
 	ud = is_ud(file, &e);
+	if (e.event != KARST_RDMACM_MULTICAST_JOIN && e.event != KARST_RDMACM_MULTICAST_ERROR)
+		kv_cm_id_told(file, e.event == KARST_RDMACM_CONNECT_REQUEST ? e.listen_id : e.id);
 	/* without memory the request is rejected, but the event has been taken, and counts */
 	if (e.event == KARST_RDMACM_CONNECT_REQUEST && kv_cm_id_add(file, e.id, ud) != 0)
 		karst_rdmacm_destroy_id(file->engine->karst, e.id, NULL);

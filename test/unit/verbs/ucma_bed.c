@@ -56,13 +56,25 @@ remove_device(unsigned int i)
 	rmdir(device[i].sysfs.ibdev_path);
 }
 
-void
-ucma_up(void)
+static void
+ucma_up_with(const struct client_bed_config *cfg)
 {
-	client_bed_up(&bed, &(struct client_bed_config){.lcores = 1});
+	client_bed_up(&bed, cfg);
 	engine = (struct kv_cm_engine){.karst = bed.ctx, .users = 1, .socket = SOCKET};
 	make_device(0);
 	make_device(1);
+}
+
+void
+ucma_up(void)
+{
+	ucma_up_with(&(struct client_bed_config){.lcores = 1});
+}
+
+void
+ucma_up_forked(void)
+{
+	ucma_up_with(&(struct client_bed_config){.lcores = 1, .forked = true});
 }
 
 /* All files are closed, and nothing is left: the context can be closed. */

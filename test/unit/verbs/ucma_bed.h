@@ -34,6 +34,8 @@ extern struct client_bed bed;
 extern struct kv_cm_engine engine;
 
 void ucma_up(void);
+/** The same with an engine that client_bed_kill() can kill. */
+void ucma_up_forked(void);
 /** Checks that all files are closed and nothing is left, so that the context can be closed. */
 void ucma_down(void);
 

@@ -146,6 +146,23 @@ Test(ucma, a_connection)
 	close_file(e.server);
 }
 
+/* librdmacm waits, before it frees an identifier, until as many events are acknowledged as the file
+ * reports: also after the engine's end, when another thread may still have one of them. */
+Test(ucma_end, events_are_counted_without_the_engine)
+{
+	struct ends e;
+
+	ucma_up_forked();
+	e = request(RDMA_PS_TCP);
+	client_bed_kill(&bed);
+	expect_destroyed(e.client, e.active, 2);
+	expect_destroyed(e.server, e.passive, 0);
+	expect_destroyed(e.server, e.listener, 1);
+	close_file(e.client);
+	close_file(e.server);
+	ucma_down();
+}
+
 Test(ucma, a_request_is_rejected)
 {
 	struct ends e = request(RDMA_PS_TCP);

@@ -116,7 +116,7 @@ migrate_min(void)
 struct karst_context *
 kv_attach(const struct kv_device *dev)
 {
-	const struct karst_open_attr attr = {.migrate_min = migrate_min()};
+	const struct karst_open_attr attr = {.migrate_min = migrate_min(), .event_port = dev->port};
 	struct karst_context *karst;
 	int ret = karst_open(dev->socket, &attr, &karst);
 

@@ -289,10 +289,9 @@ read_channel(const struct stream *s, void *buf, size_t len)
 }
 
 /* Stores the value by which libibverbs identifies the event's object.  Calls event_count() if that
- * is a queue or a queue pair; @u->out is false for an event of another device's port. */
+ * is a queue or a queue pair. */
 static void
-element_of(const struct stream *s, const struct karst_async_event *e, uint64_t *element,
-	struct undecided *u)
+element_of(const struct karst_async_event *e, uint64_t *element, struct undecided *u)
 {
 	struct kv_cq *cq;
 	struct kv_qp *qp;
@@ -316,8 +315,7 @@ element_of(const struct stream *s, const struct karst_async_event *e, uint64_t *
 		event_count(u, &srq->events, &srq->events.async);
 		break;
 	case KARST_ASYNC_OBJECT_PORT:
-		*element = 1;
-		u->out = e->element.port_num == s->ctx->port; /* else it is another device's */
+		*element = 1; /* kv_attach() has asked for events of the device's port only */
 		break;
 	default:
 		*element = 0;
@@ -339,7 +337,7 @@ read_async(const struct stream *s, void *buf, size_t len)
 		ret = karst_get_async_event(s->ctx->karst, &event);
 		if (ret != 0)
 			return event_failed(ret);
-		element_of(s, &event, &element, &u);
+		element_of(&event, &element, &u);
 		karst_ack_async_event(&event);
 	} while (!event_is_out(&u));
 	desc.element = element;

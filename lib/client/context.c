@@ -148,9 +148,10 @@ take_hello(struct karst_client *c, const struct karst_ctl_hello_rsp *rsp, const 
 }
 
 static int
-client_hello(struct karst_client *c, const char *program)
+client_hello(struct karst_client *c, const struct karst_open_attr *attr)
 {
-	CLI_REQ(hello) m = {.body.abi = KARST_RING_ABI};
+	CLI_REQ(hello) m = {.body = {.abi = KARST_RING_ABI, .port = attr->event_port}};
+	const char *program = attr->program;
 	struct karst_ctl_hello_rsp rsp;
 	int fds[1 + KARST_DIM(c->wake_fd)];
 	struct cli_reply reply = {&rsp, sizeof(rsp), fds, KARST_DIM(fds)};
@@ -224,7 +225,7 @@ static int
 client_attach(struct karst_client *c, const struct karst_open_attr *attr)
 {
 	struct karst_device_attr device;
-	int ret = client_hello(c, attr->program);
+	int ret = client_hello(c, attr);
 
 	if (ret == 0)
 		ret = karst_query_device(&c->pub, &device);

@@ -58,6 +58,8 @@ struct karst_open_attr {
 	uint64_t migrate_min;        /* private anonymous ranges of at least this many bytes are
 				      * migrated; default 65536; UINT64_MAX: none is migrated */
 	uint32_t connect_timeout_ms; /* default 30000 */
+	uint32_t event_port;         /* the only port whose events the context gets, from 1;
+				      * default: it gets those of all ports */
 };
 
 /**

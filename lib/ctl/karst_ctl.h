@@ -150,7 +150,7 @@ struct karst_ctl_place {
 struct karst_ctl_hello_req {
 	char program[KARST_CTL_NAME]; /* shown in telemetry and logs; terminated by 0 */
 	uint32_t abi;                 /* KARST_RING_ABI of the program */
-	uint32_t reserved;
+	uint32_t port; /* the only port whose events the program gets, from 1; 0: it gets all */
 };
 
 /**

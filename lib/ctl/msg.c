@@ -41,7 +41,6 @@ KARST_CTL_OPS(X)
 
 /* Members of requests that must be 0. */
 #define RESERVED(X)                                         \
-	X(HELLO, hello, reserved)                           \
 	X(QUERY_DEVICE, query_device, reserved)             \
 	X(QUERY_PORT, query_port, reserved)                 \
 	X(GET_CHUNK, get_chunk, reserved)                   \

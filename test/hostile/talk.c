@@ -152,6 +152,7 @@ put_hello(struct talker *t, struct karst_ctl_hello_req *b)
 {
 	snprintf(b->program, sizeof(b->program), "talker");
 	b->abi = dice_below(&t->dice, 16) ? KARST_RING_ABI : word(t);
+	b->port = dice_below(&t->dice, 2) ? 0 : word(t);
 }
 
 /* Builds a request that is valid, or might be.  @return its bytes. */

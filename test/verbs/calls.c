@@ -587,6 +587,10 @@ main(int argc, char **argv)
 		run_case("leaves everything as it is", leaves);
 		return cases_end();
 	}
+	if (argc > 1 && strcmp(argv[1], "--ports") == 0) {
+		run_case("events are of the device's own port", events_of_its_own_port);
+		return cases_end();
+	}
 	if (argc > 1 && strcmp(argv[1], "--end") == 0) {
 		run_case("the engine goes", engine_goes);
 		return cases_end();

@@ -14,6 +14,8 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from verbs_bed import LOOPBACK, Engine, run_all  # noqa: E402
 
 LIMIT_S = 240
+TWO_PORTS = ('[engine]\nidle = sleep\n[port p]\ndevice = loopback\naddresses = {}/8\n'
+             '[port q]\ndevice = loopback\naddresses = 127.0.0.9/8\n')
 
 
 def relay(tap, mode, run):
@@ -46,12 +48,29 @@ def the_end(tap, tools, program):
         tap.point('kill: it has ended well', problems)
 
 
+def ports(tap, tools, program):
+    """Changes the addresses of one of two ports while the program waits for events."""
+    with tempfile.TemporaryDirectory(prefix='karst-verbs-') as folder:
+        engine = Engine(tools, folder, TWO_PORTS.format('127.0.0.1'), name='ports')
+        problems = engine.start()
+        if not problems:
+            run = engine.program([program, '--ports'])
+            problems = run.until(lambda: '# ready' in run.text(), 'ready')
+            for n, address in enumerate(('127.0.0.2', '127.0.0.1')):
+                problems += engine.daemon.reload(TWO_PORTS.format(address))
+                problems += run.until(lambda n=n: f'# told {n}' in run.text(), 'told')
+            problems += run.wait(LIMIT_S)
+            problems += relay(tap, 'ports', run) + engine.stop()
+        tap.point('ports: it has ended well', problems)
+
+
 def cases(tap, tools, engine, program):
     program = os.path.abspath(program)
     for mode in ('ns', 'env'):
         run = engine.program([program], mode)
         problems = run.wait(LIMIT_S) + relay(tap, mode, run) + engine.left()
         tap.point(f'{mode}: all are run, and nothing is left', problems)
+    ports(tap, tools, program)
     the_end(tap, tools, program)
 
 

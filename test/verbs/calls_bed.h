@@ -85,6 +85,7 @@ void children_wait_for_nobody(void);
 void refused_queues_keep_events(void);
 void refused_srqs_keep_events(void);
 void asynchronous_events(void);
+void events_of_its_own_port(void);
 
 /** Checks that the channel has no event, by poll(2) and by a non-blocking call. */
 void no_event(struct ibv_comp_channel *ch);

@@ -356,3 +356,45 @@ asynchronous_events(void)
 	expect_event(&r, IBV_EVENT_QP_LAST_WQE_REACHED, r.qp[1]);
 	rig_down(&r);
 }
+
+static struct ibv_context *
+open_named(const char *name)
+{
+	struct ibv_device **list = ibv_get_device_list(NULL), **d = list;
+	struct ibv_context *ctx;
+
+	MUST(list != NULL);
+	while (*d != NULL && strcmp(ibv_get_device_name(*d), name) != 0)
+		d++;
+	MUST(*d != NULL);
+	MUST((ctx = ibv_open_device(*d)) != NULL);
+	ibv_free_device_list(list);
+	return ctx;
+}
+
+/* The descriptor of a device is not readable for events of another port of the engine: a program
+ * that waits in poll() would then block in ibv_get_async_event().  Prints "# ready" when the
+ * addresses of the first port may be changed, which is to happen twice. */
+void
+events_of_its_own_port(void)
+{
+	struct ibv_context *ctx = open_named("karst0"), *other = open_named("karst1");
+	struct ibv_async_event e;
+	int i;
+
+	printf("# ready\n");
+	alarm(PATIENCE_S);
+	/* when a second event has come, the first has gone to all whom it concerns */
+	for (i = 0; i < 2; i++) {
+		fflush(stdout);
+		MUST(ibv_get_async_event(ctx, &e) == 0);
+		EQ(e.event_type, IBV_EVENT_GID_CHANGE);
+		EQ(e.element.port_num, 1);
+		ibv_ack_async_event(&e);
+		printf("# told %d\n", i);
+	}
+	alarm(0);
+	CHECK(!readable(other->async_fd, 0), "readable");
+	EQ(ibv_close_device(other), 0);
+	EQ(ibv_close_device(ctx), 0);
+}

@@ -286,6 +286,8 @@ eng_session_hello(struct karst_session *s, struct session_call *c)
 	close(s->async_reader);
 	s->async_reader = -1;
 	s->greeted = true;
+	/* relaxed: events that are raised at this moment may come or not */
+	atomic_store_explicit(&s->event_port, req->port, memory_order_relaxed);
 	if (req->program[0] != 0) {
 		pthread_mutex_lock(&s->e->session_lock);
 		put_name(s->info.program, sizeof(s->info.program), req->program);
@@ -509,6 +511,7 @@ karst_session_create(struct karst_engine *e, const struct karst_session_init *in
 	s->alive = init->alive;
 	s->user = init->user;
 	s->async.fd = s->attend_fd = s->async_reader = -1;
+	s->event_port = NO_PORT;
 	s->info.pid = init->pid != 0 ? init->pid : getpid();
 	s->info.uid = init->uid;
 	s->cm.uid = init->uid;

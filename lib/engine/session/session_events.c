@@ -19,6 +19,17 @@ session_cq_event(void *user, struct karst_engine_cq *cq)
 		eng_stream_put(&q->channel->stream, &q->cookie, sizeof(q->cookie));
 }
 
+/* A program for which a port is a device does not get the events of other ports: its stream would
+ * be readable, but the program would find nothing to read. */
+static bool
+is_of_its_port(const struct karst_session *s, uint32_t port_num)
+{
+	/* relaxed: see eng_session_hello() */
+	uint32_t port = atomic_load_explicit(&s->event_port, memory_order_relaxed);
+
+	return port == 0 || port == port_num;
+}
+
 static void
 session_async_event(void *user, const struct karst_engine_event *ev)
 {
@@ -45,6 +56,8 @@ session_async_event(void *user, const struct karst_engine_event *ev)
 	case KARST_EVENT_PORT_GONE:
 	case KARST_EVENT_GID_CHANGE:
 		record.handle = ev->port + 1u;
+		if (!is_of_its_port(s, record.handle))
+			return;
 		break;
 	case KARST_EVENT_DEVICE_FATAL:
 		break;

@@ -117,6 +117,8 @@ struct session_ah {
 
 /* --- a session --- */
 
+#define NO_PORT UINT32_MAX /* of event_port */
+
 struct karst_session {
 	struct karst_engine *e;
 	struct karst_engine_owner *owner;
@@ -132,6 +134,9 @@ struct karst_session {
 	bool failed, silenced; /* copies of the flags of its space */
 	int attend_fd;
 	int async_reader; /* until HELLO; then -1 */
+	/* the only port whose events the program gets, from 1; 0: all; NO_PORT: none, until HELLO
+	 * says which */
+	_Atomic uint32_t event_port;
 	struct eng_stream async;
 	_Atomic uint64_t lost_events;
 	struct handles pds, channels, xrcds, cqs, srqs, qps;

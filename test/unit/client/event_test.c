@@ -284,3 +284,44 @@ Test(client_event, raised)
 	cr_assert_eq(client_bed_wait(s.cq).status, KARST_WC_SUCCESS);
 	stage_down(&s);
 }
+
+static void
+renumber(struct client_bed *b, uint8_t port, uint32_t ip)
+{
+	const struct karst_engine_addr addr = karst_engine_addr_ip4(ip);
+
+	cr_assert_eq(karst_engine_port_set_addrs(b->e, port, 1, &addr), 0);
+}
+
+/* A context that wants the events of one port is not told of others: its descriptor would be
+ * readable for nothing. */
+Test(client_event, of_one_port)
+{
+	const struct karst_open_attr attr = {.event_port = 1};
+	struct karst_async_event ev;
+	struct karst_context *ctx;
+	struct karst_ctl_conn conn;
+	struct client_bed b;
+	uint32_t i;
+
+	client_bed_up(&b, &(struct client_bed_config){.lcores = 1});
+	cr_assert_eq(karst_session_conn(b.e, NULL, &conn), 0);
+	/* before the program has said which port it is */
+	renumber(&b, 1, 0x0a000009);
+	cr_assert_eq(karst_open_conn(&conn, &attr, &ctx), 0, "%s", karst_why());
+	renumber(&b, 1, 0x0a00000a);
+	cr_assert_not(readable(ctx->async_fd, 0));
+	renumber(&b, 0, 0x0a00000b);
+	cr_assert(readable(ctx->async_fd, (int)BED_PATIENCE_MS));
+	cr_assert_eq(karst_get_async_event(ctx, &ev), 0);
+	cr_assert_eq(ev.event, KARST_EVENT_GID_CHANGE);
+	cr_assert_eq(ev.element.port_num, 1);
+	cr_assert_not(readable(ctx->async_fd, 0));
+	/* the bed's context gets all of them */
+	for (i = 0; i < 3; i++) {
+		cr_assert_eq(karst_get_async_event(b.ctx, &ev), 0);
+		cr_assert_eq(ev.element.port_num, i < 2 ? 2 : 1);
+	}
+	cr_assert_eq(karst_close(ctx), 0);
+	client_bed_down(&b);
+}

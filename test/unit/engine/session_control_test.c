@@ -38,7 +38,6 @@ Test(session_control, hello)
 	refused(c, -EPROTO, "abi 77", CALL(c, HELLO, hello, .abi = 77));
 	memset(&req, 'x', sizeof(req));
 	req.abi = KARST_RING_ABI;
-	req.reserved = 0;
 	refused(c, -EINVAL, "program", client_call(c, KARST_CTL_HELLO, &req, sizeof(req)));
 	cr_assert_eq(CALL(c, HELLO, hello, .program = "test", .abi = KARST_RING_ABI), 0);
 	rsp = RSP(c, hello);

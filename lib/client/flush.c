@@ -88,7 +88,6 @@ lane_show(struct cli_cq *cq, uint32_t i, uint32_t from, uint32_t upto)
 bool
 cli_flush_show_ready(struct cli_cq *cq)
 {
-	const struct karst_cqe *at;
 	struct cli_qp *q;
 	bool any = false;
 	uint32_t i;
@@ -99,16 +98,18 @@ cli_flush_show_ready(struct cli_cq *cq)
 		if (q->pub.srq == NULL)
 			cursor_init(&q->recv_flush, &q->pub.rq);
 	for (i = 0; i < cq->pub.nlanes; i++) {
-		struct karst_cq_lane *lane = &cq->lane[i];
+		const struct karst_cq_lane *lane = &cq->lane[i];
+		/* not lane->head: a thread that polls with karst_cq_peek() holds another lock */
+		uint32_t head = atomic_load_explicit(&lane->sh->head, memory_order_relaxed);
 		uint32_t tail = atomic_load_explicit(&lane->sh->tail, memory_order_acquire);
 		/* acquire, pairs with the release in karst_lane_ready() */
 		uint32_t ready = atomic_load_explicit(&lane->sh->ready, memory_order_acquire);
 
 		/* a ready index is used only if its entries fit into the lane */
-		if ((int32_t)(ready - tail) > 0 && ready - lane->head <= lane->mask + 1 &&
+		if ((int32_t)(ready - tail) > 0 && ready - head <= lane->mask + 1 &&
 			ready - tail <= lane->mask + 1)
 			lane_show(cq, i, tail, ready);
-		any = karst_cq_lane_peek(lane, &at) > 0 || any;
+		any |= karst_cq_lane_unread(lane);
 	}
 	return any;
 }

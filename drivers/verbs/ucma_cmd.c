@@ -473,7 +473,7 @@ command_of(const struct rdma_ucm_cmd_hdr *hdr, size_t len, int *ret)
 ssize_t
 kv_cm_command(struct kv_cm_file *file, int cancel, const void *buf, size_t len)
 {
-	struct call c = {.file = file, .karst = file->engine->karst, .cancel = cancel};
+	struct call c;
 	const uint8_t *in = (const uint8_t *)buf + sizeof(struct rdma_ucm_cmd_hdr);
 	const struct command *cmd;
 	struct rdma_ucm_cmd_hdr hdr;
@@ -486,6 +486,12 @@ kv_cm_command(struct kv_cm_file *file, int cancel, const void *buf, size_t len)
 	cmd = command_of(&hdr, len, &ret);
 	if (cmd == NULL)
 		return ret;
+	/* an initialiser would only have to set the first member of each union; what an older
+	 * interface does not have is 0 */
+	memset(&c, 0, sizeof(c));
+	c.file = file;
+	c.karst = file->engine->karst;
+	c.cancel = cancel;
 	memcpy(&c.in, in, min_u16(hdr.in, cmd->in));
 	ret = cmd->run(&c);
 	if (ret != 0)

@@ -241,16 +241,20 @@ find_section(
 /* --- files --- */
 
 static void
-unknown_key(const char *kind, const char *at, struct kd_faults *f)
+unknown_key(const char *kind, const char *name, const char *at, struct kd_faults *f)
 {
-	char list[640] = "";
-	size_t i, n = 0;
+	char list[640] = "", other[128] = "";
+	size_t i, n = 0, o = 0;
 
 	for (i = 0; i < KARST_DIM(keys); i++)
 		if (strcmp(keys[i].section, kind) == 0 && n < sizeof(list))
 			n += (size_t)snprintf(list + n, sizeof(list) - n, "%s%s",
 				n != 0 ? ", " : "", keys[i].name);
-	kd_fault(f, "%s: unknown key; allowed: %s", at, list);
+		else if (strcmp(keys[i].name, name) == 0 && o < sizeof(other))
+			o += (size_t)snprintf(other + o, sizeof(other) - o, "%s[%s%s]",
+				o != 0 ? ", " : ", it belongs to ", keys[i].section,
+				strcmp(keys[i].section, "port") == 0 ? " NAME" : "");
+	kd_fault(f, "%s: unknown key%s; allowed: %s", at, other, list);
 }
 
 /* Stores all entries of a section. */
@@ -268,7 +272,7 @@ read_entries(const struct rte_cfgfile_entry *e, uint32_t n, const uint32_t *line
 		for (j = 0; j < i && strcmp(e[j].name, e[i].name) != 0; j++)
 			;
 		if (k == NULL)
-			unknown_key(kind, at, f);
+			unknown_key(kind, e[i].name, at, f);
 		else if (j < i && k->type != KD_ADDRS)
 			kd_fault(f, "%s: it is in line %u already", at, lines[j]);
 		else
@@ -287,6 +291,10 @@ read_section(struct kd_conf *c, struct rte_cfgfile *file, const struct kd_scan *
 	char name[CFG_NAME_LEN], kind[KD_NAME], at[512];
 	void *to;
 
+	if (sec->again) {
+		free(e);
+		return;
+	}
 	snprintf(at, sizeof(at), "%s:%u: [%s]", path, sec->line, sec->name);
 	to = find_section(c, sec->name, kind, at, f);
 	if (e == NULL ||

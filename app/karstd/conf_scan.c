@@ -20,6 +20,7 @@ struct reader {
 	struct kd_faults *f;
 	const char *path;
 	uint32_t line;
+	uint32_t again; /* duplicate sections */
 };
 
 static void
@@ -60,11 +61,15 @@ add_section(struct reader *r, char *text)
 		fault(r, "the name of a section has 1 to 63 characters");
 		return;
 	}
-	for (i = 0; i < s->nsections; i++)
-		if (strcmp(s->section[i].name, text) == 0)
-			kd_fault(r->f, "%s:%u: section [%s] is in line %u already", r->path,
-				r->line, text, s->section[i].line);
-	sec = &s->section[s->nsections++];
+	for (i = 0; i < s->nsections && strcmp(s->section[i].name, text) != 0; i++)
+		;
+	sec = &s->section[s->nsections];
+	if (i < s->nsections++) {
+		kd_fault(r->f, "%s:%u: section [%s] is in line %u already", r->path, r->line, text,
+			s->section[i].line);
+		sec->again = true;
+		r->again++;
+	}
 	sec->line = r->line;
 	sec->first = s->nentries;
 	memcpy(sec->name, text, strlen(text) + 1);
@@ -157,7 +162,7 @@ kd_scan_file(struct kd_scan *s, const char *path, struct kd_faults *f)
 	else
 		read_all(&r, file);
 	fclose(file);
-	return f->n == before ? 0 : -EINVAL;
+	return f->n == before + r.again ? 0 : -EINVAL;
 }
 
 void

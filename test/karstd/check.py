@@ -14,7 +14,10 @@ from points import Tap  # noqa: E402
 BAD = {
     'unknown section': ('[motor]\n', [(1, '[motor]: unknown section; allowed: [engine]')]),
     'unknown key': ('[engine]\nnmae = x\n', [(2, 'nmae: unknown key; allowed: name, user, lcores')]),
-    'a port key in another section': ('[log]\ndevice = eth0\n', [(2, 'unknown key')]),
+    'a port key in another section': ('[log]\ndevice = eth0\n', [
+        (2, 'device: unknown key, it belongs to [port NAME]; allowed: level, ')]),
+    'a key of two other sections': ('[engine]\naddresses = 192.0.2.1/24\n', [
+        (2, 'unknown key, it belongs to [port NAME], [smc]; allowed: name, ')]),
     'a line that is nothing': ('[engine]\nidle poll\n', [(2, 'neither [SECTION] nor KEY = VALUE')]),
     'a key before any section': ('idle = poll\n', [(1, 'before the first [SECTION]')]),
     'no closing bracket': ('[engine\nidle = poll\n', [(1, 'a section is [NAME]'),
@@ -22,6 +25,10 @@ BAD = {
     'words behind a section': ('[engine] x\n', [(1, 'nothing behind it')]),
     'empty section': ('[ ]\n', [(1, '1 to 63')]),
     'a section twice': ('[log]\n[engine]\n[log]\n', [(3, '[log] is in line 1 already')]),
+    'a section twice beside other errors': ('[engine]\nidle = nap\n[log]\n[engine]\nidle = x\n[log2]\n', [
+        (2, '"nap": unknown'), (4, '[engine] is in line 1 already'), (6, '[log2]: unknown section')]),
+    'a port twice, spelled the same': ('[port a]\ndevice = loopback\n[port a]\ndevice = a/b\n', [
+        (3, '[port a] is in line 1 already')]),
     'a key twice': ('[engine]\nidle = poll\nidle = poll\n', [(3, 'it is in line 2 already')]),
     'a long line': ('[log]\nfile = /' + 'x' * 400 + '\n', [(2, 'a line has up to 320')]),
     'a long value': ('[log]\nfile = /' + 'x' * 260 + '\n', [(2, 'up to 255')]),

@@ -13,6 +13,7 @@
 #include "ucma.h"
 
 #include <netinet/in.h>
+#include <stdatomic.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -56,6 +57,21 @@ struct call {
 
 /* --- identifiers --- */
 
+/*
+ * Before its first call for the program, librdmacm asks whether there are identifiers of
+ * RDMA_PS_IB.  The reason for this refusal is not printed, because the program did not ask.
+ */
+static int
+refuse_port_space(uint16_t ps)
+{
+	static atomic_flag asked = ATOMIC_FLAG_INIT;
+
+	return kv_refuse(-EINVAL,
+		ps == RDMA_PS_IB && !atomic_flag_test_and_set(&asked)
+			? ""
+			: "port space is not RDMA_PS_TCP or RDMA_PS_UDP");
+}
+
 /* The type of the queue pair follows from the port space, as in the kernel. */
 static int
 create_id(struct call *c)
@@ -66,7 +82,7 @@ create_id(struct call *c)
 	int ret;
 
 	if (in->ps != RDMA_PS_TCP && in->ps != RDMA_PS_UDP)
-		return kv_refuse(-EINVAL, "port space is not RDMA_PS_TCP or RDMA_PS_UDP");
+		return refuse_port_space(in->ps);
 	ret = karst_rdmacm_create_id(
 		c->file->channel, in->uid, (enum karst_rdmacm_port_space)in->ps, type, &id);
 	if (ret != 0)

@@ -8,6 +8,7 @@
   every path of the tree that a document names exists
   every program in app/ has a man page
   every man page is installed
+  every environment variable that users may set is in a man page
   every call of libkarst has a man page, with its declaration
   every folder of lib/ has a README.rst
   every test that doc/threat-model.rst names exists
@@ -126,6 +127,26 @@ def check_installed(root):
     return found
 
 
+# set by karst-run for its program, or only by tests
+INTERNAL = {'KARST_SMC', 'KARST_SMC_PID', 'KARST_SMC_SHORT', 'KARST_SMC_URING', 'KARST_TEST_NO_PEERPIDFD'}
+
+
+def check_variables(root):
+    """getenv("KARST_...") of libraries, drivers and programs, without those of test/."""
+    read, described = set(), set()
+    for path in documents(root, '.c'):
+        if path.split('/')[0] in ('lib', 'app', 'drivers'):
+            with open(os.path.join(root, path), encoding='utf-8') as f:
+                read.update(re.findall(r'getenv\("(KARST_\w+)"\)', f.read()))
+    for page in man_pages(root):
+        with open(page, encoding='utf-8') as f:
+            described.update(re.findall(r'^\.It Ev (KARST_\w+)', f.read(), re.M))
+    return [f'{name} is read, but in no section ENVIRONMENT of doc/man'
+            for name in sorted(read - described - INTERNAL)] + \
+        [f'{name} is in a section ENVIRONMENT of doc/man, but read nowhere'
+         for name in sorted(described - read)]
+
+
 HEADERS = ('lib/client/karst.h', 'lib/client/karst_embed.h', 'lib/client/karst_rdmacm.h')
 CALL = re.compile(r'^(?:static inline )?(?:const )?\w+(?: \w+)*[ *\n]+'
                   r'(karst_\w+)\(([^{;]*?)\)(?=[;\n])', re.M)
@@ -234,6 +255,7 @@ CHECKS = {
     'paths exist': check_paths,
     'programs have man pages': check_programs,
     'man pages are installed': check_installed,
+    'environment variables have man pages': check_variables,
     'calls have man pages': check_calls,
     'folders explain themselves': check_readmes,
     'tests of threats exist': check_threats,

@@ -334,9 +334,11 @@ class Programs(unittest.TestCase):
         run = self.run_tool('karst-plot', '--format', 'both', path)
         self.assertEqual((run.returncode, run.stderr), (0, ''))
         names = ['throughput', 'latency', 'load', 'queue-pairs', 'loss']
-        again = os.path.join(self.folder.name, 'again')
-        os.mkdir(again)
-        self.assertEqual(self.run_tool('karst-plot', '--output', again, path).returncode, 0)
+        again = os.path.join(self.folder.name, 'new', 'again') # karst-plot creates both
+        run_again = self.run_tool('karst-plot', '--output', again, path)
+        self.assertEqual((run_again.returncode, run_again.stderr), (0, ''))
+        refused = self.run_tool('karst-plot', '--output', path, path)
+        self.assertEqual((refused.returncode, refused.stderr), (1, f'karst-plot: {path}: File exists\n'))
         self.assertEqual(run.stdout.split(), [f'./{name}.{kind}' for name in names for kind in ('svg', 'png')])
         for name, words in (('throughput', ('Throughput by size', "the kernel's TCP", 'WRITE, attached', '64 KiB')),
                             ('latency', ('Round trips', 'median', '99.9%', 'READ')), ('load', ('256', 'outstanding')),

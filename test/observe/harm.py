@@ -330,6 +330,26 @@ def terminals(tap, bed):
     tap.point('karst-top on strange terminals', problems)
 
 
+def two_services(tap, bed, engine):
+    """karst-smc does not choose one of several daemons for the user."""
+    base = os.path.join(bed.folder, 'two')
+    os.makedirs(os.path.join(base, 'dpdk'))
+    paths = [Between(os.path.join(base, 'dpdk', name), engine).path for name in ('one', 'two')]
+    problems = []
+    for words, status, said in (
+            ([], 1, ['several daemons; say which by --engine, --socket or --file-prefix: ', *paths]),
+            (['--engine', bed.name], 1, ['several daemons; ', f'{bed.name} ({paths[0]})', paths[1]]),
+            (['--engine', 'nobody'], 1, ['no SMC service of an engine named nobody is found']),
+            (['--file-prefix', 'two'], 0, []), (['--file-prefix', 'two', '--engine', bed.name], 0, []),
+            (['--socket', paths[0]], 0, [])):
+        run = subprocess.run([os.path.join(bed.usertools, 'karst-smc'), *words], stdin=subprocess.DEVNULL,
+                             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=HANG_S,
+                             env={**os.environ, 'XDG_RUNTIME_DIR': base}, check=False)
+        if judged(run, status) or any(text not in run.stderr for text in said):
+            problems.append(f'{words}: {run.returncode}: {run.stderr}')
+    tap.point('karst-smc where there are several daemons', problems)
+
+
 def read_all(fd):
     try:
         while os.read(fd, 65536):
@@ -423,6 +443,7 @@ def main(argv):
                 small_disk(tap, bed)
                 nonsense(tap, bed)
                 terminals(tap, bed)
+                two_services(tap, bed, engine)
                 crowd(tap, bed, engine)
             named(tap, bed)
             killed(tap, bed)

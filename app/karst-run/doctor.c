@@ -122,7 +122,9 @@ check_engine(struct visit *v)
 	else if (ret == -EPROTO)
 		wrong(v, "engine: %s; start karstd %s there", why, karst_version());
 	else
-		wrong(v, "engine: %s; start karstd, or name another with --socket", why);
+		wrong(v,
+			"engine: %s%s \"karstd --socket %s\" starts one there; --socket names another",
+			why, ret == -ENOENT || ret == -ECONNREFUSED ? "" : ";", socket);
 }
 
 static void

@@ -348,6 +348,9 @@ def options(tap, program, path):
             ('no such provider', ['--provider', '/nowhere-rdmav34.so', 'true'], '/nowhere'),
             ('no provider', ['--provider', program, 'true'], 'ends with "-rdmav34.so"')):
         tap.point(f'refused: {name}', expect(run(*args), 125, text, stream='stderr'))
+    tap.point('--doctor says how to start a missing engine', expect(
+        run('--socket', '/nowhere/karst.sock', '--doctor'), 1,
+        'is karstd running? "karstd --socket /nowhere/karst.sock" starts one there; '))
     tap.point('options behind the program are its own',
               expect(Run(program, socket=path)('echo', '--mode', 'none'), 0, '--mode none\n'))
     done = run('--help')

@@ -222,7 +222,7 @@ extern bool ks_require;
 /** Whether the service has room for more connections, as far as is known. */
 bool ks_has_room(void);
 void ks_note_full(void);
-/** Whether there is a service.  Connects to it if necessary. */
+/** Whether there is a service.  Connects to it if necessary, also to the next one after its end. */
 bool ks_service(void);
 /** Connects to the service in advance, in the program that was given to karst-run. */
 void ks_service_begin(void);

@@ -11,7 +11,9 @@
  * The library polls for an answer before it sleeps.  The service mostly has nothing else to do, and
  * if the program sleeps, the service needs a call to wake it, and both need context switches.
  *
- * If no service answers, the program uses TCP; the library tries again after a second.
+ * If no service answers, the program uses TCP; the library tries again after a second.  The end of
+ * the service is looked for once in a second when the program listens, connects or accepts: a
+ * program whose connections all stay on TCP sends the service nothing, and would not notice.
  */
 #include "ks.h"
 
@@ -39,6 +41,7 @@ static struct {
 	pthread_mutex_t lock;
 	_Atomic int fd, map;
 	_Atomic int64_t failed_at;          /* seconds */
+	_Atomic int64_t looked_at;          /* when it was last seen to be there, seconds */
 	_Atomic int64_t full_until, full_s; /* 0: the service never was full */
 	uint32_t seq;
 	_Atomic bool early; /* made in advance, by a process of this user: */
@@ -263,6 +266,7 @@ meet(void)
 		hang_up();
 	else
 		atomic_store(&service.map, ks_hide(fds[0]));
+	atomic_store(&service.looked_at, service_now_s());
 	service.look_ns = msg.buffer * 1000ull; /* without a service this is not used */
 	(void)ks_has_processors();
 }
@@ -311,18 +315,39 @@ check_early(void)
 	atomic_store(&service.early, false);
 }
 
+/* @return true once in a second */
+static bool
+is_time_to_look(void)
+{
+	int64_t now = service_now_s();
+
+	return atomic_load_explicit(&service.looked_at, memory_order_relaxed) != now &&
+		atomic_exchange(&service.looked_at, now) != now;
+}
+
+static void
+check_end(void)
+{
+	struct pollfd end = {.fd = atomic_load(&service.fd)};
+
+	if (end.fd >= 0 && real(poll)(&end, 1, 0) > 0)
+		hang_up();
+}
+
 bool
 ks_service(void)
 {
+	bool has = atomic_load(&service.map) >= 0 && !atomic_load(&service.early);
 	int err = errno;
 
-	if (atomic_load(&service.map) >= 0 && !atomic_load(&service.early))
+	if (has && (ks_is_confined() || !is_time_to_look()))
 		return true;
-	if (ks_is_confined() || atomic_load(&service.failed_at) == service_now_s())
+	if (!has && (ks_is_confined() || atomic_load(&service.failed_at) == service_now_s()))
 		return false;
 	ks_lock(&service.lock);
 	if (atomic_load(&service.early))
 		check_early();
+	check_end();
 	if (atomic_load(&service.fd) < 0)
 		meet();
 	ks_unlock(&service.lock);

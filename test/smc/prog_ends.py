@@ -75,6 +75,25 @@ def server_talks(address, port, n):
     sock.sendall(pattern(n))
 
 
+def server_serves(address, port, _):
+    """Serves one connection after the other."""
+    sock = listener(address, port)
+    while True:
+        with sock.accept()[0] as conn:
+            receive(conn)
+
+
+def client_when_told(address, port, _):
+    """Makes a connection at each SIGUSR1."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])
+    say('ready')
+    while True:
+        signal.sigwait([signal.SIGUSR1])
+        with socket.create_connection((address, port)) as conn:
+            conn.sendall(b'x')
+        say('connected')
+
+
 def client_talks(address, port, _):
     sock = socket.create_connection((address, port))
     for _ in range(2):

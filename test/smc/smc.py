@@ -668,6 +668,31 @@ def talk_on(suite, one):
         [] if said.startswith(f'got {BYTES}') else [said]))
 
 
+def next_daemon(suite):
+    """A client that was started before the daemon uses SMC-R by the next daemon, too."""
+    one, problems = suite.daemon('restarts', CONF)
+    port = bed.free_port()
+    c = Program(suite, one, 'ends.client_when_told', '127.0.0.1', port)
+    c.line()
+    for number in (None, signal.SIGTERM, signal.SIGKILL):
+        if number is not None: # no connection is under way, so the client hears nothing
+            problems = problems or one.stop(number, 0 if number == signal.SIGTERM else -number) or one.start()
+        s = Program(suite, one, 'ends.server_serves', '127.0.0.1', port)
+        s.line()
+        began = time.monotonic()
+        while not problems and suite.count(one, 'direct') == 0:
+            c.process.send_signal(signal.SIGUSR1)
+            if c.line() != 'connected':
+                problems = c.ends()[1]
+            elif time.monotonic() - began > bed.HANG_S:
+                problems = [f'no connection by SMC-R after {number}']
+            time.sleep(0.2)
+        s.process.kill()
+        s.process.wait()
+    c.process.kill()
+    suite.tap.point('the daemon is started again: a client uses SMC-R again', problems or one.stop())
+
+
 def test(suite, netns):
     one, problems = suite.daemon('one', CONF)
     suite.tap.point('a daemon with [smc]', problems)
@@ -710,6 +735,7 @@ def test(suite, netns):
     last, problems = suite.daemon('last', CONF)
     suite.tap.point('another one', problems)
     talk_on(suite, last)
+    next_daemon(suite)
     same.same(suite)
     uring.rings(suite)
     looks.looks(suite)

@@ -94,6 +94,9 @@ def leaves_psns_out():
     return w.nak(w.psn - 3)
 
 
+@case('trace', 'pass', '--tap', A)
+@case('trace', 'pass', '--tap', B)
+@case('trace', 'cannot tell', '--tap', '203.0.113.9')
 @case('psn', 'pass', *SENDERS)
 def wraps():
     return Wire(psn=0xfffffd).send(6)

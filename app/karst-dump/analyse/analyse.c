@@ -327,6 +327,22 @@ demote_findings(struct an *a, unsigned int check)
 	fails->n = kept;
 }
 
+/* With a wrong address at --tap, few things can be judged, and nothing else would show why. */
+static void
+check_tap(struct an *a)
+{
+	const struct an_flow *f = a->flows;
+
+	if (a->o->tap != AN_TAP_ADDRESS || f == NULL)
+		return;
+	for (; f != NULL; f = f->all_next)
+		if (memcmp(a->o->tap_address, f->pair->src->address, 16) == 0 ||
+			memcmp(a->o->tap_address, f->pair->dst->address, 16) == 0)
+			return;
+	an_say(a, NULL, AN_TRACE, AN_UNKNOWN, 0, 0,
+		"no packet has the address at which the capture was taken (--tap)");
+}
+
 void
 an_finish(struct an *a, bool broken)
 {
@@ -337,6 +353,7 @@ an_finish(struct an *a, bool broken)
 	if (broken)
 		an_say(a, NULL, AN_TRACE, AN_UNKNOWN, a->frames, 0,
 			"the file ends in the middle of a frame");
+	check_tap(a);
 	an_flows_finish(a);
 	an_cm_finish(a);
 	an_cnp_finish(a);

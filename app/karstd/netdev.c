@@ -57,6 +57,16 @@ take_address(struct kd_netdev *n, const struct ifaddrs *a)
 	n->addresses.n++;
 }
 
+/* Whether an entry is about the interface.  The name of an IPv4 address may be a label: that of the
+ * interface, a colon, and more. */
+static bool
+netdev_is_named(const struct ifaddrs *a, const char *interface)
+{
+	size_t len = strcspn(a->ifa_name, ":");
+
+	return strlen(interface) == len && memcmp(a->ifa_name, interface, len) == 0;
+}
+
 static int
 read_addresses(struct kd_netdev *n)
 {
@@ -69,7 +79,7 @@ read_addresses(struct kd_netdev *n)
 	for (i = 0; i < KARST_DIM(families); i++)
 		for (a = all; a != NULL; a = a->ifa_next)
 			if (a->ifa_addr != NULL && a->ifa_addr->sa_family == families[i] &&
-				strcmp(a->ifa_name, n->name) == 0)
+				netdev_is_named(a, n->name))
 				take_address(n, a);
 	freeifaddrs(all);
 	return 0;

@@ -157,6 +157,13 @@ def addresses(tap, bed, heard):
         heard.server.text()] if 'ADDR_CHANGE' in heard.server.text() else [])
     other.close()
     tap.point('an address keeps the index of its GID', indices(bed, heard))
+    bed.ip(f'addr add {ANOTHER}/24 dev {DEV} label {DEV}:1')
+    problems = heard.event('GID_CHANGE') # within a second, or not at all
+    found = gids(bed)
+    bed.ip(f'addr del {ANOTHER}/24 dev {DEV}')
+    tap.point('an address with a label is one of the interface',
+              problems + ([] if ANOTHER in found.values() else [str(found)]) +
+              heard.event('GID_CHANGE'))
     since = bed.said()
     bed.ip(f'addr flush dev {DEV}')
     problems = bed.says('has no IP address any more', since)

@@ -28,6 +28,9 @@
 #include "karst_log.h"
 #include "netdev_driver.h"
 
+/* RFC 8200, 5; the kernel ends IPv6 on interfaces with a smaller MTU. */
+#define IP6_LEAST_MTU 1280u
+
 /* --- reports of the kernel --- */
 
 int
@@ -47,35 +50,59 @@ kd_news_open(void)
 	return -1;
 }
 
-/* Records that an interface has gone: it may be back, with its old number, before the next
- * check. */
+/* @return the MTU that a message about an interface states; UINT32_MAX: none. */
+static uint32_t
+news_mtu(const struct nlmsghdr *h)
+{
+	const struct rtattr *a = IFLA_RTA(NLMSG_DATA(h));
+	unsigned int len = (unsigned int)IFLA_PAYLOAD(h);
+	uint32_t mtu = UINT32_MAX;
+
+	for (; RTA_OK(a, len); a = RTA_NEXT(a, len))
+		if (a->rta_type == IFLA_MTU && RTA_PAYLOAD(a) == sizeof(mtu))
+			memcpy(&mtu, RTA_DATA(a), sizeof(mtu));
+	return mtu;
+}
+
+/*
+ * Records what may be over before the next check: that an interface has gone, which may be back
+ * with its old number, and that its MTU was too small for IPv6.
+ */
 static void
-note_gone(struct kd_ports *ps, const struct nlmsghdr *h)
+news_note(struct kd_ports *ps, const struct nlmsghdr *h)
 {
 	const struct ifinfomsg *info = NLMSG_DATA(h);
 	uint32_t i;
 
-	if (h->nlmsg_type != RTM_DELLINK || h->nlmsg_len < NLMSG_LENGTH(sizeof(*info)) ||
-		info->ifi_family != AF_UNSPEC)
+	if ((h->nlmsg_type != RTM_DELLINK && h->nlmsg_type != RTM_NEWLINK) ||
+		h->nlmsg_len < NLMSG_LENGTH(sizeof(*info)) || info->ifi_family != AF_UNSPEC)
 		return;
-	for (i = 0; i < ps->n; i++)
-		if (ps->port[i].netdev.index == (unsigned int)info->ifi_index)
-			ps->port[i].left = true;
+	for (i = 0; i < ps->n; i++) {
+		struct kd_port *port = &ps->port[i];
+
+		if (port->netdev.index != (unsigned int)info->ifi_index)
+			continue;
+		port->left |= h->nlmsg_type == RTM_DELLINK;
+		port->groups_lost |= news_mtu(h) < IP6_LEAST_MTU;
+	}
 }
 
 void
 kd_news_read(struct kd_ports *ps)
 {
 	_Alignas(struct nlmsghdr) char buf[16384];
+	uint32_t i;
 	ssize_t n;
 
-	/* -ENOBUFS: some reports were lost */
+	/* ENOBUFS: some reports were lost */
 	while ((n = recv(ps->news_fd, buf, sizeof(buf), 0)) > 0 || (n < 0 && errno == ENOBUFS)) {
 		const struct nlmsghdr *h = (const void *)buf;
 		unsigned int len = n > 0 ? (unsigned int)n : 0;
 
 		for (; NLMSG_OK(h, len); h = NLMSG_NEXT(h, len))
-			note_gone(ps, h);
+			news_note(ps, h);
+		for (i = 0; n < 0 && i < ps->n; i++)
+			ps->port[i].groups_lost = true;
 	}
 }
 
@@ -155,6 +182,18 @@ follow_mtu(struct kd_port *port, struct karst_engine *e, const struct kd_netdev 
 		"port %s: interface %s has MTU %u now, so path MTU %u%s", port->conf->name,
 		port->conf->device, now->mtu, 128u << info.path_mtu,
 		info.path_mtu < was ? "; what queue pairs with a larger one send is lost" : "");
+}
+
+/* The kernel forgets IPv6 groups when the MTU is too small for IPv6 (karst_engine.h). */
+static void
+follow_groups(struct kd_port *port, struct karst_engine *e, const struct kd_netdev *now)
+{
+	if (now->mtu < IP6_LEAST_MTU) {
+		port->groups_lost = true;
+	} else if (port->groups_lost) {
+		port->groups_lost = false;
+		(void)karst_engine_port_join_again(e, port->number);
+	}
 }
 
 /* --- interfaces that disappear and return --- */
@@ -254,6 +293,7 @@ kd_netdev_follow(
 	if (!port->added || rc != 0)
 		return;
 	follow_mtu(port, e, &now);
+	follow_groups(port, e, &now);
 	follow_mac(port, e, &now);
 	follow_addresses(port, e, &now);
 }

@@ -28,6 +28,7 @@ struct kd_port {
 	int silence_fd;       /* kd_netdev_silence(); -1 */
 	uint32_t opened_mtu;  /* MTU of the interface when its driver created its buffers */
 	bool left;            /* the kernel reported that the interface has gone */
+	bool groups_lost;     /* the kernel may have forgotten IPv6 groups that were joined there */
 	bool away;            /* the port was removed with it */
 	bool bare;            /* it was logged that there are no addresses */
 	const char *obstacle; /* the obstacle to the port's return that was logged last; NULL:

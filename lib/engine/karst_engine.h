@@ -364,6 +364,13 @@ int karst_engine_port_set_mac(struct karst_engine *e, uint8_t port, const uint8_
 int karst_engine_port_set_mtu(struct karst_engine *e, uint8_t port, uint16_t mtu);
 
 /**
+ * The kernel interface of a port has begun with IPv6 anew, and the kernel has forgotten the groups
+ * that were joined there: they are joined again.  Nothing happens to other kinds of ports.
+ * -EINVAL: no such port.
+ */
+int karst_engine_port_join_again(struct karst_engine *e, uint8_t port);
+
+/**
  * Checks the links of all ports.  For links that have changed, the owners get KARST_EVENT_PORT_ERR
  * or KARST_EVENT_PORT_ACTIVE.  Call it regularly; nothing else watches the links.
  * @return how many links have changed, or -EDEADLK.

@@ -168,6 +168,40 @@ def asked(bridge, member, daemon, versions):
     return problems + bridge.wait(GROUP, set()) + bridge.wait(GROUP6, set())
 
 
+def remembered(bridge, member, daemon):
+    """A program stays in its groups, whatever happens to the interface."""
+    def interface(*words):
+        sh('ip', '-n', NETNS['member'], 'link', 'set', DEV, *words)
+
+    bridge.forgets(FORGETS_S)
+    listeners = [Member(member, daemon.socket, group=group) for group in (GROUP, GROUP6)]
+    problems = [f'a member says {line}' for line in [one.line() for one in listeners]
+                if line != 'ready']
+    for what, changes in (('down and up, another MAC address',
+                           [['down'], ['up'], ['address', '02:00:00:00:07:07']]),
+                          ('an MTU without IPv6, for a moment', [['mtu', '1000'], ['mtu', '1500']]),
+                          ('an MTU without IPv6', [['mtu', '1000'], [], ['mtu', '1500']])):
+        for words in changes:
+            if words:
+                interface(*words)
+            else:
+                time.sleep(2)
+        time.sleep(FORGETS_S + 2) # what nobody reports any more is forgotten by now
+        for group in (GROUP, GROUP6):
+            problems = problems or [f'{what}: {p}' for p in bridge.wait(group, {'member'})]
+    # a group that is joined while the kernel refuses it
+    listeners.pop().close()
+    interface('mtu', '1000')
+    listeners.append(Member(member, daemon.socket, group=GROUP6))
+    problems += [f'joining with that MTU: {line}' for line in [listeners[-1].line()] if line != 'ready']
+    problems = problems or daemon.says('does not join group ff05::4:7')
+    interface('mtu', '1500')
+    problems = problems or bridge.wait(GROUP6, {'member'})
+    for one in listeners:
+        one.close()
+    return problems + bridge.wait(GROUP, set()) + bridge.wait(GROUP6, set())
+
+
 def reports(tap, karstd, member, folder, what, port, versions):
     with Bridge(*versions) as bridge:
         daemons, problems = start(karstd, folder, what, port, ['member', 'sender'])
@@ -180,6 +214,9 @@ def reports(tap, karstd, member, folder, what, port, versions):
             if port is own_port:
                 tap.point(f'{name}: queries are answered',
                           problems or asked(bridge, member, daemons['member'], versions))
+            else:
+                tap.point(f'{name}: groups outlive changes of the interface',
+                          problems or remembered(bridge, member, daemons['member']))
         left = [text for daemon in daemons.values() for text in daemon.stop()]
         if left:
             tap.point(f'{name}: the daemons end', left)

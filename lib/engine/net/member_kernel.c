@@ -8,6 +8,10 @@
  * may reach only the kernel (AF_XDP).  So the engine joins a group as any program does, by a socket
  * that it never reads; closing the socket leaves the group.  The kernel handles reports and the
  * device's filters.
+ *
+ * With an MTU of less than 1280 the kernel ends IPv6 on an interface, and forgets the IPv6 groups
+ * that were joined there.  It does not join them again when the MTU allows IPv6 again, although the
+ * sockets are still members as far as they know; and meanwhile it refuses to join.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -107,6 +111,21 @@ eng_member_kernel_set(
 	}
 	free(was);
 	p->kernel_members = is;
+}
+
+void
+eng_member_kernel_renew(struct karst_engine *e, struct eng_port *p)
+{
+	struct eng_member_kernel *m = p->kernel_members;
+	uint32_t i;
+
+	for (i = 0; m != NULL && i < m->n; i++) {
+		if (karst_engine_ip_is_ip4(m->member[i].ip) && m->member[i].fd >= 0)
+			continue;
+		/* first leave: a socket that leaves later would take the new membership away */
+		kernel_leave(&m->member[i]);
+		m->member[i] = join_on(e, p, m->member[i].ip);
+	}
 }
 
 void

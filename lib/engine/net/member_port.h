@@ -31,6 +31,8 @@ void eng_member_set(struct karst_engine *e, uint8_t port, const uint8_t (*ips)[1
 struct eng_member_kernel;
 void eng_member_kernel_set(
 	struct karst_engine *e, struct eng_port *p, const uint8_t (*ips)[16], uint32_t n);
+/* Joins the IPv6 groups once more, and those that the kernel refused. */
+void eng_member_kernel_renew(struct karst_engine *e, struct eng_port *p);
 /* The kernel leaves all groups. */
 void eng_member_kernel_fini(struct eng_port *p);
 

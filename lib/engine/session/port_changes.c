@@ -21,6 +21,7 @@
  * An lcore processes a part of its queue pairs in one call, so that its turns stay short.
  */
 #include "cm.h"
+#include "member_port.h"
 #include "port.h"
 #include "session_priv.h"
 
@@ -242,6 +243,20 @@ karst_engine_port_set_mtu(struct karst_engine *e, uint8_t port, uint16_t mtu)
 	ret = refused(e, port, "MTU", mtu == 0 ? "it is 0" : NULL);
 	if (ret == 0)
 		eng_port_follow_mtu(e, &e->port[port], mtu);
+	eng_ctl_leave(e);
+	return ret;
+}
+
+int
+karst_engine_port_join_again(struct karst_engine *e, uint8_t port)
+{
+	int ret = eng_ctl_enter(e);
+
+	if (ret != 0)
+		return ret;
+	ret = refused(e, port, "multicast groups", NULL);
+	if (ret == 0)
+		eng_member_kernel_renew(e, &e->port[port]);
 	eng_ctl_leave(e);
 	return ret;
 }

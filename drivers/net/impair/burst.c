@@ -18,8 +18,8 @@
 #include <rte_ethdev.h>
 
 /*
- * Takes the new rules, between two bursts.  The control thread frees the old ones.  It has emptied
- * @retired before it set @next (control.c).
+ * Takes the new rules, between two bursts.  The control thread frees the old ones.  When rules
+ * change in quick succession, there may be some on @retired already.
  */
 static __attribute__((noinline)) void
 adopt(struct imp_queue *q)
@@ -34,8 +34,12 @@ adopt(struct imp_queue *q)
 	 * other threads read counts of the set; they hold the lock that keeps it from being freed
 	 */
 	__atomic_store_n(&q->set, s, __ATOMIC_RELEASE);
-	/* release: pairs with the acquire of imp_control_apply(), which frees it */
-	atomic_store_explicit(&q->retired, old, memory_order_release);
+	/* relaxed: the control thread at most takes the list, so nothing on it is read here */
+	old->older = atomic_load_explicit(&q->retired, memory_order_relaxed);
+	/* release: pairs with the acquire of hand_over() in control.c, which frees it */
+	while (!atomic_compare_exchange_weak_explicit(
+		&q->retired, &old->older, old, memory_order_release, memory_order_relaxed))
+		;
 }
 
 static inline void

@@ -5,9 +5,10 @@
  * Change rules while packets pass, and answer telemetry requests.
  *
  * Each queue gets a set of rules of its own (set.c) and takes it between two bursts.  So a queue
- * has up to three sets: the one in use, the next one, and the previous one.  The previous one is
- * freed here when the next rules come, or with the queue.  No thread waits for another one.  A
- * queue that is never polled costs no more than the memory of its next set.
+ * has the set in use, the next one, and previous ones: two, if it took rules while the next ones
+ * came, else one.  Previous sets are freed here when the next rules come, or with the queue.  No
+ * thread waits for another one.  A queue that is never polled costs no more than the memory of its
+ * next set.
  */
 #include "impair.h"
 
@@ -53,7 +54,7 @@ static void
 hand_over(struct imp_queue *q, struct imp_set *s)
 {
 	/* acquire: pairs with the release of adopt() in burst.c, which does not use it any more */
-	imp_set_free(atomic_exchange_explicit(&q->retired, NULL, memory_order_acquire));
+	imp_sets_free(atomic_exchange_explicit(&q->retired, NULL, memory_order_acquire));
 	/*
 	 * release: pairs with the acquire of adopt(); acquire: pairs with the release of an earlier
 	 * call whose set was not taken

@@ -164,7 +164,7 @@ queue_free(struct imp_port *p, unsigned int direction, uint16_t queue)
 	imp_queue_empty(q);
 	imp_set_free(q->set);
 	imp_set_free(q->next);
-	imp_set_free(q->retired);
+	imp_sets_free(q->retired);
 	rte_free(q->ready);
 	rte_free(q->held.timed);
 	rte_free(q);

@@ -138,6 +138,7 @@ struct imp_set {
 	uint32_t generation;
 	struct imp_flows *flows; /* NULL: no rule needs them */
 	struct imp_rules *rules;
+	struct imp_set *older; /* on the list of retired sets */
 	struct imp_live live[];
 };
 
@@ -178,8 +179,13 @@ uint16_t imp_scan(struct imp_queue *q, struct rte_mbuf *const *bufs, uint16_t fr
  */
 struct imp_set *imp_set_new(struct imp_rules *rules, unsigned int direction, uint16_t queue,
 	uint32_t generation, uint64_t now);
-/** Frees a set, and its rules if nothing uses them any more. */
+/**
+ * Frees a set, and its rules if nothing uses them any more.  The caller holds the port's lock,
+ * which guards the number of users.
+ */
 void imp_set_free(struct imp_set *s);
+/** The same for a list of retired sets. */
+void imp_sets_free(struct imp_set *list);
 
 /** @return the low half of a QP number, in the byte order of a packet. */
 static inline uint16_t
@@ -300,7 +306,7 @@ struct imp_queue {
 	struct rte_mbuf **ready; /* array of IMP_READY */
 	struct imp_held held;
 	_Alignas(64) _Atomic(struct imp_set *) next; /* new set, for the lcore to take */
-	_Atomic(struct imp_set *) retired;           /* old set, for the control thread to free */
+	_Atomic(struct imp_set *) retired;           /* old sets, for the control thread to free */
 };
 
 struct imp_port {

@@ -153,3 +153,14 @@ imp_set_free(struct imp_set *s)
 	imp_flows_free(s->flows);
 	free(s);
 }
+
+void
+imp_sets_free(struct imp_set *list)
+{
+	struct imp_set *older;
+
+	for (; list != NULL; list = older) {
+		older = list->older;
+		imp_set_free(list);
+	}
+}

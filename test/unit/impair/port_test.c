@@ -207,6 +207,54 @@ Test(port, rules_change_under_traffic)
 	bed_close();
 }
 
+#define APPLIED 200000u
+
+/* Applies the same rules in quick succession. */
+static void *
+apply_often(void *arg)
+{
+	struct imp_port *p = arg;
+	struct imp_rules *rules = p->rules;
+	unsigned int i;
+	cpu_set_t all;
+
+	/* EAL has bound the thread that polls, and so this one, to one processor */
+	memset(&all, 0xff, sizeof(all));
+	(void)pthread_setaffinity_np(pthread_self(), sizeof(all), &all);
+	for (i = 0; i < APPLIED; i++) {
+		pthread_mutex_lock(&p->lock);
+		if (imp_control_apply(p, rules) != 0)
+			abort();
+		pthread_mutex_unlock(&p->lock);
+	}
+	done = true;
+	return NULL;
+}
+
+/* A queue that takes new rules while the next ones come gives all previous ones back. */
+Test(port, rules_change_in_quick_succession)
+{
+	volatile unsigned int k;
+	unsigned int seed = 4711;
+	struct rte_mbuf *m;
+	pthread_t thread;
+
+	bed_open("[rule a]\naction = drop\nnth = 1\n", "");
+	cr_assert_eq(pthread_create(&thread, NULL, apply_often, bed_port()), 0);
+	while (!done) {
+		cr_expect_eq(rte_eth_rx_burst(bed.port, 0, &m, 1), 0);
+		for (k = rand_r(&seed) % 32768; k > 0; k--)
+			;
+	}
+	pthread_join(thread, NULL);
+	cr_expect_eq(rte_eth_rx_burst(bed.port, 0, &m, 1), 0);
+	/* rx: the set in use and two previous ones; tx, which nobody polls: that in use and the
+	 * next one; and the port itself */
+	cr_expect_leq(bed_port()->rules->users, 3u + 2 + 1, "%u users of the rules",
+		bed_port()->rules->users);
+	bed_close();
+}
+
 /* --- frames of all kinds --- */
 
 /* Random frames that begin like RoCE, in buffers of any shape, with every action: nothing is read

@@ -162,9 +162,11 @@ queue_free(struct imp_port *p, unsigned int direction, uint16_t queue)
 	memset(&p->base[direction][queue], 0, sizeof(p->base[0][0]));
 	pthread_mutex_unlock(&p->lock);
 	imp_queue_empty(q);
+	pthread_mutex_lock(&p->lock);
 	imp_set_free(q->set);
 	imp_set_free(q->next);
 	imp_sets_free(q->retired);
+	pthread_mutex_unlock(&p->lock);
 	rte_free(q->ready);
 	rte_free(q->held.timed);
 	rte_free(q);

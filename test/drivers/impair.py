@@ -11,10 +11,13 @@ loses, corrupts, duplicates and reorders some.
 """
 import json
 import os
+import re
+import select
 import struct
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -99,6 +102,12 @@ class Impaired(Testpmd):
             f'net_impair0,port={below.split(",")[0]},{more}', '--', '-i', '--mbuf-size=4096',
             '--total-num-mbufs=4096', '--forward-mode=io', '--port-topology=loop',
             '--no-flush-rx')
+
+
+    def drain(self):
+        """Reads what it has printed, so that it need not wait for a reader."""
+        while select.select([self.process.stdout], [], [], 0)[0]:
+            self.said += os.read(self.process.stdout.fileno(), 65536).decode(errors='replace')
 
 
 def read_log(path):
@@ -224,6 +233,22 @@ def changes(tap, module, folder):
     tap.point('a file with a mistake is refused with line and column',
               [] if answer['result'] == 'refused' and answer['generation'] == 2 and
               ':3:9: ' in ''.join(answer['mistakes']) else [str(answer)])
+    long_path = os.path.join(folder, 'd' * 100)
+    os.mkdir(long_path)
+    answer = telemetry.ask('/impair/rules,net_impair0,' + write(
+        os.path.join(long_path, 'e' * 60), '[rule three]\naction = mark\nnht = 3\n'))
+    said = ''.join(part.lstrip() for part in answer['mistakes'])
+    tap.point('also of a file with a long path, and with all that is allowed',
+              [] if ':3:1: [rule] nht: unknown key; allowed: action, ' in said and
+              said.endswith('queue_us') else [str(answer)])
+    answer = telemetry.ask('/impair/rules,net_impair0,' + write(
+        path + '.many', '[rule three]\naction = "\\mark"\n' + 'nth = 1\n' * 301))
+    pmd.drain()
+    said = answer.get('mistakes', ['nothing'])
+    more = re.fullmatch(r'(\d+) more, which are in the log of the program', said[-1])
+    shown = sum(part[0] != ' ' for part in said[:-1])
+    tap.point('of many mistakes it is said how many are left out',
+              [] if more and int(more.group(1)) + shown == 301 else [str(answer)])
     before = hits('two')
     tap.point('and the rules before hold', [] if until(lambda: hits('two') > before)
               else ['they do not'])
@@ -235,6 +260,87 @@ def changes(tap, module, folder):
     tap.point('all queues have the newest rules', [] if until(
         lambda: telemetry.ask('/impair/stats,net_impair0')['generation_in_use'] == 2) else ['no'])
     tap.point('testpmd stops', pmd.stop())
+
+
+CLIENTS, LOADS = 3, 40
+
+
+def quick(tap, module, folder):
+    """Several clients of telemetry load rules in quick succession while packets pass."""
+    source, log = os.path.join(folder, 'quick.pcap'), os.path.join(folder, 'quick.log')
+    write_pcap(source, 1, [(1000 * psn, packet(psn)) for psn in range(1000)])
+    paths = [write(os.path.join(folder, f'quick{i}'), f'[rule r{i}]\naction = mark\npsn = {i}\n')
+             for i in range(CLIENTS)]
+    pmd = Impaired(module, f'net_pcap0,rx_pcap={source},infinite_rx=1',
+                  f'rules={paths[0]},log={log},log_slots=65536')
+    problems = pmd.start()
+    loaded, lock = {1: 0}, threading.Lock()
+
+    def load(i):
+        telemetry = telemetry_of(pmd.name)
+        for _ in range(LOADS):
+            answer = telemetry.ask(f'/impair/rules,net_impair0,{paths[i]}')
+            with lock:
+                if answer['result'] != 'ok' or answer['generation'] in loaded:
+                    problems.append(str(answer))
+                loaded[answer['generation']] = i
+    if not problems:
+        clients = [threading.Thread(target=load, args=(i,)) for i in range(CLIENTS)]
+        for client in clients:
+            client.start()
+        for client in clients:
+            client.join()
+        newest = 1 + CLIENTS * LOADS
+        if sorted(loaded) != list(range(1, newest + 1)):
+            problems.append(f'generations {sorted(loaded)}')
+        telemetry = telemetry_of(pmd.name)
+        if not until(lambda: telemetry.ask('/impair/stats,net_impair0')['generation_in_use'] == newest):
+            problems.append('not all queues have the newest rules')
+    tap.point('several clients change rules in quick succession', problems + pmd.stop())
+    known, problems = set(), []
+    for entry in read_log(log):
+        if entry['event'] == 'rules':
+            known.add(entry['generation'])
+            wanted = {'file': paths[loaded[entry['generation']]]}
+        elif entry['event'] == 'injured':
+            if entry.get('generation') not in known:
+                problems.append(f'rules that are not known yet: {entry}')
+                continue
+            i = loaded[entry['generation']]
+            wanted = {'rule': f'r{i}', 'psn': i}
+        else:
+            continue
+        problems += [str(entry)] if any(entry[k] != v for k, v in wanted.items()) else []
+    tap.point('the log tells by which rules each packet was hit', problems[:3])
+
+
+def repeatable(tap, module, folder):
+    """The same packets are hit when the same file is loaded at the start or by telemetry."""
+    source = os.path.join(folder, 'in.pcap')
+    frames = [packet(psn) for psn in range(1, FRAMES + 1)]
+    write_pcap(source, 1, [(1000 * us, frame) for us, frame in enumerate(frames)])
+    rules = write(os.path.join(folder, 'chance'), '[impair]\nseed = 99\n[rule c]\naction = drop\n'
+                  'chance = 0.05\n[rule m]\naction = corrupt\nevery = 7\ntransmission = first\n')
+    found, problems = [], []
+    for i, given in enumerate((f'rules={rules},', '')):
+        log = os.path.join(folder, f'chance{i}.log')
+        pmd = Impaired(module, f'net_pcap0,rx_pcap={source},tx_pcap=/dev/null', f'{given}log={log}')
+        problems += pmd.wait('testpmd> ')
+        if not problems:
+            telemetry = telemetry_of(pmd.name)
+            for _ in range(0 if given else 3):
+                telemetry.ask(f'/impair/rules,net_impair0,{rules}')
+            problems += pmd.start()
+        if not problems and not until(
+                lambda: telemetry.ask('/impair/stats,net_impair0')['rx']['frames'] == FRAMES):
+            problems.append('not all frames are through')
+        time.sleep(0.1) # those that were received are sent
+        problems += pmd.stop()
+        found.append([[e[k] for k in ('packet', 'direction', 'psn', 'rule', 'action', 'reason')]
+                      for e in read_log(log) if e['event'] == 'injured'])
+    if sorted(found[0]) != sorted(found[1]) or len(found[0]) < FRAMES / 20:
+        problems.append(f'{len(found[0])} and {len(found[1])} hits, {found[0][:3]}, {found[1][:3]}')
+    tap.point('the same file hits the same packets from the start and by telemetry', problems)
 
 
 # --- karstd ---
@@ -319,6 +425,8 @@ def main(argv):
     with tempfile.TemporaryDirectory() as folder:
         capture(tap, argv[1], folder)
         changes(tap, argv[1], folder)
+        quick(tap, argv[1], folder)
+        repeatable(tap, argv[1], folder)
         with Network():
             karstd(tap, argv[2], argv[3], folder)
     return tap.finish()

@@ -63,7 +63,7 @@ hand_over(struct imp_queue *q, struct imp_set *s)
 }
 
 int
-imp_control_apply(struct imp_port *p, struct imp_rules *rules)
+imp_control_apply(struct imp_port *p, struct imp_rules *rules, const char *path)
 {
 	struct imp_set *set[IMP_BOTH][IMP_MAX_QUEUES] = {{NULL}};
 	unsigned int d, i;
@@ -71,6 +71,9 @@ imp_control_apply(struct imp_port *p, struct imp_rules *rules)
 
 	rules->users++; /* the port's own reference */
 	rc = make_sets(p, rules, set);
+	/* before a queue takes them and logs what they do */
+	if (rc == 0 && p->log != NULL)
+		imp_log_rules(p->log, path, rules, p->generation + 1);
 	for (d = 0; d < IMP_BOTH; d++)
 		for (i = 0; i < IMP_MAX_QUEUES; i++)
 			if (rc != 0)
@@ -98,13 +101,9 @@ imp_control_load(struct imp_port *p, const char *path, imp_say say, void *user)
 	if (rules == NULL)
 		return -EINVAL;
 	pthread_mutex_lock(&p->lock);
-	rc = imp_control_apply(p, rules);
-	if (rc == 0) {
-		if (path != p->rules_path)
-			snprintf(p->rules_path, sizeof(p->rules_path), "%s", path);
-		if (p->log != NULL)
-			imp_log_rules(p->log, path, rules, p->generation);
-	}
+	rc = imp_control_apply(p, rules, path);
+	if (rc == 0 && path != p->rules_path)
+		snprintf(p->rules_path, sizeof(p->rules_path), "%s", path);
 	pthread_mutex_unlock(&p->lock);
 	if (rc != 0) {
 		imp_rules_free(rules);
@@ -159,21 +158,54 @@ tel_list(const char *cmd, const char *params, struct rte_tel_data *d)
 	return 0;
 }
 
+/* Of an answer, which has up to 16 KiB. */
+#define MISTAKES_BYTES 15000u
+#define INDENT         "  "
+
 struct mistakes {
 	struct rte_tel_data *list;
-	uint32_t n;
+	uint32_t bytes, left_out;
 };
 
+/* @return how much of @line to put into a string of up to @room characters: up to a space near its
+ * end, if there is one. */
+static size_t
+fold(const char *line, size_t room)
+{
+	size_t at = strlen(line);
+
+	if (at <= room)
+		return at;
+	for (at = room; at > room / 2; at--)
+		if (line[at - 1] == ' ')
+			return at;
+	return room;
+}
+
+/* A string of telemetry has up to 127 characters: a longer message continues in the next one. */
 static void
 control_say_mistake(void *user, const char *line)
 {
 	struct mistakes *m = user;
 	char text[RTE_TEL_MAX_STRING_LEN];
+	const char *indent = "", *at;
 
 	IMP_LOG(ERR, "%s\n", line);
-	snprintf(text, sizeof(text), "%s", line);
-	if (m->n++ < RTE_TEL_MAX_ARRAY_ENTRIES)
+	if (m->left_out != 0 || m->bytes + 2 * strlen(line) > MISTAKES_BYTES) {
+		m->left_out++;
+		return;
+	}
+	for (; *line != '\0'; indent = INDENT) {
+		size_t n = fold(line, sizeof(text) - sizeof(INDENT));
+
+		snprintf(text, sizeof(text), "%s%.*s", indent, (int)n, line);
 		rte_tel_data_add_array_string(m->list, text);
+		/* quotes and backslashes are escaped */
+		m->bytes += (uint32_t)strlen(text) + 3;
+		for (at = text; (at = strpbrk(at, "\"\\")) != NULL; at++)
+			m->bytes++;
+		line += n;
+	}
 }
 
 /*
@@ -187,6 +219,7 @@ tel_rules(const char *cmd, const char *params, struct rte_tel_data *d)
 	const char *file = "";
 	struct imp_port *p;
 	int rc = -EINVAL;
+	char text[64];
 
 	(void)cmd;
 	if (m.list == NULL)
@@ -212,6 +245,11 @@ tel_rules(const char *cmd, const char *params, struct rte_tel_data *d)
 		rte_tel_data_add_dict_u64(d, "generation", p->generation);
 	}
 	pthread_mutex_unlock(&ports_lock);
+	if (m.left_out != 0) {
+		snprintf(text, sizeof(text), "%u more, which are in the log of the program",
+			m.left_out);
+		rte_tel_data_add_array_string(m.list, text);
+	}
 	rte_tel_data_add_dict_container(d, "mistakes", m.list, 0);
 	return 0;
 }

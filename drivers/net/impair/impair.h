@@ -214,7 +214,7 @@ enum imp_why {
 
 struct imp_record {
 	uint64_t packet, tsc, count;
-	uint32_t qpn, psn, len, detail;
+	uint32_t qpn, psn, len, detail, generation;
 	uint16_t queue;
 	uint8_t direction, event, action, choice, why, opcode, transmission;
 	char rule[IMP_NAME_BYTES];
@@ -401,10 +401,10 @@ struct imp_use {
 struct imp_port *imp_control_use(struct imp_use *u, uint16_t port_id);
 void imp_control_leave(struct imp_use *u);
 /**
- * Gives each queue a set of these rules.  The caller holds the lock.  On failure nothing has
- * changed.
+ * Gives each queue a set of these rules, which are those of the file @path, and logs that.  The
+ * caller holds the lock.  On failure nothing has changed.
  */
-int imp_control_apply(struct imp_port *p, struct imp_rules *rules);
+int imp_control_apply(struct imp_port *p, struct imp_rules *rules, const char *path);
 /**
  * Reads a file of rules and applies it.
  * @return 0, or -errno after a message, and nothing has changed.

@@ -56,6 +56,7 @@ imp_record_init(struct imp_record *r, const struct imp_queue *q, const struct rt
 		.qpn = f->qpn,
 		.psn = f->psn,
 		.len = m->pkt_len,
+		.generation = q->set->generation,
 		.queue = q->queue,
 		.direction = q->direction,
 		.action = (uint8_t)c->action,
@@ -121,11 +122,12 @@ write_record(struct imp_log *l, const struct imp_record *r)
 	fprintf(to,
 		"{\"event\":\"%s\",\"packet\":%" PRIu64 ",\"time_ns\":%" PRIu64
 		",\"direction\":\"%s\",\"queue\":%u,\"qpn\":%u,\"psn\":%u,\"opcode\":\"%s\","
-		"\"length\":%u,\"rule\":\"%s\",\"action\":\"%s\",\"reason\":\"%s",
+		"\"length\":%u,\"generation\":%u,\"rule\":\"%s\",\"action\":\"%s\","
+		"\"reason\":\"%s",
 		log_events[r->event], r->packet, time_ns(l, r->tsc),
 		r->direction == IMP_RX ? "rx" : "tx", r->queue, r->qpn, r->psn,
-		karst_opcode_symbol(r->opcode), r->len, r->rule, imp_action_name(r->action),
-		log_choices[r->choice]);
+		karst_opcode_symbol(r->opcode), r->len, r->generation, r->rule,
+		imp_action_name(r->action), log_choices[r->choice]);
 	fprintf(to, " %" PRIu64, r->count);
 	if (r->transmission == 1)
 		fputs(", first transmission", to);

@@ -223,7 +223,7 @@ apply_often(void *arg)
 	(void)pthread_setaffinity_np(pthread_self(), sizeof(all), &all);
 	for (i = 0; i < APPLIED; i++) {
 		pthread_mutex_lock(&p->lock);
-		if (imp_control_apply(p, rules) != 0)
+		if (imp_control_apply(p, rules, bed.rules) != 0)
 			abort();
 		pthread_mutex_unlock(&p->lock);
 	}

@@ -45,7 +45,7 @@ fwd_rate_parse(const char *text, struct fwd_rate *r, const char **why)
 		*r = (struct fwd_rate){.unit = FWD_RATE_MAX};
 		return 0;
 	}
-	if (text[0] < '0' || text[0] > '9' || text[1] == 'x')
+	if (text[0] < '0' || text[0] > '9' || text[1] == 'x' || text[1] == 'X')
 		return -1;
 	value = strtod(text, &end);
 	for (i = 0; i < KARST_DIM(units); i++) {

@@ -195,6 +195,7 @@ fwd_start(struct fwd *f, uint32_t tx_first)
 		rc = make_generators(f, tx_first != 0);
 	if (rc != 0) {
 		fwd_streams_free(f);
+		f->mode = NULL; /* nothing was forwarded in it */
 		return rc;
 	}
 	for (i = 0; i < f->nstreams; i++)

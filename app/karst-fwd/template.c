@@ -150,8 +150,11 @@ choice(struct fwd_template *t, const struct key *k, const char *value)
 	const char *c = k->choices;
 	uint64_t i;
 
+	/* "a|b" begins like the list, and is none of its words */
+	if (len == 0 || strchr(value, '|') != NULL)
+		return false;
 	for (i = 0; c != NULL; i++) {
-		if (strncmp(c, value, len) == 0 && (c[len] == '|' || c[len] == '\0') && len != 0) {
+		if (strncmp(c, value, len) == 0 && (c[len] == '|' || c[len] == '\0')) {
 			store(t, k, i);
 			return true;
 		}

@@ -526,6 +526,10 @@ def commands(tap, program):
         ('show port stats 9', ['no such port']),
         ('set burst 1000', ['from 1 to 512']),
         ('set gen template size=x', ['size=x: allowed']),
+        ('set gen template transport=rc|uc', ['transport=rc|uc: allowed']),
+        ('set gen template op=send|send-imm', ['op=send|send-imm: allowed']),
+        ('set gen rate 0X10kbps', ['is allowed, from 1 kbps']),
+        ('set gen rate nanbps', ['is allowed, from 1 kbps']),
         ('set eth-peer 0 nonsense', ['is allowed']),
         ('start tx_first 0', ['from 1 to 65535']),
         ('wait gen', ['does not run']),
@@ -545,6 +549,55 @@ def commands(tap, program):
                                     if word not in said]
         tap.point(f'command: {text}', problems)
     tap.point('the prompt ends', fwd.stop())
+
+
+def in_succession(tap, program):
+    """Commands that come one right after the other, and starts that fail; JSON is valid after all
+    of it."""
+    fwd = Fwd(program, ['net_ring0', 'net_ring1'], ['--mbuf-size=1024'])
+    problems = fwd.wait(PROMPT)
+    for _ in range(50):
+        for command in ('set fwd gen', 'set gen template size=64 count=5 flows=3', 'start', 'stop',
+                        'set fwd roce-check', 'start tx_first', 'clear port stats all', 'stop'):
+            problems = problems or fwd.command(command)[0]
+        if problems:
+            break
+        everything = fwd.ask('show all json')
+        if everything['fwd']['running'] or len(everything['ports']) != 2:
+            problems = [str(everything)]
+    tap.point('commands in quick succession', problems)
+    problems = problems or fwd.command('set fwd gen')[0]
+    problems = problems or fwd.command('set gen template size=4096 mtu=4096')[0]
+    problems = problems or fwd.command('start', 'not started')[0]
+    said = fwd.ask('show all json')['fwd'] if not problems else {}
+    tap.point('a start that fails has forwarded nothing, for no time', expect(problems, said, {
+        'running': False, 'seconds': 0, 'rx_packets': 0, 'ports': [
+            {'port': port, 'rx_packets': 0, 'tx_packets': 0, 'tx_dropped': 0} for port in (0, 1)]}))
+    tap.point('the prompt ends after that', problems + fwd.stop())
+
+
+def cut_captures(tap, program, captures):
+    """A capture that ends anywhere, or is of another link type, is played up to there or refused in
+    words."""
+    fwd = Fwd(program, ['net_ring0'])
+    problems = fwd.wait(PROMPT)
+    with open(os.path.join(captures, 'rping.pcap'), 'rb') as f:
+        data = f.read()[:1000]
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, 'cut.pcap')
+
+        def says(cut, pattern):
+            with open(path, 'wb') as f:
+                f.write(cut)
+            problems, said = fwd.command(f'set gen pcap file={path}')
+            return problems or ([] if re.search(pattern, said) else [f'{len(cut)} bytes: {said}'])
+        for length in [*range(100), *range(100, len(data), 17)]:
+            problems = problems or says(data[:length], r'capture: |\d+ frames')
+        tap.point('gen: a capture that is cut at any place', problems)
+        for link in (0, 101, 105, 113, 127, 276, 999):
+            problems = problems or says(data[:20] + struct.pack('<I', link) + data[24:],
+                                        r'link type \d+ \(\w+\); Ethernet is allowed')
+    tap.point('gen: captures of other link types', problems + fwd.stop())
 
 
 def completion(tap, program):
@@ -673,7 +726,14 @@ def vanishing(tap, program):
             problems = ['it is not gone']
         if not problems:
             problems = fwd.command('stop', 'Done.')[0]
-        tap.point('a port that goes is reported, and the others go on', problems + fwd.stop())
+        tap.point('a port that goes is reported, and the others go on', problems)
+        for mode, start in (('gen', 'start'), ('reflect', 'start'), ('mac', 'start tx_first')):
+            for command in (f'set fwd {mode}', start, 'clear port stats all', 'clear port xstats 0',
+                            'show port xstats all', 'stop'):
+                problems = problems or fwd.command(command)[0]
+            gone = [port['gone'] for port in fwd.ask('show all json')['ports']] if not problems else []
+            problems = problems or ([] if gone == [True, False, False] else [str(gone)])
+        tap.point('what is started beside a port that is gone', problems + fwd.stop())
         fwd = Fwd(program, [f'net_kport1,iface={name}1'])
         problems = fwd.wait(PROMPT) or fwd.command('start', 'streams=1')[0]
         if not problems:
@@ -706,6 +766,8 @@ def main(argv):
     beside_testpmd(tap, program)
     mistakes(tap, program)
     commands(tap, program)
+    in_succession(tap, program)
+    cut_captures(tap, program, captures)
     completion(tap, program)
     files(tap, program)
     odd_files(tap, program)

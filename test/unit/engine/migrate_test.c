@@ -7,6 +7,8 @@
  */
 #include <criterion/criterion.h>
 
+#include <rte_mbuf.h>
+
 #include "engine_bed.h"
 #include "karst_owner.h"
 
@@ -42,19 +44,26 @@ struct ends {
 
 static uint8_t mem[2][BUF];
 
+/* Loads an alternate path from port @from to the other one, and asks for REARM. */
 static int
-rearm(struct ends *t, int side)
+rearm_from(struct ends *t, int side, int from)
 {
 	struct karst_core_qp_attr attr = {.alt_timeout = 17, .path_mig_state = KARST_MIG_REARM};
 	struct karst_engine_port_info dst;
 	struct engine_bed *bed = &t->bed;
 
-	cr_assert_eq(karst_engine_port_info(bed->e, bed->port[side], &dst), 0);
-	cr_assert_eq(karst_engine_path_init(bed->e, bed->port[1 - side], 0, dst.mac,
-			     dst.addrs[0].ip, &attr.alt_path),
+	cr_assert_eq(karst_engine_port_info(bed->e, bed->port[1 - from], &dst), 0);
+	cr_assert_eq(karst_engine_path_init(
+			     bed->e, bed->port[from], 0, dst.mac, dst.addrs[0].ip, &attr.alt_path),
 		0);
 	return karst_engine_qp_modify(
 		bed->e, t->qp[side], &attr, KARST_QP_ALT_PATH | KARST_QP_PATH_MIG_STATE);
+}
+
+static int
+rearm(struct ends *t, int side)
+{
+	return rearm_from(t, side, 1 - side);
 }
 
 static void
@@ -192,4 +201,153 @@ Test(migrate, g2_refused)
 		"that path MTU was agreed to");
 	cr_assert_eq(karst_engine_qp_modify(bed.e, qp, &attr, mask), 0);
 	engine_bed_down(&bed);
+}
+
+/* --- both ends migrate at once, again and again --- */
+
+#define ROUNDS 60
+#define MIXED  12u /* requests of each side in a round */
+#define PART   (BUF / MIXED / 4 * 4)
+
+/* Losses of a round, by frames that have left; both ends migrate after that. */
+static const unsigned int turns[] = {0, 1, 2, 3, 5, 8};
+
+struct mixed {
+	uint64_t sum, old[MIXED];
+	uint8_t got[MIXED][PART];
+};
+
+static struct mixed mixed[2];
+
+static void
+post_mixed(struct ends *t, int side, const uint32_t key[2])
+{
+	struct karst_send_wqe *w;
+	unsigned int i;
+
+	for (i = 0; i < MIXED; i++) {
+		uint64_t id = (unsigned int)side * 100 + i;
+
+		if (i % 3 == 0) {
+			engine_bed_post(t->qp[side], KARST_WR_RDMA_READ, id, mixed[side].got[i],
+				PART, key[side], mem[1 - side] + i * PART, t->key[1 - side]);
+			continue;
+		}
+		if (i % 3 == 1) {
+			engine_bed_post(t->qp[side], KARST_WR_SEND, id, mem[side] + i * PART, PART,
+				t->key[side], NULL, 0);
+			continue;
+		}
+		w = karst_engine_send_slot(t->qp[side], 0);
+		memset(w, 0, sizeof(*w));
+		w->wr_id = id;
+		w->opcode = KARST_WR_ATOMIC_FAA;
+		w->flags = KARST_SEND_SIGNALED;
+		w->num = 1;
+		w->rdma.remote_addr = (uintptr_t)&mixed[1 - side].sum;
+		w->rdma.rkey = key[1 - side];
+		w->atomic.sge[0] = (struct karst_sge){(uintptr_t)&mixed[side].old[i], 8, key[side]};
+		w->atomic.compare_add = 1;
+		cr_assert_eq(karst_engine_post_send(t->qp[side], 1), 0);
+	}
+}
+
+/* Throws away what is on the wires. */
+static void
+lose_all(struct engine_bed *bed)
+{
+	unsigned int i, k;
+	void *m;
+
+	for (i = 0; i < 2; i++)
+		for (k = 0; k < 4 && bed->ring[i][k] != NULL; k++)
+			while (rte_ring_dequeue(bed->ring[i][k], &m) == 0)
+				rte_pktmbuf_free(m);
+}
+
+/* Checks one completion of a round.  @next: number of the next request and receive of each side. */
+static void
+check_mixed(const struct karst_cqe *cqe, uint64_t sum, unsigned int next[2][2])
+{
+	unsigned int side = (unsigned int)(cqe->wr_id / 100 % 10),
+		     i = (unsigned int)(cqe->wr_id % 100);
+	bool received = cqe->wr_id >= 1000;
+
+	cr_assert_eq(cqe->status, KARST_WC_SUCCESS, "%lu: status %u", (unsigned long)cqe->wr_id,
+		cqe->status);
+	cr_assert_eq(
+		i, next[side][received]++, "%lu comes out of order", (unsigned long)cqe->wr_id);
+	if (!received && i % 3 == 0)
+		cr_assert_arr_eq(mixed[side].got[i], mem[1 - side] + i * PART, PART);
+	if (!received && i % 3 == 2)
+		cr_assert_eq(mixed[side].old[i], sum + i / 3);
+}
+
+static void
+round_of_both(struct ends *t, unsigned int round, const uint32_t key[2])
+{
+	const struct karst_core_qp_attr go = {.path_mig_state = KARST_MIG_MIGRATED};
+	unsigned int i, next[2][2] = {{0}}, side;
+	uint64_t sum = mixed[0].sum;
+	struct karst_cqe cqe;
+
+	for (side = 0; side < 2; side++) {
+		engine_bed_fill(mem[side], BUF, round * 2 + side);
+		memset(mixed[side].got, 0, sizeof(mixed[side].got));
+		for (i = 0; i < MIXED / 3; i++)
+			engine_bed_post_recv(t->qp[side], 1000 + side * 100 + i,
+				mixed[side].got[i * 3 + 1], PART, key[side]);
+	}
+	for (side = 0; side < 2; side++)
+		post_mixed(t, (int)side, key);
+	for (i = 0; i < turns[round % (sizeof(turns) / sizeof(turns[0]))]; i++)
+		karst_engine_poll(t->bed.e, 0);
+	lose_all(&t->bed);
+	for (side = 0; side < 2; side++)
+		cr_assert_eq(
+			karst_engine_qp_modify(t->bed.e, t->qp[side], &go, KARST_QP_PATH_MIG_STATE),
+			0);
+	for (i = 0; i < 2 * (MIXED + MIXED / 3); i++) {
+		cr_assert(engine_bed_wait(&t->bed, &cqe), "round %u: completion %u", round, i);
+		check_mixed(&cqe, sum, next);
+	}
+	for (side = 0; side < 2; side++) {
+		cr_assert_eq(mixed[side].sum, sum + MIXED / 3);
+		for (i = 1; i < MIXED; i += 3)
+			cr_assert_arr_eq(mixed[side].got[i], mem[1 - side] + i * PART, PART);
+		cr_assert_eq(t->seen.migrated[side], round + 1, "side %u, round %u: %u", side,
+			round, t->seen.migrated[side]);
+		cr_assert_eq(t->seen.lost[side], 0);
+	}
+}
+
+/* READs, SENDs and atomics of both ends are under way, and all frames are lost, when both migrate;
+ * each is done once, and both can be armed for the way back. */
+Test(migrate, g6_both_at_once)
+{
+	uint32_t key[2];
+	struct ends t;
+	unsigned int round, side;
+
+	memset(mixed, 0, sizeof(mixed));
+	ends_armed(&t);
+	for (side = 0; side < 2; side++)
+		key[side] = engine_bed_mr(&t.bed, &mixed[side], sizeof(mixed[side]));
+	for (round = 0; round < ROUNDS; round++) {
+		round_of_both(&t, round, key);
+		engine_bed_settle(&t.bed);
+		for (side = 0; side < 2; side++) {
+			/* where it is now, and where it was */
+			int is = (int)(round % 2 == 0 ? 1 - side : side);
+
+			expect_state(&t, (int)side, KARST_MIG_MIGRATED, t.bed.port[is]);
+			cr_assert_eq(rearm_from(&t, (int)side, 1 - is), 0);
+		}
+		write_and_wait(&t, 0, 1);
+		engine_bed_settle(&t.bed);
+		for (side = 0; side < 2; side++)
+			expect_state(&t, (int)side, KARST_MIG_ARMED,
+				t.bed.port[round % 2 == 0 ? 1 - side : side]);
+	}
+	engine_bed_down(&t.bed);
 }

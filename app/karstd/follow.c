@@ -120,6 +120,14 @@ follow_addresses(struct kd_port *port, struct karst_engine *e, const struct kd_n
 {
 	const struct kd_addrs *was = &port->netdev.addresses;
 
+	if (port->conf->addresses.n == 0 && now->more != port->left_out) {
+		port->left_out = now->more;
+		if (now->more != 0)
+			karst_log(KARST_LOG_WARNING,
+				"port %s: interface %s has more than %u addresses: %u are not used, "
+				"which came last",
+				port->conf->name, port->conf->device, KD_MAX_ADDRS, now->more);
+	}
 	if (port->conf->addresses.n != 0 || memcmp(&now->addresses, was, sizeof(*was)) == 0)
 		return;
 	if (now->addresses.n == 0) {
@@ -276,7 +284,7 @@ kd_netdev_follow(
 
 	if (!port->added && !port->away)
 		return;
-	rc = kd_netdev_read(port->conf->device, &now);
+	rc = kd_netdev_read(port->conf->device, &port->netdev.addresses, &now);
 	if (rc != 0 && rc != -ENODEV && rc != -EPROTOTYPE)
 		return; /* unknown; checked again later */
 	if (port->added && (port->left || rc != 0 || now.index != port->netdev.index))

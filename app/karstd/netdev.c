@@ -33,28 +33,30 @@ prefix_of(const void *mask, size_t bytes)
 	return n;
 }
 
-static void
-take_address(struct kd_netdev *n, const struct ifaddrs *a)
+/* Converts an entry's address and prefix.  @return false: it has none of IPv4 or IPv6. */
+static bool
+entry_address(const struct ifaddrs *a, struct karst_engine_addr *to)
 {
-	struct karst_engine_addr *to = &n->addresses.addr[n->addresses.n];
-
-	if (n->addresses.n == KD_MAX_ADDRS || a->ifa_netmask == NULL)
-		return;
+	if (a->ifa_addr == NULL || a->ifa_netmask == NULL)
+		return false;
 	if (a->ifa_addr->sa_family == AF_INET) {
 		const struct sockaddr_in *in = (const void *)a->ifa_addr;
 		const struct sockaddr_in *mask = (const void *)a->ifa_netmask;
 
 		*to = karst_engine_addr_ip4(ntohl(in->sin_addr.s_addr));
 		to->prefix = prefix_of(&mask->sin_addr, 4);
-	} else {
+		return true;
+	}
+	if (a->ifa_addr->sa_family == AF_INET6) {
 		const struct sockaddr_in6 *in6 = (const void *)a->ifa_addr;
 		const struct sockaddr_in6 *mask = (const void *)a->ifa_netmask;
 
 		memset(to, 0, sizeof(*to));
 		memcpy(to->ip, &in6->sin6_addr, sizeof(to->ip));
 		to->prefix = prefix_of(&mask->sin6_addr, 16);
+		return true;
 	}
-	n->addresses.n++;
+	return false;
 }
 
 /* Whether an entry is about the interface.  The name of an IPv4 address may be a label: that of the
@@ -67,20 +69,48 @@ netdev_is_named(const struct ifaddrs *a, const char *interface)
 	return strlen(interface) == len && memcmp(a->ifa_name, interface, len) == 0;
 }
 
-static int
-read_addresses(struct kd_netdev *n)
+/* Takes the addresses of one family.  @which: only those that are in this list; NULL: only those
+ * that were not taken yet. */
+static void
+take_addresses(
+	struct kd_netdev *n, const struct ifaddrs *all, bool ip4, const struct kd_addrs *which)
 {
-	static const int families[] = {AF_INET, AF_INET6};
-	struct ifaddrs *all, *a;
-	size_t i;
+	const struct ifaddrs *a;
+
+	for (a = all; a != NULL; a = a->ifa_next) {
+		struct kd_addrs *to = &n->addresses;
+		struct karst_engine_addr addr;
+
+		if (!netdev_is_named(a, n->name) || !entry_address(a, &addr) ||
+			karst_engine_addr_is_ip4(&addr) != ip4 ||
+			karst_engine_addr_in(to->addr, to->n, addr.ip) != NULL)
+			continue;
+		if (which != NULL && karst_engine_addr_in(which->addr, which->n, addr.ip) == NULL)
+			continue;
+		if (to->n == KD_MAX_ADDRS)
+			n->more++;
+		else
+			to->addr[to->n++] = addr;
+	}
+}
+
+static int
+read_addresses(struct kd_netdev *n, const struct kd_addrs *keep)
+{
+	struct ifaddrs *all;
 
 	if (getifaddrs(&all) != 0)
 		return -errno;
-	for (i = 0; i < KARST_DIM(families); i++)
-		for (a = all; a != NULL; a = a->ifa_next)
-			if (a->ifa_addr != NULL && a->ifa_addr->sa_family == families[i] &&
-				netdev_is_named(a, n->name))
-				take_address(n, a);
+	take_addresses(n, all, true, NULL);
+	take_addresses(n, all, false, NULL);
+	if (n->more != 0 && keep != NULL) {
+		n->addresses = (struct kd_addrs){0};
+		n->more = 0;
+		take_addresses(n, all, true, keep);
+		take_addresses(n, all, false, keep);
+		take_addresses(n, all, true, NULL);
+		take_addresses(n, all, false, NULL);
+	}
 	freeifaddrs(all);
 	return 0;
 }
@@ -128,7 +158,7 @@ read_link(struct kd_netdev *n, int fd)
 }
 
 int
-kd_netdev_read(const char *name, struct kd_netdev *n)
+kd_netdev_read(const char *name, const struct kd_addrs *keep, struct kd_netdev *n)
 {
 	int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0), rc;
 
@@ -139,7 +169,7 @@ kd_netdev_read(const char *name, struct kd_netdev *n)
 	rc = read_link(n, fd);
 	close(fd);
 	if (rc == 0)
-		rc = read_addresses(n);
+		rc = read_addresses(n, keep);
 	n->rx_queues = count_rx_queues(name);
 	return rc;
 }

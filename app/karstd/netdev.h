@@ -14,13 +14,15 @@ struct kd_netdev {
 	uint32_t rx_queues;
 	uint8_t mac[6];
 	bool up;
-	struct kd_addrs addresses; /* its own, IPv4 first */
+	struct kd_addrs addresses; /* its own, IPv4 first, without duplicates */
+	uint32_t more;             /* further addresses, for which there is no room */
 };
 
 /**
- * Reads the interface.  -ENODEV: there is no such interface; or the kernel's error.  Not logged.
+ * Reads the interface.  @keep: if there is no room for all addresses, these come first; NULL: none.
+ * -ENODEV: there is no such interface; or the kernel's error.  Not logged.
  */
-int kd_netdev_read(const char *name, struct kd_netdev *n);
+int kd_netdev_read(const char *name, const struct kd_addrs *keep, struct kd_netdev *n);
 
 /**
  * Keeps the kernel, which gets a copy of RoCE packets, from answering them with "port unreachable":

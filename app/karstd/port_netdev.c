@@ -23,7 +23,7 @@ static int
 netdev_check(const struct kd_conf_port *p)
 {
 	struct kd_netdev n;
-	int rc = kd_netdev_read(p->device, &n);
+	int rc = kd_netdev_read(p->device, NULL, &n);
 
 	if (rc == -ENODEV)
 		return kd_port_fault(p,
@@ -59,7 +59,7 @@ netdev_open(struct kd_ports *ps, const struct kd_conf *c, struct kd_port *port)
 	const struct kd_netdev_driver *driver = kd_netdev_driver_of(port->conf);
 	const struct kd_conf_port *p = port->conf;
 	uint32_t queues = KD_NETDEV_QUEUES;
-	int rc = kd_netdev_read(p->device, &port->netdev);
+	int rc = kd_netdev_read(p->device, NULL, &port->netdev);
 
 	if (rc != 0)
 		return kd_port_fault(p, "interface %s: %s", p->device, strerror(-rc));

@@ -31,6 +31,7 @@ struct kd_port {
 	bool groups_lost;     /* the kernel may have forgotten IPv6 groups that were joined there */
 	bool away;            /* the port was removed with it */
 	bool bare;            /* it was logged that there are no addresses */
+	uint32_t left_out;    /* it was logged that so many addresses are not used */
 	const char *obstacle; /* the obstacle to the port's return that was logged last; NULL:
 			       * none */
 	/* of a net_memif of role client */

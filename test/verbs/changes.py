@@ -18,6 +18,7 @@ from verbs_bed import Engine, Tap, Tools, VethPair, exit_status
 
 ADDRESS = ['192.0.2.1', '192.0.2.2']
 ANOTHER = '192.0.2.9'
+SIX = '2001:db8::9'
 DEV = 'kv0'
 CONF = ('[engine]\nidle = sleep\nlcores = 0,1\n[port wire]\ndevice = kv0\n'
         '[port loop]\ndevice = loopback\naddresses = 127.0.0.1/8\n')
@@ -146,6 +147,25 @@ def indices(bed, heard):
     return problems
 
 
+def crowded(bed, heard):
+    """@return problems: an address in use gives way to others, of which there are too many."""
+    bed.ip(f'addr add {SIX}/64 dev {DEV} nodad')
+    problems = heard.event('GID_CHANGE')
+    user, since = Heard(bed, address=SIX), bed.said()
+    for i in range(30, 48):
+        bed.ip(f'addr add 192.0.2.{i}/24 dev {DEV}')
+    problems += user.problems + bed.says('has more than 16 addresses: 4 are not used', since)
+    problems += [user.server.text()] if 'ADDR_CHANGE' in user.server.text() else []
+    for i in range(30, 48):
+        bed.ip(f'addr del 192.0.2.{i}/24 dev {DEV}')
+    bed.ip(f'addr del {SIX}/64 dev {DEV}')
+    problems += user.cm('ADDR_CHANGE')
+    user.close()
+    problems += heard.watch.until(lambda: gids(bed) == {0: ADDRESS[0]}, 'as before')
+    heard.at = len(heard.watch.text())
+    return problems
+
+
 def addresses(tap, bed, heard):
     bed.ip(f'addr add {ANOTHER}/24 dev {DEV}')
     tap.point('an address comes: GID_CHANGE', heard.event('GID_CHANGE'))
@@ -164,6 +184,7 @@ def addresses(tap, bed, heard):
     tap.point('an address with a label is one of the interface',
               problems + ([] if ANOTHER in found.values() else [str(found)]) +
               heard.event('GID_CHANGE'))
+    tap.point('an address stays when there are too many', crowded(bed, heard))
     since = bed.said()
     bed.ip(f'addr flush dev {DEV}')
     problems = bed.says('has no IP address any more', since)

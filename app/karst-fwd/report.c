@@ -162,7 +162,8 @@ gen_to_json(const struct fwd_stream *s)
 	double seconds, rest = 0;
 
 	fwd_gen_stats_get(s->gen, &st);
-	seconds = seconds_of(st.last_tsc - st.first_tsc);
+	/* the lcore may have written only one of them yet */
+	seconds = st.last_tsc > st.first_tsc ? seconds_of(st.last_tsc - st.first_tsc) : 0;
 	fwd_report_set_count(o, "port", s->tx->id);
 	fwd_report_set_count(o, "queue", s->tx_queue);
 	json_object_set_new(o, "done", json_boolean(fwd_gen_done(s->gen)));

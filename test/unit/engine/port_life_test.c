@@ -187,6 +187,9 @@ Test(port_life, another_device)
 	}
 	cr_assert_eq(karst_engine_port_set_mtu(bed.e, bed.port[0], 0), -EINVAL);
 	cr_assert_eq(karst_engine_port_set_mtu(bed.e, 7, 1500), -EINVAL);
+	/* the engine reports the groups of this port itself */
+	cr_assert_eq(karst_engine_port_join_again(bed.e, bed.port[0]), 0);
+	cr_assert_eq(karst_engine_port_join_again(bed.e, 7), -EINVAL);
 	engine_bed_poller_stop(&poller);
 	engine_bed_down(&bed);
 }

@@ -203,6 +203,44 @@ Test(migrate, g2_refused)
 	engine_bed_down(&bed);
 }
 
+/* The alternate path leads to an address that nobody has: the queue pair fails on it as on any
+ * other path, and its peer, which has heard nothing, stays armed. */
+Test(migrate, g4_wrong_address)
+{
+	const struct karst_core_qp_attr go = {.path_mig_state = KARST_MIG_MIGRATED};
+	struct karst_core_qp_attr attr = {.alt_timeout = 8, .path_mig_state = KARST_MIG_REARM}, is;
+	struct karst_engine_port_info dst;
+	struct karst_cqe cqe;
+	struct ends t;
+
+	ends_armed(&t);
+	cr_assert_eq(karst_engine_port_info(t.bed.e, t.bed.port[0], &dst), 0);
+	dst.addrs[0].ip[15] ^= 0x55;
+	cr_assert_eq(karst_engine_path_init(
+			     t.bed.e, t.bed.port[1], 0, dst.mac, dst.addrs[0].ip, &attr.alt_path),
+		0);
+	cr_assert_eq(karst_engine_qp_modify(
+			     t.bed.e, t.qp[0], &attr, KARST_QP_ALT_PATH | KARST_QP_PATH_MIG_STATE),
+		0);
+	write_and_wait(&t, 0, 1);
+	expect_state(&t, 0, KARST_MIG_ARMED, t.bed.port[0]);
+	cr_assert_eq(karst_engine_qp_modify(t.bed.e, t.qp[0], &go, KARST_QP_PATH_MIG_STATE), 0);
+	engine_bed_post(t.qp[0], KARST_WR_RDMA_READ, 1, mem[0], 8, t.key[0], mem[1], t.key[1]);
+	engine_bed_post(t.qp[0], KARST_WR_RDMA_WRITE, 2, mem[0], 8, t.key[0], mem[1], t.key[1]);
+	cr_assert(engine_bed_wait(&t.bed, &cqe));
+	cr_assert_eq(cqe.wr_id, 1);
+	cr_assert_eq(cqe.status, KARST_WC_RETRY_EXC_ERR, "status %u", cqe.status);
+	cr_assert(engine_bed_wait(&t.bed, &cqe));
+	cr_assert_eq(cqe.wr_id, 2);
+	cr_assert_eq(cqe.status, KARST_WC_WR_FLUSH_ERR, "status %u", cqe.status);
+	cr_assert_eq(t.seen.migrated[0], 1);
+	cr_assert_eq(t.seen.migrated[1], 0);
+	cr_assert_eq(karst_engine_qp_query(t.bed.e, t.qp[0], &is), 0);
+	cr_assert_eq(is.qp_state, KARST_QPS_ERR);
+	expect_state(&t, 1, KARST_MIG_ARMED, t.bed.port[1]);
+	engine_bed_down(&t.bed);
+}
+
 /* --- both ends migrate at once, again and again --- */
 
 #define ROUNDS 60

@@ -10,6 +10,9 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+/* other flags are refused, and nothing is closed */
+#define CLOSE_RANGE_FLAGS (CLOSE_RANGE_CLOEXEC | CLOSE_RANGE_UNSHARE)
+
 /* --- connecting --- */
 
 static bool
@@ -202,7 +205,7 @@ close_range(unsigned int first, unsigned int last, int flags)
 	unsigned int fd;
 	int rc = 0;
 
-	if (!ks_is_ours() || first > last)
+	if (!ks_is_ours() || first > last || (flags & ~CLOSE_RANGE_FLAGS) != 0)
 		return real(close_range)(first, last, flags);
 	for (fd = first; fd <= last && fd < KS_MAX_FDS && rc == 0; fd++) {
 		if (ks_is_hidden((int)fd)) {

@@ -65,6 +65,28 @@ duplicates(void)
 	tell(recv(far, data, 9, 0));
 }
 
+/* A call that is refused closes nothing. */
+static void
+ranges(void)
+{
+	open_both();
+	tell(dup2(near, HIGH));
+	tell(close_range(HIGH, HIGH + 5, 0x100));
+	tell(close_range(HIGH + 5, HIGH, 0));
+	tell(send(HIGH, "x", 1, 0));
+	tell(recv(far, data, 9, 0));
+	tell(close_range(HIGH, HIGH + 5, CLOSE_RANGE_CLOEXEC));
+	tell(fcntl(HIGH, F_GETFD));
+	tell(send(HIGH, "x", 1, 0));
+	tell(recv(far, data, 9, 0));
+	tell(close_range(HIGH, HIGH + 5, CLOSE_RANGE_UNSHARE));
+	tell(send(HIGH, "x", 1, 0));
+	tell(send(near, "x", 1, 0));
+	tell(close_range((unsigned int)near, (unsigned int)near, 0));
+	tell(recv(far, data, 9, 0));
+	tell(recv(far, data, 9, 0));
+}
+
 static int
 ended(pid_t child)
 {
@@ -363,6 +385,7 @@ calls_of_ioctl(void)
 
 const struct same_case descriptors[] = {
 	{"duplicates", duplicates},
+	{"close_range()", ranges},
 	{"two processes with a connection", two_processes},
 	{"a connection that is sent to another process", sent_to_another},
 	{"a connection that goes to a program without the library, and back",

@@ -429,6 +429,10 @@ ks_send(int fd, struct ks_sock *s, const struct iovec *iov, int n, int flags)
 	uint32_t handlers = ks_held.ended;
 	uint64_t since = 0; /* when it began to wait */
 
+	if (__builtin_expect((flags & MSG_FASTOPEN) != 0, 0)) { /* it would connect */
+		errno = EISCONN;
+		return -1;
+	}
 	ks_meet_peer(fd, s);
 	for (;;) {
 		if (__builtin_expect(atomic_load_explicit(&s->txd->left, memory_order_acquire), 0))

@@ -65,6 +65,23 @@ flags_of_messages(void)
 	tell_message(MSG_PEEK);
 }
 
+/* Flags of a send that TCP ignores, and one that it does not. */
+static void
+flags_of_sends(void)
+{
+	static const int flags[] = {MSG_MORE, MSG_EOR, MSG_CONFIRM | MSG_DONTROUTE, MSG_TRUNC,
+		MSG_PROXY, MSG_ZEROCOPY, MSG_FASTOPEN};
+
+	open_both();
+	for (size_t i = 0; i < sizeof(flags) / sizeof(flags[0]); i++)
+		tell(send(near, data, 3, flags[i]));
+	tell(sendto(near, data, 3, MSG_FASTOPEN, (void *)&address, sizeof(address)));
+	tell(send(near, data, 0, MSG_FASTOPEN));
+	tell(recv(far, data, 18, MSG_WAITALL));
+	shutdown(near, SHUT_WR);
+	tell(recv(far, data, 18, 0));
+}
+
 /* --- many of them --- */
 
 #define MANY 3
@@ -230,6 +247,7 @@ write_none_behind_end(void)
 const struct same_case messages[] = {
 	{"addresses of messages", addresses_of_messages},
 	{"flags of messages", flags_of_messages},
+	{"flags of sends", flags_of_sends},
 	{"many messages", many_messages},
 	{"many messages with time limits", many_with_limits},
 	{"many messages, and an error", many_and_an_error},

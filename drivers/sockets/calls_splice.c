@@ -28,17 +28,17 @@ is_nonblocking(int fd, unsigned int flags)
 	return (flags & SPLICE_F_NONBLOCK) != 0 || (real(fcntl64)(fd, F_GETFL) & O_NONBLOCK) != 0;
 }
 
+/* As TCP, which waits for bytes also with SPLICE_F_NONBLOCK: the flag is for the pipe. */
 static ssize_t
 to_pipe(struct ks_sock *s, int from, int to, size_t n, unsigned int flags)
 {
-	int wait = flags & SPLICE_F_NONBLOCK ? MSG_DONTWAIT : 0;
 	struct pollfd p = {.fd = to, .events = POLLOUT};
 	char byte;
 	const struct iovec one = {.iov_base = &byte, .iov_len = 1};
 	ssize_t rc;
 
 	for (;;) {
-		rc = ks_recv(from, s, &one, 1, wait | MSG_PEEK);
+		rc = ks_recv(from, s, &one, 1, MSG_PEEK);
 		if (rc <= 0)
 			return rc;
 		from = ks_still(from, s);

@@ -63,9 +63,40 @@ splice_what_cannot(void)
 	tell(splice(far, NULL, ends[1], NULL, 3, 0));
 }
 
+static int ends_of_pipe[2];
+
+static long
+call_splice(struct call *c)
+{
+	return splice(c->fd, NULL, ends_of_pipe[1], NULL, c->len, (unsigned int)c->flags);
+}
+
+/* SPLICE_F_NONBLOCK is for the pipe: whether the call waits for bytes of a socket is up to
+ * O_NONBLOCK. */
+static void
+splice_without_waiting(void)
+{
+	struct call c;
+
+	open_both();
+	if (pipe(ends_of_pipe) != 0)
+		fail("a pipe");
+	begin_call(&c, call_splice, near, 9, SPLICE_F_NONBLOCK);
+	if (send(far, "abc", 3, 0) != 3)
+		fail("send");
+	end_call(&c);
+	tell(splice(ends_of_pipe[0], NULL, near, NULL, 2, SPLICE_F_NONBLOCK));
+	tell(splice(ends_of_pipe[0], NULL, near, NULL, 2, SPLICE_F_NONBLOCK));
+	tell(splice(ends_of_pipe[0], NULL, near, NULL, 2, SPLICE_F_NONBLOCK));
+	tell(recv(far, data, 3, MSG_WAITALL));
+	tell(fcntl(near, F_SETFL, O_NONBLOCK));
+	tell(splice(near, NULL, ends_of_pipe[1], NULL, 9, 0));
+}
+
 const struct same_case files[] = {
 	{"sendfile of what is no file", send_what_is_no_file},
 	{"sendfile behind the end", send_file_behind_end},
 	{"splice of what cannot be spliced", splice_what_cannot},
+	{"splice without waiting", splice_without_waiting},
 	{NULL, NULL},
 };

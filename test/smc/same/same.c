@@ -163,7 +163,7 @@ sleeps(pid_t id)
 	static const long calls[] = {SYS_recvfrom, SYS_sendto, SYS_poll, SYS_ppoll, SYS_recvmmsg,
 		SYS_recvmsg, SYS_sendmsg, SYS_read, SYS_write, SYS_readv, SYS_writev, SYS_select,
 		SYS_pselect6, SYS_epoll_wait, SYS_epoll_pwait, SYS_accept, SYS_accept4,
-		SYS_sendfile};
+		SYS_sendfile, SYS_splice};
 	char path[64];
 	long number = -1;
 	FILE *f;

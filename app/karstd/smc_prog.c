@@ -34,6 +34,10 @@
 /* How long no program is accepted after there was no descriptor for one. */
 #define FULL_NS 10000000u
 
+#ifndef IP_LOCAL_PORT_RANGE /* Linux 6.3 */
+#define IP_LOCAL_PORT_RANGE 51
+#endif
+
 /* --- shares --- */
 
 /* A user has at most three times as many as the number left for others, as with attachments
@@ -290,6 +294,18 @@ is_harmless(int level, int name)
 		{SOL_SOCKET, SO_SNDLOWAT},
 		{SOL_SOCKET, SO_BUF_LOCK},
 		{SOL_SOCKET, SO_TXREHASH},
+		{SOL_SOCKET, SO_DEBUG},
+		{SOL_SOCKET, SO_NO_CHECK},
+		{SOL_SOCKET, SO_BSDCOMPAT},
+		{SOL_SOCKET, SO_PASSCRED},
+		{SOL_SOCKET, SO_PASSSEC},
+		{SOL_SOCKET, SO_RXQ_OVFL},
+		{SOL_SOCKET, SO_WIFI_STATUS},
+		{SOL_SOCKET, SO_NOFCS},
+		{SOL_SOCKET, SO_DETACH_FILTER},
+		{SOL_SOCKET, SO_LOCK_FILTER},
+		{SOL_SOCKET, SO_SELECT_ERR_QUEUE},
+		{SOL_SOCKET, SO_BPF_EXTENSIONS},
 		{IPPROTO_TCP, TCP_NODELAY},
 		{IPPROTO_TCP, TCP_MAXSEG},
 		{IPPROTO_TCP, TCP_CORK},
@@ -310,6 +326,10 @@ is_harmless(int level, int name)
 		{IPPROTO_TCP, TCP_CC_INFO},
 		{IPPROTO_TCP, TCP_SAVE_SYN},
 		{IPPROTO_TCP, TCP_TIMESTAMP},
+		{IPPROTO_TCP, TCP_FASTOPEN},
+		{IPPROTO_TCP, TCP_FASTOPEN_CONNECT},
+		{IPPROTO_TCP, TCP_FASTOPEN_NO_COOKIE},
+		{IPPROTO_TCP, TCP_SAVED_SYN},
 		{IPPROTO_IP, IP_TOS},
 		{IPPROTO_IP, IP_TTL},
 		{IPPROTO_IP, IP_MTU},
@@ -321,6 +341,18 @@ is_harmless(int level, int name)
 		{IPPROTO_IP, IP_RECVTTL},
 		{IPPROTO_IP, IP_FREEBIND},
 		{IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT},
+		{IPPROTO_IP, IP_TRANSPARENT},
+		{IPPROTO_IP, IP_NODEFRAG},
+		{IPPROTO_IP, IP_CHECKSUM},
+		{IPPROTO_IP, IP_HDRINCL},
+		{IPPROTO_IP, IP_ROUTER_ALERT},
+		{IPPROTO_IP, IP_MULTICAST_TTL},
+		{IPPROTO_IP, IP_MULTICAST_LOOP},
+		{IPPROTO_IP, IP_RECVOPTS},
+		{IPPROTO_IP, IP_RETOPTS},
+		{IPPROTO_IP, IP_PASSSEC},
+		{IPPROTO_IP, IP_UNICAST_IF},
+		{IPPROTO_IP, IP_LOCAL_PORT_RANGE},
 		{IPPROTO_IPV6, IPV6_V6ONLY},
 		{IPPROTO_IPV6, IPV6_TCLASS},
 		{IPPROTO_IPV6, IPV6_UNICAST_HOPS},
@@ -341,6 +373,14 @@ is_harmless(int level, int name)
 		if (harmless[i].level == level && harmless[i].name == name)
 			return true;
 	return false;
+}
+
+/* A TCP socket has no options of other levels, and the kernel says with which error. */
+static bool
+has_level(int level)
+{
+	return level == SOL_SOCKET || level == IPPROTO_TCP || level == IPPROTO_IP ||
+		level == IPPROTO_IPV6;
 }
 
 struct asked_option {
@@ -373,7 +413,8 @@ on_option(struct svc_prog *p, const struct karst_sock_msg *req, int end, struct 
 
 	if (c == NULL || c->tcp < 0)
 		return -ENOENT;
-	if (req->len > KARST_SOCK_DATA || !is_harmless(req->level, req->name))
+	if (req->len > KARST_SOCK_DATA ||
+		!(is_harmless(req->level, req->name) || (!o.set && !has_level(req->level))))
 		return -ENOPROTOOPT;
 	if (o.set)
 		memcpy(o.data, req->data, req->len);

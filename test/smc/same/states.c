@@ -233,6 +233,16 @@ static const struct {
 	{SO_RCVLOWAT, 5},
 	{SO_PEERSEC, -1},
 	{SO_BINDTOIFINDEX, 1},
+	{SO_DEBUG, -1},
+	{SO_NO_CHECK, 1},
+	{SO_PASSCRED, 1},
+	{SO_RXQ_OVFL, 1},
+	{SO_WIFI_STATUS, 1},
+	{SO_NOFCS, 1},
+	{SO_SELECT_ERR_QUEUE, 1},
+	{SO_BPF_EXTENSIONS, -1},
+	{SO_DETACH_FILTER, 1},
+	{SO_LOCK_FILTER, 1},
 	{9999, 1},
 };
 
@@ -256,6 +266,9 @@ static const struct {
 	{TCP_WINDOW_CLAMP, 50000},
 	{TCP_SAVE_SYN, 1},
 	{TCP_TIMESTAMP, 0},
+	{TCP_FASTOPEN, 1},
+	{TCP_FASTOPEN_CONNECT, 1},
+	{TCP_FASTOPEN_NO_COOKIE, 1},
 	{999, 1},
 };
 
@@ -274,6 +287,23 @@ tcp_others(void)
 	}
 }
 
+static void
+other_levels(void)
+{
+	static const int names[][2] = {{IPPROTO_IP, IP_TRANSPARENT}, {IPPROTO_IP, IP_NODEFRAG},
+		{IPPROTO_IP, IP_HDRINCL}, {IPPROTO_IP, IP_RECVOPTS}, {IPPROTO_IP, IP_RETOPTS},
+		{IPPROTO_IP, IP_MULTICAST_TTL}, {IPPROTO_IP, IP_MULTICAST_LOOP},
+		{IPPROTO_IP, IP_CHECKSUM}, {IPPROTO_IP, IP_UNICAST_IF}, {IPPROTO_UDP, 1},
+		{9999, 1}};
+	const int one = 1;
+
+	open_both();
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+		tell_int(near, names[i][0], names[i][1]);
+	tell(setsockopt(near, IPPROTO_UDP, 1, &one, sizeof(one)));
+	tell(setsockopt(near, 9999, 1, &one, sizeof(one)));
+}
+
 const struct same_case states[] = {
 	{"states of a connection", states_of_client_end},
 	{"states of a connection, closed and reset", states_of_close},
@@ -282,5 +312,6 @@ const struct same_case states[] = {
 	{"SIOCINQ after a reset", queues_after_reset},
 	{"other options of sockets", other_numbers},
 	{"other options of TCP", tcp_others},
+	{"options of other levels", other_levels},
 	{NULL, NULL},
 };

@@ -48,6 +48,14 @@ copy_value(const void *from, size_t n, void *value, socklen_t *len)
 	return 0;
 }
 
+/* Whether the service has no TCP socket for the connection: it does not know the connection any
+ * more, or has ended.  A program that has confined itself cannot make another socket. */
+static bool
+has_no_socket(int rc)
+{
+	return (rc == -ENOENT || rc == -EIO) && !ks_is_confined();
+}
+
 static int
 ask_option(int fd, int level, int name, void *value, socklen_t *len)
 {
@@ -128,7 +136,8 @@ ask_info(int fd, struct ks_sock *s, void *value, socklen_t *len)
 	uint8_t all[KARST_SOCK_DATA] = {0};
 	socklen_t have = sizeof(all);
 
-	if (ask_option(fd, IPPROTO_TCP, TCP_INFO, all, &have) != 0)
+	if (ask_option(fd, IPPROTO_TCP, TCP_INFO, all, &have) != 0 &&
+		(ks_is_confined() || ks_get_ended(s, IPPROTO_TCP, TCP_INFO, all, &have) != 0))
 		have = sizeof(info);
 	memcpy(&info, all, sizeof(info));
 	info.tcpi_state = (uint8_t)state_of_tcp(fd, s);
@@ -159,7 +168,8 @@ getsockopt(int fd, int level, int name, void *value, socklen_t *len)
 	} else if (level == IPPROTO_TCP && name == TCP_INFO) {
 		rc = ask_info(fd, s, value, len);
 	} else {
-		rc = failed(ask_option(fd, level, name, value, len));
+		rc = ask_option(fd, level, name, value, len);
+		rc = failed(has_no_socket(rc) ? ks_get_ended(s, level, name, value, len) : rc);
 	}
 	if (s != NULL)
 		ks_put(s);
@@ -209,8 +219,11 @@ set_option(int fd, struct ks_sock *s, int level, int name, const void *value, so
 		atomic_store(&s->page->reset, linger->l_onoff && linger->l_linger == 0);
 	memcpy(msg.data, value, msg.len);
 	rc = ks_ask(&msg, fd, fds);
-	/* the service has closed the TCP socket; TCP accepts the value, of which there is no use */
-	return rc == -ENOENT && is_over(fd, s) ? 0 : rc;
+	if (has_no_socket(rc))
+		rc = ks_set_ended(s, level, name, value, looked_at(level, name, len));
+	if (rc == 0)
+		ks_note_value(s, level, name, value, looked_at(level, name, len));
+	return rc;
 }
 
 /* Whether an option keeps a socket on TCP, because SMC-R does not support it. */

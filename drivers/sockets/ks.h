@@ -20,6 +20,7 @@
  *   lock.c     mutexes, and the locks of a connection, which processes share
  *   cancel.c   threads that are cancelled
  *   watch.c    poll(), select() and the like, which a connection must be told of first
+ *   ended.c    options of connections that have no TCP socket any more
  *   calls_confine.c  filters of system calls that programs set for themselves
  *   calls_signal.c  signal handlers, which must not interrupt a thread that holds a lock
  *   calls_stream.c  streams of the C library, which reads and writes them internally
@@ -139,6 +140,18 @@ struct ks_patience {
 	uint32_t skip;   /* number of next waits that do not poll */
 };
 
+/* Options of the TCP socket that were set since the connection was made, for ended.c. */
+#define KS_SETS_MAX  8u
+#define KS_VALUE_MAX 8u /* bytes of a value, as of struct linger */
+struct ks_sets {
+	uint32_t n;
+	struct {
+		int level, name;
+		socklen_t len;
+		uint8_t value[KS_VALUE_MAX];
+	} set[KS_SETS_MAX];
+};
+
 struct ks_sock {
 	_Atomic uint32_t refs;
 	/* far end of the other program's pair; -1: not requested yet, or there is none */
@@ -164,6 +177,7 @@ struct ks_sock {
 	uint32_t tx_shift, rx_shift; /* karst_sock_shift() */
 	uint64_t poll_ns;
 	struct ks_patience rx_patience, tx_patience;
+	struct ks_sets *_Atomic sets; /* NULL: none.  The contents are under tx_lock */
 };
 
 enum ks_kind ks_kind(int fd);
@@ -203,6 +217,9 @@ void ks_table_release(void);
  *  handler that has interrupted malloc().  NULL: there is no memory. */
 struct ks_sock *ks_sock_new(void);
 void ks_sock_free(struct ks_sock *s);
+/** The same for the record of its options, which ks_sock_free() frees. */
+struct ks_sets *ks_sets_new(void);
+void ks_sets_free(struct ks_sets *sets);
 
 /* Records epoll registrations of a descriptor that is not connected yet, to move them to the
  * pair. */
@@ -521,6 +538,14 @@ void ks_streams_hold(void);
 void ks_streams_release(void);
 /** Called in a child. */
 void ks_streams_forked(void);
+
+/* --- ended.c --- */
+
+/** Records the value of an option that was set.  The caller holds no lock. */
+void ks_note_value(struct ks_sock *s, int level, int name, const void *value, socklen_t len);
+/** As getsockopt() and setsockopt(), when there is no TCP socket any more.  @return 0 or -errno */
+int ks_get_ended(struct ks_sock *s, int level, int name, void *value, socklen_t *len);
+int ks_set_ended(struct ks_sock *s, int level, int name, const void *value, socklen_t len);
 
 /* --- calls_confine.c --- */
 

@@ -86,7 +86,7 @@ give(struct pool *p, void *mem)
 	p->free = mem;
 }
 
-static struct pool sock_pool, watch_pool;
+static struct pool sock_pool, watch_pool, sets_pool;
 
 struct ks_sock *
 ks_sock_new(void)
@@ -103,7 +103,28 @@ void
 ks_sock_free(struct ks_sock *s)
 {
 	ks_lock(&table_lock);
+	if (s->sets != NULL)
+		give(&sets_pool, s->sets);
 	give(&sock_pool, s);
+	ks_unlock(&table_lock);
+}
+
+struct ks_sets *
+ks_sets_new(void)
+{
+	struct ks_sets *sets;
+
+	ks_lock(&table_lock);
+	sets = pool_take(&sets_pool, sizeof(*sets));
+	ks_unlock(&table_lock);
+	return sets;
+}
+
+void
+ks_sets_free(struct ks_sets *sets)
+{
+	ks_lock(&table_lock);
+	give(&sets_pool, sets);
 	ks_unlock(&table_lock);
 }
 

@@ -137,6 +137,105 @@ options_before(void)
 	tell_options(far, true);
 }
 
+/* --- after the end --- */
+
+/* @name: the value follows the route of a TCP connection */
+static void
+tell_options_but(int fd, int name)
+{
+	for (size_t i = 0; i < OPTIONS; i++)
+		tell_option(
+			fd, &options[i], options[i].level != SOL_SOCKET || options[i].name != name);
+}
+
+static void
+tell_after_end(int fd)
+{
+	const int one = 1, none = 0;
+
+	tell_options_but(fd, SO_SNDBUF);
+	tell(setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &none, sizeof(none)));
+	tell(setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &none, sizeof(none)));
+	tell(setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, "nonesuch", 8));
+	tell(setsockopt(fd, SOL_SOCKET, SO_BROADCAST, &one, sizeof(one)));
+	tell_options_but(fd, SO_SNDBUF);
+}
+
+static void
+set_some(int fd)
+{
+	const struct linger linger = {.l_onoff = 1, .l_linger = 3};
+	const int one = 1;
+
+	tell(setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one)));
+	tell(setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &one, sizeof(one)));
+	tell(setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &one, sizeof(one)));
+	tell(setsockopt(fd, SOL_SOCKET, SO_LINGER, &linger, sizeof(linger)));
+}
+
+static void
+tell_linger(int fd)
+{
+	struct linger linger = {0};
+	socklen_t len = sizeof(linger);
+
+	tell(getsockopt(fd, SOL_SOCKET, SO_LINGER, &linger, &len));
+	printf("=%d/%d/%u", linger.l_onoff, linger.l_linger, len);
+}
+
+static void
+options_after_reset(void)
+{
+	open_both();
+	set_some(near);
+	reset(far);
+	await(near, POLLRDHUP);
+	tell(recv(near, data, 1, 0));
+	tell_after_end(near);
+	tell_linger(near);
+}
+
+static void
+options_after_lost_write(void)
+{
+	open_both();
+	set_some(near);
+	close(far);
+	await(near, POLLRDHUP);
+	tell(recv(near, data, 1, 0));
+	tell_after_end(near);
+	tell(send(near, "x", 1, MSG_NOSIGNAL));
+	await(near, POLLHUP);
+	tell_after_end(near);
+	tell_linger(near);
+}
+
+static void
+options_after_both_ends(void)
+{
+	open_both();
+	set_some(near);
+	shutdown(near, SHUT_WR);
+	shutdown(far, SHUT_WR);
+	await(near, POLLRDHUP);
+	await(far, POLLRDHUP);
+	tell_after_end(near);
+	tell_after_end(far);
+	tell_linger(near);
+}
+
+static void
+options_after_late_write(void)
+{
+	open_both();
+	set_some(near);
+	shutdown(near, SHUT_RDWR);
+	tell(send(far, "x", 1, 0));
+	await(far, POLLHUP);
+	tell_linger(near);
+	tell_linger(far);
+}
+
 static void
 tell_set(int level, int name, const void *value, socklen_t len)
 {
@@ -233,6 +332,10 @@ lengths_of_names(void)
 const struct same_case settings[] = {
 	{"options after connect", options_after},
 	{"options before connect", options_before},
+	{"options after a reset", options_after_reset},
+	{"options after a write that is lost", options_after_lost_write},
+	{"options after the ends of both directions", options_after_both_ends},
+	{"options after a shutdown of both and a late write", options_after_late_write},
 	{"lengths of options", lengths_of_options},
 	{"values of options at the end of memory", long_values_at_end},
 	{"lengths of names", lengths_of_names},

@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/*
+ * Options of a connection whose TCP socket does not exist any more: the service has closed it,
+ * because the connection was reset, or the service itself has ended.  A TCP socket has its options
+ * until it is closed, so a new one is made for the call, and given what the program has set since
+ * the connection was made.  Options that were set before that have their defaults there.
+ */
+#include "ks.h"
+
+#include <netinet/in.h>
+#include <unistd.h>
+
+void
+ks_note_value(struct ks_sock *s, int level, int name, const void *value, socklen_t len)
+{
+	struct ks_sets *none = NULL, *sets = atomic_load(&s->sets);
+	uint32_t i = 0;
+
+	if (len > KS_VALUE_MAX)
+		return;
+	if (sets == NULL) {
+		sets = ks_sets_new();
+		if (sets == NULL)
+			return;
+		if (!atomic_compare_exchange_strong(&s->sets, &none, sets)) {
+			ks_sets_free(sets);
+			sets = none;
+		}
+	}
+	ks_lock_tx(s);
+	while (i < sets->n && (sets->set[i].level != level || sets->set[i].name != name))
+		i++;
+	if (i < KS_SETS_MAX) {
+		sets->set[i].level = level;
+		sets->set[i].name = name;
+		sets->set[i].len = len;
+		memcpy(sets->set[i].value, value, len);
+		sets->n = i == sets->n ? i + 1 : sets->n;
+	}
+	ks_unlock_page(&s->page->tx_lock);
+}
+
+/* @return the new socket, or -1 and errno */
+static int
+stand_in(struct ks_sock *s)
+{
+	const struct ks_sets *sets = atomic_load(&s->sets);
+	int fd = socket(s->page->local.ss_family, SOCK_STREAM | SOCK_CLOEXEC, IPPROTO_TCP);
+
+	if (fd < 0 || sets == NULL)
+		return fd;
+	ks_lock_tx(s);
+	for (uint32_t i = 0; i < sets->n; i++)
+		(void)real(setsockopt)(fd, sets->set[i].level, sets->set[i].name,
+			sets->set[i].value, sets->set[i].len);
+	ks_unlock_page(&s->page->tx_lock);
+	return fd;
+}
+
+int
+ks_get_ended(struct ks_sock *s, int level, int name, void *value, socklen_t *len)
+{
+	int fd, rc;
+
+	ks_no_cancel();
+	fd = stand_in(s);
+	rc = fd < 0 || real(getsockopt)(fd, level, name, value, len) != 0 ? -errno : 0;
+	if (fd >= 0)
+		real(close)(fd);
+	ks_no_cancel_end();
+	return rc;
+}
+
+int
+ks_set_ended(struct ks_sock *s, int level, int name, const void *value, socklen_t len)
+{
+	int fd, rc;
+
+	ks_no_cancel();
+	fd = stand_in(s);
+	rc = fd < 0 || real(setsockopt)(fd, level, name, value, len) != 0 ? -errno : 0;
+	if (fd >= 0)
+		real(close)(fd);
+	ks_no_cancel_end();
+	return rc;
+}

@@ -2,10 +2,10 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Programs that confine themselves with a filter of system calls, set by prctl(), for example
- * sshd's child before the login.  Such a filter allows what the program does with its sockets,
- * perhaps read() and write().  This library uses other system calls instead, for which the filter
- * would end the program.
+ * Programs that confine themselves with a filter of system calls, set by prctl() or seccomp(), for
+ * example sshd's child before the login.  Such a filter allows what the program does with its
+ * sockets, perhaps read() and write().  This library uses other system calls instead, for which the
+ * filter would end the program.
  *
  * Therefore a few instructions are put in front of the filter.  They allow, in this process, on the
  * descriptors that are connections at that time and on those that wake their peers, what read(),
@@ -16,6 +16,11 @@
  * Whatever it has, connections that the process makes later stay on TCP: SMC-R would need calls
  * that the filter of a program for TCP does not allow (bpf(), messages with descriptors, mmap()).
  * From then on, a process without connections makes no system calls but its own.
+ *
+ * A program may also be started with a filter, for example by systemd (SystemCallFilter=).  Filters
+ * of programs cannot be read.  So when the program begins, a child process makes the system calls
+ * of SMC-R.  If the filter ends the child, or a call fails, the program's connections stay on TCP.
+ * Programs that this one executes with the same filters do not have to try again.
  */
 #include "ks.h"
 
@@ -25,10 +30,14 @@
 #include <linux/filter.h>
 #include <linux/futex.h>
 #include <linux/seccomp.h>
+#include <sched.h>
 #include <stddef.h>
+#include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #define FDS_MAX   64u /* limit of connections and wakers; beyond it the filter is not changed */
@@ -249,11 +258,26 @@ build(struct filter *f, const int *fds, unsigned int n, const struct sock_fprog 
 	return true;
 }
 
-static int
-confine(const struct sock_fprog *theirs)
+/* How a filter is set: by prctl(), or by seccomp() with these flags. */
+struct way {
+	bool seccomp;
+	unsigned int flags;
+};
+
+static long
+set_filter(struct way way, const struct sock_fprog *filter)
 {
-	int fds[FDS_MAX], rc;
+	if (way.seccomp)
+		return ks_seccomp(SECCOMP_SET_MODE_FILTER, way.flags, filter);
+	return real(prctl)(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, filter, 0, 0);
+}
+
+static long
+confine(struct way way, const struct sock_fprog *theirs)
+{
+	int fds[FDS_MAX];
 	unsigned int n = prepare(fds);
+	long rc;
 	struct sock_fprog both = *theirs;
 	/* malloc() may be replaced by the program, or interrupted */
 	struct filter *f =
@@ -265,12 +289,136 @@ confine(const struct sock_fprog *theirs)
 		both = (struct sock_fprog){.len = (unsigned short)f->n, .filter = f->code};
 	else
 		munmap(f, sizeof(*f)); /* now, because the filter may forbid it */
-	rc = real(prctl)(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &both, 0, 0);
-	if (rc == 0)
+	rc = set_filter(way, &both);
+	/* otherwise an error, or a thread that cannot have the same filter */
+	if (rc == 0 || (rc > 0 && (way.flags & SECCOMP_FILTER_FLAG_NEW_LISTENER) != 0))
 		atomic_store(&confined, true);
 	else if (both.filter != theirs->filter)
 		munmap(f, sizeof(*f));
 	return rc;
+}
+
+long
+ks_confine(unsigned int flags, const void *theirs)
+{
+	return confine((struct way){true, flags}, theirs);
+}
+
+/* --- a filter that was inherited --- */
+
+#define FILTERS_VARIABLE "KARST_SMC_FILTERS"
+
+/* @return the number of filters; 0: none; -1: it is unknown */
+static long
+count_filters(void)
+{
+	char buf[4096];
+	const char *at;
+	int fd = open("/proc/self/status", O_RDONLY | O_CLOEXEC);
+	ssize_t n = fd >= 0 ? real(read)(fd, buf, sizeof(buf) - 1) : 0;
+
+	if (fd >= 0)
+		real(close)(fd);
+	if (n <= 0)
+		return 0;
+	buf[n] = '\0';
+	at = strstr(buf, "\nSeccomp:\t");
+	if (at == NULL || atoi(at + strlen("\nSeccomp:\t")) != SECCOMP_MODE_FILTER)
+		return 0;
+	at = strstr(buf, "\nSeccomp_filters:\t");
+	return at != NULL ? atol(at + strlen("\nSeccomp_filters:\t")) : -1;
+}
+
+/* Whether the call that has just returned @rc was allowed: a filter answers with one of these, and
+ * these calls do not otherwise. */
+static bool
+is_allowed(long rc)
+{
+	return rc >= 0 ||
+		(errno != EPERM && errno != EACCES && errno != ENOSYS && errno != EAFNOSUPPORT);
+}
+
+/* In the child.  Most arguments are invalid on purpose. */
+static bool
+try_sockets(void)
+{
+	struct timeval limit = {.tv_sec = 1};
+	struct pollfd p = {.fd = -1};
+	const struct timespec now = {0};
+	char byte;
+	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+	int other = real(fcntl64)(fd, F_DUPFD_CLOEXEC, 0);
+	socklen_t len = sizeof(limit);
+
+	return fd >= 0 && other >= 0 && is_allowed(real(dup3)(fd, other, O_CLOEXEC)) &&
+		is_allowed(real(connect)(fd, NULL, 0)) &&
+		is_allowed(real(setsockopt)(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit))) &&
+		is_allowed(real(getsockopt)(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, &len)) &&
+		is_allowed(real(getpeername)(fd, NULL, NULL)) &&
+		is_allowed(real(sendmsg)(fd, NULL, 0)) && is_allowed(real(recvmsg)(fd, NULL, 0)) &&
+		is_allowed(real(send)(fd, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL)) &&
+		is_allowed(real(recv)(fd, &byte, 1, MSG_DONTWAIT)) &&
+		is_allowed(real(shutdown)(fd, SHUT_RDWR)) &&
+		is_allowed(real(fcntl64)(fd, F_GETFL)) &&
+		is_allowed(real(fcntl64)(fd, F_SETFL, O_NONBLOCK)) &&
+		is_allowed(real(epoll_ctl)(-1, EPOLL_CTL_ADD, fd, NULL)) &&
+		is_allowed(real(poll)(&p, 1, 0)) && is_allowed(real(ppoll)(&p, 1, &now, NULL)) &&
+		is_allowed(real(close)(other));
+}
+
+static bool
+try_others(void)
+{
+	const size_t page = (size_t)sysconf(_SC_PAGESIZE);
+	uint32_t word = 0;
+	cpu_set_t set;
+	struct rlimit limit;
+	void *mem = mmap(NULL, page, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+
+	return mem != MAP_FAILED && is_allowed(madvise(mem, page, MADV_POPULATE_WRITE)) &&
+		is_allowed(munmap(mem, page)) && is_allowed(syscall(SYS_bpf, -1, NULL, 0)) &&
+		is_allowed(syscall(SYS_futex, &word, FUTEX_WAKE, 1, NULL, NULL, 0)) &&
+		is_allowed(syscall(SYS_tkill, syscall(SYS_gettid), 0)) &&
+		is_allowed(syscall(SYS_tgkill, getpid(), syscall(SYS_gettid), 0)) &&
+		is_allowed(sched_getaffinity(0, sizeof(set), &set)) &&
+		is_allowed(getrlimit(RLIMIT_NOFILE, &limit)) && is_allowed(sched_yield()) &&
+		is_allowed(geteuid());
+}
+
+/* Makes the calls in a child whose end is reported to nobody else.  @return whether all are
+ * allowed */
+static bool
+try_calls(void)
+{
+	pid_t child = (pid_t)syscall(SYS_clone, 0, NULL, NULL, NULL, 0), rc;
+	int status = -1;
+
+	if (child == 0)
+		_exit(try_sockets() && try_others() ? 0 : 1);
+	if (child < 0)
+		return false;
+	do
+		rc = waitpid(child, &status, __WALL);
+	while (rc < 0 && errno == EINTR);
+	return rc == child && WIFEXITED(status) && WEXITSTATUS(status) == 0;
+}
+
+void
+ks_confine_begin(void)
+{
+	const char *known = getenv(FILTERS_VARIABLE);
+	long n = count_filters();
+	char number[24];
+	int err = errno;
+
+	if (n != 0 && (n < 0 || known == NULL || atol(known) != n)) {
+		snprintf(number, sizeof(number), "%ld", n);
+		if (!try_calls())
+			atomic_store(&confined, true);
+		else if (n > 0)
+			(void)setenv(FILTERS_VARIABLE, number, 1);
+	}
+	errno = err;
 }
 
 KS_API int
@@ -284,6 +432,6 @@ prctl(int option, ...)
 		a[i] = va_arg(ap, unsigned long);
 	va_end(ap);
 	if (option == PR_SET_SECCOMP && a[0] == SECCOMP_MODE_FILTER && a[1] != 0 && ks_is_ours())
-		return confine((const struct sock_fprog *)a[1]);
+		return (int)confine((struct way){false, 0}, (const struct sock_fprog *)a[1]);
 	return real(prctl)(option, a[0], a[1], a[2], a[3]);
 }

@@ -21,7 +21,8 @@
  *   cancel.c   threads that are cancelled
  *   watch.c    poll(), select() and the like, which a connection must be told of first
  *   ended.c    options of connections that have no TCP socket any more
- *   calls_confine.c  filters of system calls that programs set for themselves
+ *   calls_confine.c  filters of system calls that programs set for themselves, or inherit
+ *   calls_direct.c   syscall()
  *   calls_signal.c  signal handlers, which must not interrupt a thread that holds a lock
  *   calls_stream.c  streams of the C library, which reads and writes them internally
  *   calls_*.c  functions that programs call
@@ -549,9 +550,18 @@ int ks_set_ended(struct ks_sock *s, int level, int name, const void *value, sock
 
 /* --- calls_confine.c --- */
 
-/** Whether this process has set a filter of system calls.  Then it neither connects to the service
- *  nor makes connections through it. */
+/** Whether this process has a filter of system calls that may not allow what SMC-R needs.  Then it
+ *  neither connects to the service nor makes connections through it. */
 bool ks_is_confined(void);
+/** Called when the program begins: it may have inherited a filter. */
+void ks_confine_begin(void);
+/** As seccomp(SECCOMP_SET_MODE_FILTER). */
+long ks_confine(unsigned int flags, const void *theirs);
+
+/* --- calls_direct.c --- */
+
+/** As seccomp(), without being noticed. */
+long ks_seccomp(unsigned int op, unsigned int flags, const void *filter);
 
 /* --- uring.c --- */
 

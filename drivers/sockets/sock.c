@@ -726,6 +726,7 @@ ks_begin(void)
 	ks_forked();
 	ks_locks_began();
 	ks_require = mode != NULL && strcmp(mode, "require") == 0;
+	ks_confine_begin();
 	ks_uring_begin();
 	ks_peers_begin();
 	pthread_atfork(before_fork, has_forked, on_fork);

@@ -17,7 +17,7 @@ def is_in_pair(fd):
     """Checks whether there is a byte in the pair, by a system call that libkarst-sockets does not
     see."""
     byte = ctypes.create_string_buffer(1)
-    return ctypes.CDLL(None).syscall(SYS_RECVFROM, fd, byte, 1, socket.MSG_PEEK | socket.MSG_DONTWAIT, None,
+    return ctypes.CDLL('libc.so.6').syscall(SYS_RECVFROM, fd, byte, 1, socket.MSG_PEEK | socket.MSG_DONTWAIT, None,
                                      None)
 
 
@@ -66,7 +66,7 @@ def talk(address, port):
 
 
 def client_tidy(address, port, _):
-    assert ctypes.CDLL(None).syscall(SYS_CLOSE_RANGE, 3, 0xffffffff, 0) == 0
+    assert ctypes.CDLL('libc.so.6').syscall(SYS_CLOSE_RANGE, 3, 0xffffffff, 0) == 0
     talk(address, port)
 
 

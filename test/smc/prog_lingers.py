@@ -12,7 +12,7 @@ import socket
 import struct
 
 from prog_common import OTHERS, SYS_SETSOCKOPT, as_user, listener, say, start
-from prog_memory import BLOCKED, LINE, PAGE, Memory, accepted, connected, far_ends, fill
+from prog_memory import BLOCKED, KERNEL, LINE, PAGE, Memory, accepted, connected, far_ends, fill
 from prog_service import (MESSAGE, MOST_RIGHTS, PR_SET_DUMPABLE, SOCK_ABI, SOCK_OPEN, greeted_alone,
                           rights, send_rights)
 
@@ -102,7 +102,7 @@ def client_gives(address, port, n, flags=0):
     sock = socket.socket()
     sock.connect((address, port)) # and is not accepted: the service gets events of the pair
     room = ctypes.c_int(1 << 20)
-    ctypes.CDLL(None).syscall(SYS_SETSOCKOPT, sock.fileno(), socket.SOL_SOCKET, socket.SO_SNDBUF,
+    KERNEL.syscall(SYS_SETSOCKOPT, sock.fileno(), socket.SOL_SOCKET, socket.SO_SNDBUF,
                               ctypes.byref(room), 4)
     here = os.open('/', os.O_PATH)
     for _ in range(n):

@@ -17,7 +17,7 @@ import time
 
 from prog_common import (OTHERS, SYS_RECVFROM, SYS_SENDTO, SYS_SETSOCKOPT, SYS_USERFAULTFD, as_user,
                          in_call, say, start)
-from prog_memory import PAGE, accepted, connected, far_ends, fill
+from prog_memory import KERNEL, PAGE, accepted, connected, far_ends, fill
 from prog_service import PR_SET_DUMPABLE
 
 UFFDIO_API, UFFDIO_REGISTER, UFFDIO_ZEROPAGE = 0xc018aa3f, 0xc020aa00, 0xc020aa04
@@ -45,7 +45,7 @@ def never():
 def holds(call, fd, at):
     """Starts a thread that stays in @call, with bytes at @at.
     @return False: the call has returned, because the connection has ended"""
-    libc, thread = ctypes.CDLL(None), []
+    libc, thread = KERNEL, []
 
     def enter():
         thread.append(threading.get_native_id())
@@ -158,7 +158,7 @@ def client_marks(address, port, _):
     sock.sendall(b'x')
     assert sock.recv(1) == b'y'
     off = ctypes.byref(ctypes.c_int(0))
-    assert ctypes.CDLL(None).syscall(SYS_SETSOCKOPT, kept, socket.SOL_SOCKET, socket.SO_OOBINLINE, off, 4) == 0
+    assert KERNEL.syscall(SYS_SETSOCKOPT, kept, socket.SOL_SOCKET, socket.SO_OOBINLINE, off, 4) == 0
     sock.sendall(b'z')
     try:
         say('got', sock.recv(PAGE).decode())

@@ -11,6 +11,8 @@ import struct
 
 from prog_common import CHUNK, SYS_POLL, listener
 
+# the C library's own functions, of which libkarst-sockets.so replaces syscall(), too
+KERNEL = ctypes.CDLL('libc.so.6')
 PAGE = 4096
 NEAR = 2048    # KARST_SOCK_NEAR
 LINE = 64      # a direction is two of these: the writer's, the reader's
@@ -121,7 +123,7 @@ def told_by_kernel(sock):
     """Waits until the kernel itself reports something to read, whatever it is."""
     entry = struct.pack('ihh', sock.fileno(), select.POLLIN, 0)
     buffer = ctypes.create_string_buffer(entry, len(entry))
-    while ctypes.CDLL(None).syscall(SYS_POLL, buffer, 1, -1) != 1:
+    while KERNEL.syscall(SYS_POLL, buffer, 1, -1) != 1:
         pass
 
 

@@ -11,7 +11,7 @@ import struct
 import threading
 
 from prog_common import SYS_CLOSE, listener, say, start, start
-from prog_memory import KEPT, PAGE, PR_SET_PDEATHSIG, connected_to_echo, ring_files
+from prog_memory import KEPT, KERNEL, PAGE, PR_SET_PDEATHSIG, connected_to_echo, ring_files
 from prog_service import SOCK_ABI, SOCK_OPEN
 
 # --- pages ---
@@ -129,7 +129,7 @@ def client_forks(address, port, _):
     child = os.fork()
     if child == 0: # it closes without libkarst-sockets.so noticing
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-        ctypes.CDLL(None).syscall(SYS_CLOSE, sock.fileno())
+        KERNEL.syscall(SYS_CLOSE, sock.fileno())
         signal.pause()
         os._exit(0)
     sock.sendall(b'y')

@@ -69,7 +69,7 @@ def rights(fds):
 
 def send_rights(to, fds, flags=0, n=1):
     """Uses the system call, which libkarst-sockets.so does not see.  @return 0 or errno"""
-    libc = ctypes.CDLL(None, use_errno=True)
+    libc = ctypes.CDLL('libc.so.6', use_errno=True)
     data = ctypes.create_string_buffer(n)
     iov = struct.pack('PQ', ctypes.addressof(data), n)
     iov = ctypes.create_string_buffer(iov)

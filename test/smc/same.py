@@ -7,7 +7,8 @@ from smcbed import CONF, bed
 
 
 # cases whose connections stay on TCP
-ON_TCP = ('a socket that connects to itself', 'a connection that a program without the library brings')
+ON_TCP = ('a socket that connects to itself', 'a connection that a program without the library brings',
+          'a program that is executed with a filter of system calls')
 
 
 def said(suite, command=(), case=()):

@@ -242,7 +242,8 @@ call_recv_many(struct call *c)
 /* --- all of it --- */
 
 static const struct same_case *const subjects[] = {waits, reads, messages, files, connects, signals,
-	closes, settings, streams, ready, descriptors, addresses, begins, states, concurrent};
+	closes, settings, streams, ready, descriptors, addresses, begins, states, concurrent,
+	filters};
 
 static void
 run(const struct same_case *c)
@@ -285,6 +286,8 @@ main(int argc, char **argv)
 		return relay(atoi(argv[2]));
 	if (argc == 4 && strcmp(argv[1], "bring") == 0)
 		return bring(atoi(argv[2]), atoi(argv[3]));
+	if (argc == 3 && strcmp(argv[1], "filtered") == 0)
+		return filtered(atoi(argv[2]));
 	address.sin_family = AF_INET;
 	if (argc < 2 || argc > 3 || inet_pton(AF_INET, argv[1], &address.sin_addr) != 1) {
 		fprintf(stderr, "usage: smc-same ADDRESS [PART]\n");

@@ -25,7 +25,7 @@ struct same_case {
 /* One array for each subject; its last case has no name. */
 extern const struct same_case waits[], reads[], messages[], files[], connects[], signals[],
 	closes[], settings[], streams[], ready[], descriptors[], addresses[], begins[], states[],
-	concurrent[];
+	concurrent[], filters[];
 
 extern struct sockaddr_in address; /* the listener's */
 extern int listener, near, far;    /* near is the connecting end, far the accepted one */
@@ -84,5 +84,7 @@ long call_recv_many(struct call *c);
 int relay(int fd);
 /** Connects to @port of this machine, and sends the connection. */
 int bring(int fd, int port);
+/** Connects to @port, which is in network byte order, and exchanges a byte each way. */
+int filtered(int port);
 
 #endif /* SAME_H */

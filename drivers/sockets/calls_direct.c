@@ -1,0 +1,260 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/*
+ * syscall(), by which programs make system calls for which their C library has, or had, no
+ * function: close_range(), accept4(), pidfd_getfd(), or seccomp() as libseccomp calls it.  A call
+ * on a connection, on a listener or on a range of descriptors, and one that sets a filter of
+ * system calls, is made by our function of that name.  All others are made as they are.
+ */
+#include "ks.h"
+
+#include <fcntl.h>
+#include <linux/seccomp.h>
+#include <sys/ioctl.h>
+#include <sys/pidfd.h>
+#include <sys/sendfile.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#define ARGS      6
+#define MAX_ERRNO 4095 /* the kernel's */
+
+/* Not the C library's syscall(): to find that may allocate memory, and an allocator may make such a
+ * call while it begins. */
+#if defined(__x86_64__)
+static long
+raw(long n, const long *a)
+{
+	register long a3 __asm__("r10") = a[3], a4 __asm__("r8") = a[4], a5 __asm__("r9") = a[5];
+	long rc;
+
+	__asm__ volatile("syscall"
+			 : "=a"(rc)
+			 : "a"(n), "D"(a[0]), "S"(a[1]), "d"(a[2]), "r"(a3), "r"(a4), "r"(a5)
+			 : "rcx", "r11", "memory");
+	return rc;
+}
+#define HAS_RAW
+#elif defined(__aarch64__)
+static long
+raw(long n, const long *a)
+{
+	register long nr __asm__("x8") = n, a0 __asm__("x0") = a[0], a1 __asm__("x1") = a[1];
+	register long a2 __asm__("x2") = a[2], a3 __asm__("x3") = a[3];
+	register long a4 __asm__("x4") = a[4], a5 __asm__("x5") = a[5];
+
+	__asm__ volatile("svc 0"
+			 : "+r"(a0)
+			 : "r"(nr), "r"(a1), "r"(a2), "r"(a3), "r"(a4), "r"(a5)
+			 : "memory");
+	return a0;
+}
+#define HAS_RAW
+#endif
+
+static long
+direct_result(long rc)
+{
+	if (rc < -MAX_ERRNO || rc >= 0)
+		return rc;
+	errno = (int)-rc;
+	return -1;
+}
+
+long
+ks_seccomp(unsigned int op, unsigned int flags, const void *filter)
+{
+#ifdef HAS_RAW
+	const long a[ARGS] = {op, flags, (long)filter};
+
+	return direct_result(raw(SYS_seccomp, a));
+#else
+	return syscall(SYS_seccomp, op, flags, filter);
+#endif
+}
+
+/* Another process may have a connection, too. */
+KS_API int
+pidfd_getfd(int pidfd, int target, unsigned int flags)
+{
+	int fd = real(pidfd_getfd)(pidfd, target, flags);
+
+	if (fd >= 0 && ks_is_ours() && !ks_is_confined()) {
+		ks_forget(fd);
+		ks_look_at(fd);
+	}
+	return fd;
+}
+
+#ifdef HAS_RAW
+
+/* --- calls on one descriptor, the first argument --- */
+
+static bool
+direct_bytes(long n, const long *a, long *rc)
+{
+	int fd = (int)a[0];
+
+	if (n == SYS_read)
+		*rc = read(fd, (void *)a[1], (size_t)a[2]);
+	else if (n == SYS_write)
+		*rc = write(fd, (const void *)a[1], (size_t)a[2]);
+	else if (n == SYS_readv)
+		*rc = readv(fd, (const struct iovec *)a[1], (int)a[2]);
+	else if (n == SYS_writev)
+		*rc = writev(fd, (const struct iovec *)a[1], (int)a[2]);
+	else if (n == SYS_recvfrom)
+		*rc = recvfrom(
+			fd, (void *)a[1], (size_t)a[2], (int)a[3], (void *)a[4], (socklen_t *)a[5]);
+	else if (n == SYS_sendto)
+		*rc = sendto(fd, (const void *)a[1], (size_t)a[2], (int)a[3], (const void *)a[4],
+			(socklen_t)a[5]);
+	else if (n == SYS_recvmsg)
+		*rc = recvmsg(fd, (struct msghdr *)a[1], (int)a[2]);
+	else if (n == SYS_sendmsg)
+		*rc = sendmsg(fd, (const struct msghdr *)a[1], (int)a[2]);
+	else if (n == SYS_recvmmsg)
+		*rc = recvmmsg(fd, (struct mmsghdr *)a[1], (unsigned int)a[2], (int)a[3],
+			(struct timespec *)a[4]);
+	else if (n == SYS_sendmmsg)
+		*rc = sendmmsg(fd, (struct mmsghdr *)a[1], (unsigned int)a[2], (int)a[3]);
+	else if (n == SYS_sendfile)
+		*rc = sendfile(fd, (int)a[1], (off_t *)a[2], (size_t)a[3]);
+	else
+		return false;
+	return true;
+}
+
+static bool
+direct_life(long n, const long *a, long *rc)
+{
+	int fd = (int)a[0];
+
+	if (n == SYS_accept)
+		*rc = accept(fd, (void *)a[1], (socklen_t *)a[2]);
+	else if (n == SYS_accept4)
+		*rc = accept4(fd, (void *)a[1], (socklen_t *)a[2], (int)a[3]);
+	else if (n == SYS_connect)
+		*rc = connect(fd, (const void *)a[1], (socklen_t)a[2]);
+	else if (n == SYS_listen)
+		*rc = listen(fd, (int)a[1]);
+	else if (n == SYS_shutdown)
+		*rc = shutdown(fd, (int)a[1]);
+	else if (n == SYS_close)
+		*rc = close(fd);
+	else if (n == SYS_dup)
+		*rc = dup(fd);
+	else if (n == SYS_fcntl)
+		*rc = fcntl64(fd, (int)a[1], (void *)a[2]);
+	else if (n == SYS_ioctl)
+		*rc = ioctl(fd, (unsigned long)a[1], (void *)a[2]);
+	else if (n == SYS_getsockopt)
+		*rc = getsockopt(fd, (int)a[1], (int)a[2], (void *)a[3], (socklen_t *)a[4]);
+	else if (n == SYS_setsockopt)
+		*rc = setsockopt(fd, (int)a[1], (int)a[2], (const void *)a[3], (socklen_t)a[4]);
+	else if (n == SYS_getsockname)
+		*rc = getsockname(fd, (void *)a[1], (socklen_t *)a[2]);
+	else if (n == SYS_getpeername)
+		*rc = getpeername(fd, (void *)a[1], (socklen_t *)a[2]);
+	else
+		return false;
+	return true;
+}
+
+/* --- calls on several --- */
+
+static bool
+is_known(long fd)
+{
+	return fd >= 0 && fd < KS_MAX_FDS &&
+		(ks_kind((int)fd) != KS_PLAIN || ks_is_hidden((int)fd));
+}
+
+/* Whether the call may be one of these.  Most are not, and get no further. */
+static bool
+is_concern(long n, const long *a)
+{
+	return is_known(a[0]) || is_known(a[1]) || is_known(a[2]) || n == SYS_close_range ||
+		n == SYS_pidfd_getfd || n == SYS_ppoll
+#ifdef SYS_poll
+		|| n == SYS_poll
+#endif
+		;
+}
+
+static bool
+is_any_polled(const struct pollfd *p, unsigned long n)
+{
+	while (n > 0 && !is_known(p->fd)) {
+		p++;
+		n--;
+	}
+	return n > 0;
+}
+
+static bool
+direct_several(long n, const long *a, long *rc)
+{
+	if (n == SYS_close_range) {
+		*rc = close_range((unsigned int)a[0], (unsigned int)a[1], (int)a[2]);
+	} else if (n == SYS_pidfd_getfd) {
+		*rc = pidfd_getfd((int)a[0], (int)a[1], (unsigned int)a[2]);
+	} else if (n == SYS_dup3 && (is_known(a[0]) || is_known(a[1]))) {
+		*rc = dup3((int)a[0], (int)a[1], (int)a[2]);
+#ifdef SYS_dup2
+	} else if (n == SYS_dup2 && (is_known(a[0]) || is_known(a[1]))) {
+		*rc = dup2((int)a[0], (int)a[1]);
+#endif
+#ifdef SYS_poll
+	} else if (n == SYS_poll && is_any_polled((void *)a[0], (unsigned long)a[1])) {
+		*rc = poll((struct pollfd *)a[0], (nfds_t)a[1], (int)a[2]);
+#endif
+	} else if (n == SYS_ppoll && is_any_polled((void *)a[0], (unsigned long)a[1])) {
+		*rc = ppoll((struct pollfd *)a[0], (nfds_t)a[1], (const struct timespec *)a[2],
+			(const sigset_t *)a[3]);
+	} else if (n == SYS_epoll_ctl && is_known(a[2])) {
+		*rc = epoll_ctl((int)a[0], (int)a[1], (int)a[2], (struct epoll_event *)a[3]);
+	} else if (n == SYS_splice && (is_known(a[0]) || is_known(a[2]))) {
+		*rc = splice((int)a[0], (off64_t *)a[1], (int)a[2], (off64_t *)a[3], (size_t)a[4],
+			(unsigned int)a[5]);
+	} else {
+		return false;
+	}
+	return true;
+}
+
+/* @return whether the call was made: its result is in *@rc, and errno */
+static bool
+direct_call(long n, const long *a, long *rc)
+{
+	if (direct_several(n, a, rc))
+		return true;
+	return is_known(a[0]) && (direct_bytes(n, a, rc) || direct_life(n, a, rc));
+}
+
+/* Unlike the functions of the C library, this is no cancellation point. */
+KS_API long
+syscall(long n, ...)
+{
+	long a[ARGS], rc;
+	bool made;
+	va_list ap;
+
+	va_start(ap, n);
+	for (int i = 0; i < ARGS; i++)
+		a[i] = va_arg(ap, long);
+	va_end(ap);
+	if (n == SYS_seccomp && a[0] == SECCOMP_SET_MODE_FILTER && a[2] != 0 && ks_is_ours())
+		return ks_confine((unsigned int)a[1], (const void *)a[2]);
+	if (is_concern(n, a)) {
+		ks_no_cancel();
+		made = direct_call(n, a, &rc);
+		ks_no_cancel_end();
+		if (made)
+			return rc;
+	}
+	return direct_result(raw(n, a));
+}
+
+#endif /* HAS_RAW */

@@ -1,0 +1,294 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/*
+ * Filters of system calls (seccomp), which allow what a program over TCP needs, and kill it for
+ * what it does not need; and system calls that are made by syscall().
+ */
+#include "same.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <poll.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum way { BY_PRCTL, BY_SECCOMP, UNSEEN };
+
+#define CALLS_MAX 16
+
+/* What each of these kills is followed by 0. */
+static const int unused_by_reads[] = {SYS_sendto, SYS_recvfrom, SYS_sendmsg, SYS_recvmsg,
+	SYS_getsockopt, SYS_setsockopt, SYS_bpf, SYS_sched_getaffinity, SYS_dup3, SYS_socket,
+	SYS_connect, 0};
+static const int unused_by_clients[] = {SYS_bpf, SYS_sendmsg, SYS_recvmsg, 0};
+
+/* Makes the system call without the C library, as a program does that has none. */
+static long
+unseen(long n, long a, long b, long c)
+{
+#if defined(__x86_64__)
+	long rc;
+
+	__asm__ volatile("syscall"
+			 : "=a"(rc)
+			 : "a"(n), "D"(a), "S"(b), "d"(c)
+			 : "rcx", "r11", "memory");
+	return rc;
+#else
+	return syscall(n, a, b, c);
+#endif
+}
+
+/* Kills the process for each of @calls from now on. */
+static void
+confine(const int *calls, enum way way)
+{
+	struct sock_filter code[2 * CALLS_MAX + 2];
+	struct sock_fprog prog = {.filter = code};
+	unsigned short n = 0;
+	long rc;
+
+	code[n++] = (struct sock_filter)BPF_STMT(
+		BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr));
+	for (; *calls != 0; calls++) {
+		code[n++] = (struct sock_filter)BPF_JUMP(
+			BPF_JMP | BPF_JEQ | BPF_K, (uint32_t)*calls, 0, 1);
+		code[n++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS);
+	}
+	code[n++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW);
+	prog.len = n;
+	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0)
+		fail("PR_SET_NO_NEW_PRIVS");
+	if (way == BY_PRCTL)
+		rc = prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &prog, 0, 0);
+	else if (way == BY_SECCOMP)
+		rc = syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &prog);
+	else
+		rc = unseen(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, (long)&prog);
+	if (rc != 0)
+		fail("a filter");
+}
+
+static void
+tell_status(pid_t child)
+{
+	int status = -1;
+
+	if (child < 0 || waitpid(child, &status, 0) != child)
+		fail("a child");
+	printf(" (%d)", status);
+}
+
+/* A child that confines itself echoes what it reads. */
+static void
+echo_in_filter(enum way way)
+{
+	char buf[100];
+	ssize_t n;
+	pid_t child;
+
+	open_both();
+	child = fork();
+	if (child == 0) {
+		struct pollfd p = {.fd = near, .events = POLLIN};
+
+		close(far);
+		confine(unused_by_reads, way);
+		while (poll(&p, 1, -1) == 1 && (n = read(near, buf, sizeof(buf))) > 0)
+			if (write(near, buf, (size_t)n) != n)
+				break;
+		_exit(7);
+	}
+	close(near);
+	for (int i = 0; i < 3; i++) {
+		tell(send(far, "abc", 3, 0));
+		tell(recv(far, buf, 3, MSG_WAITALL));
+	}
+	shutdown(far, SHUT_WR);
+	tell(recv(far, buf, 3, 0));
+	tell_status(child);
+}
+
+static void
+echo_by_prctl(void)
+{
+	echo_in_filter(BY_PRCTL);
+}
+
+static void
+echo_by_seccomp(void)
+{
+	echo_in_filter(BY_SECCOMP);
+}
+
+/* Calls of seccomp() that set nothing. */
+static void
+refused_filters(void)
+{
+	struct sock_fprog none = {0};
+
+	tell(syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, NULL));
+	tell(syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &none));
+	tell(syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, ~0u, &none));
+	tell(syscall(SYS_seccomp, SECCOMP_SET_MODE_STRICT, 1, NULL));
+	open_both();
+}
+
+int
+filtered(int port)
+{
+	struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = (in_port_t)port};
+	char byte;
+
+	to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+	near = socket(AF_INET, SOCK_STREAM, 0);
+	if (connect(near, (void *)&to, sizeof(to)) != 0 || write(near, "x", 1) != 1 ||
+		read(near, &byte, 1) != 1)
+		return 1;
+	return 8;
+}
+
+/* A program that is executed with a filter connects. */
+static void
+connect_in_filter(enum way way, const int *calls)
+{
+	char port[16], buf[10];
+	pid_t child = fork();
+
+	if (child == 0) {
+		snprintf(port, sizeof(port), "%d", address.sin_port);
+		confine(calls, way);
+		execl("/proc/self/exe", "smc-same", "filtered", port, NULL);
+		_exit(9);
+	}
+	await(listener, POLLIN);
+	far = accept(listener, NULL, NULL);
+	tell(recv(far, buf, 1, 0));
+	tell(send(far, "y", 1, 0));
+	tell(recv(far, buf, 1, 0));
+	tell_status(child);
+}
+
+static void
+inherited(void)
+{
+	connect_in_filter(BY_PRCTL, unused_by_clients);
+	connect_in_filter(BY_SECCOMP, unused_by_clients);
+	connect_in_filter(UNSEEN, unused_by_clients);
+}
+
+/* The filter allows all that SMC-R needs. */
+static void
+inherited_harmless(void)
+{
+	static const int calls[] = {SYS_personality, 0};
+
+	connect_in_filter(UNSEEN, calls);
+}
+
+/* --- syscall() --- */
+
+static void
+calls_by_number(void)
+{
+	struct sockaddr_in n = {0};
+	socklen_t len = sizeof(n);
+	struct pollfd p;
+	char buf[10] = "";
+	long fd;
+
+	near = socket(AF_INET, SOCK_STREAM, 0);
+	tell(connect(near, (void *)&address, sizeof(address)));
+	far = (int)syscall(SYS_accept4, listener, NULL, NULL, SOCK_CLOEXEC);
+	tell(fcntl(far, F_GETFD));
+	tell(syscall(SYS_write, near, "abc", 3));
+	p = (struct pollfd){.fd = far, .events = POLLIN};
+	tell(syscall(SYS_ppoll, &p, 1, NULL, NULL, 0));
+	tell(syscall(SYS_read, far, buf, 2));
+	tell(syscall(SYS_recvfrom, far, buf, 9, 0, NULL, NULL));
+	tell(syscall(SYS_sendto, far, buf, 1, 0, NULL, 0));
+	tell(recv(near, buf, 9, 0));
+	tell(syscall(SYS_getpeername, near, &n, &len));
+	tell(len);
+	tell(syscall(SYS_dup3, near, 77, 0));
+	tell(write(77, "abcd", 4));
+	tell(recv(far, buf, 9, 0));
+	tell(syscall(SYS_shutdown, near, SHUT_WR));
+	tell(recv(far, buf, 9, 0));
+	tell(syscall(SYS_read, -1, buf, 1));
+	fd = syscall(SYS_getpid);
+	tell(fd == getpid());
+}
+
+/* The numbers of what was closed are used again. */
+static void
+closes_by_number(void)
+{
+	char buf[10] = "";
+	int fd;
+
+	open_both();
+	tell(syscall(SYS_close, near));
+	fd = open("/dev/null", O_RDWR);
+	tell(fd == near);
+	tell(write(fd, "abc", 3));
+	tell(recv(far, buf, 9, 0));
+	close(fd);
+	close(far);
+	open_both();
+	tell(syscall(SYS_close_range, near, near, 0));
+	fd = open("/dev/null", O_RDWR);
+	tell(fd == near);
+	tell(write(fd, "abc", 3));
+	tell(read(fd, buf, 3));
+	tell(recv(far, buf, 9, 0));
+}
+
+static void
+from_another_process(void)
+{
+	char buf[10] = "", byte;
+	int ends[2], pidfd;
+	pid_t child;
+
+	open_both();
+	if (pipe(ends) != 0)
+		fail("a pipe");
+	child = fork();
+	if (child == 0) {
+		close(ends[1]);
+		_exit(read(ends[0], &byte, 1) == 0 ? 0 : 1);
+	}
+	pidfd = (int)syscall(SYS_pidfd_open, child, 0);
+	close(near);
+	near = (int)syscall(SYS_pidfd_getfd, pidfd, near, 0);
+	tell(near >= 0);
+	tell(write(near, "abc", 3));
+	tell(recv(far, buf, 9, 0));
+	tell(send(far, "abcd", 4, 0));
+	tell(read(near, buf, 9));
+	close(ends[1]);
+	tell_status(child);
+}
+
+const struct same_case filters[] = {
+	{"a filter of system calls by prctl()", echo_by_prctl},
+	{"a filter of system calls by seccomp()", echo_by_seccomp},
+	{"filters of system calls that are refused", refused_filters},
+	{"a program that is executed with a filter of system calls", inherited},
+	{"a program that is executed with a harmless filter of system calls", inherited_harmless},
+	{"system calls by number", calls_by_number},
+	{"closes by number", closes_by_number},
+	{"a connection from another process by pidfd_getfd()", from_another_process},
+	{NULL, NULL},
+};

@@ -8,6 +8,7 @@
 #include "ks.h"
 
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 
 #define MSG_NS 1000000000l /* nanoseconds in a second */
 
@@ -73,10 +74,32 @@ sendmsg_here(int fd, struct ks_sock *s, const struct msghdr *m, int flags)
 	return -1;
 }
 
+/* Adds the number of bytes that are left, as far as there is room.  As with TCP, the end of the
+ * stream counts as one. */
+static void
+put_inq(int fd, struct ks_sock *s, struct msghdr *m, size_t room)
+{
+	int left = ks_has_ended(s); /* first */
+	struct cmsghdr head = {.cmsg_level = IPPROTO_TCP, .cmsg_type = TCP_CM_INQ};
+	char *at = m->msg_control;
+	size_t len = CMSG_LEN(sizeof(left));
+
+	left += (int)ks_urgent_inq(fd, s);
+	if (room < len)
+		m->msg_flags |= MSG_CTRUNC;
+	if (at == NULL || room < sizeof(head))
+		return;
+	head.cmsg_len = len < room ? len : room;
+	memcpy(at, &head, sizeof(head));
+	memcpy(at + CMSG_LEN(0), &left, head.cmsg_len - CMSG_LEN(0));
+	m->msg_controllen = CMSG_SPACE(sizeof(left)) < room ? CMSG_SPACE(sizeof(left)) : room;
+}
+
 static ssize_t
 recvmsg_here(int fd, struct ks_sock *s, struct msghdr *m, int flags)
 {
 	int err = refuse_message(m);
+	size_t room = m->msg_controllen;
 	ssize_t n = -1;
 
 	if (err == 0)
@@ -87,6 +110,9 @@ recvmsg_here(int fd, struct ks_sock *s, struct msghdr *m, int flags)
 		m->msg_namelen = 0;
 		m->msg_controllen = 0;
 		m->msg_flags = flags & (MSG_OOB | MSG_CMSG_CLOEXEC);
+		if (atomic_load_explicit(&s->page->inq, memory_order_relaxed) != 0 &&
+			(flags & MSG_OOB) == 0)
+			put_inq(fd, s, m, room);
 	}
 	return n;
 }

@@ -165,6 +165,9 @@ getsockopt(int fd, int level, int name, void *value, socklen_t *len)
 	} else if (level == SOL_SOCKET && name == SO_OOBINLINE) {
 		on = (int)atomic_load(&s->page->oob_inline);
 		rc = copy_value(&on, sizeof(on), value, len);
+	} else if (level == IPPROTO_TCP && name == TCP_INQ) {
+		on = (int)atomic_load(&s->page->inq);
+		rc = copy_value(&on, sizeof(on), value, len);
 	} else if (level == IPPROTO_TCP && name == TCP_INFO) {
 		rc = ask_info(fd, s, value, len);
 	} else {
@@ -197,6 +200,20 @@ looked_at(int level, int name, socklen_t len)
 }
 
 static int
+set_inq(struct ks_sock *s, const void *value, socklen_t len)
+{
+	int on;
+
+	if (len < sizeof(on))
+		return -EINVAL;
+	memcpy(&on, value, sizeof(on));
+	if (on != 0 && on != 1)
+		return -EINVAL;
+	atomic_store(&s->page->inq, (uint32_t)on);
+	return 0;
+}
+
+static int
 set_option(int fd, struct ks_sock *s, int level, int name, const void *value, socklen_t len)
 {
 	struct karst_sock_msg msg = {.op = KARST_SOCK_SETOPT,
@@ -209,6 +226,8 @@ set_option(int fd, struct ks_sock *s, int level, int name, const void *value, so
 
 	if (level == IPPROTO_TCP && name == TCP_ULP)
 		return -ENOPROTOOPT;
+	if (level == IPPROTO_TCP && name == TCP_INQ)
+		return set_inq(s, value, len);
 	if (level == SOL_SOCKET && name == SO_OOBINLINE) {
 		if (len < sizeof(int))
 			return -EINVAL;
@@ -230,10 +249,16 @@ set_option(int fd, struct ks_sock *s, int level, int name, const void *value, so
 static bool
 is_never(int level, int name)
 {
-	return (level == IPPROTO_TCP &&
-		       (name == TCP_FASTOPEN || name == TCP_FASTOPEN_CONNECT ||
-			       name == TCP_REPAIR || name == TCP_MD5SIG)) ||
-		(level == SOL_SOCKET && name == SO_ZEROCOPY);
+	static const int tcp[] = {TCP_FASTOPEN, TCP_FASTOPEN_CONNECT, TCP_REPAIR, TCP_MD5SIG};
+	static const int any[] = {SO_ZEROCOPY, SO_PEEK_OFF, SO_TIMESTAMP_OLD, SO_TIMESTAMPNS_OLD,
+		SO_TIMESTAMPING_OLD, SO_TIMESTAMP_NEW, SO_TIMESTAMPNS_NEW, SO_TIMESTAMPING_NEW};
+	bool never = false;
+
+	for (size_t i = 0; level == IPPROTO_TCP && i < sizeof(tcp) / sizeof(tcp[0]); i++)
+		never |= name == tcp[i];
+	for (size_t i = 0; level == SOL_SOCKET && i < sizeof(any) / sizeof(any[0]); i++)
+		never |= name == any[i];
+	return never;
 }
 
 KS_API int

@@ -334,6 +334,7 @@ bool ks_is_tcp(int fd);
 #define KS_SET_OPTION 1u /* time limits, SO_LINGER, SO_OOBINLINE */
 #define KS_SET_OWNER  2u /* who gets its signals, and which signal */
 #define KS_SET_ANY    (KS_SET_OPTION | KS_SET_OWNER)
+#define KS_SET_INQ    4u /* TCP_INQ, if it was set by this process */
 void ks_note_set(uint32_t what);
 /** Called when an option of a TCP socket is about to be set. */
 void ks_note_option(int level, int name);

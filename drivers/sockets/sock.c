@@ -225,6 +225,7 @@ struct settings {
 	int sig;
 	struct timeval limits[2];
 	struct linger linger;
+	int inq;
 };
 
 static const int limit_names[2] = {SO_RCVTIMEO, SO_SNDTIMEO};
@@ -247,6 +248,8 @@ ks_note_option(int level, int name)
 		(name == SO_RCVTIMEO || name == SO_SNDTIMEO || name == SO_LINGER ||
 			name == SO_OOBINLINE))
 		ks_note_set(KS_SET_OPTION);
+	if (level == IPPROTO_TCP && name == TCP_INQ)
+		ks_note_set(KS_SET_INQ);
 }
 
 static void
@@ -261,6 +264,15 @@ see_options(int fd, struct settings *is)
 		if (real(getsockopt)(fd, SOL_SOCKET, limit_names[i], &is->limits[i], &len) != 0)
 			is->limits[i] = (struct timeval){0};
 	}
+}
+
+static void
+see_inq(int fd, struct settings *is)
+{
+	socklen_t len = sizeof(is->inq);
+
+	if (real(getsockopt)(fd, IPPROTO_TCP, TCP_INQ, &is->inq, &len) != 0)
+		is->inq = 0;
 }
 
 static void
@@ -283,6 +295,8 @@ see_settings(int fd, int accepted, struct settings *is)
 				    : (real(fcntl64)(fd, F_GETFD) & FD_CLOEXEC) != 0;
 	if (set & KS_SET_OPTION)
 		see_options(fd, is);
+	if (set & KS_SET_INQ)
+		see_inq(fd, is);
 	if (accepted < 0 && (set & KS_SET_OWNER))
 		see_owner(fd, is);
 }
@@ -300,6 +314,7 @@ copy_settings(const struct settings *is, int end, struct ks_sock *s)
 				sizeof(is->limits[i]));
 	atomic_store(&s->page->reset, is->linger.l_onoff && is->linger.l_linger == 0);
 	atomic_store(&s->page->oob_inline, is->in_line);
+	atomic_store(&s->page->inq, is->inq != 0);
 	atomic_store(&s->page->nonblock, (is->flags & O_NONBLOCK) != 0);
 	if ((is->flags & ~O_ACCMODE) != O_NONBLOCK) /* as the service has set it */
 		(void)real(fcntl64)(end, F_SETFL, is->flags);

@@ -264,6 +264,7 @@ struct karst_sock_page {
 	_Atomic uint32_t met;                  /* DIRECT: the program has begun to use its waker */
 	_Atomic uint32_t marked;               /* the program has sent urgent data */
 	_Atomic uint32_t filled;               /* the program has filled its pair, or is about to */
+	_Atomic uint32_t inq;                  /* TCP_INQ */
 
 	/* shared by the program's threads and processes: one reads, one writes */
 	_Alignas(64) struct karst_sock_lock rx_lock;

@@ -5,7 +5,9 @@
 #include "same.h"
 
 #include <errno.h>
+#include <netinet/tcp.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
 #include <unistd.h>
@@ -63,6 +65,136 @@ flags_of_messages(void)
 	tell_message(MSG_WAITALL);
 	tell_message(0);
 	tell_message(MSG_PEEK);
+}
+
+/* --- what comes with a message --- */
+
+/* Receives two bytes, with @room for what comes with them. */
+static void
+tell_left(int fd, int flags, size_t room)
+{
+	char control[100] = "";
+	struct iovec one = {data, 2};
+	struct msghdr m = {.msg_iov = &one,
+		.msg_iovlen = 1,
+		.msg_control = room != 0 ? control : NULL,
+		.msg_controllen = room};
+	struct cmsghdr c = {0};
+	int left = -1;
+
+	tell(recvmsg(fd, &m, flags));
+	memcpy(&c, control, sizeof(c));
+	memcpy(&left, control + CMSG_LEN(0), sizeof(left));
+	printf(" (%zu %x %zu/%d/%d=%d)", m.msg_controllen, (unsigned int)m.msg_flags, c.cmsg_len,
+		c.cmsg_level, c.cmsg_type, c.cmsg_len >= CMSG_LEN(sizeof(left)) ? left : 0);
+}
+
+static void
+tell_inq(int fd)
+{
+	int on = -1;
+	socklen_t len = sizeof(on);
+
+	tell(getsockopt(fd, IPPROTO_TCP, TCP_INQ, &on, &len));
+	printf("=%d", on);
+}
+
+static void
+bytes_left(void)
+{
+	static const size_t rooms[] = {100, 24, 23, 20, 19, 16, 15, 0};
+	const int on = 1, off = 0, wrong = 2;
+
+	open_both();
+	tell_inq(near);
+	tell(setsockopt(near, IPPROTO_TCP, TCP_INQ, &wrong, sizeof(wrong)));
+	tell(setsockopt(near, IPPROTO_TCP, TCP_INQ, &on, 1));
+	tell(setsockopt(near, IPPROTO_TCP, TCP_INQ, &on, sizeof(on)));
+	tell_inq(near);
+	give(far, 20);
+	tell_left(near, MSG_PEEK, 100);
+	for (size_t i = 0; i < sizeof(rooms) / sizeof(rooms[0]); i++)
+		tell_left(near, 0, rooms[i]);
+	tell_left(near, MSG_TRUNC, 100);
+	tell(setsockopt(near, IPPROTO_TCP, TCP_INQ, &off, sizeof(off)));
+	tell_left(near, 0, 100);
+	tell(setsockopt(near, IPPROTO_TCP, TCP_INQ, &on, sizeof(on)));
+	tell_left(near, MSG_DONTWAIT, 100);
+	give(far, 3);
+	shutdown(far, SHUT_WR);
+	await(near, POLLRDHUP);
+	for (int i = 0; i < 4; i++)
+		tell_left(near, 0, 100);
+}
+
+/* An accepted socket has the option of its listener. */
+static void
+bytes_left_as_before(void)
+{
+	const int on = 1;
+
+	near = socket(AF_INET, SOCK_STREAM, 0);
+	tell(setsockopt(near, IPPROTO_TCP, TCP_INQ, &on, sizeof(on)));
+	tell(setsockopt(listener, IPPROTO_TCP, TCP_INQ, &on, sizeof(on)));
+	tell(connect(near, (void *)&address, sizeof(address)));
+	far = accept(listener, NULL, NULL);
+	greet();
+	give(far, 10);
+	tell_left(near, 0, 100);
+	give(near, 10);
+	tell_left(far, 0, 100);
+	tell_inq(near);
+	tell_inq(far);
+}
+
+/* Waits until a message has a time stamp: the kernel begins to take them some time after it was
+ * asked for the first one. */
+static void
+tell_stamp(int fd, int from)
+{
+	union {
+		struct cmsghdr head;
+		char room[100];
+	} control;
+	struct iovec one = {data, 2};
+	struct msghdr m;
+
+	do {
+		m = (struct msghdr){.msg_iov = &one,
+			.msg_iovlen = 1,
+			.msg_control = &control,
+			.msg_controllen = sizeof(control)};
+		give(from, 2);
+		if (recvmsg(fd, &m, 0) != 2)
+			fail("recvmsg");
+	} while (m.msg_controllen == 0);
+	printf(" %zu %d %d", m.msg_controllen, control.head.cmsg_level, control.head.cmsg_type);
+}
+
+/* The options are set before there is a connection, which is then one of TCP. */
+static void
+stamps(void)
+{
+	static const int names[] = {SO_TIMESTAMP, SO_TIMESTAMPNS};
+	const int on = 1;
+
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+		socklen_t len = sizeof(address);
+
+		near = socket(AF_INET, SOCK_STREAM, 0);
+		tell(setsockopt(near, SOL_SOCKET, names[i], &on, sizeof(on)));
+		close(listener);
+		listener = socket(AF_INET, SOCK_STREAM, 0);
+		tell(setsockopt(listener, SOL_SOCKET, names[i], &on, sizeof(on)));
+		tell(listen(listener, 1));
+		getsockname(listener, (void *)&address, &len);
+		address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+		tell(connect(near, (void *)&address, sizeof(address)));
+		far = accept(listener, NULL, NULL);
+		greet();
+		tell_stamp(near, far);
+		tell_stamp(far, near);
+	}
 }
 
 /* Flags of a send that TCP ignores, and one that it does not. */
@@ -247,6 +379,9 @@ write_none_behind_end(void)
 const struct same_case messages[] = {
 	{"addresses of messages", addresses_of_messages},
 	{"flags of messages", flags_of_messages},
+	{"bytes left, by TCP_INQ", bytes_left},
+	{"bytes left, by TCP_INQ before connect", bytes_left_as_before},
+	{"time stamps of what is received", stamps},
 	{"flags of sends", flags_of_sends},
 	{"many messages", many_messages},
 	{"many messages with time limits", many_with_limits},

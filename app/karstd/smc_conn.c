@@ -199,14 +199,22 @@ svc_conn_eof(struct svc_conn *c)
 }
 
 void
+svc_conn_note_reset(struct svc_conn *c)
+{
+	uint32_t none = 0;
+
+	(void)atomic_compare_exchange_strong(&c->page->lost, &none, KARST_SOCK_LOST_UNTOLD);
+}
+
+void
 svc_conn_fail(struct svc_conn *c, int error)
 {
 	c->what = SMC_OVER;
 	svc_conn_unname(c);
-	/* as with TCP, a reset that comes after the end of the peer's direction is no error of
-	 * reads; writes fail by EPIPE */
 	if (!c->eof || (error != 0 && error != ECONNRESET))
 		atomic_store(&c->page->error, error != 0 ? error : ECONNRESET);
+	else
+		svc_conn_note_reset(c);
 	atomic_fetch_or(&c->page->flags, KARST_SOCK_NO_SEND);
 	atomic_store(&c->page->state, KARST_SOCK_OVER);
 	svc_conn_show(c);

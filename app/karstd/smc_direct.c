@@ -255,7 +255,8 @@ direct_end(struct svc_conn *c, bool reset)
 	if (o != NULL) { /* its page says that nothing more comes, as the rings would */
 		o->other = NULL;
 		if (reset) {
-			/* as with TCP: after the end of a direction it is no error of reads */
+			if (ended)
+				svc_conn_note_reset(o);
 			direct_fail(o, ended ? 0 : ECONNRESET);
 		} else {
 			atomic_fetch_or(&o->page->flags,

@@ -444,6 +444,9 @@ void svc_conn_eof(struct svc_conn *c);
 void svc_conn_fail(struct svc_conn *c, int error);
 /** Closes or resets the TCP connection. */
 void svc_conn_close_tcp(struct svc_conn *c, bool reset);
+/** Records a reset that comes after the end of the peer's direction.  As with TCP, it is no error
+ *  of reads; writes fail by EPIPE, which SO_ERROR has, too. */
+void svc_conn_note_reset(struct svc_conn *c);
 /** Stops watching the TCP socket, whatever other processes have it. */
 void svc_conn_leave_tcp(struct svc_conn *c);
 /** Closes the TCP socket for good. */

@@ -275,6 +275,35 @@ reset_after_end(void)
 }
 
 static void
+reset_after_end_and_ask(void)
+{
+	open_to_end();
+	tell(shutdown(far, SHUT_WR));
+	await(near, POLLRDHUP);
+	reset(far);
+	await_over(near);
+	tell_error(near);
+	tell_error(near);
+	tell_read(near, 9);
+	tell_write(near);
+}
+
+/* The peer has shut down both directions, and resets because bytes come. */
+static void
+late_write_and_ask(void)
+{
+	open_to_end();
+	tell(shutdown(far, SHUT_RDWR));
+	await(near, POLLRDHUP);
+	tell_write(near);
+	await_over(near);
+	tell_error(near);
+	tell_error(near);
+	tell_read(near, 9);
+	tell_write(near);
+}
+
+static void
 reset_while_receiving(void)
 {
 	struct call c;
@@ -349,6 +378,8 @@ const struct same_case closes[] = {
 	{"a reset when there is no room", reset_without_room},
 	{"a reset behind the end", reset_behind_end},
 	{"a reset after the peer's end", reset_after_end},
+	{"a reset after the peer's end, and SO_ERROR", reset_after_end_and_ask},
+	{"a write to who has shut down both, and SO_ERROR", late_write_and_ask},
 	{"a reset while a thread receives", reset_while_receiving},
 	{"close, and writing", close_and_write},
 	{"close, writing, and SO_ERROR", close_write_and_ask},

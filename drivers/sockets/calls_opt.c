@@ -83,10 +83,8 @@ tell_error(struct ks_sock *s)
 	return err;
 }
 
-/* Whether both directions have ended, or the connection was reset: then TCP has no connection any
- * more. */
-static bool
-is_over(int fd, struct ks_sock *s)
+bool
+ks_is_over(int fd, struct ks_sock *s)
 {
 	uint32_t flags;
 
@@ -120,7 +118,7 @@ state_of_tcp(int fd, struct ks_sock *s)
 {
 	bool shut = (atomic_load(&s->page->shut) & KARST_SOCK_SHUT_WR) != 0;
 
-	if (is_over(fd, s))
+	if (ks_is_over(fd, s))
 		return TCP_CLOSE;
 	if (shut)
 		return TCP_FIN_WAIT2;
@@ -324,7 +322,7 @@ getpeername(int fd, struct sockaddr *name, socklen_t *len)
 
 	if (s == NULL)
 		return real(getpeername)(fd, name, len);
-	if (is_over(fd, s))
+	if (ks_is_over(fd, s))
 		rc = failed(-ENOTCONN);
 	else
 		rc = name_of(&s->page->peer, s->page->peer_len, name, len);
@@ -347,7 +345,7 @@ shutdown(int fd, int how)
 		ks_put(s);
 		return failed(-EINVAL);
 	}
-	over = is_over(fd, s);
+	over = ks_is_over(fd, s);
 	if (how != SHUT_WR)
 		atomic_fetch_or(&s->page->shut, KARST_SOCK_SHUT_RD);
 	rc = how == SHUT_WR ? 0 : real(shutdown)(fd, SHUT_RD);

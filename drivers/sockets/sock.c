@@ -337,6 +337,84 @@ take_number(int fd, int end, struct ks_sock *s, const struct settings *is)
 	return 0;
 }
 
+/* --- back to TCP --- */
+
+/* The settings of the pair, for the TCP socket. */
+static void
+see_pair(int fd, struct ks_sock *s, struct settings *is)
+{
+	is->flags = real(fcntl64)(fd, F_GETFL);
+	is->cloexec = (real(fcntl64)(fd, F_GETFD) & FD_CLOEXEC) != 0;
+	is->in_line = atomic_load(&s->page->oob_inline) != 0;
+	is->inq = (int)atomic_load(&s->page->inq);
+	see_options(fd, is);
+	see_owner(fd, is);
+}
+
+static void
+set_tcp(int tcp, const struct settings *is)
+{
+	const int in_line = is->in_line;
+
+	(void)real(setsockopt)(tcp, SOL_SOCKET, SO_OOBINLINE, &in_line, sizeof(in_line));
+	(void)real(setsockopt)(tcp, IPPROTO_TCP, TCP_INQ, &is->inq, sizeof(is->inq));
+	for (int i = 0; i < 2; i++)
+		(void)real(setsockopt)(
+			tcp, SOL_SOCKET, limit_names[i], &is->limits[i], sizeof(is->limits[i]));
+	(void)real(fcntl64)(tcp, F_SETOWN_EX, &is->owner);
+	(void)real(fcntl64)(tcp, F_SETSIG, is->sig);
+	(void)real(fcntl64)(tcp, F_SETFL, is->flags);
+}
+
+/* Gets the TCP socket from the service, or a new one, if the service does not have it any more, or
+ * needs it itself: then the close of the pair ends the connection. */
+static int
+take_tcp(int fd, struct ks_sock *s)
+{
+	const struct sockaddr none = {.sa_family = AF_UNSPEC};
+	struct karst_sock_msg msg = {.op = KARST_SOCK_BACK};
+	bool over = ks_is_over(fd, s);
+	int fds[KARST_SOCK_FDS], err = 0, tcp;
+	socklen_t len = sizeof(err);
+
+	if (ks_ask(&msg, fd, fds) != 0 || fds[0] < 0) {
+		atomic_store(&s->page->reset, 1);
+		return ks_stand_in(s);
+	}
+	tcp = fds[0];
+	(void)real(connect)(tcp, &none, sizeof(none));
+	if (over) /* this was no reset, although the TCP socket was still connected */
+		(void)real(getsockopt)(tcp, SOL_SOCKET, SO_ERROR, &err, &len);
+	return tcp;
+}
+
+int
+ks_disconnect(int fd, struct ks_sock *s)
+{
+	struct settings is = {0};
+	int tcp, rc = 0;
+
+	ks_no_cancel();
+	tcp = take_tcp(fd, s);
+	if (tcp < 0) {
+		rc = -errno;
+	} else {
+		see_pair(fd, s, &is);
+		set_tcp(tcp, &is);
+		ks_numbers_hold();
+		if (real(dup3)(tcp, fd, is.cloexec ? O_CLOEXEC : 0) < 0)
+			rc = -errno;
+		else
+			ks_forget(fd);
+		ks_numbers_release();
+		real(close)(tcp);
+	}
+	if (rc == 0 && fd <= STDERR_FILENO)
+		ks_streams_look(fd);
+	ks_no_cancel_end();
+	return rc;
+}
+
 /* A peer that sends first uses TCP; a peer that supports SMC-R waits for our first message. */
 static bool
 has_data(int fd)

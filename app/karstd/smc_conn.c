@@ -211,7 +211,7 @@ svc_conn_fail(struct svc_conn *c, int error)
 {
 	c->what = SMC_OVER;
 	svc_conn_unname(c);
-	if (!c->eof || (error != 0 && error != ECONNRESET))
+	if (!c->eof || (error != 0 && error != ECONNRESET && error != EPIPE))
 		atomic_store(&c->page->error, error != 0 ? error : ECONNRESET);
 	else
 		svc_conn_note_reset(c);

@@ -185,6 +185,7 @@ struct svc_conn {
 	bool gone;      /* the program has closed */
 	bool hung_up;   /* the pair carries nothing any more, in either direction */
 	bool ended;     /* lib/smc, or the peer, was told */
+	bool shut_both; /* the TCP socket of SMC_RELAY is shut down in both directions */
 	bool rang;      /* bytes arrived by the pair */
 	bool tcp_over;  /* the TCP connection has been closed or reset */
 	bool tcp_heard; /* epoll reports its events */

@@ -14,6 +14,7 @@
 #include <errno.h>
 #include <linux/sockios.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 
@@ -304,6 +305,55 @@ recv_piece(struct svc_conn *c, uint64_t room, bool *urgent)
 	return n;
 }
 
+/* What the kernel says of the connection. */
+struct relay_state {
+	int error;
+	bool closed;
+};
+
+static int
+ask_state(int fd, void *arg)
+{
+	struct relay_state *p = arg;
+	struct tcp_info info;
+	socklen_t error = sizeof(p->error), len = sizeof(info);
+
+	if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &p->error, &error) != 0 ||
+		getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &len) != 0)
+		return -errno;
+	p->closed = info.tcpi_state == TCP_CLOSE;
+	return 0;
+}
+
+/* Whether there is an end, if reads say so: if the program has shut down both directions, reads
+ * always say so, and whether the peer's direction has ended is seen from the state.
+ * @return 1, 0, or -errno: the connection was reset */
+static int
+is_end(const struct svc_conn *c)
+{
+	struct relay_state state = {0};
+	int rc;
+
+	if (!c->shut_both)
+		return 1;
+	rc = svc_ask(c->smc, c->uid, c->tcp, ask_state, &state, sizeof(state));
+	return rc != 0 ? rc : state.error != 0 ? -state.error : state.closed;
+}
+
+/* After the end of the peer's direction only a reset can come. */
+static int
+look_for_reset(struct svc_conn *c)
+{
+	struct relay_state state = {0};
+	int rc;
+
+	if (!c->eof || !c->tcp_news)
+		return 0;
+	c->tcp_news = false;
+	rc = svc_ask(c->smc, c->uid, c->tcp, ask_state, &state, sizeof(state));
+	return rc != 0 ? rc : -state.error;
+}
+
 static int
 relay_recv(struct svc_conn *c)
 {
@@ -313,6 +363,7 @@ relay_recv(struct svc_conn *c)
 		uint64_t room = c->buffer - (c->rx_head - c->rx_tail);
 		bool urgent;
 		ssize_t n;
+		int end;
 
 		if (room == 0) {
 			atomic_fetch_or(&c->page->flags, KARST_SOCK_PEER_BLOCKED);
@@ -323,6 +374,9 @@ relay_recv(struct svc_conn *c)
 		if (n < 0)
 			return errno == EAGAIN ? 0 : -errno;
 		if (n == 0) {
+			end = is_end(c);
+			if (end <= 0)
+				return end;
 			svc_conn_show(c);
 			svc_conn_eof(c);
 		}
@@ -333,6 +387,22 @@ relay_recv(struct svc_conn *c)
 	if (!c->eof)
 		svc_conn_queue(c);
 	return 0;
+}
+
+/* If the program has shut down both directions, the kernel resets the connection when bytes
+ * come. */
+static void
+end_directions(struct svc_conn *c)
+{
+	bool both = (atomic_load(&c->page->shut) & KARST_SOCK_SHUT) == KARST_SOCK_SHUT;
+
+	if (both && !c->shut_both) {
+		c->ended = c->shut_both = true;
+		(void)svc_end_open(c->smc, c->uid, c->tcp, SVC_END_SHUTS);
+	} else if (c->shut && !c->ended) {
+		c->ended = true;
+		(void)svc_end_open(c->smc, c->uid, c->tcp, SVC_END_WRITES);
+	}
 }
 
 void
@@ -350,6 +420,8 @@ svc_relay_work(struct svc_conn *c)
 	rc = relay_send(c);
 	if (rc == 0 && !c->gone)
 		rc = relay_recv(c);
+	if (rc == 0 && !c->gone)
+		rc = look_for_reset(c);
 	if (rc != 0) {
 		svc_conn_close_tcp(c, false);
 		svc_conn_fail(c, -rc);
@@ -359,8 +431,6 @@ svc_relay_work(struct svc_conn *c)
 		return;
 	if (c->gone) /* like the kernel: unread bytes cause a reset */
 		svc_conn_close_tcp(c, c->rx_head != c->rx_tail);
-	else if (c->shut && !c->ended) {
-		c->ended = true;
-		(void)svc_end_open(c->smc, c->uid, c->tcp, SVC_END_WRITES);
-	}
+	else
+		end_directions(c);
 }

@@ -351,8 +351,11 @@ shutdown(int fd, int how)
 	rc = how == SHUT_WR ? 0 : real(shutdown)(fd, SHUT_RD);
 	if (rc == 0 && how != SHUT_RD)
 		ks_end(fd, s);
-	if (rc == 0 && (atomic_load(&s->page->shut) & KARST_SOCK_SHUT) == KARST_SOCK_SHUT)
+	if (rc == 0 && (atomic_load(&s->page->shut) & KARST_SOCK_SHUT) == KARST_SOCK_SHUT) {
 		atomic_fetch_or(&s->rxd->left, KARST_SOCK_LEFT_SHUT);
+		if (how == SHUT_RD) /* a connection on TCP is shut down there, too */
+			ks_tell_service(fd, s);
+	}
 	ks_put(s);
 	return rc == 0 && over ? failed(-ENOTCONN) : rc;
 }

@@ -9,6 +9,9 @@ from smcbed import CONF, bed
 # cases whose connections stay on TCP
 ON_TCP = ('a socket that connects to itself', 'a connection that a program without the library brings',
           'a program that is executed with a filter of system calls')
+# cases of a connection that the service copies to TCP
+RELAYED = ('shutdown, both', 'a write to who has shut down both, and SO_ERROR',
+           'options after a shutdown of both and a late write', "a reset after the peer's end, and SO_ERROR")
 
 
 def said(suite, command=(), case=()):
@@ -20,7 +23,22 @@ def said(suite, command=(), case=()):
     return dict(line.split(':', 1) for line in text.splitlines() if ':' in line), p.returncode if ended else None
 
 
-def same(suite):
+def relayed(suite, netns, wanted):
+    """Programs of another network namespace, for which there are no ports, so that their connections
+    are relayed."""
+    one, problems = suite.daemon('same-relay', CONF + 'direct = no\n')
+    suite.tap.point('a daemon, which copies to TCP', problems)
+    command = ['ip', 'netns', 'exec', netns, suite.run, '--smc', '--short', 'smc', '--socket', one.socket]
+    for case in RELAYED:
+        for name, what in said(suite, command, [case])[0].items():
+            suite.tap.point(f'relayed: {name}: as with TCP', [] if wanted.get(name) == what
+                            else [f'TCP:{wanted.get(name)}, SMC-R:{what}'])
+    opened, connected = (suite.count(one, name) for name in ('opened', 'connected'))
+    suite.tap.point('they were relayed', [] if opened != 0 and connected == 0 else [opened, connected])
+    suite.tap.point('it ends', one.stop())
+
+
+def same(suite, netns):
     wanted, status = said(suite)
     suite.tap.point('what TCP does', [] if status == 0 and wanted else [wanted, status])
     ended = [f'{case}:{what}' for case, what in wanted.items() if 'status' in what]
@@ -35,3 +53,4 @@ def same(suite):
             suite.tap.point(f'{case}: as with TCP', [] if found.get(case) == what
                             else [f'TCP:{what}, SMC-R:{found.get(case)}', status])
         suite.tap.point('it ends', one.stop())
+    relayed(suite, netns, wanted)

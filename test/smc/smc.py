@@ -736,7 +736,7 @@ def test(suite, netns):
     suite.tap.point('another one', problems)
     talk_on(suite, last)
     next_daemon(suite)
-    same.same(suite)
+    same.same(suite, netns)
     uring.rings(suite)
     looks.looks(suite)
     short.shorts(suite)

@@ -1,10 +1,19 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* Locks of programs whose memory is copied, for atomics on it (copies.c). */
+/*
+ * Locks of programs whose memory is copied, for atomics on it (copies.c).
+ *
+ * A lock belongs to an address space, which may be attached several times.  It is found by the file
+ * that the program has sent to reach that memory (/proc/PID/mem): while a descriptor of it is open,
+ * each open() by the same process gives the same file, and no other process has it.  Process
+ * numbers would not do: a program that has ended may still have the lock when its number is used
+ * again, and programs in other PID namespaces all have the number 0.
+ */
 #include "space_priv.h"
 
 #include <stdlib.h>
+#include <sys/stat.h>
 
 static struct {
 	pthread_mutex_t lock;
@@ -12,16 +21,21 @@ static struct {
 } all_atomics = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 struct eng_atomics *
-eng_atomics_get(pid_t pid)
+eng_atomics_get(int memfd)
 {
-	struct eng_atomics *a;
+	struct eng_atomics *a = NULL;
+	struct stat st;
 
+	if (memfd < 0 || fstat(memfd, &st) != 0)
+		st.st_ino = 0;
 	pthread_mutex_lock(&all_atomics.lock);
-	LIST_FOREACH(a, &all_atomics.list, next)
-		if (a->pid == pid)
-			break;
+	if (st.st_ino != 0)
+		LIST_FOREACH(a, &all_atomics.list, next)
+			if (a->dev == st.st_dev && a->ino == st.st_ino)
+				break;
 	if (a == NULL && (a = calloc(1, sizeof(*a))) != NULL) {
-		a->pid = pid;
+		a->dev = st.st_ino != 0 ? st.st_dev : 0;
+		a->ino = st.st_ino;
 		pthread_mutex_init(&a->lock, NULL);
 		LIST_INSERT_HEAD(&all_atomics.list, a, next);
 	}

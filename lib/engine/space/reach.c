@@ -65,6 +65,7 @@ is_memory(int fd)
 int
 karst_space_reach(struct karst_space *s, int mem_fd, char *why)
 {
+	struct eng_atomics *atomics;
 	int copy;
 
 	if (!is_memory(mem_fd))
@@ -75,7 +76,14 @@ karst_space_reach(struct karst_space *s, int mem_fd, char *why)
 	if (copy < 0)
 		return karst_ctl_reason(
 			why, -errno, "the engine has no descriptors left (its ulimit -n)");
+	atomics = eng_atomics_get(copy);
+	if (atomics == NULL) {
+		close(copy);
+		return karst_ctl_reason(why, -ENOMEM, "the engine is out of memory");
+	}
 	/* a HELLO that failed later is repeated */
+	eng_atomics_put(s->atomics);
+	s->atomics = atomics;
 	if (s->memfd >= 0)
 		close(s->memfd);
 	s->memfd = copy;

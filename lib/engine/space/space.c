@@ -77,7 +77,7 @@ karst_space_create(struct karst_engine *e, pid_t pid, int pidfd, uid_t uid, gid_
 		.mapsfd = -1,
 		.watch_fd = -1};
 	atomic_init(&s->refs, 1);
-	s->atomics = eng_atomics_get(pid);
+	s->atomics = eng_atomics_get(-1);
 	ret = s->atomics != NULL ? take_pidfd(s, pidfd) : -ENOMEM;
 	if (ret != 0) {
 		if (s->atomics != NULL)
@@ -112,6 +112,7 @@ eng_space_put(struct karst_space *s)
 {
 	if (atomic_fetch_sub_explicit(&s->refs, 1, memory_order_acq_rel) != 1)
 		return;
+	eng_atomics_put(s->atomics);
 	if (s->memfd >= 0)
 		close(s->memfd);
 	if (s->procfd >= 0)
@@ -122,7 +123,6 @@ eng_space_put(struct karst_space *s)
 		close(s->watch_fd);
 	close(s->pidfd);
 	pthread_mutex_destroy(&s->maps_lock);
-	eng_atomics_put(s->atomics);
 	free(s);
 }
 

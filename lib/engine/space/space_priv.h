@@ -121,16 +121,19 @@ void eng_space_put(struct karst_space *s);
 
 /* --- atomics.c --- */
 
-/* Serializes the atomics of a process. */
+/* Serializes the atomics on one address space. */
 struct eng_atomics {
 	LIST_ENTRY(eng_atomics) next;
-	pid_t pid;
+	dev_t dev; /* file that the memory is reached by */
+	ino_t ino; /* 0: not reached */
 	uint32_t users;
 	pthread_mutex_t lock;
 	_Atomic uint32_t stuck; /* threads in an atomic that are written off: one of them has the
 				 * lock */
 };
-struct eng_atomics *eng_atomics_get(pid_t pid);
+/* @memfd: a descriptor of the memory, to stay open until eng_atomics_put(); -1: none.
+ * @return NULL: out of memory */
+struct eng_atomics *eng_atomics_get(int memfd);
 void eng_atomics_put(struct eng_atomics *a);
 
 #endif /* ENGINE_SPACE_PRIV_H */

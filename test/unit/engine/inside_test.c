@@ -81,6 +81,42 @@ Test(inside, a_lock_that_a_thread_of_ours_has)
 	rig_down(&rig);
 }
 
+/* An attachment of the program @p, with a process number that tells nothing: programs in another
+ * PID namespace have the number 0. */
+static struct karst_space *
+attach_unnumbered(struct rig *rig, const struct program *p)
+{
+	struct karst_space *s;
+
+	cr_assert_eq(karst_space_create(rig->bed.e, 0, p->pidfd, 0, 0, &s), 0);
+	give_memory(s, p->pid);
+	return s;
+}
+
+/* All attachments of a program have one lock, and no other program has it: not one of the same
+ * process number, which may be used again while the lock is held. */
+Test(inside, a_lock_for_each_program)
+{
+	struct karst_space *again, *other;
+	struct program second;
+	struct rig rig;
+
+	program_start(&second, 0);
+	rig_up(&rig);
+	again = attach_unnumbered(&rig, &rig.prog);
+	other = attach_unnumbered(&rig, &second);
+	cr_expect_eq(again->atomics, rig.space->atomics, "the same program's");
+	cr_expect_neq(other->atomics, again->atomics, "another program's, of the same number");
+	/* as when HELLO is repeated */
+	give_memory(again, rig.prog.pid);
+	cr_expect_eq(again->atomics, rig.space->atomics, "the same program's");
+	karst_space_destroy(other);
+	karst_space_destroy(again);
+	program_end(&second);
+	program_end(&rig.prog);
+	rig_down(&rig);
+}
+
 /* From now on an access to a page of the buffers that copies are made to waits until the descriptor
  * that this returns is closed. */
 static int

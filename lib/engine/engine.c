@@ -239,9 +239,22 @@ init_lcores(struct karst_engine *e)
 
 /* --- life --- */
 
+/* Whether threads may still access copies of the lcores (workers.c). */
+static bool
+any_left_behind(const struct karst_engine *e)
+{
+	uint32_t i;
+
+	for (i = 0; e->lcore != NULL && i < e->nlcores; i++)
+		if (e->lcore[i].copies != NULL && e->lcore[i].copies->left_behind)
+			return true;
+	return false;
+}
+
 static void
 free_engine(struct karst_engine *e)
 {
+	bool left = any_left_behind(e);
 	uint32_t i;
 
 	eng_cm_fini(e);
@@ -250,13 +263,17 @@ free_engine(struct karst_engine *e)
 	for (i = 0; e->lcore != NULL && i < e->nlcores; i++)
 		eng_lcore_fini(&e->lcore[i]);
 	eng_owners_fini(e);
-	rte_mempool_free(e->pool);
+	/* they copy from packets in its buffers */
+	if (!left)
+		rte_mempool_free(e->pool);
 	eng_arena_fini(&e->objects);
 	eng_shares_fini(&e->shares);
 	pthread_mutex_destroy(&e->session_lock);
 	pthread_mutex_destroy(&e->names_lock);
 	pthread_mutex_destroy(&e->ctl_lock);
-	free(e);
+	/* and read its clock */
+	if (!left)
+		free(e);
 }
 
 static void

@@ -187,7 +187,9 @@ int karst_engine_create(const struct karst_engine_config *cfg, struct karst_engi
 
 /**
  * Stops the ports and frees everything, including objects that still exist.  The devices stay open:
- * they belong to the program.  -EBUSY: an lcore is attached.
+ * they belong to the program.  Threads that wait for memory of other processes stay until it comes
+ * (a warning says how many), and with them what they may access; as long as the process lives, its
+ * pool of buffers then occupies the engine's name.  -EBUSY: an lcore is attached.
  */
 int karst_engine_destroy(struct karst_engine *e);
 

@@ -199,7 +199,7 @@ void eng_lcore_wake(struct eng_lcore *lc);
 /* On the lcore's thread: begin and end surround the loop; busy is for after a turn that did
  * something, idle for after other turns. */
 int eng_sleep_begin(struct eng_lcore *lc);
-void eng_sleep_end(struct eng_lcore *lc, int slack);
+void eng_sleep_end(int slack);
 void eng_sleep_reset(struct eng_lcore *lc);
 void eng_sleep_busy(struct eng_lcore *lc, bool polite);
 /* After an idle turn: offers the processor to other threads, unless the lcore's work seems to come

@@ -366,17 +366,19 @@ eng_sleep_idle(struct eng_lcore *lc)
 int
 eng_sleep_begin(struct eng_lcore *lc)
 {
-	int slack = prctl(PR_GET_TIMERSLACK);
+	int slack;
 
 	eng_sleep_reset(lc);
-	if (lc->e->cfg.idle == KARST_IDLE_SLEEP)
-		prctl(PR_SET_TIMERSLACK, SLACK_NS);
+	if (lc->e->cfg.idle != KARST_IDLE_SLEEP)
+		return 0;
+	slack = prctl(PR_GET_TIMERSLACK);
+	prctl(PR_SET_TIMERSLACK, SLACK_NS);
 	return slack;
 }
 
 void
-eng_sleep_end(struct eng_lcore *lc, int slack)
+eng_sleep_end(int slack)
 {
-	if (lc->e->cfg.idle == KARST_IDLE_SLEEP && slack > 0)
+	if (slack > 0)
 		prctl(PR_SET_TIMERSLACK, (unsigned long)slack);
 }

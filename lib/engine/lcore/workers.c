@@ -23,7 +23,8 @@
  * All workers are alike: they have the same processors and, while they drive, the same DPDK lcore
  * number, so DPDK's per-lcore caches of buffers have one user at a time.  EAL's own worker only
  * waits for these threads, so stopping never waits for a program: threads that have not returned by
- * then are left behind, with the memory that they may still access.
+ * then are left behind, with the memory that they may still access: their pool, the lcore's copies,
+ * the packets of these, the programs' spaces and the engine's clock.
  *
  * An lcore that a program polls cannot be taken from that thread, so none of its copies are made
  * there: from the time when there is memory to be copied, such lcores have pools of copiers without
@@ -85,10 +86,11 @@ drive(struct eng_workers *workers, uint64_t carry_ns)
 	slack = eng_sleep_begin(lc);
 	if (!eng_lcore_loop(lc)) {
 		RTE_PER_LCORE(_lcore_id) = LCORE_ID_ANY;
-		eng_sleep_end(lc, slack);
+		/* if the engine has ended meanwhile, the lcore is gone */
+		eng_sleep_end(slack);
 		return false;
 	}
-	eng_sleep_end(lc, slack);
+	eng_sleep_end(slack);
 	eng_lcore_detach(lc);
 	RTE_PER_LCORE(_lcore_id) = LCORE_ID_ANY;
 	return true;

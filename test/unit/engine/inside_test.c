@@ -6,6 +6,7 @@
  * however long that takes.  And copies that wait behind one that a program holds up, or while their
  * region is remapped.
  */
+#include <dirent.h>
 #include <fcntl.h>
 #include <linux/userfaultfd.h>
 #include <stdio.h>
@@ -16,6 +17,7 @@
 #include <unistd.h>
 
 #include <criterion/criterion.h>
+#include <rte_mempool.h>
 
 #include "engine_priv.h"
 #include "karst_ctl_sock.h"
@@ -178,35 +180,119 @@ stuck_threads(const struct rig *rig)
 	return n;
 }
 
+/* Makes a region of pages that never become available. */
+static void
+never_region(struct rig *rig, struct region *r)
+{
+	static struct program_pieces p = {.n = 1};
+
+	p.piece[0] = (struct karst_ctl_piece){
+		.len = 65536, .kind = KARST_CTL_PIECE_COPY, .flags = KARST_CTL_PIECE_ON_DEMAND};
+	cr_assert_eq(program_never(&rig->prog, 65536, &p.piece[0].addr), 0);
+	cr_assert_eq(map_pieces(rig, p.piece[0].addr, 65536, true, &p, r), 0, "%s", p.why);
+}
+
+/* Posts atomics to both lcores, which have to wait for the page at @addr, until both threads are
+ * written off. */
+static void
+stick(struct rig *rig, uint64_t addr, uint32_t key)
+{
+	uint64_t until = karst_engine_now_ns(rig->bed.e) + PATIENCE_NS;
+
+	cr_assert_neq(rig->far[0]->lcore, rig->far[1]->lcore);
+	post_faa(rig, 0, addr, key);
+	post_faa(rig, 1, addr, key);
+	while (stuck_threads(rig) < 2) {
+		cr_assert_lt(karst_engine_now_ns(rig->bed.e), until, "%d threads are written off",
+			(int)stuck_threads(rig));
+		poll_a_while(rig);
+	}
+	cr_assert(karst_space_failed(rig->space));
+}
+
 /* A page that never becomes available blocks a thread that has the lock, and that thread blocks the
  * next: both count as stuck. */
 Test(inside, a_lock_that_is_held_by_the_program)
 {
-	static struct program_pieces p = {.n = 1};
 	struct region r;
 	struct rig rig;
-	uint64_t until;
 
 	if (access("/dev/fuse", R_OK | W_OK) != 0)
 		cr_skip("needs /dev/fuse");
 	rig_up(&rig);
-	p.piece[0] = (struct karst_ctl_piece){
-		.len = 65536, .kind = KARST_CTL_PIECE_COPY, .flags = KARST_CTL_PIECE_ON_DEMAND};
-	cr_assert_eq(program_never(&rig.prog, 65536, &p.piece[0].addr), 0);
-	cr_assert_eq(map_pieces(&rig, p.piece[0].addr, 65536, true, &p, &r), 0, "%s", p.why);
-	/* the queue pairs are on two lcores */
-	cr_assert_neq(rig.far[0]->lcore, rig.far[1]->lcore);
-	post_faa(&rig, 0, r.addr, r.key);
-	post_faa(&rig, 1, r.addr, r.key);
-	until = karst_engine_now_ns(rig.bed.e) + PATIENCE_NS;
-	while (stuck_threads(&rig) < 2) {
-		cr_assert_lt(karst_engine_now_ns(rig.bed.e), until, "%d threads are written off",
-			(int)stuck_threads(&rig));
-		poll_a_while(&rig);
-	}
-	cr_assert(karst_space_failed(rig.space));
+	never_region(&rig, &r);
+	stick(&rig, r.addr, r.key);
 	program_kill(&rig.prog);
 	rig_down(&rig);
+}
+
+/* --- the end of the engine --- */
+
+/* How many threads of this process are an lcore's. */
+static uint32_t
+lcore_threads(void)
+{
+	const struct dirent *d;
+	char path[320], name[32];
+	uint32_t n = 0;
+	DIR *dir = opendir("/proc/self/task");
+	FILE *f;
+
+	while (dir != NULL && (d = readdir(dir)) != NULL) {
+		snprintf(path, sizeof(path), "/proc/self/task/%s/comm", d->d_name);
+		f = fopen(path, "r");
+		n += f != NULL && fgets(name, sizeof(name), f) != NULL &&
+			strncmp(name, "karst-lcore-", strlen("karst-lcore-")) == 0;
+		if (f != NULL)
+			fclose(f);
+	}
+	if (dir != NULL)
+		closedir(dir);
+	return n;
+}
+
+/* The engine of @rig ends while two of its threads wait for pages of the program.  When the program
+ * ends, they return, and access nothing that is gone.  The packets that they copy from stay. */
+static void
+end_before_program(struct rig *rig, bool started)
+{
+	const struct timespec nap = {.tv_nsec = 1000000};
+	char pool[RTE_MEMPOOL_NAMESIZE];
+	struct region r;
+	uint32_t i;
+
+	never_region(rig, &r);
+	stick(rig, r.addr, r.key);
+	snprintf(pool, sizeof(pool), "%s", karst_engine_config(rig->bed.e)->name);
+	if (started)
+		karst_engine_stop(rig->bed.e);
+	rig_down(rig);
+	cr_assert_eq(lcore_threads(), 2);
+	cr_assert_not_null(rte_mempool_lookup(pool));
+	program_kill(&rig->prog);
+	for (i = 0; i < PATIENCE_NS / 1000000 && lcore_threads() > 0; i++)
+		nanosleep(&nap, NULL);
+	cr_assert_eq(lcore_threads(), 0);
+}
+
+Test(inside, copiers_that_outlive_the_engine)
+{
+	struct rig rig;
+
+	if (access("/dev/fuse", R_OK | W_OK) != 0)
+		cr_skip("needs /dev/fuse");
+	rig_up(&rig);
+	end_before_program(&rig, false);
+}
+
+Test(inside, drivers_that_outlive_the_engine)
+{
+	struct rig rig;
+
+	if (access("/dev/fuse", R_OK | W_OK) != 0)
+		cr_skip("needs /dev/fuse");
+	rig_up_started(&rig);
+	end_before_program(&rig, true);
 }
 
 /* --- a region that is remapped --- */

@@ -26,15 +26,14 @@ give_memory(struct karst_space *s, pid_t pid)
 	close(fd);
 }
 
-void
-rig_up_as(struct rig *rig, uid_t uid)
+static void
+rig_up_with(struct rig *rig, uid_t uid, const struct engine_bed_config *cfg)
 {
-	const struct engine_bed_config cfg = {.engine = {.lcores = 2}};
 	unsigned int i;
 
 	rig->nkeys = 0;
 	program_start(&rig->prog, uid);
-	engine_bed_up(&rig->bed, &cfg);
+	engine_bed_up(&rig->bed, cfg);
 	cr_assert_eq(karst_space_create(
 			     rig->bed.e, rig->prog.pid, rig->prog.pidfd, uid, uid, &rig->space),
 		0);
@@ -51,9 +50,25 @@ rig_up_as(struct rig *rig, uid_t uid)
 }
 
 void
+rig_up_as(struct rig *rig, uid_t uid)
+{
+	rig_up_with(rig, uid, &(struct engine_bed_config){.engine = {.lcores = 2}});
+}
+
+void
 rig_up(struct rig *rig)
 {
 	rig_up_as(rig, 0);
+}
+
+void
+rig_up_started(struct rig *rig)
+{
+	rig_up_with(rig, 0,
+		&(struct engine_bed_config){.engine = {.lcores = 2, .idle = KARST_IDLE_SLEEP}});
+	engine_bed_release(&rig->bed);
+	rig->bed.mine = 0;
+	cr_assert_eq(karst_engine_start(rig->bed.e, NULL), 0);
 }
 
 void

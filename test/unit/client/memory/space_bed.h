@@ -40,6 +40,8 @@ struct region {
 void give_memory(struct karst_space *s, pid_t pid);
 void rig_up_as(struct rig *rig, uid_t uid);
 void rig_up(struct rig *rig);
+/** With lcores of karst_engine_start(), which sleep when they are idle. */
+void rig_up_started(struct rig *rig);
 void rig_down(struct rig *rig);
 int map_pieces(struct rig *rig, uint64_t addr, uint64_t len, bool write, struct program_pieces *p,
 	struct region *out);

@@ -246,7 +246,8 @@ lcore_nap(struct eng_lcore *lc)
 
 	if (++lc->idle_run <= NAP_AFTER)
 		return;
-	ns = karst_min_u64(lc->nap_ns, karst_engine_idle_ns(lc->e, lc->index));
+	/* a copier's wake-up ends a sleep, and comes late by at most a nap */
+	ns = karst_min_u64(lc->nap_ns, eng_lcore_idle_ns(lc));
 	lc->nap_ns = karst_min_u32(lc->nap_ns * 2, most_ns);
 	if (ns == 0)
 		return;

@@ -19,6 +19,7 @@
 #include <criterion/criterion.h>
 #include <rte_mempool.h>
 
+#include "copies.h"
 #include "engine_priv.h"
 #include "karst_ctl_sock.h"
 #include "space_bed.h"
@@ -293,6 +294,59 @@ Test(inside, drivers_that_outlive_the_engine)
 		cr_skip("needs /dev/fuse");
 	rig_up_started(&rig);
 	end_before_program(&rig, true);
+}
+
+/* --- sleep --- */
+
+#define SLEEPS 16u
+
+/* Posts a WRITE of another queue pair of lcore 0 to memory of the program. */
+static void
+write_more(struct rig *rig, uint64_t addr, uint32_t key)
+{
+	struct karst_engine_qp *near = engine_bed_qp(&rig->bed, KARST_QPT_RC, 0);
+	struct karst_engine_qp *far = engine_bed_qp(&rig->bed, KARST_QPT_RC, 0);
+
+	engine_bed_connect(&rig->bed, near, far);
+	engine_bed_post(near, KARST_WR_RDMA_WRITE, 1, rig->local, 64, rig->local_key,
+		(void *)(uintptr_t)addr, key);
+}
+
+/* An lcore that has a port which cannot wake it naps, also while copiers wait for a program. */
+Test(inside, naps_while_a_copy_waits)
+{
+	const struct timespec nap = {.tv_nsec = 1000000};
+	struct karst_engine_lcore_stats stats;
+	const struct eng_lcore *lc;
+	uint64_t first = 0;
+	struct region r;
+	struct rig rig;
+
+	if (access("/dev/fuse", R_OK | W_OK) != 0)
+		cr_skip("needs /dev/fuse");
+	rig_up_started(&rig);
+	lc = &rig.bed.e->lcore[0];
+	cr_assert_gt(lc->nblind, 0);
+	never_region(&rig, &r);
+	/* a driver makes the first copy, a copier the next */
+	write_more(&rig, r.addr, r.key);
+	while (atomic_load(&rig.space->slow.times) == 0)
+		nanosleep(&nap, NULL);
+	write_more(&rig, r.addr, r.key);
+	do {
+		cr_assert_eq(karst_engine_lcore_stats(rig.bed.e, 0, &stats), 0);
+		if (__atomic_load_n(&lc->copies->nawaited, __ATOMIC_RELAXED) == 0)
+			first = 0;
+		else if (first == 0)
+			first = stats.sleeps;
+		cr_assert_not(karst_space_failed(rig.space),
+			"it slept %u times while the copy waited",
+			(unsigned int)(first != 0 ? stats.sleeps - first : 0));
+		nanosleep(&nap, NULL);
+	} while (first == 0 || stats.sleeps - first < SLEEPS);
+	program_kill(&rig.prog);
+	karst_engine_stop(rig.bed.e);
+	rig_down(&rig);
 }
 
 /* --- a region that is remapped --- */

@@ -147,7 +147,10 @@ bool child_start_told(
 /** In the child: reports the fault, and ends the process. */
 __attribute__((noreturn, format(printf, 2, 3))) void child_fail(
 	struct report *r, const char *fmt, ...);
-/** In the child, if it is root: becomes a user without rights. */
+/** In the child, if it is root: becomes another user. */
+void child_become(struct report *r, uid_t uid);
+/** The same: a user without rights. */
+#define NOBODY 65534u
 void child_become_nobody(struct report *r);
 bool child_alive(struct child *c);
 /** Waits until the child reports that it is ready.  @return false: it has ended, or it is not ready
@@ -232,6 +235,7 @@ bool case_greed(const struct options *o);
 bool case_late(const struct options *o);
 bool case_barred(const struct options *o);
 bool case_many(const struct options *o);
+bool case_colluders(const struct options *o);
 bool case_crowds(const struct options *o);
 bool case_deferred(const struct options *o);
 bool case_linger(const struct options *o);

@@ -4,7 +4,8 @@
 /*
  * A program of another user than the innocents', with many attachments.  Each sends from a page
  * that never comes, and all begin at the same time, so none is known to be slow.  Nevertheless, a
- * thread must drive the lcore all the time, and no operation may wait for ever.
+ * thread must drive the lcore all the time, and no operation may wait for ever.  Several users who
+ * do that together must leave threads to others, too.
  *
  * The same with many queue pairs, which send from such pages or receive into them: they must not
  * use up the copies of the lcore, nor the places of packets that wait for copies.
@@ -24,6 +25,12 @@
 #define BEGUN    6  /* threads of an lcore of which some wait for pages */
 #define ATTEMPTS 3
 #define MOST     9 /* threads that one user may hold: some were given them at the same time */
+#define USERS    3 /* who collude */
+
+static const uid_t who[USERS] = {NOBODY, 1, 2}; /* of Debian: nobody, daemon, bin */
+
+/* In report.word. */
+enum { OVER, GO, POSTED };
 
 #define CROWDS 5  /* attachments: their copies are more than an lcore has */
 #define QPS    64 /* of each of them: as many copies of one program wait */
@@ -32,6 +39,8 @@
 
 struct start {
 	const struct host *host;
+	uid_t uid;
+	uint32_t many; /* attachments */
 	uint32_t crowds, qps;
 	enum karst_qp_type type;
 	bool receives; /* into the pages that never come; else it sends from them */
@@ -63,23 +72,25 @@ many(struct report *r, void *arg)
 	fault = late_file_map((size_t)PAGE * MANY, LATE_NEVER, &late);
 	if (fault != NULL)
 		child_fail(r, "%s: %s", fault, strerror(errno));
-	child_become_nobody(r);
-	for (i = 0; i < MANY; i++)
+	child_become(r, s->uid);
+	for (i = 0; i < s->many; i++)
 		open_one(r, s->host, &e[i], (uint8_t *)late + (size_t)i * PAGE);
-	kill(s->host->pid, SIGSTOP);
-	for (i = 0; i < MANY; i++)
+	atomic_store(&r->ready, true);
+	while (atomic_load(&r->word[GO]) == 0 && !atomic_load(&r->stop))
+		sleep_ms(1);
+	for (i = 0; i < s->many; i++)
 		if (end_post(&e[i], KARST_WR_RDMA_WRITE, i, 0, 64, &e[i], 64) != 0)
 			child_fail(r, "posting: %s", karst_why());
-	atomic_store(&r->ready, true);
-	for (left = MANY; left > 0 && !atomic_load(&r->stop); sleep_ms(1))
-		for (i = 0; i < MANY; i++) {
+	atomic_store(&r->word[POSTED], 1);
+	for (left = s->many; left > 0 && !atomic_load(&r->stop); sleep_ms(1))
+		for (i = 0; i < s->many; i++) {
 			struct karst_cqe cqe;
 
 			/* an error, or its session has ended */
 			if (over[i] || karst_poll_cq(e[i].cq, 1, &cqe) == 0)
 				continue;
 			over[i] = true;
-			atomic_store(&r->word[0], MANY - --left);
+			atomic_store(&r->word[OVER], --left == 0);
 		}
 	while (!atomic_load(&r->stop))
 		sleep_ms(1);
@@ -139,14 +150,17 @@ crowds(struct report *r, void *arg)
 	fault = late_file_map((size_t)PAGE * CROWDS, LATE_NEVER, &late);
 	if (fault != NULL)
 		child_fail(r, "%s: %s", fault, strerror(errno));
-	child_become_nobody(r);
+	child_become(r, s->uid);
 	for (i = 0; i < s->crowds; i++)
 		open_crowd(r, s, &c[i], (uint8_t *)late + (size_t)i * PAGE);
+	atomic_store(&r->ready, true);
+	while (atomic_load(&r->word[GO]) == 0 && !atomic_load(&r->stop))
+		sleep_ms(1);
 	/* from now on, this process's mappings cannot change: a thread of the engine reads them
 	 * while it waits */
 	for (i = 0; i < s->crowds; i++)
 		post_crowd(r, s, &c[i]);
-	atomic_store(&r->ready, true);
+	atomic_store(&r->word[POSTED], 1);
 	while (!atomic_load(&r->stop))
 		sleep_ms(1);
 	_exit(0);
@@ -174,6 +188,13 @@ is_ready(const struct child *c, const struct host *h)
 }
 
 static bool
+has_posted(const struct child *c, const struct host *h)
+{
+	(void)h;
+	return atomic_load(&c->report->word[POSTED]) != 0;
+}
+
+static bool
 has_begun(const struct child *c, const struct host *h)
 {
 	(void)c;
@@ -191,13 +212,14 @@ static bool
 is_over(const struct child *c, const struct host *h)
 {
 	(void)h;
-	return atomic_load(&c->report->word[0]) == MANY;
+	return atomic_load(&c->report->word[OVER]) != 0;
 }
 
 /* Innocents make progress before the first page is given up.  *@stood: they do not. */
 static bool
 meanwhile(struct innocents *in, bool *stood)
 {
+	long before = host_ask(in->host, "/karst/lcores", "overdue_programs");
 	int i;
 
 	/* enough for the lcore to meet all of the pages */
@@ -206,7 +228,7 @@ meanwhile(struct innocents *in, bool *stood)
 		in->ops[i] = atomic_load(&in->child[i].report->ops);
 	if (!innocents_go_on(in))
 		return false;
-	*stood = host_ask(in->host, "/karst/lcores", "overdue_programs") != 0;
+	*stood = host_ask(in->host, "/karst/lcores", "overdue_programs") != before;
 	if (!*stood)
 		return true;
 	note("innocents stood still until pages of another user were given up");
@@ -214,35 +236,57 @@ meanwhile(struct innocents *in, bool *stood)
 }
 
 static bool
-holds_few(const struct host *h)
+hold_few(const struct host *h, int users)
 {
 	long stuck = host_ask(h, "/karst/lcores", "stuck_threads");
 
-	if (stuck <= MOST)
+	if (stuck <= MOST * users)
 		return true;
-	note("one user holds %ld threads of an lcore", stuck);
+	note("%d users hold %ld threads of an lcore", users, stuck);
 	return false;
 }
 
+/* Programs of @users users post at once: the lcore finds all in one turn. */
 static bool
-many_beside(const struct options *o, bool *stood)
+go(struct child *c, const struct host *h, int users)
 {
+	bool good = true;
+	int i;
+
+	kill(h->pid, SIGSTOP);
+	for (i = 0; i < users; i++)
+		atomic_store(&c[i].report->word[GO], 1);
+	for (i = 0; i < users && good; i++)
+		good = until(&c[i], h, has_posted);
+	kill(h->pid, SIGCONT);
+	return good;
+}
+
+static bool
+many_beside(const struct options *o, int users, bool *stood)
+{
+	struct start s[USERS];
+	struct child c[USERS] = {{0}};
 	struct innocents in;
-	struct child c = {0};
 	struct host h;
-	const struct start s = {.host = &h};
 	bool good;
+	int i;
 
 	*stood = false;
 	if (!host_up(&h, o->karstd))
 		return false;
-	good = host_for_all(&h) && innocents_start(&in, &h, o->seed) &&
-		child_start(&c, many, (void *)(uintptr_t)&s) && until(&c, &h, is_ready);
-	kill(h.pid, SIGCONT);
-	good = good && until(&c, &h, has_begun) && meanwhile(&in, stood) &&
-		until(&c, &h, is_over) && holds_few(&h) && innocents_go_on(&in);
-	if (c.pid != 0)
-		good &= child_stop(&c, "program with many attachments");
+	good = host_for_all(&h) && innocents_start(&in, &h, o->seed);
+	for (i = 0; i < users; i++) {
+		s[i] = (struct start){.host = &h, .uid = who[i], .many = MANY / (uint32_t)users};
+		good = good && child_start(&c[i], many, &s[i]) && until(&c[i], &h, is_ready);
+	}
+	good = good && go(c, &h, users) && until(&c[0], &h, has_begun) && meanwhile(&in, stood);
+	for (i = 0; i < users; i++)
+		good = good && until(&c[i], &h, is_over);
+	good = good && hold_few(&h, users) && innocents_go_on(&in);
+	for (i = 0; i < users; i++)
+		if (c[i].pid != 0)
+			good &= child_stop(&c[i], "program with many attachments");
 	good &= innocents_stop(&in);
 	good &= host_stop(&h);
 	if (good)
@@ -250,8 +294,8 @@ many_beside(const struct options *o, bool *stood)
 	return good;
 }
 
-bool
-case_many(const struct options *o)
+static bool
+many_of(const struct options *o, int users)
 {
 	bool good = false, stood = true;
 	int i;
@@ -260,50 +304,104 @@ case_many(const struct options *o)
 		return true;
 	/* innocents that get no processor for five seconds stand still, too, but not each time */
 	for (i = 0; i < ATTEMPTS && !good && stood; i++)
-		good = many_beside(o, &stood);
+		good = many_beside(o, users, &stood);
 	return good;
 }
 
-/* One round beside innocents: all copies and packets that an lcore keeps are not one user's. */
-static bool
-crowds_beside(const struct options *o, const struct start *s)
+bool
+case_many(const struct options *o)
 {
-	struct innocents in;
-	struct child c = {0};
-	bool good;
+	return many_of(o, 1);
+}
 
-	good = innocents_start(&in, s->host, o->seed) &&
-		child_start(&c, crowds, (void *)(uintptr_t)s) && until(&c, s->host, is_ready) &&
-		innocents_go_on(&in) && until(&c, s->host, has_failed) && innocents_go_on(&in);
-	if (c.pid != 0)
-		good &= child_stop(&c, "program with many queue pairs");
+/* One round beside innocents: all copies and packets that an lcore keeps are not those of one user,
+ * or of @users who collude.  *@stood: the innocents do not make progress meanwhile. */
+static bool
+crowds_beside(const struct options *o, const struct start *s, int users, bool *stood)
+{
+	struct child c[USERS] = {{0}};
+	struct start of[USERS];
+	struct innocents in;
+	bool good;
+	int i;
+
+	*stood = false;
+	good = innocents_start(&in, s->host, o->seed);
+	for (i = 0; i < users; i++) {
+		of[i] = *s;
+		of[i].uid = who[i];
+		good = good && child_start(&c[i], crowds, &of[i]) &&
+			until(&c[i], s->host, is_ready);
+	}
+	good = good && go(c, s->host, users) && meanwhile(&in, stood) &&
+		until(&c[0], s->host, has_failed) && innocents_go_on(&in);
+	for (i = 0; i < users; i++)
+		if (c[i].pid != 0)
+			good &= child_stop(&c[i], "program with many queue pairs");
 	return innocents_stop(&in) && good;
 }
+
+/* As many calls a second as they like, so that this does not take a minute. */
+static const char many_calls[] = "[limits nobody]\ncalls = 1000000\n"
+				 "[limits daemon]\ncalls = 1000000\n";
 
 bool
 case_crowds(const struct options *o)
 {
 	struct host h;
 	const struct start s[] = {
-		{&h, CROWDS, QPS, KARST_QPT_RC, false},
-		{&h, CROWDS, QPS, KARST_QPT_RC, true},
+		{&h, NOBODY, 0, CROWDS, QPS, KARST_QPT_RC, false},
+		{&h, NOBODY, 0, CROWDS, QPS, KARST_QPT_RC, true},
 		/* packets that are dropped take no place; the round after it would notice */
-		{&h, 1, QPS + MORE, KARST_QPT_UC, true},
-		{&h, 1, 1, KARST_QPT_RC, true},
+		{&h, NOBODY, 0, 1, QPS + MORE, KARST_QPT_UC, true},
+		{&h, NOBODY, 0, 1, 1, KARST_QPT_RC, true},
 	};
-	bool good;
+	bool good, stood;
 	size_t i;
 
 	if (!can_serve_files() || !can_be_two_users())
 		return true;
-	/* as many calls a second as it likes, so that this does not take a minute */
-	if (!host_up_with(&h, o->karstd, "[limits nobody]\ncalls = 1000000\n"))
+	if (!host_up_with(&h, o->karstd, many_calls))
 		return false;
 	good = host_for_all(&h);
 	for (i = 0; i < KARST_DIM(s) && good; i++)
-		good = crowds_beside(o, &s[i]);
+		/* innocents that stand still for want of a processor do not matter here */
+		good = crowds_beside(o, &s[i], 1, &stood) || stood;
 	good &= host_stop(&h);
 	if (good)
 		host_remove(&h);
+	return good;
+}
+
+static bool
+crowds_collude(const struct options *o, bool receive, bool *stood)
+{
+	struct host h;
+	const struct start s = {&h, NOBODY, 0, CROWDS, QPS, KARST_QPT_RC, receive};
+	bool good;
+
+	if (!host_up_with(&h, o->karstd, many_calls))
+		return false;
+	good = host_for_all(&h) && crowds_beside(o, &s, 2, stood);
+	good &= host_stop(&h);
+	if (good)
+		host_remove(&h);
+	return good;
+}
+
+bool
+case_colluders(const struct options *o)
+{
+	bool good = many_of(o, USERS), stood, receive = false;
+	int i;
+
+	if (!can_serve_files() || !can_be_two_users())
+		return good;
+	for (; good; receive = true) {
+		for (i = 0, good = false, stood = true; i < ATTEMPTS && !good && stood; i++)
+			good = crowds_collude(o, receive, &stood);
+		if (receive)
+			break;
+	}
 	return good;
 }

@@ -116,15 +116,19 @@ child_fail(struct report *r, const char *fmt, ...)
 }
 
 void
-child_become_nobody(struct report *r)
+child_become(struct report *r, uid_t uid)
 {
-	const uid_t nobody = 65534;
-
 	/* a change of user makes a process undumpable, so that others may not look into it */
 	if (geteuid() == 0 &&
-		(setgroups(0, NULL) != 0 || setgid(nobody) != 0 || setuid(nobody) != 0 ||
+		(setgroups(0, NULL) != 0 || setgid(uid) != 0 || setuid(uid) != 0 ||
 			prctl(PR_SET_DUMPABLE, 1) != 0))
-		child_fail(r, "becoming nobody: %s", strerror(errno));
+		child_fail(r, "becoming user %u: %s", uid, strerror(errno));
+}
+
+void
+child_become_nobody(struct report *r)
+{
+	child_become(r, NOBODY);
 }
 
 bool

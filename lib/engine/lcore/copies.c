@@ -41,8 +41,8 @@
 /* Most packets that an lcore keeps waiting.  They occupy buffers that are meant for rings and
  * windows. */
 #define KEPT_MAX 1024u
-/* A packet behind one that waits for a slow program is kept only while there are fewer, and fewer
- * of its user. */
+/* A packet behind one that waits for a slow program is kept only while there are fewer of its user,
+ * and while more of so many places are free than its user has. */
 #define KEPT_SLOW (KEPT_MAX * 3 / 4)
 #define KEPT_USER (KEPT_MAX / 4)
 /* In the mbuf of a packet that is kept: counted for no user. */
@@ -229,18 +229,20 @@ take(struct karst_core *core)
 	return &c->pub;
 }
 
-static uint8_t
-user_hash(uid_t uid)
+static uint16_t
+user_hash(const struct eng_copies *cs, uid_t uid)
 {
-	return (uint8_t)((uint32_t)uid * 0x9e3779b1u >> 24);
+	return (uint16_t)((uint64_t)((uint32_t)uid * cs->salt) * ENG_USER_HASHES >> 32);
 }
 
-/* Whether there may be one more copy of its user. */
+/* Whether there may be one more copy of its user: while more are free than he has, so users who
+ * collude leave some to others, too. */
 static bool
 may_copy(const struct eng_copies *cs, const struct eng_copy *c)
 {
-	return cs->nof_user[c->user] < ENG_COPIES_USER &&
-		(c->pub.half == KARST_COPY_RX || cs->ncounted < ENG_COPIES_MOST);
+	uint32_t most = c->pub.half == KARST_COPY_RX ? ENG_COPIES : ENG_COPIES_MOST;
+
+	return cs->of_user[c->user].ncounted + cs->ncounted < most;
 }
 
 /* @return false: too many copies of its program wait. */
@@ -268,10 +270,10 @@ submit(struct karst_core *core, struct karst_copy *pub)
 
 	for (i = 0; i < pub->nparts; i++)
 		c->where[i] = eng_place_of(pub->part[i].host, pub->part[i].n);
-	c->user = user_hash(c->where[0].space->uid);
+	c->user = user_hash(cs, c->where[0].space->uid);
 	if (may_copy(cs, c) && copy_accept(lc, workers, c)) {
 		cs->ncounted++;
-		cs->nof_user[c->user]++;
+		cs->of_user[c->user].ncounted++;
 		c->counted = true;
 		return true;
 	}
@@ -294,7 +296,7 @@ release(struct karst_core *core, struct karst_pkt *pkt)
 
 	lc->copies->nkept--;
 	if (m->hash.usr != KEPT_FOR_NONE)
-		lc->copies->kept_of_user[m->hash.usr % ENG_USER_HASHES]--;
+		lc->copies->of_user[m->hash.usr % ENG_USER_HASHES].nkept--;
 	buffer_free(lc, m);
 }
 
@@ -307,7 +309,7 @@ spend(struct eng_lcore *lc, struct eng_copy *c)
 
 	if (c->counted) {
 		lc->copies->ncounted--;
-		lc->copies->nof_user[c->user]--;
+		lc->copies->of_user[c->user].ncounted--;
 	}
 	if (c->pub.pkt != NULL)
 		release(lc->core, c->pub.pkt);
@@ -352,13 +354,14 @@ copy_of(struct eng_lcore *lc, const struct karst_pkt *pkt)
 static bool
 may_keep(const struct eng_copies *cs, const struct eng_copy *c, uint8_t phase)
 {
+	uint32_t mine = cs->of_user[c->user].nkept;
+
 	/* a long backlog grows only while more places are free than it has, so that a few QPs
 	 * cannot take all places */
 	if (cs->nkept == KEPT_MAX ||
 		(c->pub.nbacklog >= KARST_COPY_BACKLOG && c->pub.nbacklog >= KEPT_MAX - cs->nkept))
 		return false;
-	return phase <= ENG_COPY_TODO ||
-		(cs->nkept < KEPT_SLOW && cs->kept_of_user[c->user] < KEPT_USER);
+	return phase <= ENG_COPY_TODO || (mine < KEPT_USER && mine + cs->nkept < KEPT_SLOW);
 }
 
 static struct karst_pkt *
@@ -380,7 +383,7 @@ keep(struct karst_core *core, struct karst_copy *pub, struct karst_pkt *pkt)
 	/* the packet of the copy itself is kept before it is known where it goes */
 	mbuf_of(pkt)->hash.usr = phase == ENG_COPY_CORE ? KEPT_FOR_NONE : c->user;
 	if (phase != ENG_COPY_CORE)
-		cs->kept_of_user[c->user]++;
+		cs->of_user[c->user].nkept++;
 	return pkt;
 }
 
@@ -554,9 +557,14 @@ eng_copies_init(struct eng_lcore *lc)
 	void *p = mmap(NULL, sizeof(struct eng_copies), PROT_READ | PROT_WRITE,
 		MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 
+	uint64_t key[2];
+
 	if (p == MAP_FAILED)
 		return -ENOMEM;
 	lc->copies = p;
+	eng_secret(lc->e, ENG_SECRET_COPIES, lc->index, key);
+	/* odd, so that each bit of a number has an effect */
+	lc->copies->salt = (uint32_t)key[0] | 1;
 	lc->breaks = eng_window_breaks();
 	return 0;
 }

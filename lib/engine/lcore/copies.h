@@ -13,13 +13,12 @@
  * time. */
 #define ENG_COPIES 256u
 
-/* Copies of one user: the rest are for others. */
-#define ENG_COPIES_USER (ENG_COPIES / 2)
 /* If there are so many, further ones are only made for packets that arrive, and not by copiers: a
  * packet is lost if there is no copy for it, but to send can wait. */
 #define ENG_COPIES_MOST (ENG_COPIES * 3 / 4)
-/* Users are told apart by a hash; those with the same one have these numbers together. */
-#define ENG_USER_HASHES 256u
+/* Users are told apart by a hash with a secret; those with the same one have these numbers
+ * together. */
+#define ENG_USER_HASHES 4096u
 
 /* Location of a part of a copy in a program. */
 struct eng_place {
@@ -50,7 +49,7 @@ struct eng_copy {
 	bool awaited;          /* counted in struct eng_copies.nawaited */
 	bool unused;           /* submit() has not accepted it: no frame refers to its room */
 	bool counted;          /* in struct eng_copies.ncounted */
-	uint8_t user;          /* hash of its user */
+	uint16_t user;         /* hash of its user */
 	_Atomic bool inside;   /* its thread waits for this process, not for the program */
 	uint32_t result;       /* bytes moved, once the copy is done */
 	struct eng_place where[KARST_COPY_PARTS];
@@ -61,17 +60,23 @@ struct eng_copy_list {
 	struct eng_copy *tail;
 };
 
+/* What a user's programs have of an lcore's copies. */
+struct eng_copies_user {
+	uint16_t ncounted; /* of struct eng_copies.ncounted */
+	uint16_t nkept;    /* of struct eng_copies.nkept, behind another packet */
+};
+
 struct eng_copies {
 	struct eng_copy *free;
 	struct eng_copy *spent; /* free at the next safe point: frames still refer to their rooms */
 	struct eng_copy_list todo;
-	struct eng_copy_list unsent;            /* of slow programs, not yet in the pool's list */
-	uint32_t nused;                         /* elements of copy[] that have been used so far */
-	uint32_t nkept;                         /* packets that wait for a copy */
-	uint16_t kept_of_user[ENG_USER_HASHES]; /* of these, behind another packet, by user */
-	uint32_t nawaited;                      /* copies that copiers have or will get */
-	uint32_t ncounted;                      /* copies from submit() until they are free */
-	uint16_t nof_user[ENG_USER_HASHES];     /* of these, by user */
+	struct eng_copy_list unsent; /* of slow programs, not yet in the pool's list */
+	uint32_t nused;              /* elements of copy[] that have been used so far */
+	uint32_t nkept;              /* packets that wait for a copy */
+	uint32_t nawaited;           /* copies that copiers have or will get */
+	uint32_t ncounted;           /* copies from submit() until they are free */
+	struct eng_copies_user of_user[ENG_USER_HASHES];
+	uint32_t salt;    /* of the hash */
 	bool left_behind; /* threads that were left behind may still write here */
 	bool fleeting;    /* packets that are delivered now do not own their buffers:
 				      * keep a copy */

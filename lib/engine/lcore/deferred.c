@@ -17,9 +17,10 @@
  * themselves.  The watchdog handles a copy that takes too long (watch.c).
  *
  * The first slow copy of a program holds the thread that was the driver, and the number of an
- * lcore's threads is limited.  So if a user's programs hold their part of the threads, the driver
- * makes no copies for that user, and if nearly all threads are in copies, it makes none at all:
- * copiers make them when they are free.  Thus there is always a thread that drives the lcore.
+ * lcore's threads is limited.  So if a user's programs hold their part of the threads, which is
+ * smaller if others hold many, the driver makes no copies for that user, and if nearly all threads
+ * are in copies, it makes none at all: copiers make them when they are free.  Thus there is always
+ * a thread that drives the lcore.
  */
 #include "workers.h"
 
@@ -36,11 +37,6 @@
 #define SLOW_NS      (1000u * MS)
 #define SLOW_SHIFT   6u
 #define DEFERRED_MAX 64u /* copies of one program in an lcore's queue */
-/* Threads that programs of one user may hold, including those that are written off. */
-#define USER_PART (ENG_WORKERS_MAX / 2)
-/* If so many threads are in copies, the driver makes none: a copier may take one more at the same
- * time, and one thread must drive. */
-#define SCARCE (ENG_WORKERS_MAX - 2)
 
 /* --- which programs are slow --- */
 
@@ -244,17 +240,21 @@ served(const struct eng_workers *workers, const struct karst_space *s)
 	return false;
 }
 
-/* Whether threads of this pool copy for enough programs of @uid, so that others find a thread,
- * too. */
+/* Whether threads of this pool copy for enough programs of @uid.  A user may have another thread
+ * while more are free than he has: so users who collude leave threads to others, too. */
 static bool
 has_its_part(const struct eng_workers *workers, uid_t uid)
 {
 	const struct eng_worker *w;
-	uint32_t n = 0;
+	uint32_t mine = 0, all = 0;
 
-	for (w = workers->first; w != NULL; w = w->next)
-		n += w->copy != NULL && w->copy->where[0].space->uid == uid;
-	return n >= USER_PART;
+	for (w = workers->first; w != NULL; w = w->next) {
+		if (w->copy == NULL)
+			continue;
+		mine += w->copy->where[0].space->uid == uid;
+		all += !w->written_off;
+	}
+	return mine >= ENG_USER_PART || mine + all >= ENG_COPYING_MAX;
 }
 
 static bool
@@ -272,7 +272,7 @@ void
 eng_deferred_note(struct eng_workers *workers)
 {
 	const struct eng_worker *w;
-	uid_t full[ENG_FULL];
+	uid_t full[ENG_WORKERS_MAX];
 	uint32_t i, nfull = 0, n = 0;
 
 	for (w = workers->first; w != NULL; w = w->next) {
@@ -283,14 +283,14 @@ eng_deferred_note(struct eng_workers *workers)
 		n += !w->written_off;
 		for (i = 0; i < nfull && full[i] != uid; i++)
 			;
-		if (i == nfull && nfull < ENG_FULL && has_its_part(workers, uid))
+		if (i == nfull && nfull < ENG_WORKERS_MAX && has_its_part(workers, uid))
 			full[nfull++] = uid;
 	}
 	/* relaxed: a driver that has read the old values makes one more copy */
 	for (i = 0; i < nfull; i++)
 		atomic_store_explicit(&workers->full[i], (uint32_t)full[i], memory_order_relaxed);
 	atomic_store_explicit(&workers->nfull, nfull, memory_order_relaxed);
-	atomic_store_explicit(&workers->scarce, n >= SCARCE, memory_order_relaxed);
+	atomic_store_explicit(&workers->scarce, n >= ENG_COPYING_MAX, memory_order_relaxed);
 }
 
 bool

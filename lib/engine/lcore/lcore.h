@@ -121,7 +121,13 @@ eng_port_addrs(const struct eng_port *p)
 /* --- stats.c --- */
 
 /* Purposes of the keys that are derived from the engine's secret. */
-enum eng_secret_use { ENG_SECRET_CORE = 1, ENG_SECRET_NEIGH, ENG_SECRET_MEMBERS, ENG_SECRET_XRCDS };
+enum eng_secret_use {
+	ENG_SECRET_CORE = 1,
+	ENG_SECRET_NEIGH,
+	ENG_SECRET_MEMBERS,
+	ENG_SECRET_XRCDS,
+	ENG_SECRET_COPIES,
+};
 
 /* Derives the key of object @n for a purpose.  What peers see of one key reveals nothing about
  * another. */

@@ -9,9 +9,9 @@
  * pages, takes more than COPY_DEADLINE_NS, the copy is given up: its program has failed, its queue
  * pairs go to the Error state, and the thread that is in the copy is written off until it returns.
  * Time in which the thread waits for this process, or in which the machine stands still, does not
- * count.  The number of such threads is bounded: if a user's programs hold STUCK_UID threads of one
- * lcore, that user has no more memory copied; if STUCK_ALL threads for each lcore are held, that
- * applies to every user but root.
+ * count.  The number of such threads is bounded: if a user's programs hold ENG_USER_STUCK threads
+ * of one lcore, that user has no more memory copied.  If all users together hold STUCK_MANY threads
+ * for each lcore, that applies to everyone who holds one, and at STUCK_ALL to every user but root.
  *
  * Otherwise the watchdog sleeps until the first copy, and only checks the turns of all lcores from
  * time to time: if an lcore sleeps and does not end its turn, the watchdog logs it, and the program
@@ -51,9 +51,13 @@
 #define STANDSTILL_NS (3 * TURN_NS)
 /* A copier that takes longer does not count as free soon. */
 #define SOON_NS (5u * MS)
-/* Threads of one lcore: a program may have queue pairs on all of them, and hold one of each. */
-#define STUCK_UID 4u
-#define STUCK_ALL 32u /* for each lcore */
+/* Threads for each lcore that are written off: of all users, until one thread is too many for a
+ * user, and until nobody but root has memory copied. */
+#define STUCK_MANY 32u
+#define STUCK_ALL  128u
+static_assert(STUCK_MANY >= 2 * (ENG_USER_PART + 1), "two users do not bar those who hold fewer");
+static_assert(STUCK_ALL >= STUCK_MANY + 2 * ENG_WORKERS_MAX,
+	"nor do those whose threads are written off at once bar others");
 
 static void
 store32(_Atomic uint32_t *p, uint32_t v)
@@ -421,21 +425,22 @@ held_by(const struct eng_workers *workers, uid_t uid, const struct eng_worker *l
 	return n;
 }
 
-/* Bars users who hold too many threads of the pool.  @nbarred: how many are barred so far.
- * @return how many are now. */
+/* Bars users who hold @most threads of the pool.  *nbarred: how many are barred so far.
+ * @return how many threads are held. */
 static uint32_t
-bar_users(struct eng_watch *watch, struct eng_workers *workers, uint32_t nbarred)
+bar_users(struct eng_watch *watch, struct eng_workers *workers, uint32_t most, uint32_t *nbarred)
 {
 	const struct eng_worker *w;
+	uint32_t nstuck;
 
 	pthread_mutex_lock(&workers->lock);
-	for (w = workers->first; w != NULL && nbarred < ENG_BARRED; w = w->next)
-		if (w->written_off &&
-			held_by(workers, w->copy->where[0].space->uid, w) == STUCK_UID)
-			store32(&watch->barred[nbarred++], (uint32_t)w->copy->where[0].space->uid);
-	watch->held += workers->nstuck;
+	for (w = workers->first; w != NULL && *nbarred < ENG_BARRED; w = w->next)
+		if (w->written_off && held_by(workers, w->copy->where[0].space->uid, w) == most)
+			store32(&watch->barred[(*nbarred)++],
+				(uint32_t)w->copy->where[0].space->uid);
+	nstuck = workers->nstuck;
 	pthread_mutex_unlock(&workers->lock);
-	return nbarred;
+	return nstuck;
 }
 
 /* Stores the numbers for drivers, which read them without a lock. */
@@ -443,18 +448,20 @@ static void
 note_stuck(struct eng_watch *watch)
 {
 	struct karst_engine *e = watch->e;
-	uint32_t i, nbarred = 0;
+	uint32_t i, most = ENG_USER_STUCK, nbarred = 0, nstuck = 0;
 
-	watch->held = 0;
+	/* as counted in the last look; only this thread writes it */
+	if (atomic_load_explicit(&watch->nstuck, memory_order_relaxed) >= STUCK_MANY * e->nlcores)
+		most = 1;
 	for (i = 0; i < e->nlcores; i++) {
 		struct eng_workers *workers =
 			atomic_load_explicit(&e->lcore[i].workers, memory_order_acquire);
 
 		if (workers != NULL)
-			nbarred = bar_users(watch, workers, nbarred);
+			nstuck += bar_users(watch, workers, most, &nbarred);
 	}
 	store32(&watch->nbarred, nbarred);
-	store32(&watch->nstuck, watch->held);
+	store32(&watch->nstuck, nstuck);
 }
 
 bool

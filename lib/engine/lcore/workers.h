@@ -11,10 +11,19 @@
 
 struct eng_workers;
 
-/* Most workers of an lcore. */
-#define ENG_WORKERS_MAX 16u
-/* Most users who can have their part of them, and still have memory copied (watch.c). */
-#define ENG_FULL 4u
+/* Most workers of an lcore, without those that are written off. */
+#define ENG_WORKERS_MAX 32u
+/* Of these, one drives and one can take over.  If so many are in copies, the driver makes none: a
+ * copier may take one more at the same time. */
+#define ENG_COPYING_MAX (ENG_WORKERS_MAX - 2)
+/* Threads that programs of one user may hold, including those that are written off (deferred.c). */
+#define ENG_USER_PART 8u
+/* Threads of one lcore that are written off until their user has no more memory copied (watch.c): a
+ * program may have queue pairs on all lcores, and hold one of each. */
+#define ENG_USER_STUCK 4u
+static_assert(ENG_USER_STUCK <= ENG_USER_PART,
+	"a user whose threads are all written off is refused copies, which would wait for ever");
+static_assert(ENG_USER_PART <= ENG_COPYING_MAX / 2, "a user leaves half of the threads");
 
 /* A thread that drives the lcore, makes deferred copies as a copier, or is idle. */
 struct eng_worker {
@@ -46,7 +55,7 @@ struct eng_workers {
 	 * without it. */
 	_Atomic bool scarce;    /* nobody */
 	_Atomic uint32_t nfull; /* users: their uids follow */
-	_Atomic uint32_t full[ENG_FULL];
+	_Atomic uint32_t full[ENG_WORKERS_MAX];
 
 	pthread_mutex_t lock; /* protects everything below */
 	pthread_cond_t gone;  /* signalled when a thread has ended */
@@ -172,7 +181,7 @@ void eng_watch_leave(struct eng_lcore *lc, struct eng_workers *workers);
 void eng_watch_wake(struct karst_engine *e);
 
 /* Users that can be barred at a time. */
-#define ENG_BARRED 32u
+#define ENG_BARRED 64u
 
 struct eng_watch {
 	struct karst_engine *e;
@@ -183,7 +192,6 @@ struct eng_watch {
 	_Atomic bool dozing;
 	bool stood;               /* the machine stood still since the last look */
 	uint64_t looked_ns;       /* time of the last look */
-	uint32_t held;            /* threads that are written off, as counted in this look */
 	_Atomic uint32_t nstuck;  /* threads that are written off */
 	_Atomic uint32_t nbarred; /* users who hold too many threads: their uids follow */
 	_Atomic uint32_t barred[ENG_BARRED];

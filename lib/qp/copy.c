@@ -402,8 +402,21 @@ copy_fetch(struct karst_core *core, struct karst_copy *c)
 		c->qp->flags |= KARST_QPF_COPIES;
 		return false;
 	}
+	core->sched.refused |= c->nparts > 0;
 	core->copy_ops->give_back(core, c);
 	return false;
+}
+
+/* Opens a copy for a half that sends, in place of the one before. */
+static struct karst_copy *
+fetch_open(struct karst_core *core, struct karst_core_qp *qp, enum karst_copy_half half)
+{
+	struct karst_copy *c;
+
+	copy_renew(core, qp, half);
+	c = copy_open(core, qp, half, KARST_COPY_READ);
+	core->sched.refused |= c == NULL;
+	return c;
 }
 
 bool
@@ -414,8 +427,7 @@ karst_copy_fetch_requests(struct karst_core *core, struct karst_core_qp *qp,
 	struct karst_wqe next;
 	struct karst_copy *c;
 
-	copy_renew(core, qp, KARST_COPY_REQ);
-	c = copy_open(core, qp, KARST_COPY_REQ, KARST_COPY_READ);
+	c = fetch_open(core, qp, KARST_COPY_REQ);
 	if (c == NULL)
 		return false;
 	for (frames = karst_min_u32(frames, KARST_COPY_AHEAD); frames > 0; frames--) {
@@ -444,8 +456,7 @@ karst_copy_fetch_response(struct karst_core *core, struct karst_core_qp *qp,
 	struct karst_copy *c;
 	uint32_t i;
 
-	copy_renew(core, qp, KARST_COPY_RSP);
-	c = copy_open(core, qp, KARST_COPY_RSP, KARST_COPY_READ);
+	c = fetch_open(core, qp, KARST_COPY_RSP);
 	if (c == NULL)
 		return false;
 	for (i = 0; i < KARST_COPY_AHEAD && psn != end; i++, psn = karst_psn_add(psn, 1)) {

@@ -34,7 +34,8 @@ struct karst_tx_burst;
 
 #define KARST_SCHED_READY 8u
 
-/** Queue pairs that wait until a port accepts frames again.  All zero: empty. */
+/** Queue pairs that wait until a port accepts frames, or the driver copies, again.  All zero:
+ *  empty. */
 LIST_HEAD(karst_parked, karst_core_qp);
 
 struct karst_sched_block;
@@ -72,13 +73,16 @@ struct karst_sched {
 	uint32_t nblocks;                         /* blocks that were ever used */
 	uint32_t nusers;
 	int32_t quantum; /* bytes, of a user and of a queue pair */
+	/* queue pairs that wait for copies: of tried, again since the last one of starved left */
+	struct karst_parked starved, tried;
+	bool refused; /* the queue pair that is visited got no copy */
 };
 
 /** Puts a queue pair that has something to send at the end of the list; no effect if it is on the
  *  list. */
 void karst_core_activate(struct karst_core *core, struct karst_core_qp *qp);
 
-/** Whether any queue pair has something to send; parked ones do not count. */
+/** Whether any queue pair has something to send; those that are parked at a port do not count. */
 bool karst_core_has_active(const struct karst_core *core);
 
 /** Returns the queue pair whose turn it is; NULL: none.  The next call returns another one only
@@ -104,6 +108,10 @@ void karst_core_park(
 bool karst_core_unpark(struct karst_core *core, struct karst_parked *parked, uint32_t most);
 /** Moves all of @from to @to, which is empty. */
 void karst_core_park_over(struct karst_parked *from, struct karst_parked *to);
+
+/** Activates up to @most of the queue pairs that got no copy (karst_copy.h) in a visit, in turn.
+ *  Until then they are not visited for that reason again.  @return whether none is left. */
+bool karst_core_feed(struct karst_core *core, uint32_t most);
 
 /** Makes @qp the one that karst_core_pick() returns next, whether or not it is active.  The bytes
  *  of that visit are charged to its user, who repays them in later rounds. */

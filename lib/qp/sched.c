@@ -33,6 +33,10 @@
  * when the port accepts frames again.  If it is in Error, it is flushed nevertheless.  A UD queue
  * pair is parked at the port of its next packet: no visit builds for two ports.
  *
+ * A queue pair that wants a copy while the driver accepts none for it is not activated again, but
+ * waits until the driver lets it try once more (karst_core_feed()): there may be so many that
+ * nothing else would be done.
+ *
  * A queue pair in ready[], or parked, may also be on the list, since karst_core_activate() tests
  * only one bit; it then gets an extra turn, in which it has nothing to send.
  */
@@ -315,9 +319,11 @@ karst_core_next_active(struct karst_core *core)
 bool
 karst_core_has_active(const struct karst_core *core)
 {
-	const struct karst_sched_user *u = core->sched.turn;
+	const struct karst_sched *s = &core->sched;
+	const struct karst_sched_user *u = s->turn;
 
-	return !user_is_empty(u) || user_has_company(u);
+	return !user_is_empty(u) || user_has_company(u) || !LIST_EMPTY(&s->starved) ||
+		!LIST_EMPTY(&s->tried);
 }
 
 /* Prefetches the next queue pair on the list that is not being prefetched yet. */
@@ -387,6 +393,14 @@ user_limit(const struct karst_sched *s, const struct karst_sched_user *u,
 	return u->deficit > 0 ? (uint32_t)u->deficit : 1;
 }
 
+/* A queue pair that is parked anyway, and was activated by something else, stays where it is. */
+static karst_noinline void
+starve(struct karst_sched *s, struct karst_core_qp *qp)
+{
+	if (qp->parked.le_prev == NULL)
+		LIST_INSERT_HEAD(&s->tried, qp, parked);
+}
+
 void
 karst_core_visit(struct karst_core *core, struct karst_tx_burst *b, uint32_t max_bytes)
 {
@@ -396,6 +410,7 @@ karst_core_visit(struct karst_core *core, struct karst_tx_burst *b, uint32_t max
 	uint32_t before = b->bytes + b->charge, limit = max_bytes - before, used;
 	bool alone = !user_has_company(u), more = true;
 
+	s->refused = false;
 	if (qp->deficit <= 0)
 		qp->deficit += s->quantum;
 	if (karst_likely(qp->deficit > 0)) {
@@ -411,7 +426,10 @@ karst_core_visit(struct karst_core *core, struct karst_tx_burst *b, uint32_t max
 		sched_drop_first(u);
 	} else if (qp->deficit <= 0 || used == 0) {
 		sched_drop_first(u);
-		karst_core_activate(core, qp);
+		if (karst_unlikely(s->refused && used == 0))
+			starve(s, qp);
+		else
+			karst_core_activate(core, qp);
 	}
 	if (!alone)
 		user_charge(s, u, used != 0 ? used : KARST_QUIET_COST);
@@ -461,6 +479,16 @@ karst_core_park_over(struct karst_parked *from, struct karst_parked *to)
 	if (!LIST_EMPTY(to))
 		LIST_FIRST(to)->parked.le_prev = &LIST_FIRST(to);
 	LIST_INIT(from);
+}
+
+bool
+karst_core_feed(struct karst_core *core, uint32_t most)
+{
+	struct karst_sched *s = &core->sched;
+
+	if (LIST_EMPTY(&s->starved))
+		karst_core_park_over(&s->tried, &s->starved);
+	return karst_core_unpark(core, &s->starved, most) && LIST_EMPTY(&s->tried);
 }
 
 /* Removes a queue pair from ready[]. */

@@ -221,6 +221,7 @@ take(struct karst_core *core)
 		c = &cs->copy[cs->nused];
 		c->pub.room = cs->room[cs->nused++];
 	} else {
+		cs->starved = true;
 		return NULL;
 	}
 	atomic_store_explicit(&c->phase, ENG_COPY_CORE, memory_order_relaxed);
@@ -278,6 +279,7 @@ submit(struct karst_core *core, struct karst_copy *pub)
 		return true;
 	}
 	c->unused = true;
+	cs->starved |= pub->half != KARST_COPY_RX;
 	return false;
 }
 
@@ -310,6 +312,7 @@ spend(struct eng_lcore *lc, struct eng_copy *c)
 	if (c->counted) {
 		lc->copies->ncounted--;
 		lc->copies->of_user[c->user].ncounted--;
+		lc->copies->nspent++;
 	}
 	if (c->pub.pkt != NULL)
 		release(lc->core, c->pub.pkt);

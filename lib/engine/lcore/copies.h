@@ -77,6 +77,8 @@ struct eng_copies {
 	uint32_t ncounted;           /* copies from submit() until they are free */
 	struct eng_copies_user of_user[ENG_USER_HASHES];
 	uint32_t salt;    /* of the hash */
+	uint32_t nspent;  /* since queue pairs that got no copy were last let try again */
+	bool starved;     /* there are some */
 	bool left_behind; /* threads that were left behind may still write here */
 	bool fleeting;    /* packets that are delivered now do not own their buffers:
 				      * keep a copy */

@@ -14,6 +14,7 @@
  * not leave.  This holds for UD, too: a UD QP is parked at the port of its next packet.
  */
 #include "capture_ring.h"
+#include "copies.h"
 #include "group.h"
 #include "karst_opcode.h"
 #include "unmapped.h"
@@ -22,6 +23,9 @@
 #define FEW_BUILT 8u
 /* Queue pairs that resume in one turn at a port that takes frames again. */
 #define COME_BACK 64u
+/* Queue pairs that may try again in a turn to get a copy, besides one for each copy that has become
+ * free. */
+#define FED 2u
 
 /* Returns the most recently used buffers to the pool, where an lcore that has none left takes
  * them. */
@@ -354,6 +358,10 @@ eng_tx_poll(struct eng_lcore *lc)
 		flush_ports(lc, lc->blocked);
 	if (!karst_core_has_active(lc->core))
 		return 0;
+	if (karst_unlikely(lc->copies->starved)) {
+		lc->copies->starved = !karst_core_feed(lc->core, FED + lc->copies->nspent);
+		lc->copies->nspent = 0;
+	}
 	lc->tx_last = NULL;
 	while (karst_unlikely(lc->tx_ready < cfg->tx_burst) && fresh(lc, lc->tx_ready))
 		lc->tx_ready++;

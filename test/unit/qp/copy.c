@@ -547,6 +547,34 @@ Test(copy, message_from_copied_memory)
 	close_far(b);
 }
 
+/* A queue pair that gets no copy is not visited again before it is fed; meanwhile it counts as
+ * active. */
+Test(copy, message_that_waits_for_a_copy)
+{
+	struct bed *b = open_far(KARST_QPT_RC);
+	const struct karst_sge sge = FAR_SGE(0, 64);
+	uint32_t i;
+
+	driver.full = true;
+	post(b, SEND, 1, .sge = &sge, .nsge = 1);
+	karst_core_doorbell(b->core, b->s->qpn);
+	for (i = 0; i < 3; i++) {
+		cr_assert_eq(visit_picked(b, 16, NULL), b->s->qp, "visit %u", i);
+		cr_assert_null(visit_picked(b, 16, NULL));
+		cr_assert(karst_core_has_active(b->core));
+		cr_assert(karst_core_feed(b->core, 1));
+	}
+	driver.full = false;
+	cr_assert_eq(visit_picked(b, 16, NULL), b->s->qp);
+	cr_assert_not(karst_core_has_active(b->core));
+	cr_assert_eq(copy_once(b, ALL), 1);
+	cr_assert_eq(visit_picked(b, 16, NULL), b->s->qp);
+	expect_data(b, expect_pkt(b, RC_SEND_ONLY, S(0)), 0, 64);
+	expect_taken(b, send_pkt(b, RC_ACK, S(0)));
+	expect_wc(b, 1, SUCCESS);
+	close_far(b);
+}
+
 Test(copy, message_that_cannot_be_fetched)
 {
 	struct bed *b = open_far(KARST_QPT_RC);

@@ -355,8 +355,11 @@ copy_of(struct eng_lcore *lc, const struct karst_pkt *pkt)
 
 /* Whether another packet may be kept with @c, which has the phase @phase. */
 static bool
-may_keep(const struct eng_copies *cs, const struct eng_copy *c, uint8_t phase)
+may_keep(struct eng_lcore *lc, const struct eng_copy *c, uint8_t phase)
 {
+	const struct eng_workers *workers =
+		atomic_load_explicit(&lc->workers, memory_order_acquire);
+	const struct eng_copies *cs = lc->copies;
 	uint32_t mine = cs->of_user[c->user].nkept;
 
 	/* a long backlog grows only while more places are free than it has, so that a few QPs
@@ -364,7 +367,12 @@ may_keep(const struct eng_copies *cs, const struct eng_copy *c, uint8_t phase)
 	if (cs->nkept == KEPT_MAX ||
 		(c->pub.nbacklog >= KARST_COPY_BACKLOG && c->pub.nbacklog >= KEPT_MAX - cs->nkept))
 		return false;
-	return phase <= ENG_COPY_TODO || (mine < KEPT_USER && mine + cs->nkept < KEPT_SLOW);
+	if (phase <= ENG_COPY_TODO)
+		return true;
+	/* copiers of a polled lcore also copy for programs that are not slow */
+	if (workers != NULL && workers->polled && !eng_deferred_is_slow(c, lc->core->now_ns))
+		return mine + cs->nkept < KEPT_MAX;
+	return mine < KEPT_USER && mine + cs->nkept < KEPT_SLOW;
 }
 
 static struct karst_pkt *
@@ -376,7 +384,7 @@ keep(struct karst_core *core, struct karst_copy *pub, struct karst_pkt *pkt)
 	/* relaxed: if it has just been made, the packet may be dropped without need */
 	uint8_t phase = atomic_load_explicit(&c->phase, memory_order_relaxed);
 
-	if (!may_keep(cs, c, phase))
+	if (!may_keep(lc, c, phase))
 		return NULL;
 	if (cs->fleeting)
 		pkt = copy_of(lc, pkt);

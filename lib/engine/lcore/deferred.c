@@ -36,12 +36,12 @@
 /* How long it is slow the first time; this doubles each time, up to 2^SLOW_SHIFT. */
 #define SLOW_NS      (1000u * MS)
 #define SLOW_SHIFT   6u
-#define DEFERRED_MAX 64u /* copies of one program in an lcore's queue */
+#define DEFERRED_MAX 64u /* copies of one slow program in the queues of lcores */
 
 /* --- which programs are slow --- */
 
-static bool
-deferred_is_slow(const struct eng_copy *c, uint64_t now_ns)
+bool
+eng_deferred_is_slow(const struct eng_copy *c, uint64_t now_ns)
 {
 	uint32_t i;
 
@@ -191,9 +191,11 @@ eng_deferred_submit(struct eng_lcore *lc, struct eng_copy *c)
 	struct karst_space *s = c->where[0].space;
 	struct eng_copies *cs = lc->copies;
 
+	if (cs->nawaited >= ENG_COPIES_MOST)
+		return false;
 	/* relaxed: it is a limit, and each lcore may exceed it by one */
-	if (atomic_load_explicit(&s->slow.queued, memory_order_relaxed) >= DEFERRED_MAX ||
-		cs->nawaited >= ENG_COPIES_MOST)
+	if (atomic_load_explicit(&s->slow.queued, memory_order_relaxed) >= DEFERRED_MAX &&
+		eng_deferred_is_slow(c, lc->core->now_ns))
 		return false;
 	atomic_fetch_add_explicit(&s->slow.queued, 1, memory_order_relaxed);
 	eng_copy_hold(c);
@@ -296,7 +298,7 @@ eng_deferred_note(struct eng_workers *workers)
 bool
 eng_deferred_must(const struct eng_workers *workers, const struct eng_copy *c, uint64_t now_ns)
 {
-	return deferred_is_slow(c, now_ns) || user_is_full(workers, c->where[0].space->uid) ||
+	return eng_deferred_is_slow(c, now_ns) || user_is_full(workers, c->where[0].space->uid) ||
 		atomic_load_explicit(&workers->scarce, memory_order_relaxed);
 }
 

@@ -114,6 +114,8 @@ void eng_deferred_exchange(struct eng_workers *workers, bool wait);
 void eng_deferred_cancel(struct eng_workers *workers, const struct karst_space *s);
 /* Lock held: cancels those that are not allowed any more (eng_copy_allowed()). */
 void eng_deferred_refuse(struct eng_workers *workers);
+/* Whether one of the copy's programs is slow. */
+bool eng_deferred_is_slow(const struct eng_copy *c, uint64_t now_ns);
 /* Driver: whether a copier must make the copy: one of its programs is slow, or its user's programs
  * hold their part of the threads, or too few threads are left. */
 bool eng_deferred_must(

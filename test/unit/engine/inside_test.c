@@ -349,6 +349,78 @@ Test(inside, naps_while_a_copy_waits)
 	rig_down(&rig);
 }
 
+/* --- many packets for a program that is not slow --- */
+
+#define ROUNDS 50u
+#define PAIRS  96u
+
+struct load {
+	uint32_t pairs;
+	uint32_t messages; /* of a pair, each of one packet: fewer than may wait behind one */
+};
+
+static uint32_t
+end_round(struct rig *rig, const struct load *l, struct karst_engine_qp **near, uint64_t addr,
+	uint32_t key)
+{
+	struct karst_cqe cqe;
+	uint32_t i, k, n;
+
+	for (i = 0; i < l->pairs; i++)
+		for (k = 0; k < l->messages; k++)
+			engine_bed_post(near[i], KARST_WR_RDMA_WRITE, 1, rig->local, 1024,
+				rig->local_key, (void *)(uintptr_t)(addr + i * 1024), key);
+	for (n = 0; n < l->pairs * l->messages && engine_bed_wait(&rig->bed, &cqe); n++)
+		cr_assert_eq(cqe.status, KARST_WC_SUCCESS);
+	return n;
+}
+
+static void
+load_lcore(const struct load *l)
+{
+	struct karst_engine_qp *near[PAIRS], *far;
+	struct karst_counters sum;
+	uint64_t addr, len, began;
+	struct region r;
+	struct rig rig;
+	uint32_t i;
+
+	rig_up(&rig);
+	cr_assert_eq(program_make(&rig.prog, KIND_STACK, &addr, &len), 0);
+	addr = (addr + 63) & ~63ull;
+	cr_assert_eq(region_make(&rig, addr, PAIRS * 1024, true, UINT64_MAX, &r), 0);
+	for (i = 0; i < l->pairs; i++) {
+		near[i] = engine_bed_qp(&rig.bed, KARST_QPT_RC, 0);
+		far = engine_bed_qp(&rig.bed, KARST_QPT_RC, 1);
+		engine_bed_connect(&rig.bed, near[i], far);
+	}
+	began = karst_engine_now_ns(rig.bed.e);
+	for (i = 0; i < ROUNDS; i++)
+		cr_assert_eq(end_round(&rig, l, near, addr, r.key), l->pairs * l->messages);
+	karst_engine_counters(rig.bed.e, KARST_ENGINE_ANY_LCORE, &sum);
+	cr_log_info("%u messages in %u ms, %u packets dropped", ROUNDS * l->pairs * l->messages,
+		(unsigned int)((karst_engine_now_ns(rig.bed.e) - began) / 1000000),
+		(unsigned int)sum.drop[KARST_DROP_COPY_FULL]);
+	/* on a busy machine it may have seemed slow */
+	if (atomic_load(&rig.space->slow.until_ns) == 0)
+		cr_assert_eq(sum.drop[KARST_DROP_COPY_FULL], 0, "%u packets were dropped",
+			(unsigned int)sum.drop[KARST_DROP_COPY_FULL]);
+	program_end(&rig.prog);
+	rig_down(&rig);
+}
+
+/* Copiers make all copies of an lcore that is polled.  The packets that wait for them meanwhile are
+ * not those of a slow program, and none is dropped as such. */
+Test(inside, many_packets_of_a_polled_lcore)
+{
+	load_lcore(&(struct load){8, 48});
+}
+
+Test(inside, many_queue_pairs_of_a_polled_lcore)
+{
+	load_lcore(&(struct load){PAIRS, 2});
+}
+
 /* --- a region that is remapped --- */
 
 #define COPIES 8u /* more than copiers work on at a time for one program: some have not started */

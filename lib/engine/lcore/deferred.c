@@ -298,7 +298,9 @@ eng_deferred_note(struct eng_workers *workers)
 bool
 eng_deferred_must(const struct eng_workers *workers, const struct eng_copy *c, uint64_t now_ns)
 {
-	return eng_deferred_is_slow(c, now_ns) || user_is_full(workers, c->where[0].space->uid) ||
+	return eng_deferred_is_slow(c, now_ns) ||
+		atomic_load_explicit(&workers->alone, memory_order_relaxed) ||
+		user_is_full(workers, c->where[0].space->uid) ||
 		atomic_load_explicit(&workers->scarce, memory_order_relaxed);
 }
 
@@ -319,17 +321,29 @@ eng_deferred_first(const struct eng_workers *workers)
 	return best;
 }
 
+/* Lock held.  Whether a worker may copy: another one must be able to take the lcore over, if a
+ * driver may block in a copy. */
+static bool
+may_take(struct eng_workers *workers)
+{
+	if (workers->nidle > 0)
+		return true;
+	if (workers->nworkers - workers->nstuck >= ENG_WORKERS_MAX)
+		return false;
+	if (workers->polled || workers->heeded)
+		return true;
+	return eng_worker_spare(workers);
+}
+
 bool
 eng_deferred_take(struct eng_workers *workers, struct eng_worker *w)
 {
 	struct eng_copy *best;
 
-	/* a worker that can take the lcore over must remain, or it must be possible to add one */
-	if (workers->end ||
-		(workers->nidle == 0 && workers->nworkers - workers->nstuck >= ENG_WORKERS_MAX))
+	if (workers->end)
 		return false;
 	best = eng_deferred_first(workers);
-	if (best == NULL)
+	if (best == NULL || !may_take(workers))
 		return false;
 	remove_late(workers, best);
 	unqueue(best);
@@ -443,6 +457,7 @@ eng_deferred_exchange(struct eng_workers *workers, bool wait)
 		return;
 	if (wait)
 		pthread_mutex_lock(&workers->lock);
+	workers->heeded = atomic_load_explicit(&workers->alone, memory_order_relaxed);
 	sent = send_late(workers);
 	n = take_over_list(workers, copy, back);
 	pthread_mutex_unlock(&workers->lock);

@@ -322,7 +322,8 @@ struct eng_lcore {
 		_Atomic uint64_t ejected;    /* programs that failed because they blocked the
 					      * lcore */
 		_Atomic uint64_t stuck;      /* threads that still wait for such programs */
-	} watched;                           /* written by the watchdog (watch.c) */
+		_Atomic uint64_t no_threads; /* times that no further thread could be created */
+	} watched;                           /* written by the watchdog and by workers */
 	/* of karst_engine_start(), or copiers; NULL: none yet */
 	struct eng_workers *_Atomic workers;
 	uint8_t step;                   /* of its turn, if the turn is interrupted at a safe

@@ -241,6 +241,7 @@ stay_slow(struct karst_space *s, uint64_t now_ns)
 static void
 look_at_deferred(struct eng_watch *watch, struct eng_workers *workers, uint64_t now_ns)
 {
+	bool alone = atomic_load_explicit(&workers->alone, memory_order_relaxed);
 	struct eng_worker *w;
 	uint32_t slow = 0;
 	uint64_t since;
@@ -265,10 +266,9 @@ look_at_deferred(struct eng_watch *watch, struct eng_workers *workers, uint64_t 
 	}
 	/* one worker that can drive, and one for programs that wait behind copiers that take
 	 * long */
-	if (workers->nidle == 0 && !workers->end &&
-		workers->nworkers - workers->nstuck < ENG_WORKERS_MAX &&
-		(slow > 0 || workers->must_drive))
-		eng_worker_add(workers);
+	if (!workers->end && workers->nworkers - workers->nstuck < ENG_WORKERS_MAX &&
+		(alone || (workers->nidle == 0 && (slow > 0 || workers->must_drive))))
+		eng_worker_spare(workers);
 	if (workers->nidle > 0 && (workers->must_drive || eng_deferred_first(workers) != NULL))
 		eng_workers_call(workers);
 }

@@ -13,6 +13,12 @@
  *	copiers   make the copies of programs that are known to be slow (deferred.c)
  *	idle      at least one; the watchdog makes it the driver if the driver does not return
  *
+ * So there is an idle worker whenever the driver may begin a copy: a worker that is about to become
+ * a copier adds another one first.  If that fails, for example because of a limit of the system,
+ * the driver makes no copies any more, until a worker could be added; copiers make them, and they
+ * need no worker that could take the lcore over.  A copier that was the last one to be idle waits
+ * until the driver has heeded this.
+ *
  * The driver sets a bit in workers->drive while it is in a copy.  If the watchdog finds it asleep
  * in the same copy for a millisecond, or busy in it for as long, it takes the lcore from the driver
  * by changing that word, and wakes an idle worker.  All state of the lcore is in its structure,
@@ -44,6 +50,8 @@
 #define STACK_BYTES (256u << 10)
 /* A second idle worker waits for work for so long. */
 #define IDLE_S 1
+/* After a failure to add a worker, another attempt is made so much later. */
+#define ADD_AGAIN_NS 100000000u
 /* Threads that have not returned so long after the end are left behind. */
 #define LEAVE_S 2
 
@@ -104,6 +112,7 @@ be_driver(struct eng_workers *workers, struct eng_worker *w)
 	bool ended;
 
 	workers->must_drive = false;
+	workers->heeded = atomic_load_explicit(&workers->alone, memory_order_relaxed);
 	workers->carry_ns = 0;
 	workers->driver = w;
 	pthread_mutex_unlock(&workers->lock);
@@ -227,8 +236,9 @@ init_cond(pthread_cond_t *cond)
 	pthread_condattr_destroy(&attr);
 }
 
-int
-eng_worker_add(struct eng_workers *workers)
+/* Lock held. */
+static int
+worker_add(struct eng_workers *workers)
 {
 	struct eng_worker *w = calloc(1, sizeof(*w));
 	pthread_attr_t attr;
@@ -256,6 +266,43 @@ eng_worker_add(struct eng_workers *workers)
 	workers->first = w;
 	workers->nworkers++;
 	return 0;
+}
+
+static void
+set_alone(struct eng_workers *workers, bool alone)
+{
+	/* relaxed: the lock orders it, see heeded */
+	atomic_store_explicit(&workers->alone, alone, memory_order_relaxed);
+	workers->heeded = false;
+}
+
+bool
+eng_worker_spare(struct eng_workers *workers)
+{
+	struct eng_lcore *lc = workers->lc;
+	uint64_t now = engine_now(lc->e);
+	int ret;
+
+	if (now < workers->add_ns)
+		return false;
+	ret = worker_add(workers);
+	if (ret == 0) {
+		set_alone(workers, false);
+		return true;
+	}
+	workers->add_ns = now + ADD_AGAIN_NS;
+	atomic_fetch_add_explicit(&lc->watched.no_threads, 1, memory_order_relaxed);
+	karst_log_some(&lc->e->faults_log, now, KARST_LOG_WARNING,
+		"%s: lcore %u: another thread, for memory that is slow to come: %s; until there is "
+		"one, copies may wait",
+		lc->e->name, lc->index, strerror(-ret));
+	if (atomic_load_explicit(&workers->alone, memory_order_relaxed))
+		return false;
+	set_alone(workers, true);
+	/* makes the driver take the lock.  release, as in eng_deferred_hand_in() */
+	atomic_store_explicit(&workers->over_any, true, memory_order_release);
+	eng_lcore_wake(lc);
+	return false;
 }
 
 /* --- life --- */
@@ -359,7 +406,7 @@ pool_new(struct eng_lcore *lc)
 		return -ENOMEM;
 	workers->polled = true;
 	pthread_mutex_lock(&workers->lock);
-	ret = eng_worker_add(workers);
+	ret = worker_add(workers);
 	pthread_mutex_unlock(&workers->lock);
 	if (ret != 0) {
 		pthread_cond_destroy(&workers->gone);
@@ -415,9 +462,9 @@ eng_workers_run(struct eng_lcore *lc)
 		return ret;
 	}
 	pthread_mutex_lock(&workers->lock);
-	ret = eng_worker_add(workers);
+	ret = worker_add(workers);
 	if (ret == 0)
-		ret = eng_worker_add(workers);
+		ret = worker_add(workers);
 	if (ret == 0) {
 		workers->must_drive = workers->driven = true;
 		atomic_store_explicit(&lc->workers, workers, memory_order_release);

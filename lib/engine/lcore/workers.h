@@ -56,6 +56,9 @@ struct eng_workers {
 	_Atomic bool scarce;    /* nobody */
 	_Atomic uint32_t nfull; /* users: their uids follow */
 	_Atomic uint32_t full[ENG_WORKERS_MAX];
+	/* No thread could be added that would take the lcore over: the driver makes no copies.  Set
+	 * in the same way. */
+	_Atomic bool alone;
 
 	pthread_mutex_t lock; /* protects everything below */
 	pthread_cond_t gone;  /* signalled when a thread has ended */
@@ -64,6 +67,8 @@ struct eng_workers {
 	struct eng_worker *driver;
 	uint32_t nworkers, nidle, nstuck;
 	bool polled;     /* a program polls the lcore: all workers are copiers */
+	bool heeded;     /* the driver knows that it is alone, and is in no copy */
+	uint64_t add_ns; /* if adding a worker has failed: not again before that time */
 	bool must_drive; /* no thread drives the lcore */
 	bool driven;     /* the loop of karst_engine_start() has not ended */
 	bool end;
@@ -92,8 +97,9 @@ int eng_workers_run(struct eng_lcore *lc);
 int eng_workers_start(struct karst_engine *e);
 /* Call it while no thread polls. */
 void eng_workers_stop(struct karst_engine *e);
-/* Adds a worker.  With the pool's lock held. */
-int eng_worker_add(struct eng_workers *workers);
+/* Lock held: adds an idle worker.  @return false: there can be none now; the driver makes no copies
+ * until there can. */
+bool eng_worker_spare(struct eng_workers *workers);
 /* Lock held: wakes an idle worker, if there is one, to look for work. */
 void eng_workers_call(struct eng_workers *workers);
 /* Called by the worker that drives: makes @c; the worker may lose the lcore meanwhile.

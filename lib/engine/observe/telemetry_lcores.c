@@ -75,6 +75,7 @@ fill_lcore(const struct eng_lcore *lc, struct tel_row *row)
 		{"overdue_programs", &lc->watched.overdue},
 		{"ejected_programs", &lc->watched.ejected},
 		{"stuck_threads", &lc->watched.stuck},
+		{"threads_refused", &lc->watched.no_threads},
 	};
 	size_t i;
 

@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -346,6 +347,97 @@ Test(inside, naps_while_a_copy_waits)
 	} while (first == 0 || stats.sleeps - first < SLEEPS);
 	program_kill(&rig.prog);
 	karst_engine_stop(rig.bed.e);
+	rig_down(&rig);
+}
+
+/* --- no threads --- */
+
+#define NO_THREADS_UID 54321 /* has none, and may have no more */
+
+/* Makes a region of a program of its own whose pages never become available. */
+static uint32_t
+never_of(struct rig *rig, struct program *p, struct karst_space **s, uint64_t *addr)
+{
+	const struct karst_ctl_piece flags = {
+		.len = 65536, .kind = KARST_CTL_PIECE_COPY, .flags = KARST_CTL_PIECE_ON_DEMAND};
+	struct karst_space_region *r;
+	char why[KARST_CTL_WHY];
+	struct karst_ctl_piece piece = flags;
+	uint32_t key;
+
+	cr_assert_eq(karst_space_create(rig->bed.e, p->pid, p->pidfd, 0, 0, s), 0);
+	give_memory(*s, p->pid);
+	cr_assert_eq(program_never(p, piece.len, &piece.addr), 0);
+	cr_assert_eq(karst_space_map(*s, piece.addr, piece.len, true, &piece, 1, NULL, 0, &r, why),
+		0, "%s", why);
+	cr_assert_eq(karst_engine_mr_reg(rig->bed.e, rig->bed.pd, karst_space_host(r), piece.addr,
+			     piece.len, SPACE_ALL, &key),
+		0);
+	rig->key[rig->nkeys++] = key;
+	*addr = piece.addr;
+	return key;
+}
+
+/* From now on no thread of this process can create another one, until it has its limit back. */
+static void
+forbid_threads(struct rlimit *limit)
+{
+	struct rlimit none;
+
+	cr_assert_eq(getrlimit(RLIMIT_NPROC, limit), 0);
+	none = (struct rlimit){.rlim_cur = 0, .rlim_max = limit->rlim_max};
+	cr_assert_eq(setresuid(NO_THREADS_UID, NO_THREADS_UID, 0), 0);
+	cr_assert_eq(setrlimit(RLIMIT_NPROC, &none), 0);
+}
+
+/* A thread that waits for a program cannot be replaced, because there is no further thread.  A
+ * second program does not stop the lcore: nothing of it is copied until there is a thread. */
+Test(inside, no_thread_to_replace_the_driver)
+{
+	const struct timespec nap = {.tv_nsec = 1000000};
+	struct karst_space *other;
+	struct program second;
+	struct karst_cqe cqe;
+	struct rlimit limit;
+	struct eng_lcore *lc;
+	struct region r;
+	uint64_t addr;
+	struct rig rig;
+	uint32_t key;
+	bool stands;
+
+	if (access("/dev/fuse", R_OK | W_OK) != 0 || geteuid() != 0)
+		cr_skip("needs /dev/fuse, and root");
+	program_start(&second, 0);
+	rig_up_started(&rig);
+	lc = &rig.bed.e->lcore[0];
+	never_region(&rig, &r);
+	key = never_of(&rig, &second, &other, &addr);
+	forbid_threads(&limit);
+	write_more(&rig, r.addr, r.key);
+	while (atomic_load(&lc->watched.taken_over) == 0)
+		nanosleep(&nap, NULL);
+	write_more(&rig, addr, key);
+	while (atomic_load(&lc->watched.no_threads) == 0)
+		nanosleep(&nap, NULL);
+	engine_bed_post(rig.near[0], KARST_WR_RDMA_WRITE, 7, rig.local, 64, rig.local_key,
+		rig.local + 64, rig.local_key);
+	stands = !engine_bed_wait(&rig.bed, &cqe);
+	cr_assert_eq(setrlimit(RLIMIT_NPROC, &limit), 0);
+	/* then a thread copies for the second program, and waits for it */
+	while (!stands && atomic_load(&other->slow.queued) != 0)
+		nanosleep(&nap, NULL);
+	/* this thread alone: others do not answer */
+	cr_assert_eq(syscall(SYS_setresuid, 0, 0, 0), 0);
+	/* this process cannot end as long as they exist */
+	program_kill(&second);
+	program_kill(&rig.prog);
+	cr_assert_not(stands, "the lcore stands still");
+	cr_assert_eq(cqe.wr_id, 7);
+	karst_engine_stop(rig.bed.e);
+	cr_assert_eq(karst_engine_mr_dereg_many(rig.bed.e, rig.key, rig.nkeys), 0);
+	rig.nkeys = 0;
+	karst_space_destroy(other);
 	rig_down(&rig);
 }
 

@@ -235,6 +235,7 @@ bool case_greed(const struct options *o);
 bool case_late(const struct options *o);
 bool case_barred(const struct options *o);
 bool case_many(const struct options *o);
+bool case_fresh(const struct options *o);
 bool case_colluders(const struct options *o);
 bool case_crowds(const struct options *o);
 bool case_deferred(const struct options *o);

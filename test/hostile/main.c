@@ -31,6 +31,7 @@ static const struct {
 	{"late", case_late, "programs whose memory comes late, or never"},
 	{"barred", case_barred, "a user whose programs' memory never comes"},
 	{"many", case_many, "many attachments whose memory never comes, at once"},
+	{"fresh", case_fresh, "many new attachments whose memory comes late"},
 	{"colluders", case_colluders, "the same by several users"},
 	{"crowds", case_crowds, "many queue pairs whose memory never comes"},
 	{"deferred", case_deferred, "many programs that are late at once, then few"},

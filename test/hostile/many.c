@@ -26,6 +26,7 @@
 #define ATTEMPTS 3
 #define MOST     9 /* threads that one user may hold: some were given them at the same time */
 #define USERS    3 /* who collude */
+#define FRESH    9 /* times in a second that one user's programs may take a thread that drives */
 
 static const uid_t who[USERS] = {NOBODY, 1, 2}; /* of Debian: nobody, daemon, bin */
 
@@ -41,6 +42,7 @@ struct start {
 	const struct host *host;
 	uid_t uid;
 	uint32_t many; /* attachments */
+	uint32_t delay_us;
 	uint32_t crowds, qps;
 	enum karst_qp_type type;
 	bool receives; /* into the pages that never come; else it sends from them */
@@ -69,7 +71,7 @@ many(struct report *r, void *arg)
 	uint32_t i, left;
 	void *late;
 
-	fault = late_file_map((size_t)PAGE * MANY, LATE_NEVER, &late);
+	fault = late_file_map((size_t)PAGE * MANY, s->delay_us, &late);
 	if (fault != NULL)
 		child_fail(r, "%s: %s", fault, strerror(errno));
 	child_become(r, s->uid);
@@ -277,7 +279,10 @@ many_beside(const struct options *o, int users, bool *stood)
 		return false;
 	good = host_for_all(&h) && innocents_start(&in, &h, o->seed);
 	for (i = 0; i < users; i++) {
-		s[i] = (struct start){.host = &h, .uid = who[i], .many = MANY / (uint32_t)users};
+		s[i] = (struct start){.host = &h,
+			.uid = who[i],
+			.many = MANY / (uint32_t)users,
+			.delay_us = LATE_NEVER};
 		good = good && child_start(&c[i], many, &s[i]) && until(&c[i], &h, is_ready);
 	}
 	good = good && go(c, &h, users) && until(&c[0], &h, has_begun) && meanwhile(&in, stood);
@@ -312,6 +317,39 @@ bool
 case_many(const struct options *o)
 {
 	return many_of(o, 1);
+}
+
+/* Pages that come soon: each attachment is new and takes a thread that drives the lcore, but not
+ * one after another without end. */
+bool
+case_fresh(const struct options *o)
+{
+	uint64_t began;
+	struct child c = {0};
+	struct host h;
+	const struct start s = {.host = &h, .uid = NOBODY, .many = MANY, .delay_us = 5000};
+	long taken, most;
+	bool good;
+
+	if (!can_serve_files())
+		return true;
+	if (!host_up(&h, o->karstd))
+		return false;
+	good = host_for_all(&h) && child_start(&c, many, (void *)(uintptr_t)&s) &&
+		until(&c, &h, is_ready);
+	began = now_ms();
+	good = good && go(&c, &h, 1) && until(&c, &h, is_over);
+	taken = host_ask(&h, "/karst/lcores", "taken_over");
+	most = (long)((now_ms() - began) / 1000 + 1) * FRESH;
+	note("%d new attachments: the lcore was taken over %ld times in %d ms", MANY, taken,
+		(int)(now_ms() - began));
+	good &= taken <= most;
+	if (c.pid != 0)
+		good &= child_stop(&c, "program with many attachments");
+	good &= host_stop(&h);
+	if (good)
+		host_remove(&h);
+	return good;
 }
 
 /* One round beside innocents: all copies and packets that an lcore keeps are not those of one user,
@@ -350,11 +388,11 @@ case_crowds(const struct options *o)
 {
 	struct host h;
 	const struct start s[] = {
-		{&h, NOBODY, 0, CROWDS, QPS, KARST_QPT_RC, false},
-		{&h, NOBODY, 0, CROWDS, QPS, KARST_QPT_RC, true},
+		{&h, NOBODY, 0, LATE_NEVER, CROWDS, QPS, KARST_QPT_RC, false},
+		{&h, NOBODY, 0, LATE_NEVER, CROWDS, QPS, KARST_QPT_RC, true},
 		/* packets that are dropped take no place; the round after it would notice */
-		{&h, NOBODY, 0, 1, QPS + MORE, KARST_QPT_UC, true},
-		{&h, NOBODY, 0, 1, 1, KARST_QPT_RC, true},
+		{&h, NOBODY, 0, LATE_NEVER, 1, QPS + MORE, KARST_QPT_UC, true},
+		{&h, NOBODY, 0, LATE_NEVER, 1, 1, KARST_QPT_RC, true},
 	};
 	bool good, stood;
 	size_t i;
@@ -377,7 +415,7 @@ static bool
 crowds_collude(const struct options *o, bool receive, bool *stood)
 {
 	struct host h;
-	const struct start s = {&h, NOBODY, 0, CROWDS, QPS, KARST_QPT_RC, receive};
+	const struct start s = {&h, NOBODY, 0, LATE_NEVER, CROWDS, QPS, KARST_QPT_RC, receive};
 	bool good;
 
 	if (!host_up_with(&h, o->karstd, many_calls))

@@ -475,7 +475,7 @@ copy_now(struct eng_lcore *lc, struct eng_workers *workers, struct eng_copy *c)
 	 * have waited for the processor, and its CPU time counts */
 	if (asks && after.sleeps == before.sleeps)
 		ns = after.cpu_ns - before.cpu_ns;
-	eng_copy_took(c, now, asks ? ns : 0);
+	eng_copy_took(lc, c, now, asks ? ns : 0);
 	return true;
 }
 

@@ -64,6 +64,10 @@ struct eng_copy_list {
 struct eng_copies_user {
 	uint16_t ncounted; /* of struct eng_copies.ncounted */
 	uint16_t nkept;    /* of struct eng_copies.nkept, behind another packet */
+	/* deferred.c; written by the driver and the watchdog, relaxed */
+	_Atomic uint32_t nslow;     /* programs that became slow here in its window */
+	_Atomic uint64_t window_ns; /* start of the window */
+	_Atomic uint64_t until_ns;  /* end of the time in which all its programs count as slow */
 };
 
 struct eng_copies {

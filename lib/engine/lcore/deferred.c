@@ -16,6 +16,9 @@
  * do, each with one copy at a time, and no two for the same program, so slow programs delay only
  * themselves.  The watchdog handles a copy that takes too long (watch.c).
  *
+ * A user whose programs become slow one after another, on one lcore, is treated as a whole: for a
+ * second, copiers copy for all of them.
+ *
  * The first slow copy of a program holds the thread that was the driver, and the number of an
  * lcore's threads is limited.  So if a user's programs hold their part of the threads, which is
  * smaller if others hold many, the driver makes no copies for that user, and if nearly all threads
@@ -34,9 +37,13 @@
 #define WINDOW_NS (100u * MS)
 #define BLAME_NS  (2u * MS)
 /* How long it is slow the first time; this doubles each time, up to 2^SLOW_SHIFT. */
-#define SLOW_NS      (1000u * MS)
-#define SLOW_SHIFT   6u
-#define DEFERRED_MAX 64u /* copies of one slow program in the queues of lcores */
+#define SLOW_NS    (1000u * MS)
+#define SLOW_SHIFT 6u
+/* If so many programs of one user became slow on an lcore within USER_WINDOW_NS, all programs of
+ * that user count as slow there for as long. */
+#define USER_SLOW      8u
+#define USER_WINDOW_NS (1000u * MS)
+#define DEFERRED_MAX   64u /* copies of one slow program in the queues of lcores */
 
 /* --- which programs are slow --- */
 
@@ -51,9 +58,23 @@ eng_deferred_is_slow(const struct eng_copy *c, uint64_t now_ns)
 	return false;
 }
 
-void
-eng_deferred_call(struct karst_space *s, uint64_t now_ns)
+/* A user may have a new program at any time, of which nobody knows that it is slow: each costs a
+ * driver some time once, and so many do not. */
+static void
+call_user(struct eng_copies_user *u, uint64_t now_ns)
 {
+	if (now_ns - eng_relaxed(&u->window_ns) > USER_WINDOW_NS) {
+		eng_relaxed_set(&u->window_ns, now_ns);
+		atomic_store_explicit(&u->nslow, 0, memory_order_relaxed);
+	}
+	if (atomic_fetch_add_explicit(&u->nslow, 1, memory_order_relaxed) + 1 >= USER_SLOW)
+		eng_relaxed_set(&u->until_ns, now_ns + USER_WINDOW_NS);
+}
+
+void
+eng_deferred_call(struct eng_lcore *lc, const struct eng_copy *c, uint64_t now_ns)
+{
+	struct karst_space *s = c->where[0].space;
 	uint32_t times;
 
 	if (eng_relaxed(&s->slow.until_ns) > now_ns)
@@ -61,6 +82,7 @@ eng_deferred_call(struct karst_space *s, uint64_t now_ns)
 	times = atomic_fetch_add_explicit(&s->slow.times, 1, memory_order_relaxed);
 	eng_relaxed_set(&s->slow.until_ns,
 		now_ns + ((uint64_t)SLOW_NS << karst_min_u32(times, SLOW_SHIFT)));
+	call_user(&lc->copies->of_user[c->user], now_ns);
 }
 
 void
@@ -94,7 +116,7 @@ eng_copy_cost(struct eng_cost *cost)
 }
 
 void
-eng_copy_took(struct eng_copy *c, uint64_t now_ns, uint64_t ns)
+eng_copy_took(struct eng_lcore *lc, struct eng_copy *c, uint64_t now_ns, uint64_t ns)
 {
 	struct karst_space *s = c->where[0].space;
 
@@ -107,7 +129,7 @@ eng_copy_took(struct eng_copy *c, uint64_t now_ns, uint64_t ns)
 	}
 	eng_relaxed_set(&s->slow.spent_ns, eng_relaxed(&s->slow.spent_ns) + ns);
 	if (eng_relaxed(&s->slow.spent_ns) > BLAME_NS)
-		eng_deferred_call(s, now_ns);
+		eng_deferred_call(lc, c, now_ns);
 }
 
 /* --- references to the programs of copies --- */
@@ -299,6 +321,7 @@ bool
 eng_deferred_must(const struct eng_workers *workers, const struct eng_copy *c, uint64_t now_ns)
 {
 	return eng_deferred_is_slow(c, now_ns) ||
+		eng_relaxed(&workers->lc->copies->of_user[c->user].until_ns) > now_ns ||
 		atomic_load_explicit(&workers->alone, memory_order_relaxed) ||
 		user_is_full(workers, c->where[0].space->uid) ||
 		atomic_load_explicit(&workers->scarce, memory_order_relaxed);

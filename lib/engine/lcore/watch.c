@@ -153,7 +153,7 @@ take_over(struct eng_workers *workers, uint64_t word, uint64_t now_ns)
 	eng_copy_hold(c);
 	c->handed = false;
 	atomic_store_explicit(&c->phase, ENG_COPY_RUNNING, memory_order_relaxed);
-	eng_deferred_call(c->where[0].space, now_ns);
+	eng_deferred_call(workers->lc, c, now_ns);
 	w->copy = c;
 	eng_deferred_note(workers);
 	eng_relaxed_set(&w->since_ns, now_ns);

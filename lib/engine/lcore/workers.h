@@ -137,7 +137,7 @@ struct eng_cost {
 };
 void eng_copy_cost(struct eng_cost *cost);
 /* Driver: notes that an inline copy was slow and has cost @ns; 0: not known. */
-void eng_copy_took(struct eng_copy *c, uint64_t now_ns, uint64_t ns);
+void eng_copy_took(struct eng_lcore *lc, struct eng_copy *c, uint64_t now_ns, uint64_t ns);
 /* Worker, lock held: takes a deferred copy that it may make now into w->copy.
  * @return false: there is none. */
 bool eng_deferred_take(struct eng_workers *workers, struct eng_worker *w);
@@ -167,8 +167,8 @@ eng_relaxed_set(_Atomic uint64_t *p, uint64_t v)
 	atomic_store_explicit(p, v, memory_order_relaxed);
 }
 
-/* Marks the program as slow from now on, for a while. */
-void eng_deferred_call(struct karst_space *s, uint64_t now_ns);
+/* Marks the program of @c as slow from now on, for a while, because of a copy of this lcore. */
+void eng_deferred_call(struct eng_lcore *lc, const struct eng_copy *c, uint64_t now_ns);
 /* Lock held, after a worker got a copy in another way than by eng_deferred_take(), or was written
  * off: notes who may take no more threads. */
 void eng_deferred_note(struct eng_workers *workers);

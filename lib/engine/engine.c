@@ -239,22 +239,11 @@ init_lcores(struct karst_engine *e)
 
 /* --- life --- */
 
-/* Whether threads may still access copies of the lcores (workers.c). */
-static bool
-any_left_behind(const struct karst_engine *e)
-{
-	uint32_t i;
-
-	for (i = 0; e->lcore != NULL && i < e->nlcores; i++)
-		if (e->lcore[i].copies != NULL && e->lcore[i].copies->left_behind)
-			return true;
-	return false;
-}
-
 static void
 free_engine(struct karst_engine *e)
 {
-	bool left = any_left_behind(e);
+	/* acquire, pairs with the release of the last thread of a pool (workers.c) */
+	bool left = atomic_load_explicit(&e->holders, memory_order_acquire) > 1;
 	uint32_t i;
 
 	eng_cm_fini(e);
@@ -263,7 +252,8 @@ free_engine(struct karst_engine *e)
 	for (i = 0; e->lcore != NULL && i < e->nlcores; i++)
 		eng_lcore_fini(&e->lcore[i]);
 	eng_owners_fini(e);
-	/* they copy from packets in its buffers */
+	/* threads that are left behind copy from packets in its buffers.  They do not free it: EAL
+	 * may have ended by then. */
 	if (!left)
 		rte_mempool_free(e->pool);
 	eng_arena_fini(&e->objects);
@@ -271,9 +261,7 @@ free_engine(struct karst_engine *e)
 	pthread_mutex_destroy(&e->session_lock);
 	pthread_mutex_destroy(&e->names_lock);
 	pthread_mutex_destroy(&e->ctl_lock);
-	/* and read its clock */
-	if (!left)
-		free(e);
+	eng_engine_put(e); /* they read its clock */
 }
 
 static void
@@ -315,6 +303,7 @@ karst_engine_create(const struct karst_engine_config *cfg, struct karst_engine *
 
 	if (e == NULL)
 		return -ENOMEM;
+	atomic_init(&e->holders, 1);
 	eng_log_init();
 	e->cfg = *cfg;
 	e->hooks = &eng_net_hooks;

@@ -404,6 +404,7 @@ struct karst_engine {
 	pthread_mutex_t names_lock;       /* for eng_lcore.space_of; no owner is freed while it is
 					   * held */
 	struct karst_log_some faults_log; /* faults of programs */
+	_Atomic uint32_t holders;         /* of this structure: eng_engine_put() */
 	bool started;
 	bool copies;                            /* there has been memory that has to be copied */
 	struct eng_capture *capture;            /* NULL: none; under the lock of the engines'

@@ -193,12 +193,29 @@ leave(struct eng_workers *workers, struct eng_worker *w)
 	pthread_cond_broadcast(&workers->gone);
 }
 
+void
+eng_engine_put(struct karst_engine *e)
+{
+	if (atomic_fetch_sub_explicit(&e->holders, 1, memory_order_acq_rel) == 1)
+		free(e);
+}
+
+static void
+workers_free(struct eng_workers *workers)
+{
+	pthread_cond_destroy(&workers->gone);
+	pthread_mutex_destroy(&workers->lock);
+	free(workers);
+}
+
 static void *
 work(void *arg)
 {
 	struct eng_worker *w = arg;
 	struct eng_workers *workers = w->workers;
+	struct karst_engine *e = workers->e;
 	uint64_t now;
+	bool last;
 
 	pthread_mutex_lock(&workers->lock);
 	w->tid = (pid_t)syscall(SYS_gettid);
@@ -221,7 +238,12 @@ work(void *arg)
 		eng_deferred_over(workers, w);
 	} while (!workers->end || workers->must_drive);
 	leave(workers, w);
+	last = workers->left && workers->nworkers == 0;
 	pthread_mutex_unlock(&workers->lock);
+	if (last) {
+		workers_free(workers);
+		eng_engine_put(e);
+	}
 	return NULL;
 }
 
@@ -315,6 +337,7 @@ pool_alloc(struct eng_lcore *lc)
 	if (workers == NULL)
 		return NULL;
 	workers->lc = lc;
+	workers->e = lc->e;
 	pthread_mutex_init(&workers->lock, NULL);
 	init_cond(&workers->gone);
 	if (sched_getaffinity(0, sizeof(workers->cpus), &workers->cpus) != 0)
@@ -361,6 +384,21 @@ end_copies(struct eng_workers *workers)
 	pthread_mutex_unlock(&workers->lc->attach_lock);
 }
 
+/* Leaves the pool to its threads.  @return false: there are none any more. */
+static bool
+leave_behind(struct eng_workers *workers)
+{
+	bool left;
+
+	pthread_mutex_lock(&workers->lock);
+	workers->left = left = workers->nworkers > 0;
+	/* relaxed: the caller has the structure */
+	if (left)
+		atomic_fetch_add_explicit(&workers->e->holders, 1, memory_order_relaxed);
+	pthread_mutex_unlock(&workers->lock);
+	return left;
+}
+
 /* Call it when no thread drives any more. */
 static void
 pool_free(struct eng_lcore *lc, struct eng_workers *workers)
@@ -371,11 +409,8 @@ pool_free(struct eng_lcore *lc, struct eng_workers *workers)
 	all = workers_end(workers);
 	lc->copies->left_behind |= !all;
 	end_copies(workers);
-	if (!all)
-		return;
-	pthread_cond_destroy(&workers->gone);
-	pthread_mutex_destroy(&workers->lock);
-	free(workers);
+	if (all || !leave_behind(workers))
+		workers_free(workers);
 }
 
 /* --- of lcores that are polled --- */
@@ -409,9 +444,7 @@ pool_new(struct eng_lcore *lc)
 	ret = worker_add(workers);
 	pthread_mutex_unlock(&workers->lock);
 	if (ret != 0) {
-		pthread_cond_destroy(&workers->gone);
-		pthread_mutex_destroy(&workers->lock);
-		free(workers);
+		workers_free(workers);
 		return ret;
 	}
 	take_rest(lc);

@@ -44,7 +44,9 @@ struct eng_worker {
 };
 
 struct eng_workers {
-	struct eng_lcore *lc;
+	struct eng_lcore
+		*lc; /* gone with the engine, after which only threads left behind remain */
+	struct karst_engine *e;
 	/* The driver's word: (number of copies << 1 | it is in a copy).  The thread that changes
 	 * the word from "in a copy" has the lcore: the driver when it returns, or the watchdog,
 	 * which gives the lcore to another thread. */
@@ -72,6 +74,7 @@ struct eng_workers {
 	bool must_drive; /* no thread drives the lcore */
 	bool driven;     /* the loop of karst_engine_start() has not ended */
 	bool end;
+	bool left;                     /* its threads are left behind: the last of them frees it */
 	struct eng_copy_list deferred; /* for copiers */
 	struct eng_copy_list over;     /* finished by copiers, or given up */
 	cpu_set_t cpus;                /* processors of the lcore */
@@ -97,6 +100,9 @@ int eng_workers_run(struct eng_lcore *lc);
 int eng_workers_start(struct karst_engine *e);
 /* Call it while no thread polls. */
 void eng_workers_stop(struct karst_engine *e);
+/* The program that embeds the engine, or the last thread of a pool that was left behind, uses the
+ * structure no more. */
+void eng_engine_put(struct karst_engine *e);
 /* Lock held: adds an idle worker.  @return false: there can be none now; the driver makes no copies
  * until there can. */
 bool eng_worker_spare(struct eng_workers *workers);

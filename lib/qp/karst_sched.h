@@ -84,6 +84,8 @@ void karst_core_activate(struct karst_core *core, struct karst_core_qp *qp);
 
 /** Whether any queue pair has something to send; those that are parked at a port do not count. */
 bool karst_core_has_active(const struct karst_core *core);
+/** The same without those that got no copy (karst_core_feed()). */
+bool karst_core_has_ready(const struct karst_core *core);
 
 /** Returns the queue pair whose turn it is; NULL: none.  The next call returns another one only
  *  after this one was visited or parked. */

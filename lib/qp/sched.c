@@ -317,13 +317,18 @@ karst_core_next_active(struct karst_core *core)
 }
 
 bool
+karst_core_has_ready(const struct karst_core *core)
+{
+	const struct karst_sched_user *u = core->sched.turn;
+
+	return !user_is_empty(u) || user_has_company(u);
+}
+
+bool
 karst_core_has_active(const struct karst_core *core)
 {
-	const struct karst_sched *s = &core->sched;
-	const struct karst_sched_user *u = s->turn;
-
-	return !user_is_empty(u) || user_has_company(u) || !LIST_EMPTY(&s->starved) ||
-		!LIST_EMPTY(&s->tried);
+	return karst_core_has_ready(core) || !LIST_EMPTY(&core->sched.starved) ||
+		!LIST_EMPTY(&core->sched.tried);
 }
 
 /* Prefetches the next queue pair on the list that is not being prefetched yet. */
@@ -426,10 +431,13 @@ karst_core_visit(struct karst_core *core, struct karst_tx_burst *b, uint32_t max
 		sched_drop_first(u);
 	} else if (qp->deficit <= 0 || used == 0) {
 		sched_drop_first(u);
-		if (karst_unlikely(s->refused && used == 0))
+		if (karst_unlikely(s->refused && used == 0)) {
+			/* what the other half has fetched may be what others wait for */
+			karst_qp_unfetch(core, qp);
 			starve(s, qp);
-		else
+		} else {
 			karst_core_activate(core, qp);
+		}
 	}
 	if (!alone)
 		user_charge(s, u, used != 0 ? used : KARST_QUIET_COST);

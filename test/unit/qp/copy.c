@@ -575,6 +575,35 @@ Test(copy, message_that_waits_for_a_copy)
 	close_far(b);
 }
 
+/* A queue pair that gets no copy for an answer does not keep that of its request: many that did
+ * would wait for each other. */
+Test(copy, message_that_is_fetched_in_vain)
+{
+	struct bed *b = open_far(KARST_QPT_RC);
+	const struct karst_sge sge = FAR_SGE(0, 64);
+	uint32_t i;
+
+	post(b, SEND, 1, .sge = &sge, .nsge = 1);
+	karst_core_doorbell(b->core, b->s->qpn);
+	cr_assert_eq(visit_picked(b, 16, NULL), b->s->qp);
+	cr_assert_eq(copy_once(b, ALL), 1);
+	expect_taken(
+		b, send_pkt(b, RC_READ_REQUEST, R(0), .va = FAR, .rkey = far_key, .dma_len = 64));
+	driver.full = true;
+	cr_assert_eq(visit_picked(b, 16, NULL), b->s->qp);
+	for (i = 0; i < COPIES; i++)
+		cr_assert_not(driver.used[i], "it keeps a copy");
+	driver.full = false;
+	cr_assert(karst_core_feed(b->core, 1));
+	copy_all(b);
+	copy_all(b);
+	expect_data(b, expect_pkt(b, RC_READ_RESP_ONLY, R(0)), 0, 64);
+	expect_data(b, expect_pkt(b, RC_SEND_ONLY, S(0)), 0, 64);
+	expect_taken(b, send_pkt(b, RC_ACK, S(0)));
+	expect_wc(b, 1, SUCCESS);
+	close_far(b);
+}
+
 Test(copy, message_that_cannot_be_fetched)
 {
 	struct bed *b = open_far(KARST_QPT_RC);

@@ -105,11 +105,12 @@ check_gaps(const struct karst_core *core, const struct karst_core_qp *qp)
 	return n > core->gaps->used ? "more gaps than there are (X11)" : NULL;
 }
 
-/* The queue pair will be visited: at its turn, or when it may send again. */
+/* The queue pair will be visited: at its turn, when it is unparked or fed, or when it may send
+ * again. */
 static bool
 is_listed(const struct karst_core_qp *qp)
 {
-	return (qp->flags & KARST_QPF_ACTIVE) != 0 ||
+	return (qp->flags & KARST_QPF_ACTIVE) != 0 || qp->parked.le_prev != NULL ||
 		(qp->pacer != NULL && karst_timer_armed(&qp->pacer->timer));
 }
 

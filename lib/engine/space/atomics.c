@@ -8,7 +8,8 @@
  * that the program has sent to reach that memory (/proc/PID/mem): while a descriptor of it is open,
  * each open() by the same process gives the same file, and no other process has it.  Process
  * numbers would not do: a program that has ended may still have the lock when its number is used
- * again, and programs in other PID namespaces all have the number 0.
+ * again, and programs in other PID namespaces all have the number 0.  The numbers of files have 32
+ * bits, too, so that one may return; therefore different users never have a lock together.
  */
 #include "space_priv.h"
 
@@ -21,7 +22,7 @@ static struct {
 } all_atomics = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 struct eng_atomics *
-eng_atomics_get(int memfd)
+eng_atomics_get(int memfd, uid_t uid)
 {
 	struct eng_atomics *a = NULL;
 	struct stat st;
@@ -31,11 +32,12 @@ eng_atomics_get(int memfd)
 	pthread_mutex_lock(&all_atomics.lock);
 	if (st.st_ino != 0)
 		LIST_FOREACH(a, &all_atomics.list, next)
-			if (a->dev == st.st_dev && a->ino == st.st_ino)
+			if (a->dev == st.st_dev && a->ino == st.st_ino && a->uid == uid)
 				break;
 	if (a == NULL && (a = calloc(1, sizeof(*a))) != NULL) {
 		a->dev = st.st_ino != 0 ? st.st_dev : 0;
 		a->ino = st.st_ino;
+		a->uid = uid;
 		pthread_mutex_init(&a->lock, NULL);
 		LIST_INSERT_HEAD(&all_atomics.list, a, next);
 	}

@@ -226,7 +226,7 @@ take(struct karst_core *core)
 	}
 	atomic_store_explicit(&c->phase, ENG_COPY_CORE, memory_order_relaxed);
 	c->dropped = c->refused = c->held = c->handed = c->queued = c->awaited = false;
-	c->unused = c->counted = false;
+	c->unused = c->counted = c->slow = false;
 	return &c->pub;
 }
 
@@ -237,13 +237,15 @@ user_hash(const struct eng_copies *cs, uid_t uid)
 }
 
 /* Whether there may be one more copy of its user: while more are free than he has, so users who
- * collude leave some to others, too. */
+ * collude leave some to others, too.  The first one is not refused for the sake of packets that
+ * arrive: two users who collude take all that there are for sending. */
 static bool
 may_copy(const struct eng_copies *cs, const struct eng_copy *c)
 {
-	uint32_t most = c->pub.half == KARST_COPY_RX ? ENG_COPIES : ENG_COPIES_MOST;
+	uint32_t mine = cs->of_user[c->user].ncounted;
+	bool first = c->pub.half == KARST_COPY_RX || mine == 0;
 
-	return cs->of_user[c->user].ncounted + cs->ncounted < most;
+	return mine + cs->ncounted < (first ? ENG_COPIES : ENG_COPIES_MOST);
 }
 
 /* @return false: too many copies of its program wait. */
@@ -370,7 +372,7 @@ may_keep(struct eng_lcore *lc, const struct eng_copy *c, uint8_t phase)
 	if (phase <= ENG_COPY_TODO)
 		return true;
 	/* copiers of a polled lcore also copy for programs that are not slow */
-	if (workers != NULL && workers->polled && !eng_deferred_is_slow(c, lc->core->now_ns))
+	if (workers != NULL && workers->polled && !c->slow)
 		return mine + cs->nkept < KEPT_MAX;
 	return mine < KEPT_USER && mine + cs->nkept < KEPT_SLOW;
 }

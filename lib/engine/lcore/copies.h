@@ -49,6 +49,7 @@ struct eng_copy {
 	bool awaited;          /* counted in struct eng_copies.nawaited */
 	bool unused;           /* submit() has not accepted it: no frame refers to its room */
 	bool counted;          /* in struct eng_copies.ncounted */
+	bool slow;             /* a program of it was slow when a copier was to make it */
 	uint16_t user;         /* hash of its user */
 	_Atomic bool inside;   /* its thread waits for this process, not for the program */
 	uint32_t result;       /* bytes moved, once the copy is done */
@@ -75,14 +76,14 @@ struct eng_copies {
 	struct eng_copy *spent; /* free at the next safe point: frames still refer to their rooms */
 	struct eng_copy_list todo;
 	struct eng_copy_list unsent; /* of slow programs, not yet in the pool's list */
-	uint32_t nused;              /* elements of copy[] that have been used so far */
 	uint32_t nkept;              /* packets that wait for a copy */
 	uint32_t nawaited;           /* copies that copiers have or will get */
 	uint32_t ncounted;           /* copies from submit() until they are free */
+	bool starved;                /* there are queue pairs that got no copy */
+	uint32_t nspent;             /* since these were last let try again */
+	uint32_t nused;              /* elements of copy[] that have been used so far */
+	uint32_t salt;               /* of the hash of users */
 	struct eng_copies_user of_user[ENG_USER_HASHES];
-	uint32_t salt;    /* of the hash */
-	uint32_t nspent;  /* since queue pairs that got no copy were last let try again */
-	bool starved;     /* there are some */
 	bool left_behind; /* threads that were left behind may still write here */
 	bool fleeting;    /* packets that are delivered now do not own their buffers:
 				      * keep a copy */

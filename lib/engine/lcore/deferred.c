@@ -47,8 +47,8 @@
 
 /* --- which programs are slow --- */
 
-bool
-eng_deferred_is_slow(const struct eng_copy *c, uint64_t now_ns)
+static bool
+deferred_is_slow(const struct eng_copy *c, uint64_t now_ns)
 {
 	uint32_t i;
 
@@ -63,7 +63,7 @@ eng_deferred_is_slow(const struct eng_copy *c, uint64_t now_ns)
 static void
 call_user(struct eng_copies_user *u, uint64_t now_ns)
 {
-	if (now_ns - eng_relaxed(&u->window_ns) > USER_WINDOW_NS) {
+	if (now_ns > eng_relaxed(&u->window_ns) + USER_WINDOW_NS) {
 		eng_relaxed_set(&u->window_ns, now_ns);
 		atomic_store_explicit(&u->nslow, 0, memory_order_relaxed);
 	}
@@ -213,11 +213,13 @@ eng_deferred_submit(struct eng_lcore *lc, struct eng_copy *c)
 	struct karst_space *s = c->where[0].space;
 	struct eng_copies *cs = lc->copies;
 
-	if (cs->nawaited >= ENG_COPIES_MOST)
+	/* a user who has no other copy gets one */
+	if (cs->nawaited >= ENG_COPIES_MOST && cs->of_user[c->user].ncounted > c->counted)
 		return false;
+	/* now: later, its programs may be gone */
+	c->slow = deferred_is_slow(c, lc->core->now_ns);
 	/* relaxed: it is a limit, and each lcore may exceed it by one */
-	if (atomic_load_explicit(&s->slow.queued, memory_order_relaxed) >= DEFERRED_MAX &&
-		eng_deferred_is_slow(c, lc->core->now_ns))
+	if (c->slow && atomic_load_explicit(&s->slow.queued, memory_order_relaxed) >= DEFERRED_MAX)
 		return false;
 	atomic_fetch_add_explicit(&s->slow.queued, 1, memory_order_relaxed);
 	eng_copy_hold(c);
@@ -320,7 +322,7 @@ eng_deferred_note(struct eng_workers *workers)
 bool
 eng_deferred_must(const struct eng_workers *workers, const struct eng_copy *c, uint64_t now_ns)
 {
-	return eng_deferred_is_slow(c, now_ns) ||
+	return deferred_is_slow(c, now_ns) ||
 		eng_relaxed(&workers->lc->copies->of_user[c->user].until_ns) > now_ns ||
 		atomic_load_explicit(&workers->alone, memory_order_relaxed) ||
 		user_is_full(workers, c->where[0].space->uid) ||

@@ -267,8 +267,9 @@ karst_engine_idle_ns(const struct karst_engine *e, uint32_t lcore)
 {
 	const struct eng_lcore *lc = &e->lcore[lcore];
 
-	/* copiers wake an lcore that sleeps, but nothing tells this caller that copies are done */
-	return lc->copies->nawaited > 0 ? 0 : eng_lcore_idle_ns(lc);
+	/* copiers wake an lcore that sleeps, but nothing tells this caller that copies are done, or
+	 * that queue pairs which got none may try again */
+	return lc->copies->nawaited > 0 || lc->copies->starved ? 0 : eng_lcore_idle_ns(lc);
 }
 
 bool

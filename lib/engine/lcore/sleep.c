@@ -230,11 +230,12 @@ lcore_sleep(struct eng_lcore *lc, uint64_t most_ns)
 	wake_up(lc);
 }
 
-/* Whether the lcore is woken for all work except frames of ports without descriptors. */
+/* Whether the lcore is woken for all work except frames of ports without descriptors, and what
+ * queue pairs without copies send: these are tried again in each turn (tx.c). */
 static bool
 can_be_woken(const struct eng_lcore *lc)
 {
-	return lc->blocked == 0 && !karst_core_has_active(lc->core) && lc->core->nlinger == 0;
+	return lc->blocked == 0 && !karst_core_has_ready(lc->core) && lc->core->nlinger == 0;
 }
 
 /* Naps for a time that grows, but not past the next timer. */
@@ -350,7 +351,7 @@ eng_sleep_idle(struct eng_lcore *lc)
 	judge_offer(lc);
 	if (wanted)
 		end_linger(lc);
-	if (lc->nblind > 0 || !can_be_woken(lc)) {
+	if (lc->nblind > 0 || karst_core_has_active(lc->core) || !can_be_woken(lc)) {
 		lcore_nap(lc);
 		return;
 	}

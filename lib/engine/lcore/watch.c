@@ -425,6 +425,18 @@ held_by(const struct eng_workers *workers, uid_t uid, const struct eng_worker *l
 	return n;
 }
 
+static bool
+is_listed(const struct eng_watch *watch, uint32_t n, uid_t uid)
+{
+	uint32_t i;
+
+	/* relaxed: only this thread writes them */
+	for (i = 0; i < n; i++)
+		if (atomic_load_explicit(&watch->barred[i], memory_order_relaxed) == uid)
+			return true;
+	return false;
+}
+
 /* Bars users who hold @most threads of the pool.  *nbarred: how many are barred so far.
  * @return how many threads are held. */
 static uint32_t
@@ -434,10 +446,16 @@ bar_users(struct eng_watch *watch, struct eng_workers *workers, uint32_t most, u
 	uint32_t nstuck;
 
 	pthread_mutex_lock(&workers->lock);
-	for (w = workers->first; w != NULL && *nbarred < ENG_BARRED; w = w->next)
-		if (w->written_off && held_by(workers, w->copy->where[0].space->uid, w) == most)
-			store32(&watch->barred[(*nbarred)++],
-				(uint32_t)w->copy->where[0].space->uid);
+	for (w = workers->first; w != NULL && *nbarred < ENG_BARRED; w = w->next) {
+		uid_t uid;
+
+		if (!w->written_off)
+			continue;
+		uid = w->copy->where[0].space->uid;
+		/* he may hold as many on another lcore */
+		if (held_by(workers, uid, w) == most && !is_listed(watch, *nbarred, uid))
+			store32(&watch->barred[(*nbarred)++], (uint32_t)uid);
+	}
 	nstuck = workers->nstuck;
 	pthread_mutex_unlock(&workers->lock);
 	return nstuck;

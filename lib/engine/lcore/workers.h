@@ -55,12 +55,12 @@ struct eng_workers {
 	_Atomic bool over_any;       /* over is not empty */
 	/* Who may take no more threads (deferred.c).  Set with the lock held; the driver reads them
 	 * without it. */
-	_Atomic bool scarce;    /* nobody */
-	_Atomic uint32_t nfull; /* users: their uids follow */
-	_Atomic uint32_t full[ENG_WORKERS_MAX];
+	_Atomic bool scarce; /* nobody */
 	/* No thread could be added that would take the lcore over: the driver makes no copies.  Set
 	 * in the same way. */
 	_Atomic bool alone;
+	_Atomic uint32_t nfull; /* users: their uids follow */
+	_Atomic uint32_t full[ENG_WORKERS_MAX];
 
 	pthread_mutex_t lock; /* protects everything below */
 	pthread_cond_t gone;  /* signalled when a thread has ended */
@@ -126,8 +126,6 @@ void eng_deferred_exchange(struct eng_workers *workers, bool wait);
 void eng_deferred_cancel(struct eng_workers *workers, const struct karst_space *s);
 /* Lock held: cancels those that are not allowed any more (eng_copy_allowed()). */
 void eng_deferred_refuse(struct eng_workers *workers);
-/* Whether one of the copy's programs is slow. */
-bool eng_deferred_is_slow(const struct eng_copy *c, uint64_t now_ns);
 /* Driver: whether a copier must make the copy: one of its programs is slow, or its user's programs
  * hold their part of the threads, or too few threads are left. */
 bool eng_deferred_must(

@@ -274,15 +274,6 @@ conn_abort(struct svc_conn *c, int error)
 	svc_conn_fail(c, error);
 }
 
-void
-svc_conn_reset(struct svc_conn *c)
-{
-	if (c->what == SMC_DIRECT)
-		svc_direct_reset(c);
-	else
-		conn_abort(c, ECONNRESET);
-}
-
 static void
 conn_hostile(struct svc_conn *c, const char *what)
 {

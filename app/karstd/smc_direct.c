@@ -275,12 +275,6 @@ direct_end(struct svc_conn *c, bool reset)
 	svc_conn_drop_program(c);
 }
 
-void
-svc_direct_reset(struct svc_conn *c)
-{
-	direct_end(c, true);
-}
-
 /* Its program has closed: like the kernel, resets the connection if bytes are unread. */
 static void
 direct_over(struct svc_conn *c)

@@ -448,8 +448,6 @@ void svc_conn_close_tcp(struct svc_conn *c, bool reset);
 /** Records a reset that comes after the end of the peer's direction.  As with TCP, it is no error
  *  of reads; writes fail by EPIPE, which SO_ERROR has, too. */
 void svc_conn_note_reset(struct svc_conn *c);
-/** Ends the connection by a reset, for its program, which exists, and for the peer. */
-void svc_conn_reset(struct svc_conn *c);
 /** Stops watching the TCP socket, whatever other processes have it. */
 void svc_conn_leave_tcp(struct svc_conn *c);
 /** Closes the TCP socket for good. */
@@ -620,8 +618,6 @@ void svc_direct_join(struct svc_conn *first, struct svc_conn *second, bool polls
 void svc_direct_work(struct svc_conn *c);
 /** Ends it with an error, as if the other end had reset it. */
 void svc_direct_fail(struct svc_conn *c);
-/** Ends both ends by a reset. */
-void svc_direct_reset(struct svc_conn *c);
 /** Returns the far end of the other connection's pair; -errno. */
 int svc_direct_waker(struct svc_conn *c);
 /** The same when the connection is opened, possibly before the other one exists; -1: none yet. */

@@ -426,30 +426,6 @@ on_option(struct svc_prog *p, const struct karst_sock_msg *req, int end, struct 
 	return rc;
 }
 
-/* Gives the socket back to the program, which disconnects it.  Before it is decided what becomes of
- * the connection, the service needs the socket to end that; after it has let another thread end the
- * TCP connection, that thread may still be about to. */
-static int
-on_back(struct svc_prog *p, int end, struct handed *out)
-{
-	struct svc_conn *c = svc_conn_find(p->smc, end);
-
-	if (c == NULL)
-		return -ENOENT;
-	if (c->what == SMC_AGREEING)
-		svc_conn_reset(c);
-	if (c->tcp < 0 || c->tcp_over)
-		return -ENOENT;
-	svc_conn_leave_tcp(c);
-	out->fds[out->n++] = c->tcp;
-	out->own = 1;
-	out->uid = c->uid;
-	c->tcp = -1;
-	if (c->what != SMC_OVER)
-		svc_conn_reset(c);
-	return 0;
-}
-
 static int
 serve(struct svc_prog *p, const struct karst_sock_msg *req, int *fds, unsigned int nfds,
 	struct karst_sock_msg *rsp, struct handed *out)
@@ -479,8 +455,6 @@ serve(struct svc_prog *p, const struct karst_sock_msg *req, int *fds, unsigned i
 	case KARST_SOCK_GETOPT:
 	case KARST_SOCK_SETOPT:
 		return on_option(p, req, fds[0], rsp);
-	case KARST_SOCK_BACK:
-		return on_back(p, fds[0], out);
 	default:
 		return -EOPNOTSUPP;
 	}

@@ -67,19 +67,9 @@ offer(int fd, const struct sockaddr *to, socklen_t len)
 	return -1;
 }
 
-static int
-disconnect(int fd, struct ks_sock *s)
-{
-	int err = errno, rc = ks_disconnect(fd, s);
-
-	ks_close_end(s);
-	errno = rc < 0 ? -rc : err;
-	return rc < 0 ? -1 : 0;
-}
-
 /* connect() on a connection. */
 static int
-connect_again(int fd, struct ks_sock *s, const struct sockaddr *to, socklen_t len)
+connect_again(struct ks_sock *s, socklen_t len)
 {
 	bool untold;
 
@@ -88,8 +78,6 @@ connect_again(int fd, struct ks_sock *s, const struct sockaddr *to, socklen_t le
 		errno = EINVAL;
 		return -1;
 	}
-	if (to->sa_family == AF_UNSPEC && !ks_is_confined())
-		return disconnect(fd, s);
 	untold = atomic_exchange(&s->untold, false);
 	ks_put(s);
 	if (untold)
@@ -104,7 +92,7 @@ connect(int fd, const struct sockaddr *to, socklen_t len)
 	struct ks_sock *s = ks_enter(fd);
 
 	if (s != NULL)
-		return connect_again(fd, s, to, len);
+		return connect_again(s, len);
 	if (may_try(fd, to))
 		return offer(fd, to, len);
 	if (is_internet(to) && is_refused(fd)) {

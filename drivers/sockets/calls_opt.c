@@ -83,8 +83,10 @@ tell_error(struct ks_sock *s)
 	return err;
 }
 
-bool
-ks_is_over(int fd, struct ks_sock *s)
+/* Whether both directions have ended, or the connection was reset: then TCP has no connection any
+ * more. */
+static bool
+is_over(int fd, struct ks_sock *s)
 {
 	uint32_t flags;
 
@@ -118,7 +120,7 @@ state_of_tcp(int fd, struct ks_sock *s)
 {
 	bool shut = (atomic_load(&s->page->shut) & KARST_SOCK_SHUT_WR) != 0;
 
-	if (ks_is_over(fd, s))
+	if (is_over(fd, s))
 		return TCP_CLOSE;
 	if (shut)
 		return TCP_FIN_WAIT2;
@@ -322,7 +324,7 @@ getpeername(int fd, struct sockaddr *name, socklen_t *len)
 
 	if (s == NULL)
 		return real(getpeername)(fd, name, len);
-	if (ks_is_over(fd, s))
+	if (is_over(fd, s))
 		rc = failed(-ENOTCONN);
 	else
 		rc = name_of(&s->page->peer, s->page->peer_len, name, len);
@@ -345,7 +347,7 @@ shutdown(int fd, int how)
 		ks_put(s);
 		return failed(-EINVAL);
 	}
-	over = ks_is_over(fd, s);
+	over = is_over(fd, s);
 	if (how != SHUT_WR)
 		atomic_fetch_or(&s->page->shut, KARST_SOCK_SHUT_RD);
 	rc = how == SHUT_WR ? 0 : real(shutdown)(fd, SHUT_RD);

@@ -42,8 +42,9 @@ ks_note_value(struct ks_sock *s, int level, int name, const void *value, socklen
 	ks_unlock_page(&s->page->tx_lock);
 }
 
-int
-ks_stand_in(struct ks_sock *s)
+/* @return the new socket, or -1 and errno */
+static int
+stand_in(struct ks_sock *s)
 {
 	const struct ks_sets *sets = atomic_load(&s->sets);
 	int fd = socket(s->page->local.ss_family, SOCK_STREAM | SOCK_CLOEXEC, IPPROTO_TCP);
@@ -64,7 +65,7 @@ ks_get_ended(struct ks_sock *s, int level, int name, void *value, socklen_t *len
 	int fd, rc;
 
 	ks_no_cancel();
-	fd = ks_stand_in(s);
+	fd = stand_in(s);
 	rc = fd < 0 || real(getsockopt)(fd, level, name, value, len) != 0 ? -errno : 0;
 	if (fd >= 0)
 		real(close)(fd);
@@ -78,7 +79,7 @@ ks_set_ended(struct ks_sock *s, int level, int name, const void *value, socklen_
 	int fd, rc;
 
 	ks_no_cancel();
-	fd = ks_stand_in(s);
+	fd = stand_in(s);
 	rc = fd < 0 || real(setsockopt)(fd, level, name, value, len) != 0 ? -errno : 0;
 	if (fd >= 0)
 		real(close)(fd);

@@ -330,9 +330,6 @@ bool ks_attach(int fd, struct ks_sock *s);
  *  socket may listen. */
 void ks_look_at(int fd);
 bool ks_is_tcp(int fd);
-/** connect() with AF_UNSPEC: resets the connection.  @fd becomes a TCP socket again, with the
- *  options and the local address that it had.  @return 0 or -errno */
-int ks_disconnect(int fd, struct ks_sock *s);
 /** Settings that a TCP socket may have, and that its pair has to take over. */
 #define KS_SET_OPTION 1u /* time limits, SO_LINGER, SO_OOBINLINE */
 #define KS_SET_OWNER  2u /* who gets its signals, and which signal */
@@ -526,12 +523,6 @@ bool ks_sleeps(struct ks_sock *s);
  *  @return 0, or an errno */
 int ks_refuse_iov(const struct iovec *iov, size_t n, int many);
 
-/* --- calls_opt.c --- */
-
-/** Whether both directions have ended, or the connection was reset: then TCP has no connection any
- *  more. */
-bool ks_is_over(int fd, struct ks_sock *s);
-
 /* --- calls_life.c --- */
 
 /** Called before the C library closes @fd, or a stream.
@@ -559,8 +550,6 @@ void ks_streams_forked(void);
 
 /** Records the value of an option that was set.  The caller holds no lock. */
 void ks_note_value(struct ks_sock *s, int level, int name, const void *value, socklen_t len);
-/** @return a new TCP socket with these options, or -1 and errno */
-int ks_stand_in(struct ks_sock *s);
 /** As getsockopt() and setsockopt(), when there is no TCP socket any more.  @return 0 or -errno */
 int ks_get_ended(struct ks_sock *s, int level, int name, void *value, socklen_t *len);
 int ks_set_ended(struct ks_sock *s, int level, int name, const void *value, socklen_t len);

@@ -104,9 +104,6 @@ enum karst_sock_op {
 	KARST_SOCK_SETOPT,
 	/* With the end of a pair.  Answer: the file of the rings, and in page their number. */
 	KARST_SOCK_RINGS,
-	/* With the end of a pair: resets the connection.  Answer: the TCP socket, which is the
-	 * program's again, and connected. */
-	KARST_SOCK_BACK,
 };
 
 #define KARST_SOCK_DATA 256u

@@ -226,28 +226,6 @@ closefrom(int first)
 
 /* --- duplicates --- */
 
-/* Held from before the kernel changes a number that may be in use until the table has been changed,
- * so that both see the same order of two threads' calls for one number. */
-static pthread_mutex_t renumbering = PTHREAD_MUTEX_INITIALIZER;
-
-void
-ks_numbers_hold(void)
-{
-	ks_lock(&renumbering);
-}
-
-void
-ks_numbers_release(void)
-{
-	ks_unlock(&renumbering);
-}
-
-void
-ks_numbers_forked(void)
-{
-	pthread_mutex_init(&renumbering, NULL);
-}
-
 static int
 duplicated(int from, int to)
 {
@@ -285,12 +263,7 @@ dup2(int fd, int to)
 		return real(dup2)(fd, to);
 	if (is_taken(to))
 		return -1;
-	if (!ks_is_ours())
-		return real(dup2)(fd, to);
-	ks_numbers_hold();
-	to = duplicated(fd, real(dup2)(fd, to));
-	ks_numbers_release();
-	return to;
+	return duplicated(fd, real(dup2)(fd, to));
 }
 
 KS_API int
@@ -299,12 +272,7 @@ dup3(int fd, int to, int flags)
 	ks_settle_early(fd);
 	if (is_taken(to))
 		return -1;
-	if (!ks_is_ours())
-		return real(dup3)(fd, to, flags);
-	ks_numbers_hold();
-	to = duplicated(fd, real(dup3)(fd, to, flags));
-	ks_numbers_release();
-	return to;
+	return duplicated(fd, real(dup3)(fd, to, flags));
 }
 
 KS_API int

@@ -529,11 +529,6 @@ int ks_refuse_iov(const struct iovec *iov, size_t n, int many);
  *  @return the connection of @fd, for ks_close_end(), or NULL */
 struct ks_sock *ks_close_begin(int fd);
 void ks_close_end(struct ks_sock *s);
-/** As ks_table_hold() and ks_table_release(). */
-void ks_numbers_hold(void);
-void ks_numbers_release(void);
-/** Called in a child. */
-void ks_numbers_forked(void);
 
 /* --- calls_stream.c --- */
 

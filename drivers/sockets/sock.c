@@ -701,7 +701,6 @@ share_settings(void)
 static void
 before_fork(void)
 {
-	ks_numbers_hold();
 	ks_streams_hold();
 	ks_pages_hold();
 	ks_table_hold();
@@ -713,7 +712,6 @@ has_forked(void)
 	ks_table_release();
 	ks_pages_release();
 	ks_streams_release();
-	ks_numbers_release();
 	ks_note_fork();
 	share_settings();
 }
@@ -724,8 +722,7 @@ on_fork(void)
 	ks_forked();
 	ks_pages_forked();
 	ks_drop_late();
-	ks_unlocked(); /* for the four locks that before_fork() has taken */
-	ks_unlocked();
+	ks_unlocked(); /* for the three locks that before_fork() has taken */
 	ks_unlocked();
 	ks_unlocked();
 	share_settings();
@@ -733,7 +730,6 @@ on_fork(void)
 	ks_service_forked(ks_listens() || ks_connects());
 	pthread_mutex_init(&settling, NULL);
 	ks_streams_forked();
-	ks_numbers_forked();
 }
 
 __attribute__((constructor)) static void

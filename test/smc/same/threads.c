@@ -12,7 +12,6 @@
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <pthread.h>
-#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -20,7 +19,6 @@
 #include <sys/select.h>
 #include <sys/sendfile.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <sys/time.h>
 #include <sys/uio.h>
 #include <sys/wait.h>
@@ -664,63 +662,6 @@ closed_by_vfork(void)
 	greet();
 }
 
-/* --- two threads that duplicate onto one number --- */
-
-#define ROUNDS 2000
-
-static struct {
-	int other, number;
-	_Atomic int round, done;
-} onto;
-
-static void *
-duplicate_other(void *arg)
-{
-	(void)arg;
-	for (int i = 1; i <= ROUNDS; i++) {
-		while (atomic_load(&onto.round) < i)
-			continue;
-		if (dup2(onto.other, onto.number) != onto.number)
-			fail("dup2");
-		atomic_store(&onto.done, i);
-	}
-	return NULL;
-}
-
-/* Whichever was last, the number is that file for all calls. */
-static void
-dup2_by_two(void)
-{
-	struct sockaddr_in n;
-	pthread_t thread;
-	int wrong = 0;
-
-	open_both();
-	onto.other = open("/dev/null", O_RDWR);
-	onto.number = dup(near);
-	if (pthread_create(&thread, NULL, duplicate_other, NULL) != 0)
-		fail("a thread");
-	for (int i = 1; i <= ROUNDS; i++) {
-		socklen_t len = sizeof(n);
-		struct stat st;
-		bool is_socket;
-
-		atomic_store(&onto.round, i);
-		if (dup2(near, onto.number) != onto.number)
-			fail("dup2");
-		while (atomic_load(&onto.done) < i)
-			sched_yield();
-		if (fstat(onto.number, &st) != 0)
-			fail("fstat");
-		is_socket =
-			getpeername(onto.number, (void *)&n, &len) == 0 && n.sin_family == AF_INET;
-		wrong += is_socket == (S_ISCHR(st.st_mode) != 0);
-	}
-	pthread_join(thread, NULL);
-	tell(wrong);
-	greet();
-}
-
 const struct same_case concurrent[] = {
 	{"shutdown, reading, while a thread receives", shut_own_reading},
 	{"shutdown, both, while a thread receives", shut_both_ways},
@@ -744,6 +685,5 @@ const struct same_case concurrent[] = {
 	{"cancelled before connect", cancel_connect},
 	{"a connection of a program that vfork has begun", executed_by_vfork},
 	{"calls of a child of vfork", closed_by_vfork},
-	{"dup2 by two threads onto one number", dup2_by_two},
 	{NULL, NULL},
 };

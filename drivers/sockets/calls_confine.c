@@ -275,26 +275,28 @@ set_filter(struct way way, const struct sock_fprog *filter)
 static long
 confine(struct way way, const struct sock_fprog *theirs)
 {
+	/* not mmap(), which an earlier filter may forbid, nor malloc(), which the program may have
+	 * replaced, or a handler have interrupted */
+	static struct filter place;
+	static atomic_flag taken = ATOMIC_FLAG_INIT;
 	int fds[FDS_MAX];
 	unsigned int n = prepare(fds);
-	long rc;
+	bool mine = n > 0 && n <= FDS_MAX && !atomic_flag_test_and_set(&taken);
 	struct sock_fprog both = *theirs;
-	/* malloc() may be replaced by the program, or interrupted */
-	struct filter *f =
-		mmap(NULL, sizeof(*f), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	long rc;
 
-	if (f == MAP_FAILED)
-		return -1;
-	if (n > 0 && n <= FDS_MAX && ks_service() && build(f, fds, n, theirs))
-		both = (struct sock_fprog){.len = (unsigned short)f->n, .filter = f->code};
-	else
-		munmap(f, sizeof(*f)); /* now, because the filter may forbid it */
+	if (mine) {
+		place.n = place.nleave = 0;
+		if (ks_service() && build(&place, fds, n, theirs))
+			both = (struct sock_fprog){
+				.len = (unsigned short)place.n, .filter = place.code};
+	}
 	rc = set_filter(way, &both);
 	/* otherwise an error, or a thread that cannot have the same filter */
 	if (rc == 0 || (rc > 0 && (way.flags & SECCOMP_FILTER_FLAG_NEW_LISTENER) != 0))
 		atomic_store(&confined, true);
-	else if (both.filter != theirs->filter)
-		munmap(f, sizeof(*f));
+	if (mine)
+		atomic_flag_clear(&taken);
 	return rc;
 }
 
@@ -308,7 +310,7 @@ ks_confine(unsigned int flags, const void *theirs)
 
 #define FILTERS_VARIABLE "KARST_SMC_FILTERS"
 
-/* @return the number of filters; 0: none; -1: it is unknown */
+/* @return the number of filters; 0: none; -1: it is not known whether there are any */
 static long
 count_filters(void)
 {
@@ -320,10 +322,12 @@ count_filters(void)
 	if (fd >= 0)
 		real(close)(fd);
 	if (n <= 0)
-		return 0;
+		return -1;
 	buf[n] = '\0';
 	at = strstr(buf, "\nSeccomp:\t");
-	if (at == NULL || atoi(at + strlen("\nSeccomp:\t")) != SECCOMP_MODE_FILTER)
+	if (at == NULL) /* e.g. behind very many groups */
+		return -1;
+	if (atoi(at + strlen("\nSeccomp:\t")) != SECCOMP_MODE_FILTER)
 		return 0;
 	at = strstr(buf, "\nSeccomp_filters:\t");
 	return at != NULL ? atol(at + strlen("\nSeccomp_filters:\t")) : -1;

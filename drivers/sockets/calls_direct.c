@@ -13,6 +13,7 @@
 #include <linux/seccomp.h>
 #include <sys/ioctl.h>
 #include <sys/pidfd.h>
+#include <sys/prctl.h>
 #include <sys/sendfile.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -23,7 +24,7 @@
 /* Not the C library's syscall(): to find that may allocate memory, and an allocator may make such a
  * call while it begins. */
 #if defined(__x86_64__)
-static long
+__attribute__((no_stack_protector)) static long
 raw(long n, const long *a)
 {
 	register long a3 __asm__("r10") = a[3], a4 __asm__("r8") = a[4], a5 __asm__("r9") = a[5];
@@ -37,7 +38,7 @@ raw(long n, const long *a)
 }
 #define HAS_RAW
 #elif defined(__aarch64__)
-static long
+__attribute__((no_stack_protector)) static long
 raw(long n, const long *a)
 {
 	register long nr __asm__("x8") = n, a0 __asm__("x0") = a[0], a1 __asm__("x1") = a[1];
@@ -53,7 +54,7 @@ raw(long n, const long *a)
 #define HAS_RAW
 #endif
 
-static long
+__attribute__((no_stack_protector)) static long
 direct_result(long rc)
 {
 	if (rc < -MAX_ERRNO || rc >= 0)
@@ -164,11 +165,13 @@ direct_life(long n, const long *a, long *rc)
 
 /* --- calls on several --- */
 
+/* The upper half of an argument is not defined if the kernel takes an int. */
 static bool
-is_known(long fd)
+is_known(long arg)
 {
-	return fd >= 0 && fd < KS_MAX_FDS &&
-		(ks_kind((int)fd) != KS_PLAIN || ks_is_hidden((int)fd));
+	int fd = (int)arg;
+
+	return fd >= 0 && fd < KS_MAX_FDS && (ks_kind(fd) != KS_PLAIN || ks_is_hidden(fd));
 }
 
 /* Whether the call may be one of these.  Most are not, and get no further. */
@@ -186,6 +189,8 @@ is_concern(long n, const long *a)
 static bool
 is_any_polled(const struct pollfd *p, unsigned long n)
 {
+	if (p == NULL || n > KS_MAX_FDS)
+		return false;
 	while (n > 0 && !is_known(p->fd)) {
 		p++;
 		n--;
@@ -233,8 +238,23 @@ direct_call(long n, const long *a, long *rc)
 	return is_known(a[0]) && (direct_bytes(n, a, rc) || direct_life(n, a, rc));
 }
 
-/* Unlike the functions of the C library, this is no cancellation point. */
-KS_API long
+/* Calls after which the caller's thread pointer or stack may be another one. */
+static bool
+is_of_thread(long n)
+{
+	return n == SYS_clone || n == SYS_clone3 || n == SYS_rt_sigreturn
+#ifdef SYS_arch_prctl
+		|| n == SYS_arch_prctl
+#endif
+#ifdef SYS_vfork
+		|| n == SYS_fork || n == SYS_vfork
+#endif
+		;
+}
+
+/* Unlike the functions of the C library, this is no cancellation point.  It has no stack protector,
+ * whose value depends on the thread pointer. */
+__attribute__((no_stack_protector)) KS_API long
 syscall(long n, ...)
 {
 	long a[ARGS], rc;
@@ -245,6 +265,10 @@ syscall(long n, ...)
 	for (int i = 0; i < ARGS; i++)
 		a[i] = va_arg(ap, long);
 	va_end(ap);
+	if (is_of_thread(n))
+		return direct_result(raw(n, a));
+	if (n == SYS_prctl && a[0] == PR_SET_SECCOMP)
+		return prctl((int)a[0], a[1], a[2], a[3], a[4]);
 	if (n == SYS_seccomp && a[0] == SECCOMP_SET_MODE_FILTER && a[2] != 0 && ks_is_ours())
 		return ks_confine((unsigned int)a[1], (const void *)a[2]);
 	if (is_concern(n, a)) {

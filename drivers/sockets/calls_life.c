@@ -57,7 +57,11 @@ offer(int fd, const struct sockaddr *to, socklen_t len)
 	ks_set(fd, KS_WAITS, NULL);
 	rc = real(connect)(fd, to, len);
 	if (rc != 0) {
-		ks_settle_not(fd, errno == EINPROGRESS || errno == EINTR ? KS_TRIES : before);
+		bool tries = errno == EINPROGRESS || errno == EINTR;
+
+		if (!tries) /* the next time the library may not want it, and would not negotiate */
+			ks_option_want(fd, false);
+		ks_settle_not(fd, tries ? KS_TRIES : before);
 		return rc;
 	}
 	rc = ks_settle_own(fd);

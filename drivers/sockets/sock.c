@@ -722,14 +722,16 @@ on_fork(void)
 	ks_forked();
 	ks_pages_forked();
 	ks_drop_late();
-	ks_unlocked(); /* for the three locks that before_fork() has taken */
+	pthread_mutex_init(&settling, NULL);
+	ks_streams_forked();
+	/* for the three locks that before_fork() has taken.  From now on signal handlers may run,
+	 * and use any lock */
+	ks_unlocked();
 	ks_unlocked();
 	ks_unlocked();
 	share_settings();
 	ks_locks_forked();
 	ks_service_forked(ks_listens() || ks_connects());
-	pthread_mutex_init(&settling, NULL);
-	ks_streams_forked();
 }
 
 __attribute__((constructor)) static void
@@ -742,9 +744,11 @@ ks_begin(void)
 	ks_locks_began();
 	ks_require = mode != NULL && strcmp(mode, "require") == 0;
 	ks_confine_begin();
-	ks_uring_begin();
 	ks_peers_begin();
 	pthread_atfork(before_fork, has_forked, on_fork);
+	if (ks_is_confined()) /* what these would ask may be forbidden */
+		return;
+	ks_uring_begin();
 	look_at_all();
 	ks_service_begin();
 }

@@ -413,6 +413,8 @@ svc_relay_work(struct svc_conn *c)
 	if (c->tcp_over)
 		return;
 	if (c->gone && atomic_load(&c->page->reset) != 0) {
+		/* with TCP, what there was room for has left before the reset */
+		(void)relay_send(c);
 		svc_conn_close_tcp(c, true);
 		return;
 	}

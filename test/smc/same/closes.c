@@ -333,6 +333,22 @@ close_and_write(void)
 	tell(shutdown(near, SHUT_WR));
 }
 
+/* The peer's answer to the first write has come before the next call. */
+static void
+close_and_write_later(void)
+{
+	open_to_end();
+	close(far);
+	await(near, POLLRDHUP);
+	tell_write(near);
+	await_over(near);
+	tell_peer(near);
+	tell_read(near, 9);
+	tell_write(near);
+	tell_error(near);
+	tell(shutdown(near, SHUT_WR));
+}
+
 static void
 close_write_and_ask(void)
 {
@@ -382,6 +398,7 @@ const struct same_case closes[] = {
 	{"a write to who has shut down both, and SO_ERROR", late_write_and_ask},
 	{"a reset while a thread receives", reset_while_receiving},
 	{"close, and writing", close_and_write},
+	{"close, and writing again later", close_and_write_later},
 	{"close, writing, and SO_ERROR", close_write_and_ask},
 	{"ends behind bytes, both ways", ends_behind_bytes},
 	{NULL, NULL},

@@ -16,6 +16,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#define PART       65536
 #define ALL_EVENTS (EPOLLIN | EPOLLOUT | EPOLLPRI | EPOLLRDHUP)
 
 static int set; /* the epoll set */
@@ -124,6 +125,37 @@ epoll_edge_of_room(void)
 	tell_events(0);
 	drain(sent);
 	tell_events(-1);
+}
+
+static void *
+drain_slowly(void *arg)
+{
+	static char some[5000];
+
+	for (ssize_t n, all = 0; all < *(ssize_t *)arg; all += n)
+		if ((n = recv(far, some, sizeof(some), 0)) <= 0)
+			fail("the bytes that were sent");
+	return NULL;
+}
+
+/* A program that writes after each edge until there is no room is never left without another. */
+static void
+epoll_edges_of_room(void)
+{
+	ssize_t all = 1024 * PART, sent = 0, n;
+	struct epoll_event e;
+	pthread_t reader;
+
+	open_set(EPOLLOUT | EPOLLET);
+	if (pthread_create(&reader, NULL, drain_slowly, &all) != 0)
+		fail("a thread");
+	while (sent < all) {
+		if (epoll_wait(set, &e, 1, -1) != 1)
+			fail("epoll_wait");
+		while (sent < all && (n = send(near, data, PART, MSG_DONTWAIT)) > 0)
+			sent += n;
+	}
+	tell(pthread_join(reader, NULL));
 }
 
 static void
@@ -298,6 +330,7 @@ const struct same_case ready[] = {
 	{"epoll, level", epoll_level},
 	{"epoll, edge", epoll_edge},
 	{"epoll, edge of room", epoll_edge_of_room},
+	{"epoll, edges of room while the peer reads", epoll_edges_of_room},
 	{"epoll, oneshot", epoll_once},
 	{"epoll of duplicates", epoll_of_duplicates},
 	{"epoll in epoll", epoll_in_epoll},

@@ -407,14 +407,19 @@ copy_fetch(struct karst_core *core, struct karst_copy *c)
 	return false;
 }
 
-/* Opens a copy for a half that sends, in place of the one before. */
+/* Opens a copy for a half that sends, in place of the one before.  NULL: there is none, or others
+ * of its user wait for it. */
 static struct karst_copy *
 fetch_open(struct karst_core *core, struct karst_core_qp *qp, enum karst_copy_half half)
 {
-	struct karst_copy *c;
+	bool had = qp->copy[half] != NULL;
+	struct karst_copy *c = NULL;
 
 	copy_renew(core, qp, half);
-	c = copy_open(core, qp, half, KARST_COPY_READ);
+	if (had && karst_sched_starves(core, qp))
+		core->sched.yields = true;
+	else
+		c = copy_open(core, qp, half, KARST_COPY_READ);
 	core->sched.refused |= c == NULL;
 	return c;
 }

@@ -56,7 +56,11 @@ struct karst_sched_user {
 	uint8_t nfetched; /* how many of them, from the first on, are being prefetched */
 	uint8_t ready_head;
 	uint8_t nready;
-	int32_t deficit;             /* bytes; used only while other users are in the circle */
+	bool starves;    /* on the list of the core */
+	int32_t deficit; /* bytes; used only while other users are in the circle */
+	/* queue pairs that wait for copies: of tried, again since the last one of starved left */
+	struct karst_parked starved, tried;
+	TAILQ_ENTRY(karst_sched_user) starving;
 	uint32_t gaps;               /* gaps in use, of core->gaps (gaps.c) */
 	struct karst_timers *timers; /* armed timers (timers.c); NULL: there never was one */
 } karst_cache_aligned;
@@ -73,9 +77,10 @@ struct karst_sched {
 	uint32_t nblocks;                         /* blocks that were ever used */
 	uint32_t nusers;
 	int32_t quantum; /* bytes, of a user and of a queue pair */
-	/* queue pairs that wait for copies: of tried, again since the last one of starved left */
-	struct karst_parked starved, tried;
+	/* users who have, or had, queue pairs that wait for copies */
+	TAILQ_HEAD(, karst_sched_user) starving;
 	bool refused; /* the queue pair that is visited got no copy */
+	bool yields;  /* it left its copy to others of its user */
 };
 
 /** Puts a queue pair that has something to send at the end of the list; no effect if it is on the
@@ -84,8 +89,10 @@ void karst_core_activate(struct karst_core *core, struct karst_core_qp *qp);
 
 /** Whether any queue pair has something to send; those that are parked at a port do not count. */
 bool karst_core_has_active(const struct karst_core *core);
-/** The same without those that got no copy (karst_core_feed()). */
+/** The same without those that got no copy. */
 bool karst_core_has_ready(const struct karst_core *core);
+/** Whether karst_core_feed() has something to do. */
+bool karst_core_has_starved(const struct karst_core *core);
 
 /** Returns the queue pair whose turn it is; NULL: none.  The next call returns another one only
  *  after this one was visited or parked. */
@@ -111,9 +118,10 @@ bool karst_core_unpark(struct karst_core *core, struct karst_parked *parked, uin
 /** Moves all of @from to @to, which is empty. */
 void karst_core_park_over(struct karst_parked *from, struct karst_parked *to);
 
-/** Activates up to @most of the queue pairs that got no copy (karst_copy.h) in a visit, in turn.
- *  Until then they are not visited for that reason again.  @return whether none is left. */
-bool karst_core_feed(struct karst_core *core, uint32_t most);
+/** Activates up to @most of the queue pairs that got no copy (karst_copy.h) in a visit: of their
+ *  users in turn, and of each user in turn.  Until then they are not visited for that reason
+ *  again. */
+void karst_core_feed(struct karst_core *core, uint32_t most);
 
 /** Makes @qp the one that karst_core_pick() returns next, whether or not it is active.  The bytes
  *  of that visit are charged to its user, who repays them in later rounds. */

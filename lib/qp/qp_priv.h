@@ -389,9 +389,10 @@ struct karst_core_qp {
 	uint32_t qpn;
 	uint8_t type;  /* enum karst_qp_type */
 	uint8_t state; /* enum karst_qp_state */
-	uint8_t mtu_shift : 7;
-	uint8_t took : 1; /* while in core->retired: receives are also given back */
-	uint8_t flags;    /* enum karst_qp_flags */
+	uint8_t mtu_shift : 6;
+	uint8_t starved : 1; /* a half that it needs a copy for got none in its last visit */
+	uint8_t took : 1;    /* while in core->retired: receives are also given back */
+	uint8_t flags;       /* enum karst_qp_flags */
 	union {
 		/* source and destination address of received packets, as they are in the packet */
 		uint64_t rx_ip4;
@@ -793,6 +794,8 @@ void karst_sched_init(struct karst_core *core, struct karst_sched_user *users, u
 void karst_sched_share(struct karst_core *core, struct karst_core_qp *qp, uint32_t sharer);
 /** Removes a QP from the list of a port, if it is parked. */
 void karst_sched_unpark(struct karst_core_qp *qp);
+/** Whether queue pairs of the QP's user wait for copies. */
+bool karst_sched_starves(const struct karst_core *core, const struct karst_core_qp *qp);
 /** Removes a QP from the list and from ready[], and unparks it. */
 void karst_sched_forget(struct karst_core *core, struct karst_core_qp *qp);
 

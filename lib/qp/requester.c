@@ -338,9 +338,13 @@ karst_requester_expire(struct karst_core *core, struct karst_core_qp *qp)
 		return;
 	}
 	r->deadline_ns = 0;
-	/* the delay is in this side's memory */
+	/* the delay is in this side's memory, here and in the next case */
 	if (karst_unlikely(qp->flags & KARST_QPF_COPIES) && !(r->flags & KARST_REQ_RNR_WAIT) &&
 		(qp->copy[KARST_COPY_RX] != NULL || karst_copy_busy(qp, KARST_COPY_REQ))) {
+		karst_requester_arm(core, qp);
+		return;
+	}
+	if (karst_unlikely(qp->starved) && !(r->flags & KARST_REQ_RNR_WAIT)) {
 		karst_requester_arm(core, qp);
 		return;
 	}

@@ -202,6 +202,14 @@ karst_qp_rx_again(struct karst_core *core, struct karst_core_qp *qp, struct kars
 	return is_parked(qp, pkt);
 }
 
+/* Whether the half that has just been asked for frames sent nothing, since it got no copy: the
+ * other half may need none. */
+static inline bool
+is_refused(const struct karst_core *core, const struct karst_tx_burst *b, uint32_t bytes)
+{
+	return core->sched.refused && b->bytes == bytes;
+}
+
 /*
  * Answers and requests of one QP share its visits by bytes.  The half that goes first and does not
  * finish is charged for what it has sent; while its lead is positive the other half goes first.  A
@@ -215,6 +223,8 @@ tx_requests_first(
 
 	if (karst_requester_tx(core, qp, b, limit)) {
 		qp->rsp.lead -= (int32_t)(b->bytes - bytes);
+		if (karst_unlikely(is_refused(core, b, bytes)) && karst_qp_may_receive(qp))
+			(void)karst_responder_tx(core, qp, b, limit);
 		return true;
 	}
 	qp->rsp.lead = 0;
@@ -235,6 +245,8 @@ tx_reliable(
 	if (karst_qp_may_receive(qp) || qp->rsp.fatal) {
 		if (karst_unlikely(karst_responder_tx(core, qp, b, limit))) {
 			qp->rsp.lead += (int32_t)(b->bytes - bytes);
+			if (karst_unlikely(is_refused(core, b, bytes)))
+				(void)karst_requester_tx(core, qp, b, limit);
 			return true;
 		}
 		/* payload that is being fetched for answers precedes the NAK */
@@ -253,6 +265,7 @@ karst_qp_tx(struct karst_core *core, struct karst_core_qp *qp, struct karst_tx_b
 	uint32_t n, bytes;
 	bool more = false;
 
+	core->sched.refused = core->sched.yields = false;
 	if (karst_unlikely(core->ncnps != 0))
 		karst_np_tx(core, b);
 	if (karst_unlikely(qp->req.paced))

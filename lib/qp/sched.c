@@ -35,7 +35,8 @@
  *
  * A queue pair that wants a copy while the driver accepts none for it is not activated again, but
  * waits until the driver lets it try once more (karst_core_feed()): there may be so many that
- * nothing else would be done.
+ * nothing else would be done.  If others of its user wait, a queue pair that has used up its copy
+ * waits behind them, since a user has only so many copies.
  *
  * A queue pair in ready[], or parked, may also be on the list, since karst_core_activate() tests
  * only one bit; it then gets an extra turn, in which it has nothing to send.
@@ -91,6 +92,7 @@ karst_sched_init(struct karst_core *core, struct karst_sched_user *users, uint32
 	s->blocks = lists;
 	s->quantum = (int32_t)quantum;
 	s->turn = users[0].next = users[0].prev = &users[0];
+	TAILQ_INIT(&s->starving);
 }
 
 /* --- the circle of users --- */
@@ -327,8 +329,13 @@ karst_core_has_ready(const struct karst_core *core)
 bool
 karst_core_has_active(const struct karst_core *core)
 {
-	return karst_core_has_ready(core) || !LIST_EMPTY(&core->sched.starved) ||
-		!LIST_EMPTY(&core->sched.tried);
+	return karst_core_has_ready(core) || karst_core_has_starved(core);
+}
+
+bool
+karst_core_has_starved(const struct karst_core *core)
+{
+	return !TAILQ_EMPTY(&core->sched.starving);
 }
 
 /* Prefetches the next queue pair on the list that is not being prefetched yet. */
@@ -400,10 +407,16 @@ user_limit(const struct karst_sched *s, const struct karst_sched_user *u,
 
 /* A queue pair that is parked anyway, and was activated by something else, stays where it is. */
 static karst_noinline void
-starve(struct karst_sched *s, struct karst_core_qp *qp)
+starve(struct karst_core *core, struct karst_sched_user *u, struct karst_core_qp *qp)
 {
-	if (qp->parked.le_prev == NULL)
-		LIST_INSERT_HEAD(&s->tried, qp, parked);
+	/* what the other half has fetched may be what others wait for */
+	karst_qp_unfetch(core, qp);
+	if (qp->parked.le_prev != NULL)
+		return;
+	LIST_INSERT_HEAD(&u->tried, qp, parked);
+	if (!u->starves)
+		TAILQ_INSERT_TAIL(&core->sched.starving, u, starving);
+	u->starves = true;
 }
 
 void
@@ -415,7 +428,6 @@ karst_core_visit(struct karst_core *core, struct karst_tx_burst *b, uint32_t max
 	uint32_t before = b->bytes + b->charge, limit = max_bytes - before, used;
 	bool alone = !user_has_company(u), more = true;
 
-	s->refused = false;
 	if (qp->deficit <= 0)
 		qp->deficit += s->quantum;
 	if (karst_likely(qp->deficit > 0)) {
@@ -423,22 +435,23 @@ karst_core_visit(struct karst_core *core, struct karst_tx_burst *b, uint32_t max
 		if (!alone)
 			limit = karst_min_u32(limit, user_limit(s, u, qp));
 		more = karst_qp_tx(core, qp, b, limit);
+	} else {
+		s->refused = s->yields = false;
 	}
 	used = b->bytes + b->charge - before;
 	qp->deficit -= (int32_t)used;
 	if (!more) {
 		qp->deficit = 0;
 		sched_drop_first(u);
-	} else if (qp->deficit <= 0 || used == 0) {
+	} else if (qp->deficit <= 0 || used == 0 || karst_unlikely(s->refused)) {
 		sched_drop_first(u);
-		if (karst_unlikely(s->refused && used == 0)) {
-			/* what the other half has fetched may be what others wait for */
-			karst_qp_unfetch(core, qp);
-			starve(s, qp);
-		} else {
+		if (karst_unlikely(s->yields || (s->refused && used == 0)))
+			starve(core, u, qp);
+		else
 			karst_core_activate(core, qp);
-		}
 	}
+	if (karst_unlikely(qp->starved != s->refused))
+		qp->starved = s->refused;
 	if (!alone)
 		user_charge(s, u, used != 0 ? used : KARST_QUIET_COST);
 }
@@ -489,14 +502,42 @@ karst_core_park_over(struct karst_parked *from, struct karst_parked *to)
 	LIST_INIT(from);
 }
 
-bool
+/* The next queue pair of @u that wants a copy; NULL: there is none any more. */
+static struct karst_core_qp *
+next_starved(struct karst_sched_user *u)
+{
+	if (LIST_EMPTY(&u->starved))
+		karst_core_park_over(&u->tried, &u->starved);
+	return LIST_FIRST(&u->starved);
+}
+
+void
 karst_core_feed(struct karst_core *core, uint32_t most)
 {
 	struct karst_sched *s = &core->sched;
+	struct karst_sched_user *u;
+	struct karst_core_qp *qp;
 
-	if (LIST_EMPTY(&s->starved))
-		karst_core_park_over(&s->tried, &s->starved);
-	return karst_core_unpark(core, &s->starved, most) && LIST_EMPTY(&s->tried);
+	while (most != 0 && (u = TAILQ_FIRST(&s->starving)) != NULL) {
+		TAILQ_REMOVE(&s->starving, u, starving);
+		qp = next_starved(u);
+		if (qp != NULL) {
+			karst_sched_unpark(qp);
+			karst_core_activate(core, qp);
+			most--;
+		}
+		u->starves = !LIST_EMPTY(&u->starved) || !LIST_EMPTY(&u->tried);
+		if (u->starves)
+			TAILQ_INSERT_TAIL(&s->starving, u, starving);
+	}
+}
+
+bool
+karst_sched_starves(const struct karst_core *core, const struct karst_core_qp *qp)
+{
+	const struct karst_sched_user *u = karst_sched_user_of(core, qp);
+
+	return !LIST_EMPTY(&u->starved) || !LIST_EMPTY(&u->tried);
 }
 
 /* Removes a queue pair from ready[]. */

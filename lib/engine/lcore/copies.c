@@ -221,7 +221,6 @@ take(struct karst_core *core)
 		c = &cs->copy[cs->nused];
 		c->pub.room = cs->room[cs->nused++];
 	} else {
-		cs->starved = true;
 		return NULL;
 	}
 	atomic_store_explicit(&c->phase, ENG_COPY_CORE, memory_order_relaxed);
@@ -281,7 +280,6 @@ submit(struct karst_core *core, struct karst_copy *pub)
 		return true;
 	}
 	c->unused = true;
-	cs->starved |= pub->half != KARST_COPY_RX;
 	return false;
 }
 

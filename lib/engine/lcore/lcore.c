@@ -269,7 +269,8 @@ karst_engine_idle_ns(const struct karst_engine *e, uint32_t lcore)
 
 	/* copiers wake an lcore that sleeps, but nothing tells this caller that copies are done, or
 	 * that queue pairs which got none may try again */
-	return lc->copies->nawaited > 0 || lc->copies->starved ? 0 : eng_lcore_idle_ns(lc);
+	return lc->copies->nawaited > 0 || karst_core_has_starved(lc->core) ? 0
+									    : eng_lcore_idle_ns(lc);
 }
 
 bool

@@ -356,12 +356,12 @@ eng_tx_poll(struct eng_lcore *lc)
 
 	if (karst_unlikely(lc->blocked != 0))
 		flush_ports(lc, lc->blocked);
-	if (!karst_core_has_active(lc->core))
-		return 0;
-	if (karst_unlikely(lc->copies->starved)) {
-		lc->copies->starved = !karst_core_feed(lc->core, FED + lc->copies->nspent);
+	if (karst_unlikely(karst_core_has_starved(lc->core))) {
+		karst_core_feed(lc->core, FED + lc->copies->nspent);
 		lc->copies->nspent = 0;
 	}
+	if (!karst_core_has_ready(lc->core))
+		return 0;
 	lc->tx_last = NULL;
 	while (karst_unlikely(lc->tx_ready < cfg->tx_burst) && fresh(lc, lc->tx_ready))
 		lc->tx_ready++;

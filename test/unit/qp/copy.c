@@ -562,7 +562,7 @@ Test(copy, message_that_waits_for_a_copy)
 		cr_assert_eq(visit_picked(b, 16, NULL), b->s->qp, "visit %u", i);
 		cr_assert_null(visit_picked(b, 16, NULL));
 		cr_assert(karst_core_has_active(b->core));
-		cr_assert(karst_core_feed(b->core, 1));
+		karst_core_feed(b->core, 1);
 	}
 	driver.full = false;
 	cr_assert_eq(visit_picked(b, 16, NULL), b->s->qp);
@@ -591,14 +591,145 @@ Test(copy, message_that_is_fetched_in_vain)
 		b, send_pkt(b, RC_READ_REQUEST, R(0), .va = FAR, .rkey = far_key, .dma_len = 64));
 	driver.full = true;
 	cr_assert_eq(visit_picked(b, 16, NULL), b->s->qp);
+	expect_data(b, expect_pkt(b, RC_SEND_ONLY, S(0)), 0, 64);
+	cr_assert_eq(visit_picked(b, 16, NULL), b->s->qp);
 	for (i = 0; i < COPIES; i++)
 		cr_assert_not(driver.used[i], "it keeps a copy");
 	driver.full = false;
-	cr_assert(karst_core_feed(b->core, 1));
-	copy_all(b);
+	karst_core_feed(b->core, 1);
+	turn(b);
 	copy_all(b);
 	expect_data(b, expect_pkt(b, RC_READ_RESP_ONLY, R(0)), 0, 64);
-	expect_data(b, expect_pkt(b, RC_SEND_ONLY, S(0)), 0, 64);
+	expect_taken(b, send_pkt(b, RC_ACK, S(0)));
+	expect_wc(b, 1, SUCCESS);
+	close_far(b);
+}
+
+/* Posts a SEND from copied memory on @side, which is visited. */
+static void
+send_far(struct bed *b, struct side *side)
+{
+	const struct karst_sge sge = FAR_SGE(0, 64);
+
+	b->s = side;
+	post(b, SEND, 1, .sge = &sge, .nsge = 1);
+	karst_core_doorbell(b->core, side->qpn);
+}
+
+/* A queue pair that has used up its copy waits behind others of its user that have none. */
+Test(copy, copies_go_round)
+{
+	struct setup s = setup_of(KARST_QPT_RC);
+	struct bed *b = open_far_with(&s);
+	struct side *first = b->s, *second = bed_add(b, &s);
+
+	turn(b);
+	send_far(b, first);
+	cr_assert_eq(visit_picked(b, 16, NULL), first->qp);
+	driver.full = true;
+	send_far(b, second);
+	cr_assert_eq(visit_picked(b, 16, NULL), second->qp);
+	driver.full = false;
+	cr_assert_eq(copy_once(b, ALL), 1);
+	send_far(b, first);
+	cr_assert_eq(visit_picked(b, 16, NULL), first->qp);
+	cr_assert_eq(driver.ntodo, 0, "it has the next copy");
+	cr_assert_null(visit_picked(b, 16, NULL));
+	karst_core_feed(b->core, 2);
+	cr_assert_not_null(visit_picked(b, 16, NULL));
+	cr_assert_not_null(visit_picked(b, 16, NULL));
+	cr_assert_eq(driver.ntodo, 2);
+	copy_all(b);
+	b->out_head = b->out_tail;
+	bed_destroy_side(b, second);
+	b->s = first;
+	bed_destroy_side(b, first);
+	close_far(b);
+}
+
+/* Users whose queue pairs wait for copies take turns. */
+Test(copy, waiting_users_take_turns)
+{
+	struct setup s = setup_of(KARST_QPT_RC);
+	struct side *side[4];
+	struct bed *b;
+	uint32_t i;
+
+	s.core.max_sharers = 2;
+	b = open_far_with(&s);
+	side[1] = bed_add(b, &s);
+	side[2] = bed_add(b, &s);
+	s.qp.sharer = 1;
+	side[0] = bed_add(b, &s);
+	side[3] = &b->side[0];
+	turn(b);
+	driver.full = true;
+	for (i = 0; i < 4; i++) {
+		send_far(b, side[i]);
+		cr_assert_eq(visit_picked(b, 16, NULL), side[i]->qp);
+	}
+	driver.full = false;
+	karst_core_feed(b->core, 2);
+	cr_assert_neq(visit_picked(b, 16, NULL), visit_picked(b, 16, NULL));
+	cr_assert_eq(driver.ntodo, 2);
+	cr_assert(driver.todo[0]->qp == side[0]->qp || driver.todo[1]->qp == side[0]->qp,
+		"a user waits behind another one's queue pairs");
+	karst_core_feed(b->core, 4);
+	copy_all(b);
+	b->out_head = b->out_tail;
+	for (i = 0; i < 4; i++)
+		bed_destroy_side(b, side[i]);
+	close_far(b);
+}
+
+/* Requests that need no copy do not wait for an answer that gets none. */
+Test(copy, request_beside_an_answer_without_copy)
+{
+	struct bed *b = open_far(KARST_QPT_RC);
+
+	turn(b);
+	driver.full = true;
+	expect_taken(
+		b, send_pkt(b, RC_READ_REQUEST, R(0), .va = FAR, .rkey = far_key, .dma_len = 64));
+	post(b, SEND, 1, .len = 64);
+	karst_core_doorbell(b->core, b->s->qpn);
+	cr_assert_eq(visit_picked(b, 16, NULL), b->s->qp);
+	expect_pkt(b, RC_SEND_ONLY, S(0));
+	expect_taken(b, send_pkt(b, RC_ACK, S(0)));
+	cr_assert_eq(visit_picked(b, 16, NULL), b->s->qp);
+	driver.full = false;
+	karst_core_feed(b->core, 1);
+	turn(b);
+	copy_all(b);
+	expect_data(b, expect_pkt(b, RC_READ_RESP_ONLY, R(0)), 0, 64);
+	expect_wc(b, 1, SUCCESS);
+	close_far(b);
+}
+
+/* A repetition that gets no copy does not use up retries. */
+Test(copy, no_timeout_without_copy)
+{
+	struct bed *b = open_far(KARST_QPT_RC);
+	uint32_t i;
+
+	send_far(b, b->s);
+	turn(b);
+	copy_all(b);
+	expect_pkt(b, RC_SEND_ONLY, S(0));
+	driver.full = true;
+	for (i = 0; i < 32; i++) {
+		b->core->now_ns += 10000 * MS;
+		karst_core_expire(b->core, 1000);
+		karst_core_feed(b->core, 1);
+		while (visit_picked(b, 16, NULL) != NULL)
+			;
+	}
+	cr_assert_leq(count(b, LOCAL_ACK_TIMEOUT), 1);
+	driver.full = false;
+	karst_core_feed(b->core, 1);
+	turn(b);
+	copy_all(b);
+	expect_pkt(b, RC_SEND_ONLY, S(0));
 	expect_taken(b, send_pkt(b, RC_ACK, S(0)));
 	expect_wc(b, 1, SUCCESS);
 	close_far(b);

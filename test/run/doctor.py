@@ -69,7 +69,7 @@ def no_private(tap, program, folder):
 
 def engines(tap, program, karstd, folder):
     done = Run(program, '--doctor', socket='/nowhere/karst.sock')()
-    tap.point('no engine', finds(done, 'engine', '/nowhere/karst.sock', 'start karstd'))
+    tap.point('no engine', finds(done, 'engine', '/nowhere/karst.sock', 'karstd --socket /nowhere/karst.sock'))
     d = Daemon(karstd, folder, '[socket]\nmode = 0600\n', name='mine')
     problems = d.start()
     if not IS_ROOT: # only root has access to an engine without permissions

@@ -7,6 +7,9 @@
  */
 #include "same.h"
 
+#if defined(__x86_64__)
+#include <asm/prctl.h>
+#endif
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/filter.h>
@@ -22,7 +25,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum way { BY_PRCTL, BY_SECCOMP, UNSEEN };
+enum way { BY_PRCTL, BY_SECCOMP, BY_NUMBER, UNSEEN };
 
 #define CALLS_MAX 16
 
@@ -73,6 +76,8 @@ confine(const int *calls, enum way way)
 		rc = prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &prog, 0, 0);
 	else if (way == BY_SECCOMP)
 		rc = syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &prog);
+	else if (way == BY_NUMBER)
+		rc = syscall(SYS_prctl, PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &prog, 0, 0);
 	else
 		rc = unseen(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, (long)&prog);
 	if (rc != 0)
@@ -89,9 +94,9 @@ tell_status(pid_t child)
 	printf(" (%d)", status);
 }
 
-/* A child that confines itself echoes what it reads. */
+/* A child that confines itself, first by @before if that is not NULL, echoes what it reads. */
 static void
-echo_in_filter(enum way way)
+echo_in_filter(const int *before, enum way way)
 {
 	char buf[100];
 	ssize_t n;
@@ -103,6 +108,8 @@ echo_in_filter(enum way way)
 		struct pollfd p = {.fd = near, .events = POLLIN};
 
 		close(far);
+		if (before != NULL)
+			confine(before, way);
 		confine(unused_by_reads, way);
 		while (poll(&p, 1, -1) == 1 && (n = read(near, buf, sizeof(buf))) > 0)
 			if (write(near, buf, (size_t)n) != n)
@@ -122,13 +129,27 @@ echo_in_filter(enum way way)
 static void
 echo_by_prctl(void)
 {
-	echo_in_filter(BY_PRCTL);
+	echo_in_filter(NULL, BY_PRCTL);
 }
 
 static void
 echo_by_seccomp(void)
 {
-	echo_in_filter(BY_SECCOMP);
+	echo_in_filter(NULL, BY_SECCOMP);
+}
+
+static void
+echo_by_number(void)
+{
+	echo_in_filter(NULL, BY_NUMBER);
+}
+
+static void
+echo_in_two_filters(void)
+{
+	static const int memory[] = {SYS_mmap, SYS_munmap, 0};
+
+	echo_in_filter(memory, BY_SECCOMP);
 }
 
 /* Calls of seccomp() that set nothing. */
@@ -281,14 +302,38 @@ from_another_process(void)
 	tell_status(child);
 }
 
+/* A program may change its thread pointer, and with it the value of the stack protector. */
+__attribute__((no_stack_protector)) static void
+thread_pointer_by_number(void)
+{
+#ifdef SYS_arch_prctl
+	static uint64_t other[32];
+	const uint64_t *own;
+	long rc;
+
+	if (syscall(SYS_arch_prctl, ARCH_GET_FS, &own) != 0)
+		fail("ARCH_GET_FS");
+	memcpy(other, own, sizeof(other));
+	other[0] = other[2] = (uint64_t)(uintptr_t)other;
+	other[5] ^= 0x5500;
+	rc = syscall(SYS_arch_prctl, ARCH_SET_FS, other);
+	rc += syscall(SYS_arch_prctl, ARCH_SET_FS, own);
+	tell(rc);
+#endif
+	open_both();
+}
+
 const struct same_case filters[] = {
 	{"a filter of system calls by prctl()", echo_by_prctl},
 	{"a filter of system calls by seccomp()", echo_by_seccomp},
+	{"a filter of system calls by the number of prctl()", echo_by_number},
+	{"two filters of system calls", echo_in_two_filters},
 	{"filters of system calls that are refused", refused_filters},
 	{"a program that is executed with a filter of system calls", inherited},
 	{"a program that is executed with a harmless filter of system calls", inherited_harmless},
 	{"system calls by number", calls_by_number},
 	{"closes by number", closes_by_number},
+	{"another thread pointer by number", thread_pointer_by_number},
 	{"a connection from another process by pidfd_getfd()", from_another_process},
 	{NULL, NULL},
 };

@@ -11,6 +11,7 @@
 #include "conf_value.h"
 #include "follow.h"
 #include "karst_log.h"
+#include "log.h"
 #include "netdev_driver.h"
 
 static struct kd_port_needs
@@ -130,10 +131,18 @@ netdev_announce(const struct kd_port *port)
 		driver->note != NULL ? driver->note(port) : "");
 }
 
+/* DPDK's AF_XDP driver reports an error when it may not detach its XDP program.  The privileged
+ * part does that, after the driver. */
+#define AF_XDP_LOG "pmd.net.af_xdp"
+
 static void
 netdev_close(struct kd_port *port)
 {
+	struct kd_hush hush;
+
+	kd_log_hush(&hush, AF_XDP_LOG);
 	kd_port_close_device(port);
+	kd_log_speak(&hush);
 	if (port->silence_fd >= 0)
 		close(port->silence_fd);
 	port->silence_fd = -1;

@@ -269,7 +269,8 @@ def netdev(tap, karstd, perf, member, folder, driver, mtu, path_mtu):
                       ds[0].says('has other addresses now', since))
         ds[0].kill()
         tap.point(f'{driver}: it starts again after kill -9', ds[0].start() + ds[0].stop())
-        tap.point(f'{driver}: it stops', ds[1].stop())
+        tap.point(f'{driver}: it stops, without an error', ds[1].stop() + [
+            line for line in ds[1].text().splitlines() if line.startswith('karstd: error: ')])
         left = [sh('ip', '-n', name, 'link', 'show', DEV) for name in NETNS]
         tap.point(f'{driver}: no XDP program is left',
                   [text for text in left if 'xdp' in text.replace(DEV, '')])

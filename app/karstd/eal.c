@@ -31,6 +31,7 @@
 /* With "auto": other programs may take some between the check and the use. */
 #define HUGE_SPARE (UINT64_C(64) << 20)
 #define HUGE_PATH  "/sys/kernel/mm/hugepages"
+#define SYS_MODULE "/sys/module"
 #define MIB        (UINT64_C(1) << 20)
 
 #define MBUF_BYTES      5120u /* including all overhead */
@@ -259,5 +260,10 @@ kd_eal_start(const struct kd_conf *c, struct kd_eal *eal)
 		return 0;
 	karst_log(KARST_LOG_ERR, "DPDK does not start: %s; its own messages are above",
 		rte_strerror(rte_errno));
+	/* "Cannot init VFIO" is all that DPDK says of it, even if no device needs VFIO */
+	if (access(SYS_MODULE, F_OK) != 0)
+		karst_log(KARST_LOG_ERR,
+			"DPDK needs " SYS_MODULE ", which is not there; systemd-nspawn has it with "
+			"--bind-ro=" SYS_MODULE);
 	return -EIO;
 }

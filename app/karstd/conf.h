@@ -29,8 +29,8 @@
 #define KD_MAX_CPUS     1024u
 #define KD_MAX_ADDRS    KARST_ENGINE_MAX_ADDRS
 #define KD_MAX_PORTS    KARST_ENGINE_MAX_PORTS
-#define KD_MAX_LIMITS   64u /* sections [limits WHO] */
-#define KD_DEFAULT_CONF "/etc/karst/karst.conf"
+#define KD_MAX_LIMITS   64u        /* sections [limits WHO] */
+#define KD_DEFAULT_CONF KARST_CONF /* where "meson install" puts it */
 
 /* The words of a KARSTD_WORD(), where no other header defines their order. */
 enum kd_tristate { KD_NO, KD_YES, KD_AUTO };
@@ -145,6 +145,7 @@ struct kd_conf_smc {
 };
 
 struct kd_conf {
+	const char *file; /* that was read, or NULL */
 	struct kd_conf_engine engine;
 	struct kd_conf_socket socket;
 	struct kd_conf_limits limits[1 + KD_MAX_LIMITS]; /* [0]: limits of everybody */

@@ -381,6 +381,16 @@ daemon_stop(struct daemon *d, int rc)
 	free(d->asked);
 }
 
+static void
+announce_conf(const struct kd_conf *c)
+{
+	if (c->file != NULL)
+		karst_log(KARST_LOG_NOTICE, "configuration: %s", c->file);
+	else
+		karst_log(KARST_LOG_NOTICE, "configuration: defaults, as there is no %s",
+			KD_DEFAULT_CONF);
+}
+
 int
 kd_daemon_run(struct kd_conf *c, kd_reread_fn reread, void *user)
 {
@@ -391,7 +401,13 @@ kd_daemon_run(struct kd_conf *c, kd_reread_fn reread, void *user)
 	kd_log_take_karst();
 	kd_log_take_dpdk();
 	d.socket.fd = d.socket.lock_fd = d.ports.xdp_fd = d.ports.news_fd = d.part.fd = -1;
-	rc = kd_log_open(&c->log) == 0 ? daemon_start(&d) : KD_EXIT_FAILED;
+	rc = kd_log_open(&c->log);
+	if (rc == 0) {
+		announce_conf(c);
+		rc = daemon_start(&d);
+	} else {
+		rc = KD_EXIT_FAILED;
+	}
 	if (rc == KD_EXIT_OK) {
 		karst_log(KARST_LOG_NOTICE,
 			"karst " KARST_VERSION

@@ -42,6 +42,7 @@ read_conf(const struct kd_opts *o, struct kd_conf *c, struct kd_faults *f)
 	kd_conf_defaults(c);
 	if (path == NULL && access(KD_DEFAULT_CONF, F_OK) == 0)
 		path = KD_DEFAULT_CONF;
+	c->file = path;
 	if (path != NULL)
 		kd_conf_read(c, path, f);
 	if (o->loopback)

@@ -147,6 +147,16 @@ def check_run(dest):
     return problems + ([] if f'ok     provider: {provider}' in text else [text])
 
 
+def check_conf(dest):
+    """The configuration that an installed karstd reads is the one that was installed."""
+    karstd = os.path.join(find(dest, 'karstd', program=True), 'karstd')
+    text, problems = run([karstd, '--help'])
+    path = re.search(r'--config FILE .*default (/[^,]*),', text)
+    if path is None or not os.path.isfile(dest + path[1]):
+        problems.append(f'{path and path[1]} was not installed')
+    return problems
+
+
 def check_tools(dest):
     """What people look at engines with finds its parts; the exporter serves its page."""
     exporter = os.path.join(find(dest, 'karst-exporter', program=True), 'karst-exporter')
@@ -175,7 +185,8 @@ def check(source, build, dest):
                'libkarst does not need DPDK',
                *(f'{program[0]}, with the {"archive" if static else "shared object"}'
                  for program, static in cases),
-               'karst-run', 'karst-exporter and its page'])
+               'karst-run', 'karstd reads the installed configuration',
+               'karst-exporter and its page'])
     _, problems = run(['meson', 'install', '-C', build, '--no-rebuild', '--destdir', dest])
     pc = find(dest, 'karst.pc')
     if not problems and (pc is None or find(dest, 'karst-engine.pc') != pc):
@@ -190,6 +201,7 @@ def check(source, build, dest):
     for program, static in cases:
         tap.point(build_and_run(source, dest, libdir, program, static))
     tap.point(check_run(dest))
+    tap.point(check_conf(dest))
     tap.point(check_tools(dest))
     return tap
 

@@ -81,6 +81,14 @@ def at_most_one(tap, karstd, folder):
     tap.point('of three that are started at once, one has the socket', problems)
 
 
+# As systemd-nspawn does it: of /sys there are these alone.
+NO_MODULES = '''mount -t tmpfs none /mnt || exit 9
+for name in bus class devices kernel; do
+	mkdir "/mnt/$name" && mount --rbind "/sys/$name" "/mnt/$name" || exit 9
+done
+mount --rbind /mnt /sys && exec "$@"'''
+
+
 def sockets_of_others(tap, karstd, folder):
     path = os.path.join(folder, 'taken')
     with open(path, 'w', encoding='utf-8') as f:
@@ -102,6 +110,12 @@ def sockets_of_others(tap, karstd, folder):
         tap.point('another program that listens there is not disturbed', problems)
     d = Daemon(karstd, folder, LOOPBACK, name='nowhere', path='/proc/none/karst.sock')
     tap.point('a folder that cannot be made', d.refuses(1, '/proc/none'))
+    if os.geteuid() == 0:
+        d = Daemon(karstd, folder, name='nosys')
+        d.command = ['unshare', '--mount', 'sh', '-c', NO_MODULES, 'sh', *d.command]
+        tap.point('a container without /sys/module', d.refuses(1, '--bind-ro=/sys/module'))
+    else:
+        tap.skip('a container without /sys/module', 'needs root, to mount something else there')
 
 
 def permissions(tap, karstd, folder):
@@ -208,6 +222,8 @@ def logs(tap, karstd, folder):
     problems = d.start()
     if 'listens on' not in read(path):
         problems.append('the log file does not tell of the start')
+    if f'configuration: {d.conf}' not in read(path):
+        problems.append('nor which configuration it is')
     tap.point('a log file', problems)
     os.rename(path, path + '.1')
     tap.point('SIGHUP opens it again', d.reload() + said(path, 'read again'))

@@ -98,7 +98,7 @@ class Inside:
         # The log exists, and is empty, before it is read: it is not known whether the daemon or
         # grep starts first.  In a session of its own, the daemon outlives the job that started it.
         status, text = self.guest.run(
-            f': >{LOG}; setsid {before}karstd >>{LOG} 2>&1 & until grep -q "listens on" {LOG}; do '
+            f': >{LOG}; setsid {before}karstd --config {CONF} >>{LOG} 2>&1 & until grep -q "listens on" {LOG}; do '
             'kill -0 $! || exit 1; usleep 100000; done; echo "pid $!"', LIMIT_S)
         found = re.search(r'^pid (\d+)$', text, re.MULTILINE)
         if status != 0 or not found:
@@ -118,7 +118,7 @@ class Inside:
     def refuses(self, conf, words):
         """@return problems: it does not end by itself with this message."""
         self.configure(conf)
-        status, text = self.guest.run('karstd', LIMIT_S)
+        status, text = self.guest.run(f'karstd --config {CONF}', LIMIT_S)
         if status not in (0, -1) and words in text:
             return []
         return [f'exit status {status} and no "{words}"', *text.splitlines()]

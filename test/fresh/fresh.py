@@ -8,6 +8,7 @@ authorities if packages come by https:
 
   karst-setup demo as root, with the packages that it installs itself and none of the tests;
   karst installed by meson, a program of doc/examples built against it, and run over its karstd;
+  the same program, by a user, over the karstd that systemd has started by the installed unit;
   karst-setup demo by a user who has sudo, by one who may not use it, and where there is none.
 
 The root is made in FOLDER by mmdebstrap from the Debian sources that this machine's apt has, and
@@ -31,6 +32,7 @@ HERE = '/opt/karst'  # path of the checkout, in the root
 # A package that karst-setup needs and other packages do not: it is missing in the last cases.
 VICTIM = 'libisal-dev'
 USER = 'ada'
+MEMBER = 'kim' # of the group karst
 # This machine is thrown away: it need not survive a power failure, and no documentation is read
 # there.  So dpkg does not wait for the disk, and leaves out what Debian's slim images leave out.
 OF_DPKG = ['force-unsafe-io', *(f'path-exclude=/usr/share/{name}/*' for name in (
@@ -97,6 +99,61 @@ def apt_options():
     return [f'--aptopt={line}' for line in text.splitlines() if '::Proxy' in line]
 
 
+# What an administrator and a user do with the unit, as the first service of the booted root.  The ports
+# and SMC-R ask for most of what the unit allows.
+TRY = '/opt/karst-try'
+TRY_UNIT = f'''[Unit]
+After=karstd.service
+Wants=karstd.service
+SuccessAction=poweroff
+FailureAction=poweroff
+[Service]
+Type=oneshot
+ExecStart=/bin/sh {TRY}.sh
+StandardOutput=append:{TRY}.log
+StandardError=append:{TRY}.log
+'''
+TRY_SCRIPT = '''set -e
+trap '[ $? = 0 ] || journalctl --no-pager -u karstd | tail -n 40' EXIT
+systemctl is-active karstd
+[ "$(stat -c %U:%G:%a /run/karst/karst.sock)" = karst:karst:660 ]
+for dev in veth0 veth1; do
+	ip link add $dev type veth peer name $dev-peer
+	ip link set $dev up
+	ip link set $dev-peer up
+done
+ip address add 192.0.2.1/24 dev veth0
+ip address add 198.51.100.1/24 dev veth1
+cat >/usr/local/etc/karst/karst.conf <<END
+[port loopback]
+device = loopback
+[port kport]
+device = veth0
+[port xdp]
+device = veth1
+driver = af_xdp
+[smc]
+enabled = yes
+END
+systemctl restart karstd
+systemctl is-active karstd
+journalctl --no-pager -u karstd | grep -q 'configuration: /usr/local/etc/karst/karst.conf'
+journalctl --no-pager -u karstd | grep -q 'port xdp: interface veth1 by driver af_xdp'
+as_user() { setpriv --reuid=USER --regid=USER --init-groups "$@"; }
+as_user pingpong --tcp 0 --count 200 >/tmp/server & server=$!
+until grep -q 'port [0-9][0-9]*$' /tmp/server; do kill -0 $server; sleep 0.1; done
+as_user pingpong --tcp "$(sed -n 's/listening on TCP port //p' /tmp/server)" --count 200 127.0.0.1
+wait $server
+systemctl reload karstd
+systemctl is-active karstd
+systemctl stop karstd
+systemctl show -p Result -p ExecMainStatus karstd
+if ip link show veth1 | grep xdp/id; then exit 1; fi
+if journalctl --no-pager -u karstd | grep -i error; then exit 1; fi
+echo all is well
+'''
+
+
 class Root:
     """The fresh machine."""
 
@@ -138,6 +195,18 @@ class Root:
             words = ['setpriv', f'--reuid={user}', f'--regid={user}', '--init-groups', 'env',
                      f'HOME=/home/{user}', *words]
         return self.do(*words)
+
+    def write(self, path, text):
+        with open(self.path + path, 'w', encoding='utf-8') as f:
+            f.write(text)
+
+    def contain(self, *words):
+        """As a container of systemd's, with a network of its own.  Its filter of system calls would be
+        there besides the unit's; DPDK needs /sys/module."""
+        return run(['systemd-nspawn', '--quiet', '--directory', self.path, '--machine',
+                    f'karst-fresh-{os.getpid()}', '--register=no', '--keep-unit', '--private-network',
+                    '--capability=all', '--bind-ro=/sys/module', '--console=pipe', *words],
+                   env=dict(os.environ, SYSTEMD_SECCOMP='0'))
 
     def installed(self):
         """Names of packages."""
@@ -197,6 +266,27 @@ def installed_karst(root):
     yield 'and runs over the installed karstd', problems
 
 
+def by_systemd(root):
+    """Boots the root, whose first service is what an administrator and a user do with the unit."""
+    name = 'systemd starts the installed unit, and a user runs a program over it'
+    status, text = root.shell('apt-get -qq -y install systemd iproute2 && systemd-sysusers && '
+                              f'useradd -m -G karst {MEMBER}')
+    yield 'systemd and a user are there', problems_of(status, text)
+    status, text = root.contain('/bin/true')
+    if status != 0:
+        yield name, f'no container of systemd-nspawn here: {text.strip()}'
+        return
+    root.write('/etc/systemd/system/karst-try.service', TRY_UNIT)
+    root.write(f'{TRY}.sh', TRY_SCRIPT.replace('USER', MEMBER))
+    root.write(f'{TRY}.log', '')
+    status, text = root.contain('--boot', 'systemd.unit=karst-try.service')
+    with open(root.path + f'{TRY}.log', encoding='utf-8') as f:
+        log = f.read()
+    problems = [] if 'all is well' in log and 'all of them right' in log else [
+        f'status {status}', *log.splitlines(), *text.splitlines()[-20:]]
+    yield name, problems
+
+
 def users(root):
     """The same checkout and build for users without root."""
     lacks = f'apt-get -qq -y remove {VICTIM}'
@@ -233,6 +323,7 @@ def points(root, source):
         sorted(lacking & root.installed()) if 'libcriterion-dev' in lacking
         else ['libcriterion-dev was there before'])
     yield from installed_karst(root)
+    yield from by_systemd(root)
     yield from users(root)
     print(f'# {time.monotonic() - began:.0f} s')
 
@@ -255,7 +346,11 @@ def main(argv):
     try:
         began = spent()
         for name, problems in points(Root(os.path.join(folder, 'root')), argv[1]):
-            tap.point(name, problems)
+            if isinstance(problems, str):
+                tap.skip(name, problems)
+                problems = []
+            else:
+                tap.point(name, problems)
             began, before = spent(), began
             tap.note('{:.1f} s, {:.1f} s of processors'.format(
                 *(now - then for now, then in zip(began, before))))

@@ -9,8 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <rte_cfgfile.h>
-
 #include "conf_scan.h"
 #include "conf_value.h"
 
@@ -259,8 +257,8 @@ unknown_key(const char *kind, const char *name, const char *at, struct kd_faults
 
 /* Stores all entries of a section. */
 static void
-read_entries(const struct rte_cfgfile_entry *e, uint32_t n, const uint32_t *lines, const char *kind,
-	const char *section, void *to, const char *path, struct kd_faults *f)
+read_entries(const struct kd_scan_entry *e, uint32_t n, const char *kind, const char *section,
+	void *to, const char *path, struct kd_faults *f)
 {
 	char at[512];
 	uint32_t i, j;
@@ -268,60 +266,44 @@ read_entries(const struct rte_cfgfile_entry *e, uint32_t n, const uint32_t *line
 	for (i = 0; i < n; i++) {
 		const struct kd_key *k = find_key(kind, e[i].name);
 
-		snprintf(at, sizeof(at), "%s:%u: [%s] %s", path, lines[i], section, e[i].name);
+		snprintf(at, sizeof(at), "%s:%u: [%s] %s", path, e[i].line, section, e[i].name);
 		for (j = 0; j < i && strcmp(e[j].name, e[i].name) != 0; j++)
 			;
 		if (k == NULL)
 			unknown_key(kind, e[i].name, at, f);
 		else if (j < i && k->type != KD_ADDRS)
-			kd_fault(f, "%s: it is in line %u already", at, lines[j]);
+			kd_fault(f, "%s: it is in line %u already", at, e[j].line);
 		else
 			store(k, e[i].value, to, at, f);
 	}
 }
 
 static void
-read_section(struct kd_conf *c, struct rte_cfgfile *file, const struct kd_scan *s, uint32_t index,
-	const char *path, struct kd_faults *f)
+read_section(struct kd_conf *c, const struct kd_scan *s, uint32_t index, const char *path,
+	struct kd_faults *f)
 {
 	const struct kd_scan_section *sec = &s->section[index];
 	uint32_t end = index + 1 < s->nsections ? sec[1].first : s->nentries;
-	uint32_t n = end - sec->first;
-	struct rte_cfgfile_entry *e = calloc(n + 1, sizeof(*e));
-	char name[CFG_NAME_LEN], kind[KD_NAME], at[512];
+	char kind[KD_NAME], at[512];
 	void *to;
 
-	if (sec->again) {
-		free(e);
+	if (sec->refused)
 		return;
-	}
 	snprintf(at, sizeof(at), "%s:%u: [%s]", path, sec->line, sec->name);
 	to = find_section(c, sec->name, kind, at, f);
-	if (e == NULL ||
-		rte_cfgfile_section_entries_by_index(file, (int)index, name, e, (int)n) != (int)n)
-		kd_fault(f, "%s: cannot be read", at);
-	else if (to != NULL)
-		read_entries(e, n, s->entry + sec->first, kind, sec->name, to, path, f);
-	free(e);
+	if (to != NULL)
+		read_entries(s->entry + sec->first, end - sec->first, kind, sec->name, to, path, f);
 }
 
 int
 kd_conf_read(struct kd_conf *c, const char *path, struct kd_faults *f)
 {
-	const struct rte_cfgfile_parameters params = {.comment_character = KD_COMMENT};
 	uint32_t i, before = f->n;
-	struct rte_cfgfile *file;
 	struct kd_scan scan;
 
-	if (kd_scan_file(&scan, path, f) == 0) {
-		file = rte_cfgfile_load_with_params(path, CFG_FLAG_EMPTY_VALUES, &params);
-		if (file == NULL)
-			kd_fault(f, "%s: cannot be read", path);
-		for (i = 0; file != NULL && i < scan.nsections; i++)
-			read_section(c, file, &scan, i, path, f);
-		if (file != NULL)
-			rte_cfgfile_close(file);
-	}
+	kd_scan_file(&scan, path, f);
+	for (i = 0; i < scan.nsections; i++)
+		read_section(c, &scan, i, path, f);
 	kd_scan_free(&scan);
 	return f->n == before ? 0 : -EINVAL;
 }

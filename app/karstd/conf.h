@@ -8,9 +8,9 @@
  * of its section here.  Padding of the structures is zero, and they contain no pointers except to
  * rows of tables, so two structures can be compared as bytes.
  *
- * A file is read in three steps: conf_scan.c finds the lines (rte_cfgfile has no line numbers, and
- * ignores what it does not understand), rte_cfgfile reads keys and values, and conf.c checks and
- * stores them, using conf_value.c.  All errors of a file are reported, not only the first.
+ * conf_scan.c finds sections, keys and values in a file, and conf.c checks and stores them, using
+ * conf_value.c.  All errors of a file are reported, not only the first, and each with its line;
+ * rte_cfgfile has no lines, and ignores what it does not understand.
  */
 #ifndef KARSTD_CONF_H
 #define KARSTD_CONF_H
@@ -23,7 +23,7 @@
 
 #include "karst_engine.h"
 
-#define KD_TEXT         256u /* size of a value, as in rte_cfgfile */
+#define KD_TEXT         256u /* size of a value */
 #define KD_NAME         32u
 #define KD_EID          36u /* 32 characters and the terminating 0 */
 #define KD_MAX_CPUS     1024u

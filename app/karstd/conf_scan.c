@@ -9,10 +9,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include <rte_cfgfile.h>
-
-/* The limit of rte_cfgfile, with the end of the line. */
-#define LINE_MAX_BYTES (CFG_NAME_LEN + CFG_VALUE_LEN + 3)
+#define COMMENT        '#'
+#define LINE_MAX_BYTES 323   /* a key and a value, with " = " and the end of the line */
 #define MANY           4096u /* limit for sections and entries */
 
 struct reader {
@@ -20,7 +18,7 @@ struct reader {
 	struct kd_faults *f;
 	const char *path;
 	uint32_t line;
-	uint32_t again; /* duplicate sections */
+	bool full; /* there are too many sections or entries to read on */
 };
 
 static void
@@ -43,41 +41,51 @@ strip(char *text)
 	return text;
 }
 
+/* Reports what is wrong with a section, and reads no entry of it. */
+static void
+refuse(const struct reader *r, struct kd_scan_section *sec, const char *what)
+{
+	fault(r, what);
+	sec->refused = true;
+}
+
 static void
 add_section(struct reader *r, char *text)
 {
 	struct kd_scan *s = r->s;
-	struct kd_scan_section *sec;
+	struct kd_scan_section *sec = &s->section[s->nsections];
 	char *end = strchr(text, ']');
+	char what[128];
 	uint32_t i;
 
+	sec->line = r->line;
+	sec->first = s->nentries;
+	s->nsections++;
 	if (end == NULL || *strip(end + 1) != '\0') {
-		fault(r, "a section is [NAME] and nothing behind it");
+		refuse(r, sec, "a section is [NAME] and nothing behind it");
 		return;
 	}
 	*end = '\0';
 	text = strip(text + 1);
 	if (text[0] == '\0' || strlen(text) >= sizeof(sec->name)) {
-		fault(r, "the name of a section has 1 to 63 characters");
+		refuse(r, sec, "the name of a section has 1 to 63 characters");
 		return;
 	}
-	for (i = 0; i < s->nsections && strcmp(s->section[i].name, text) != 0; i++)
-		;
-	sec = &s->section[s->nsections];
-	if (i < s->nsections++) {
-		kd_fault(r->f, "%s:%u: section [%s] is in line %u already", r->path, r->line, text,
-			s->section[i].line);
-		sec->again = true;
-		r->again++;
-	}
-	sec->line = r->line;
-	sec->first = s->nentries;
 	memcpy(sec->name, text, strlen(text) + 1);
+	for (i = 0; strcmp(s->section[i].name, text) != 0; i++)
+		;
+	if (&s->section[i] != sec) {
+		snprintf(what, sizeof(what), "section [%s] is in line %u already", text,
+			s->section[i].line);
+		refuse(r, sec, what);
+	}
 }
 
 static void
 add_entry(struct reader *r, char *text)
 {
+	struct kd_scan *s = r->s;
+	struct kd_scan_entry *e = &s->entry[s->nentries];
 	char *value = strchr(text, '=');
 
 	if (value == NULL) {
@@ -86,27 +94,33 @@ add_entry(struct reader *r, char *text)
 	}
 	*value++ = '\0';
 	text = strip(text);
-	if (text[0] == '\0' || strlen(text) >= CFG_NAME_LEN)
+	value = strip(value);
+	if (text[0] == '\0' || strlen(text) >= sizeof(e->name)) {
 		fault(r, "a key has 1 to 63 characters");
-	else if (strlen(strip(value)) >= CFG_VALUE_LEN)
+	} else if (strlen(value) >= sizeof(e->value)) {
 		fault(r, "a value has up to 255 characters");
-	else if (r->s->nsections == 0)
+	} else if (s->nsections == 0) {
 		fault(r, "a key before the first [SECTION]");
-	else
-		r->s->entry[r->s->nentries++] = r->line;
+	} else {
+		e->line = r->line;
+		memcpy(e->name, text, strlen(text) + 1);
+		memcpy(e->value, value, strlen(value) + 1);
+		s->nentries++;
+	}
 }
 
 static void
-read_line(struct reader *r, char *text)
+scan_line(struct reader *r, char *text)
 {
-	char *comment = strchr(text, KD_COMMENT);
+	char *comment = strchr(text, COMMENT);
 
 	if (comment != NULL)
 		*comment = '\0';
 	text = strip(text);
 	if (text[0] == '\0')
 		return;
-	if (r->s->nsections == MANY || r->s->nentries == MANY)
+	r->full = r->s->nsections == MANY || r->s->nentries == MANY;
+	if (r->full)
 		fault(r, "more than 4096 sections or keys");
 	else if (text[0] == '[')
 		add_section(r, text);
@@ -121,7 +135,7 @@ read_all(struct reader *r, FILE *file)
 	size_t room = 0;
 	ssize_t len;
 
-	while ((len = getline(&line, &room, file)) >= 0) {
+	while (!r->full && (len = getline(&line, &room, file)) >= 0) {
 		r->line++;
 		if (strlen(line) != (size_t)len)
 			fault(r, "a NUL byte");
@@ -130,18 +144,17 @@ read_all(struct reader *r, FILE *file)
 		else if (strchr(line, '\\') != NULL)
 			fault(r, "a backslash has no meaning here");
 		else
-			read_line(r, line);
+			scan_line(r, line);
 	}
 	if (ferror(file))
 		kd_fault(r->f, "%s: %s", r->path, strerror(errno));
 	free(line);
 }
 
-int
+void
 kd_scan_file(struct kd_scan *s, const char *path, struct kd_faults *f)
 {
 	struct reader r = {.s = s, .f = f, .path = path};
-	uint32_t before = f->n;
 	struct stat st;
 	FILE *file;
 
@@ -151,7 +164,7 @@ kd_scan_file(struct kd_scan *s, const char *path, struct kd_faults *f)
 		kd_fault(f, "%s: %s", path, strerror(errno));
 		if (file != NULL)
 			fclose(file);
-		return -EINVAL;
+		return;
 	}
 	s->section = calloc(MANY, sizeof(*s->section));
 	s->entry = calloc(MANY, sizeof(*s->entry));
@@ -162,7 +175,6 @@ kd_scan_file(struct kd_scan *s, const char *path, struct kd_faults *f)
 	else
 		read_all(&r, file);
 	fclose(file);
-	return f->n == before + r.again ? 0 : -EINVAL;
 }
 
 void

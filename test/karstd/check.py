@@ -20,8 +20,7 @@ BAD = {
         (2, 'unknown key, it belongs to [port NAME], [smc]; allowed: name, ')]),
     'a line that is nothing': ('[engine]\nidle poll\n', [(2, 'neither [SECTION] nor KEY = VALUE')]),
     'a key before any section': ('idle = poll\n', [(1, 'before the first [SECTION]')]),
-    'no closing bracket': ('[engine\nidle = poll\n', [(1, 'a section is [NAME]'),
-                                                      (2, 'before the first')]),
+    'no closing bracket': ('[engine\nidle = poll\n', [(1, 'a section is [NAME]')]),
     'words behind a section': ('[engine] x\n', [(1, 'nothing behind it')]),
     'empty section': ('[ ]\n', [(1, '1 to 63')]),
     'a section twice': ('[log]\n[engine]\n[log]\n', [(3, '[log] is in line 1 already')]),
@@ -165,6 +164,16 @@ BAD = {
     'peers without prefix': ('[smc]\npeers = 192.0.2.1\n', [(2, 'has no prefix length')]),
     'a relative cgroup': ('[smc]\ncgroup = unified\n', [(2, 'not an absolute path')]),
     'a log file nowhere': ('[log]\nfile = log.txt\n', [(2, 'not the absolute path')]),
+    'a line that is nothing, and other errors': (
+        '[engine]\nidle poll\nidle = nap\n[log]\nnothing\nlevel = loud\n[log2]\n',
+        [(2, 'neither [SECTION]'), (3, 'nap'), (5, 'neither [SECTION]'), (6, 'loud'), (7, '[log2]')]),
+    'each kind of bad line, and other errors': (
+        'idle = nap\n[engine]\nfile = /a\\b\nx\0y\nidle = nap\n' + 'x' * 400 + '\n' +
+        'x' * 64 + ' = 1\nname = ' + 'x' * 256 + '\nmax_qps = x\n[]\nlevel = loud\n'
+        '[log] x\nlevel = loud\n[log\nlevel = loud\n[log]\nlevel = loud\n',
+        [(1, 'before the first'), (3, 'backslash'), (4, 'NUL'), (5, 'nap'), (6, 'up to 320'),
+         (7, '1 to 63'), (8, 'up to 255'), (9, 'not a number'), (10, '1 to 63'),
+         (12, 'nothing behind it'), (14, 'nothing behind it'), (17, 'loud')]),
     'all errors at once': (
         '[engine]\nidle = nap\nmax_qps = x\n[port a]\nmtu = 1\n[nonsense]\nkey = 1\n',
         [(2, 'nap'), (3, 'max_qps'), (5, 'mtu'), (6, 'unknown section')]),
@@ -256,6 +265,10 @@ def main(argv):
         for name, (text, errors) in BAD.items():
             path, run = check.check_file(text, folder)
             check.point(name, problems_of(path, run, errors))
+        _, run = check.check_file('[engine]\n' + 'idle = poll\n' * 5000, folder)
+        said = [line for line in run.stderr.splitlines() if 'more than 4096' in line]
+        check.point('too many keys are one error', [] if len(said) == 1 and ':4098: ' in said[0] else
+                    [f'{len(said)} lines say so'] + said[:2])
         for name, text in GOOD.items():
             _, run = check.check_file(text, folder)
             check.point(name, run.stderr.splitlines() if run.returncode else [])

@@ -245,10 +245,17 @@ def changes(tap, module, folder):
         path + '.many', '[rule three]\naction = "\\mark"\n' + 'nth = 1\n' * 301))
     pmd.drain()
     said = answer.get('mistakes', ['nothing'])
+    tap.point('of many mistakes it is said how many are left out',
+              [] if said[-1] == f'{path}.many: 281 more mistakes' and
+              sum(part[0] != ' ' for part in said) == 21 else [str(answer)])
+    answer = telemetry.ask('/impair/rules,net_impair0,' + write(
+        os.path.join(long_path, 'f' * 100), '[rule three]\n' + f'{"n" * 300} = 3\n' * 301))
+    pmd.drain()
+    said = answer.get('mistakes', ['nothing'])
     more = re.fullmatch(r'(\d+) more, which are in the log of the program', said[-1])
     shown = sum(part[0] != ' ' for part in said[:-1])
-    tap.point('of many mistakes it is said how many are left out',
-              [] if more and int(more.group(1)) + shown == 301 else [str(answer)])
+    tap.point('of long ones, how many are only in the log',
+              [] if more and int(more.group(1)) + shown == 21 else [str(answer)])
     before = hits('two')
     tap.point('and the rules before hold', [] if until(lambda: hits('two') > before)
               else ['they do not'])

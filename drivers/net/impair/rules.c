@@ -3,7 +3,9 @@
  */
 /*
  * Read a rule file: [impair] and any number of [rule NAME], followed by KEY = VALUE, and comments
- * that begin with '#'.  The whole file is read, and every mistake is reported with line and column.
+ * that begin with '#'.  The whole file is read, and the first mistakes are reported with line and
+ * column.  Of the others the number is reported, because a program that reports may wait for
+ * whoever reads what it prints.
  */
 #include "rules.h"
 
@@ -19,6 +21,7 @@
 
 #define LINE_BYTES 4096u
 #define LINES_MAX  65536u
+#define SAID_MAX   20u /* mistakes that are reported one by one */
 #define KEYS       (sizeof(keys) / sizeof(keys[0]))
 
 struct imp_conf_impair {
@@ -65,12 +68,24 @@ mistake(struct reader *r, size_t column, const char *fmt, ...)
 	va_list ap;
 	int n;
 
+	if (r->mistakes++ >= SAID_MAX)
+		return;
 	n = snprintf(line, sizeof(line), "%s:%u:%zu: ", r->path, r->line, column);
 	va_start(ap, fmt);
 	if (n > 0 && (size_t)n < sizeof(line))
 		vsnprintf(line + n, sizeof(line) - (size_t)n, fmt, ap);
 	va_end(ap);
-	r->mistakes++;
+	r->say(r->user, line);
+}
+
+/* Reports how many mistakes were not reported one by one. */
+static void
+say_rest(const struct reader *r)
+{
+	char line[1024];
+
+	snprintf(line, sizeof(line), "%s: %u more mistake%s", r->path, r->mistakes - SAID_MAX,
+		r->mistakes == SAID_MAX + 1 ? "" : "s");
 	r->say(r->user, line);
 }
 
@@ -391,6 +406,8 @@ imp_rules_read(const char *path, imp_say say, void *user)
 	}
 	if (r.mistakes == 0)
 		return r.rules;
+	if (r.mistakes > SAID_MAX)
+		say_rest(&r);
 	free(r.rules);
 	return NULL;
 }

@@ -82,12 +82,13 @@ struct imp_rules {
 	_Atomic uint64_t taken[IMP_RULES_MAX]; /* hits so far of rules with a limit, all queues */
 };
 
-/** Called for each mistake with "FILE:LINE:COLUMN: ...". */
+/** Called for each of the first 20 mistakes with "FILE:LINE:COLUMN: ..."; if there are more, called
+ *  once more with "FILE: N more mistakes". */
 typedef void (*imp_say)(void *user, const char *line);
 
 /**
  * Reads a file.
- * @return the rules, for imp_rules_free(); NULL: every mistake was reported by @say.
+ * @return the rules, for imp_rules_free(); NULL: the mistakes were reported by @say.
  */
 struct imp_rules *imp_rules_read(const char *path, imp_say say, void *user);
 /** Makes an empty set of rules.  @return NULL: no memory. */

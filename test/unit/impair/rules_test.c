@@ -212,6 +212,28 @@ Test(rules, several_mistakes)
 	cr_expect_not_null(strstr(said, ":8:1: "));
 }
 
+/* Of very many the first are reported, and the number of the others: whoever reads what the program
+ * prints may be slow. */
+Test(rules, many_mistakes)
+{
+	static char text[8192] = "[impair]\n";
+	unsigned int i;
+
+	for (i = 0; i < 20; i++)
+		strcat(text, "flow = 1\n");
+	cr_expect_null(read_text(text));
+	cr_expect(mistakes == 20 && strstr(said, "more") == NULL, "%s", said);
+	strcat(text, "flow = 1\n");
+	cr_expect_null(read_text(text));
+	cr_expect(mistakes == 21 && strstr(said, ": 1 more mistake\n") != NULL, "%s", said);
+	for (i = 21; i < 301; i++)
+		strcat(text, "flow = 1\n");
+	cr_expect_null(read_text(text));
+	cr_expect_eq(mistakes, 21u, "%u lines", mistakes);
+	cr_expect(strstr(said, ":21:1: ") != NULL && strstr(said, ":22:1: ") == NULL, "%s", said);
+	cr_expect_not_null(strstr(said, ": 281 more mistakes\n"));
+}
+
 Test(rules, files_that_are_none)
 {
 	char fifo[80];

@@ -652,6 +652,12 @@ int karst_ah_create(
 /** Control thread.  The number matches no handle afterwards; an lcore that is using the handle at
  *  that moment finishes its packet.  -EINVAL */
 int karst_ah_destroy(struct karst_ah_table *t, uint32_t ah);
+/** Control thread.  Suspends the handles for which @may, called with their port and source address
+ *  (IPv4: mapped), returns false: work requests with their numbers fail as if they were destroyed.
+ *  An lcore that is using one at that moment finishes its packet.  The others may be used, also
+ *  those that were suspended before. */
+void karst_ah_suspend(struct karst_ah_table *t,
+	bool (*may)(const void *user, uint8_t port, const uint8_t src_ip[16]), const void *user);
 /** PD of a handle; also of a destroyed one, until the next handle is created. */
 uint32_t karst_ah_pd(const struct karst_ah_table *t, uint32_t ah);
 

@@ -7,7 +7,8 @@
  *
  * The control thread writes an address handle, and any lcore reads it.  Its slot has a state word
  * that is published last and withdrawn first.  The number of a handle contains a generation, so a
- * work request with the number of a destroyed handle matches none.
+ * work request with the number of a destroyed handle matches none.  Nor does one with the number of
+ * a handle whose source address the port does not have at the moment.
  */
 #include "qp_priv.h"
 
@@ -134,7 +135,9 @@ karst_path_multicast_mac(struct karst_path *path)
 struct ah {
 	struct karst_tmpl tmpl;
 	uint32_t pd;
-	_Atomic uint32_t number; /* 0: free */
+	_Atomic uint32_t number; /* 0: free, or suspended */
+	uint32_t held;           /* the number that its owner has; 0: free */
+	uint8_t src_ip[16];      /* IPv4: mapped */
 	uint32_t generation;
 	uint32_t next_free;
 } karst_cache_aligned;
@@ -206,7 +209,13 @@ karst_ah_create(struct karst_ah_table *t, uint32_t pd, const struct karst_path *
 		number = ++a->generation << t->bits | slot;
 	} while (number == 0);
 	karst_tmpl_init(&a->tmpl, path, karst_tclass(path, t->ect), slot, a->generation, 0xffff);
+	memcpy(a->src_ip, path->src_ip, sizeof(a->src_ip));
+	if (!path->ip6) {
+		memset(a->src_ip, 0, 10);
+		memset(a->src_ip + 10, 0xff, 2);
+	}
 	a->pd = pd;
+	a->held = number;
 	/* release, pairs with the acquire in karst_ah_lookup(): the headers are written */
 	atomic_store_explicit(&a->number, number, memory_order_release);
 	*ah = number;
@@ -219,8 +228,9 @@ karst_ah_destroy(struct karst_ah_table *t, uint32_t number)
 	uint32_t slot = number & t->mask;
 	struct ah *a = &t->ah[slot];
 
-	if (number == 0 || atomic_load_explicit(&a->number, memory_order_relaxed) != number)
+	if (number == 0 || a->held != number)
 		return -EINVAL;
+	a->held = 0;
 	/* relaxed: a reader that still sees it finishes with intact headers, because the slot goes
 	 * to the end of the free list and the caller waits for quiescence before it can be
 	 * reused */
@@ -232,6 +242,23 @@ karst_ah_destroy(struct karst_ah_table *t, uint32_t number)
 		t->free_head = slot + 1;
 	t->free_tail = slot + 1;
 	return 0;
+}
+
+void
+karst_ah_suspend(struct karst_ah_table *t,
+	bool (*may)(const void *user, uint8_t port, const uint8_t src_ip[16]), const void *user)
+{
+	uint32_t i;
+
+	for (i = 0; i <= t->mask; i++) {
+		struct ah *a = &t->ah[i];
+
+		/* release: as in karst_ah_create() */
+		if (a->held != 0)
+			atomic_store_explicit(&a->number,
+				may(user, a->tmpl.port, a->src_ip) ? a->held : 0,
+				memory_order_release);
+	}
 }
 
 uint32_t

@@ -15,6 +15,7 @@
  *   ask G N    sends question N to group number G, by the handle that was made when it joined
  *   fresh G    makes that handle anew
  *   back N     sends question N by the handle that it has kept
+ *   recover    sets the queue pair to RTS after a send has failed
  *   churn N    makes and destroys a handle and joins and leaves a group by ibv_attach_mcast(), N
  *              times
  *   end        leaves the groups, destroys all objects, and ends
@@ -297,6 +298,10 @@ command(struct talker *t, char *line)
 		make_handle(t, &t->group[a]);
 	else if (sscanf(line, "back %u", &a) == 1 && t->kept != NULL)
 		send_word(t, t->kept, t->kept_qpn, ASKS, a, false);
+	else if (strncmp(line, "recover", 7) == 0)
+		check(ibv_modify_qp(t->id->qp, &(struct ibv_qp_attr){.qp_state = IBV_QPS_RTS},
+			      IBV_QP_STATE) == 0,
+			"to recover");
 	else if (sscanf(line, "churn %u", &a) == 1)
 		churn(t, a);
 	else if (strncmp(line, "end", 3) == 0)

@@ -184,6 +184,21 @@ place_addrs(const struct eng_addrs *is, uint32_t n, const struct karst_engine_ad
 	return places;
 }
 
+struct port_of {
+	const struct karst_engine *e;
+	uint8_t port;
+};
+
+/* Whether packets may leave @port of a path from this address, as far as the port in @user is
+ * concerned. */
+static bool
+may_leave_from(const void *user, uint8_t port, const uint8_t src_ip[16])
+{
+	const struct port_of *of = user;
+
+	return eng_port_base(port) != of->port || eng_port_has_addr(&of->e->port[of->port], src_ip);
+}
+
 void
 eng_port_set_addrs(
 	struct karst_engine *e, uint8_t port, uint32_t n, const struct karst_engine_addr *addrs)
@@ -194,6 +209,7 @@ eng_port_set_addrs(
 
 	n = place_addrs(is, n, addrs, placed);
 	eng_port_store_addrs(p, is->mac, n, placed);
+	karst_ah_suspend(e->ahs, may_leave_from, &(struct port_of){e, port});
 	eng_ctl_quiesce(e);
 	port_announce(e, port);
 }

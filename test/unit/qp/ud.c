@@ -58,13 +58,28 @@ Test(ud, u1_send)
 	bed_close(b);
 }
 
-/* Address handles: destroyed, of another PD, invalid; the send queue stops, the receive side
- * continues. */
+static bool
+is_not_from(const void *user, uint8_t port, const uint8_t src_ip[16])
+{
+	return port != 0 || memcmp(src_ip + 12, user, 4) != 0;
+}
+
+static bool
+is_from_any(const void *user, uint8_t port, const uint8_t src_ip[16])
+{
+	(void)user;
+	(void)port;
+	(void)src_ip;
+	return true;
+}
+
+/* Address handles: destroyed, suspended, of another PD, invalid; the send queue stops, the receive
+ * side continues. */
 Test(ud, address_handles)
 {
 	unsigned int i;
 
-	for (i = 0; i < 5; i++) {
+	for (i = 0; i < 6; i++) {
 		struct bed *b = bed_ud();
 		uint32_t ah = ah_of(b, &b->path), again;
 
@@ -88,6 +103,9 @@ Test(ud, address_handles)
 			} while ((again & 7) != (ah & 7));
 			again = ah_of(b, &b->path);
 			break;
+		case 4:
+			karst_ah_suspend(b->ahs, is_not_from, b->path.src_ip + 12);
+			break;
 		default:
 			ah = 0xffffffff;
 		}
@@ -97,8 +115,37 @@ Test(ud, address_handles)
 		expect_wc(b, 1, LOC_QP_OP_ERR);
 		expect_wc(b, 2, WR_FLUSH_ERR);
 		expect_state(b, SQE);
+		cr_assert_eq(karst_ah_destroy(b->ahs, ah), i == 1 || i == 4 ? 0 : -EINVAL);
 		bed_close(b);
 	}
+}
+
+/* Handles of other source addresses can be used; a suspended one keeps its slot, and can be used
+ * again later. */
+Test(ud, suspended_address_handles)
+{
+	struct bed *b = bed_ud();
+	struct karst_path other = b->path;
+	uint32_t ah[8], extra, i;
+
+	other.src_ip[15] ^= 1;
+	for (i = 0; i < 8; i++)
+		ah[i] = ah_of(b, i == 5 ? &other : &b->path);
+	karst_ah_suspend(b->ahs, is_not_from, b->path.src_ip + 12);
+	cr_assert_eq(karst_ah_create(b->ahs, b->pd, &b->path, &extra), -ENOSPC);
+	post(b, SEND, 1, .len = 4, .ah = ah[5], .qpn = 5);
+	expect_pkt(b, UD_SEND_ONLY, S(0));
+	expect_wc(b, 1, SUCCESS);
+	cr_assert_eq(karst_ah_destroy(b->ahs, ah[7]), 0);
+	karst_ah_suspend(b->ahs, is_from_any, NULL);
+	post(b, SEND, 2, .len = 4, .ah = ah[0], .qpn = 5);
+	expect_pkt(b, UD_SEND_ONLY, S(1));
+	expect_wc(b, 2, SUCCESS);
+	post(b, SEND, 3, .len = 4, .ah = ah[7], .qpn = 5);
+	expect_wc(b, 3, LOC_QP_OP_ERR);
+	for (i = 0; i < 7; i++)
+		cr_assert_eq(karst_ah_destroy(b->ahs, ah[i]), 0);
+	bed_close(b);
 }
 
 Test(ud, address_handle_table)

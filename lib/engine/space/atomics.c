@@ -9,7 +9,9 @@
  * each open() by the same process gives the same file, and no other process has it.  Process
  * numbers would not do: a program that has ended may still have the lock when its number is used
  * again, and programs in other PID namespaces all have the number 0.  The numbers of files have 32
- * bits, too, so that one may return; therefore different users never have a lock together.
+ * bits, too, so that one may return; therefore the time at which the kernel made the file counts as
+ * well.  Nobody can set it to that of another file.  The user does not count: a process may change
+ * it between two attachments.
  */
 #include "space_priv.h"
 
@@ -22,22 +24,24 @@ static struct {
 } all_atomics = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 struct eng_atomics *
-eng_atomics_get(int memfd, uid_t uid)
+eng_atomics_get(int memfd)
 {
 	struct eng_atomics *a = NULL;
 	struct stat st;
 
 	if (memfd < 0 || fstat(memfd, &st) != 0)
-		st.st_ino = 0;
+		st = (struct stat){0};
 	pthread_mutex_lock(&all_atomics.lock);
 	if (st.st_ino != 0)
 		LIST_FOREACH(a, &all_atomics.list, next)
-			if (a->dev == st.st_dev && a->ino == st.st_ino && a->uid == uid)
+			if (a->dev == st.st_dev && a->ino == st.st_ino &&
+				a->made.tv_sec == st.st_ctim.tv_sec &&
+				a->made.tv_nsec == st.st_ctim.tv_nsec)
 				break;
 	if (a == NULL && (a = calloc(1, sizeof(*a))) != NULL) {
-		a->dev = st.st_ino != 0 ? st.st_dev : 0;
+		a->dev = st.st_dev;
 		a->ino = st.st_ino;
-		a->uid = uid;
+		a->made = st.st_ctim;
 		pthread_mutex_init(&a->lock, NULL);
 		LIST_INSERT_HEAD(&all_atomics.list, a, next);
 	}

@@ -76,7 +76,7 @@ karst_space_reach(struct karst_space *s, int mem_fd, char *why)
 	if (copy < 0)
 		return karst_ctl_reason(
 			why, -errno, "the engine has no descriptors left (its ulimit -n)");
-	atomics = eng_atomics_get(copy, s->uid);
+	atomics = eng_atomics_get(copy);
 	if (atomics == NULL) {
 		close(copy);
 		return karst_ctl_reason(why, -ENOMEM, "the engine is out of memory");

@@ -77,7 +77,7 @@ karst_space_create(struct karst_engine *e, pid_t pid, int pidfd, uid_t uid, gid_
 		.mapsfd = -1,
 		.watch_fd = -1};
 	atomic_init(&s->refs, 1);
-	s->atomics = eng_atomics_get(-1, uid);
+	s->atomics = eng_atomics_get(-1);
 	ret = s->atomics != NULL ? take_pidfd(s, pidfd) : -ENOMEM;
 	if (ret != 0) {
 		if (s->atomics != NULL)

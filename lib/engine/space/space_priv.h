@@ -126,7 +126,7 @@ struct eng_atomics {
 	LIST_ENTRY(eng_atomics) next;
 	dev_t dev; /* file that the memory is reached by */
 	ino_t ino; /* 0: not reached */
-	uid_t uid; /* of the program */
+	struct timespec made;
 	uint32_t users;
 	pthread_mutex_t lock;
 	_Atomic uint32_t stuck; /* threads in an atomic that are written off: one of them has the
@@ -134,7 +134,7 @@ struct eng_atomics {
 };
 /* @memfd: a descriptor of the memory, to stay open until eng_atomics_put(); -1: none.
  * @return NULL: out of memory */
-struct eng_atomics *eng_atomics_get(int memfd, uid_t uid);
+struct eng_atomics *eng_atomics_get(int memfd);
 void eng_atomics_put(struct eng_atomics *a);
 
 #endif /* ENGINE_SPACE_PRIV_H */

@@ -88,11 +88,11 @@ Test(inside, a_lock_that_a_thread_of_ours_has)
 /* An attachment of the program @p, with a process number that tells nothing: programs in another
  * PID namespace have the number 0. */
 static struct karst_space *
-attach_unnumbered(struct rig *rig, const struct program *p)
+attach_unnumbered(struct rig *rig, const struct program *p, uid_t uid)
 {
 	struct karst_space *s;
 
-	cr_assert_eq(karst_space_create(rig->bed.e, 0, p->pidfd, 0, 0, &s), 0);
+	cr_assert_eq(karst_space_create(rig->bed.e, 0, p->pidfd, uid, 0, &s), 0);
 	give_memory(s, p->pid);
 	return s;
 }
@@ -101,20 +101,23 @@ attach_unnumbered(struct rig *rig, const struct program *p)
  * process number, which may be used again while the lock is held. */
 Test(inside, a_lock_for_each_program)
 {
-	struct karst_space *again, *other;
+	struct karst_space *again, *changed, *other;
 	struct program second;
 	struct rig rig;
 
 	program_start(&second, 0);
 	rig_up(&rig);
-	again = attach_unnumbered(&rig, &rig.prog);
-	other = attach_unnumbered(&rig, &second);
+	again = attach_unnumbered(&rig, &rig.prog, 0);
+	changed = attach_unnumbered(&rig, &rig.prog, 65534);
+	other = attach_unnumbered(&rig, &second, 0);
 	cr_expect_eq(again->atomics, rig.space->atomics, "the same program's");
+	cr_expect_eq(changed->atomics, again->atomics, "the same program's, as another user");
 	cr_expect_neq(other->atomics, again->atomics, "another program's, of the same number");
 	/* as when HELLO is repeated */
 	give_memory(again, rig.prog.pid);
 	cr_expect_eq(again->atomics, rig.space->atomics, "the same program's");
 	karst_space_destroy(other);
+	karst_space_destroy(changed);
 	karst_space_destroy(again);
 	program_end(&second);
 	program_end(&rig.prog);

@@ -127,6 +127,67 @@ for how in (T14, FROM_A):
             return messages(begins_again(messages(Wire(psn=0), 4, b'b')), 4, middle)
 
 
+def later(w, psns, msn=0):
+    """A pause, after which the PSNs go on @psns later."""
+    w.psn += psns
+    w.msn = msn
+    return w.wait(10**6)
+
+
+for how in (T14, FROM_A, []):
+    for ahead in (1, 100, 60000):
+        @case('trace', 'pass', *how)
+        @case('psn', 'pass', *how)
+        @case('msn', 'pass', *how)
+        @case('ack', 'pass', *how)
+        @case('message', 'pass', *how)
+        def queue_pair_that_begins_at_a_later_psn(psns=ahead):
+            return messages(later(Wire().send(5), psns), 4, b'b').send(3)
+
+    @case('psn', 'pass', *how)
+    @case('trace', 'pass', *how)
+    @case('read', 'pass', *how)
+    def queue_pair_that_begins_at_a_later_psn_with_a_read():
+        w = later(Wire().send(5), 20)
+        w.read(w.psn, 3 * MTU)
+        w.msn = 1
+        w.responses(w.psn, 3 * MTU)
+        w.psn += 3
+        return w.send(3)
+
+    @case('psn', 'cannot tell', *how)
+    @case('trace', 'pass', *how)
+    def begins_at_a_later_psn_and_nothing_is_answered():
+        w = later(Wire().send(5), 20)
+        return w.request(ONLY, w.psn, b'karst')
+
+    @case('psn', 'cannot tell', *how)
+    @case('trace', 'pass', *how)
+    @case('msn', 'pass', *how)
+    def begins_at_a_later_psn_and_the_msn_is_neither():
+        return later(Wire().send(5), 20, 5000).send(3)
+
+    @case('trace', 'fail', *how)
+    @case('psn', 'cannot tell', *how)
+    def capture_that_lost_packets_before_a_pause():
+        """The same connection goes on: so many messages are missing."""
+        return later(Wire().send(5), 20, 25).send(3)
+
+
+@case('psn', 'fail', *SENDERS)
+@case('psn', 'cannot tell')
+def leaves_psns_out_after_a_pause():
+    """The responder asks for the first of them."""
+    w = later(Wire().send(5), 20, 5)
+    return w.request(ONLY, w.psn, b'karst').nak(w.psn - 20)
+
+
+@case('psn', 'fail', *SENDERS)
+def leaves_psns_out_after_a_pause_and_sends_them_then():
+    w = later(Wire().send(5), 2, 5)
+    return w.request(ONLY, w.psn, b'karst').request(ONLY, w.psn - 2, b'karst')
+
+
 @case('timeout', 'fail', *FROM_A)
 def sent_again_too_late():
     """A PSN that is not acknowledged does not belong to a new connection."""

@@ -166,7 +166,17 @@ struct an_stream {
 	bool ack_seen;
 	uint32_t ack_max; /* newest PSN acknowledged */
 	uint64_t ack_frame;
-	uint64_t anew;        /* frame where a new queue pair of that number may begin; or 0 */
+	uint64_t anew; /* frame where a new queue pair of that number may begin; or 0 */
+	/* a jump to a later PSN, where a new queue pair of that number may begin (jump.c); until an
+	 * answer decides about it */
+	struct an_jump {
+		bool valid;
+		bool sees;         /* the capture shows that PSNs were left out, if it is none */
+		uint32_t psn;      /* of the first request after it */
+		uint32_t expected; /* the PSN in whose place it came */
+		uint32_t cum;      /* messages before it */
+		uint64_t frame;
+	} jump;
 	bool unseen;          /* a response has shown a request that the capture does not have */
 	uint64_t again_frame; /* last request that was sent again or duplicated (log) */
 	bool msn_known;
@@ -200,6 +210,8 @@ struct an_rec *an_stream_insert(struct an_stream *s, uint32_t psn, bool paired);
 void an_stream_advance(struct an_stream *s);
 /** Forgets all requests, because a new queue pair begins. */
 void an_stream_restart(struct an_stream *s);
+/** Forgets the requests before @psn, with which a new queue pair has begun. */
+void an_stream_restart_at(struct an_stream *s, uint32_t psn);
 
 static inline struct an_rec *
 an_rec_at(const struct an_stream *s, uint32_t i)
@@ -450,6 +462,14 @@ void an_integrity(struct an *a, struct an_flow *f, const struct an_pkt *p);
 void an_request(struct an *a, struct an_flow *f, const struct an_pkt *p);
 void an_response(struct an *a, struct an_flow *by, struct an_flow *f, const struct an_pkt *p);
 void an_message(struct an *a, struct an_flow *f, const struct an_pkt *p, bool follows);
+/** Records that @p has a PSN later than the expected one; @sees: no request can be missing. */
+void an_jump(struct an *a, struct an_flow *f, const struct an_pkt *p, bool sees);
+/** Decides, if possible, by a response to what was sent after a jump. */
+void an_jump_answered(struct an *a, struct an_flow *f, const struct an_pkt *p);
+/** Decides that no new queue pair began at a jump: @p is an older request. */
+void an_jump_older(struct an *a, struct an_flow *f, const struct an_pkt *p);
+/** Gives the verdict on a jump about which nothing has decided. */
+void an_jump_finish(struct an *a, struct an_flow *f);
 /** Computes a CRC over payload and extended headers. */
 uint32_t an_print(const struct an_pkt *p);
 /**

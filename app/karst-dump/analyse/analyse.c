@@ -357,8 +357,10 @@ an_finish(struct an *a, bool broken)
 	an_flows_finish(a);
 	an_cm_finish(a);
 	an_cnp_finish(a);
-	for (f = a->flows; f != NULL; f = f->all_next)
+	for (f = a->flows; f != NULL; f = f->all_next) {
+		an_jump_finish(a, f);
 		one_direction(a, f);
+	}
 	if (a->o->counters != NULL)
 		an_counters_check(a, a->o->counters);
 	for (f = a->flows; f != NULL; f = f->all_next)

@@ -125,18 +125,6 @@ end_unknown(struct an_stream *s)
 	return s->n != 0 && an_rec_at(s, s->n - 1)->damaged;
 }
 
-static void
-gap(struct an *a, struct an_flow *f, const struct an_pkt *p, uint32_t missing)
-{
-	struct an_stream *s = &f->req;
-	bool sees = an_sees_sent(a, f) && !end_unknown(s);
-
-	an_say(a, f, AN_PSN, sees ? AN_FAIL : AN_UNKNOWN, p->frame, 0,
-		"PSN %06x where %06x was to come: %u %s%s", p->ib->psn, s->next, missing,
-		missing == 1 ? "PSN is left out" : "PSNs are left out",
-		sees ? "" : " (or lost before the place of the capture)");
-}
-
 /* Handles a request with a PSN after all that were seen. */
 static void
 fresh(struct an *a, struct an_flow *f, const struct an_pkt *p, uint32_t ahead)
@@ -150,7 +138,7 @@ fresh(struct an *a, struct an_flow *f, const struct an_pkt *p, uint32_t ahead)
 	if (ahead != 0 && span_shown(s, ahead))
 		ahead = 0;
 	if (ahead != 0)
-		gap(a, f, p, ahead);
+		an_jump(a, f, p, an_sees_sent(a, f) && !end_unknown(s));
 	else if (s->sent != 0)
 		an_pass(a, f, AN_PSN, p->frame);
 	if (p->j->icrc_is != JUDGE_CRC_BAD)
@@ -205,8 +193,10 @@ static void
 older(struct an *a, struct an_flow *f, const struct an_pkt *p)
 {
 	struct an_stream *s = &f->req;
-	struct an_rec *r = an_stream_find(s, p->ib->psn);
+	struct an_rec *r;
 
+	an_jump_older(a, f, p);
+	r = an_stream_find(s, p->ib->psn);
 	if (is_another(s, r, p)) {
 		an_say(a, f, AN_RESEND, AN_UNKNOWN, r->first_frame, p->frame,
 			"PSN %06x was acknowledged, and has other content now: a new connection?",

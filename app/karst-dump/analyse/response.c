@@ -348,6 +348,7 @@ an_response(struct an *a, struct an_flow *by, struct an_flow *f, const struct an
 
 	if (p->j->icrc_is == JUDGE_CRC_BAD)
 		return; /* the requester has dropped it */
+	an_jump_answered(a, f, p);
 	if (p->flags & KARST_OPF_READ)
 		learn_mtu(s, p);
 	if (s->n != 0 && an_rec_at(s, s->n - 1)->guessed &&

@@ -116,6 +116,21 @@ an_stream_advance(struct an_stream *s)
 }
 
 void
+an_stream_restart_at(struct an_stream *s, uint32_t psn)
+{
+	uint32_t i = an_stream_lower(s, psn);
+
+	s->head += i;
+	s->n -= i;
+	s->una = s->front = psn;
+	s->una_known = s->ack_seen = s->msn_known = false;
+	s->nak.valid = s->rnr.valid = s->gap.valid = s->nak_before.valid = false;
+	s->early.valid = false;
+	s->cum = 0;
+	an_stream_advance(s);
+}
+
+void
 an_stream_restart(struct an_stream *s)
 {
 	struct an_stream was = *s;

@@ -85,10 +85,7 @@ barred_by_four(const struct options *o)
 	good &= late_programs_stop(c, THREADS);
 	good = good && host_until_stuck(&h, 0, 0) && once_is(&s, KARST_WC_SUCCESS);
 	good &= innocents_stop(&in);
-	good &= host_stop(&h);
-	if (good)
-		host_remove(&h);
-	return good;
+	return host_end(&h, good);
 }
 
 /* Two programs with queue pairs on two lcores hold four threads, but only two of each lcore. */
@@ -115,10 +112,7 @@ allowed_with_two_lcores(const struct options *o)
 	sleep_ms(200); /* until threads of both lcores have been given up */
 	good = good && once_is(&s, KARST_WC_SUCCESS);
 	good &= late_programs_stop(c, THREADS / 2);
-	good &= host_stop(&h);
-	if (good)
-		host_remove(&h);
-	return good;
+	return host_end(&h, good);
 }
 
 bool

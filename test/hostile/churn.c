@@ -198,8 +198,5 @@ case_churn(const struct options *o)
 	note("%u attachments, %u registrations", s.attaches, s.registrations);
 	good &= host_settles(&h, &before, o->grown);
 	good &= innocents_stop(&in);
-	good &= host_stop(&h);
-	if (good)
-		host_remove(&h);
-	return good;
+	return host_end(&h, good);
 }

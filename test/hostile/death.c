@@ -239,8 +239,5 @@ case_death(const struct options *o)
 	for (i = 0; i < PROGRAMS; i++)
 		if (c[i].pid > 0)
 			good &= child_stop(&c[i], "program");
-	good &= host_stop(&h);
-	if (good)
-		host_remove(&h);
-	return good;
+	return host_end(&h, good);
 }

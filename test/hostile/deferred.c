@@ -53,8 +53,5 @@ case_deferred(const struct options *o)
 	(void)late_programs_stop(c + STAY, CROWD - STAY);
 	good = good && until_threads(c, STAY, &s, 1, POOL);
 	(void)late_programs_stop(c, STAY);
-	good &= host_stop(&h);
-	if (good)
-		host_remove(&h);
-	return good;
+	return host_end(&h, good);
 }

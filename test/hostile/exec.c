@@ -281,9 +281,6 @@ case_exec(const struct options *o)
 	for (way = 0; way < WAYS && good; way++)
 		good = one_attack(&plan, (enum way)way, true) &
 			one_attack(&plan, (enum way)way, false);
-	good &= host_stop(&h);
 	unlink(plan.program);
-	if (good)
-		host_remove(&h);
-	return good;
+	return host_end(&h, good);
 }

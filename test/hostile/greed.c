@@ -412,8 +412,5 @@ case_greed(const struct options *o)
 	/* tables that have grown stay */
 	good &= host_settles(&h, &before, true);
 	good &= innocents_stop(&in);
-	good &= host_stop(&h);
-	if (good)
-		host_remove(&h);
-	return good;
+	return host_end(&h, good);
 }

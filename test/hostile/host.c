@@ -194,6 +194,15 @@ host_remove(const struct host *h)
 	rmdir(h->folder);
 }
 
+bool
+host_end(struct host *h, bool good)
+{
+	good &= host_stop(h);
+	if (good)
+		host_remove(h);
+	return good;
+}
+
 /* --- telemetry --- */
 
 static int

@@ -95,6 +95,9 @@ bool host_start(struct host *h);
 bool host_stop(struct host *h);
 void host_kill(struct host *h);
 void host_remove(const struct host *h);
+/** Ends a case: stops it, and removes its folder unless something has failed.
+ * @return whether @good, and it ended as it should */
+bool host_end(struct host *h, bool good);
 bool host_alive(const struct host *h);
 
 /** Lets programs of all users attach. */

@@ -219,8 +219,5 @@ case_kill(const struct options *o)
 	good = bereaved(&h) && good;
 	good &= host_settles(&h, &before, o->grown);
 	good &= innocents_stop(&in);
-	good &= host_stop(&h);
-	if (good)
-		host_remove(&h);
-	return good;
+	return host_end(&h, good);
 }

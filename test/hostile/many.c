@@ -293,10 +293,7 @@ many_beside(const struct options *o, int users, bool *stood)
 		if (c[i].pid != 0)
 			good &= child_stop(&c[i], "program with many attachments");
 	good &= innocents_stop(&in);
-	good &= host_stop(&h);
-	if (good)
-		host_remove(&h);
-	return good;
+	return host_end(&h, good);
 }
 
 static bool
@@ -346,10 +343,7 @@ case_fresh(const struct options *o)
 	good &= taken <= most;
 	if (c.pid != 0)
 		good &= child_stop(&c, "program with many attachments");
-	good &= host_stop(&h);
-	if (good)
-		host_remove(&h);
-	return good;
+	return host_end(&h, good);
 }
 
 /* One round beside innocents: all copies and packets that an lcore keeps are not those of one user,
@@ -405,10 +399,7 @@ case_crowds(const struct options *o)
 	for (i = 0; i < KARST_DIM(s) && good; i++)
 		/* innocents that stand still for want of a processor do not matter here */
 		good = crowds_beside(o, &s[i], 1, &stood) || stood;
-	good &= host_stop(&h);
-	if (good)
-		host_remove(&h);
-	return good;
+	return host_end(&h, good);
 }
 
 static bool
@@ -421,10 +412,7 @@ crowds_collude(const struct options *o, bool receive, bool *stood)
 	if (!host_up_with(&h, o->karstd, many_calls))
 		return false;
 	good = host_for_all(&h) && crowds_beside(o, &s, 2, stood);
-	good &= host_stop(&h);
-	if (good)
-		host_remove(&h);
-	return good;
+	return host_end(&h, good);
 }
 
 bool

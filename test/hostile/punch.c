@@ -169,8 +169,5 @@ case_punch(const struct options *o)
 		good = child_start(&c, next, &h) && child_stop(&c, "the user's next program");
 	good &= host_settles(&h, &before, o->grown);
 	good &= innocents_stop(&in);
-	good &= host_stop(&h);
-	if (good)
-		host_remove(&h);
-	return good;
+	return host_end(&h, good);
 }

@@ -319,8 +319,5 @@ case_scribble(const struct options *o)
 		written);
 	good &= host_settles(&h, &before, o->grown);
 	good &= innocents_stop(&in);
-	good &= host_stop(&h);
-	if (good)
-		host_remove(&h);
-	return good;
+	return host_end(&h, good);
 }

@@ -382,8 +382,5 @@ case_soak(const struct options *o)
 	turn_ms = longest_turn_ms(&s.host);
 	good &= host_settles(&s.host, &before, o->grown);
 	good &= summary(&s, before_ms, turn_ms, s.pause_ms);
-	good &= host_stop(&s.host);
-	if (good)
-		host_remove(&s.host);
-	return good;
+	return host_end(&s.host, good);
 }

@@ -466,10 +466,7 @@ once(const struct options *o, int whose)
 		return false;
 	good = with_programs(&h, whose) && child_start(&c, next, &h) &&
 		child_stop(&c, "the user's next program");
-	good &= host_stop(&h);
-	if (good)
-		host_remove(&h);
-	return good;
+	return host_end(&h, good);
 }
 
 bool

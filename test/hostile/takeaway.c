@@ -184,8 +184,5 @@ case_takeaway(const struct options *o)
 	note("%d times %d attachments with %d regions each", ROUNDS, ATTACHMENTS, REGIONS);
 	good &= host_settles(&h, &before, o->grown);
 	good &= innocents_stop(&in);
-	good &= host_stop(&h);
-	if (good)
-		host_remove(&h);
-	return good;
+	return host_end(&h, good);
 }

@@ -477,8 +477,5 @@ case_talk(const struct options *o)
 	note("%" PRIu64 " requests were answered", said);
 	good &= host_settles(&h, &before, o->grown);
 	good &= innocents_stop(&in);
-	good &= host_stop(&h);
-	if (good)
-		host_remove(&h);
-	return good;
+	return host_end(&h, good);
 }

@@ -44,6 +44,15 @@ run_case(const char *name, void (*fn)(void))
 	fflush(stdout);
 }
 
+double
+seconds(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
+}
+
 int
 cases_end(void)
 {

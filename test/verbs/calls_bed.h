@@ -38,6 +38,8 @@ _Noreturn void give_up(void);
 void run_case(const char *name, void (*fn)(void));
 /** @return the exit status. */
 int cases_end(void);
+/** @return a steady time. */
+double seconds(void);
 
 struct rig {
 	struct ibv_context *ctx;

@@ -10,20 +10,10 @@
 
 #include <pthread.h>
 #include <stdatomic.h>
-#include <time.h>
 
 #define THREADS 16u
 
 static struct rig rig, *const r = &rig;
-
-static double
-seconds(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
-}
 
 /* Runs @fn in @n threads; its argument is the thread's number. */
 static void

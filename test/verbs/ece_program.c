@@ -22,16 +22,9 @@
 #include <arpa/inet.h>
 #include <rdma/rdma_cma.h>
 
-#define RESOLVE_MS 120000
+#include "must.h"
 
-static void
-must(int ret, const char *what)
-{
-	if (ret == 0)
-		return;
-	perror(what);
-	exit(1);
-}
+#define RESOLVE_MS 120000
 
 static void
 check(bool right, const char *what)

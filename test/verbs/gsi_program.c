@@ -22,6 +22,8 @@
 #include <arpa/inet.h>
 #include <rdma/rdma_cma.h>
 
+#include "must.h"
+
 #define BACKLOG     8
 #define REQ_PRIVATE 56
 #define REP_PRIVATE 196
@@ -29,15 +31,6 @@
 #define RESOLVE_MS  120000
 
 static uint8_t bytes[256];
-
-static void
-must(int ret, const char *what)
-{
-	if (ret == 0)
-		return;
-	perror(what);
-	exit(1);
-}
 
 static void
 refused(int ret, const char *what)

@@ -8,8 +8,6 @@
  */
 #include "calls_bed.h"
 
-#include <time.h>
-
 /* The size, in requests or entries, of the queues for which the device reports its maximum. */
 #define USUAL 256
 
@@ -146,15 +144,6 @@ static const struct kind kinds[] = {
 };
 
 static const struct kind *now; /* the kind that is tested */
-
-static double
-seconds(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
-}
 
 /* Creates the maximum number of objects, less those of the rig, and destroys them. */
 static void

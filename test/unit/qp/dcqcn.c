@@ -7,19 +7,10 @@
  */
 #include <criterion/criterion.h>
 
-#include "congestion.h"
+#include "rp_defaults.h"
 
 #define US   1000ull
 #define LINE 100000000000ull
-
-static struct karst_rp_params
-defaults(void)
-{
-	struct karst_congestion_config c;
-
-	karst_congestion_defaults(&c);
-	return c.rp;
-}
 
 static struct karst_rp
 rp_of(const struct karst_rp_params *p)

@@ -6,6 +6,7 @@
 #include "harness.h"
 
 #include "qp_priv.h"
+#include "rp_defaults.h"
 
 #define ONE KARST_SWIFT_ONE
 #define S1  (1000 * MS)
@@ -13,15 +14,6 @@
 static struct karst_congestion_config config;
 
 /* --- the window --- */
-
-static struct karst_rp_params
-defaults(void)
-{
-	struct karst_congestion_config c;
-
-	karst_congestion_defaults(&c);
-	return c.rp;
-}
 
 static struct karst_swift_rp
 rp_of(const struct karst_rp_params *p)

@@ -179,9 +179,26 @@ filtered(int port)
 	return 8;
 }
 
-/* A program that is executed with a filter connects. */
+/* Sets the variable by which programs know that their filters allow all that SMC-R needs, as if
+ * another process had tried: as many filters as this process has, and then @who. */
 static void
-connect_in_filter(enum way way, const int *calls)
+claim(const char *who)
+{
+	char status[4096] = "", value[64];
+	const char *at;
+	int fd = open("/proc/self/status", O_RDONLY);
+
+	if (read(fd, status, sizeof(status) - 1) <= 0)
+		fail("status");
+	close(fd);
+	at = strstr(status, "\nSeccomp_filters:\t");
+	snprintf(value, sizeof(value), "%d%s", at != NULL ? atoi(at + 18) : 1, who);
+	setenv("KARST_SMC_FILTERS", value, 1);
+}
+
+/* A program that is executed with a filter connects.  @who: for claim(), if not NULL. */
+static void
+connect_in_filter(enum way way, const int *calls, const char *who)
 {
 	char port[16], buf[10];
 	pid_t child = fork();
@@ -189,6 +206,8 @@ connect_in_filter(enum way way, const int *calls)
 	if (child == 0) {
 		snprintf(port, sizeof(port), "%d", address.sin_port);
 		confine(calls, way);
+		if (who != NULL)
+			claim(who);
 		execl("/proc/self/exe", "smc-same", "filtered", port, NULL);
 		_exit(9);
 	}
@@ -203,9 +222,17 @@ connect_in_filter(enum way way, const int *calls)
 static void
 inherited(void)
 {
-	connect_in_filter(BY_PRCTL, unused_by_clients);
-	connect_in_filter(BY_SECCOMP, unused_by_clients);
-	connect_in_filter(UNSEEN, unused_by_clients);
+	connect_in_filter(BY_PRCTL, unused_by_clients, NULL);
+	connect_in_filter(BY_SECCOMP, unused_by_clients, NULL);
+	connect_in_filter(UNSEEN, unused_by_clients, NULL);
+}
+
+/* The environment is that of a process whose filters were others. */
+static void
+inherited_claimed(void)
+{
+	connect_in_filter(UNSEEN, unused_by_clients, "");
+	connect_in_filter(UNSEEN, unused_by_clients, " 1 1");
 }
 
 /* The filter allows all that SMC-R needs. */
@@ -214,7 +241,7 @@ inherited_harmless(void)
 {
 	static const int calls[] = {SYS_personality, 0};
 
-	connect_in_filter(UNSEEN, calls);
+	connect_in_filter(UNSEEN, calls, NULL);
 }
 
 /* --- syscall() --- */
@@ -330,6 +357,7 @@ const struct same_case filters[] = {
 	{"two filters of system calls", echo_in_two_filters},
 	{"filters of system calls that are refused", refused_filters},
 	{"a program that is executed with a filter of system calls", inherited},
+	{"a program that is executed with a filter and another's environment", inherited_claimed},
 	{"a program that is executed with a harmless filter of system calls", inherited_harmless},
 	{"system calls by number", calls_by_number},
 	{"closes by number", closes_by_number},

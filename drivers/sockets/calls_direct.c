@@ -4,8 +4,9 @@
 /*
  * syscall(), by which programs make system calls for which their C library has, or had, no
  * function: close_range(), accept4(), pidfd_getfd(), or seccomp() as libseccomp calls it.  A call
- * on a connection, on a listener or on a range of descriptors, and one that sets a filter of
- * system calls, is made by our function of that name.  All others are made as they are.
+ * on a connection, on a listener or on a range of descriptors, one that may bring a connection, one
+ * that sets what a later connection takes over, and one that sets a filter of system calls, is made
+ * by our function of that name.  All others are made as they are.
  */
 #include "ks.h"
 
@@ -20,6 +21,8 @@
 
 #define ARGS      6
 #define MAX_ERRNO 4095 /* the kernel's */
+#define SET_SIZE  8    /* of the kernel's set of signals, in bytes */
+#define SECOND_NS 1000000000ull
 
 /* Not the C library's syscall(): to find that may allocate memory, and an allocator may make such a
  * call while it begins. */
@@ -105,6 +108,10 @@ direct_bytes(long n, const long *a, long *rc)
 		*rc = readv(fd, (const struct iovec *)a[1], (int)a[2]);
 	else if (n == SYS_writev)
 		*rc = writev(fd, (const struct iovec *)a[1], (int)a[2]);
+	else if (n == SYS_preadv2) /* a[3] is the whole offset, a[4] is for kernels of 32 bits */
+		*rc = preadv64v2(fd, (const struct iovec *)a[1], (int)a[2], a[3], (int)a[5]);
+	else if (n == SYS_pwritev2)
+		*rc = pwritev64v2(fd, (const struct iovec *)a[1], (int)a[2], a[3], (int)a[5]);
 	else if (n == SYS_recvfrom)
 		*rc = recvfrom(
 			fd, (void *)a[1], (size_t)a[2], (int)a[3], (void *)a[4], (socklen_t *)a[5]);
@@ -163,7 +170,7 @@ direct_life(long n, const long *a, long *rc)
 	return true;
 }
 
-/* --- calls on several --- */
+/* --- calls on several, and on any --- */
 
 /* The upper half of an argument is not defined if the kernel takes an int. */
 static bool
@@ -171,19 +178,42 @@ is_known(long arg)
 {
 	int fd = (int)arg;
 
-	return fd >= 0 && fd < KS_MAX_FDS && (ks_kind(fd) != KS_PLAIN || ks_is_hidden(fd));
+	return (unsigned int)fd < KS_MAX_FDS && (ks_kind(fd) != KS_PLAIN || ks_is_hidden(fd));
+}
+
+static bool
+is_of_owner(int cmd)
+{
+	return cmd == F_SETOWN || cmd == F_SETOWN_EX || cmd == F_SETSIG;
+}
+
+/* Calls that concern this library whatever their descriptors are. */
+static bool
+is_general(long n, const long *a)
+{
+	return n == SYS_close_range || n == SYS_pidfd_getfd || n == SYS_recvmsg ||
+		n == SYS_recvmmsg || n == SYS_epoll_ctl || n == SYS_setsockopt ||
+		(n == SYS_fcntl && is_of_owner((int)a[1])) ||
+		(n == SYS_ioctl &&
+			((unsigned int)a[1] == FIOSETOWN || (unsigned int)a[1] == SIOCSPGRP));
+}
+
+/* Calls whose descriptors are in memory. */
+static bool
+is_wait(long n)
+{
+	return n == SYS_ppoll || n == SYS_pselect6
+#ifdef SYS_poll
+		|| n == SYS_poll || n == SYS_select
+#endif
+		;
 }
 
 /* Whether the call may be one of these.  Most are not, and get no further. */
 static bool
 is_concern(long n, const long *a)
 {
-	return is_known(a[0]) || is_known(a[1]) || is_known(a[2]) || n == SYS_close_range ||
-		n == SYS_pidfd_getfd || n == SYS_ppoll
-#ifdef SYS_poll
-		|| n == SYS_poll
-#endif
-		;
+	return is_known(a[0]) || is_known(a[1]) || is_known(a[2]) || is_general(n, a) || is_wait(n);
 }
 
 static bool
@@ -198,34 +228,116 @@ is_any_polled(const struct pollfd *p, unsigned long n)
 	return n > 0;
 }
 
+/* @a: the arguments of select() */
+static bool
+is_any_selected(const long *a)
+{
+	int n = (int)a[0] < FD_SETSIZE ? (int)a[0] : FD_SETSIZE;
+
+	for (int fd = 0; fd < n; fd++)
+		for (int set = 1; set <= 3; set++)
+			if (a[set] != 0 && FD_ISSET(fd, (const fd_set *)a[set]) && is_known(fd))
+				return true;
+	return false;
+}
+
+/* Unlike the functions of the C library, these system calls store the remaining time in @limit, if
+ * they accept it and it is not 0. */
+static void
+store_left(struct timespec *limit, uint64_t began, long rc)
+{
+	uint64_t took = ks_now() - began;
+
+	if (limit == NULL || (limit->tv_sec == 0 && limit->tv_nsec == 0) ||
+		(rc < 0 && errno == EINVAL))
+		return;
+	limit->tv_sec -= (time_t)(took / SECOND_NS);
+	limit->tv_nsec -= (long)(took % SECOND_NS);
+	if (limit->tv_nsec < 0) {
+		limit->tv_nsec += (long)SECOND_NS;
+		limit->tv_sec--;
+	}
+	if (limit->tv_sec < 0)
+		*limit = (struct timespec){0};
+}
+
+static long
+direct_ppoll(const long *a)
+{
+	struct timespec *limit = (struct timespec *)a[2];
+	uint64_t began = ks_now();
+	long rc = ppoll((struct pollfd *)a[0], (nfds_t)a[1], limit, (const sigset_t *)a[3]);
+
+	store_left(limit, began, rc);
+	return rc;
+}
+
+/* The last argument of pselect6(). */
+struct direct_mask {
+	const sigset_t *set;
+	size_t size;
+};
+
+static long
+direct_pselect(const long *a)
+{
+	const struct direct_mask *mask = (const struct direct_mask *)a[5];
+	struct timespec *limit = (struct timespec *)a[4];
+	uint64_t began = ks_now();
+	long rc = pselect((int)a[0], (fd_set *)a[1], (fd_set *)a[2], (fd_set *)a[3], limit,
+		mask != NULL ? mask->set : NULL);
+
+	store_left(limit, began, rc);
+	return rc;
+}
+
+/* A mask of another size is left to the kernel, which refuses it. */
+static bool
+is_mask_ok(const struct direct_mask *mask)
+{
+	return mask == NULL || mask->set == NULL || mask->size == SET_SIZE;
+}
+
+static bool
+direct_wait(long n, const long *a, long *rc)
+{
+	if (n == SYS_ppoll && is_any_polled((void *)a[0], (unsigned long)a[1]) &&
+		(a[3] == 0 || a[4] == SET_SIZE))
+		*rc = direct_ppoll(a);
+	else if (n == SYS_pselect6 && is_any_selected(a) && is_mask_ok((const void *)a[5]))
+		*rc = direct_pselect(a);
+#ifdef SYS_poll
+	else if (n == SYS_poll && is_any_polled((void *)a[0], (unsigned long)a[1]))
+		*rc = poll((struct pollfd *)a[0], (nfds_t)a[1], (int)a[2]);
+	else if (n == SYS_select && is_any_selected(a))
+		*rc = select((int)a[0], (fd_set *)a[1], (fd_set *)a[2], (fd_set *)a[3],
+			(struct timeval *)a[4]);
+#endif
+	else
+		return false;
+	return true;
+}
+
 static bool
 direct_several(long n, const long *a, long *rc)
 {
-	if (n == SYS_close_range) {
+	if (n == SYS_close_range)
 		*rc = close_range((unsigned int)a[0], (unsigned int)a[1], (int)a[2]);
-	} else if (n == SYS_pidfd_getfd) {
+	else if (n == SYS_pidfd_getfd)
 		*rc = pidfd_getfd((int)a[0], (int)a[1], (unsigned int)a[2]);
-	} else if (n == SYS_dup3 && (is_known(a[0]) || is_known(a[1]))) {
+	else if (n == SYS_epoll_ctl)
+		*rc = epoll_ctl((int)a[0], (int)a[1], (int)a[2], (struct epoll_event *)a[3]);
+	else if (n == SYS_dup3 && (is_known(a[0]) || is_known(a[1])))
 		*rc = dup3((int)a[0], (int)a[1], (int)a[2]);
 #ifdef SYS_dup2
-	} else if (n == SYS_dup2 && (is_known(a[0]) || is_known(a[1]))) {
+	else if (n == SYS_dup2 && (is_known(a[0]) || is_known(a[1])))
 		*rc = dup2((int)a[0], (int)a[1]);
 #endif
-#ifdef SYS_poll
-	} else if (n == SYS_poll && is_any_polled((void *)a[0], (unsigned long)a[1])) {
-		*rc = poll((struct pollfd *)a[0], (nfds_t)a[1], (int)a[2]);
-#endif
-	} else if (n == SYS_ppoll && is_any_polled((void *)a[0], (unsigned long)a[1])) {
-		*rc = ppoll((struct pollfd *)a[0], (nfds_t)a[1], (const struct timespec *)a[2],
-			(const sigset_t *)a[3]);
-	} else if (n == SYS_epoll_ctl && is_known(a[2])) {
-		*rc = epoll_ctl((int)a[0], (int)a[1], (int)a[2], (struct epoll_event *)a[3]);
-	} else if (n == SYS_splice && (is_known(a[0]) || is_known(a[2]))) {
+	else if (n == SYS_splice && (is_known(a[0]) || is_known(a[2])))
 		*rc = splice((int)a[0], (off64_t *)a[1], (int)a[2], (off64_t *)a[3], (size_t)a[4],
 			(unsigned int)a[5]);
-	} else {
+	else
 		return false;
-	}
 	return true;
 }
 
@@ -233,9 +345,10 @@ direct_several(long n, const long *a, long *rc)
 static bool
 direct_call(long n, const long *a, long *rc)
 {
-	if (direct_several(n, a, rc))
+	if (direct_several(n, a, rc) || direct_wait(n, a, rc))
 		return true;
-	return is_known(a[0]) && (direct_bytes(n, a, rc) || direct_life(n, a, rc));
+	return (is_known(a[0]) || is_general(n, a)) &&
+		(direct_bytes(n, a, rc) || direct_life(n, a, rc));
 }
 
 /* Calls after which the caller's thread pointer or stack may be another one. */

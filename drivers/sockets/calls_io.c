@@ -155,7 +155,9 @@ refuse_place(off64_t at, int rwf, int *flags)
 	*flags = (rwf & RWF_NOWAIT) != 0 ? MSG_DONTWAIT : 0;
 	if (at != -1)
 		return at < 0 ? EINVAL : ESPIPE;
-	return (rwf & ~(RWF_NOWAIT | RWF_HIPRI | RWF_SYNC | RWF_DSYNC)) != 0 ? EOPNOTSUPP : 0;
+	return (rwf & ~(RWF_NOWAIT | RWF_HIPRI | RWF_SYNC | RWF_DSYNC | RWF_APPEND)) != 0
+		? EOPNOTSUPP
+		: 0;
 }
 
 KS_API ssize_t

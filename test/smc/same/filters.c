@@ -3,23 +3,16 @@
  */
 /*
  * Filters of system calls (seccomp), which allow what a program over TCP needs, and kill it for
- * what it does not need; and system calls that are made by syscall().
+ * what it does not need.
  */
 #include "same.h"
 
-#if defined(__x86_64__)
-#include <asm/prctl.h>
-#endif
-#include <errno.h>
-#include <fcntl.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <poll.h>
 #include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -82,16 +75,6 @@ confine(const int *calls, enum way way)
 		rc = unseen(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, (long)&prog);
 	if (rc != 0)
 		fail("a filter");
-}
-
-static void
-tell_status(pid_t child)
-{
-	int status = -1;
-
-	if (child < 0 || waitpid(child, &status, 0) != child)
-		fail("a child");
-	printf(" (%d)", status);
 }
 
 /* A child that confines itself, first by @before if that is not NULL, echoes what it reads. */
@@ -244,112 +227,6 @@ inherited_harmless(void)
 	connect_in_filter(UNSEEN, calls, NULL);
 }
 
-/* --- syscall() --- */
-
-static void
-calls_by_number(void)
-{
-	struct sockaddr_in n = {0};
-	socklen_t len = sizeof(n);
-	struct pollfd p;
-	char buf[10] = "";
-	long fd;
-
-	near = socket(AF_INET, SOCK_STREAM, 0);
-	tell(connect(near, (void *)&address, sizeof(address)));
-	far = (int)syscall(SYS_accept4, listener, NULL, NULL, SOCK_CLOEXEC);
-	tell(fcntl(far, F_GETFD));
-	tell(syscall(SYS_write, near, "abc", 3));
-	p = (struct pollfd){.fd = far, .events = POLLIN};
-	tell(syscall(SYS_ppoll, &p, 1, NULL, NULL, 0));
-	tell(syscall(SYS_read, far, buf, 2));
-	tell(syscall(SYS_recvfrom, far, buf, 9, 0, NULL, NULL));
-	tell(syscall(SYS_sendto, far, buf, 1, 0, NULL, 0));
-	tell(recv(near, buf, 9, 0));
-	tell(syscall(SYS_getpeername, near, &n, &len));
-	tell(len);
-	tell(syscall(SYS_dup3, near, 77, 0));
-	tell(write(77, "abcd", 4));
-	tell(recv(far, buf, 9, 0));
-	tell(syscall(SYS_shutdown, near, SHUT_WR));
-	tell(recv(far, buf, 9, 0));
-	tell(syscall(SYS_read, -1, buf, 1));
-	fd = syscall(SYS_getpid);
-	tell(fd == getpid());
-}
-
-/* The numbers of what was closed are used again. */
-static void
-closes_by_number(void)
-{
-	char buf[10] = "";
-	int fd;
-
-	open_both();
-	tell(syscall(SYS_close, near));
-	fd = open("/dev/null", O_RDWR);
-	tell(fd == near);
-	tell(write(fd, "abc", 3));
-	tell(recv(far, buf, 9, 0));
-	close(fd);
-	close(far);
-	open_both();
-	tell(syscall(SYS_close_range, near, near, 0));
-	fd = open("/dev/null", O_RDWR);
-	tell(fd == near);
-	tell(write(fd, "abc", 3));
-	tell(read(fd, buf, 3));
-	tell(recv(far, buf, 9, 0));
-}
-
-static void
-from_another_process(void)
-{
-	char buf[10] = "", byte;
-	int ends[2], pidfd;
-	pid_t child;
-
-	open_both();
-	if (pipe(ends) != 0)
-		fail("a pipe");
-	child = fork();
-	if (child == 0) {
-		close(ends[1]);
-		_exit(read(ends[0], &byte, 1) == 0 ? 0 : 1);
-	}
-	pidfd = (int)syscall(SYS_pidfd_open, child, 0);
-	close(near);
-	near = (int)syscall(SYS_pidfd_getfd, pidfd, near, 0);
-	tell(near >= 0);
-	tell(write(near, "abc", 3));
-	tell(recv(far, buf, 9, 0));
-	tell(send(far, "abcd", 4, 0));
-	tell(read(near, buf, 9));
-	close(ends[1]);
-	tell_status(child);
-}
-
-/* A program may change its thread pointer, and with it the value of the stack protector. */
-__attribute__((no_stack_protector)) static void
-thread_pointer_by_number(void)
-{
-#ifdef SYS_arch_prctl
-	static uint64_t other[32];
-	const uint64_t *own;
-	long rc;
-
-	if (syscall(SYS_arch_prctl, ARCH_GET_FS, &own) != 0)
-		fail("ARCH_GET_FS");
-	memcpy(other, own, sizeof(other));
-	other[0] = other[2] = (uint64_t)(uintptr_t)other;
-	other[5] ^= 0x5500;
-	rc = syscall(SYS_arch_prctl, ARCH_SET_FS, other);
-	rc += syscall(SYS_arch_prctl, ARCH_SET_FS, own);
-	tell(rc);
-#endif
-	open_both();
-}
-
 const struct same_case filters[] = {
 	{"a filter of system calls by prctl()", echo_by_prctl},
 	{"a filter of system calls by seccomp()", echo_by_seccomp},
@@ -359,9 +236,5 @@ const struct same_case filters[] = {
 	{"a program that is executed with a filter of system calls", inherited},
 	{"a program that is executed with a filter and another's environment", inherited_claimed},
 	{"a program that is executed with a harmless filter of system calls", inherited_harmless},
-	{"system calls by number", calls_by_number},
-	{"closes by number", closes_by_number},
-	{"another thread pointer by number", thread_pointer_by_number},
-	{"a connection from another process by pidfd_getfd()", from_another_process},
 	{NULL, NULL},
 };

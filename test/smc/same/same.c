@@ -49,6 +49,16 @@ tell(long rc)
 		printf(" %s", strerrorname_np(errno));
 }
 
+void
+tell_status(pid_t child)
+{
+	int status = -1;
+
+	if (child < 0 || waitpid(child, &status, 0) != child)
+		fail("a child");
+	printf(" (%d)", status);
+}
+
 static void
 note(int sig)
 {
@@ -256,7 +266,7 @@ call_recv_many(struct call *c)
 
 static const struct same_case *const subjects[] = {waits, reads, messages, files, connects, signals,
 	closes, settings, streams, ready, descriptors, addresses, begins, states, concurrent,
-	filters};
+	filters, by_number};
 
 static void
 run(const struct same_case *c)

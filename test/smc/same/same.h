@@ -25,7 +25,7 @@ struct same_case {
 /* One array for each subject; its last case has no name. */
 extern const struct same_case waits[], reads[], messages[], files[], connects[], signals[],
 	closes[], settings[], streams[], ready[], descriptors[], addresses[], begins[], states[],
-	concurrent[], filters[];
+	concurrent[], filters[], by_number[];
 
 extern struct sockaddr_in address; /* the listener's */
 extern int listener, near, far;    /* near is the connecting end, far the accepted one */
@@ -35,6 +35,8 @@ extern volatile sig_atomic_t came; /* number of signals that handle() has asked 
 void fail(const char *what) __attribute__((noreturn));
 /** Prints the result of a call, or the name of errno. */
 void tell(long rc);
+/** Waits for a child, and prints its status. */
+void tell_status(pid_t child);
 /** Counts signal @sig from now on. */
 void handle(int sig, int flags);
 /** Transfers a byte in each direction, after which the negotiation is complete. */

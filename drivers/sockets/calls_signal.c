@@ -56,6 +56,7 @@ call(int sig, siginfo_t *info, void *context)
 	void (*handler)(int, siginfo_t *, void *);
 	const struct sigaction none = {.sa_handler = SIG_DFL};
 	int flags = atomic_load(&actions[sig].flags);
+	uint32_t calls;
 
 	*(void **)&handler = atomic_load(&actions[sig].handler);
 	if (flags & (int)SA_RESETHAND)
@@ -63,7 +64,9 @@ call(int sig, siginfo_t *info, void *context)
 	ks_held.handled++;
 	if ((flags & SA_RESTART) == 0)
 		ks_held.ended++;
+	calls = ks_no_cancel_leave();
 	handler(sig, info, context);
+	ks_no_cancel_return(calls);
 }
 
 static void

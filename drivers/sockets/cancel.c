@@ -18,22 +18,58 @@
 
 #include <pthread.h>
 
-void
-ks_no_cancel(void)
+/* No handler sees the thread's state and no_cancel differ. */
+static void
+begin_no_cancel(uint32_t calls)
 {
 	int before = PTHREAD_CANCEL_ENABLE;
 
-	if (ks_held.no_cancel++ != 0)
-		return;
+	ks_hold();
 	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before);
 	ks_held.cancel_state = before;
+	ks_held.no_cancel = calls;
+	ks_release();
+}
+
+void
+ks_no_cancel(void)
+{
+	if (ks_held.no_cancel != 0)
+		ks_held.no_cancel++;
+	else
+		begin_no_cancel(1);
 }
 
 void
 ks_no_cancel_end(void)
 {
-	if (--ks_held.no_cancel == 0)
-		pthread_setcancelstate(ks_held.cancel_state, NULL);
+	if (ks_held.no_cancel > 1) {
+		ks_held.no_cancel--;
+		return;
+	}
+	ks_hold();
+	ks_held.no_cancel = 0;
+	pthread_setcancelstate(ks_held.cancel_state, NULL);
+	ks_release();
+}
+
+uint32_t
+ks_no_cancel_leave(void)
+{
+	uint32_t calls = ks_held.no_cancel;
+
+	if (calls != 0) {
+		ks_held.no_cancel = 1;
+		ks_no_cancel_end();
+	}
+	return calls;
+}
+
+void
+ks_no_cancel_return(uint32_t calls)
+{
+	if (calls != 0)
+		begin_no_cancel(calls);
 }
 
 /* Not interrupted by a handler either, which may leave by longjmp(). */

@@ -108,6 +108,11 @@ struct ks_sock;
  *  this may wait for the program. */
 void ks_no_cancel(void);
 void ks_no_cancel_end(void);
+/** Called before a signal handler of the program, which may leave by siglongjmp(): the thread's
+ *  state is again as the program has set it.  @return what the other one takes when the handler has
+ *  returned */
+uint32_t ks_no_cancel_leave(void);
+void ks_no_cancel_return(uint32_t calls);
 /** As send(), recv(), and poll() for one descriptor, but without waiting, and no cancellation
  *  points.  They imply ks_hold(), too. */
 ssize_t ks_send_now(int fd, const void *buf, size_t n, int flags);

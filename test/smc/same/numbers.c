@@ -10,6 +10,8 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <pthread.h>
+#include <setjmp.h>
 #include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -17,6 +19,7 @@
 #include <sys/epoll.h>
 #include <sys/ioctl.h>
 #include <sys/select.h>
+#include <sys/sendfile.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
@@ -461,6 +464,73 @@ from_a_message_by_number(void)
 	brought_by_number(true);
 }
 
+/* --- handlers that leave a call --- */
+
+static sigjmp_buf before_call;
+static volatile int state_in_handler;
+static bool leaves;
+
+static int
+cancel_state(void)
+{
+	int state = -1;
+
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);
+	pthread_setcancelstate(state, NULL);
+	return state;
+}
+
+static void
+leave(int sig)
+{
+	(void)sig;
+	state_in_handler = cancel_state();
+	if (leaves)
+		siglongjmp(before_call, 1);
+}
+
+/* @return whether the thread can be cancelled afterwards */
+static long
+call_and_leave(struct call *c)
+{
+	struct timespec limit = {.tv_sec = 50};
+	int file = open("/proc/self/exe", O_RDONLY);
+
+	if (sigsetjmp(before_call, 1) == 0) {
+		if (c->flags == 0)
+			(void)syscall(SYS_read, c->fd, data, 1);
+		else if (c->flags == 1)
+			(void)select_by_number(c->fd, &limit);
+		else
+			while (sendfile(c->fd, file, &(off_t){0}, 100) > 0)
+				continue;
+	}
+	close(file);
+	return cancel_state() == PTHREAD_CANCEL_ENABLE;
+}
+
+static void
+leave_calls(void)
+{
+	const struct sigaction act = {.sa_handler = leave};
+	struct call c;
+
+	sigaction(SIGUSR1, &act, NULL);
+	for (int way = 0; way < 6; way++) {
+		open_both();
+		leaves = way < 3;
+		state_in_handler = -1;
+		if (way % 3 == 2)
+			fill();
+		begin_call(&c, call_and_leave, near, 0, way % 3);
+		pthread_kill(c.thread, SIGUSR1);
+		end_call(&c);
+		printf("/%d", state_in_handler == PTHREAD_CANCEL_ENABLE);
+		if (way % 3 != 2)
+			greet();
+	}
+}
+
 const struct same_case by_number[] = {
 	{"system calls by number", calls_by_number},
 	{"closes by number", closes_by_number},
@@ -477,5 +547,6 @@ const struct same_case by_number[] = {
 	{"select and poll by number", older_waits_by_number},
 	{"epoll by number", epoll_by_number},
 	{"a connection that comes in a message by number", from_a_message_by_number},
+	{"handlers that leave calls by siglongjmp", leave_calls},
 	{NULL, NULL},
 };

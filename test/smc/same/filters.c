@@ -7,6 +7,7 @@
  */
 #include "same.h"
 
+#include <dirent.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <poll.h>
@@ -14,6 +15,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -162,6 +164,24 @@ filtered(int port)
 	return 8;
 }
 
+/* Removes the folder.  Prints how many files were in it. */
+static void
+tell_files(const char *folder)
+{
+	DIR *d = opendir(folder);
+	const struct dirent *e;
+	int n = 0;
+
+	while (d != NULL && (e = readdir(d)) != NULL)
+		if (e->d_name[0] != '.') {
+			unlinkat(dirfd(d), e->d_name, 0);
+			n++;
+		}
+	if (d == NULL || closedir(d) != 0 || rmdir(folder) != 0)
+		fail("a folder");
+	printf("/%d", n);
+}
+
 /* Sets the variable by which programs know that their filters allow all that SMC-R needs, as if
  * another process had tried: as many filters as this process has, and then @who. */
 static void
@@ -179,14 +199,21 @@ claim(const char *who)
 	setenv("KARST_SMC_FILTERS", value, 1);
 }
 
-/* A program that is executed with a filter connects.  @who: for claim(), if not NULL. */
+/* A program that is executed with a filter connects.  It leaves no file in its folder, where Linux
+ * by default writes the core of a process that a filter has killed.  @who: for claim(), if not NULL. */
 static void
 connect_in_filter(enum way way, const int *calls, const char *who)
 {
-	char port[16], buf[10];
-	pid_t child = fork();
+	const struct rlimit large = {.rlim_cur = RLIM_INFINITY, .rlim_max = RLIM_INFINITY};
+	char port[16], buf[10], folder[] = "/tmp/smc-same-XXXXXX";
+	pid_t child;
 
+	if (mkdtemp(folder) == NULL)
+		fail("a folder");
+	child = fork();
 	if (child == 0) {
+		if (chdir(folder) == 0)
+			(void)setrlimit(RLIMIT_CORE, &large);
 		snprintf(port, sizeof(port), "%d", address.sin_port);
 		confine(calls, way);
 		if (who != NULL)
@@ -200,6 +227,7 @@ connect_in_filter(enum way way, const int *calls, const char *who)
 	tell(send(far, "y", 1, 0));
 	tell(recv(far, buf, 1, 0));
 	tell_status(child);
+	tell_files(folder);
 }
 
 static void

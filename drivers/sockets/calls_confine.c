@@ -67,6 +67,8 @@ struct filter {
 
 /* At file scope: the calls of programs have no argument for it. */
 static _Atomic bool confined;
+/* Whether a thread uses the memory for a filter (confine()). */
+static atomic_flag place_taken = ATOMIC_FLAG_INIT;
 
 bool
 ks_is_confined(void)
@@ -282,16 +284,16 @@ confine(struct way way, const struct sock_fprog *theirs)
 	/* not mmap(), which an earlier filter may forbid, nor malloc(), which the program may have
 	 * replaced, or a handler have interrupted */
 	static struct filter place;
-	static atomic_flag taken = ATOMIC_FLAG_INIT;
 	int fds[FDS_MAX];
 	unsigned int n = prepare(fds);
-	bool mine = n > 0 && n <= FDS_MAX && !atomic_flag_test_and_set(&taken);
+	bool mine = n > 0 && n <= FDS_MAX && !atomic_flag_test_and_set(&place_taken);
 	struct sock_fprog both = *theirs;
 	long rc;
 
 	if (mine) {
 		place.n = place.nleave = 0;
-		if (ks_service() && build(&place, fds, n, theirs))
+		(void)ks_service();
+		if (build(&place, fds, n, theirs))
 			both = (struct sock_fprog){
 				.len = (unsigned short)place.n, .filter = place.code};
 	}
@@ -300,7 +302,7 @@ confine(struct way way, const struct sock_fprog *theirs)
 	if (rc == 0 || (rc > 0 && (way.flags & SECCOMP_FILTER_FLAG_NEW_LISTENER) != 0))
 		atomic_store(&confined, true);
 	if (mine)
-		atomic_flag_clear(&taken);
+		atomic_flag_clear(&place_taken);
 	return rc;
 }
 
@@ -308,6 +310,13 @@ long
 ks_confine(unsigned int flags, const void *theirs)
 {
 	return confine((struct way){true, flags}, theirs);
+}
+
+/* The thread that used the memory does not exist in the child. */
+void
+ks_confine_forked(void)
+{
+	atomic_flag_clear(&place_taken);
 }
 
 /* --- a filter that was inherited --- */

@@ -561,6 +561,8 @@ int ks_set_ended(struct ks_sock *s, int level, int name, const void *value, sock
 bool ks_is_confined(void);
 /** Called when the program begins: it may have inherited a filter. */
 void ks_confine_begin(void);
+/** Called in a child. */
+void ks_confine_forked(void);
 /** As seccomp(SECCOMP_SET_MODE_FILTER). */
 long ks_confine(unsigned int flags, const void *theirs);
 

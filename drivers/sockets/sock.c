@@ -722,6 +722,7 @@ on_fork(void)
 	ks_forked();
 	ks_pages_forked();
 	ks_drop_late();
+	ks_confine_forked();
 	pthread_mutex_init(&settling, NULL);
 	ks_streams_forked();
 	/* for the three locks that before_fork() has taken.  From now on signal handlers may run,

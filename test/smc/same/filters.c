@@ -22,7 +22,8 @@
 
 enum way { BY_PRCTL, BY_SECCOMP, BY_NUMBER, UNSEEN };
 
-#define CALLS_MAX 16
+#define CALLS_MAX   16
+#define FILTERS_MAX 50 /* of a thread: their length together is limited */
 
 /* What each of these kills is followed by 0. */
 static const int unused_by_reads[] = {SYS_sendto, SYS_recvfrom, SYS_sendmsg, SYS_recvmsg,
@@ -150,6 +151,84 @@ refused_filters(void)
 	open_both();
 }
 
+/* Reads and writes a byte with a filter.  @return its exit status */
+static int
+echo_byte(void)
+{
+	char byte;
+
+	close(far);
+	confine(unused_by_reads, BY_SECCOMP);
+	return read(near, &byte, 1) == 1 && write(near, &byte, 1) == 1 ? 0 : 1;
+}
+
+static void
+tell_byte(pid_t child)
+{
+	char byte;
+
+	tell_status(child);
+	await(far, POLLIN);
+	tell(recv(far, &byte, 1, 0));
+}
+
+/* A process that has a filter makes a child, which sets another one. */
+static void
+echo_in_child_of_filtered(void)
+{
+	pid_t parent, child;
+	int status = -1;
+
+	open_both();
+	tell(send(far, "x", 1, 0));
+	parent = fork();
+	if (parent == 0) {
+		static const int none[] = {SYS_personality, 0};
+
+		confine(none, BY_SECCOMP);
+		child = fork();
+		if (child == 0)
+			_exit(echo_byte());
+		_exit(waitpid(child, &status, 0) == child && status == 0 ? 0 : 1);
+	}
+	tell_byte(parent);
+}
+
+static _Atomic bool enough;
+
+static void *
+set_filters(void *arg)
+{
+	static const int none[] = {SYS_personality, 0};
+
+	for (int i = 0; i < FILTERS_MAX && !atomic_load(&enough); i++)
+		confine(none, BY_SECCOMP);
+	return arg;
+}
+
+/* Another thread may be setting a filter when the child is made. */
+static void
+fork_while_setting(void)
+{
+	pthread_t t;
+	pid_t child;
+
+	open_both();
+	for (int i = 0; i < 20; i++) {
+		tell(send(far, "x", 1, 0));
+		atomic_store(&enough, false);
+		if (pthread_create(&t, NULL, set_filters, NULL) != 0)
+			fail("a thread");
+		usleep(1000);
+		child = fork();
+		if (child == 0)
+			_exit(echo_byte());
+		atomic_store(&enough, true);
+		pthread_join(t, NULL);
+		tell_byte(child);
+	}
+}
+
 int
 filtered(int port)
 {
@@ -260,6 +339,10 @@ const struct same_case filters[] = {
 	{"a filter of system calls by seccomp()", echo_by_seccomp},
 	{"a filter of system calls by the number of prctl()", echo_by_number},
 	{"two filters of system calls", echo_in_two_filters},
+	{"a filter of system calls in a child of a process that has one",
+		echo_in_child_of_filtered},
+	{"a filter of system calls in a child that is made while a filter is set",
+		fork_while_setting},
 	{"filters of system calls that are refused", refused_filters},
 	{"a program that is executed with a filter of system calls", inherited},
 	{"a program that is executed with a filter and another's environment", inherited_claimed},

@@ -126,6 +126,16 @@ ks_looked(struct ks_patience *p, bool found)
 	p->skip = p->failed > 1 ? 1u << p->failed : 0;
 }
 
+static void
+sleep_pause(void)
+{
+#if defined(__x86_64__)
+	__builtin_ia32_pause();
+#elif defined(__aarch64__)
+	__asm__ volatile("yield");
+#endif
+}
+
 static bool
 look_for_bytes(int fd, struct ks_sock *s)
 {
@@ -135,7 +145,7 @@ look_for_bytes(int fd, struct ks_sock *s)
 		for (int i = 0; i < LOOKS; i++) {
 			if (ks_has_bytes(fd, s) || ks_is_detached(s))
 				return true;
-			__builtin_ia32_pause();
+			sleep_pause();
 		}
 		if (ks_has_ended(s))
 			return true;
@@ -155,7 +165,7 @@ look_for_room(struct ks_sock *s)
 		for (int i = 0; i < LOOKS; i++) {
 			if (!ks_is_full(s))
 				return true;
-			__builtin_ia32_pause();
+			sleep_pause();
 		}
 	} while (ks_now() - began < s->poll_ns &&
 		(atomic_load(&s->page->flags) & KARST_SOCK_NO_SEND) == 0);

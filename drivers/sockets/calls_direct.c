@@ -93,84 +93,7 @@ pidfd_getfd(int pidfd, int target, unsigned int flags)
 
 #ifdef HAS_RAW
 
-/* --- calls on one descriptor, the first argument --- */
-
-static bool
-direct_bytes(long n, const long *a, long *rc)
-{
-	int fd = (int)a[0];
-
-	if (n == SYS_read)
-		*rc = read(fd, (void *)a[1], (size_t)a[2]);
-	else if (n == SYS_write)
-		*rc = write(fd, (const void *)a[1], (size_t)a[2]);
-	else if (n == SYS_readv)
-		*rc = readv(fd, (const struct iovec *)a[1], (int)a[2]);
-	else if (n == SYS_writev)
-		*rc = writev(fd, (const struct iovec *)a[1], (int)a[2]);
-	else if (n == SYS_preadv2) /* a[3] is the whole offset, a[4] is for kernels of 32 bits */
-		*rc = preadv64v2(fd, (const struct iovec *)a[1], (int)a[2], a[3], (int)a[5]);
-	else if (n == SYS_pwritev2)
-		*rc = pwritev64v2(fd, (const struct iovec *)a[1], (int)a[2], a[3], (int)a[5]);
-	else if (n == SYS_recvfrom)
-		*rc = recvfrom(
-			fd, (void *)a[1], (size_t)a[2], (int)a[3], (void *)a[4], (socklen_t *)a[5]);
-	else if (n == SYS_sendto)
-		*rc = sendto(fd, (const void *)a[1], (size_t)a[2], (int)a[3], (const void *)a[4],
-			(socklen_t)a[5]);
-	else if (n == SYS_recvmsg)
-		*rc = recvmsg(fd, (struct msghdr *)a[1], (int)a[2]);
-	else if (n == SYS_sendmsg)
-		*rc = sendmsg(fd, (const struct msghdr *)a[1], (int)a[2]);
-	else if (n == SYS_recvmmsg)
-		*rc = recvmmsg(fd, (struct mmsghdr *)a[1], (unsigned int)a[2], (int)a[3],
-			(struct timespec *)a[4]);
-	else if (n == SYS_sendmmsg)
-		*rc = sendmmsg(fd, (struct mmsghdr *)a[1], (unsigned int)a[2], (int)a[3]);
-	else if (n == SYS_sendfile)
-		*rc = sendfile(fd, (int)a[1], (off_t *)a[2], (size_t)a[3]);
-	else
-		return false;
-	return true;
-}
-
-static bool
-direct_life(long n, const long *a, long *rc)
-{
-	int fd = (int)a[0];
-
-	if (n == SYS_accept)
-		*rc = accept(fd, (void *)a[1], (socklen_t *)a[2]);
-	else if (n == SYS_accept4)
-		*rc = accept4(fd, (void *)a[1], (socklen_t *)a[2], (int)a[3]);
-	else if (n == SYS_connect)
-		*rc = connect(fd, (const void *)a[1], (socklen_t)a[2]);
-	else if (n == SYS_listen)
-		*rc = listen(fd, (int)a[1]);
-	else if (n == SYS_shutdown)
-		*rc = shutdown(fd, (int)a[1]);
-	else if (n == SYS_close)
-		*rc = close(fd);
-	else if (n == SYS_dup)
-		*rc = dup(fd);
-	else if (n == SYS_fcntl)
-		*rc = fcntl64(fd, (int)a[1], (void *)a[2]);
-	else if (n == SYS_ioctl)
-		*rc = ioctl(fd, (unsigned long)a[1], (void *)a[2]);
-	else if (n == SYS_getsockopt)
-		*rc = getsockopt(fd, (int)a[1], (int)a[2], (void *)a[3], (socklen_t *)a[4]);
-	else if (n == SYS_setsockopt)
-		*rc = setsockopt(fd, (int)a[1], (int)a[2], (const void *)a[3], (socklen_t)a[4]);
-	else if (n == SYS_getsockname)
-		*rc = getsockname(fd, (void *)a[1], (socklen_t *)a[2]);
-	else if (n == SYS_getpeername)
-		*rc = getpeername(fd, (void *)a[1], (socklen_t *)a[2]);
-	else
-		return false;
-	return true;
-}
-
-/* --- calls on several, and on any --- */
+/* --- for which arguments a call is made by our function --- */
 
 /* The upper half of an argument is not defined if the kernel takes an int. */
 static bool
@@ -187,38 +110,19 @@ is_of_owner(int cmd)
 	return cmd == F_SETOWN || cmd == F_SETOWN_EX || cmd == F_SETSIG;
 }
 
-/* Calls that concern this library whatever their descriptors are. */
 static bool
-is_general(long n, const long *a)
+is_to_owner(unsigned int request)
 {
-	return n == SYS_close_range || n == SYS_pidfd_getfd || n == SYS_recvmsg ||
-		n == SYS_recvmmsg || n == SYS_epoll_ctl || n == SYS_setsockopt ||
-		(n == SYS_fcntl && is_of_owner((int)a[1])) ||
-		(n == SYS_ioctl &&
-			((unsigned int)a[1] == FIOSETOWN || (unsigned int)a[1] == SIOCSPGRP));
+	return request == FIOSETOWN || request == SIOCSPGRP;
 }
 
-/* Calls whose descriptors are in memory. */
+/* @a: the arguments of poll() */
 static bool
-is_wait(long n)
+is_any_polled(const long *a)
 {
-	return n == SYS_ppoll || n == SYS_pselect6
-#ifdef SYS_poll
-		|| n == SYS_poll || n == SYS_select
-#endif
-		;
-}
+	const struct pollfd *p = (const struct pollfd *)a[0];
+	unsigned long n = (unsigned long)a[1];
 
-/* Whether the call may be one of these.  Most are not, and get no further. */
-static bool
-is_concern(long n, const long *a)
-{
-	return is_known(a[0]) || is_known(a[1]) || is_known(a[2]) || is_general(n, a) || is_wait(n);
-}
-
-static bool
-is_any_polled(const struct pollfd *p, unsigned long n)
-{
 	if (p == NULL || n > KS_MAX_FDS)
 		return false;
 	while (n > 0 && !is_known(p->fd)) {
@@ -240,6 +144,20 @@ is_any_selected(const long *a)
 				return true;
 	return false;
 }
+
+/* The last argument of pselect6(). */
+struct direct_mask {
+	const sigset_t *set;
+	size_t size;
+};
+
+static bool
+is_mask_ok(const struct direct_mask *mask)
+{
+	return mask == NULL || mask->set == NULL || mask->size == SET_SIZE;
+}
+
+/* --- waits --- */
 
 /* Unlike the functions of the C library, these system calls store the remaining time in @limit, if
  * they accept it and it is not 0. */
@@ -272,12 +190,6 @@ direct_ppoll(const long *a)
 	return rc;
 }
 
-/* The last argument of pselect6(). */
-struct direct_mask {
-	const sigset_t *set;
-	size_t size;
-};
-
 static long
 direct_pselect(const long *a)
 {
@@ -291,64 +203,36 @@ direct_pselect(const long *a)
 	return rc;
 }
 
-/* A mask of another size is left to the kernel, which refuses it. */
-static bool
-is_mask_ok(const struct direct_mask *mask)
-{
-	return mask == NULL || mask->set == NULL || mask->size == SET_SIZE;
-}
+/* --- the table --- */
+
+#define KS_DIRECT(name, when, how)                    \
+	static bool direct_when_##name(const long *a) \
+	{                                             \
+		(void)a;                              \
+		return when;                          \
+	}                                             \
+	static long direct_how_##name(const long *a)  \
+	{                                             \
+		return how;                           \
+	}
+#include "direct.def"
+#undef KS_DIRECT
+
+/* By the number of the system call. */
+static const struct {
+	bool (*when)(const long *a);
+	long (*how)(const long *a);
+} directs[] = {
+#define KS_DIRECT(name, when, how) [SYS_##name] = {direct_when_##name, direct_how_##name},
+#include "direct.def"
+#undef KS_DIRECT
+};
 
 static bool
-direct_wait(long n, const long *a, long *rc)
+is_direct(long n, const long *a)
 {
-	if (n == SYS_ppoll && is_any_polled((void *)a[0], (unsigned long)a[1]) &&
-		(a[3] == 0 || a[4] == SET_SIZE))
-		*rc = direct_ppoll(a);
-	else if (n == SYS_pselect6 && is_any_selected(a) && is_mask_ok((const void *)a[5]))
-		*rc = direct_pselect(a);
-#ifdef SYS_poll
-	else if (n == SYS_poll && is_any_polled((void *)a[0], (unsigned long)a[1]))
-		*rc = poll((struct pollfd *)a[0], (nfds_t)a[1], (int)a[2]);
-	else if (n == SYS_select && is_any_selected(a))
-		*rc = select((int)a[0], (fd_set *)a[1], (fd_set *)a[2], (fd_set *)a[3],
-			(struct timeval *)a[4]);
-#endif
-	else
-		return false;
-	return true;
-}
-
-static bool
-direct_several(long n, const long *a, long *rc)
-{
-	if (n == SYS_close_range)
-		*rc = close_range((unsigned int)a[0], (unsigned int)a[1], (int)a[2]);
-	else if (n == SYS_pidfd_getfd)
-		*rc = pidfd_getfd((int)a[0], (int)a[1], (unsigned int)a[2]);
-	else if (n == SYS_epoll_ctl)
-		*rc = epoll_ctl((int)a[0], (int)a[1], (int)a[2], (struct epoll_event *)a[3]);
-	else if (n == SYS_dup3 && (is_known(a[0]) || is_known(a[1])))
-		*rc = dup3((int)a[0], (int)a[1], (int)a[2]);
-#ifdef SYS_dup2
-	else if (n == SYS_dup2 && (is_known(a[0]) || is_known(a[1])))
-		*rc = dup2((int)a[0], (int)a[1]);
-#endif
-	else if (n == SYS_splice && (is_known(a[0]) || is_known(a[2])))
-		*rc = splice((int)a[0], (off64_t *)a[1], (int)a[2], (off64_t *)a[3], (size_t)a[4],
-			(unsigned int)a[5]);
-	else
-		return false;
-	return true;
-}
-
-/* @return whether the call was made: its result is in *@rc, and errno */
-static bool
-direct_call(long n, const long *a, long *rc)
-{
-	if (direct_several(n, a, rc) || direct_wait(n, a, rc))
-		return true;
-	return (is_known(a[0]) || is_general(n, a)) &&
-		(direct_bytes(n, a, rc) || direct_life(n, a, rc));
+	return (unsigned long)n < sizeof(directs) / sizeof(directs[0]) && directs[n].when != NULL &&
+		directs[n].when(a);
 }
 
 /* Calls after which the caller's thread pointer or stack may be another one. */
@@ -371,7 +255,6 @@ __attribute__((no_stack_protector)) KS_API long
 syscall(long n, ...)
 {
 	long a[ARGS], rc;
-	bool made;
 	va_list ap;
 
 	va_start(ap, n);
@@ -384,12 +267,11 @@ syscall(long n, ...)
 		return prctl((int)a[0], a[1], a[2], a[3], a[4]);
 	if (n == SYS_seccomp && a[0] == SECCOMP_SET_MODE_FILTER && a[2] != 0 && ks_is_ours())
 		return ks_confine((unsigned int)a[1], (const void *)a[2]);
-	if (is_concern(n, a)) {
+	if (is_direct(n, a)) {
 		ks_no_cancel();
-		made = direct_call(n, a, &rc);
+		rc = directs[n].how(a);
 		ks_no_cancel_end();
-		if (made)
-			return rc;
+		return rc;
 	}
 	return direct_result(raw(n, a));
 }

@@ -59,14 +59,20 @@ stand_in(struct ks_sock *s)
 	return fd;
 }
 
-int
-ks_get_ended(struct ks_sock *s, int level, int name, void *value, socklen_t *len)
+/* As getsockopt(), or setsockopt() if @set, which only reads @value and @len.
+ * @return 0 or -errno */
+static int
+call_ended(struct ks_sock *s, bool set, int level, int name, void *value, socklen_t *len)
 {
-	int fd, rc;
+	int fd, rc = -1;
 
 	ks_no_cancel();
 	fd = stand_in(s);
-	rc = fd < 0 || real(getsockopt)(fd, level, name, value, len) != 0 ? -errno : 0;
+	if (fd >= 0 && set)
+		rc = real(setsockopt)(fd, level, name, value, *len);
+	else if (fd >= 0)
+		rc = real(getsockopt)(fd, level, name, value, len);
+	rc = rc != 0 ? -errno : 0;
 	if (fd >= 0)
 		real(close)(fd);
 	ks_no_cancel_end();
@@ -74,15 +80,13 @@ ks_get_ended(struct ks_sock *s, int level, int name, void *value, socklen_t *len
 }
 
 int
+ks_get_ended(struct ks_sock *s, int level, int name, void *value, socklen_t *len)
+{
+	return call_ended(s, false, level, name, value, len);
+}
+
+int
 ks_set_ended(struct ks_sock *s, int level, int name, const void *value, socklen_t len)
 {
-	int fd, rc;
-
-	ks_no_cancel();
-	fd = stand_in(s);
-	rc = fd < 0 || real(setsockopt)(fd, level, name, value, len) != 0 ? -errno : 0;
-	if (fd >= 0)
-		real(close)(fd);
-	ks_no_cancel_end();
-	return rc;
+	return call_ended(s, true, level, name, (void *)(uintptr_t)value, &len);
 }

@@ -12,6 +12,18 @@
 #include <netinet/in.h>
 #include <unistd.h>
 
+/* At file scope: the calls of programs have no argument for it. */
+static struct ks_pool sets_pool = {.bytes = sizeof(struct ks_sets)};
+
+void
+ks_drop_values(struct ks_sock *s)
+{
+	struct ks_sets *sets = atomic_load(&s->sets);
+
+	if (sets != NULL)
+		ks_pool_give(&sets_pool, sets);
+}
+
 void
 ks_note_value(struct ks_sock *s, int level, int name, const void *value, socklen_t len)
 {
@@ -21,11 +33,11 @@ ks_note_value(struct ks_sock *s, int level, int name, const void *value, socklen
 	if (len > KS_VALUE_MAX)
 		return;
 	if (sets == NULL) {
-		sets = ks_sets_new();
+		sets = ks_pool_take(&sets_pool);
 		if (sets == NULL)
 			return;
 		if (!atomic_compare_exchange_strong(&s->sets, &none, sets)) {
-			ks_sets_free(sets);
+			ks_pool_give(&sets_pool, sets);
 			sets = none;
 		}
 	}

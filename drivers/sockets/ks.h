@@ -6,6 +6,7 @@
  * (LD_PRELOAD), where it replaces the C library's socket calls.
  *
  *   real.c     the C library's own functions
+ *   memory.c   memory of objects, without malloc()
  *   table.c    the kind of each descriptor
  *   service.c  the SMC service: requests, and the map of the TCP option
  *   pages.c    control pages and rings, which are kept
@@ -125,6 +126,27 @@ ssize_t ks_read_with(struct ks_sock *s, int fd, void *buf, size_t n);
 ssize_t ks_recv_with(struct ks_sock *s, int fd, int flags);
 ssize_t ks_send_with(struct ks_sock *s, int fd, int flags);
 
+/* --- memory.c --- */
+
+/* Objects of one size.  Their memory is never returned to the kernel. */
+struct ks_pool {
+	size_t bytes;  /* of an object, set by the user */
+	void *free;    /* each begins with a pointer to the next one */
+	uint8_t *slab; /* the unused rest, not touched yet: touching a page is expensive */
+	size_t left;
+};
+
+/** @return an object of zeros; NULL: there is no memory */
+void *ks_pool_take(struct ks_pool *p);
+void ks_pool_give(struct ks_pool *p, void *mem);
+/** Maps private memory of zeros.  NULL: there is none. */
+void *ks_map(size_t bytes);
+/** As ks_table_hold() and ks_table_release(). */
+void ks_memory_hold(void);
+void ks_memory_release(void);
+/** Called in a child. */
+void ks_memory_forked(void);
+
 /* --- table.c --- */
 
 #define KS_MAX_FDS (1u << 20) /* limit of descriptors in the table */
@@ -219,13 +241,9 @@ void ks_table_hold(void);
 void ks_table_begin(int high);
 void ks_table_release(void);
 
-/** Allocates zeroed memory for a connection, but not by malloc(): this call may come from a signal
- *  handler that has interrupted malloc().  NULL: there is no memory. */
+/** A connection of zeros.  NULL: there is no memory. */
 struct ks_sock *ks_sock_new(void);
 void ks_sock_free(struct ks_sock *s);
-/** The same for the record of its options, which ks_sock_free() frees. */
-struct ks_sets *ks_sets_new(void);
-void ks_sets_free(struct ks_sets *sets);
 
 /* Records epoll registrations of a descriptor that is not connected yet, to move them to the
  * pair. */
@@ -548,6 +566,8 @@ void ks_streams_forked(void);
 
 /* --- ended.c --- */
 
+/** Frees the record. */
+void ks_drop_values(struct ks_sock *s);
 /** Records the value of an option that was set.  The caller holds no lock. */
 void ks_note_value(struct ks_sock *s, int level, int name, const void *value, socklen_t len);
 /** As getsockopt() and setsockopt(), when there is no TCP socket any more.  @return 0 or -errno */

@@ -704,11 +704,13 @@ before_fork(void)
 	ks_streams_hold();
 	ks_pages_hold();
 	ks_table_hold();
+	ks_memory_hold();
 }
 
 static void
 has_forked(void)
 {
+	ks_memory_release();
 	ks_table_release();
 	ks_pages_release();
 	ks_streams_release();
@@ -719,14 +721,16 @@ has_forked(void)
 static void
 on_fork(void)
 {
+	ks_memory_forked();
 	ks_forked();
 	ks_pages_forked();
 	ks_drop_late();
 	ks_confine_forked();
 	pthread_mutex_init(&settling, NULL);
 	ks_streams_forked();
-	/* for the three locks that before_fork() has taken.  From now on signal handlers may run,
+	/* for the four locks that before_fork() has taken.  From now on signal handlers may run,
 	 * and use any lock */
+	ks_unlocked();
 	ks_unlocked();
 	ks_unlocked();
 	ks_unlocked();

@@ -16,7 +16,6 @@
 
 #define PAGE_FDS 1024u
 #define PAGES    (KS_MAX_FDS / PAGE_FDS)
-#define SLAB     16384u
 
 struct entry {
 	_Atomic uint32_t kind;
@@ -41,91 +40,20 @@ static _Atomic uint32_t connections; /* number of entries that are connections *
 
 /* --- memory --- */
 
-static void *
-map(size_t bytes)
-{
-	void *mem = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-
-	return mem != MAP_FAILED ? mem : NULL;
-}
-
-/* Objects of one size.  Their memory is never returned to the kernel. */
-struct pool {
-	void *free;    /* each begins with a pointer to the next one */
-	uint8_t *slab; /* the unused rest, not touched yet: touching a page is expensive */
-	size_t left;
-};
-
-/* Under the lock. */
-static void *
-pool_take(struct pool *p, size_t bytes)
-{
-	void *mem = p->free;
-
-	if (mem != NULL) {
-		p->free = *(void **)mem;
-		memset(mem, 0, bytes);
-		return mem;
-	}
-	if (p->left < bytes) {
-		p->slab = map(SLAB);
-		p->left = p->slab != NULL ? SLAB : 0;
-	}
-	if (p->left < bytes)
-		return NULL;
-	mem = p->slab;
-	p->slab += bytes;
-	p->left -= bytes;
-	return mem;
-}
-
-static void
-give(struct pool *p, void *mem)
-{
-	*(void **)mem = p->free;
-	p->free = mem;
-}
-
-static struct pool sock_pool, watch_pool, sets_pool;
+static struct ks_pool sock_pool = {.bytes = sizeof(struct ks_sock)};
+static struct ks_pool watch_pool = {.bytes = sizeof(struct watch)};
 
 struct ks_sock *
 ks_sock_new(void)
 {
-	struct ks_sock *s;
-
-	ks_lock(&table_lock);
-	s = pool_take(&sock_pool, sizeof(*s));
-	ks_unlock(&table_lock);
-	return s;
+	return ks_pool_take(&sock_pool);
 }
 
 void
 ks_sock_free(struct ks_sock *s)
 {
-	ks_lock(&table_lock);
-	if (s->sets != NULL)
-		give(&sets_pool, s->sets);
-	give(&sock_pool, s);
-	ks_unlock(&table_lock);
-}
-
-struct ks_sets *
-ks_sets_new(void)
-{
-	struct ks_sets *sets;
-
-	ks_lock(&table_lock);
-	sets = pool_take(&sets_pool, sizeof(*sets));
-	ks_unlock(&table_lock);
-	return sets;
-}
-
-void
-ks_sets_free(struct ks_sets *sets)
-{
-	ks_lock(&table_lock);
-	give(&sets_pool, sets);
-	ks_unlock(&table_lock);
+	ks_drop_values(s);
+	ks_pool_give(&sock_pool, s);
 }
 
 /* --- entries --- */
@@ -149,7 +77,7 @@ make_entry(int fd)
 
 	ks_lock(&table_lock);
 	if (atomic_load(page) == NULL)
-		atomic_store(page, map(PAGE_FDS * sizeof(struct entry)));
+		atomic_store(page, ks_map(PAGE_FDS * sizeof(struct entry)));
 	ks_unlock(&table_lock);
 	return entry_of(fd);
 }
@@ -411,11 +339,11 @@ ks_epoll_note(int epfd, int op, int fd, const struct epoll_event *event)
 	if (op == EPOLL_CTL_DEL) {
 		if (w != NULL) {
 			*at = w->next;
-			give(&watch_pool, w);
+			ks_pool_give(&watch_pool, w);
 		}
 	} else {
 		if (w == NULL)
-			w = *at = pool_take(&watch_pool, sizeof(*w));
+			w = *at = ks_pool_take(&watch_pool);
 		if (w != NULL)
 			*w = (struct watch){
 				.next = w->next, .epfd = epfd, .fd = fd, .event = *event};
@@ -432,7 +360,7 @@ ks_epoll_leave(int fd)
 	while (*(at = find_watch(-1, fd)) != NULL) {
 		w = *at;
 		*at = w->next;
-		give(&watch_pool, w);
+		ks_pool_give(&watch_pool, w);
 	}
 	ks_unlock(&table_lock);
 }

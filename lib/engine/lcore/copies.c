@@ -306,13 +306,17 @@ release(struct karst_core *core, struct karst_pkt *pkt)
 static void
 spend(struct eng_lcore *lc, struct eng_copy *c)
 {
-	/* those that are not accepted must not keep others from getting one in this turn */
-	struct eng_copy **to = c->unused ? &lc->copies->free : &lc->copies->spent;
+	struct eng_copies *cs = lc->copies;
+	/* those that are not accepted must not keep others from getting one in this turn; unless
+	 * the next safe point may have more to give back.  relaxed: it looks again */
+	bool at_once =
+		c->unused && atomic_load_explicit(&cs->returned, memory_order_relaxed) == NULL;
+	struct eng_copy **to = at_once ? &cs->free : &cs->spent;
 
 	if (c->counted) {
-		lc->copies->ncounted--;
-		lc->copies->of_user[c->user].ncounted--;
-		lc->copies->nspent++;
+		cs->ncounted--;
+		cs->of_user[c->user].ncounted--;
+		cs->nspent++;
 	}
 	if (c->pub.pkt != NULL)
 		release(lc->core, c->pub.pkt);
@@ -451,6 +455,32 @@ eng_copy_finish(struct eng_lcore *lc, struct eng_copy *c, bool back)
 		spend(lc, c);
 }
 
+void
+eng_copy_return(struct eng_copies *cs, struct eng_copy *c)
+{
+	struct eng_copy *first = atomic_load_explicit(&cs->returned, memory_order_relaxed);
+
+	/* release, pairs with take_returned() */
+	do
+		c->next = first;
+	while (!atomic_compare_exchange_weak_explicit(
+		&cs->returned, &first, c, memory_order_release, memory_order_relaxed));
+}
+
+static void
+take_returned(struct eng_lcore *lc)
+{
+	struct eng_copy *c = NULL, *next;
+
+	if (karst_unlikely(
+		    atomic_load_explicit(&lc->copies->returned, memory_order_relaxed) != NULL))
+		c = atomic_exchange_explicit(&lc->copies->returned, NULL, memory_order_acquire);
+	for (; c != NULL; c = next) {
+		next = c->next;
+		eng_copy_finish(lc, c, true);
+	}
+}
+
 /* @return false: another thread has the lcore now. */
 static bool
 copy_now(struct eng_lcore *lc, struct eng_workers *workers, struct eng_copy *c)
@@ -500,6 +530,7 @@ eng_copies_run(struct eng_lcore *lc)
 	struct eng_copy *waits = NULL;
 	bool first;
 
+	take_returned(lc);
 	while ((c = cs->spent) != NULL) {
 		cs->spent = c->next;
 		if (karst_unlikely(c - cs->copy >= ROOMS_KEPT))
@@ -508,7 +539,7 @@ eng_copies_run(struct eng_lcore *lc)
 		cs->free = c;
 	}
 	if (workers != NULL)
-		eng_deferred_exchange(workers, false);
+		eng_deferred_exchange(workers);
 	/* at least one, however slow the thread is, so that there is always progress */
 	for (first = true;
 		(first || engine_now(lc->e) < until) && (c = eng_copy_first(&cs->todo)) != NULL;

@@ -74,6 +74,8 @@ struct eng_copies_user {
 struct eng_copies {
 	struct eng_copy *free;
 	struct eng_copy *spent; /* free at the next safe point: frames still refer to their rooms */
+	/* pushed by threads that were left behind: no thread works on them any more */
+	struct eng_copy *_Atomic returned;
 	struct eng_copy_list todo;
 	struct eng_copy_list unsent; /* of slow programs, not yet in the pool's list */
 	uint32_t nkept;              /* packets that wait for a copy */
@@ -138,6 +140,8 @@ void eng_copy_finish(struct eng_lcore *lc, struct eng_copy *c, bool back);
 /* At a safe point of the lcore: makes or completes all copies that wait for one.  @return false:
  * this thread has lost the lcore (workers.c) and must not access it. */
 bool eng_copies_run(struct eng_lcore *lc);
+/* A thread that was left behind has returned from @c.  The lcore may be gone, @cs is not. */
+void eng_copy_return(struct eng_copies *cs, struct eng_copy *c);
 /* Whether copies wait for a safe point. */
 bool eng_copies_wait(const struct eng_lcore *lc);
 /* Whether copiers have finished copies for the driver.  To be called before the lcore sleeps. */

@@ -396,7 +396,10 @@ eng_deferred_over(struct eng_workers *workers, struct eng_worker *w)
 	/* relaxed: the lock orders it */
 	atomic_store_explicit(&c->phase, ENG_COPY_OVER, memory_order_relaxed);
 	eng_copy_unhold(c);
-	eng_deferred_hand_in(workers, c);
+	if (workers->left)
+		eng_copy_return(workers->copies, c);
+	else
+		eng_deferred_hand_in(workers, c);
 }
 
 /* Lock held: takes the finished copies for the driver.  When the lock is free, a copy whose thread
@@ -467,29 +470,34 @@ eng_deferred_send(struct eng_workers *workers)
 		wake_watch(workers->lc->e);
 }
 
+static void
+finish_all(struct eng_lcore *lc, struct eng_copy **copy, const bool *back, uint32_t n)
+{
+	uint32_t i;
+
+	for (i = 0; i < n; i++)
+		eng_copy_finish(lc, copy[i], back[i]);
+}
+
 void
-eng_deferred_exchange(struct eng_workers *workers, bool wait)
+eng_deferred_exchange(struct eng_workers *workers)
 {
 	const struct eng_copy_list *unsent = &workers->lc->copies->unsent;
 	struct eng_copy *copy[ENG_COPIES];
 	bool back[ENG_COPIES], sent;
-	uint32_t i, n;
+	uint32_t n;
 
-	if (!wait && unsent->head == NULL &&
-		!atomic_load_explicit(&workers->over_any, memory_order_acquire))
+	if (unsent->head == NULL && !atomic_load_explicit(&workers->over_any, memory_order_acquire))
 		return;
-	if (!wait && pthread_mutex_trylock(&workers->lock) != 0)
+	if (pthread_mutex_trylock(&workers->lock) != 0)
 		return;
-	if (wait)
-		pthread_mutex_lock(&workers->lock);
 	workers->heeded = atomic_load_explicit(&workers->alone, memory_order_relaxed);
 	sent = send_late(workers);
 	n = take_over_list(workers, copy, back);
 	pthread_mutex_unlock(&workers->lock);
 	if (sent)
 		wake_watch(workers->lc->e);
-	for (i = 0; i < n; i++)
-		eng_copy_finish(workers->lc, copy[i], back[i]);
+	finish_all(workers->lc, copy, back, n);
 }
 
 static void
@@ -514,6 +522,29 @@ eng_deferred_cancel(struct eng_workers *workers, const struct karst_space *s)
 		if (s == NULL || c->where[0].space == s)
 			deferred_drop(workers, c);
 	}
+}
+
+bool
+eng_deferred_end(struct eng_workers *workers)
+{
+	struct eng_lcore *lc = workers->lc;
+	struct eng_copy *copy[ENG_COPIES];
+	bool back[ENG_COPIES], left;
+	uint32_t n;
+
+	pthread_mutex_lock(&workers->lock);
+	send_late(workers);
+	eng_deferred_cancel(workers, NULL);
+	eng_watch_end(workers);
+	n = take_over_list(workers, copy, back);
+	workers->left = left = workers->nworkers > 0;
+	/* relaxed: the caller has the structure */
+	if (left)
+		atomic_fetch_add_explicit(&workers->e->holders, 1, memory_order_relaxed);
+	pthread_mutex_unlock(&workers->lock);
+	/* from here on the pool belongs to its threads, if there are any */
+	finish_all(lc, copy, back, n);
+	return left;
 }
 
 void

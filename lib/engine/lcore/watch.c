@@ -41,7 +41,8 @@
 #define TURN_NS (100u * MS)
 /* Longest time that a copy may take.  Pages of well-behaved programs may also take a second: from a
  * busy disk, or in a virtual machine whose host has swapped them out. */
-#define COPY_DEADLINE_NS (5000ull * MS)
+#define COPY_DEADLINE_MS 5000
+#define COPY_DEADLINE_NS ((uint64_t)COPY_DEADLINE_MS * MS)
 /* A program stays slow for so long after a slow copy was seen. */
 #define STAY_NS (1000u * MS)
 /* An lcore may sleep in a turn for so long, while the machine runs, before a program fails for
@@ -166,16 +167,15 @@ take_over(struct eng_workers *workers, uint64_t word, uint64_t now_ns)
 
 /* Lock held: the program of @c has exceeded its time. */
 static void
-give_up(struct eng_watch *watch, struct eng_workers *workers, struct eng_copy *c)
+give_up(struct eng_workers *workers, struct eng_copy *c, const char *when)
 {
 	struct karst_space *s = c->where[0].space;
+	struct karst_engine *e = workers->e;
 
 	if (!karst_space_failed(s)) {
-		karst_log_some(&watch->e->faults_log, engine_now(watch->e), KARST_LOG_WARNING,
-			"%s: process %d of uid %u: its memory did not come within %u ms: it has "
-			"failed",
-			watch->e->name, (int)s->pid, (unsigned int)s->uid,
-			(unsigned int)(COPY_DEADLINE_NS / MS));
+		karst_log_some(&e->faults_log, engine_now(e), KARST_LOG_WARNING,
+			"%s: process %d of uid %u: its memory did not come %s: it has failed",
+			e->name, (int)s->pid, (unsigned int)s->uid, when);
 		count(&workers->lc->watched.overdue);
 		eng_space_fail(s);
 	}
@@ -259,7 +259,7 @@ look_at_deferred(struct eng_watch *watch, struct eng_workers *workers, uint64_t 
 		}
 		if (w->written_off || !is_overdue(watch, w, now_ns))
 			continue;
-		give_up(watch, workers, w->copy);
+		give_up(workers, w->copy, "within " RTE_STR(COPY_DEADLINE_MS) " ms");
 		write_off(workers, w);
 		/* nothing needs to wait for the copy any more; the thread still has it */
 		eng_deferred_hand_in(workers, w->copy);
@@ -271,6 +271,21 @@ look_at_deferred(struct eng_watch *watch, struct eng_workers *workers, uint64_t 
 		eng_worker_spare(workers);
 	if (workers->nidle > 0 && (workers->must_drive || eng_deferred_first(workers) != NULL))
 		eng_workers_call(workers);
+}
+
+void
+eng_watch_end(struct eng_workers *workers)
+{
+	struct eng_worker *w;
+
+	for (w = workers->first; w != NULL; w = w->next) {
+		if (w->copy == NULL || w->written_off)
+			continue;
+		if (!waits_inside(w->copy))
+			give_up(workers, w->copy, "before the engine stopped");
+		write_off(workers, w);
+		eng_deferred_hand_in(workers, w->copy);
+	}
 }
 
 /* Programs that may have made an lcore sleep. */

@@ -30,7 +30,8 @@
  * number, so DPDK's per-lcore caches of buffers have one user at a time.  EAL's own worker only
  * waits for these threads, so stopping never waits for a program: threads that have not returned by
  * then are left behind, with the memory that they may still access: their pool, the lcore's copies,
- * the packets of these, the programs' spaces and the engine's clock.
+ * the packets of these, the programs' spaces and the engine's clock.  Their copies are given up.
+ * When such a thread returns, it gives its copy back to the lcore, which may run again.
  *
  * An lcore that a program polls cannot be taken from that thread, so none of its copies are made
  * there: from the time when there is memory to be copied, such lcores have pools of copiers without
@@ -338,6 +339,7 @@ pool_alloc(struct eng_lcore *lc)
 		return NULL;
 	workers->lc = lc;
 	workers->e = lc->e;
+	workers->copies = lc->copies;
 	pthread_mutex_init(&workers->lock, NULL);
 	init_cond(&workers->gone);
 	if (sched_getaffinity(0, sizeof(workers->cpus), &workers->cpus) != 0)
@@ -370,46 +372,19 @@ workers_end(struct eng_workers *workers)
 	return all;
 }
 
-/* Completes the copies that no worker will make any more. */
-static void
-end_copies(struct eng_workers *workers)
-{
-	/* as any call while no thread is attached */
-	pthread_mutex_lock(&workers->lc->attach_lock);
-	eng_deferred_exchange(workers, true);
-	pthread_mutex_lock(&workers->lock);
-	eng_deferred_cancel(workers, NULL);
-	pthread_mutex_unlock(&workers->lock);
-	eng_deferred_exchange(workers, true);
-	pthread_mutex_unlock(&workers->lc->attach_lock);
-}
-
-/* Leaves the pool to its threads.  @return false: there are none any more. */
-static bool
-leave_behind(struct eng_workers *workers)
-{
-	bool left;
-
-	pthread_mutex_lock(&workers->lock);
-	workers->left = left = workers->nworkers > 0;
-	/* relaxed: the caller has the structure */
-	if (left)
-		atomic_fetch_add_explicit(&workers->e->holders, 1, memory_order_relaxed);
-	pthread_mutex_unlock(&workers->lock);
-	return left;
-}
-
 /* Call it when no thread drives any more. */
 static void
 pool_free(struct eng_lcore *lc, struct eng_workers *workers)
 {
-	bool all;
+	bool left;
 
 	eng_watch_leave(lc, workers);
-	all = workers_end(workers);
-	lc->copies->left_behind |= !all;
-	end_copies(workers);
-	if (all || !leave_behind(workers))
+	lc->copies->left_behind |= !workers_end(workers);
+	/* as any call while no thread is attached */
+	pthread_mutex_lock(&lc->attach_lock);
+	left = eng_deferred_end(workers);
+	pthread_mutex_unlock(&lc->attach_lock);
+	if (!left)
 		workers_free(workers);
 }
 

@@ -46,6 +46,7 @@ struct eng_worker {
 struct eng_workers {
 	struct eng_lcore
 		*lc; /* gone with the engine, after which only threads left behind remain */
+	struct eng_copies *copies; /* of the lcore; stay if threads are left behind */
 	struct karst_engine *e;
 	/* The driver's word: (number of copies << 1 | it is in a copy).  The thread that changes
 	 * the word from "in a copy" has the lcore: the driver when it returns, or the watchdog,
@@ -119,9 +120,12 @@ bool eng_deferred_submit(struct eng_lcore *lc, struct eng_copy *c);
 /* Driver, not at a safe point: sends submitted copies to the copiers. */
 void eng_deferred_send(struct eng_workers *workers);
 /* Driver: sends submitted copies to the copiers, and completes the copies that they have finished.
- * The lock may be held by a thread that waits for a processor: the driver waits for it only if
- * @wait; else it tries again at the next call. */
-void eng_deferred_exchange(struct eng_workers *workers, bool wait);
+ * The lock may be held by a thread that waits for a processor: the driver does not wait for it, but
+ * tries again at the next call. */
+void eng_deferred_exchange(struct eng_workers *workers);
+/* No thread drives any more, and the pool ends: completes all copies.  Those whose threads have not
+ * returned are given up.  @return whether there are such threads, which have the pool then. */
+bool eng_deferred_end(struct eng_workers *workers);
 /* Lock held: cancels the copies that wait, those of @s or (NULL) all. */
 void eng_deferred_cancel(struct eng_workers *workers, const struct karst_space *s);
 /* Lock held: cancels those that are not allowed any more (eng_copy_allowed()). */
@@ -189,6 +193,9 @@ int eng_watch_start(struct karst_engine *e);
 void eng_watch_stop(struct karst_engine *e);
 /* The pool is about to be freed: the watchdog does not access it any more. */
 void eng_watch_leave(struct eng_lcore *lc, struct eng_workers *workers);
+/* Lock held, the pool ends: gives up the copies whose threads have not returned, as if they were
+ * overdue. */
+void eng_watch_end(struct eng_workers *workers);
 /* Driver, in a copy: wakes the watchdog, which may sleep. */
 void eng_watch_wake(struct karst_engine *e);
 

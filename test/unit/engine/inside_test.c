@@ -300,10 +300,6 @@ Test(inside, drivers_that_outlive_the_engine)
 	end_before_program(&rig, true);
 }
 
-/* --- sleep --- */
-
-#define SLEEPS 16u
-
 /* Posts a WRITE of another queue pair of lcore 0 to memory of the program. */
 static void
 write_more(struct rig *rig, uint64_t addr, uint32_t key)
@@ -315,6 +311,48 @@ write_more(struct rig *rig, uint64_t addr, uint32_t key)
 	engine_bed_post(near, KARST_WR_RDMA_WRITE, 1, rig->local, 64, rig->local_key,
 		(void *)(uintptr_t)addr, key);
 }
+
+/* A copy whose thread is left behind when the engine stops is given up, so that its queue pair does
+ * not wait for it after the next start.  It is free again when the thread has returned. */
+Test(inside, a_copy_that_is_left_behind)
+{
+	const struct timespec nap = {.tv_nsec = 1000000};
+	const struct eng_lcore *lc;
+	struct karst_cqe cqe;
+	struct region r;
+	struct rig rig;
+
+	if (access("/dev/fuse", R_OK | W_OK) != 0)
+		cr_skip("needs /dev/fuse");
+	rig_up_started(&rig);
+	lc = &rig.bed.e->lcore[rig.far[0]->lcore];
+	never_region(&rig, &r);
+	post_faa(&rig, 0, r.addr, r.key);
+	while (atomic_load(&lc->watched.taken_over) == 0)
+		nanosleep(&nap, NULL);
+	karst_engine_stop(rig.bed.e);
+	cr_assert_eq(karst_engine_start(rig.bed.e, NULL), 0);
+	cr_assert(engine_bed_wait(&rig.bed, &cqe));
+	cr_assert_eq(cqe.status, KARST_WC_REM_ACCESS_ERR, "status %d: it waits still", cqe.status);
+	cr_assert(karst_space_failed(rig.space), "calls wait for its copies");
+	eng_copies_settle(rig.space);
+	cr_assert_eq(__atomic_load_n(&lc->copies->ncounted, __ATOMIC_RELAXED), 1);
+	program_kill(&rig.prog);
+	while (atomic_load(&lc->copies->copy[0].phase) != ENG_COPY_OVER)
+		nanosleep(&nap, NULL);
+	/* the thread is about to give it back, if it has not yet; further copies are refused, as
+	 * the program is gone */
+	do {
+		write_more(&rig, r.addr, r.key);
+		cr_assert(engine_bed_wait(&rig.bed, &cqe));
+	} while (__atomic_load_n(&lc->copies->ncounted, __ATOMIC_RELAXED) != 0);
+	karst_engine_stop(rig.bed.e);
+	rig_down(&rig);
+}
+
+/* --- sleep --- */
+
+#define SLEEPS 16u
 
 /* An lcore that has a port which cannot wake it naps, also while copiers wait for a program. */
 Test(inside, naps_while_a_copy_waits)

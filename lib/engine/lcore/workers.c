@@ -15,9 +15,9 @@
  *
  * So there is an idle worker whenever the driver may begin a copy: a worker that is about to become
  * a copier adds another one first.  If that fails, for example because of a limit of the system,
- * the driver makes no copies any more, until a worker could be added; copiers make them, and they
- * need no worker that could take the lcore over.  A copier that was the last one to be idle waits
- * until the driver has heeded this.
+ * the driver makes no copies any more, until a worker could be added or has become idle.  Copiers
+ * make them, and they need no worker that could take the lcore over.  A copier that was the last
+ * one to be idle waits until the driver has heeded this.
  *
  * The driver sets a bit in workers->drive while it is in a copy.  If the watchdog finds it asleep
  * in the same copy for a millisecond, or busy in it for as long, it takes the lcore from the driver
@@ -156,6 +156,14 @@ eng_workers_call(struct eng_workers *workers)
 	pthread_cond_signal(&w->call);
 }
 
+static void
+set_alone(struct eng_workers *workers, bool alone)
+{
+	/* relaxed: the lock orders it, see heeded */
+	atomic_store_explicit(&workers->alone, alone, memory_order_relaxed);
+	workers->heeded = false;
+}
+
 /* Lock held.  The worker that became idle last is called first, so that superfluous workers time
  * out.
  * @return false: there are enough workers without it. */
@@ -167,6 +175,11 @@ wait_for_call(struct eng_workers *workers, struct eng_worker *w)
 	w->below = workers->idle;
 	workers->idle = w;
 	workers->nidle++;
+	/* this one can take the lcore over, unless there is a copy for it, which it may make only
+	 * while the driver makes none */
+	if (atomic_load_explicit(&workers->alone, memory_order_relaxed) &&
+		eng_deferred_first(workers) == NULL)
+		set_alone(workers, false);
 	clock_gettime(CLOCK_MONOTONIC, &until);
 	until.tv_sec += IDLE_S;
 	while (is_idle(workers, w, false)) {
@@ -291,16 +304,9 @@ worker_add(struct eng_workers *workers)
 	return 0;
 }
 
-static void
-set_alone(struct eng_workers *workers, bool alone)
-{
-	/* relaxed: the lock orders it, see heeded */
-	atomic_store_explicit(&workers->alone, alone, memory_order_relaxed);
-	workers->heeded = false;
-}
-
-bool
-eng_worker_spare(struct eng_workers *workers)
+/* Lock held.  @return whether there is one more worker. */
+static bool
+try_to_add(struct eng_workers *workers)
 {
 	struct eng_lcore *lc = workers->lc;
 	uint64_t now = engine_now(lc->e);
@@ -309,22 +315,30 @@ eng_worker_spare(struct eng_workers *workers)
 	if (now < workers->add_ns)
 		return false;
 	ret = worker_add(workers);
-	if (ret == 0) {
-		set_alone(workers, false);
+	if (ret == 0)
 		return true;
-	}
 	workers->add_ns = now + ADD_AGAIN_NS;
 	atomic_fetch_add_explicit(&lc->watched.no_threads, 1, memory_order_relaxed);
 	karst_log_some(&lc->e->faults_log, now, KARST_LOG_WARNING,
 		"%s: lcore %u: another thread, for memory that is slow to come: %s; until there is "
 		"one, copies may wait",
 		lc->e->name, lc->index, strerror(-ret));
+	return false;
+}
+
+bool
+eng_worker_spare(struct eng_workers *workers)
+{
+	if (try_to_add(workers)) {
+		set_alone(workers, false);
+		return true;
+	}
 	if (atomic_load_explicit(&workers->alone, memory_order_relaxed))
 		return false;
 	set_alone(workers, true);
 	/* makes the driver take the lock.  release, as in eng_deferred_hand_in() */
 	atomic_store_explicit(&workers->over_any, true, memory_order_release);
-	eng_lcore_wake(lc);
+	eng_lcore_wake(workers->lc);
 	return false;
 }
 

@@ -57,8 +57,8 @@ struct eng_workers {
 	/* Who may take no more threads (deferred.c).  Set with the lock held; the driver reads them
 	 * without it. */
 	_Atomic bool scarce; /* nobody */
-	/* No thread could be added that would take the lcore over: the driver makes no copies.  Set
-	 * in the same way. */
+	/* No thread is idle and none could be added that would take the lcore over: the driver
+	 * makes no copies.  Set in the same way. */
 	_Atomic bool alone;
 	_Atomic uint32_t nfull; /* users: their uids follow */
 	_Atomic uint32_t full[ENG_WORKERS_MAX];
@@ -105,7 +105,7 @@ void eng_workers_stop(struct karst_engine *e);
  * structure no more. */
 void eng_engine_put(struct karst_engine *e);
 /* Lock held: adds an idle worker.  @return false: there can be none now; the driver makes no copies
- * until there can. */
+ * until there is one. */
 bool eng_worker_spare(struct eng_workers *workers);
 /* Lock held: wakes an idle worker, if there is one, to look for work. */
 void eng_workers_call(struct eng_workers *workers);

@@ -482,6 +482,38 @@ Test(inside, no_thread_to_replace_the_driver)
 	rig_down(&rig);
 }
 
+/* The driver makes copies again as soon as a thread has come back that could replace it, although
+ * no further one can be created. */
+Test(inside, a_thread_comes_back)
+{
+	const struct timespec nap = {.tv_nsec = 1000000};
+	const struct eng_workers *workers;
+	struct rlimit limit;
+	struct region r;
+	struct rig rig;
+	uint32_t i;
+
+	if (access("/dev/fuse", R_OK | W_OK) != 0 || geteuid() != 0)
+		cr_skip("needs /dev/fuse, and root");
+	rig_up_started(&rig);
+	while ((workers = atomic_load(&rig.bed.e->lcore[0].workers)) == NULL)
+		nanosleep(&nap, NULL);
+	never_region(&rig, &r);
+	forbid_threads(&limit);
+	write_more(&rig, r.addr, r.key);
+	while (!atomic_load(&workers->alone))
+		nanosleep(&nap, NULL);
+	/* this thread alone; others cannot create threads */
+	cr_assert_eq(syscall(SYS_setresuid, 0, 0, 0), 0);
+	program_kill(&rig.prog);
+	for (i = 0; i < PATIENCE_NS / 1000000 && atomic_load(&workers->alone); i++)
+		nanosleep(&nap, NULL);
+	cr_assert_not(atomic_load(&workers->alone), "copiers still make all copies");
+	cr_assert_eq(setrlimit(RLIMIT_NPROC, &limit), 0);
+	karst_engine_stop(rig.bed.e);
+	rig_down(&rig);
+}
+
 /* --- many packets for a program that is not slow --- */
 
 #define ROUNDS 50u

@@ -223,9 +223,11 @@ karst_qp_renew_template(const struct karst_core *core, struct karst_core_qp *qp)
 }
 
 static void
-take_identity(const struct karst_core *core, struct karst_core_qp *qp,
-	const struct karst_core_qp_attr *a, unsigned int mask)
+take_identity(struct karst_core *core, struct karst_core_qp *qp, const struct karst_core_qp_attr *a,
+	unsigned int mask)
 {
+	uint8_t port = qp->port;
+
 	if (mask & KARST_QP_PKEY_INDEX)
 		qp->pkey = a->pkey != 0 ? a->pkey : 0xffff;
 	if (mask & KARST_QP_PORT)
@@ -238,6 +240,8 @@ take_identity(const struct karst_core *core, struct karst_core_qp *qp,
 		qp->path = a->path;
 		qp->port = a->path.port;
 	}
+	if (qp->port != port)
+		karst_sched_move(core, qp);
 	if (mask & KARST_QP_PATH_MTU)
 		qp->mtu_shift = (uint8_t)(a->path_mtu + 7);
 	if (mask & KARST_QP_DEST_QPN)

@@ -465,6 +465,15 @@ karst_sched_unpark(struct karst_core_qp *qp)
 	qp->parked.le_prev = NULL;
 }
 
+void
+karst_sched_move(struct karst_core *core, struct karst_core_qp *qp)
+{
+	if (qp->parked.le_prev == NULL)
+		return;
+	karst_sched_unpark(qp);
+	karst_core_activate(core, qp);
+}
+
 karst_noinline void
 karst_core_park(struct karst_core *core, struct karst_tx_burst *b, struct karst_parked *parked)
 {

@@ -186,6 +186,31 @@ Test(sched, back_a_few_at_a_time)
 	close_all(b);
 }
 
+/* A queue pair that gets a path by another port does not wait for the old one: it goes on, or waits
+ * for room at the new one. */
+Test(sched, parked_at_a_port_that_it_leaves)
+{
+	struct karst_parked old = LIST_HEAD_INITIALIZER(old), new = LIST_HEAD_INITIALIZER(new);
+	struct karst_core_qp_attr attr;
+	struct bed *b = bed_rc();
+
+	write_on(b, 0, 64);
+	cr_assert_eq(visit_picked(b, 16, &old), b->s->qp);
+	cr_assert_eq(bed_to_state(b, KARST_QPS_SQD), 0);
+	karst_qp_query(b->s->qp, &attr);
+	attr.path.port = 1;
+	cr_assert_eq(bed_modify(b, &attr, KARST_QP_AV), 0);
+	cr_assert_eq(karst_qp_port(b->s->qp), 1);
+	cr_assert(LIST_EMPTY(&old), "it waits for a port that it does not use");
+	cr_assert_eq(visit_picked(b, 16, &new), b->s->qp);
+	cr_assert_not(LIST_EMPTY(&new));
+	cr_assert_eq(bed_to_state(b, KARST_QPS_RTS), 0);
+	cr_assert(karst_core_unpark(b->core, &new, UINT32_MAX));
+	cr_assert_eq(visit_picked(b, 16, NULL), b->s->qp);
+	cr_assert_gt(sent(b, 0), 0);
+	close_all(b);
+}
+
 /* In Error no port is needed: the parked queue pair is flushed. */
 Test(sched, flushed_while_parked)
 {

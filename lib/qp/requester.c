@@ -326,6 +326,14 @@ karst_requester_progress(struct karst_core *core, struct karst_core_qp *qp, uint
 	}
 }
 
+/* Whether the peer has been asked for an acknowledgement or a response in this round. */
+static bool
+peer_owes(const struct karst_requester *r)
+{
+	return !(r->flags & KARST_REQ_UNSENT) &&
+		karst_psn_distance(r->snd_psn, r->una_psn) > r->since_ackreq;
+}
+
 void
 karst_requester_expire(struct karst_core *core, struct karst_core_qp *qp)
 {
@@ -344,7 +352,7 @@ karst_requester_expire(struct karst_core *core, struct karst_core_qp *qp)
 		karst_requester_arm(core, qp);
 		return;
 	}
-	if (karst_unlikely(qp->starved) && !(r->flags & KARST_REQ_RNR_WAIT)) {
+	if (karst_unlikely(qp->starved) && !(r->flags & KARST_REQ_RNR_WAIT) && !peer_owes(r)) {
 		karst_requester_arm(core, qp);
 		return;
 	}

@@ -735,6 +735,80 @@ Test(copy, no_timeout_without_copy)
 	close_far(b);
 }
 
+/* Makes time pass in which the queue pair tries to get copies. */
+static void
+wait_in_vain(struct bed *b)
+{
+	uint32_t i;
+
+	driver.full = true;
+	for (i = 0; i < 32; i++) {
+		b->core->now_ns += 10000 * MS;
+		karst_core_expire(b->core, 1000);
+		karst_core_feed(b->core, 1);
+		while (visit_picked(b, 16, NULL) != NULL)
+			;
+	}
+	driver.full = false;
+}
+
+/* (Q6): a peer that is gone is noticed, although the next request gets no copy. */
+Test(copy, q6_timeout_beside_a_request_without_copy)
+{
+	struct setup s = setup_of(KARST_QPT_RC);
+	struct bed *b;
+
+	s.attr.retry_cnt = 0;
+	b = open_far_with(&s);
+	send_far(b, b->s);
+	turn(b);
+	copy_all(b);
+	expect_pkt(b, RC_SEND_ONLY, S(0));
+	driver.full = true;
+	send_far(b, b->s);
+	cr_assert_eq(visit_picked(b, 16, NULL), b->s->qp);
+	wait_in_vain(b);
+	cr_assert_eq(count(b, LOCAL_ACK_TIMEOUT), 1, "the peer's silence is not noticed");
+	expect_wc(b, 1, RETRY_EXC_ERR);
+	expect_wc(b, 1, WR_FLUSH_ERR);
+	expect_state(b, ERR);
+	close_far(b);
+}
+
+/* (Q6): the peer owes nothing as long as the packet that asks it to acknowledge gets no copy. */
+Test(copy, q6_no_timeout_in_a_message_without_copy)
+{
+	struct setup s = setup_of(KARST_QPT_RC);
+	struct karst_sge sge;
+	struct bed *b;
+	uint32_t i;
+
+	s.attr.retry_cnt = 0;
+	b = open_far_with(&s);
+	sge = (struct karst_sge)FAR_SGE(0, (KARST_COPY_AHEAD + 4) * MTU);
+	post(b, RDMA_WRITE, 1, .sge = &sge, .nsge = 1);
+	turn(b);
+	cr_assert_eq(copy_once(b, ALL), 1);
+	driver.full = true;
+	for (i = 0; i < 3; i++)
+		visit_picked(b, 32, NULL);
+	expect_pkt(b, RC_WRITE_FIRST, S(0));
+	for (i = 1; i < KARST_COPY_AHEAD; i++)
+		expect_pkt(b, RC_WRITE_MIDDLE, S(i));
+	expect_none(b);
+	wait_in_vain(b);
+	expect_no_wc(b);
+	karst_core_feed(b->core, 1);
+	turn(b);
+	copy_all(b);
+	for (; i < KARST_COPY_AHEAD + 3; i++)
+		expect_pkt(b, RC_WRITE_MIDDLE, S(i));
+	expect_pkt(b, RC_WRITE_LAST, S(i));
+	expect_taken(b, send_pkt(b, RC_ACK, S(i)));
+	expect_wc(b, 1, SUCCESS);
+	close_far(b);
+}
+
 Test(copy, message_that_cannot_be_fetched)
 {
 	struct bed *b = open_far(KARST_QPT_RC);

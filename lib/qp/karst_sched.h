@@ -58,8 +58,9 @@ struct karst_sched_user {
 	uint8_t nready;
 	bool starves;    /* on the list of the core */
 	int32_t deficit; /* bytes; used only while other users are in the circle */
-	/* queue pairs that wait for copies: of tried, again since the last one of starved left */
-	struct karst_parked starved, tried;
+	/* queue pairs that wait for copies, in the order in which they came; the last of them */
+	struct karst_parked starved;
+	struct karst_core_qp *starved_last;
 	TAILQ_ENTRY(karst_sched_user) starving;
 	uint32_t gaps;               /* gaps in use, of core->gaps (gaps.c) */
 	struct karst_timers *timers; /* armed timers (timers.c); NULL: there never was one */
@@ -119,8 +120,8 @@ bool karst_core_unpark(struct karst_core *core, struct karst_parked *parked, uin
 void karst_core_park_over(struct karst_parked *from, struct karst_parked *to);
 
 /** Activates up to @most of the queue pairs that got no copy (karst_copy.h) in a visit: of their
- *  users in turn, and of each user in turn.  Until then they are not visited for that reason
- *  again. */
+ *  users in turn, and of each user in the order in which they came.  Until then they are not
+ *  visited for that reason again. */
 void karst_core_feed(struct karst_core *core, uint32_t most);
 
 /** Makes @qp the one that karst_core_pick() returns next, whether or not it is active.  The bytes

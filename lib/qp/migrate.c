@@ -129,7 +129,7 @@ migrate(struct karst_core *core, struct karst_core_qp *qp)
 	alt->migrated = true;
 	karst_qp_renew_template(core, qp);
 	/* it may be parked at the port of the old path, which may never accept frames again */
-	karst_sched_unpark(qp);
+	karst_sched_unpark(core, qp);
 	karst_event(core, KARST_EVENT_PATH_MIG, qp);
 	karst_pacer_another_path(core, qp);
 	if (karst_qp_reliable(qp)) {

@@ -792,8 +792,8 @@ void karst_sched_init(struct karst_core *core, struct karst_sched_user *users, u
 	void *lists, uint32_t quantum);
 /** Moves @qp to another user, whose turns it takes from now on. */
 void karst_sched_share(struct karst_core *core, struct karst_core_qp *qp, uint32_t sharer);
-/** Removes a QP from the list of a port, if it is parked. */
-void karst_sched_unpark(struct karst_core_qp *qp);
+/** Removes a QP from the list of a port, or of those that wait for copies, if it is in one. */
+void karst_sched_unpark(struct karst_core *core, struct karst_core_qp *qp);
 /** The QP uses another port now: if it is parked, it goes on, or will be parked at the new one. */
 void karst_sched_move(struct karst_core *core, struct karst_core_qp *qp);
 /** Whether queue pairs of the QP's user wait for copies. */

@@ -413,7 +413,11 @@ starve(struct karst_core *core, struct karst_sched_user *u, struct karst_core_qp
 	karst_qp_unfetch(core, qp);
 	if (qp->parked.le_prev != NULL)
 		return;
-	LIST_INSERT_HEAD(&u->tried, qp, parked);
+	if (u->starved_last == NULL)
+		LIST_INSERT_HEAD(&u->starved, qp, parked);
+	else
+		LIST_INSERT_AFTER(u->starved_last, qp, parked);
+	u->starved_last = qp;
 	if (!u->starves)
 		TAILQ_INSERT_TAIL(&core->sched.starving, u, starving);
 	u->starves = true;
@@ -457,10 +461,17 @@ karst_core_visit(struct karst_core *core, struct karst_tx_burst *b, uint32_t max
 }
 
 void
-karst_sched_unpark(struct karst_core_qp *qp)
+karst_sched_unpark(struct karst_core *core, struct karst_core_qp *qp)
 {
+	struct karst_sched_user *u = karst_sched_user_of(core, qp);
+
 	if (qp->parked.le_prev == NULL)
 		return;
+	if (qp == u->starved_last)
+		u->starved_last = qp != LIST_FIRST(&u->starved)
+			? karst_container_of(
+				  qp->parked.le_prev, struct karst_core_qp, parked.le_next)
+			: NULL;
 	LIST_REMOVE(qp, parked);
 	qp->parked.le_prev = NULL;
 }
@@ -470,7 +481,7 @@ karst_sched_move(struct karst_core *core, struct karst_core_qp *qp)
 {
 	if (qp->parked.le_prev == NULL)
 		return;
-	karst_sched_unpark(qp);
+	karst_sched_unpark(core, qp);
 	karst_core_activate(core, qp);
 }
 
@@ -496,7 +507,7 @@ karst_core_unpark(struct karst_core *core, struct karst_parked *parked, uint32_t
 	struct karst_core_qp *qp;
 
 	for (; (qp = LIST_FIRST(parked)) != NULL && most != 0; most--) {
-		karst_sched_unpark(qp);
+		karst_sched_unpark(core, qp);
 		karst_core_activate(core, qp);
 	}
 	return qp == NULL;
@@ -511,15 +522,6 @@ karst_core_park_over(struct karst_parked *from, struct karst_parked *to)
 	LIST_INIT(from);
 }
 
-/* The next queue pair of @u that wants a copy; NULL: there is none any more. */
-static struct karst_core_qp *
-next_starved(struct karst_sched_user *u)
-{
-	if (LIST_EMPTY(&u->starved))
-		karst_core_park_over(&u->tried, &u->starved);
-	return LIST_FIRST(&u->starved);
-}
-
 void
 karst_core_feed(struct karst_core *core, uint32_t most)
 {
@@ -529,13 +531,13 @@ karst_core_feed(struct karst_core *core, uint32_t most)
 
 	while (most != 0 && (u = TAILQ_FIRST(&s->starving)) != NULL) {
 		TAILQ_REMOVE(&s->starving, u, starving);
-		qp = next_starved(u);
+		qp = LIST_FIRST(&u->starved);
 		if (qp != NULL) {
-			karst_sched_unpark(qp);
+			karst_sched_unpark(core, qp);
 			karst_core_activate(core, qp);
 			most--;
 		}
-		u->starves = !LIST_EMPTY(&u->starved) || !LIST_EMPTY(&u->tried);
+		u->starves = !LIST_EMPTY(&u->starved);
 		if (u->starves)
 			TAILQ_INSERT_TAIL(&s->starving, u, starving);
 	}
@@ -544,9 +546,7 @@ karst_core_feed(struct karst_core *core, uint32_t most)
 bool
 karst_sched_starves(const struct karst_core *core, const struct karst_core_qp *qp)
 {
-	const struct karst_sched_user *u = karst_sched_user_of(core, qp);
-
-	return !LIST_EMPTY(&u->starved) || !LIST_EMPTY(&u->tried);
+	return !LIST_EMPTY(&karst_sched_user_of(core, qp)->starved);
 }
 
 /* Removes a queue pair from ready[]. */
@@ -569,7 +569,7 @@ karst_core_pick_first(struct karst_core *core, struct karst_core_qp *qp)
 	struct karst_sched *s = &core->sched;
 	uint32_t i;
 
-	karst_sched_unpark(qp);
+	karst_sched_unpark(core, qp);
 	sched_unready(u, qp);
 	if (u->nready == KARST_SCHED_READY)
 		karst_core_activate(core, u->ready[--u->nready]);
@@ -594,7 +594,7 @@ karst_sched_forget(struct karst_core *core, struct karst_core_qp *qp)
 	struct karst_sched_user *u = karst_sched_user_of(core, qp);
 	struct karst_sched *s = &core->sched;
 
-	karst_sched_unpark(qp);
+	karst_sched_unpark(core, qp);
 	sched_unready(u, qp);
 	if (qp->flags & KARST_QPF_ACTIVE)
 		list_remove(s, u, qp);

@@ -682,6 +682,44 @@ Test(copy, waiting_users_take_turns)
 	close_far(b);
 }
 
+/* Of one user, the queue pair that has waited for longest tries first, and one that has tried in
+ * vain is the last. */
+Test(copy, first_come_first_served)
+{
+	struct setup s = setup_of(KARST_QPT_RC);
+	struct bed *b = open_far_with(&s);
+	struct side *side[4] = {b->s};
+	uint32_t i;
+
+	for (i = 1; i < 4; i++)
+		side[i] = bed_add(b, &s);
+	turn(b);
+	driver.full = true;
+	for (i = 0; i < 4; i++) {
+		send_far(b, side[i]);
+		cr_assert_eq(visit_picked(b, 16, NULL), side[i]->qp);
+	}
+	karst_core_feed(b->core, 1);
+	cr_assert_eq(visit_picked(b, 16, NULL), side[0]->qp, "it came first");
+	/* the last one, and one between others, leave */
+	karst_core_activate(b->core, side[0]->qp);
+	bed_destroy_side(b, side[0]);
+	bed_destroy_side(b, side[2]);
+	karst_core_feed(b->core, 1);
+	cr_assert_eq(visit_picked(b, 16, NULL), side[1]->qp);
+	driver.full = false;
+	karst_core_feed(b->core, 1);
+	cr_assert_eq(visit_picked(b, 16, NULL), side[3]->qp);
+	karst_core_feed(b->core, 1);
+	cr_assert_eq(visit_picked(b, 16, NULL), side[1]->qp);
+	cr_assert_not(karst_core_has_active(b->core));
+	copy_all(b);
+	b->out_head = b->out_tail;
+	bed_destroy_side(b, side[1]);
+	bed_destroy_side(b, side[3]);
+	close_far(b);
+}
+
 /* Requests that need no copy do not wait for an answer that gets none. */
 Test(copy, request_beside_an_answer_without_copy)
 {

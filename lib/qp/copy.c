@@ -389,6 +389,13 @@ copy_add_frame(struct karst_core *core, const struct karst_core_qp *qp, struct k
 	return true;
 }
 
+static void
+refuse(struct karst_core *core, enum karst_refusal why)
+{
+	if (core->sched.refused < why)
+		core->sched.refused = (uint8_t)why;
+}
+
 /* Submits what was recorded.  @return false: there was nothing, or it is not accepted now. */
 static bool
 copy_fetch(struct karst_core *core, struct karst_copy *c)
@@ -402,7 +409,8 @@ copy_fetch(struct karst_core *core, struct karst_copy *c)
 		c->qp->flags |= KARST_QPF_COPIES;
 		return false;
 	}
-	core->sched.refused |= c->nparts > 0;
+	if (c->nparts > 0)
+		refuse(core, KARST_REFUSED);
 	core->copy_ops->give_back(core, c);
 	return false;
 }
@@ -413,14 +421,16 @@ static struct karst_copy *
 fetch_open(struct karst_core *core, struct karst_core_qp *qp, enum karst_copy_half half)
 {
 	bool had = qp->copy[half] != NULL;
-	struct karst_copy *c = NULL;
+	struct karst_copy *c;
 
 	copy_renew(core, qp, half);
-	if (had && karst_sched_starves(core, qp))
-		core->sched.yields = true;
-	else
-		c = copy_open(core, qp, half, KARST_COPY_READ);
-	core->sched.refused |= c == NULL;
+	if (had && karst_sched_starves(core, qp)) {
+		refuse(core, KARST_YIELDS);
+		return NULL;
+	}
+	c = copy_open(core, qp, half, KARST_COPY_READ);
+	if (c == NULL)
+		refuse(core, KARST_REFUSED);
 	return c;
 }
 

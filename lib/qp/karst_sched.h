@@ -80,15 +80,29 @@ struct karst_sched {
 	int32_t quantum; /* bytes, of a user and of a queue pair */
 	/* users who have, or had, queue pairs that wait for copies */
 	TAILQ_HEAD(, karst_sched_user) starving;
-	bool refused; /* the queue pair that is visited got no copy */
-	bool yields;  /* it left its copy to others of its user */
+	uint8_t refused; /* enum karst_refusal: of the queue pair that is visited */
+};
+
+/** Why a queue pair got no copy in a visit. */
+enum karst_refusal {
+	KARST_NOT_REFUSED,
+	KARST_REFUSED, /* the driver accepts none */
+	KARST_YIELDS,  /* it has left its copy to others of its user */
+};
+
+/** Bits of karst_core_sends(). */
+enum {
+	KARST_SENDS = 1,         /* queue pairs may be visited */
+	KARST_SENDS_STARVED = 2, /* karst_core_feed() has something to do */
 };
 
 /** Puts a queue pair that has something to send at the end of the list; no effect if it is on the
  *  list. */
 void karst_core_activate(struct karst_core *core, struct karst_core_qp *qp);
 
-/** Whether any queue pair has something to send; those that are parked at a port do not count. */
+/** What has something to send; queue pairs that are parked at a port do not count.  0: nothing. */
+unsigned int karst_core_sends(const struct karst_core *core);
+/** Whether that is not 0. */
 bool karst_core_has_active(const struct karst_core *core);
 /** The same without those that got no copy. */
 bool karst_core_has_ready(const struct karst_core *core);

@@ -390,7 +390,7 @@ struct karst_core_qp {
 	uint8_t type;  /* enum karst_qp_type */
 	uint8_t state; /* enum karst_qp_state */
 	uint8_t mtu_shift : 6;
-	uint8_t starved : 1; /* a half that it needs a copy for got none in its last visit */
+	uint8_t starved : 1; /* in the list of those of its user that wait for copies */
 	uint8_t took : 1;    /* while in core->retired: receives are also given back */
 	uint8_t flags;       /* enum karst_qp_flags */
 	union {
@@ -616,6 +616,9 @@ void karst_requester_arm(struct karst_core *core, struct karst_core_qp *qp);
 /** The first packet to be sent again has been sent: the acknowledgement timer counts from now
  *  on. */
 void karst_requester_left(struct karst_core *core, struct karst_core_qp *qp);
+/** The QP has waited for a copy, and may try to send again: if the peer owes nothing yet, the time
+ *  limit counts from now on. */
+void karst_requester_fed(struct karst_core *core, struct karst_core_qp *qp);
 /** The timeout was changed: applies the new value to what is outstanding. */
 void karst_requester_retime(struct karst_core *core, struct karst_core_qp *qp);
 /** Sets the initial state of a half; empties its ring. */

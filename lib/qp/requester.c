@@ -335,6 +335,17 @@ peer_owes(const struct karst_requester *r)
 }
 
 void
+karst_requester_fed(struct karst_core *core, struct karst_core_qp *qp)
+{
+	struct karst_requester *r = &qp->req;
+
+	if (r->deadline_ns == 0 || (r->flags & KARST_REQ_RNR_WAIT) || peer_owes(r))
+		return;
+	r->deadline_ns = 0;
+	karst_requester_arm(core, qp);
+}
+
+void
 karst_requester_expire(struct karst_core *core, struct karst_core_qp *qp)
 {
 	struct karst_requester *r = &qp->req;

@@ -207,7 +207,7 @@ karst_qp_rx_again(struct karst_core *core, struct karst_core_qp *qp, struct kars
 static inline bool
 is_refused(const struct karst_core *core, const struct karst_tx_burst *b, uint32_t bytes)
 {
-	return core->sched.refused && b->bytes == bytes;
+	return core->sched.refused != KARST_NOT_REFUSED && b->bytes == bytes;
 }
 
 /*
@@ -265,7 +265,6 @@ karst_qp_tx(struct karst_core *core, struct karst_core_qp *qp, struct karst_tx_b
 	uint32_t n, bytes;
 	bool more = false;
 
-	core->sched.refused = core->sched.yields = false;
 	if (karst_unlikely(core->ncnps != 0))
 		karst_np_tx(core, b);
 	if (karst_unlikely(qp->req.paced))

@@ -306,6 +306,8 @@ karst_core_next_active(struct karst_core *core)
 	struct karst_sched_user *u = s->turn;
 	struct karst_core_qp *qp;
 
+	/* of the one before, which was not visited by karst_core_visit() */
+	s->refused = KARST_NOT_REFUSED;
 	while (u->nactive == 0) {
 		u = u->next;
 		if (u == s->turn)
@@ -318,18 +320,27 @@ karst_core_next_active(struct karst_core *core)
 	return qp;
 }
 
+unsigned int
+karst_core_sends(const struct karst_core *core)
+{
+	const struct karst_sched_user *u = core->sched.turn;
+	unsigned int sends = !user_is_empty(u) || user_has_company(u) ? KARST_SENDS : 0;
+
+	if (karst_unlikely(!TAILQ_EMPTY(&core->sched.starving)))
+		sends |= KARST_SENDS_STARVED;
+	return sends;
+}
+
 bool
 karst_core_has_ready(const struct karst_core *core)
 {
-	const struct karst_sched_user *u = core->sched.turn;
-
-	return !user_is_empty(u) || user_has_company(u);
+	return (karst_core_sends(core) & KARST_SENDS) != 0;
 }
 
 bool
 karst_core_has_active(const struct karst_core *core)
 {
-	return karst_core_has_ready(core) || karst_core_has_starved(core);
+	return karst_core_sends(core) != 0;
 }
 
 bool
@@ -418,9 +429,28 @@ starve(struct karst_core *core, struct karst_sched_user *u, struct karst_core_qp
 	else
 		LIST_INSERT_AFTER(u->starved_last, qp, parked);
 	u->starved_last = qp;
+	qp->starved = true;
 	if (!u->starves)
 		TAILQ_INSERT_TAIL(&core->sched.starving, u, starving);
 	u->starves = true;
+}
+
+/* The visited queue pair, or a half of it, got no copy.  @used: bytes that it has sent
+ * nevertheless; @more: it has more to send. */
+static karst_noinline void
+visit_refused(struct karst_core *core, struct karst_sched_user *u, struct karst_core_qp *qp,
+	uint32_t used, bool more)
+{
+	bool waits = core->sched.refused == KARST_YIELDS || used == 0;
+
+	core->sched.refused = KARST_NOT_REFUSED;
+	sched_drop_first(u);
+	if (!more)
+		qp->deficit = 0;
+	else if (waits)
+		starve(core, u, qp);
+	else
+		karst_core_activate(core, qp);
 }
 
 void
@@ -439,23 +469,18 @@ karst_core_visit(struct karst_core *core, struct karst_tx_burst *b, uint32_t max
 		if (!alone)
 			limit = karst_min_u32(limit, user_limit(s, u, qp));
 		more = karst_qp_tx(core, qp, b, limit);
-	} else {
-		s->refused = s->yields = false;
 	}
 	used = b->bytes + b->charge - before;
 	qp->deficit -= (int32_t)used;
-	if (!more) {
+	if (karst_unlikely(s->refused != KARST_NOT_REFUSED)) {
+		visit_refused(core, u, qp, used, more);
+	} else if (!more) {
 		qp->deficit = 0;
 		sched_drop_first(u);
-	} else if (qp->deficit <= 0 || used == 0 || karst_unlikely(s->refused)) {
+	} else if (qp->deficit <= 0 || used == 0) {
 		sched_drop_first(u);
-		if (karst_unlikely(s->yields || (s->refused && used == 0)))
-			starve(core, u, qp);
-		else
-			karst_core_activate(core, qp);
+		karst_core_activate(core, qp);
 	}
-	if (karst_unlikely(qp->starved != s->refused))
-		qp->starved = s->refused;
 	if (!alone)
 		user_charge(s, u, used != 0 ? used : KARST_QUIET_COST);
 }
@@ -474,12 +499,13 @@ karst_sched_unpark(struct karst_core *core, struct karst_core_qp *qp)
 			: NULL;
 	LIST_REMOVE(qp, parked);
 	qp->parked.le_prev = NULL;
+	qp->starved = false;
 }
 
 void
 karst_sched_move(struct karst_core *core, struct karst_core_qp *qp)
 {
-	if (qp->parked.le_prev == NULL)
+	if (qp->parked.le_prev == NULL || qp->starved)
 		return;
 	karst_sched_unpark(core, qp);
 	karst_core_activate(core, qp);
@@ -535,6 +561,7 @@ karst_core_feed(struct karst_core *core, uint32_t most)
 		if (qp != NULL) {
 			karst_sched_unpark(core, qp);
 			karst_core_activate(core, qp);
+			karst_requester_fed(core, qp);
 			most--;
 		}
 		u->starves = !LIST_EMPTY(&u->starved);

@@ -351,17 +351,18 @@ eng_tx_poll(struct eng_lcore *lc)
 	const struct karst_engine_config *cfg = &lc->e->cfg;
 	struct karst_tx_burst b = {
 		.pkts = lc->tx_pkts, .seals = lc->seals, .segs = lc->segs, .max_segs = ENG_SEGS};
-	unsigned int i, n;
+	unsigned int i, n, sends;
 	uint64_t lost = 0;
 
 	if (karst_unlikely(lc->blocked != 0))
 		flush_ports(lc, lc->blocked);
-	if (karst_unlikely(karst_core_has_starved(lc->core))) {
+	sends = karst_core_sends(lc->core);
+	if (sends == 0)
+		return 0;
+	if (karst_unlikely((sends & KARST_SENDS_STARVED) != 0)) {
 		karst_core_feed(lc->core, FED + lc->copies->nspent);
 		lc->copies->nspent = 0;
 	}
-	if (!karst_core_has_ready(lc->core))
-		return 0;
 	lc->tx_last = NULL;
 	while (karst_unlikely(lc->tx_ready < cfg->tx_burst) && fresh(lc, lc->tx_ready))
 		lc->tx_ready++;

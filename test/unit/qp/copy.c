@@ -847,6 +847,35 @@ Test(copy, q6_no_timeout_in_a_message_without_copy)
 	close_far(b);
 }
 
+/* (Q6): time that has passed without a copy does not count either when there may be one again. */
+Test(copy, q6_no_timeout_before_the_next_attempt)
+{
+	struct bed *b = open_far(KARST_QPT_RC);
+
+	send_far(b, b->s);
+	turn(b);
+	copy_all(b);
+	expect_pkt(b, RC_SEND_ONLY, S(0));
+	driver.full = true;
+	b->core->now_ns += 4 * RTO;
+	karst_core_expire(b->core, 1000);
+	cr_assert_eq(visit_picked(b, 16, NULL), b->s->qp);
+	cr_assert_eq(count(b, LOCAL_ACK_TIMEOUT), 1);
+	/* nearly as long as a repetition may wait, with two retries left */
+	b->core->now_ns += 2 * 3 * RTO - 1;
+	karst_core_feed(b->core, 1);
+	b->core->now_ns += RTO;
+	karst_core_expire(b->core, 1000);
+	expect_state(b, RTS);
+	driver.full = false;
+	turn(b);
+	copy_all(b);
+	expect_pkt(b, RC_SEND_ONLY, S(0));
+	expect_taken(b, send_pkt(b, RC_ACK, S(0)));
+	expect_wc(b, 1, SUCCESS);
+	close_far(b);
+}
+
 Test(copy, message_that_cannot_be_fetched)
 {
 	struct bed *b = open_far(KARST_QPT_RC);

@@ -188,13 +188,13 @@ responder_rx_send(
 
 /* --- WRITE --- */
 
-/* Processes the RETH of a First or Only.  @return 0, or the NAK + 1. */
+/* Processes the RETH of a First or Only.  @host: where its payload goes, if it has any.
+ * @return 0, or the NAK + 1. */
 static int
 start_write(struct karst_core *core, struct karst_core_qp *qp, const struct karst_pkt *pkt,
-	uint32_t opf)
+	uint32_t opf, uint8_t **host)
 {
 	struct karst_responder *r = &qp->rsp;
-	uint8_t *host;
 
 	if (!(r->access & KARST_ACCESS_REMOTE_WRITE))
 		return KARST_NAK_INV_REQ + 1;
@@ -205,7 +205,7 @@ start_write(struct karst_core *core, struct karst_core_qp *qp, const struct kars
 	/* R12: a zero-length WRITE does not check the key */
 	if (pkt->dma_len != 0 &&
 		karst_mem_check_remote(core->mem, qp->pd, qp->qpn, pkt->rkey, pkt->va, pkt->dma_len,
-			KARST_ACCESS_REMOTE_WRITE, &host) != KARST_MEM_OK)
+			KARST_ACCESS_REMOTE_WRITE, host) != KARST_MEM_OK)
 		return KARST_NAK_REM_ACCESS + 1;
 	r->va = pkt->va;
 	r->rkey = pkt->rkey;
@@ -238,7 +238,7 @@ responder_rx_write(
 	struct karst_core *core, struct karst_core_qp *qp, struct karst_pkt *pkt, uint32_t opf)
 {
 	struct karst_responder *r = &qp->rsp;
-	uint8_t *host;
+	uint8_t *host = NULL;
 	bool ok;
 
 	/* R8: before anything is executed */
@@ -255,7 +255,7 @@ responder_rx_write(
 		}
 	}
 	if (opf & KARST_OPF_START) {
-		int nak = start_write(core, qp, pkt, opf);
+		int nak = start_write(core, qp, pkt, opf, &host);
 
 		if (nak != 0) {
 			karst_refuse(core, qp, pkt, (enum karst_nak)(nak - 1));
@@ -266,9 +266,11 @@ responder_rx_write(
 		return;
 	}
 	if (pkt->pay_len != 0) {
-		if (karst_unlikely(karst_mem_check_remote(core->mem, qp->pd, qp->qpn, r->rkey,
-					   r->va, pkt->pay_len, KARST_ACCESS_REMOTE_WRITE,
-					   &host) != KARST_MEM_OK)) {
+		/* the first packet is part of the message that has just been checked */
+		if (!(opf & KARST_OPF_START) &&
+			karst_unlikely(karst_mem_check_remote(core->mem, qp->pd, qp->qpn, r->rkey,
+					       r->va, pkt->pay_len, KARST_ACCESS_REMOTE_WRITE,
+					       &host) != KARST_MEM_OK)) {
 			karst_refuse(core, qp, pkt, KARST_NAK_REM_ACCESS);
 			return;
 		}

@@ -210,6 +210,26 @@ is_refused(const struct karst_core *core, const struct karst_tx_burst *b, uint32
 	return core->sched.refused != KARST_NOT_REFUSED && b->bytes == bytes;
 }
 
+/* Whether karst_responder_tx() has certainly nothing to do. */
+static inline bool
+has_no_answers(const struct karst_core_qp *qp)
+{
+	return qp->rsp.owed == KARST_OWED_NONE && qp->rsp.rsp_cur == qp->rsp.rsp_added &&
+		!(qp->flags & KARST_QPF_COPIES);
+}
+
+/* Whether karst_requester_tx() has certainly nothing to do: everything has been sent, the program
+ * rings for the next request, and there is room, so that no further visit is needed. */
+static inline bool
+has_no_requests(const struct karst_core_qp *qp, const struct karst_tx_burst *b, uint32_t limit)
+{
+	const struct karst_requester *r = &qp->req;
+
+	return (r->flags & KARST_REQ_IDLE) && r->snd_idx == r->nxt_idx &&
+		!(r->paced | r->probe_due | r->asks) && !(qp->flags & KARST_QPF_COPIES) &&
+		b->n < b->max && b->bytes < limit;
+}
+
 /*
  * Answers and requests of one QP share its visits by bytes.  The half that goes first and does not
  * finish is charged for what it has sent; while its lead is positive the other half goes first.  A
@@ -241,8 +261,10 @@ tx_reliable(
 	if (karst_unlikely(qp->rsp.lead > 0) && karst_qp_may_receive(qp) &&
 		!karst_mutant(KARST_MUTANT_ANSWERS_FIRST))
 		return tx_requests_first(core, qp, b, limit);
-	/* in Error, only the NAK that explains it */
-	if (karst_qp_may_receive(qp) || qp->rsp.fatal) {
+	if (has_no_answers(qp)) {
+		qp->rsp.fatal = false;
+	} else if (karst_qp_may_receive(qp) || qp->rsp.fatal) {
+		/* in Error, only the NAK that explains it */
 		if (karst_unlikely(karst_responder_tx(core, qp, b, limit))) {
 			qp->rsp.lead += (int32_t)(b->bytes - bytes);
 			if (karst_unlikely(is_refused(core, b, bytes)))
@@ -254,7 +276,7 @@ tx_reliable(
 			qp->rsp.fatal = false;
 	}
 	qp->rsp.lead = 0;
-	return karst_requester_tx(core, qp, b, limit);
+	return !has_no_requests(qp, b, limit) && karst_requester_tx(core, qp, b, limit);
 }
 
 bool

@@ -32,8 +32,8 @@
 
 /* --- completing --- */
 
-void
-karst_requester_complete_one(struct karst_core *core, struct karst_core_qp *qp,
+karst_always_inline void
+requester_complete_one(struct karst_core *core, struct karst_core_qp *qp,
 	enum karst_wc_status status, uint8_t syndrome)
 {
 	struct karst_requester *r = &qp->req;
@@ -67,6 +67,13 @@ karst_requester_complete_one(struct karst_core *core, struct karst_core_qp *qp,
 		.syndrome = syndrome,
 		.slot = idx,
 	};
+}
+
+void
+karst_requester_complete_one(struct karst_core *core, struct karst_core_qp *qp,
+	enum karst_wc_status status, uint8_t syndrome)
+{
+	requester_complete_one(core, qp, status, syndrome);
 }
 
 /* Counts why a request fails, for the reasons that the peer or its silence gave. */
@@ -291,8 +298,8 @@ karst_requester_rewind(struct karst_core *core, struct karst_core_qp *qp)
 	karst_core_activate(core, qp);
 }
 
-void
-karst_requester_progress(struct karst_core *core, struct karst_core_qp *qp, uint32_t npsn)
+karst_always_inline void
+requester_progress(struct karst_core *core, struct karst_core_qp *qp, uint32_t npsn)
 {
 	struct karst_requester *r = &qp->req;
 	bool again = false;
@@ -319,7 +326,8 @@ karst_requester_progress(struct karst_core *core, struct karst_core_qp *qp, uint
 	r->flags &= (uint8_t) ~(KARST_REQ_ROUND | KARST_REQ_RNR_WAIT);
 	r->deadline_ns = 0;
 	/* the timer may have fired for the end of an RNR wait, and is not armed then */
-	karst_requester_arm(core, qp);
+	if (r->una_psn != r->nxt_psn || karst_unlikely(r->flags & KARST_REQ_UNSENT))
+		karst_requester_arm(core, qp);
 	if (karst_unlikely(again)) {
 		karst_pacer_lost(core, qp);
 		karst_requester_rewind(core, qp);
@@ -343,6 +351,12 @@ karst_requester_fed(struct karst_core *core, struct karst_core_qp *qp)
 		return;
 	r->deadline_ns = 0;
 	karst_requester_arm(core, qp);
+}
+
+void
+karst_requester_progress(struct karst_core *core, struct karst_core_qp *qp, uint32_t npsn)
+{
+	requester_progress(core, qp, npsn);
 }
 
 void
@@ -412,8 +426,8 @@ slot_passed(const struct karst_sq_slot *slot, uint32_t end)
 	return karst_psn_diff(end, last) >= 0;
 }
 
-bool
-karst_requester_ack_before(struct karst_core *core, struct karst_core_qp *qp, uint32_t end)
+karst_always_inline bool
+requester_ack_before(struct karst_core *core, struct karst_core_qp *qp, uint32_t end)
 {
 	struct karst_requester *r = &qp->req;
 	uint32_t una = r->una_psn, una_idx = r->una_idx;
@@ -445,22 +459,39 @@ karst_requester_ack_before(struct karst_core *core, struct karst_core_qp *qp, ui
 			karst_gaps_pass(r, karst_psn_add(slot->psn, slot->npsn - r->una_psn));
 		else
 			r->una_psn = karst_psn_add(slot->psn, slot->npsn);
-		karst_requester_complete_one(core, qp, KARST_WC_SUCCESS, 0);
+		requester_complete_one(core, qp, KARST_WC_SUCCESS, 0);
 	}
 	if (r->una_psn != una)
-		karst_requester_progress(core, qp, karst_psn_add(r->una_psn, -una));
+		requester_progress(core, qp, karst_psn_add(r->una_psn, -una));
 	if (r->una_idx != una_idx)
 		karst_qp_retire_sends(core, qp);
 	return clear;
 }
 
-void
-karst_requester_follow_up(struct karst_core *core, struct karst_core_qp *qp)
+bool
+karst_requester_ack_before(struct karst_core *core, struct karst_core_qp *qp, uint32_t end)
+{
+	return requester_ack_before(core, qp, end);
+}
+
+/* Whether karst_requester_settle() may have something to do. */
+static inline bool
+is_unsettled(const struct karst_core_qp *qp)
+{
+	const struct karst_requester *r = &qp->req;
+
+	return r->una_idx != r->nxt_idx || (r->flags & KARST_REQ_FAILED) ||
+		qp->state != KARST_QPS_RTS;
+}
+
+karst_always_inline void
+requester_follow_up(struct karst_core *core, struct karst_core_qp *qp)
 {
 	struct karst_requester *r = &qp->req;
 
 	/* first, because it also moves una, past local operations */
-	karst_requester_settle(core, qp);
+	if (is_unsettled(qp))
+		karst_requester_settle(core, qp);
 	if (!karst_qp_may_send(qp))
 		return;
 	if ((int32_t)(r->snd_idx - r->una_idx) < 0) {
@@ -471,6 +502,12 @@ karst_requester_follow_up(struct karst_core *core, struct karst_core_qp *qp)
 	}
 	if (!(r->flags & (KARST_REQ_IDLE | KARST_REQ_LINGER)) || r->snd_idx != r->nxt_idx)
 		karst_core_activate(core, qp);
+}
+
+void
+karst_requester_follow_up(struct karst_core *core, struct karst_core_qp *qp)
+{
+	requester_follow_up(core, qp);
 }
 
 /* Minimum of the packets that may be under way after a response was lost. */
@@ -591,7 +628,7 @@ rx_ack(struct karst_core *core, struct karst_core_qp *qp, struct karst_pkt *pkt)
 		return;
 	}
 	end = positive ? karst_psn_add(pkt->psn, 1) : pkt->psn;
-	if (!karst_requester_ack_before(core, qp, end)) {
+	if (!requester_ack_before(core, qp, end)) {
 		/* a response before it is missing; what a NAK requests is sent again by going
 		 * back */
 		if (type == KARST_AETH_ACK && karst_gaps_heard(core, qp, end))
@@ -609,7 +646,7 @@ rx_ack(struct karst_core *core, struct karst_core_qp *qp, struct karst_pkt *pkt)
 		rx_rnr(core, qp, syndrome & KARST_AETH_VALUE_MASK);
 	else
 		rx_nak(core, qp, syndrome);
-	karst_requester_follow_up(core, qp);
+	requester_follow_up(core, qp);
 }
 
 /* X8: an acknowledgement, and the bits of what the peer holds. */

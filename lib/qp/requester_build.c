@@ -350,7 +350,7 @@ send_single(struct karst_core *core, struct karst_core_qp *qp, const struct kars
 }
 
 /* One packet of a SEND or WRITE: @n payload bytes at message offset @off. */
-static enum karst_wc_status
+karst_always_inline enum karst_wc_status
 build_packet(struct karst_core *core, struct karst_core_qp *qp, const struct karst_wqe *w,
 	uint32_t off, uint32_t n, struct karst_sge_cursor *c, struct karst_tx_burst *b, bool waits)
 {

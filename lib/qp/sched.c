@@ -203,34 +203,31 @@ list_at(const struct karst_sched_user *u, uint32_t i)
 	return at < BLOCK_QPS ? u->head->qp[at] : u->head->next->qp[at - BLOCK_QPS];
 }
 
-/* The first entry was removed. */
+/* Removes the first @n entries, which are in the first block, and puts them into @out. */
 static inline void
-list_step(struct karst_sched *s, struct karst_sched_user *u)
+list_take(struct karst_sched *s, struct karst_sched_user *u, struct karst_core_qp **out, uint32_t n)
 {
 	struct karst_sched_block *b = u->head;
+	uint32_t i;
 
-	if (--u->nactive == 0) {
+	for (i = 0; i < n; i++) {
+		out[i] = b->qp[u->first + i];
+		out[i]->flags &= (uint8_t)~KARST_QPF_ACTIVE;
+		b->qp[u->first + i] = NULL;
+	}
+	u->nfetched -= karst_min_u32(u->nfetched, n);
+	u->nactive -= n;
+	u->first += n;
+	if (u->nactive == 0) {
 		/* a short list stays in the same few cache lines */
 		u->first = 0;
 		u->room = BLOCK_QPS;
-	} else if (++u->first == BLOCK_QPS) {
+	} else if (u->first == BLOCK_QPS) {
 		u->first = 0;
 		u->head = b->next;
 		b->next = s->spare;
 		s->spare = b;
 	}
-}
-
-static inline struct karst_core_qp *
-list_take(struct karst_sched *s, struct karst_sched_user *u)
-{
-	struct karst_core_qp *qp = u->head->qp[u->first];
-
-	u->head->qp[u->first] = NULL;
-	list_step(s, u);
-	u->nfetched -= u->nfetched != 0;
-	qp->flags &= (uint8_t)~KARST_QPF_ACTIVE;
-	return qp;
 }
 
 /* The place of @qp on the list.  Several blocks may share the low bits of their numbers if there
@@ -248,7 +245,7 @@ list_place(const struct karst_sched *s, const struct karst_core_qp *qp)
 	return NULL;
 }
 
-/* The last entry was removed.  As in list_step(), an empty block stays if it is the only one. */
+/* The last entry was removed.  As in list_take(), an empty block stays if it is the only one. */
 static void
 list_step_back(struct karst_sched *s, struct karst_sched_user *u)
 {
@@ -313,7 +310,7 @@ karst_core_next_active(struct karst_core *core)
 		if (u == s->turn)
 			return NULL;
 	}
-	qp = list_take(s, u);
+	list_take(s, u, &qp, 1);
 	s->turn = u->next;
 	if (user_is_empty(u))
 		user_leave(s, u);
@@ -377,8 +374,13 @@ sched_take_more(struct karst_core *core)
 	for (i = u->nfetched; i < KARST_SCHED_READY && i < u->nactive; i++)
 		sched_fetch_one(u);
 	u->ready_head = 0;
-	while (u->nready < KARST_SCHED_READY && u->nactive != 0)
-		u->ready[u->nready++] = list_take(s, u);
+	while (u->nready < KARST_SCHED_READY && u->nactive != 0) {
+		uint32_t n = karst_min_u32(KARST_SCHED_READY - u->nready, u->nactive);
+
+		n = karst_min_u32(n, BLOCK_QPS - u->first);
+		list_take(s, u, &u->ready[u->nready], n);
+		u->nready += n;
+	}
 	return u;
 }
 

@@ -279,6 +279,8 @@ struct karst_core {
 	uint32_t linger_turns;
 	uint32_t nlinger; /* while it is not 0, karst_core_linger() has to be called */
 	struct karst_core_linger linger[8];
+	uint32_t nidled; /* while it is not 0, karst_core_recheck() has to be called */
+	struct karst_core_qp *idled[32];
 	/* set by the driver before karst_core_flush() if there are queues with completion
 	 * timestamps */
 	uint64_t stamp_ns;
@@ -342,6 +344,10 @@ void karst_core_flush(struct karst_core *core);
 
 /** Once a turn, before sending: polls send queues that became empty recently. */
 void karst_core_linger(struct karst_core *core);
+
+/** After frames were built, and karst_core_linger(): looks once more into the send queues that have
+ *  just gone idle.  What was posted to them meanwhile is not announced by a doorbell. */
+void karst_core_recheck(struct karst_core *core);
 
 /* --- entry points --- */
 

@@ -833,10 +833,8 @@ void karst_timer_share(struct karst_core *core, uint32_t from, uint32_t to, stru
 
 /* --- linger.c --- */
 
-/** The send queue is empty.
- *  @return false: it has requests after all; true: karst_core_linger() polls it, or it is idle and
- *    its program rings. */
-bool karst_requester_dry(struct karst_core *core, struct karst_core_qp *qp);
+/** The send queue is empty: karst_core_linger() polls it, or it is idle, and its program rings. */
+void karst_requester_dry(struct karst_core *core, struct karst_core_qp *qp);
 /** Before a QP is destroyed or reset. */
 void karst_requester_unlinger(struct karst_core *core, struct karst_core_qp *qp);
 

@@ -663,15 +663,15 @@ have_request(struct karst_core *core, struct karst_core_qp *qp)
 		return false;
 	if (qp->state == KARST_QPS_SQD || (r->flags & KARST_REQ_FAILED))
 		return false;
-	while (r->snd_idx == qp->sq.tail) {
+	if (r->snd_idx == qp->sq.tail) {
 		if (karst_unlikely(karst_wqe_poll(&qp->sq) != 0)) {
 			sq_broken(core, qp);
 			return false;
 		}
-		if (r->snd_idx != qp->sq.tail)
-			break;
-		if (karst_requester_dry(core, qp))
+		if (r->snd_idx == qp->sq.tail) {
+			karst_requester_dry(core, qp);
 			return false;
+		}
 	}
 	r->flags &= (uint8_t)~KARST_REQ_IDLE;
 	return true;

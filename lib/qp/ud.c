@@ -115,9 +115,8 @@ karst_datagram_tx(
 			break;
 		}
 		if (r->una_idx == qp->sq.tail) {
-			if (karst_requester_dry(core, qp))
-				break;
-			continue;
+			karst_requester_dry(core, qp);
+			break;
 		}
 		r->flags &= (uint8_t)~KARST_REQ_IDLE;
 		sent = ud_send_one(core, qp, b, &more);

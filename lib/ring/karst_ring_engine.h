@@ -94,6 +94,26 @@ karst_wqe_dry(const struct karst_wqe_ring *r)
 	return atomic_load_explicit(&r->sh->tail, memory_order_relaxed) == r->tail;
 }
 
+/** The first half of karst_wqe_idle(): after a fence (seq_cst) karst_wqe_idle_end() follows.  So
+ *  one fence is enough for many queues. */
+static inline void
+karst_wqe_idle_begin(struct karst_wqe_ring *r)
+{
+	/* release, pairs with the acquire in karst_wq_publish(): the cells of the doorbells taken
+	 * so far are free */
+	atomic_store_explicit(&r->sh->idle, 1, memory_order_release);
+}
+
+/** The second half.  @return as karst_wqe_idle() */
+static inline bool
+karst_wqe_idle_end(struct karst_wqe_ring *r)
+{
+	if (karst_likely(atomic_load_explicit(&r->sh->tail, memory_order_relaxed) == r->tail))
+		return false;
+	/* The program may have seen the flag as well; if it has cleared it, it rings. */
+	return atomic_exchange_explicit(&r->sh->idle, 0, memory_order_relaxed) != 0;
+}
+
 /**
  * The engine stops polling this queue until the doorbell rings.
  * @return true if slots were published meanwhile and no doorbell will follow: then the queue is not
@@ -102,15 +122,10 @@ karst_wqe_dry(const struct karst_wqe_ring *r)
 static inline bool
 karst_wqe_idle(struct karst_wqe_ring *r)
 {
-	/* release, pairs with the acquire in karst_wq_publish(): the cells of the doorbells taken
-	 * so far are free */
-	atomic_store_explicit(&r->sh->idle, 1, memory_order_release);
+	karst_wqe_idle_begin(r);
 	/* Dekker with karst_wq_publish(): idle flag before tail */
 	atomic_thread_fence(memory_order_seq_cst);
-	if (karst_likely(atomic_load_explicit(&r->sh->tail, memory_order_relaxed) == r->tail))
-		return false;
-	/* The program may have seen the flag as well; if it has cleared it, it rings. */
-	return atomic_exchange_explicit(&r->sh->idle, 0, memory_order_relaxed) != 0;
+	return karst_wqe_idle_end(r);
 }
 
 /** The doorbell rang, or the engine polls the queue anyway: no more doorbells are needed. */

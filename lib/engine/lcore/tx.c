@@ -372,6 +372,7 @@ eng_tx_poll(struct eng_lcore *lc)
 	}
 	b.max = lc->tx_ready;
 	build(lc, &b, cfg->tx_bytes);
+	karst_core_recheck(lc->core);
 	atomic_store_explicit(&lc->at, ENG_AT_NONE, memory_order_relaxed);
 	if (b.n == 0)
 		return b.charge != 0; /* something was done */

@@ -77,6 +77,52 @@ Test(rc_requester, linger)
 	bed_close(b);
 }
 
+/* The program publishes a request while its queue goes idle, does not see that yet, and does not
+ * ring. */
+static void
+post_unseen(struct bed *b)
+{
+	uint32_t was = atomic_exchange(&b->s->sq.sh->idle, 0);
+
+	post_silently(b, false);
+	atomic_store(&b->s->sq.sh->idle, was);
+}
+
+/* Queues that have just gone idle are looked into once more. */
+Test(rc_requester, recheck)
+{
+	struct bed *b = bed_rc();
+
+	post_silently(b, true);
+	karst_core_doorbell(b->core, b->s->qpn);
+	expect_pkt(b, RC_WRITE_ONLY, S(0));
+	cr_assert_eq(b->core->nidled, 1);
+	post_unseen(b);
+	karst_core_recheck(b->core);
+	cr_assert_eq(b->core->nidled, 0);
+	expect_pkt(b, RC_WRITE_ONLY, S(1));
+	cr_assert_eq(b->core->nidled, 1);
+	post_unseen(b);
+	karst_core_linger(b->core);
+	expect_pkt(b, RC_WRITE_ONLY, S(2));
+	/* the doorbell rings first */
+	post_silently(b, true);
+	karst_core_doorbell(b->core, b->s->qpn);
+	karst_core_recheck(b->core);
+	expect_pkt(b, RC_WRITE_ONLY, S(3));
+	/* nothing came */
+	karst_core_recheck(b->core);
+	expect_none(b);
+	post_silently(b, true);
+	karst_core_doorbell(b->core, b->s->qpn);
+	expect_pkt(b, RC_WRITE_ONLY, S(4));
+	cr_assert_eq(b->core->nidled, 1);
+	cr_assert_eq(bed_to_state(b, KARST_QPS_RESET), 0);
+	cr_assert_eq(b->core->nidled, 0, "a queue pair that is reset is not looked into");
+	bed_forget(b);
+	bed_close(b);
+}
+
 /* Requests that a visit has seen and not started, because its burst was full, are not forgotten
  * while the queue pair waits for its turn or its port: the program was not asked to ring for
  * them. */

@@ -220,16 +220,21 @@ karst_core_init(
 }
 
 void
-karst_core_doorbell(struct karst_core *core, uint32_t qpn)
+karst_qp_doorbell(struct karst_core *core, struct karst_core_qp *qp)
 {
-	struct karst_core_qp *qp = karst_core_lookup(core, qpn);
-
-	if (qp == NULL)
-		return;
 	/* in RESET, too: the program will not ring again, so the queue must be polled at the
 	 * transition to RTS */
 	qp->req.flags &= (uint8_t)~KARST_REQ_IDLE;
 	karst_wqe_busy(&qp->sq);
 	if (qp->state != KARST_QPS_RESET)
 		karst_core_activate(core, qp);
+}
+
+void
+karst_core_doorbell(struct karst_core *core, uint32_t qpn)
+{
+	struct karst_core_qp *qp = karst_core_lookup(core, qpn);
+
+	if (qp != NULL)
+		karst_qp_doorbell(core, qp);
 }

@@ -325,6 +325,8 @@ karst_core_lookup(const struct karst_core *core, uint32_t qpn)
 /** A program rang the doorbell of QP @qpn.  The value may be arbitrary; an unknown QPN is
  *  ignored. */
 void karst_core_doorbell(struct karst_core *core, uint32_t qpn);
+/** The same, for a QP that karst_core_lookup() has found. */
+void karst_qp_doorbell(struct karst_core *core, struct karst_core_qp *qp);
 
 /**
  * Fires up to @budget timers that are due at core->now_ns.  A call may serve only some of the

@@ -16,12 +16,10 @@
  */
 #include "lcore.h"
 
-/* Whether bell @b may ring for QP @qpn. */
+/* Whether bell @b may ring for @qp, which is NULL if there is no such queue pair. */
 static inline bool
-may_ring(const struct eng_lcore *lc, const struct eng_bell *b, uint32_t qpn)
+may_ring(const struct eng_bell *b, const struct karst_core_qp *qp)
 {
-	const struct karst_core_qp *qp = karst_core_lookup(lc->core, qpn);
-
 	return qp != NULL && karst_qp_ringer(qp) == b->owner;
 }
 
@@ -30,6 +28,7 @@ bell_poll(struct eng_lcore *lc, struct eng_bell *b)
 {
 	struct karst_core *core = lc->core;
 	uint32_t qpns[ENG_BELLS];
+	struct karst_core_qp *qps[ENG_BELLS];
 	unsigned int i, n = karst_bell_poll(&b->ring, qpns, ENG_BELLS);
 
 	if (n == 0)
@@ -41,15 +40,14 @@ bell_poll(struct eng_lcore *lc, struct eng_bell *b)
 		if (karst_likely(slot < core->qpns))
 			__builtin_prefetch(&core->qps[slot]);
 	}
-	for (i = 0; i < n && n > 1; i++) {
-		const struct karst_core_qp *qp = karst_core_lookup(core, qpns[i]);
-
-		if (qp != NULL)
-			karst_qp_prefetch(qp);
+	for (i = 0; i < n; i++) {
+		qps[i] = karst_core_lookup(core, qpns[i]);
+		if (qps[i] != NULL && n > 1)
+			karst_qp_prefetch(qps[i]);
 	}
 	for (i = 0; i < n; i++)
-		if (karst_likely(may_ring(lc, b, qpns[i])))
-			karst_core_doorbell(core, qpns[i]);
+		if (karst_likely(may_ring(b, qps[i])))
+			karst_qp_doorbell(core, qps[i]);
 	stat_add(&lc->stats.doorbells, n);
 	return n;
 }

@@ -297,10 +297,9 @@ struct eng_lcore {
 	struct eng_rxq rxq[KARST_ENGINE_MAX_PORTS];
 	struct rte_mbuf *stash[ENG_STASH];
 	struct rte_mbuf *tx_mbuf[ENG_MAX_BURST];
-	bool tx_cold[ENG_MAX_BURST]; /* tx_mbuf was freed by another lcore */
 	struct karst_pkt *tx_pkts[ENG_MAX_BURST];
 	struct karst_pkt tx_pkt[ENG_MAX_BURST] karst_cache_aligned;
-	struct karst_seal seals[ENG_MAX_BURST];
+	struct karst_seal seals[ENG_MAX_BURST]; /* .cold: tx_mbuf was freed by another lcore */
 	struct karst_seg segs[ENG_SEGS];
 	struct eng_txq tx[ENG_TXQS];
 

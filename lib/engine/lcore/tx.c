@@ -109,7 +109,7 @@ fresh(struct eng_lcore *lc, unsigned int i)
 	if (karst_unlikely(lc->nstash == 0 && !stash_fill(lc)))
 		return false;
 	m = lc->stash[--lc->nstash];
-	lc->tx_cold[i] = take_cold(lc, m);
+	lc->seals[i].cold = take_cold(lc, m);
 	*mbuf_rearm(m) = lc->rearm;
 	m->ol_flags = 0;
 	lc->tx_mbuf[i] = m;
@@ -129,7 +129,7 @@ refill(struct eng_lcore *lc, unsigned int used)
 	for (; karst_unlikely(i < used && ready > used); i++) {
 		ready--;
 		lc->tx_mbuf[i] = lc->tx_mbuf[ready];
-		lc->tx_cold[i] = lc->tx_cold[ready];
+		lc->seals[i].cold = lc->seals[ready].cold;
 		lc->tx_pkt[i].data = lc->tx_pkt[ready].data;
 	}
 	lc->tx_ready = i < used ? i : ready;
@@ -351,7 +351,7 @@ eng_tx_poll(struct eng_lcore *lc)
 	const struct karst_engine_config *cfg = &lc->e->cfg;
 	struct karst_tx_burst b = {
 		.pkts = lc->tx_pkts, .seals = lc->seals, .segs = lc->segs, .max_segs = ENG_SEGS};
-	unsigned int i, n, sends;
+	unsigned int n, sends;
 	uint64_t lost = 0;
 
 	if (karst_unlikely(lc->blocked != 0))
@@ -376,8 +376,6 @@ eng_tx_poll(struct eng_lcore *lc)
 	atomic_store_explicit(&lc->at, ENG_AT_NONE, memory_order_relaxed);
 	if (b.n == 0)
 		return b.charge != 0; /* something was done */
-	for (i = 0; i < b.n; i++)
-		b.seals[i].cold = lc->tx_cold[i];
 	lc->nseals = b.n;
 	atomic_store_explicit(&lc->at, ENG_AT_SEAL, memory_order_relaxed);
 	karst_icrc_seal_burst(b.seals, b.n);

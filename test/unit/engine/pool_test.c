@@ -141,7 +141,7 @@ cold_after_sending(struct engine_bed *bed)
 	cr_assert_geq(stats.tx_frames, WRITTEN / 4096);
 	cr_assert_eq(lc->tx_ready, karst_engine_config(bed->e)->tx_burst);
 	for (i = 0; i < lc->tx_ready; i++)
-		cold += lc->tx_cold[i];
+		cold += lc->seals[i].cold;
 	return cold;
 }
 

@@ -312,10 +312,8 @@ left_to_responses(const struct karst_core *core, struct karst_core_qp *qp, uint3
 		karst_acked_psn(r) == karst_psn_add(r->epsn, -1u) ||
 		karst_rsp_clock(core) - r->rsp_clock > KARST_RSP_LATELY)
 		return false;
-	if (!karst_psn_before(r->left_psn, psn)) {
-		karst_rsp_leave_none(r);
-		return false;
-	}
+	if (!karst_psn_before(r->left_psn, psn))
+		return false; /* and so are the next ones, until the peer asks for responses */
 	r->left_psn = psn;
 	return true;
 }

@@ -73,14 +73,19 @@ Test(rc_replay, r5_not_saved)
 	bed_close(b);
 }
 
-/* The first request is sent again, twice, and nothing behind it. */
+/* The first request is sent again and again, and nothing behind it, as if there were no room for more:
+ * all but the first of these are answered, as each may be the last that the peer has. */
 static void
 again_without_reads(struct bed *b, uint32_t newest, uint32_t msn)
 {
+	unsigned int i;
+
 	expect_drop(b, DUPLICATE, send_pkt(b, RC_WRITE_ONLY, R(0), .ackreq = true));
 	expect_none(b);
-	expect_drop(b, DUPLICATE, send_pkt(b, RC_WRITE_ONLY, R(0), .ackreq = true));
-	expect_ack(b, newest, msn);
+	for (i = 0; i < 3; i++) {
+		expect_drop(b, DUPLICATE, send_pkt(b, RC_WRITE_ONLY, R(0), .ackreq = true));
+		expect_ack(b, newest, msn);
+	}
 }
 
 /* (R3, L12): a duplicate is never answered with an ACK of a READ's or an atomic's PSN. */
@@ -140,9 +145,10 @@ Test(rc_replay, r3_responses_acknowledge_duplicates)
 	/* the READs and atomics are not requested: a peer that repeats the same request needs an
 	 * answer */
 	again_without_reads(b, R(1), 4);
-	expect_drop(b, DUPLICATE, send_pkt(b, RC_WRITE_ONLY, R(0), .ackreq = true));
 	expect_drop(b, DUPLICATE, send_pkt(b, RC_WRITE_ONLY, R(1), .ackreq = true));
 	expect_none(b);
+	expect_drop(b, DUPLICATE, send_pkt(b, RC_WRITE_ONLY, R(0), .ackreq = true));
+	expect_ack(b, R(1), 4);
 	expect_drop(b, DUPLICATE, send_pkt(b, RC_WRITE_ONLY, R(1), .ackreq = true));
 	expect_ack(b, R(1), 4);
 	bed_close(b);

@@ -293,7 +293,8 @@ comes_from(pid_t child)
 }
 
 /* A program that is executed with a filter connects.  It leaves no file in its folder, where Linux
- * by default writes the core of a process that a filter has killed.  @who: for claim(), if not NULL. */
+ * by default writes the core of a process that a filter has killed.  @who: for claim(), if not
+ * NULL. */
 static void
 connect_in_filter(enum way way, const int *calls, const char *who)
 {

@@ -73,8 +73,8 @@ Test(rc_replay, r5_not_saved)
 	bed_close(b);
 }
 
-/* The first request is sent again and again, and nothing behind it, as if there were no room for more:
- * all but the first of these are answered, as each may be the last that the peer has. */
+/* The first request is sent again and again, and nothing behind it, as if there were no room for
+ * more: all but the first of these are answered, as each may be the last that the peer has. */
 static void
 again_without_reads(struct bed *b, uint32_t newest, uint32_t msn)
 {

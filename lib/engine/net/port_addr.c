@@ -184,19 +184,14 @@ place_addrs(const struct eng_addrs *is, uint32_t n, const struct karst_engine_ad
 	return places;
 }
 
-struct port_of {
-	const struct karst_engine *e;
-	uint8_t port;
-};
-
-/* Whether packets may leave @port of a path from this address, as far as the port in @user is
- * concerned. */
+/* Whether packets of a path from this address may leave @port.  A port that is removed keeps its
+ * addresses until another one gets its number; what would leave it is dropped. */
 static bool
 may_leave_from(const void *user, uint8_t port, const uint8_t src_ip[16])
 {
-	const struct port_of *of = user;
+	const struct karst_engine *e = user;
 
-	return eng_port_base(port) != of->port || eng_port_has_addr(&of->e->port[of->port], src_ip);
+	return eng_port_has_addr(&e->port[eng_port_base(port)], src_ip);
 }
 
 void
@@ -209,7 +204,7 @@ eng_port_set_addrs(
 
 	n = place_addrs(is, n, addrs, placed);
 	eng_port_store_addrs(p, is->mac, n, placed);
-	karst_ah_suspend(e->ahs, may_leave_from, &(struct port_of){e, port});
+	karst_ah_suspend(e->ahs, may_leave_from, e);
 	eng_ctl_quiesce(e);
 	port_announce(e, port);
 }

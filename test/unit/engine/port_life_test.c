@@ -69,6 +69,102 @@ Test(port_life, addresses)
 	engine_bed_down(&bed);
 }
 
+/* A queue pair that sends datagrams from the second port, by a handle whose source is that port's
+ * address. */
+struct datagrams {
+	struct engine_bed bed;
+	struct karst_engine_qp *qp;
+	uint8_t mem[64];
+	uint32_t key, ah;
+};
+
+static const struct karst_engine_addr first_port[] = {{.ip = {[10] = 0xff, 0xff, 10, 0, 0, 1}}};
+static const struct karst_engine_addr handles_own[] = {{.ip = {[10] = 0xff, 0xff, 10, 0, 0, 2}}};
+static const struct karst_engine_addr another[] = {{.ip = {[10] = 0xff, 0xff, 10, 0, 0, 102}}};
+
+static void
+set_addr(const struct datagrams *d, unsigned int side, const struct karst_engine_addr *addr)
+{
+	cr_assert_eq(karst_engine_port_set_addrs(d->bed.e, d->bed.port[side], 1, addr), 0);
+}
+
+/* From RESET to RTS. */
+static void
+datagrams_ready(struct datagrams *d)
+{
+	struct karst_core_qp_attr attr;
+	enum karst_qp_state to;
+
+	for (to = KARST_QPS_INIT; to <= KARST_QPS_RTS; to++) {
+		unsigned int mask = engine_bed_attr(&d->bed, KARST_QPT_UD, 1, 0, to, &attr);
+
+		cr_assert_eq(karst_engine_qp_modify(d->bed.e, d->qp, &attr, mask), 0, "to %d", to);
+	}
+}
+
+static void
+datagrams_up(struct datagrams *d)
+{
+	struct karst_engine_port_info dst;
+	struct karst_path path;
+
+	engine_bed_up(&d->bed, &(struct engine_bed_config){0});
+	set_addr(d, 0, first_port);
+	set_addr(d, 1, handles_own);
+	d->key = engine_bed_mr(&d->bed, d->mem, sizeof(d->mem));
+	d->qp = engine_bed_qp(&d->bed, KARST_QPT_UD, 0);
+	datagrams_ready(d);
+	cr_assert_eq(karst_engine_port_info(d->bed.e, d->bed.port[0], &dst), 0);
+	cr_assert_eq(karst_engine_path_init(
+			     d->bed.e, d->bed.port[1], 0, dst.mac, dst.addrs[0].ip, &path),
+		0);
+	cr_assert_eq(karst_engine_ah_create(d->bed.e, d->bed.pd, &path, &d->ah), 0);
+}
+
+/* Whether a datagram by the handle is sent; otherwise its request fails. */
+static bool
+datagram_leaves(struct datagrams *d)
+{
+	const struct karst_core_qp_attr rts = {.qp_state = KARST_QPS_RTS};
+	struct karst_send_wqe *w = karst_engine_send_slot(d->qp, 0);
+	struct karst_cqe cqe;
+
+	*w = (struct karst_send_wqe){
+		.opcode = KARST_WR_SEND, .flags = KARST_SEND_SIGNALED, .num = 1};
+	w->ud.ah = d->ah;
+	w->ud.remote_qpn = 5;
+	w->sge[0] = (struct karst_sge){
+		.addr = (uintptr_t)d->mem, .len = sizeof(d->mem), .lkey = d->key};
+	cr_assert_eq(karst_engine_post_send(d->qp, 1), 0);
+	cr_assert(engine_bed_wait(&d->bed, &cqe));
+	if (cqe.status == KARST_WC_SUCCESS)
+		return true;
+	cr_assert_eq(cqe.status, KARST_WC_LOC_QP_OP_ERR, "status %u", cqe.status);
+	cr_assert_eq(karst_engine_qp_modify(d->bed.e, d->qp, &rts, KARST_QP_STATE), 0);
+	return false;
+}
+
+/* Nothing leaves from an address that was removed, whatever changes at another port. */
+Test(port_life, datagrams_from_a_removed_address)
+{
+	struct datagrams d;
+
+	datagrams_up(&d);
+	cr_assert(datagram_leaves(&d));
+	set_addr(&d, 0, another);
+	cr_assert(datagram_leaves(&d), "another port has changed");
+	set_addr(&d, 1, another);
+	cr_assert_not(datagram_leaves(&d), "the address is removed");
+	set_addr(&d, 0, first_port);
+	cr_assert_not(datagram_leaves(&d), "the address is removed, and another port has changed");
+	set_addr(&d, 0, handles_own);
+	cr_assert_not(datagram_leaves(&d), "another port has the address");
+	set_addr(&d, 0, first_port);
+	set_addr(&d, 1, handles_own);
+	cr_assert(datagram_leaves(&d), "the address is back");
+	engine_bed_down(&d.bed);
+}
+
 /* Sets the first port's addresses: those of net 10 with these last bytes; 0: no address in this
  * place. */
 static void

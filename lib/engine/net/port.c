@@ -190,6 +190,8 @@ port_add(struct karst_engine *e, const struct karst_engine_port_config *cfg, uin
 	snprintf(p->info.name, sizeof(p->info.name), "%.31s",
 		cfg->name != NULL ? cfg->name : p->name);
 	eng_port_store_addrs(p, p->info.mac, cfg->num_addrs, cfg->addrs);
+	/* before an lcore can send anything from the port: handles made when it was there before */
+	eng_port_check_handles(e);
 	eng_port_link_init(p);
 	ret = eng_port_join(e, number);
 	if (ret != 0) {

@@ -37,6 +37,9 @@ const char *eng_port_addrs_fault(uint32_t n, const struct karst_engine_addr *add
 /* Sets the addresses of a port that no lcore uses yet; otherwise use the two functions below. */
 void eng_port_store_addrs(struct eng_port *p, const uint8_t mac[6], uint32_t n,
 	const struct karst_engine_addr *addrs);
+/* Suspends the address handles whose source address their port does not have, and no others; after
+ * the addresses of a port have changed, within a control call. */
+void eng_port_check_handles(const struct karst_engine *e);
 /* Change the addresses or the MAC address of a port in use; within a control call. */
 void eng_port_set_addrs(
 	struct karst_engine *e, uint8_t port, uint32_t n, const struct karst_engine_addr *addrs);

@@ -195,6 +195,12 @@ may_leave_from(const void *user, uint8_t port, const uint8_t src_ip[16])
 }
 
 void
+eng_port_check_handles(const struct karst_engine *e)
+{
+	karst_ah_suspend(e->ahs, may_leave_from, e);
+}
+
+void
 eng_port_set_addrs(
 	struct karst_engine *e, uint8_t port, uint32_t n, const struct karst_engine_addr *addrs)
 {
@@ -204,7 +210,7 @@ eng_port_set_addrs(
 
 	n = place_addrs(is, n, addrs, placed);
 	eng_port_store_addrs(p, is->mac, n, placed);
-	karst_ah_suspend(e->ahs, may_leave_from, e);
+	eng_port_check_handles(e);
 	eng_ctl_quiesce(e);
 	port_announce(e, port);
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* Ports that are added, are removed, change addresses and lose their link, while lcores run. */
+/* Ports that are added, are removed, change addresses and lose their link,
+ * while lcores run. */
 #include <criterion/criterion.h>
 #include <rte_ethdev.h>
 
@@ -34,7 +35,8 @@ on_event(void *user, const struct karst_engine_event *event)
 
 static const struct karst_engine_ops ops = {.async_event = on_event};
 
-/* The peer asks for a new address and gets an answer; for the old address it gets none. */
+/* The peer asks for a new address and gets an answer; for the old address it
+ * gets none. */
 Test(port_life, addresses)
 {
 	struct karst_engine_addr addr = karst_engine_addr_ip4(0x0a000064);
@@ -69,8 +71,8 @@ Test(port_life, addresses)
 	engine_bed_down(&bed);
 }
 
-/* A queue pair that sends datagrams from the second port, by a handle whose source is that port's
- * address. */
+/* A queue pair that sends datagrams from the second port, by a handle whose
+ * source is that port's address. */
 struct datagrams {
 	struct engine_bed bed;
 	struct karst_engine_qp *qp;
@@ -144,7 +146,25 @@ datagram_leaves(struct datagrams *d)
 	return false;
 }
 
-/* Nothing leaves from an address that was removed, whatever changes at another port. */
+/* The second port is lost and comes back with one address. */
+static void
+comes_back_with(struct datagrams *d, const struct karst_engine_addr *addr)
+{
+	const struct karst_engine_port_config port = {.ethdev = d->bed.ethdev[1],
+		.number = d->bed.port[1] + 1u,
+		.mac = {2, 0, 0, 0, 0, 2},
+		.num_addrs = 1,
+		.addrs = addr};
+	const struct karst_core_qp_attr reset = {.qp_state = KARST_QPS_RESET};
+
+	cr_assert_eq(karst_engine_port_lose(d->bed.e, d->bed.port[1]), 0);
+	cr_assert_eq(karst_engine_port_add(d->bed.e, &port, &d->bed.port[1]), 0);
+	cr_assert_eq(karst_engine_qp_modify(d->bed.e, d->qp, &reset, KARST_QP_STATE), 0);
+	datagrams_ready(d);
+}
+
+/* Nothing leaves from an address that was removed, whatever changes at another
+ * port. */
 Test(port_life, datagrams_from_a_removed_address)
 {
 	struct datagrams d;
@@ -165,8 +185,32 @@ Test(port_life, datagrams_from_a_removed_address)
 	engine_bed_down(&d.bed);
 }
 
-/* Sets the first port's addresses: those of net 10 with these last bytes; 0: no address in this
- * place. */
+Test(port_life, datagrams_from_a_port_that_comes_back_without_the_address)
+{
+	struct datagrams d;
+
+	datagrams_up(&d);
+	comes_back_with(&d, another);
+	cr_assert_not(datagram_leaves(&d), "the port is back with another address");
+	set_addr(&d, 1, handles_own);
+	cr_assert(datagram_leaves(&d), "the address is back");
+	engine_bed_down(&d.bed);
+}
+
+Test(port_life, datagrams_from_a_port_that_comes_back_with_the_address)
+{
+	struct datagrams d;
+
+	datagrams_up(&d);
+	set_addr(&d, 1, another);
+	cr_assert_not(datagram_leaves(&d), "the address is removed");
+	comes_back_with(&d, handles_own);
+	cr_assert(datagram_leaves(&d), "the port is back with the address");
+	engine_bed_down(&d.bed);
+}
+
+/* Sets the first port's addresses: those of net 10 with these last bytes; 0: no
+ * address in this place. */
 static void
 expect_places(const struct engine_bed *bed, const uint8_t *last, uint32_t n)
 {
@@ -230,7 +274,8 @@ Test(port_life, addresses_keep_their_places)
 	many[3] = 21;
 	many[4] = 23;
 	expect_places(&bed, many, KARST_ENGINE_MAX_ADDRS);
-	/* :: stands for an empty place, and is an address neither of a port nor of a peer */
+	/* :: stands for an empty place, and is an address neither of a port nor of a
+   * peer */
 	cr_assert_eq(karst_engine_port_set_addrs(bed.e, bed.port[0], 1, &none), -EINVAL);
 	cr_assert_eq(karst_engine_port_set_addrs(bed.e, bed.port[0], 1, &ip6), 0);
 	cr_assert_eq(karst_engine_path_init(bed.e, bed.port[0], 0, mac, ip6.ip, &path), 0);
@@ -240,7 +285,8 @@ Test(port_life, addresses_keep_their_places)
 	engine_bed_down(&bed);
 }
 
-/* Paths begin at the new MAC address, and the path MTU is what the new MTU allows. */
+/* Paths begin at the new MAC address, and the path MTU is what the new MTU
+ * allows. */
 Test(port_life, another_device)
 {
 	static const struct {
@@ -319,8 +365,8 @@ Test(port_life, links)
 	engine_bed_down(&bed);
 }
 
-/* net_ring has no flow rules: it cannot be shared with the kernel, and works as before after a
- * request for it. */
+/* net_ring has no flow rules: it cannot be shared with the kernel, and works as
+ * before after a request for it. */
 Test(port_life, isolate_refused)
 {
 	struct karst_engine_addr addr = karst_engine_addr_ip4(0x0a000001);
@@ -339,7 +385,8 @@ Test(port_life, isolate_refused)
 	engine_bed_down(&bed);
 }
 
-/* A port is removed under a queue pair that sends, and comes back: lost frames are sent again. */
+/* A port is removed under a queue pair that sends, and comes back: lost frames
+ * are sent again. */
 Test(port_life, goes_under_traffic)
 {
 	static uint8_t from[BUF], to[BUF];
@@ -380,9 +427,10 @@ Test(port_life, goes_under_traffic)
 	engine_bed_down(&bed);
 }
 
-/* A device is unplugged under a queue pair that sends: posted requests are flushed, the owner gets
- * its event after that, and a queue pair of another port, idle or not, is not affected.  The port
- * that comes back has the number that it had, though a lower one is free. */
+/* A device is unplugged under a queue pair that sends: posted requests are
+ * flushed, the owner gets its event after that, and a queue pair of another
+ * port, idle or not, is not affected.  The port that comes back has the number
+ * that it had, though a lower one is free. */
 Test(port_life, lost)
 {
 	static uint8_t from[BUF], to[BUF];

@@ -174,6 +174,69 @@ for how in (T14, FROM_A, []):
         return later(Wire().send(5), 20, 25).send(3)
 
 
+def of_mtu(w, mtu):
+    """A message of three packets and a READ of two, of another path MTU."""
+    for i, op in enumerate((FIRST, MIDDLE, LAST)):
+        w.request(op, w.psn + i, bytes(mtu if i < 2 else 100))
+    w.msn += 1
+    w.ack(w.psn + 2).read(w.psn + 3, 2 * mtu)
+    w.msn += 1
+    for i, op in enumerate((READ_FIRST, READ_LAST)):
+        w.respond(op, w.psn + 3 + i, OK, bytes(mtu))
+    w.psn += 5
+    return w
+
+
+for how in (T14, FROM_A, []):
+    for bytes_each in (256, 4096):
+        @case('message', 'pass', *how)
+        @case('read', 'pass', *how)
+        @case('psn', 'pass', *how)
+        @case('timeout', 'not seen', *how)
+        @case('trace', 'pass', *how)
+        def begins_at_a_later_psn_with_another_mtu(mtu=bytes_each):
+            return of_mtu(later(messages(Wire(), 2, b'b'), 100), mtu).send(2)
+
+        @case('message', 'pass', *how)
+        @case('read', 'pass', *how)
+        @case('psn', 'pass', *how)
+        def begins_at_a_later_psn_with_a_read_of_another_mtu(mtu=bytes_each):
+            w = later(messages(Wire(), 2, b'b'), 100)
+            w.read(w.psn, 3 * mtu)
+            w.msn += 1
+            for i, op in enumerate((READ_FIRST, READ_MIDDLE, READ_LAST)):
+                w.respond(op, w.psn + i, None if op == READ_MIDDLE else OK, bytes(mtu))
+            w.psn += 3
+            return of_mtu(w, mtu).send(2)
+
+
+def leaves_out(w, psns):
+    """After a pause @psns PSNs are left out before a READ, and B asks for the first of them."""
+    w = later(w, psns, w.msn)
+    w.read(w.psn, 3 * MTU)
+    return w.nak(w.psn - psns)
+
+
+@case('psn', 'fail', *SENDERS)
+@case('message', 'fail', *SENDERS)
+def leaves_psns_out_and_goes_on_with_another_mtu():
+    w = leaves_out(messages(Wire(), 2, b'b'), 2)
+    return w.request(FIRST, w.psn + 3, bytes(4096))
+
+
+@case('psn', 'fail', *SENDERS)
+@case('read', 'pass', *SENDERS)
+@case('msn', 'pass', *SENDERS)
+def leaves_psns_out_before_a_read_and_sends_them_then():
+    """The path MTU is still the one that was seen before, so the READ has three responses."""
+    w = leaves_out(messages(Wire(), 2, b'b'), 2)
+    w.request(ONLY, w.psn - 2, b'karst').request(ONLY, w.psn - 1, b'karst').read(w.psn, 3 * MTU)
+    w.msn += 3
+    w.responses(w.psn, 3 * MTU)
+    w.psn += 3
+    return w.send(2)
+
+
 @case('psn', 'fail', *SENDERS)
 @case('psn', 'cannot tell')
 def leaves_psns_out_after_a_pause():

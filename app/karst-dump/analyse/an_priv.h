@@ -175,6 +175,7 @@ struct an_stream {
 		uint32_t psn;      /* of the first request after it */
 		uint32_t expected; /* the PSN in whose place it came */
 		uint32_t cum;      /* messages before it */
+		uint32_t mtu;      /* path MTU before it; 0: not known */
 		uint64_t frame;
 	} jump;
 	bool unseen;          /* a response has shown a request that the capture does not have */
@@ -208,6 +209,8 @@ uint32_t an_stream_lower(const struct an_stream *s, uint32_t psn);
 struct an_rec *an_stream_insert(struct an_stream *s, uint32_t psn, bool paired);
 /** Advances front and cum over the records that are there without a gap. */
 void an_stream_advance(struct an_stream *s);
+/** Sets the path MTU, which tells how many PSNs the READs take of which this was a guess. */
+void an_stream_set_mtu(struct an_stream *s, uint32_t mtu);
 /** Forgets all requests, because a new queue pair begins. */
 void an_stream_restart(struct an_stream *s);
 /** Forgets the requests before @psn, with which a new queue pair has begun. */

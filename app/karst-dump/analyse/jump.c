@@ -39,8 +39,11 @@ an_jump(struct an *a, struct an_flow *f, const struct an_pkt *p, bool sees)
 		.psn = p->ib->psn,
 		.expected = s->next,
 		.cum = s->cum,
+		.mtu = s->mtu,
 		.frame = p->frame};
-	if (!s->jump.valid)
+	if (s->jump.valid)
+		s->mtu = 0; /* a new queue pair may have another one */
+	else
 		left_out(a, f, sees ? AN_FAIL : AN_UNKNOWN,
 			sees ? "" : " (or lost before the place of the capture)");
 }
@@ -54,6 +57,8 @@ is_old(struct an *a, struct an_flow *f)
 	left_out(a, f, j->sees ? AN_FAIL : AN_UNKNOWN,
 		j->sees ? "" : " (or lost before the place of the capture)");
 	j->valid = false;
+	if (j->mtu != 0)
+		an_stream_set_mtu(&f->req, j->mtu);
 }
 
 static void

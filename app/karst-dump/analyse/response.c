@@ -202,30 +202,15 @@ an_msn(struct an *a, struct an_flow *f, const struct an_pkt *p)
 
 /* --- READ responses, atomics --- */
 
-/* A First or Middle packet shows the path MTU, and so how many PSNs earlier READs take. */
+/* A First or Middle packet shows the path MTU. */
 static void
 learn_mtu(struct an_stream *s, const struct an_pkt *p)
 {
-	uint32_t i, len = p->ib->pay_len;
+	uint32_t len = p->ib->pay_len;
 
-	if (s->mtu != 0 || p->flags & KARST_OPF_END || len < 256 || len > 4096 ||
-		(len & (len - 1)) != 0)
-		return;
-	s->mtu = len;
-	for (i = 0; i < s->n; i++) {
-		struct an_rec *r = an_rec_at(s, i);
-		uint32_t end = karst_psn_add(r->psn, r->span);
-
-		if (!r->guessed)
-			continue;
-		r->guessed = false;
-		r->span = (r->len + len - 1) / len;
-		if (i + 1 == s->n && s->next == end)
-			s->next = s->last_end = karst_psn_add(r->psn, r->span);
-		if (s->front == end)
-			s->front = karst_psn_add(r->psn, r->span);
-	}
-	an_stream_advance(s);
+	if (s->mtu == 0 && !(p->flags & KARST_OPF_END) && len >= 256 && len <= 4096 &&
+		(len & (len - 1)) == 0)
+		an_stream_set_mtu(s, len);
 }
 
 static void

@@ -116,6 +116,28 @@ an_stream_advance(struct an_stream *s)
 }
 
 void
+an_stream_set_mtu(struct an_stream *s, uint32_t mtu)
+{
+	uint32_t i;
+
+	s->mtu = mtu;
+	for (i = 0; i < s->n; i++) {
+		struct an_rec *r = an_rec_at(s, i);
+		uint32_t end = karst_psn_add(r->psn, r->span);
+
+		if (!r->guessed)
+			continue;
+		r->guessed = false;
+		r->span = (r->len + mtu - 1) / mtu;
+		if (i + 1 == s->n && s->next == end)
+			s->next = s->last_end = karst_psn_add(r->psn, r->span);
+		if (s->front == end)
+			s->front = karst_psn_add(r->psn, r->span);
+	}
+	an_stream_advance(s);
+}
+
+void
 an_stream_restart_at(struct an_stream *s, uint32_t psn)
 {
 	uint32_t i = an_stream_lower(s, psn);

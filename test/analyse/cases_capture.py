@@ -174,6 +174,21 @@ for how in (T14, FROM_A, []):
         return later(Wire().send(5), 20, 25).send(3)
 
 
+for how in (T14, FROM_A, []):
+    @case('psn', 'cannot tell', *how)
+    @case('trace', 'pass', *how)
+    def begins_at_a_later_psn_without_an_answer_and_then_far_away():
+        w = later(Wire().send(5), 20)
+        return later(w.request(ONLY, w.psn, b'karst'), 100000).send(3)
+
+    @case('psn', 'cannot tell', *how)
+    @case('trace', 'pass', *how)
+    def begins_at_a_later_psn_without_an_answer_and_is_connected_again():
+        w = later(Wire().connect().send(5), 20)
+        w.request(ONLY, w.psn, b'karst').connect(a_id=3, b_id=1003)
+        return later(w, 2000).send(3)
+
+
 def of_mtu(w, mtu):
     """A message of three packets and a READ of two, of another path MTU."""
     for i, op in enumerate((FIRST, MIDDLE, LAST)):

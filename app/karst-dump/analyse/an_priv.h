@@ -471,7 +471,8 @@ void an_jump(struct an *a, struct an_flow *f, const struct an_pkt *p, bool sees)
 void an_jump_answered(struct an *a, struct an_flow *f, const struct an_pkt *p);
 /** Decides that no new queue pair began at a jump: @p is an older request. */
 void an_jump_older(struct an *a, struct an_flow *f, const struct an_pkt *p);
-/** Gives the verdict on a jump about which nothing has decided. */
+/** Gives the verdict on a jump about which nothing has decided.  To be called before the stream
+ *  restarts. */
 void an_jump_finish(struct an *a, struct an_flow *f);
 /** Computes a CRC over payload and extended headers. */
 uint32_t an_print(const struct an_pkt *p);

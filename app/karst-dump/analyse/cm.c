@@ -143,6 +143,7 @@ begin_anew(struct an *a, struct an_pair *pair, uint32_t dqpn)
 	if (f->peer != NULL)
 		f->peer->peer = NULL;
 	f->peer = NULL;
+	an_jump_finish(a, f);
 	an_stream_restart(&f->req);
 }
 

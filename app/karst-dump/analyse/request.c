@@ -155,8 +155,11 @@ fresh(struct an *a, struct an_flow *f, const struct an_pkt *p, uint32_t ahead)
 }
 
 static void
-begin(struct an_stream *s, const struct an_pkt *p)
+begin(struct an *a, struct an_flow *f, const struct an_pkt *p)
 {
+	struct an_stream *s = &f->req;
+
+	an_jump_finish(a, f);
 	an_stream_restart(s);
 	s->begun = true;
 	s->next = s->front = s->una = s->last_end = p->ib->psn;
@@ -201,7 +204,7 @@ older(struct an *a, struct an_flow *f, const struct an_pkt *p)
 		an_say(a, f, AN_RESEND, AN_UNKNOWN, r->first_frame, p->frame,
 			"PSN %06x was acknowledged, and has other content now: a new connection?",
 			p->ib->psn);
-		begin(s, p);
+		begin(a, f, p);
 		fresh(a, f, p, 0);
 		return;
 	}
@@ -237,11 +240,11 @@ an_request(struct an *a, struct an_flow *f, const struct an_pkt *p)
 	if (p->j->icrc_is == JUDGE_CRC_BAD && (!s->begun || p->ib->psn != s->next))
 		return; /* its fields cannot be trusted, unless it has the expected PSN */
 	if (!s->begun)
-		begin(s, p);
+		begin(a, f, p);
 	ahead = karst_psn_diff(p->ib->psn, s->next);
 	if (ahead > RESTART_REACH ||
 		(ahead < -RESTART_REACH && an_stream_find(s, p->ib->psn) == NULL)) {
-		begin(s, p); /* a new queue pair with the same number */
+		begin(a, f, p); /* a new queue pair with the same number */
 		ahead = 0;
 	}
 	if (ahead >= 0)

@@ -188,6 +188,25 @@ for how in (T14, FROM_A, []):
         w.request(ONLY, w.psn, b'karst').connect(a_id=3, b_id=1003)
         return later(w, 2000).send(3)
 
+    @case('psn', 'cannot tell', *how)
+    @case('trace', 'pass', *how)
+    def begins_at_a_later_psn_without_an_answer_and_then_at_an_old_one():
+        w = later(Wire().send(5), 20)
+        w.request(ONLY, w.psn, b'karst').request(ONLY, 101, b'another')
+        w.msn = 1
+        w.ack(101)
+        w.psn = 102
+        return w.send(3)
+
+    @case('psn', 'pass', *how)
+    @case('trace', 'pass', *how)
+    def begins_at_a_later_psn_and_an_old_packet_comes_late():
+        """A router has kept a copy of one that was acknowledged."""
+        w = later(Wire().send(5), 20, 1)
+        w.request(ONLY, w.psn, b'karst').request(ONLY, w.psn - 23, b'karst').ack(w.psn)
+        w.psn += 1
+        return w.send(3)
+
 
 def of_mtu(w, mtu):
     """A message of three packets and a READ of two, of another path MTU."""

@@ -469,7 +469,8 @@ void an_message(struct an *a, struct an_flow *f, const struct an_pkt *p, bool fo
 void an_jump(struct an *a, struct an_flow *f, const struct an_pkt *p, bool sees);
 /** Decides, if possible, by a response to what was sent after a jump. */
 void an_jump_answered(struct an *a, struct an_flow *f, const struct an_pkt *p);
-/** Decides that no new queue pair began at a jump: @p is an older request. */
+/** Decides that no new queue pair began at a jump if @p, an older request, is one that was left out
+ *  there. */
 void an_jump_older(struct an *a, struct an_flow *f, const struct an_pkt *p);
 /** Gives the verdict on a jump about which nothing has decided.  To be called before the stream
  *  restarts. */

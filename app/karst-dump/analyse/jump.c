@@ -141,7 +141,9 @@ an_jump_older(struct an *a, struct an_flow *f, const struct an_pkt *p)
 {
 	const struct an_jump *j = &f->req.jump;
 
-	if (j->valid && karst_psn_diff(p->ib->psn, j->psn) < 0)
+	/* one from before the jump may be a copy of what was acknowledged */
+	if (j->valid && karst_psn_diff(p->ib->psn, j->expected) >= 0 &&
+		karst_psn_diff(p->ib->psn, j->psn) < 0)
 		is_old(a, f);
 }
 

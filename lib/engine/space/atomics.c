@@ -9,9 +9,11 @@
  * each open() by the same process gives the same file, and no other process has it.  Process
  * numbers would not do: a program that has ended may still have the lock when its number is used
  * again, and programs in other PID namespaces all have the number 0.  The numbers of files have 32
- * bits, too, so that one may return; therefore the time at which the kernel made the file counts as
- * well.  Nobody can set it to that of another file.  The user does not count: a process may change
- * it between two attachments.
+ * bits, too, so that one may return; therefore the time of the file's last change (st_ctim) counts
+ * as well, at first when the kernel made it.  The program can move it to the present (futimens(),
+ * fchown()), but not to that of another file; then its next attachment has another lock, which
+ * harms its own atomics only.  The user does not count: a process may change it between two
+ * attachments.
  */
 #include "space_priv.h"
 

@@ -20,11 +20,8 @@
  * A program may also be started with a filter, for example by systemd (SystemCallFilter=).  Filters
  * of programs cannot be read.  So when the program begins, a child process makes the system calls
  * of SMC-R.  If the filter ends the child, or a call fails, the program's connections stay on TCP.
- * Programs that this one executes with the same filters do not have to try again: a variable of the
- * environment has the number of filters, and which process has tried.  It counts only if that
- * process is the program itself, before it was executed, or an ancestor, because filters are
- * inherited and never removed: so many filters are then the same ones.  Elsewhere they may be
- * others, as in a service that is given the environment of a session.
+ * This takes a fraction of a millisecond, and each program tries for itself: its environment may
+ * come from one whose filters were others.
  */
 #include "ks.h"
 
@@ -322,11 +319,9 @@ ks_confine_forked(void)
 
 /* --- a filter that was inherited --- */
 
-#define FILTERS_VARIABLE "KARST_SMC_FILTERS"
-
-/* @return the number of filters; 0: none; -1: it is not known whether there are any */
-static long
-count_filters(void)
+/* False: the process has no filter. */
+static bool
+may_be_filtered(void)
 {
 	char buf[4096];
 	const char *at;
@@ -336,79 +331,11 @@ count_filters(void)
 	if (fd >= 0)
 		real(close)(fd);
 	if (n <= 0)
-		return -1;
+		return true;
 	buf[n] = '\0';
 	at = strstr(buf, "\nSeccomp:\t");
-	if (at == NULL) /* e.g. behind very many groups */
-		return -1;
-	if (atoi(at + strlen("\nSeccomp:\t")) != SECCOMP_MODE_FILTER)
-		return 0;
-	at = strstr(buf, "\nSeccomp_filters:\t");
-	return at != NULL ? atol(at + strlen("\nSeccomp_filters:\t")) : -1;
-}
-
-/* A process does not have the number of another one that began at the same time. */
-static bool
-read_stat(long pid, long *parent, unsigned long long *start)
-{
-	char name[48], buf[1024];
-	const char *at;
-	ssize_t n;
-	int fd;
-
-	snprintf(name, sizeof(name), "/proc/%ld/stat", pid);
-	fd = open(name, O_RDONLY | O_CLOEXEC);
-	n = fd >= 0 ? real(read)(fd, buf, sizeof(buf) - 1) : 0;
-	if (fd >= 0)
-		real(close)(fd);
-	if (n <= 0)
-		return false;
-	buf[n] = '\0';
-	at = strrchr(buf, ')'); /* the end of the name */
-	/* fields 4 and 22 of proc(5) */
-	return at != NULL &&
-		sscanf(at + 1,
-			" %*c %ld %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s "
-			"%*s %llu",
-			parent, start) == 2;
-}
-
-#define ANCESTORS_MAX 32
-
-/* Whether this process or an ancestor has tried the calls with the same @n filters, according to
- * @known, the variable. */
-static bool
-was_tried(const char *known, long n)
-{
-	unsigned long long start, began;
-	long filters, who, pid = getpid();
-	int i;
-
-	if (known == NULL || sscanf(known, "%ld %ld %llu", &filters, &who, &start) != 3 ||
-		filters != n)
-		return false;
-	for (i = 0; i < ANCESTORS_MAX && pid > 0; i++) {
-		long is = pid;
-
-		if (!read_stat(is, &pid, &began))
-			return false;
-		if (is == who)
-			return began == start;
-	}
-	return false;
-}
-
-static void
-set_tried(long n)
-{
-	unsigned long long start;
-	char value[80];
-	long parent;
-
-	if (!read_stat(getpid(), &parent, &start))
-		return;
-	snprintf(value, sizeof(value), "%ld %ld %llu", n, (long)getpid(), start);
-	(void)setenv(FILTERS_VARIABLE, value, 1);
+	/* NULL: e.g. behind very many groups */
+	return at == NULL || atoi(at + strlen("\nSeccomp:\t")) == SECCOMP_MODE_FILTER;
 }
 
 /* Whether the call that has just returned @rc was allowed: a filter answers with one of these, and
@@ -501,15 +428,10 @@ try_calls(void)
 void
 ks_confine_begin(void)
 {
-	long n = count_filters();
 	int err = errno;
 
-	if (n != 0 && (n < 0 || !was_tried(getenv(FILTERS_VARIABLE), n))) {
-		if (!try_calls())
-			atomic_store(&confined, true);
-		else if (n > 0)
-			set_tried(n);
-	}
+	if (may_be_filtered() && !try_calls())
+		atomic_store(&confined, true);
 	errno = err;
 }
 

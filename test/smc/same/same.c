@@ -309,8 +309,8 @@ main(int argc, char **argv)
 		return relay(atoi(argv[2]));
 	if (argc == 4 && strcmp(argv[1], "bring") == 0)
 		return bring(atoi(argv[2]), atoi(argv[3]));
-	if (argc == 3 && strcmp(argv[1], "filtered") == 0)
-		return filtered(atoi(argv[2]));
+	if (argc == 4 && strcmp(argv[1], "filtered") == 0)
+		return filtered(atoi(argv[2]), atoi(argv[3]));
 	address.sin_family = AF_INET;
 	if (argc < 2 || argc > 3 || inet_pton(AF_INET, argv[1], &address.sin_addr) != 1) {
 		fprintf(stderr, "usage: smc-same ADDRESS [PART]\n");

@@ -159,24 +159,44 @@ is_mask_ok(const struct direct_mask *mask)
 
 /* --- waits --- */
 
-/* Unlike the functions of the C library, these system calls store the remaining time in @limit, if
- * they accept it and it is not 0. */
+/* Unlike most functions of the C library, these system calls store the remaining time in the limit.
+ * The kernel ignores it if the memory cannot be written.  A limit of 0 is not changed, nor one that
+ * is not accepted. */
+static bool
+has_left(const struct timespec *limit, long rc)
+{
+	return limit != NULL && (limit->tv_sec != 0 || limit->tv_nsec != 0) &&
+		(rc >= 0 || errno != EINVAL);
+}
+
+/* Whether @limit can be written: this system call, which puts the time there, fails if not. */
+static bool
+is_writable(struct timespec *limit)
+{
+	const long a[ARGS] = {CLOCK_MONOTONIC, (long)limit};
+
+	return raw(SYS_clock_gettime, a) == 0;
+}
+
 static void
 store_left(struct timespec *limit, uint64_t began, long rc)
 {
 	uint64_t took = ks_now() - began;
+	struct timespec left;
 
-	if (limit == NULL || (limit->tv_sec == 0 && limit->tv_nsec == 0) ||
-		(rc < 0 && errno == EINVAL))
+	if (!has_left(limit, rc))
 		return;
-	limit->tv_sec -= (time_t)(took / SECOND_NS);
-	limit->tv_nsec -= (long)(took % SECOND_NS);
-	if (limit->tv_nsec < 0) {
-		limit->tv_nsec += (long)SECOND_NS;
-		limit->tv_sec--;
+	left = *limit;
+	left.tv_sec -= (time_t)(took / SECOND_NS);
+	left.tv_nsec -= (long)(took % SECOND_NS);
+	if (left.tv_nsec < 0) {
+		left.tv_nsec += (long)SECOND_NS;
+		left.tv_sec--;
 	}
-	if (limit->tv_sec < 0)
-		*limit = (struct timespec){0};
+	if (left.tv_sec < 0)
+		left = (struct timespec){0};
+	if (is_writable(limit))
+		*limit = left;
 }
 
 static long
@@ -202,6 +222,26 @@ direct_pselect(const long *a)
 	store_left(limit, began, rc);
 	return rc;
 }
+
+#ifdef SYS_select
+/* The C library's select() stores the remaining time, too, but not by the kernel. */
+static long
+direct_select(const long *a)
+{
+	struct timeval *limit = (struct timeval *)a[4], left;
+	long rc;
+
+	static_assert(sizeof(*limit) == sizeof(struct timespec), "for is_writable()");
+	if (limit != NULL)
+		left = *limit;
+	rc = select((int)a[0], (fd_set *)a[1], (fd_set *)a[2], (fd_set *)a[3],
+		limit != NULL ? &left : NULL);
+	if (limit != NULL && memcmp(limit, &left, sizeof(left)) != 0 &&
+		is_writable((struct timespec *)limit))
+		*limit = left;
+	return rc;
+}
+#endif
 
 /* --- the table --- */
 

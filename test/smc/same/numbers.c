@@ -396,6 +396,30 @@ older_waits_by_number(void)
 #endif
 }
 
+/* The remaining time cannot be stored in these limits, which the kernel ignores. */
+static void
+waits_with_const_limits(void)
+{
+	static const struct timespec limit = {.tv_sec = 1, .tv_nsec = 20000000};
+	struct pollfd p = {.events = POLLIN};
+	fd_set r;
+
+	open_both();
+	give(far, 2);
+	p.fd = near;
+	FD_ZERO(&r);
+	FD_SET(near, &r);
+	tell(syscall(SYS_ppoll, &p, 1, &limit, NULL, 0));
+	tell(syscall(SYS_pselect6, near + 1, &r, NULL, NULL, &limit, NULL));
+#ifdef SYS_select
+	static const struct timeval older = {.tv_usec = 10000};
+
+	tell(syscall(SYS_select, near + 1, &r, NULL, NULL, &older));
+	tell(recv(near, data, 9, 0));
+	tell(syscall(SYS_select, near + 1, &r, NULL, NULL, &older));
+#endif
+}
+
 /* The socket is in the set before it is connected. */
 static void
 epoll_by_number(void)
@@ -635,6 +659,7 @@ const struct same_case by_number[] = {
 	{"pselect6 by number", select_with_mask_by_number},
 	{"ppoll by number", poll_with_mask_by_number},
 	{"select and poll by number", older_waits_by_number},
+	{"waits by number with limits that are constant", waits_with_const_limits},
 	{"epoll by number", epoll_by_number},
 	{"a connection that comes in a message by number", from_a_message_by_number},
 	{"sockets that are not the program's are replaced", replace_sockets},

@@ -275,6 +275,23 @@ is_direct(long n, const long *a)
 		directs[n].when(a);
 }
 
+/* A message on a socket that is not ours may bring connections.  The call itself is made as it is,
+ * because it may wait, and a thread may be cancelled meanwhile if its type of cancellation is
+ * asynchronous. */
+static void
+look_at_messages(long n, const long *a, long rc)
+{
+	struct mmsghdr *m = (struct mmsghdr *)a[1];
+
+	ks_no_cancel();
+	if (n == SYS_recvmsg)
+		ks_look_at_rights((struct msghdr *)a[1]);
+	else
+		for (long i = 0; i < rc; i++)
+			ks_look_at_rights(&m[i].msg_hdr);
+	ks_no_cancel_end();
+}
+
 /* Calls after which the caller's thread pointer or stack may be another one. */
 static bool
 is_of_thread(long n)
@@ -313,7 +330,10 @@ syscall(long n, ...)
 		ks_no_cancel_end();
 		return rc;
 	}
-	return direct_result(raw(n, a));
+	rc = direct_result(raw(n, a));
+	if ((n == SYS_recvmsg || n == SYS_recvmmsg) && rc >= 0)
+		look_at_messages(n, a, rc);
+	return rc;
 }
 
 #endif /* HAS_RAW */

@@ -12,12 +12,13 @@
 
 #define MSG_NS 1000000000l /* nanoseconds in a second */
 
-/* Checks the descriptors that came with a message. */
-static void
-look_at_rights(struct msghdr *m)
+void
+ks_look_at_rights(struct msghdr *m)
 {
 	struct cmsghdr *c;
 
+	if (m->msg_controllen == 0)
+		return;
 	for (c = CMSG_FIRSTHDR(m); c != NULL; c = CMSG_NXTHDR(m, c)) {
 		size_t i, n = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
 		int fd;
@@ -125,8 +126,8 @@ recvmsg(int fd, struct msghdr *m, int flags)
 
 	if (s == NULL) {
 		n = real(recvmsg)(fd, m, flags);
-		if (n >= 0 && m->msg_controllen != 0)
-			look_at_rights(m);
+		if (n >= 0)
+			ks_look_at_rights(m);
 		return n;
 	}
 	n = recvmsg_here(fd, s, m, flags);
@@ -223,8 +224,7 @@ recvmmsg_elsewhere(int fd, struct mmsghdr *m, unsigned int n, int flags, struct 
 	int got = real(recvmmsg)(fd, m, n, flags, limit);
 
 	for (int i = 0; i < got; i++)
-		if (m[i].msg_hdr.msg_controllen != 0)
-			look_at_rights(&m[i].msg_hdr);
+		ks_look_at_rights(&m[i].msg_hdr);
 	return got;
 }
 

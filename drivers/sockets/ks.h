@@ -546,6 +546,11 @@ bool ks_sleeps(struct ks_sock *s);
  *  @return 0, or an errno */
 int ks_refuse_iov(const struct iovec *iov, size_t n, int many);
 
+/* --- calls_msg.c --- */
+
+/** Checks the descriptors that came with a message, which may be connections. */
+void ks_look_at_rights(struct msghdr *m);
+
 /* --- calls_life.c --- */
 
 /** Called before the C library closes @fd, or a stream.

@@ -491,6 +491,38 @@ from_a_message_by_number(void)
 	brought_by_number(true);
 }
 
+/* A thread that waits for a message on another socket can be cancelled, if its type is
+ * asynchronous. */
+static long
+wait_for_message(struct call *c)
+{
+	struct iovec one = {data, 1};
+	struct mmsghdr m = {.msg_hdr = {.msg_iov = &one, .msg_iovlen = 1}};
+
+	pthread_setcanceltype(PTHREAD_CANCEL_ASYNCHRONOUS, NULL);
+	return c->flags == 0 ? syscall(SYS_recvmsg, c->fd, &m.msg_hdr, 0)
+			     : syscall(SYS_recvmmsg, c->fd, &m, 1, 0, NULL);
+}
+
+static void
+cancelled_by_number(void)
+{
+	struct call c;
+	int ends[2];
+	void *rc;
+
+	open_both();
+	if (socketpair(AF_UNIX, SOCK_DGRAM, 0, ends) != 0)
+		fail("a pair");
+	for (int many = 0; many < 2; many++) {
+		begin_call(&c, wait_for_message, ends[0], 0, many);
+		pthread_cancel(c.thread);
+		pthread_join(c.thread, &rc);
+		tell(rc == PTHREAD_CANCELED);
+	}
+	greet();
+}
+
 /* --- descriptors that are closed without the C library --- */
 
 #define HIGH_FROM 100 /* where these cases do not get */
@@ -662,6 +694,7 @@ const struct same_case by_number[] = {
 	{"waits by number with limits that are constant", waits_with_const_limits},
 	{"epoll by number", epoll_by_number},
 	{"a connection that comes in a message by number", from_a_message_by_number},
+	{"cancelled while it waits for a message by number", cancelled_by_number},
 	{"sockets that are not the program's are replaced", replace_sockets},
 	{"descriptors that are not the program's are replaced", replace_all},
 	{"handlers that leave calls by siglongjmp", leave_calls},

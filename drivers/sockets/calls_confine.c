@@ -9,8 +9,8 @@
  *
  * Therefore a few instructions are put in front of the filter.  They allow, in this process, on the
  * descriptors that are connections at that time and on those that wake their peers, what read(),
- * write() and poll() may need here; and messages to the service, on the one descriptor of its
- * socket.  The program's own filter decides about everything else.  If the program has no
+ * write() and poll() may need here; and messages to the service, and fstat(), on the one descriptor
+ * of its socket.  The program's own filter decides about everything else.  If the program has no
  * connections, its filter is set unchanged.
  *
  * Whatever it has, connections that the process makes later stay on TCP: SMC-R would need calls
@@ -65,6 +65,8 @@ struct filter {
 
 /* At file scope: the calls of programs have no argument for it. */
 static _Atomic bool confined;
+/* Whether there may be a filter without our instructions in front of it. */
+static _Atomic bool filter_unchanged;
 /* Whether a thread uses the memory for a filter (confine()). */
 static atomic_flag place_taken = ATOMIC_FLAG_INIT;
 
@@ -72,6 +74,12 @@ bool
 ks_is_confined(void)
 {
 	return atomic_load_explicit(&confined, memory_order_relaxed);
+}
+
+bool
+ks_may_see_service(void)
+{
+	return !atomic_load(&filter_unchanged);
 }
 
 /* --- instructions --- */
@@ -213,6 +221,8 @@ allow_service(struct filter *f)
 	allow_on(f, &fd, 1);
 	begin(f, SYS_recvmsg);
 	allow_on(f, &fd, 1);
+	begin(f, SYS_fstat); /* whether it is still the service's socket */
+	allow_on(f, &fd, 1);
 }
 
 /* --- the call --- */
@@ -286,6 +296,7 @@ confine(struct way way, const struct sock_fprog *theirs)
 	unsigned int n = prepare(fds);
 	bool mine = n > 0 && n <= FDS_MAX && !atomic_flag_test_and_set(&place_taken);
 	struct sock_fprog both = *theirs;
+	bool before = atomic_load(&filter_unchanged), set;
 	long rc;
 
 	if (mine) {
@@ -295,10 +306,15 @@ confine(struct way way, const struct sock_fprog *theirs)
 			both = (struct sock_fprog){
 				.len = (unsigned short)place.n, .filter = place.code};
 	}
+	if (both.filter != place.code)
+		atomic_store(&filter_unchanged, true); /* before, because of other threads */
 	rc = set_filter(way, &both);
 	/* otherwise an error, or a thread that cannot have the same filter */
-	if (rc == 0 || (rc > 0 && (way.flags & SECCOMP_FILTER_FLAG_NEW_LISTENER) != 0))
+	set = rc == 0 || (rc > 0 && (way.flags & SECCOMP_FILTER_FLAG_NEW_LISTENER) != 0);
+	if (set)
 		atomic_store(&confined, true);
+	else
+		atomic_store(&filter_unchanged, before);
 	if (mine)
 		atomic_flag_clear(&place_taken);
 	return rc;
@@ -361,7 +377,7 @@ try_sockets(void)
 	socklen_t len = sizeof(limit);
 
 	return fd >= 0 && other >= 0 && is_allowed(real(dup3)(fd, other, O_CLOEXEC)) &&
-		is_allowed(real(connect)(fd, NULL, 0)) && is_allowed(fstat(fd, &st)) &&
+		is_allowed(real(connect)(fd, NULL, 0)) && is_allowed(syscall(SYS_fstat, fd, &st)) &&
 		is_allowed(real(setsockopt)(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit))) &&
 		is_allowed(real(getsockopt)(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, &len)) &&
 		is_allowed(real(getpeername)(fd, NULL, NULL)) &&

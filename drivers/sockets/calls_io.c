@@ -245,19 +245,12 @@ is_no_file(int from)
 		(S_ISSOCK(st.st_mode) || S_ISFIFO(st.st_mode) || S_ISDIR(st.st_mode));
 }
 
+/* Sends parts of the file by way of @buf, of CHUNK bytes. */
 static ssize_t
-send_file(int to, struct ks_sock *s, int from, off64_t *at, size_t n)
+send_parts(int to, struct ks_sock *s, int from, off64_t *at, size_t n, char *buf)
 {
 	size_t done = 0;
-	char *buf;
 
-	if (is_no_file(from)) {
-		errno = EINVAL;
-		return -1;
-	}
-	buf = malloc(CHUNK);
-	if (buf == NULL)
-		return -1;
 	while (done < n) {
 		size_t want = n - done < CHUNK ? n - done : CHUNK;
 		ssize_t got = at != NULL ? pread64(from, buf, want, *at) : read(from, buf, want),
@@ -272,13 +265,29 @@ send_file(int to, struct ks_sock *s, int from, off64_t *at, size_t n)
 			(void)lseek64(from, (put > 0 ? put : 0) - got, SEEK_CUR);
 		if (put > 0)
 			done += (size_t)put;
-		if (put <= 0 || put < got) {
-			free(buf);
+		if (put <= 0 || put < got)
 			return done > 0 ? (ssize_t)done : put;
-		}
 	}
-	free(buf);
 	return (ssize_t)done;
+}
+
+static ssize_t
+send_file(int to, struct ks_sock *s, int from, off64_t *at, size_t n)
+{
+	ssize_t rc;
+	char *buf;
+
+	if (is_no_file(from)) {
+		errno = EINVAL;
+		return -1;
+	}
+	buf = malloc(CHUNK);
+	if (buf == NULL)
+		return -1;
+	pthread_cleanup_push(free, buf); /* a handler may be a cancellation point */
+	rc = send_parts(to, s, from, at, n, buf);
+	pthread_cleanup_pop(1);
+	return rc;
 }
 
 KS_API ssize_t

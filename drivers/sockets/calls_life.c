@@ -182,17 +182,18 @@ close(int fd)
 	if (ks_kind(fd) == KS_PLAIN && !ks_is_hidden(fd))
 		return real(close)(fd); /* without ks_is_ours(): the table does not change */
 	pthread_testcancel();           /* as close(), before it does anything */
-	if (ks_is_ours()) {
-		if (ks_is_hidden(fd)) {
-			errno = EBADF;
-			return -1;
-		}
-		s = ks_close_begin(fd);
+	if (ks_is_ours() && ks_is_hidden(fd)) {
+		errno = EBADF;
+		return -1;
 	}
+	ks_hold(); /* a handler may end the thread, or leave by longjmp() */
 	ks_no_cancel();
+	if (ks_is_ours())
+		s = ks_close_begin(fd);
 	rc = real(close)(fd);
 	ks_close_end(s);
 	ks_no_cancel_end();
+	ks_release();
 	return rc;
 }
 

@@ -378,7 +378,8 @@ socket_is_inline(int fd)
 }
 
 /* Asks the service to open a connection.  If the service has no room, it first has to see what the
- * peer says. */
+ * peer says.  From the answer to ks_release() by the caller, no handler runs, which might end the
+ * thread or leave by longjmp(): the descriptors of the answer would stay open. */
 static int
 ask_open(int fd, int accepted, struct karst_sock_msg *msg, int fds[KARST_SOCK_FDS],
 	uint32_t *generation, struct settings *is)
@@ -394,16 +395,20 @@ ask_open(int fd, int accepted, struct karst_sock_msg *msg, int fds[KARST_SOCK_FD
 	memset(fds, -1, KARST_SOCK_FDS * sizeof(fds[0]));
 	do {
 		*msg = req;
+		ks_hold();
 		rc = ks_open_begin(msg, fd, generation);
 		if (rc == 0) {
 			see_settings(fd, accepted, is);
 			rc = ks_open_end(msg, fds);
 		}
-		if (rc == -EAGAIN && real(poll)(&p, 1, FIRST_MS) <= 0)
+		if (rc != -EAGAIN)
+			return rc;
+		ks_release();
+		if (real(poll)(&p, 1, FIRST_MS) <= 0)
 			break;
-		if (rc == -EAGAIN)
-			(void)real(poll)(NULL, 0, 1); /* a part of the message may be there */
-	} while (rc == -EAGAIN && ks_now() - began < FIRST_MS * 1000000ull);
+		(void)real(poll)(NULL, 0, 1); /* a part of the message may be there */
+	} while (ks_now() - began < FIRST_MS * 1000000ull);
+	ks_hold();
 	return rc;
 }
 
@@ -479,18 +484,17 @@ open_at_service(int fd, int accepted, bool *plain)
 	if (rc == 0 && (msg.flags & KARST_SOCK_FULL))
 		ks_note_full();
 	*plain = rc == 0 && (msg.flags & KARST_SOCK_PLAIN) != 0;
-	if (*plain)
-		return 0;
-	s = rc == 0 ? take_answer(&msg, fds, generation) : NULL;
+	s = rc == 0 && !*plain ? take_answer(&msg, fds, generation) : NULL;
 	if (s != NULL)
 		s->client = accepted < 0;
-	if (rc == 0 && s == NULL)
+	if (rc == 0 && s == NULL && !*plain)
 		rc = -ENOMEM;
-	if (rc == 0)
+	if (rc == 0 && !*plain)
 		rc = take_number(fd, fds[0], s, &is);
 	for (i = 0; i < KARST_SOCK_FDS; i++)
 		if (fds[i] >= 0)
 			real(close)(fds[i]);
+	ks_release();
 	return rc;
 }
 

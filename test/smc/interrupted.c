@@ -10,21 +10,28 @@
  *
  *   smc-interrupted ADDRESS PORT
  *
- * The program prints what each call returned.
+ * Then threads are cancelled in a signal handler which interrupts close() and accept().
+ *
+ * The program prints what each call returned, and what the cancelled ones have left.
  */
 #include <arpa/inet.h>
 #include <dlfcn.h>
 #include <errno.h>
+#include <fcntl.h>
+#include <malloc.h>
 #include <netinet/in.h>
 #include <poll.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/select.h>
+#include <sys/sendfile.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
+#include <unistd.h>
 
 #include "karst_sock.h"
 
@@ -32,10 +39,34 @@
 #define TRIES  1000
 
 static volatile sig_atomic_t armed, came;
+/* In the next call of one of these, the thread is cancelled. */
+enum { NOT, IN_STATE, IN_FSTAT };
+static volatile sig_atomic_t cancels;
 static int near, far;
 static struct karst_sock_page *page; /* the page of near */
 
-/* Replaces the C library's function, for libraries, too. */
+/* The thread is to be cancelled, and gets a signal whose handler is a cancellation point. */
+static void
+cancel_self(void)
+{
+	cancels = NOT;
+	pthread_cancel(pthread_self());
+	raise(SIGUSR2);
+}
+
+/* This function and the next one replace the C library's functions, for libraries, too. */
+int
+pthread_setcancelstate(int state, int *before)
+{
+	int (*next)(int, int *), rc;
+
+	*(void **)&next = dlsym(RTLD_NEXT, "pthread_setcancelstate");
+	rc = next(state, before);
+	if (cancels == IN_STATE)
+		cancel_self();
+	return rc;
+}
+
 long
 syscall(long number, ...)
 {
@@ -47,6 +78,8 @@ syscall(long number, ...)
 		a[i] = va_arg(ap, long);
 	va_end(ap);
 	*(void **)&next = dlsym(RTLD_NEXT, "syscall");
+	if (cancels == IN_FSTAT && number == SYS_fstat)
+		cancel_self();
 	if (armed && number == SYS_futex) {
 		armed = 0;
 		raise(SIGUSR1);
@@ -164,6 +197,118 @@ wait_in_each(void)
 	tell("recv again", recv(near, &byte, 1, 0));
 }
 
+/* --- threads that are cancelled in a handler --- */
+
+static void
+end_thread(int sig)
+{
+	(void)sig;
+	pthread_testcancel();
+}
+
+static void *
+close_near(void *arg)
+{
+	cancels = IN_STATE;
+	(void)close(near);
+	return arg;
+}
+
+static void *
+accept_one(void *arg)
+{
+	int listener = *(const int *)arg;
+
+	if (accept(listener, NULL, NULL) < 0)
+		abort();
+	cancels = IN_FSTAT;
+	(void)accept(listener, NULL, NULL);
+	return NULL;
+}
+
+/* @return how many descriptors of pages and rings are open */
+static int
+count_files(void)
+{
+	char path[64], to[64];
+	int n = 0;
+
+	for (int fd = 0; fd < 65536; fd++) {
+		ssize_t len;
+
+		snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+		len = readlink(path, to, sizeof(to) - 1);
+		if (len > 0) {
+			to[len] = '\0';
+			n += strstr(to, "memfd:") != NULL;
+		}
+	}
+	return n;
+}
+
+static void
+cancel_in(void *(*fn)(void *), void *arg, const char *what)
+{
+	pthread_t t;
+	void *rc = NULL;
+
+	if (pthread_create(&t, NULL, fn, arg) != 0)
+		abort();
+	pthread_join(t, &rc);
+	printf("%s %s, near is %s, %d files\n", what,
+		rc == PTHREAD_CANCELED ? "cancelled" : "not cancelled",
+		fcntl(near, F_GETFD) < 0 ? "closed" : "open", count_files());
+}
+
+static void *
+send_files(void *arg)
+{
+	int file = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
+	off_t at;
+
+	do
+		at = 0;
+	while (sendfile(near, file, &at, 1 << 20) > 0);
+	return arg;
+}
+
+/* A thread that waits for room in sendfile() is cancelled in a handler.  Prints whether memory of
+ * the thread is left. */
+static void
+cancel_sendfile(void)
+{
+	const size_t before = mallinfo2().uordblks;
+	size_t after;
+	struct pollfd p = {.fd = near, .events = POLLOUT};
+	pthread_t t;
+
+	if (pthread_create(&t, NULL, send_files, NULL) != 0)
+		abort();
+	while (poll(&p, 1, 100) != 0) /* until there is no room */
+		continue;
+	pthread_cancel(t);
+	pthread_kill(t, SIGUSR2);
+	pthread_join(t, NULL);
+	after = mallinfo2().uordblks;
+	printf("sendfile leaves %s\n", after < before + 65536 ? "nothing" : "its memory");
+}
+
+static void
+cancel_in_each(int listener, const struct sockaddr_in *at)
+{
+	const struct sigaction act = {.sa_handler = end_thread};
+
+	(void)sigaction(SIGUSR2, &act, NULL);
+	cancel_in(close_near, NULL, "close");
+	for (int i = 0; i < 2; i++) {
+		near = socket(AF_INET, SOCK_STREAM, 0);
+		if (connect(near, (const void *)at, sizeof(*at)) != 0)
+			abort();
+	}
+	cancel_in(accept_one, &listener, "accept");
+	cancel_sendfile();
+}
+
 int
 main(int argc, char **argv)
 {
@@ -176,12 +321,13 @@ main(int argc, char **argv)
 	}
 	at.sin_port = htons((uint16_t)atoi(argv[2]));
 	near = socket(AF_INET, SOCK_STREAM, 0);
-	if (bind(fd, (void *)&at, sizeof(at)) != 0 || listen(fd, 1) != 0 ||
+	if (bind(fd, (void *)&at, sizeof(at)) != 0 || listen(fd, 4) != 0 ||
 		connect(near, (void *)&at, sizeof(at)) != 0 || (far = accept(fd, NULL, NULL)) < 0) {
 		perror("a connection");
 		return 1;
 	}
 	page = find_page(at.sin_port);
 	wait_in_each();
+	cancel_in_each(fd, &at);
 	return 0;
 }

@@ -35,7 +35,9 @@ SLOW_MS = 300  # longer than the service waits for the other end
 SYS_RECVMSG = 47  # on x86_64
 # the output of interrupted.c: what each call returned, and how many signals came
 INTERRUPTED = ('recv EINTR 1\nrecv after siginterrupt EINTR 1\nrecv at once EAGAIN 1\n'
-               'poll EINTR 1\nselect EINTR 1\nsend EINTR 1\nrecv again returned 1\n')
+               'poll EINTR 1\nselect EINTR 1\nsend EINTR 1\nrecv again returned 1\n'
+               'close cancelled, near is closed, 0 files\naccept cancelled, near is open, 0 files\n'
+               'sendfile leaves nothing\n')
 STALL_S = 2  # longer than the retries of an ACK timeout of 14 ...
 PATIENT_S = 6  # ... and shorter than those of the service, including the time until the first retry
 NEAR, FAR = '10.91.0.1', '10.91.0.2'

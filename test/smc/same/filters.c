@@ -23,7 +23,8 @@
 enum way { BY_PRCTL, BY_SECCOMP, BY_NUMBER, UNSEEN };
 
 #define CALLS_MAX   16
-#define FILTERS_MAX 50 /* of a thread: their length together is limited */
+#define SETS        0x10000 /* with the number of a call: only if its third argument is not 0 */
+#define FILTERS_MAX 50      /* of a thread: their length together is limited */
 
 /* What each of these kills is followed by 0. */
 static const int unused_by_reads[] = {SYS_sendto, SYS_recvfrom, SYS_sendmsg, SYS_recvmsg,
@@ -52,17 +53,28 @@ unseen(long n, long a, long b, long c)
 static void
 confine(const int *calls, enum way way)
 {
-	struct sock_filter code[2 * CALLS_MAX + 2];
+	struct sock_filter code[5 * CALLS_MAX + 2];
 	struct sock_fprog prog = {.filter = code};
 	unsigned short n = 0;
 	long rc;
+	const struct sock_filter number =
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr));
 
-	code[n++] = (struct sock_filter)BPF_STMT(
-		BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr));
+	code[n++] = number;
 	for (; *calls != 0; calls++) {
-		code[n++] = (struct sock_filter)BPF_JUMP(
-			BPF_JMP | BPF_JEQ | BPF_K, (uint32_t)*calls, 0, 1);
+		bool sets = (*calls & SETS) != 0;
+
+		code[n++] = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K,
+			(uint32_t)*calls & ~(uint32_t)SETS, 0, sets ? 4 : 1);
+		if (sets) {
+			code[n++] = (struct sock_filter)BPF_STMT(
+				BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, args[2]));
+			code[n++] =
+				(struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, 0, 1, 0);
+		}
 		code[n++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS);
+		if (sets)
+			code[n++] = number;
 	}
 	code[n++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW);
 	prog.len = n;
@@ -355,6 +367,15 @@ inherited_harmless(void)
 	connect_in_filter(UNSEEN, calls);
 }
 
+/* The same; it allows to query limits, and kills for setting one. */
+static void
+inherited_no_limits(void)
+{
+	static const int calls[] = {SYS_prlimit64 | SETS, SYS_setrlimit, 0};
+
+	connect_in_filter(UNSEEN, calls);
+}
+
 const struct same_case filters[] = {
 	{"a filter of system calls by prctl()", echo_by_prctl},
 	{"a filter of system calls by seccomp()", echo_by_seccomp},
@@ -368,5 +389,7 @@ const struct same_case filters[] = {
 	{"filters of system calls that are refused", refused_filters},
 	{"a program that is executed with a filter of system calls", inherited},
 	{"a program that is executed with a harmless filter of system calls", inherited_harmless},
+	{"a program that is executed with a filter that kills for setting limits",
+		inherited_no_limits},
 	{NULL, NULL},
 };

@@ -67,8 +67,8 @@ struct filter {
 static _Atomic bool confined;
 /* Whether there may be a filter without our instructions in front of it. */
 static _Atomic bool filter_unchanged;
-/* Whether a thread uses the memory for a filter (confine()). */
-static atomic_flag place_taken = ATOMIC_FLAG_INIT;
+/* The thread that uses the memory for a filter (confine()); 0: none. */
+static _Atomic pthread_t place_user;
 
 bool
 ks_is_confined(void)
@@ -294,7 +294,9 @@ confine(struct way way, const struct sock_fprog *theirs)
 	static struct filter place;
 	int fds[FDS_MAX];
 	unsigned int n = prepare(fds);
-	bool mine = n > 0 && n <= FDS_MAX && !atomic_flag_test_and_set(&place_taken);
+	pthread_t none = 0;
+	bool mine = n > 0 && n <= FDS_MAX &&
+		atomic_compare_exchange_strong(&place_user, &none, pthread_self());
 	struct sock_fprog both = *theirs;
 	bool before = atomic_load(&filter_unchanged), set;
 	long rc;
@@ -316,7 +318,7 @@ confine(struct way way, const struct sock_fprog *theirs)
 	else
 		atomic_store(&filter_unchanged, before);
 	if (mine)
-		atomic_flag_clear(&place_taken);
+		atomic_store(&place_user, 0);
 	return rc;
 }
 
@@ -326,11 +328,12 @@ ks_confine(unsigned int flags, const void *theirs)
 	return confine((struct way){true, flags}, theirs);
 }
 
-/* The thread that used the memory does not exist in the child. */
+/* The thread that used the memory does not exist in the child, unless its handler forks. */
 void
 ks_confine_forked(void)
 {
-	atomic_flag_clear(&place_taken);
+	if (atomic_load(&place_user) != pthread_self())
+		atomic_store(&place_user, 0);
 }
 
 /* --- a filter that was inherited --- */

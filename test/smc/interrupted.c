@@ -10,27 +10,35 @@
  *
  *   smc-interrupted ADDRESS PORT
  *
- * Then threads are cancelled in a signal handler which interrupts close() and accept().
+ * Then threads are cancelled in a signal handler, which interrupts close(), accept() and
+ * sendfile().  Last, a handler makes a child while the thread sets a filter of system calls.
  *
- * The program prints what each call returned, and what the cancelled ones have left.
+ * The program prints what each call returned, what the cancelled ones have left, and whether both
+ * processes have the filter.
  */
 #include <arpa/inet.h>
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <malloc.h>
 #include <netinet/in.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/select.h>
 #include <sys/sendfile.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "karst_sock.h"
@@ -39,18 +47,19 @@
 #define TRIES  1000
 
 static volatile sig_atomic_t armed, came;
-/* In the next call of one of these, the thread is cancelled. */
+/* In the next call of one of these, the thread is interrupted by SIGUSR2. */
 enum { NOT, IN_STATE, IN_FSTAT };
-static volatile sig_atomic_t cancels;
+static volatile sig_atomic_t interrupts;
+static bool cancels; /* and it is to be cancelled */
 static int near, far;
 static struct karst_sock_page *page; /* the page of near */
 
-/* The thread is to be cancelled, and gets a signal whose handler is a cancellation point. */
 static void
-cancel_self(void)
+interrupt_self(void)
 {
-	cancels = NOT;
-	pthread_cancel(pthread_self());
+	interrupts = NOT;
+	if (cancels)
+		pthread_cancel(pthread_self());
 	raise(SIGUSR2);
 }
 
@@ -62,8 +71,8 @@ pthread_setcancelstate(int state, int *before)
 
 	*(void **)&next = dlsym(RTLD_NEXT, "pthread_setcancelstate");
 	rc = next(state, before);
-	if (cancels == IN_STATE)
-		cancel_self();
+	if (interrupts == IN_STATE)
+		interrupt_self();
 	return rc;
 }
 
@@ -78,8 +87,8 @@ syscall(long number, ...)
 		a[i] = va_arg(ap, long);
 	va_end(ap);
 	*(void **)&next = dlsym(RTLD_NEXT, "syscall");
-	if (cancels == IN_FSTAT && number == SYS_fstat)
-		cancel_self();
+	if (interrupts == IN_FSTAT && number == SYS_fstat)
+		interrupt_self();
 	if (armed && number == SYS_futex) {
 		armed = 0;
 		raise(SIGUSR1);
@@ -209,7 +218,7 @@ end_thread(int sig)
 static void *
 close_near(void *arg)
 {
-	cancels = IN_STATE;
+	interrupts = IN_STATE;
 	(void)close(near);
 	return arg;
 }
@@ -221,7 +230,7 @@ accept_one(void *arg)
 
 	if (accept(listener, NULL, NULL) < 0)
 		abort();
-	cancels = IN_FSTAT;
+	interrupts = IN_FSTAT;
 	(void)accept(listener, NULL, NULL);
 	return NULL;
 }
@@ -299,6 +308,7 @@ cancel_in_each(int listener, const struct sockaddr_in *at)
 	const struct sigaction act = {.sa_handler = end_thread};
 
 	(void)sigaction(SIGUSR2, &act, NULL);
+	cancels = true;
 	cancel_in(close_near, NULL, "close");
 	for (int i = 0; i < 2; i++) {
 		near = socket(AF_INET, SOCK_STREAM, 0);
@@ -307,6 +317,63 @@ cancel_in_each(int listener, const struct sockaddr_in *at)
 	}
 	cancel_in(accept_one, &listener, "accept");
 	cancel_sendfile();
+}
+
+/* --- a filter of system calls --- */
+
+/* Refuses @call from now on. */
+static void
+refuse(int call)
+{
+	struct sock_filter code[] = {
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (uint32_t)call, 0, 1),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)};
+	const struct sock_fprog prog = {sizeof(code) / sizeof(code[0]), code};
+
+	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 ||
+		prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &prog) != 0)
+		abort();
+}
+
+static volatile pid_t child = -1;
+
+/* The child sets a filter, and then continues what the handler has interrupted. */
+static void
+fork_and_refuse(int sig)
+{
+	(void)sig;
+	child = fork();
+	if (child == 0)
+		refuse(SYS_personality);
+}
+
+static bool
+is_refused(int call)
+{
+	return syscall(call, -1) != 0 && errno == EPERM;
+}
+
+static void
+refuse_interrupted(void)
+{
+	const struct sigaction act = {.sa_handler = fork_and_refuse};
+	const struct sock_fprog invalid = {0};
+	int status = -1;
+
+	(void)sigaction(SIGUSR2, &act, NULL);
+	/* after this the library has no question about connections, and the next call of fstat() is
+	 * the one that is meant */
+	(void)prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &invalid);
+	sleep(2); /* the library looks for the service once in a second */
+	cancels = false;
+	interrupts = IN_FSTAT;
+	refuse(SYS_sysinfo);
+	if (child == 0)
+		_exit(is_refused(SYS_sysinfo) && is_refused(SYS_personality) ? 0 : 1);
+	(void)waitpid(child, &status, 0);
+	printf("filter %d, of a child %d\n", is_refused(SYS_sysinfo), status);
 }
 
 int
@@ -329,5 +396,6 @@ main(int argc, char **argv)
 	page = find_page(at.sin_port);
 	wait_in_each();
 	cancel_in_each(fd, &at);
+	refuse_interrupted();
 	return 0;
 }

@@ -509,10 +509,8 @@ copy_now(struct eng_lcore *lc, struct eng_workers *workers, struct eng_copy *c)
 	return true;
 }
 
-/* Keeps references for copies that were begun in this turn and are left for a later one: a thread
- * that waits for the program's copies must count them, since keys may be removed meanwhile. */
-static void
-hold_rest(struct eng_copies *cs)
+void
+eng_copies_hold(struct eng_copies *cs)
 {
 	struct eng_copy *c;
 
@@ -545,7 +543,7 @@ eng_copies_run(struct eng_lcore *lc)
 		(first || engine_now(lc->e) < until) && (c = eng_copy_first(&cs->todo)) != NULL;
 		first = false) {
 		/* programs of its user may hold too many threads by now */
-		c->refused = c->refused || !eng_copy_allowed(lc->e, c);
+		c->refused = c->refused || (!c->dropped && !eng_copy_allowed(lc->e, c));
 		if (karst_unlikely(!c->dropped && !c->refused && workers != NULL &&
 			    eng_deferred_must(workers, c, lc->core->now_ns))) {
 			/* e.g. the program became slow after this copy was submitted: another
@@ -565,7 +563,7 @@ eng_copies_run(struct eng_lcore *lc)
 		eng_copy_unhold(c);
 		eng_copy_finish(lc, c, true);
 	}
-	hold_rest(cs);
+	eng_copies_hold(cs);
 	return true;
 }
 

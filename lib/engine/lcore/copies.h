@@ -140,6 +140,10 @@ void eng_copy_finish(struct eng_lcore *lc, struct eng_copy *c, bool back);
 /* At a safe point of the lcore: makes or completes all copies that wait for one.  @return false:
  * this thread has lost the lcore (workers.c) and must not access it. */
 bool eng_copies_run(struct eng_lcore *lc);
+/* At the end of a safe point, or after the last turn: keeps references for copies that wait for the
+ * next safe point.  A thread that waits for the program's copies must count them, since keys may be
+ * removed meanwhile. */
+void eng_copies_hold(struct eng_copies *cs);
 /* A thread that was left behind has returned from @c.  The lcore may be gone, @cs is not. */
 void eng_copy_return(struct eng_copies *cs, struct eng_copy *c);
 /* Whether copies wait for a safe point. */

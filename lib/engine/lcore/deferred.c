@@ -544,6 +544,8 @@ eng_deferred_end(struct eng_workers *workers)
 	pthread_mutex_unlock(&workers->lock);
 	/* from here on the pool belongs to its threads, if there are any */
 	finish_all(lc, copy, back, n);
+	/* the packets behind those copies may have begun others */
+	eng_copies_hold(lc->copies);
 	return left;
 }
 

@@ -350,6 +350,74 @@ Test(inside, a_copy_that_is_left_behind)
 	rig_down(&rig);
 }
 
+struct holder {
+	struct rig *rig;
+	const struct eng_lcore *lc;
+	_Atomic bool locked;
+};
+
+/* Has the lock of the program's atomics until no thread drives the lcore any more. */
+static void *
+hold_until_the_end(void *arg)
+{
+	const struct timespec nap = {.tv_nsec = 1000000};
+	struct holder *h = arg;
+
+	pthread_mutex_lock(&h->rig->space->atomics->lock);
+	atomic_store(&h->locked, true);
+	while (atomic_load(&h->lc->workers) == NULL)
+		nanosleep(&nap, NULL);
+	while (atomic_load(&h->lc->workers) != NULL)
+		nanosleep(&nap, NULL);
+	pthread_mutex_unlock(&h->rig->space->atomics->lock);
+	return NULL;
+}
+
+/* A copy ends while the engine stops, and the next packet of its queue pair needs a copy, too.  It
+ * waits for the next start; calls that remove a key wait for it. */
+Test(inside, a_copy_that_begins_at_the_end)
+{
+	const struct timespec nap = {.tv_nsec = 1000000};
+	const struct eng_lcore *lc;
+	struct karst_cqe cqe;
+	struct holder holder;
+	uint64_t addr, len;
+	pthread_t thread;
+	struct region r;
+	struct rig rig;
+
+	rig_up_started(&rig);
+	lc = &rig.bed.e->lcore[rig.far[0]->lcore];
+	cr_assert_eq(program_make(&rig.prog, KIND_STACK, &addr, &len), 0);
+	addr = (addr + 63) & ~63ull;
+	cr_assert_eq(region_make(&rig, addr, 4096, true, UINT64_MAX, &r), 0);
+	holder = (struct holder){.rig = &rig, .lc = lc};
+	cr_assert_eq(pthread_create(&thread, NULL, hold_until_the_end, &holder), 0);
+	while (!atomic_load(&holder.locked))
+		nanosleep(&nap, NULL);
+	post_faa(&rig, 0, addr, r.key);
+	while (atomic_load(&lc->watched.taken_over) == 0)
+		nanosleep(&nap, NULL);
+	engine_bed_post(rig.near[0], KARST_WR_RDMA_WRITE, 2, rig.local, 64, rig.local_key,
+		(void *)(uintptr_t)addr, r.key);
+	while (__atomic_load_n(&lc->copies->nkept, __ATOMIC_RELAXED) < 2)
+		nanosleep(&nap, NULL);
+	/* as if no thread could be created for the time in which the program polls: copies wait */
+	rig.bed.e->copies = false;
+	karst_engine_stop(rig.bed.e);
+	pthread_join(thread, NULL);
+	cr_assert_not_null(lc->copies->todo.head, "the copy of the second packet waits");
+	cr_assert_eq(copies(&rig), 1, "%u copies of the program are counted", copies(&rig));
+	cr_assert_eq(karst_engine_start(rig.bed.e, NULL), 0);
+	cr_assert(engine_bed_wait(&rig.bed, &cqe));
+	cr_assert_eq(cqe.status, KARST_WC_SUCCESS);
+	cr_assert(engine_bed_wait(&rig.bed, &cqe));
+	cr_assert_eq(cqe.status, KARST_WC_SUCCESS);
+	karst_engine_stop(rig.bed.e);
+	program_end(&rig.prog);
+	rig_down(&rig);
+}
+
 /* --- sleep --- */
 
 #define SLEEPS 16u

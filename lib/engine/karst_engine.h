@@ -429,8 +429,9 @@ uint64_t karst_engine_idle_ns(const struct karst_engine *e, uint32_t lcore);
  */
 int karst_engine_start(struct karst_engine *e, const unsigned int *eal_lcores);
 
-/** Ends karst_engine_start(); returns when all lcores have finished their last turn.  Programs
- *  whose memory has not come until then have failed. */
+/** Ends karst_engine_start(); returns when all lcores have finished their last turn.  A thread that
+ *  is in a copy then has two more seconds; after that the copy's program has failed, whatever the
+ *  thread waits for. */
 void karst_engine_stop(struct karst_engine *e);
 
 /* --- memory, address handles: numbers as work requests and peers use them --- */

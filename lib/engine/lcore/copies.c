@@ -149,7 +149,9 @@ move_atomic(struct eng_copy *c, struct karst_space *s, _Atomic uint64_t *beat)
 	set_inside(c, true);
 	pthread_mutex_lock(&s->atomics->lock);
 	go_outside(c, s, beat);
-	ok = c->pub.op == KARST_COPY_STORE || eng_space_read(s, &here, &there, 1) == 8;
+	/* the request of a copy that was given up meanwhile has failed */
+	ok = !karst_space_failed(s) &&
+		(c->pub.op == KARST_COPY_STORE || eng_space_read(s, &here, &there, 1) == 8);
 	value = compute(&c->pub, c->pub.old);
 	here.iov_base = &value;
 	if (ok)

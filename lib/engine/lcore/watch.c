@@ -281,8 +281,9 @@ eng_watch_end(struct eng_workers *workers)
 	for (w = workers->first; w != NULL; w = w->next) {
 		if (w->copy == NULL || w->written_off)
 			continue;
-		if (!waits_inside(w->copy))
-			give_up(workers, w->copy, "before the engine stopped");
+		/* also if it waits for this process: that may be a thread, of any lcore, that is
+		 * written off next; and no watchdog will look at this copy again */
+		give_up(workers, w->copy, "before the engine stopped");
 		write_off(workers, w);
 		eng_deferred_hand_in(workers, w->copy);
 	}

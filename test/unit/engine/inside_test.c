@@ -487,6 +487,46 @@ never_of(struct rig *rig, struct program *p, struct karst_space **s, uint64_t *a
 	return key;
 }
 
+/* A program is attached twice.  A thread waits for its memory with the lock of its atomics, and
+ * another thread, for the other attachment, waits for that lock: both attachments fail when the
+ * engine stops, whichever thread is asked first.  If one did not, calls of it would wait for its
+ * copy. */
+Test(inside, two_attachments_that_are_left_behind)
+{
+	const struct timespec nap = {.tv_nsec = 1000000};
+	struct karst_space *again;
+	const struct eng_lcore *lc;
+	struct region r;
+	uint64_t addr;
+	struct rig rig;
+	uint32_t key;
+
+	if (access("/dev/fuse", R_OK | W_OK) != 0)
+		cr_skip("needs /dev/fuse");
+	rig_up_started(&rig);
+	lc = &rig.bed.e->lcore[rig.far[0]->lcore];
+	rig.near[1] = engine_bed_qp(&rig.bed, KARST_QPT_RC, rig.near[0]->lcore);
+	rig.far[1] = engine_bed_qp(&rig.bed, KARST_QPT_RC, rig.far[0]->lcore);
+	engine_bed_connect(&rig.bed, rig.near[1], rig.far[1]);
+	never_region(&rig, &r);
+	key = never_of(&rig, &rig.prog, &again, &addr);
+	cr_assert_eq(again->atomics, rig.space->atomics);
+	post_faa(&rig, 0, r.addr, r.key);
+	while (atomic_load(&lc->watched.taken_over) < 1)
+		nanosleep(&nap, NULL);
+	post_faa(&rig, 1, addr, key);
+	while (atomic_load(&lc->watched.taken_over) < 2)
+		nanosleep(&nap, NULL);
+	karst_engine_stop(rig.bed.e);
+	cr_expect(karst_space_failed(rig.space), "the one whose thread has the lock");
+	cr_expect(karst_space_failed(again), "the one whose thread waits for the lock");
+	program_kill(&rig.prog);
+	cr_assert_eq(karst_engine_mr_dereg_many(rig.bed.e, rig.key, rig.nkeys), 0);
+	rig.nkeys = 0;
+	karst_space_destroy(again);
+	rig_down(&rig);
+}
+
 /* From now on no thread of this process can create another one, until it has its limit back. */
 static void
 forbid_threads(struct rlimit *limit)

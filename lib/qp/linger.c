@@ -48,12 +48,17 @@ karst_core_recheck(struct karst_core *core)
 		struct karst_core_qp *qp = core->idled[i];
 
 		/* the doorbell may have rung already */
-		if ((qp->req.flags & KARST_REQ_IDLE) &&
-			karst_unlikely(karst_wqe_idle_end(&qp->sq))) {
+		if (!(qp->req.flags & KARST_REQ_IDLE))
+			continue;
+		/* the page may come late: the queue pair is not the one that is being visited.
+		 * relaxed: it is read while this thread sleeps */
+		atomic_store_explicit(&core->rechecked, qp->qpn, memory_order_relaxed);
+		if (karst_unlikely(karst_wqe_idle_end(&qp->sq))) {
 			qp->req.flags &= (uint8_t)~KARST_REQ_IDLE;
 			karst_core_activate(core, qp);
 		}
 	}
+	atomic_store_explicit(&core->rechecked, 0, memory_order_relaxed);
 	core->nidled = 0;
 }
 

@@ -307,7 +307,8 @@ struct eng_lcore {
 				      * thread is attached */
 	uint32_t eal_lcore;
 	struct eng_copies *copies; /* copies.c */
-	_Atomic uint32_t at;       /* number of the queue pair that is served, or ENG_AT_* */
+	_Atomic uint32_t at;       /* number of the queue pair that is served, or ENG_AT_*; while
+				    * core->rechecked is not 0, that queue pair is served instead */
 	struct karst_engine_owner *_Atomic at_bell; /* owner whose doorbell ring is being accessed;
 						     * NULL: none */
 	uint32_t nseals; /* frames that are being sealed, while at is ENG_AT_SEAL */

@@ -360,11 +360,13 @@ accuse_sealed(struct eng_lcore *lc)
 static void
 accuse_somebody(struct eng_watch *watch, struct eng_lcore *lc)
 {
-	uint32_t at = atomic_load_explicit(&lc->at, memory_order_relaxed);
-	uint32_t slot = at >> lc->e->lcore_bits;
+	uint32_t at = atomic_load_explicit(&lc->core->rechecked, memory_order_relaxed), slot;
 	struct karst_engine_owner *ringer;
 	struct karst_space *s = NULL;
 
+	if (at == 0)
+		at = atomic_load_explicit(&lc->at, memory_order_relaxed);
+	slot = at >> lc->e->lcore_bits;
 	if (at == ENG_AT_SEAL) {
 		accuse_sealed(lc);
 		return;

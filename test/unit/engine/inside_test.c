@@ -9,9 +9,11 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <linux/userfaultfd.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <time.h>
@@ -23,6 +25,7 @@
 #include "copies.h"
 #include "engine_priv.h"
 #include "karst_ctl_sock.h"
+#include "karst_owner.h"
 #include "space_bed.h"
 #include "workers.h"
 
@@ -619,6 +622,141 @@ Test(inside, a_thread_comes_back)
 	cr_assert_not(atomic_load(&workers->alone), "copiers still make all copies");
 	cr_assert_eq(setrlimit(RLIMIT_NPROC, &limit), 0);
 	karst_engine_stop(rig.bed.e);
+	rig_down(&rig);
+}
+
+/* --- a page of a ring that does not come --- */
+
+/* Two queue pairs of lcore 0 that belong to two programs, and the pages of their send queues. */
+static struct {
+	struct karst_engine_owner *owner[2];
+	struct karst_engine_cq *cq[2];
+	struct karst_engine_qp *qp[2];
+	uint8_t *page[2];
+	int release[2]; /* a pipe: the first queue's page comes when it is closed */
+} late;
+
+static void
+let_access(unsigned int i, int rights)
+{
+	if (mprotect(late.page[i], 4096, rights) != 0)
+		abort();
+}
+
+/* The second queue pair is being visited: from now on the page of the first one does not come.  An
+ * access to that page: the lcore sleeps. */
+static void
+on_fault(int sig, siginfo_t *info, void *context)
+{
+	const uint8_t *at = info->si_addr;
+	char c;
+
+	(void)sig;
+	(void)context;
+	if (at >= late.page[1] && at < late.page[1] + 4096) {
+		let_access(1, PROT_READ | PROT_WRITE);
+		let_access(0, PROT_NONE);
+	} else if (at >= late.page[0] && at < late.page[0] + 4096) {
+		while (read(late.release[0], &c, 1) > 0)
+			;
+		let_access(0, PROT_READ | PROT_WRITE);
+	} else {
+		abort();
+	}
+}
+
+/* On the lcore, in a turn that then visits both, in this order. */
+static int
+ring_for_both(struct eng_lcore *lc, void *arg)
+{
+	struct rig *rig = arg;
+	unsigned int i;
+
+	/* queues that become empty go idle at once */
+	lc->core->linger_turns = 0;
+	for (i = 0; i < 2; i++) {
+		/* instead of its doorbell, which would be looked at later in the turn */
+		atomic_store(&late.qp[i]->sq.sh->idle, 0);
+		engine_bed_post(late.qp[i], KARST_WR_RDMA_WRITE, i, rig->local, 64, rig->local_key,
+			rig->local + 4096, rig->local_key);
+		karst_core_doorbell(lc->core, late.qp[i]->num);
+	}
+	let_access(1, PROT_NONE);
+	return 0;
+}
+
+/* Makes queue pair @i, whose rings are in pages of its own, for the program of @space. */
+static void
+late_make(struct rig *rig, unsigned int i, struct karst_space *space)
+{
+	const struct karst_engine_owner_init owner = {.name = "late", .max_qps = 4};
+	struct karst_engine_cq_init cq = {.entries = 64};
+	struct karst_engine_qp_init qp = {.type = KARST_QPT_RC,
+		.pd = rig->bed.pd,
+		.max_send_wr = 16,
+		.max_recv_wr = 16,
+		.max_dest_rd_atomic = 16};
+	struct karst_engine *e = rig->bed.e;
+
+	cr_assert_eq(karst_engine_owner_create(e, &owner, &late.owner[i]), 0);
+	cq.owner = qp.owner = late.owner[i];
+	cr_assert_eq(karst_engine_cq_create(e, &cq, &late.cq[i]), 0);
+	qp.send_cq = qp.recv_cq = late.cq[i];
+	cr_assert_eq(karst_engine_qp_create(e, &qp, &late.qp[i]), 0);
+	engine_bed_connect(&rig->bed, late.qp[i], engine_bed_qp(&rig->bed, KARST_QPT_RC, 1));
+	late.page[i] = (uint8_t *)((uintptr_t)late.qp[i]->sq.sh & ~4095ull);
+	pthread_mutex_lock(&e->names_lock);
+	e->lcore[0].space_of[late.qp[i]->num >> e->lcore_bits] = space;
+	pthread_mutex_unlock(&e->names_lock);
+}
+
+static void
+late_destroy(struct rig *rig, unsigned int i)
+{
+	struct karst_engine *e = rig->bed.e;
+
+	pthread_mutex_lock(&e->names_lock);
+	e->lcore[0].space_of[late.qp[i]->num >> e->lcore_bits] = NULL;
+	pthread_mutex_unlock(&e->names_lock);
+	cr_assert_eq(karst_engine_qp_destroy(e, late.qp[i]), 0);
+	cr_assert_eq(karst_engine_cq_destroy(e, late.cq[i]), 0);
+	cr_assert_eq(karst_engine_owner_destroy(late.owner[i]), 0);
+}
+
+/* An lcore sleeps as it looks once more into the queue of one program, after it has visited a queue
+ * pair of another one: the first program fails. */
+Test(inside, a_queue_that_is_looked_into_once_more)
+{
+	struct sigaction act = {.sa_sigaction = on_fault, .sa_flags = SA_SIGINFO}, was;
+	const struct timespec nap = {.tv_nsec = 1000000};
+	struct karst_space *space[2];
+	struct karst_cqe cqe;
+	struct rig rig;
+	uint32_t i;
+
+	rig_up_started(&rig);
+	space[0] = rig.space;
+	space[1] = attach_unnumbered(&rig, &rig.prog, 0);
+	cr_assert_eq(pipe(late.release), 0);
+	for (i = 0; i < 2; i++)
+		late_make(&rig, i, space[i]);
+	cr_assert_eq(sigaction(SIGSEGV, &act, &was), 0);
+	cr_assert_eq(eng_mailbox_call(&rig.bed.e->lcore[0], ring_for_both, &rig), 0);
+	while (!karst_space_failed(space[0]) && !karst_space_failed(space[1]))
+		nanosleep(&nap, NULL);
+	cr_expect(karst_space_failed(space[0]), "the program whose queue it was");
+	cr_expect_not(karst_space_failed(space[1]), "the program that was visited before");
+	close(late.release[1]);
+	for (i = 0; i < 2; i++)
+		while (karst_engine_cq_poll(late.cq[i], &cqe, 1) == 0)
+			nanosleep(&nap, NULL);
+	cr_assert_eq(sigaction(SIGSEGV, &was, NULL), 0);
+	close(late.release[0]);
+	karst_engine_stop(rig.bed.e);
+	for (i = 0; i < 2; i++)
+		late_destroy(&rig, i);
+	karst_space_destroy(space[1]);
+	program_end(&rig.prog);
 	rig_down(&rig);
 }
 

@@ -493,10 +493,13 @@ void
 karst_copy_done(struct karst_core *core, struct karst_copy *c)
 {
 	c->state = KARST_COPY_DONE;
-	if (c->half == KARST_COPY_RX)
+	if (c->half == KARST_COPY_RX) {
 		packet_redeliver(core, c);
-	else
-		karst_core_activate(core, c->qp);
+		return;
+	}
+	karst_core_activate(core, c->qp);
+	if (c->half == KARST_COPY_REQ)
+		karst_requester_fed(core, c->qp);
 }
 
 bool

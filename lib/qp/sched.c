@@ -447,12 +447,14 @@ visit_refused(struct karst_core *core, struct karst_sched_user *u, struct karst_
 
 	core->sched.refused = KARST_NOT_REFUSED;
 	sched_drop_first(u);
-	if (!more)
+	if (!more) {
 		qp->deficit = 0;
-	else if (waits)
+	} else if (waits) {
 		starve(core, u, qp);
-	else
+	} else {
 		karst_core_activate(core, qp);
+		karst_requester_fed(core, qp);
+	}
 }
 
 void

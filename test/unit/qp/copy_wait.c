@@ -332,3 +332,80 @@ Test(copy, q6_no_timeout_before_the_next_attempt)
 	expect_wc(b, 1, SUCCESS);
 	close_far(b);
 }
+
+/* Posts a WRITE that needs two copies, and sends the first packets of it. */
+static void
+begin_long(struct bed *b)
+{
+	const struct karst_sge sge = FAR_SGE(0, (KARST_COPY_AHEAD + 4) * MTU);
+	uint32_t i;
+
+	post(b, RDMA_WRITE, 1, .sge = &sge, .nsge = 1);
+	turn(b);
+	cr_assert_eq(copy_once(b, ALL), 1);
+	visit_picked(b, 4, NULL);
+	expect_pkt(b, RC_WRITE_FIRST, S(0));
+	for (i = 1; i < 4; i++)
+		expect_pkt(b, RC_WRITE_MIDDLE, S(i));
+	expect_none(b);
+}
+
+/* No time limit has been exceeded; the rest of the WRITE is sent. */
+static void
+end_long(struct bed *b, uint32_t next)
+{
+	b->core->now_ns += RTO / 2;
+	karst_core_expire(b->core, 1000);
+	cr_assert_eq(count(b, LOCAL_ACK_TIMEOUT), 0, "the peer owes nothing");
+	expect_no_wc(b);
+	turn(b);
+	copy_all(b);
+	for (; next < KARST_COPY_AHEAD + 3; next++)
+		expect_pkt(b, RC_WRITE_MIDDLE, S(next));
+	expect_pkt(b, RC_WRITE_LAST, S(next));
+	expect_taken(b, send_pkt(b, RC_ACK, S(next)));
+	expect_wc(b, 1, SUCCESS);
+	close_far(b);
+}
+
+/* (Q6): a visit that sends something, and gets no copy for the rest, shows that the peer owes
+ * nothing: the time that has passed does not count. */
+Test(copy, q6_no_timeout_after_a_visit_that_was_refused)
+{
+	struct setup s = setup_of(KARST_QPT_RC);
+	struct bed *b;
+	uint32_t i;
+
+	s.attr.retry_cnt = 0;
+	/* one visit may send all that was copied, and then asks for more */
+	s.core.quantum_bytes = 1 << 18;
+	b = open_far_with(&s);
+	begin_long(b);
+	b->core->now_ns += RTO - 1;
+	driver.full = true;
+	visit_picked(b, 32, NULL);
+	for (i = 4; i < KARST_COPY_AHEAD; i++)
+		expect_pkt(b, RC_WRITE_MIDDLE, S(i));
+	cr_assert_eq(b->out_head, b->out_tail);
+	driver.full = false;
+	end_long(b, i);
+}
+
+/* (Q6): the same after a copy that came late. */
+Test(copy, q6_no_timeout_after_a_late_copy)
+{
+	struct setup s = setup_of(KARST_QPT_RC);
+	struct bed *b;
+	uint32_t i;
+
+	s.attr.retry_cnt = 0;
+	b = open_far_with(&s);
+	begin_long(b);
+	visit_picked(b, 32, NULL);
+	for (i = 4; i < KARST_COPY_AHEAD; i++)
+		expect_pkt(b, RC_WRITE_MIDDLE, S(i));
+	expect_none(b);
+	b->core->now_ns += RTO - 1;
+	cr_assert_eq(copy_once(b, ALL), 1);
+	end_long(b, i);
+}

@@ -501,6 +501,14 @@ send_request(
 	return send_message(core, qp, &w, idx, b, limit);
 }
 
+/* A packet was sent once more, which asks for an acknowledgement; @end is the PSN after it.  The
+ * cursor is where it was, and @before were the packets after the last one that had asked. */
+static void
+repeat_asked(struct karst_requester *r, uint32_t end, uint32_t before)
+{
+	r->since_ackreq = karst_min_u32(before, karst_psn_distance(r->snd_psn, end));
+}
+
 /* Sends the oldest packet once more, alone, with a request for an acknowledgement.  @end becomes
  * the PSN after it, or is unchanged if no packet was built.  @return false: there is no room for it
  * now. */
@@ -531,6 +539,8 @@ send_oldest(struct karst_core *core, struct karst_core_qp *qp, struct karst_tx_b
 	r->rd_out = cursor.rd_out;
 	r->rd_psns = cursor.rd_psns;
 	r->since_ackreq = cursor.since_ackreq;
+	if (b->n != n)
+		repeat_asked(r, *end, cursor.since_ackreq);
 	r->window = cursor.window;
 	return b->n != n;
 }
@@ -609,6 +619,7 @@ karst_requester_repeat(struct karst_core *core, struct karst_core_qp *qp, uint32
 	const struct karst_sq_slot *slot = &r->slots[idx & qp->sq.mask];
 	uint32_t snd_idx = r->snd_idx, snd_psn = r->snd_psn;
 	uint32_t rd_out = r->rd_out, rd_psns = r->rd_psns, window = r->window;
+	uint32_t since_ackreq = r->since_ackreq, end;
 	enum karst_wc_status st;
 	enum step s = STEP_BLOCKED;
 	struct karst_wqe w;
@@ -632,10 +643,14 @@ karst_requester_repeat(struct karst_core *core, struct karst_core_qp *qp, uint32
 	r->window = window;
 	if (!karst_qp_may_send(qp))
 		return 2;
+	end = r->snd_psn;
 	r->snd_idx = snd_idx;
 	r->snd_psn = snd_psn;
 	r->rd_out = rd_out;
 	r->rd_psns = rd_psns;
+	r->since_ackreq = since_ackreq;
+	if (s == STEP_NEXT)
+		repeat_asked(r, end, since_ackreq);
 	if (s == STEP_BLOCKED)
 		return karst_copy_busy(qp, KARST_COPY_REQ) ? -1 : 2;
 	return s == STEP_MORE ? 1 : 0;

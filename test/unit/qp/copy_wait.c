@@ -409,3 +409,61 @@ Test(copy, q6_no_timeout_after_a_late_copy)
 	cr_assert_eq(copy_once(b, ALL), 1);
 	end_long(b, i);
 }
+
+static void
+answer_read(struct bed *b, uint8_t opcode, uint32_t i)
+{
+	expect_taken(b,
+		bed_rx(b,
+			&(struct karst_ib_hdrs){.psn = S(i),
+				.opcode = opcode,
+				.aeth = 0x1f000000,
+				.pay = b->pattern + i * MTU,
+				.pay_len = MTU}));
+}
+
+/* (Q6, X11): a part of a READ is requested again, after packets of a later message that ask for
+ * nothing: when it has come, the peer owes nothing. */
+Test(copy, q6_no_timeout_behind_a_gap)
+{
+	struct setup s = setup_of(KARST_QPT_RC);
+	struct karst_sge sge;
+	struct bed *b;
+	uint32_t i;
+
+	s.attr.retry_cnt = 0;
+	s.attr.max_rd_atomic = 8;
+	b = open_far_with(&s);
+	sge = (struct karst_sge)FAR_SGE(0, (KARST_COPY_AHEAD + 4) * MTU);
+	post(b, RDMA_READ, 1, .len = 3 * MTU);
+	post(b, RDMA_WRITE, 2, .sge = &sge, .nsge = 1);
+	turn(b);
+	expect_pkt(b, RC_READ_REQUEST, S(0));
+	cr_assert_eq(copy_once(b, ALL), 1);
+	driver.full = true;
+	while (visit_picked(b, 32, NULL) != NULL)
+		;
+	expect_pkt(b, RC_WRITE_FIRST, S(3));
+	for (i = 4; i < KARST_COPY_AHEAD + 3; i++)
+		expect_pkt(b, RC_WRITE_MIDDLE, S(i));
+	answer_read(b, KARST_RC_READ_RESP_FIRST, 0);
+	answer_read(b, KARST_RC_READ_RESP_LAST, 2);
+	while (visit_picked(b, 32, NULL) != NULL)
+		;
+	expect_pkt(b, RC_READ_REQUEST, S(1));
+	answer_read(b, KARST_RC_READ_RESP_MIDDLE, 1);
+	while (visit_picked(b, 32, NULL) != NULL)
+		;
+	expect_wc(b, 1, SUCCESS);
+	wait_in_vain(b);
+	cr_assert_eq(count(b, LOCAL_ACK_TIMEOUT), 0, "the peer owes nothing");
+	karst_core_feed(b->core, 1);
+	turn(b);
+	copy_all(b);
+	for (; i < KARST_COPY_AHEAD + 6; i++)
+		expect_pkt(b, RC_WRITE_MIDDLE, S(i));
+	expect_pkt(b, RC_WRITE_LAST, S(i));
+	expect_taken(b, send_pkt(b, RC_ACK, S(i)));
+	expect_wc(b, 2, SUCCESS);
+	close_far(b);
+}

@@ -309,11 +309,8 @@ static void
 spend(struct eng_lcore *lc, struct eng_copy *c)
 {
 	struct eng_copies *cs = lc->copies;
-	/* those that are not accepted must not keep others from getting one in this turn; unless
-	 * the next safe point may have more to give back.  relaxed: it looks again */
-	bool at_once =
-		c->unused && atomic_load_explicit(&cs->returned, memory_order_relaxed) == NULL;
-	struct eng_copy **to = at_once ? &cs->free : &cs->spent;
+	/* those that are not accepted must not keep others from getting one in this turn */
+	struct eng_copy **to = c->unused ? &cs->free : &cs->spent;
 
 	if (c->counted) {
 		cs->ncounted--;
@@ -585,8 +582,10 @@ eng_copies_wait(const struct eng_lcore *lc)
 {
 	const struct eng_copies *cs = lc->copies;
 
-	return karst_unlikely(
-		       cs->todo.head != NULL || cs->unsent.head != NULL || cs->spent != NULL) ||
+	/* relaxed: take_returned() loads it again */
+	return karst_unlikely(cs->todo.head != NULL || cs->unsent.head != NULL ||
+		       cs->spent != NULL ||
+		       atomic_load_explicit(&cs->returned, memory_order_relaxed) != NULL) ||
 		eng_copies_are_over(lc);
 }
 

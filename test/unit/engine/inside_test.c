@@ -341,11 +341,9 @@ Test(inside, a_copy_that_is_left_behind)
 	eng_copies_settle(rig.space);
 	cr_assert_eq(__atomic_load_n(&lc->copies->ncounted, __ATOMIC_RELAXED), 1);
 	program_kill(&rig.prog);
-	while (atomic_load(&lc->copies->copy[0].phase) != ENG_COPY_OVER)
-		nanosleep(&nap, NULL);
-	/* the thread is about to give it back, if it has not yet; further copies are refused, as
-	 * the program is gone */
+	/* the thread does not wake the lcore; further copies are refused, as the program is gone */
 	do {
+		nanosleep(&nap, NULL);
 		write_more(&rig, r.addr, r.key);
 		cr_assert(engine_bed_wait(&rig.bed, &cqe));
 	} while (__atomic_load_n(&lc->copies->ncounted, __ATOMIC_RELAXED) != 0);
@@ -417,6 +415,34 @@ Test(inside, a_copy_that_begins_at_the_end)
 	cr_assert(engine_bed_wait(&rig.bed, &cqe));
 	cr_assert_eq(cqe.status, KARST_WC_SUCCESS);
 	karst_engine_stop(rig.bed.e);
+	program_end(&rig.prog);
+	rig_down(&rig);
+}
+
+/* All copies of an lcore are held by threads that were left behind, and one of these returns: the
+ * next packet gets its copy. */
+Test(inside, a_copy_that_is_the_only_one)
+{
+	struct eng_copies *cs;
+	uint64_t addr, len;
+	struct region r;
+	struct rig rig;
+
+	rig_up(&rig);
+	cr_assert_eq(program_make(&rig.prog, KIND_STACK, &addr, &len), 0);
+	addr = (addr + 63) & ~63ull;
+	cr_assert_eq(region_make(&rig, addr, 4096, true, UINT64_MAX, &r), 0);
+	engine_bed_settle(&rig.bed);
+	cs = rig.bed.e->lcore[rig.far[0]->lcore].copies;
+	cr_assert_eq(cs->nused, 0);
+	cs->nused = ENG_COPIES;
+	cs->copy[0].pub.room = cs->room[0];
+	cs->copy[0].dropped = true;
+	atomic_store(&cs->copy[0].phase, ENG_COPY_OVER);
+	eng_copy_return(cs, &cs->copy[0]);
+	karst_engine_poll(rig.bed.e, rig.far[0]->lcore);
+	cr_expect_null(atomic_load(&cs->returned), "it is not taken");
+	cr_expect_eq(remote_op(&rig, 0, KARST_WR_RDMA_WRITE, 0, addr, 64, r.key), KARST_WC_SUCCESS);
 	program_end(&rig.prog);
 	rig_down(&rig);
 }

@@ -176,6 +176,7 @@ fab_host_build(struct fab_sim *s, struct fab_host *h)
 		b.nsegs = 0;
 		karst_core_visit(core, &b, VISIT_BYTES);
 	}
+	karst_core_recheck(core);
 	karst_core_flush(core);
 	if (b.n == 0) {
 		if (f != NULL)

@@ -272,7 +272,7 @@ empty_ring(struct karst_wqe_ring *ring, bool idle)
 
 	ring->tail = tail;
 	karst_wqe_publish_head(ring, tail);
-	/* release, as in karst_wqe_idle() */
+	/* release, as in karst_wqe_idle_begin() */
 	atomic_store_explicit(&ring->sh->idle, idle, memory_order_release);
 }
 

@@ -267,13 +267,13 @@ karst_wq_publish(struct karst_wq *wq, uint32_t n)
 	wq->tail += n;
 	/* release, pairs with the acquire in karst_wqe_poll(): the slots are written */
 	atomic_store_explicit(&wq->sh->tail, wq->tail, memory_order_release);
-	/* Dekker with karst_wqe_idle(): tail before idle flag */
+	/* Dekker with karst_wqe_idle(), or its halves: tail before idle flag */
 	atomic_thread_fence(memory_order_seq_cst);
 	if (karst_likely(atomic_load_explicit(&wq->sh->idle, memory_order_relaxed) == 0))
 		return false;
 	/* the thread that clears the flag rings: once, however much is posted before the engine has
-	 * seen the doorbell.  acquire, pairs with the release in karst_wqe_idle(): the engine has
-	 * freed the cell of the last doorbell of this queue, and earlier ones */
+	 * seen the doorbell.  acquire, pairs with the release in karst_wqe_idle_begin(): the engine
+	 * has freed the cell of the last doorbell of this queue, and earlier ones */
 	return atomic_exchange_explicit(&wq->sh->idle, 0, memory_order_acquire) != 0;
 }
 

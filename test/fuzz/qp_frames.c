@@ -183,6 +183,7 @@ transmit(struct rig *r, struct input *in)
 			break;
 		visit(r, qp, frames, bytes);
 	}
+	karst_core_recheck(r->core);
 	karst_core_flush(r->core);
 }
 

@@ -4,8 +4,8 @@
 /*
  * The doorbell ring: QUEUES threads of a program, each of which rings for a queue of its own, and the
  * engine, which takes the bells.  karst_bell_ring() and the taking of the idle flag in
- * karst_wq_publish() (lib/ring/karst_ring.h) against karst_bell_poll() and karst_wqe_idle()
- * (karst_ring_engine.h).  A thread may stop between its ticket and its cell, and others overtake it.
+ * karst_wq_publish() (lib/ring/karst_ring.h) against karst_bell_poll() and karst_wqe_idle(), or
+ * karst_wqe_idle_begin() (karst_ring_engine.h).  A thread may stop between its ticket and its cell, and others overtake it.
  *
  * Proved: each bell is taken, once, with the number that was written; the ring is never full.  With
  * -DEAGER, where a program does not wait until the engine is idle, the ring may be full, and all else

@@ -4,8 +4,10 @@
 /*
  * A work queue: tail, head and the idle flag.  karst_wq_free() and karst_wq_publish()
  * (lib/ring/karst_ring.h) against karst_wqe_poll(), karst_wqe_publish_head(), karst_wqe_idle() and
- * karst_wqe_busy() (karst_ring_engine.h).  The engine also looks without a bell, as it does for an
- * acknowledgement, and takes bells that nobody rang.  The bell is a counter, and orders nothing.
+ * karst_wqe_busy() (karst_ring_engine.h).  For send queues the three steps of karst_wqe_idle() are apart:
+ * karst_wqe_idle_begin(), one fence for several queues, karst_wqe_idle_end(); with one queue that is the
+ * same.  The engine also looks without a bell, as it does for an acknowledgement, and takes bells that
+ * nobody rang.  The bell is a counter, and orders nothing.
  *
  * Proved: each request is taken, once, as it was written; no slot is overwritten while it is read; the
  * bell rings at most once for each time that the engine became idle, and at most one bell is under

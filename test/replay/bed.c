@@ -316,6 +316,7 @@ rp_bed_send(struct rp_bed *b, unsigned int frames)
 		if (visit(b, qp, frames - b->nout))
 			karst_core_activate(b->core, qp);
 	}
+	karst_core_recheck(b->core);
 	karst_core_flush(b->core);
 }
 

@@ -342,6 +342,7 @@ sim_core_turn(struct sim *s, struct sim_core *c)
 			return;
 	}
 	c->step = 0;
+	karst_core_recheck(c->core);
 	karst_core_flush(c->core);
 }
 

@@ -92,7 +92,7 @@ run_program(void *arg)
 	return NULL;
 }
 
-/* Answers the requests in a queue; it stays active until it is empty. */
+/* Answers the requests in a queue. */
 static void
 serve(struct engine *e, struct program *p)
 {
@@ -112,20 +112,65 @@ serve(struct engine *e, struct program *p)
 	}
 	karst_wqe_publish_head(&p->sq, p->sq.tail);
 	karst_lane_publish(&p->lane);
-	p->active = karst_wqe_idle(&p->sq);
-	if (p->active)
+}
+
+static void
+count_idle(struct engine *e, struct program *p, bool goes_on)
+{
+	p->active = goes_on;
+	if (goes_on)
 		e->went_on++;
 	else
 		e->idled++;
+}
+
+/* Queues become idle one by one. */
+static uint32_t
+serve_each(struct engine *e)
+{
+	uint32_t i, busy = 0;
+
+	for (i = 0; i < PROGRAMS; i++) {
+		struct program *p = &e->program[i];
+
+		if (!p->active)
+			continue;
+		serve(e, p);
+		count_idle(e, p, karst_wqe_idle(&p->sq));
+		busy++;
+	}
+	return busy;
+}
+
+/* Queues become idle together, with one fence: while others are still served, their programs may
+ * ring already. */
+static uint32_t
+serve_together(struct engine *e)
+{
+	uint32_t i, busy = 0;
+
+	for (i = 0; i < PROGRAMS; i++) {
+		if (!e->program[i].active)
+			continue;
+		serve(e, &e->program[i]);
+		karst_wqe_idle_begin(&e->program[i].sq);
+		busy++;
+	}
+	atomic_thread_fence(memory_order_seq_cst);
+	for (i = 0; i < PROGRAMS; i++)
+		if (e->program[i].active)
+			count_idle(e, &e->program[i], karst_wqe_idle_end(&e->program[i].sq));
+	return busy;
 }
 
 static void *
 run_engine(void *arg)
 {
 	struct engine *e = arg;
+	uint32_t turns = 0;
 
 	while (!atomic_load(&e->stop)) {
-		uint32_t ids[CELLS], busy = 0;
+		uint32_t ids[CELLS];
 		unsigned int n = karst_bell_poll(&e->bell, ids, CELLS);
 
 		for (unsigned int i = 0; i < n; i++) {
@@ -135,13 +180,7 @@ run_engine(void *arg)
 			karst_wqe_busy(&p->sq);
 			p->active = true;
 		}
-		for (unsigned int i = 0; i < PROGRAMS; i++) {
-			if (e->program[i].active) {
-				serve(e, &e->program[i]);
-				busy++;
-			}
-		}
-		if (busy == 0)
+		if ((turns++ & 1 ? serve_together(e) : serve_each(e)) == 0)
 			sched_yield();
 	}
 	return NULL;

@@ -55,14 +55,6 @@ karst_rsp_age(struct karst_responder *r, uint32_t npsn)
 	}
 }
 
-/* The response to PSN @psn also acknowledges an earlier duplicate that got no ACK (R3). */
-static void
-response_asked(struct karst_responder *r, uint32_t psn)
-{
-	if (r->owed != KARST_OWED_NAK && karst_psn_before(r->left_psn, psn))
-		karst_rsp_leave_none(r);
-}
-
 static void
 rsp_add(struct karst_core *core, struct karst_core_qp *qp, struct karst_rsp *e,
 	const struct karst_pkt *pkt, uint32_t npsn)
@@ -70,7 +62,9 @@ rsp_add(struct karst_core *core, struct karst_core_qp *qp, struct karst_rsp *e,
 	struct karst_responder *r = &qp->rsp;
 
 	karst_rsp_age(r, npsn);
-	response_asked(r, pkt->psn);
+	/* its response also acknowledges any earlier duplicate that got no ACK (R3) */
+	if (r->owed != KARST_OWED_NAK)
+		karst_rsp_leave_none(r);
 	e->psn = e->beg = pkt->psn;
 	e->npsn = npsn;
 	e->end = karst_psn_add(pkt->psn, npsn);
@@ -341,6 +335,14 @@ rsp_rewind(struct karst_core *core, struct karst_core_qp *qp, uint32_t which, ui
 	karst_core_activate(core, qp);
 }
 
+/* The response to PSN @psn also acknowledges an earlier duplicate that got no ACK (R3). */
+static void
+asked_again(struct karst_responder *r, uint32_t psn)
+{
+	if (r->owed != KARST_OWED_NAK && karst_psn_before(r->left_psn, psn))
+		karst_rsp_leave_none(r);
+}
+
 /* R4: whether a duplicate READ is a part of the original. */
 static bool
 part_of(const struct karst_core_qp *qp, const struct karst_rsp *e, const struct karst_pkt *pkt,
@@ -401,7 +403,7 @@ karst_responder_dup_read(struct karst_core *core, struct karst_core_qp *qp, stru
 	}
 	e->rkey = pkt->rkey;
 	e->pd = pd;
-	response_asked(r, pkt->psn);
+	asked_again(r, pkt->psn);
 	rsp_rewind(core, qp, which, pkt->psn, karst_psn_add(pkt->psn, npsn));
 }
 
@@ -425,7 +427,7 @@ karst_responder_dup_atomic(
 		karst_mem_check_remote(core->mem, qp->pd, qp->qpn, pkt->rkey, pkt->va, 8,
 			KARST_ACCESS_REMOTE_ATOMIC, &host) == KARST_MEM_OK)
 		e->va = execute_atomic(pkt, host);
-	response_asked(r, pkt->psn);
+	asked_again(r, pkt->psn);
 	/* R5: neither key nor address is checked */
 	rsp_rewind(core, qp, which, pkt->psn, karst_psn_add(pkt->psn, 1));
 }

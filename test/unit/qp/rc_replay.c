@@ -172,6 +172,43 @@ Test(rc_replay, r3_duplicate_after_a_timeout)
 	bed_close(b);
 }
 
+/* A duplicate before a READ that has just been answered is left to the responses. */
+static void
+left_before_a_read(struct bed *b, int32_t i)
+{
+	expect_taken(b, read_req(b, R(i + 1), 0, 256));
+	expect_pkt(b, RC_READ_RESP_ONLY, R(i + 1));
+	expect_drop(b, DUPLICATE, send_pkt(b, RC_WRITE_ONLY, R(i), .ackreq = true));
+	expect_none(b);
+	expect_drop(b, DUPLICATE, send_pkt(b, RC_WRITE_ONLY, R(i), .ackreq = true));
+	expect_pkt(b, RC_ACK, R(i));
+}
+
+/* (R3): where the packets of a gap have arrived before a NAK was sent. */
+Test(rc_replay, r3_duplicate_after_a_gap_without_nak)
+{
+	struct bed *b = bed_rc();
+
+	expect_drop(b, SEQUENCE, send_pkt(b, RC_WRITE_ONLY, R(1), .ackreq = true));
+	expect_taken(b, send_pkt(b, RC_WRITE_ONLY, R(0)));
+	expect_taken(b, send_pkt(b, RC_WRITE_ONLY, R(1), .ackreq = true));
+	expect_ack(b, R(1), 2);
+	left_before_a_read(b, 1);
+	bed_close(b);
+}
+
+/* (R3): the NAK of a gap is still to be sent when a READ comes. */
+Test(rc_replay, r3_duplicate_after_a_gap_that_a_read_closes)
+{
+	struct bed *b = bed_rc();
+
+	expect_taken(b, send_pkt(b, RC_WRITE_ONLY, R(0)));
+	expect_drop(b, SEQUENCE, read_req(b, R(2), 0, 256));
+	expect_taken(b, send_pkt(b, RC_WRITE_ONLY, R(1)));
+	left_before_a_read(b, 1);
+	bed_close(b);
+}
+
 /* (R5): ATOMIC WRITE counts as an atomic: answered again, stored once. */
 Test(rc_replay, r5_duplicate_atomic_write)
 {
@@ -563,6 +600,19 @@ Test(rc_replay, r4_source_gone_while_answering_again)
 }
 
 /* --- saved responses age --- */
+
+/* (R3): a duplicate before a READ after so many WRITEs that a PSN of the last READ looks like a
+ * later one. */
+Test(rc_replay, r3_duplicate_after_half_of_all_psns)
+{
+	const uint32_t n = (1u << 23) + 5;
+	struct bed *b = bed_rc();
+
+	writes(b, R(0), n);
+	expect_none(b);
+	left_before_a_read(b, (int32_t)n - 1);
+	bed_close(b);
+}
 
 /* (P1, R3): 2^24 packets later its PSN belongs to another request, which is acknowledged as
  * such. */

@@ -381,14 +381,21 @@ daemon_stop(struct daemon *d, int rc)
 	free(d->asked);
 }
 
+/* With a prefix such as /usr/local the system's file is not the default, but may be thought to be. */
 static void
 announce_conf(const struct kd_conf *c)
 {
+	static const char system_conf[] = "/etc/karst/karst.conf";
+
 	if (c->file != NULL)
 		karst_log(KARST_LOG_NOTICE, "configuration: %s", c->file);
 	else
 		karst_log(KARST_LOG_NOTICE, "configuration: defaults, as there is no %s",
 			KD_DEFAULT_CONF);
+	if ((c->file == NULL || strcmp(c->file, KD_DEFAULT_CONF) == 0) &&
+		strcmp(KD_DEFAULT_CONF, system_conf) != 0 && access(system_conf, F_OK) == 0)
+		karst_log(KARST_LOG_WARNING, "%s is not read; --config names another file",
+			system_conf);
 }
 
 int

@@ -69,6 +69,8 @@ def run(args, **kwargs):
                               timeout=STEP_S, check=False, **kwargs)
     except subprocess.TimeoutExpired as e:
         return 'timeout', str(e.stdout or '')
+    except FileNotFoundError as e:
+        return 'missing', str(e)
     return done.returncode, done.stdout
 
 
@@ -124,6 +126,8 @@ for dev in veth0 veth1; do
 done
 ip address add 192.0.2.1/24 dev veth0
 ip address add 198.51.100.1/24 dev veth1
+mkdir /etc/karst
+echo nonsense >/etc/karst/karst.conf
 cat >/usr/local/etc/karst/karst.conf <<END
 [port loopback]
 device = loopback
@@ -137,7 +141,9 @@ enabled = yes
 END
 systemctl restart karstd
 systemctl is-active karstd
+journalctl --sync
 journalctl --no-pager -u karstd | grep -q 'configuration: /usr/local/etc/karst/karst.conf'
+journalctl --no-pager -u karstd | grep -q '/etc/karst/karst.conf is not read'
 journalctl --no-pager -u karstd | grep -q 'port xdp: interface veth1 by driver af_xdp'
 as_user() { setpriv --reuid=USER --regid=USER --init-groups "$@"; }
 as_user pingpong --tcp 0 --count 200 >/tmp/server & server=$!
@@ -146,8 +152,11 @@ as_user pingpong --tcp "$(sed -n 's/listening on TCP port //p' /tmp/server)" --c
 wait $server
 systemctl reload karstd
 systemctl is-active karstd
+[ "$(systemctl show --value -p NRestarts karstd)" = 0 ]
 systemctl stop karstd
-systemctl show -p Result -p ExecMainStatus karstd
+[ "$(systemctl show --value -p Result karstd)" = success ]
+[ "$(systemctl show --value -p ExecMainStatus karstd)" = 0 ]
+journalctl --sync
 if ip link show veth1 | grep xdp/id; then exit 1; fi
 if journalctl --no-pager -u karstd | grep -i error; then exit 1; fi
 echo all is well
@@ -274,7 +283,7 @@ def by_systemd(root):
     yield 'systemd and a user are there', problems_of(status, text)
     status, text = root.contain('/bin/true')
     if status != 0:
-        yield name, f'no container of systemd-nspawn here: {text.strip()}'
+        yield name, 'no container of systemd-nspawn here: ' + ' '.join(text.split())
         return
     root.write('/etc/systemd/system/karst-try.service', TRY_UNIT)
     root.write(f'{TRY}.sh', TRY_SCRIPT.replace('USER', MEMBER))

@@ -110,12 +110,13 @@ def sockets_of_others(tap, karstd, folder):
         tap.point('another program that listens there is not disturbed', problems)
     d = Daemon(karstd, folder, LOOPBACK, name='nowhere', path='/proc/none/karst.sock')
     tap.point('a folder that cannot be made', d.refuses(1, '/proc/none'))
-    if os.geteuid() == 0:
+    if subprocess.run(['unshare', '--mount', 'true'], stderr=subprocess.DEVNULL,
+                      check=False).returncode == 0:
         d = Daemon(karstd, folder, name='nosys')
         d.command = ['unshare', '--mount', 'sh', '-c', NO_MODULES, 'sh', *d.command]
         tap.point('a container without /sys/module', d.refuses(1, '--bind-ro=/sys/module'))
     else:
-        tap.skip('a container without /sys/module', 'needs root, to mount something else there')
+        tap.skip('a container without /sys/module', 'needs a mount namespace')
 
 
 def permissions(tap, karstd, folder):

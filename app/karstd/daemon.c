@@ -381,7 +381,7 @@ daemon_stop(struct daemon *d, int rc)
 	free(d->asked);
 }
 
-/* With a prefix such as /usr/local the system's file is not the default, but may be thought to be. */
+/* With a prefix such as /usr/local the system's file is not the default, but looks like it. */
 static void
 announce_conf(const struct kd_conf *c)
 {

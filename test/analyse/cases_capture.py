@@ -5,7 +5,8 @@ used again."""
 import struct
 
 from cases import SENDERS, T14, case
-from forge import FIRST, LAST, MIDDLE, MTU, OK, ONLY, READ, READ_FIRST, READ_LAST, READ_MIDDLE, Wire, A
+from forge import (A, FIRST, LAST, MIDDLE, MTU, OK, ONLY, READ, READ_FIRST, READ_LAST, READ_MIDDLE, WRITE_FIRST,
+                   WRITE_LAST, Wire)
 
 FROM_A = ['--tap', A, '--timeout', '14']
 
@@ -242,6 +243,115 @@ for how in (T14, FROM_A, []):
                 w.respond(op, w.psn + i, None if op == READ_MIDDLE else OK, bytes(mtu))
             w.psn += 3
             return of_mtu(w, mtu).send(2)
+
+
+# Requests of a new queue pair where no First or Middle response shows the path MTU in time.
+
+def reads(w, length):
+    """A READ and its responses."""
+    w.read(w.psn, length)
+    w.msn += 1
+    w.responses(w.psn, length)
+    w.psn += max(1, -(-length // MTU))
+    return w
+
+
+def begins_with_a_read_of_one_packet():
+    return reads(later(messages(Wire(), 2, b'b'), 100), 1000).send(1)
+
+
+def read_and_message(w, first, last, left_out=0):
+    """A READ of three PSNs, and before it is answered a message, before which @left_out PSNs are
+    left out."""
+    at = w.psn
+    w.read(at, 3 * MTU)
+    w.psn += 3 + left_out
+    ext = struct.pack('>QII', 0, 7, 2 * MTU) if first == WRITE_FIRST else b''
+    w.request(first, w.psn, bytes(MTU), ext).request(last, w.psn + 1, bytes(MTU))
+    if left_out == 0:
+        w.msn += 1
+        w.responses(at, 3 * MTU)
+        w.msn += 1
+        w.ack(w.psn + 1)
+    w.psn += 2
+    return w
+
+
+for how in (T14, FROM_A, SENDERS):
+    @case('psn', 'pass', *how)
+    @case('read', 'pass', *how)
+    @case('trace', 'pass', *how)
+    def queue_pairs_anew_after_a_read_of_one_packet():
+        return later(begins_with_a_read_of_one_packet(), 100).send(3)
+
+    @case('resend', 'cannot tell', *how)
+    @case('psn', 'pass', *how)
+    def queue_pair_anew_at_the_psn_of_a_read_of_one_packet():
+        w = begins_with_a_read_of_one_packet()
+        return later(w, -2).send(3)
+
+    for ops in ((FIRST, LAST), (WRITE_FIRST, WRITE_LAST)):
+        @case('psn', 'pass', *how)
+        @case('read', 'pass', *how)
+        @case('trace', 'pass', *how)
+        @case('message', 'pass', *how)
+        def begins_at_a_later_psn_with_a_read_and_a_message(ops=ops):
+            w = read_and_message(later(messages(Wire(), 2, b'b'), 100), *ops)
+            return later(w.send(1), 100).send(3)
+
+        @case('psn', 'pass', *how)
+        @case('read', 'pass', *how)
+        @case('trace', 'pass', *how)
+        def capture_begins_with_a_read_and_a_message(ops=ops):
+            return later(read_and_message(Wire(), *ops).send(1), 100).send(3)
+
+
+@case('timeout', 'fail', *FROM_A)
+def sent_again_too_early_after_a_read_of_one_packet():
+    w = begins_with_a_read_of_one_packet()
+    w.request(ONLY, w.psn, b'a', ask=False).wait(1000).request(ONLY, w.psn, b'a', ask=False)
+    return w
+
+
+@case('timeout', 'not seen', *FROM_A)
+@case('psn', 'pass', *FROM_A)
+@case('trace', 'pass', *FROM_A)
+def begins_at_a_later_psn_with_a_read_whose_first_response_is_lost():
+    w = later(messages(Wire(), 2, b'b'), 100)
+    w.read(w.psn, 2 * MTU)
+    w.msn += 1
+    w.responses(w.psn, 2 * MTU, first=1).wait(100).read(w.psn, 2 * MTU).responses(w.psn, 2 * MTU)
+    w.psn += 2
+    return w.send(1)
+
+
+@case('timeout', 'not seen', *FROM_A)
+@case('rnr-wait', 'pass', *FROM_A)
+@case('psn', 'pass', *FROM_A)
+def begins_at_a_later_psn_with_a_read_that_gets_an_rnr_nak():
+    w = later(messages(Wire(), 2, b'b'), 100)
+    w.read(w.psn, 2 * MTU).rnr(w.psn, 1).wait(12)
+    return reads(w, 2 * MTU).send(1)
+
+
+for how, verdict in ((FROM_A, 'fail'), (SENDERS, 'fail'), ([], 'cannot tell')):
+    @case('psn', verdict, *how)
+    def left_out_behind_a_read_before_a_message():
+        """A READ of six PSNs could have been there before."""
+        return read_and_message(Wire(), FIRST, LAST, left_out=3)
+
+    @case('psn', verdict, *how)
+    def left_out_behind_a_read():
+        """Its first response shows how many."""
+        w = Wire().read(100, 3 * MTU).request(ONLY, 106, b'karst')
+        w.msn += 1
+        return w.responses(100, 3 * MTU)
+
+    @case('psn', verdict, *how)
+    def left_out_behind_a_read_of_one_packet():
+        w = Wire().read(100, 1000).request(ONLY, 104, b'karst')
+        w.msn += 1
+        return w.responses(100, 1000)
 
 
 def leaves_out(w, psns):

@@ -559,6 +559,18 @@ def test_memory_is_bounded(tmp):
     return ['%d KiB, then %d KiB' % (few, many)] if many > few + 1024 else []
 
 
+def test_left_out_before_and_behind_a_read(tmp):
+    """After a pause; B asks for what is before the READ, so the path MTU is still the old one."""
+    w = Wire().send(1).message(3)
+    w.msn += 1
+    w.ack(w.psn + 2).wait(10**6)
+    w.psn += 5
+    w.read(w.psn, 3 * MTU).request(ONLY, w.psn + 6, b'karst').nak(w.psn - 2)
+    _, report, _ = forged(tmp, w, ['--tap', 'senders'])
+    fails = [f['packets'] for f in report['checks']['psn']['findings'] if f['verdict'] == 'fail']
+    return [] if fails == [[7, 8], [7]] or fails == [[7], [7, 8]] else ['%s' % fails]
+
+
 def test_usage(_):
     sample = os.path.join(CAPTURES, 'vt_burst.pcap')
     problems = []
@@ -596,7 +608,7 @@ def main():
                      test_gap_to_nak, test_reaction, test_cut_file, test_short_snap_length,
                      test_headers_cut_off, test_noise, test_memory_is_bounded,
                      test_who_is_answered_is_looked_for_with_an_end, test_flows_have_an_end,
-                     test_connections_have_an_end, test_usage):
+                     test_connections_have_an_end, test_left_out_before_and_behind_a_read, test_usage):
             tap.point(test.__name__[5:].replace('_', ' '), test(tmp))
     sys.exit(tap.finish())
 

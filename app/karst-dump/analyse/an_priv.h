@@ -209,8 +209,19 @@ uint32_t an_stream_lower(const struct an_stream *s, uint32_t psn);
 struct an_rec *an_stream_insert(struct an_stream *s, uint32_t psn, bool paired);
 /** Advances front and cum over the records that are there without a gap. */
 void an_stream_advance(struct an_stream *s);
-/** Sets the path MTU, which tells how many PSNs the READs take of which this was a guess. */
-void an_stream_set_mtu(struct an_stream *s, uint32_t mtu);
+/** Finds the index of the last record at or before @psn, whatever its span; s->n: none. */
+uint32_t an_stream_upto(const struct an_stream *s, uint32_t psn);
+/**
+ * Sets the span of record @i, a READ of which it was a guess.  Gives a verdict on PSNs that the
+ * guess had taken for those of the READ, and that were left out.
+ */
+void an_set_span(struct an *a, struct an_flow *f, uint32_t i, uint32_t span);
+/** Sets the path MTU, and so the span of all READs of which it was a guess. */
+void an_set_mtu(struct an *a, struct an_flow *f, uint32_t mtu);
+/** Whether First and Middle packets may have @len bytes of payload. */
+bool an_is_mtu(uint32_t len);
+/** Whether a READ of @len bytes takes @span PSNs with any path MTU. */
+bool an_read_may_take(uint32_t len, uint32_t span);
 /** Forgets all requests, because a new queue pair begins. */
 void an_stream_restart(struct an_stream *s);
 /** Forgets the requests before @psn, with which a new queue pair has begun. */

@@ -63,12 +63,6 @@ wrong(struct an *a, struct an_flow *f, const struct an_pkt *p, const char *what)
 		karst_opcode_symbol(p->ib->opcode), p->ib->psn, p->ib->pay_len, what);
 }
 
-static bool
-is_mtu(uint32_t len)
-{
-	return len >= 256 && len <= 4096 && (len & (len - 1)) == 0;
-}
-
 /* Handles a First or Only packet. */
 static bool
 start(struct an *a, struct an_flow *f, const struct an_pkt *p)
@@ -95,11 +89,12 @@ size(struct an *a, struct an_flow *f, const struct an_pkt *p)
 	uint32_t len = p->ib->pay_len;
 
 	if (!(p->flags & KARST_OPF_END)) {
-		if (!is_mtu(len) || (s->mtu != 0 && len != s->mtu)) {
+		if (!an_is_mtu(len) || (s->mtu != 0 && len != s->mtu)) {
 			wrong(a, f, p, "First and Middle have as many as the path MTU");
 			return false;
 		}
-		s->mtu = len;
+		if (s->mtu == 0)
+			an_set_mtu(a, f, len);
 	} else if (len > (s->mtu != 0 ? s->mtu : 4096)) {
 		wrong(a, f, p, "more than the path MTU");
 		return false;

@@ -58,7 +58,7 @@ is_old(struct an *a, struct an_flow *f)
 		j->sees ? "" : " (or lost before the place of the capture)");
 	j->valid = false;
 	if (j->mtu != 0)
-		an_stream_set_mtu(&f->req, j->mtu);
+		an_set_mtu(a, f, j->mtu);
 }
 
 static void

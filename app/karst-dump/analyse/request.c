@@ -5,8 +5,8 @@
  * Check requests: new ones, gaps, and retransmissions.
  *
  * How many PSNs a READ takes depends on the path MTU, which only First and Middle packets show.
- * Until then the span of a READ is a guess, which the PSN of the next request or the first response
- * corrects.
+ * Until then the span of a READ is a guess, which the PSN of the next request corrects.  The guess
+ * ends with a First or Middle packet of either direction, or with the last response to the READ.
  */
 #include "an_priv.h"
 #include "karst_crc.h"
@@ -34,6 +34,70 @@ read_span(const struct an_stream *s, uint32_t len, bool *guessed)
 	return s->mtu == 0 ? 1 : (len + s->mtu - 1) / s->mtu;
 }
 
+bool
+an_is_mtu(uint32_t len)
+{
+	return len >= 256 && len <= 4096 && (len & (len - 1)) == 0;
+}
+
+bool
+an_read_may_take(uint32_t len, uint32_t span)
+{
+	uint32_t mtu;
+
+	for (mtu = 256; mtu <= 4096; mtu *= 2)
+		if ((len + mtu - 1) / mtu == span)
+			return true;
+	return false;
+}
+
+void
+an_set_span(struct an *a, struct an_flow *f, uint32_t i, uint32_t span)
+{
+	struct an_stream *s = &f->req;
+	struct an_rec *r = an_rec_at(s, i), *then = i + 1 < s->n ? r + 1 : NULL;
+	uint32_t was = karst_psn_add(r->psn, r->span), end = karst_psn_add(r->psn, span);
+	bool sees = an_sees_sent(a, f) && !r->damaged;
+
+	r->guessed = false;
+	r->span = span;
+	if (then == NULL && s->next == was)
+		s->next = s->last_end = end;
+	if (s->front == was)
+		s->front = end;
+	if (then != NULL && then->psn == was && karst_psn_diff(was, end) > 0 &&
+		karst_psn_diff(r->psn, s->una) >= 0)
+		an_say(a, f, AN_PSN, sees ? AN_FAIL : AN_UNKNOWN, r->first_frame, then->first_frame,
+			"PSN %06x where %06x was to come, after a READ of %u PSNs%s", was, end,
+			span, sees ? "" : " (or lost before the place of the capture)");
+}
+
+void
+an_set_mtu(struct an *a, struct an_flow *f, uint32_t mtu)
+{
+	struct an_stream *s = &f->req;
+	uint32_t i;
+
+	s->mtu = mtu;
+	for (i = 0; i < s->n; i++)
+		if (an_rec_at(s, i)->guessed)
+			an_set_span(a, f, i, (an_rec_at(s, i)->len + mtu - 1) / mtu);
+	an_stream_advance(s);
+}
+
+/* A new First or Middle packet shows the path MTU, and so where it was to come after READs. */
+static void
+shows_mtu(struct an *a, struct an_flow *f, const struct an_pkt *p)
+{
+	const struct an_stream *s = &f->req;
+
+	if (s->mtu == 0 && p->flags & (KARST_OPF_SEND | KARST_OPF_WRITE) &&
+		!(p->flags & KARST_OPF_END) && an_is_mtu(p->ib->pay_len) &&
+		p->j->icrc_is != JUDGE_CRC_BAD && karst_psn_diff(p->ib->psn, s->next) >= 0 &&
+		karst_psn_diff(p->ib->psn, s->next) <= RESTART_REACH)
+		an_set_mtu(a, f, p->ib->pay_len);
+}
+
 /*
  * Corrects the guessed span of the last READ: the next request has a PSN that is @by larger than
  * expected.  @return whether this was possible.
@@ -42,19 +106,14 @@ static bool
 span_shown(struct an_stream *s, uint32_t by)
 {
 	struct an_rec *r = s->n != 0 ? an_rec_at(s, s->n - 1) : NULL;
-	uint32_t mtu;
 
-	if (r == NULL || !r->guessed)
+	if (r == NULL || !r->guessed || !an_read_may_take(r->len, r->span + by))
 		return false;
-	for (mtu = 256; mtu <= 4096; mtu *= 2)
-		if ((r->len + mtu - 1) / mtu == r->span + by) {
-			r->span += by; /* remains a guess: packets in between may also be missing */
-			if (s->front == s->next)
-				s->front = karst_psn_add(s->front, by);
-			s->next = karst_psn_add(s->next, by);
-			return true;
-		}
-	return false;
+	r->span += by; /* remains a guess: packets in between may also be missing */
+	if (s->front == s->next)
+		s->front = karst_psn_add(s->front, by);
+	s->next = karst_psn_add(s->next, by);
+	return true;
 }
 
 static void
@@ -241,6 +300,7 @@ an_request(struct an *a, struct an_flow *f, const struct an_pkt *p)
 		return; /* its fields cannot be trusted, unless it has the expected PSN */
 	if (!s->begun)
 		begin(a, f, p);
+	shows_mtu(a, f, p);
 	ahead = karst_psn_diff(p->ib->psn, s->next);
 	if (ahead > RESTART_REACH ||
 		(ahead < -RESTART_REACH && an_stream_find(s, p->ib->psn) == NULL)) {

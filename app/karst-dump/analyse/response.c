@@ -204,13 +204,26 @@ an_msn(struct an *a, struct an_flow *f, const struct an_pkt *p)
 
 /* A First or Middle packet shows the path MTU. */
 static void
-learn_mtu(struct an_stream *s, const struct an_pkt *p)
+learn_mtu(struct an *a, struct an_flow *f, const struct an_pkt *p)
 {
-	uint32_t len = p->ib->pay_len;
+	if (f->req.mtu == 0 && !(p->flags & KARST_OPF_END) && an_is_mtu(p->ib->pay_len))
+		an_set_mtu(a, f, p->ib->pay_len);
+}
 
-	if (s->mtu == 0 && !(p->flags & KARST_OPF_END) && len >= 256 && len <= 4096 &&
-		(len & (len - 1)) == 0)
-		an_stream_set_mtu(s, len);
+/* The last response to a READ, which may be the only one, shows how many PSNs the READ takes. */
+static void
+learn_span(struct an *a, struct an_flow *f, const struct an_pkt *p)
+{
+	struct an_stream *s = &f->req;
+	uint32_t i = an_stream_upto(s, p->ib->psn), span;
+
+	if (i == s->n || !an_rec_at(s, i)->guessed || !(p->flags & KARST_OPF_END))
+		return;
+	span = karst_psn_add(p->ib->psn, 1 - an_rec_at(s, i)->psn);
+	if (!an_read_may_take(an_rec_at(s, i)->len, span))
+		return;
+	an_set_span(a, f, i, span);
+	an_stream_advance(s);
 }
 
 static void
@@ -239,7 +252,7 @@ an_read_response(struct an *a, struct an_flow *f, struct an_flow *by, const stru
 	struct an_rec *r;
 	int32_t ahead;
 
-	learn_mtu(s, p);
+	learn_mtu(a, f, p);
 	r = an_stream_find(s, p->ib->psn);
 	if (r == NULL || r->damaged)
 		return; /* requested before the capture, or the request was damaged */
@@ -333,11 +346,13 @@ an_response(struct an *a, struct an_flow *by, struct an_flow *f, const struct an
 
 	if (p->j->icrc_is == JUDGE_CRC_BAD)
 		return; /* the requester has dropped it */
+	if (p->flags & KARST_OPF_READ)
+		learn_span(a, f, p);
 	an_jump_answered(a, f, p);
 	if (p->flags & KARST_OPF_READ)
-		learn_mtu(s, p);
+		learn_mtu(a, f, p);
 	if (s->n != 0 && an_rec_at(s, s->n - 1)->guessed &&
-		karst_psn_diff(p->ib->psn, an_rec_at(s, s->n - 1)->psn) >= 0)
+		karst_psn_diff(p->ib->psn, an_rec_at(s, s->n - 1)->psn) > 0)
 		return; /* the READ's number of responses is not known */
 	if (karst_psn_diff(p->ib->psn, s->next) >= 0) {
 		taint(a, f, p, "answers what was not seen; the newest request has PSN",

@@ -34,6 +34,16 @@ an_stream_lower(const struct an_stream *s, uint32_t psn)
 	return lo;
 }
 
+uint32_t
+an_stream_upto(const struct an_stream *s, uint32_t psn)
+{
+	uint32_t i = an_stream_lower(s, psn);
+
+	if (i < s->n && an_rec_at(s, i)->psn == psn)
+		return i;
+	return i != 0 ? i - 1 : s->n;
+}
+
 struct an_rec *
 an_stream_find(struct an_stream *s, uint32_t psn)
 {
@@ -113,28 +123,6 @@ an_stream_advance(struct an_stream *s)
 		r->cum = s->cum;
 		s->front = karst_psn_add(r->psn, r->span);
 	}
-}
-
-void
-an_stream_set_mtu(struct an_stream *s, uint32_t mtu)
-{
-	uint32_t i;
-
-	s->mtu = mtu;
-	for (i = 0; i < s->n; i++) {
-		struct an_rec *r = an_rec_at(s, i);
-		uint32_t end = karst_psn_add(r->psn, r->span);
-
-		if (!r->guessed)
-			continue;
-		r->guessed = false;
-		r->span = (r->len + mtu - 1) / mtu;
-		if (i + 1 == s->n && s->next == end)
-			s->next = s->last_end = karst_psn_add(r->psn, r->span);
-		if (s->front == end)
-			s->front = karst_psn_add(r->psn, r->span);
-	}
-	an_stream_advance(s);
 }
 
 void

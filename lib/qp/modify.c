@@ -281,7 +281,7 @@ take_requester(struct karst_core *core, struct karst_core_qp *qp,
 	struct karst_requester *r = &qp->req;
 
 	if (mask & KARST_QP_SQ_PSN)
-		qp->sq_psn = r->una_psn = r->snd_psn = r->nxt_psn = a->sq_psn;
+		qp->sq_psn = r->una_psn = r->snd_psn = r->nxt_psn = r->asked_psn = a->sq_psn;
 	if (mask & KARST_QP_TIMEOUT) {
 		r->timeout = a->timeout;
 		r->rto_ns = a->timeout != 0 ? 4096ull << a->timeout : 0; /* Q6 */

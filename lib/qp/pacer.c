@@ -168,13 +168,17 @@ pacer_under_way(struct karst_core_qp *qp)
 uint32_t
 karst_pacer_room(const struct karst_core *core, struct karst_core_qp *qp, uint32_t room)
 {
-	uint32_t window = karst_pacer_window(core, qp), out, behind = qp->req.since_ackreq;
+	uint32_t window = karst_pacer_window(core, qp), out, behind;
 
 	if (window == UINT32_MAX || room == 0)
 		return room;
 	if (karst_pacer_holds(core, qp))
 		return 0;
 	out = pacer_under_way(qp);
+	/* packets that ask for nothing */
+	behind = 0;
+	if (qp->type != KARST_QPT_UC)
+		behind = karst_psn_distance(qp->req.snd_psn, qp->req.asked_psn);
 	/* when the window becomes smaller than what is under way, perhaps nothing of that asks for
 	 * an acknowledgement: then one more packet is sent, which does */
 	if (out >= window)

@@ -200,6 +200,13 @@ karst_probe_sent(struct karst_core *core, struct karst_core_qp *qp, uint32_t end
 	qp->probe.end_psn = end;
 }
 
+void
+karst_probe_went_back(struct karst_core *core, struct karst_core_qp *qp)
+{
+	qp->req.probes++;
+	qp->probe.sent_ns = core->now_ns;
+}
+
 bool
 karst_probe_answered(struct karst_core *core, struct karst_core_qp *qp)
 {

@@ -29,6 +29,10 @@ uint64_t karst_probe_expire(struct karst_core *core, struct karst_core_qp *qp);
 /** A probe is sent, for the PSNs up to before @end. */
 void karst_probe_sent(struct karst_core *core, struct karst_core_qp *qp, uint32_t end);
 
+/** The packet of a probe has to be copied first, and the requester has gone back to it instead:
+ *  this counts as a probe that was sent. */
+void karst_probe_went_back(struct karst_core *core, struct karst_core_qp *qp);
+
 /** There was progress while a probe is unanswered.  @return true: the peer has nothing of what was
  *  sent after the probed packet, go back to that. */
 bool karst_probe_answered(struct karst_core *core, struct karst_core_qp *qp);

@@ -287,8 +287,8 @@ karst_requester_reset(struct karst_core *core, struct karst_core_qp *qp)
 	karst_gaps_drop(core, qp);
 	empty_ring(&qp->sq, true);
 	r->una_idx = r->snd_idx = r->nxt_idx = qp->sq.tail;
-	r->una_psn = r->snd_psn = r->nxt_psn = qp->sq_psn;
-	r->rd_out = r->rd_psns = r->since_ackreq = 0;
+	r->una_psn = r->snd_psn = r->nxt_psn = r->asked_psn = qp->sq_psn;
+	r->rd_out = r->rd_psns = 0;
 	r->flags = KARST_REQ_IDLE;
 	r->ssn = 0;
 	r->deadline_ns = 0;

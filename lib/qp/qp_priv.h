@@ -293,7 +293,10 @@ struct karst_requester {
 	uint32_t snd_psn; /* next PSN to send */
 	uint32_t nxt_psn; /* first PSN never sent */
 	uint32_t rd_out;  /* READs and atomics sent in this round that are not answered */
-	uint32_t since_ackreq;
+	/* the PSN after the newest packet of this round that asks for an acknowledgement, or after
+	 * the responses that it asks for; after going back, so far back that the next packet asks
+	 */
+	uint32_t asked_psn;
 	uint8_t flags; /* enum karst_req_flags */
 	uint8_t max_rd_atomic;
 	uint8_t retry_left;

@@ -290,7 +290,7 @@ karst_requester_rewind(struct karst_core *core, struct karst_core_qp *qp)
 	}
 	/* the first packet of a round asks for an acknowledgement: if it is a duplicate, and all
 	 * packets after it are lost again, nothing else would be acknowledged */
-	r->since_ackreq = core->ack_interval - 1;
+	r->asked_psn = karst_psn_add(r->snd_psn, 1 - core->ack_interval);
 	r->flags |= KARST_REQ_ROUND | KARST_REQ_UNSENT;
 	/* an RNR wait sets its own */
 	if (r->deadline_ns != 0 && r->rto_ns != 0)
@@ -334,12 +334,12 @@ requester_progress(struct karst_core *core, struct karst_core_qp *qp, uint32_t n
 	}
 }
 
-/* Whether the peer has been asked for an acknowledgement or a response in this round. */
+/* Whether the peer has been asked in this round for an acknowledgement or a response that has not
+ * come. */
 static bool
 peer_owes(const struct karst_requester *r)
 {
-	return !(r->flags & KARST_REQ_UNSENT) &&
-		karst_psn_distance(r->snd_psn, r->una_psn) > r->since_ackreq;
+	return !(r->flags & KARST_REQ_UNSENT) && karst_psn_before(r->una_psn, r->asked_psn);
 }
 
 void

@@ -59,6 +59,14 @@ closes_small_window(const struct karst_core *core, const struct karst_requester 
 		requester_under_way(r) + 1 == r->window;
 }
 
+/* Whether the packet that is being built is the ack_interval-th since one asked for an
+ * acknowledgement, or has to ask because the cursor went back. */
+static inline bool
+asks_again(const struct karst_core *core, const struct karst_requester *r)
+{
+	return karst_psn_distance(r->snd_psn, r->asked_psn) + 1 >= core->ack_interval;
+}
+
 /* E6: whether the packet of @n bytes that is being built is the last for which there are tokens. */
 static inline bool
 pauses_behind(
@@ -333,13 +341,13 @@ send_single(struct karst_core *core, struct karst_core_qp *qp, const struct kars
 		p += KARST_ATOMICETH_LEN;
 	}
 	karst_frame_close(b, &qp->tmpl, p, transport | w->info->opc[3], 0, true, psn, pay_len);
-	r->since_ackreq = 0;
 	karst_probe_time(core, qp, r->snd_psn);
 	if (karst_unlikely(r->paced))
 		karst_pacer_sent(core, qp, karst_psn_distance(end, psn));
 	r->rd_out++;
 	r->rd_psns += left;
 	cursor_advance(core, qp, left);
+	r->asked_psn = r->snd_psn;
 	r->snd_idx = idx + 1;
 	if (karst_unlikely(again)) {
 		slot->flags &= (uint8_t)~KARST_SLOT_ASK;
@@ -377,10 +385,9 @@ build_packet(struct karst_core *core, struct karst_core_qp *qp, const struct kar
 	/* Q2: on the last packet, and once in ack_interval; and on a packet that closes a window
 	 * that a timeout has reduced, or after which nothing is sent for a while (E6) */
 	if (transport != KARST_TRANSPORT_UC &&
-		(last || ++r->since_ackreq >= core->ack_interval || waits ||
-			closes_small_window(core, r))) {
+		(last || asks_again(core, r) || waits || closes_small_window(core, r))) {
 		ackreq = true;
-		r->since_ackreq = 0;
+		r->asked_psn = karst_psn_add(r->snd_psn, 1);
 		karst_probe_time(core, qp, r->snd_psn);
 	}
 	/* E7: only a packet that closes a window causes a pause */
@@ -501,12 +508,13 @@ send_request(
 	return send_message(core, qp, &w, idx, b, limit);
 }
 
-/* A packet was sent once more, which asks for an acknowledgement; @end is the PSN after it.  The
- * cursor is where it was, and @before were the packets after the last one that had asked. */
+/* One packet was to be sent once more, alone: the peer still owes what it was asked for before
+ * that, up to @asked. */
 static void
-repeat_asked(struct karst_requester *r, uint32_t end, uint32_t before)
+keep_asked(struct karst_requester *r, uint32_t asked)
 {
-	r->since_ackreq = karst_min_u32(before, karst_psn_distance(r->snd_psn, end));
+	if (karst_psn_before(r->asked_psn, asked))
+		r->asked_psn = asked;
 }
 
 /* Sends the oldest packet once more, alone, with a request for an acknowledgement.  @end becomes
@@ -524,8 +532,9 @@ send_oldest(struct karst_core *core, struct karst_core_qp *qp, struct karst_tx_b
 	r->snd_psn = r->una_psn;
 	r->rd_out = r->rd_psns = 0;
 	r->window = 1;
-	r->since_ackreq = core->ack_interval - 1;
+	r->asked_psn = karst_psn_add(r->snd_psn, 1 - core->ack_interval);
 	send_request(core, qp, b, limit);
+	keep_asked(r, cursor.asked_psn);
 	/* the request was changed, or is being fetched: then this amounts to going back */
 	if (!karst_qp_may_send(qp) || karst_copy_busy(qp, KARST_COPY_REQ)) {
 		karst_probe_forget(r);
@@ -538,9 +547,6 @@ send_oldest(struct karst_core *core, struct karst_core_qp *qp, struct karst_tx_b
 	r->snd_psn = cursor.snd_psn;
 	r->rd_out = cursor.rd_out;
 	r->rd_psns = cursor.rd_psns;
-	r->since_ackreq = cursor.since_ackreq;
-	if (b->n != n)
-		repeat_asked(r, *end, cursor.since_ackreq);
 	r->window = cursor.window;
 	return b->n != n;
 }
@@ -556,6 +562,8 @@ send_probe(
 		return false;
 	if (end != una)
 		karst_probe_sent(core, qp, end);
+	else if (karst_copy_busy(qp, KARST_COPY_REQ))
+		karst_probe_went_back(core, qp);
 	return true;
 }
 
@@ -619,7 +627,7 @@ karst_requester_repeat(struct karst_core *core, struct karst_core_qp *qp, uint32
 	const struct karst_sq_slot *slot = &r->slots[idx & qp->sq.mask];
 	uint32_t snd_idx = r->snd_idx, snd_psn = r->snd_psn;
 	uint32_t rd_out = r->rd_out, rd_psns = r->rd_psns, window = r->window;
-	uint32_t since_ackreq = r->since_ackreq, end;
+	uint32_t asked_psn = r->asked_psn;
 	enum karst_wc_status st;
 	enum step s = STEP_BLOCKED;
 	struct karst_wqe w;
@@ -643,14 +651,11 @@ karst_requester_repeat(struct karst_core *core, struct karst_core_qp *qp, uint32
 	r->window = window;
 	if (!karst_qp_may_send(qp))
 		return 2;
-	end = r->snd_psn;
+	keep_asked(r, asked_psn);
 	r->snd_idx = snd_idx;
 	r->snd_psn = snd_psn;
 	r->rd_out = rd_out;
 	r->rd_psns = rd_psns;
-	r->since_ackreq = since_ackreq;
-	if (s == STEP_NEXT)
-		repeat_asked(r, end, since_ackreq);
 	if (s == STEP_BLOCKED)
 		return karst_copy_busy(qp, KARST_COPY_REQ) ? -1 : 2;
 	return s == STEP_MORE ? 1 : 0;

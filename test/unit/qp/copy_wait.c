@@ -467,3 +467,35 @@ Test(copy, q6_no_timeout_behind_a_gap)
 	expect_wc(b, 2, SUCCESS);
 	close_far(b);
 }
+
+/* (Q6, Q11): a peer that is gone is noticed although the packet of each probe has to be copied. */
+Test(copy, q6_timeout_beside_probes_that_are_copied)
+{
+	const uint64_t rto = 4096ull << 14;
+	struct setup s = setup_of(KARST_QPT_RC);
+	uint64_t begin, now;
+	struct bed *b;
+
+	s.attr.retry_cnt = 0;
+	s.attr.timeout = 14;
+	s.core.early_retransmission = true;
+	b = open_far_with(&s);
+	send_far(b, b->s);
+	turn(b);
+	copy_all(b);
+	expect_pkt(b, RC_SEND_ONLY, S(0));
+	begin = b->core->now_ns;
+	for (now = begin; count(b, LOCAL_ACK_TIMEOUT) == 0 && now - begin < 4 * rto;) {
+		now += 100000;
+		b->core->now_ns = now;
+		karst_core_expire(b->core, 1000);
+		turn(b);
+		copy_all(b);
+	}
+	cr_assert_eq(count(b, LOCAL_ACK_TIMEOUT), 1, "the peer's silence is not noticed");
+	expect_wc(b, 1, RETRY_EXC_ERR);
+	expect_state(b, ERR);
+	cr_assert_leq(b->out_tail - b->out_head, 6, "%u probes", b->out_tail - b->out_head);
+	b->out_head = b->out_tail;
+	close_far(b);
+}

@@ -17,7 +17,7 @@
  *   - a message to an lcore that is being detached is handled by the detaching thread, or by its
  *     sender, who checks again whether a thread is attached.
  */
-#include "lcore.h"
+#include "copies.h"
 
 #include <sched.h>
 #include <time.h>
@@ -213,6 +213,8 @@ eng_lcore_detach(struct eng_lcore *lc)
 		return;
 	pthread_mutex_lock(&lc->attach_lock);
 	eng_mailbox_serve(lc, UINT64_MAX);
+	/* those calls may have begun copies */
+	eng_copies_hold(lc->copies);
 	rte_rcu_qsbr_thread_offline(lc->e->rcu, lc->index);
 	atomic_store_explicit(&lc->owner, 0, memory_order_relaxed);
 	pthread_mutex_unlock(&lc->attach_lock);

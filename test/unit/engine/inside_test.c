@@ -419,6 +419,56 @@ Test(inside, a_copy_that_begins_at_the_end)
 	rig_down(&rig);
 }
 
+/* On the lcore: sends in a call, as before a queue pair is stopped. */
+static int
+send_in_a_call(struct eng_lcore *lc, void *arg)
+{
+	const struct karst_engine_qp *qp = arg;
+
+	karst_core_doorbell(lc->core, qp->num);
+	eng_tx_poll(lc);
+	return 0;
+}
+
+/* The last call that is made on the lcore of near[0] before it is released sends a message that has
+ * to be copied.  No thread can be created that copies it. */
+static void
+copy_after_the_last_turn(struct rig *rig, struct region *r)
+{
+	struct eng_lcore *lc = &rig->bed.e->lcore[rig->near[0]->lcore];
+	uint64_t addr, len;
+
+	cr_assert_eq(program_make(&rig->prog, KIND_STACK, &addr, &len), 0);
+	addr = (addr + 63) & ~63ull;
+	cr_assert_eq(region_make(rig, addr, 4096, true, UINT64_MAX, r), 0);
+	engine_bed_settle(&rig->bed);
+	eng_workers_stop(rig->bed.e);
+	engine_bed_post(rig->near[0], KARST_WR_RDMA_WRITE, 1, (void *)(uintptr_t)addr, 64, r->key,
+		rig->local, rig->local_key);
+	cr_assert_eq(eng_mailbox_call(lc, send_in_a_call, rig->near[0]), 0);
+	cr_assert_not_null(lc->copies->todo.head, "no copy waits");
+	engine_bed_release(&rig->bed);
+}
+
+/* Calls that remove a key wait for such a copy. */
+Test(inside, a_copy_after_the_last_turn)
+{
+	struct eng_lcore *lc;
+	struct region r;
+	struct rig rig;
+
+	rig_up(&rig);
+	lc = &rig.bed.e->lcore[rig.near[0]->lcore];
+	copy_after_the_last_turn(&rig, &r);
+	cr_expect_eq(copies(&rig), 1, "%u copies of the program are counted", copies(&rig));
+	cr_assert_eq(karst_engine_qp_destroy(rig.bed.e, rig.near[0]), 0);
+	cr_assert_not_null(lc->copies->todo.head);
+	engine_bed_settle(&rig.bed);
+	cr_assert_eq(copies(&rig), 0);
+	program_end(&rig.prog);
+	rig_down(&rig);
+}
+
 /* All copies of an lcore are held by threads that were left behind, and one of these returns: the
  * next packet gets its copy. */
 Test(inside, a_copy_that_is_the_only_one)

@@ -328,12 +328,17 @@ static void
 give_back(struct karst_core *core, struct karst_copy *pub)
 {
 	struct eng_copy *c = karst_container_of(pub, struct eng_copy, pub);
-
 	/* relaxed: the driver learns the results of other threads under a lock */
-	if (atomic_load_explicit(&c->phase, memory_order_relaxed) == ENG_COPY_CORE)
+	uint8_t phase = atomic_load_explicit(&c->phase, memory_order_relaxed);
+
+	if (phase == ENG_COPY_CORE) {
 		spend(core->user, c);
-	else
-		c->dropped = true;
+		return;
+	}
+	c->dropped = true;
+	/* the next safe point may be far off, e.g. if the engine has been stopped */
+	if (phase == ENG_COPY_TODO)
+		eng_copy_unhold(c);
 }
 
 /* Copies a packet into a buffer of its own. */
@@ -513,8 +518,11 @@ eng_copies_hold(struct eng_copies *cs)
 {
 	struct eng_copy *c;
 
+	/* no other one of them will be made; and the programs of those that lib/qp has dropped may
+	 * be gone */
 	for (c = cs->todo.head; c != NULL; c = c->next)
-		eng_copy_hold(c);
+		if (!c->dropped && !c->refused)
+			eng_copy_hold(c);
 }
 
 bool

@@ -415,6 +415,7 @@ take_rest(struct eng_lcore *lc)
 		if (!c->dropped && !c->refused && eng_deferred_submit(lc, c))
 			continue;
 		c->refused = true;
+		eng_copy_unhold(c);
 		eng_copy_append(&rest, c);
 	}
 	lc->copies->todo = rest;

@@ -450,7 +450,8 @@ copy_after_the_last_turn(struct rig *rig, struct region *r)
 	engine_bed_release(&rig->bed);
 }
 
-/* Calls that remove a key wait for such a copy. */
+/* Calls that remove a key wait for such a copy, until its queue pair is destroyed.  Then the
+ * program may go, although the copy is still in the list. */
 Test(inside, a_copy_after_the_last_turn)
 {
 	struct eng_lcore *lc;
@@ -462,9 +463,35 @@ Test(inside, a_copy_after_the_last_turn)
 	copy_after_the_last_turn(&rig, &r);
 	cr_expect_eq(copies(&rig), 1, "%u copies of the program are counted", copies(&rig));
 	cr_assert_eq(karst_engine_qp_destroy(rig.bed.e, rig.near[0]), 0);
+	cr_assert_eq(copies(&rig), 0, "calls wait for a copy that nobody makes");
 	cr_assert_not_null(lc->copies->todo.head);
-	engine_bed_settle(&rig.bed);
-	cr_assert_eq(copies(&rig), 0);
+	cr_assert_eq(karst_engine_mr_dereg_many(rig.bed.e, rig.key, rig.nkeys), 0);
+	program_end(&rig.prog);
+	karst_space_destroy(rig.space);
+	cr_assert_eq(eng_lcore_attach(lc), 0);
+	eng_lcore_detach(lc);
+	munmap(rig.local, SPACE_LOCAL);
+	engine_bed_down(&rig.bed);
+}
+
+/* The threads that are created later do not take the copy, since too many others wait for the
+ * program: calls that remove a key do not wait until the lcore is polled again. */
+Test(inside, a_copy_that_is_refused_later)
+{
+	struct karst_cqe cqe;
+	struct region r;
+	struct rig rig;
+
+	rig_up(&rig);
+	copy_after_the_last_turn(&rig, &r);
+	cr_assert_eq(copies(&rig), 1, "%u copies of the program are counted", copies(&rig));
+	atomic_store(&rig.space->slow.until_ns, UINT64_MAX);
+	atomic_store(&rig.space->slow.queued, 1000);
+	cr_assert_eq(eng_workers_start(rig.bed.e), 0);
+	cr_assert_eq(copies(&rig), 0, "calls wait for a copy that nobody makes");
+	atomic_store(&rig.space->slow.queued, 0);
+	cr_assert(engine_bed_wait(&rig.bed, &cqe));
+	cr_assert_eq(cqe.status, KARST_WC_LOC_PROT_ERR);
 	program_end(&rig.prog);
 	rig_down(&rig);
 }

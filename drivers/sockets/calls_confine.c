@@ -9,8 +9,8 @@
  *
  * Therefore a few instructions are put in front of the filter.  They allow, in this process, on the
  * descriptors that are connections at that time and on those that wake their peers, what read(),
- * write() and poll() may need here; and messages to the service, and fstat(), on the one descriptor
- * of its socket.  The program's own filter decides about everything else.  If the program has no
+ * write() and poll() may need here; and messages to the service, on the one descriptor of its
+ * socket.  The program's own filter decides about everything else.  If the program has no
  * connections, its filter is set unchanged.
  *
  * Whatever it has, connections that the process makes later stay on TCP: SMC-R would need calls
@@ -65,8 +65,6 @@ struct filter {
 
 /* At file scope: the calls of programs have no argument for it. */
 static _Atomic bool confined;
-/* Whether there may be a filter without our instructions in front of it. */
-static _Atomic bool filter_unchanged;
 /* The thread that uses the memory for a filter (confine()); 0: none. */
 static _Atomic pthread_t place_user;
 
@@ -74,12 +72,6 @@ bool
 ks_is_confined(void)
 {
 	return atomic_load_explicit(&confined, memory_order_relaxed);
-}
-
-bool
-ks_may_see_service(void)
-{
-	return !atomic_load(&filter_unchanged);
 }
 
 /* --- instructions --- */
@@ -221,8 +213,6 @@ allow_service(struct filter *f)
 	allow_on(f, &fd, 1);
 	begin(f, SYS_recvmsg);
 	allow_on(f, &fd, 1);
-	begin(f, SYS_fstat); /* whether it is still the service's socket */
-	allow_on(f, &fd, 1);
 }
 
 /* --- the call --- */
@@ -298,7 +288,6 @@ confine(struct way way, const struct sock_fprog *theirs)
 	bool mine = n > 0 && n <= FDS_MAX &&
 		atomic_compare_exchange_strong(&place_user, &none, pthread_self());
 	struct sock_fprog both = *theirs;
-	bool before = atomic_load(&filter_unchanged), set;
 	long rc;
 
 	if (mine) {
@@ -308,15 +297,10 @@ confine(struct way way, const struct sock_fprog *theirs)
 			both = (struct sock_fprog){
 				.len = (unsigned short)place.n, .filter = place.code};
 	}
-	if (both.filter != place.code)
-		atomic_store(&filter_unchanged, true); /* before, because of other threads */
 	rc = set_filter(way, &both);
 	/* otherwise an error, or a thread that cannot have the same filter */
-	set = rc == 0 || (rc > 0 && (way.flags & SECCOMP_FILTER_FLAG_NEW_LISTENER) != 0);
-	if (set)
+	if (rc == 0 || (rc > 0 && (way.flags & SECCOMP_FILTER_FLAG_NEW_LISTENER) != 0))
 		atomic_store(&confined, true);
-	else
-		atomic_store(&filter_unchanged, before);
 	if (mine)
 		atomic_store(&place_user, 0);
 	return rc;
@@ -380,7 +364,7 @@ try_sockets(void)
 	socklen_t len = sizeof(limit);
 
 	return fd >= 0 && other >= 0 && is_allowed(real(dup3)(fd, other, O_CLOEXEC)) &&
-		is_allowed(real(connect)(fd, NULL, 0)) && is_allowed(syscall(SYS_fstat, fd, &st)) &&
+		is_allowed(real(connect)(fd, NULL, 0)) && is_allowed(fstat(fd, &st)) &&
 		is_allowed(real(setsockopt)(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit))) &&
 		is_allowed(real(getsockopt)(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, &len)) &&
 		is_allowed(real(getpeername)(fd, NULL, NULL)) &&

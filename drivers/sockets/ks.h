@@ -584,8 +584,6 @@ int ks_set_ended(struct ks_sock *s, int level, int name, const void *value, sock
 /** Whether this process has a filter of system calls that may not allow what SMC-R needs.  Then it
  *  neither connects to the service nor makes connections through it. */
 bool ks_is_confined(void);
-/** Whether its filters allow fstat() on the descriptor of the connection to the service. */
-bool ks_may_see_service(void);
 /** Called when the program begins: it may have inherited a filter. */
 void ks_confine_begin(void);
 /** Called in a child. */

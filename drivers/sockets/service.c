@@ -46,7 +46,6 @@ static struct {
 	_Atomic int64_t full_until, full_s; /* 0: the service never was full */
 	dev_t dev;                          /* identity of the socket: */
 	ino_t ino;
-	uint32_t map_id; /* of the map; 0: it is not known */
 	uint32_t seq;
 	_Atomic bool early; /* made in advance, by a process of this user: */
 	uid_t uid;
@@ -98,74 +97,34 @@ ks_hide(int fd)
 	return high;
 }
 
-/* Not fstat(), which makes the system call newfstatat(): what is put in front of a filter
- * (calls_confine.c) could not allow that for one descriptor, because it may have a path. */
-static bool
-see_socket(int fd, dev_t *dev, ino_t *ino)
-{
-	struct stat st = {0};
-	bool seen = syscall(SYS_fstat, fd, &st) == 0;
-
-	*dev = st.st_dev;
-	*ino = st.st_ino;
-	return seen;
-}
-
 /* Whether the descriptor is still the connection to the service.  A program may have closed it, by
  * a system call that it makes without the C library, and its number may belong to something else:
- * then no bytes must be sent there, and it must not be closed. */
+ * then no bytes must be sent there, and it must not be closed.  A filter of system calls may forbid
+ * the query. */
 static bool
 is_own(void)
 {
 	int fd = atomic_load(&service.fd);
-	dev_t dev;
-	ino_t ino;
+	struct stat st;
 
 	return fd >= 0 &&
-		(!ks_may_see_service() ||
-			(see_socket(fd, &dev, &ino) && dev == service.dev && ino == service.ino));
+		(ks_is_confined() ||
+			(fstat(fd, &st) == 0 && st.st_dev == service.dev &&
+				st.st_ino == service.ino));
 }
 
 static void
 note_own(int fd)
 {
-	(void)see_socket(fd, &service.dev, &service.ino);
+	struct stat st = {0};
+
+	(void)fstat(fd, &st);
+	service.dev = st.st_dev;
+	service.ino = st.st_ino;
 	atomic_store(&service.fd, fd);
 }
 
-/* @return the number that identifies the map of @fd; 0: it is none */
-static uint32_t
-see_map(int fd)
-{
-	struct {
-		uint32_t type, id;
-	} is = {0};
-	union bpf_attr attr = {0};
-
-	attr.info.bpf_fd = (uint32_t)fd;
-	attr.info.info_len = sizeof(is);
-	attr.info.info = (uintptr_t)&is;
-	return syscall(SYS_bpf, BPF_OBJ_GET_INFO_BY_FD, &attr, sizeof(attr)) == 0 ? is.id : 0;
-}
-
-static void
-note_map(int fd)
-{
-	service.map_id = see_map(fd);
-	atomic_store(&service.map, fd);
-}
-
-/* The same as is_own() for the map.  A process with a filter cannot tell, and leaves it open. */
-static void
-close_map(int map)
-{
-	int err = errno;
-
-	if (map >= 0 && !ks_is_confined() && service.map_id != 0 && see_map(map) == service.map_id)
-		real(close)(map);
-	errno = err;
-}
-
+/* A program that has closed one of the two descriptors has probably closed both. */
 static void
 hang_up(void)
 {
@@ -174,7 +133,8 @@ hang_up(void)
 
 	if (own)
 		real(close)(fd);
-	close_map(map);
+	if (own && map >= 0)
+		real(close)(map);
 	ks_pages_forget();
 	atomic_store(&service.failed_at, service_now_s());
 }
@@ -337,7 +297,7 @@ meet(void)
 	if (ask_locked(&msg, -1, fds) != 0 || fds[0] < 0)
 		hang_up();
 	else
-		note_map(ks_hide(fds[0]));
+		atomic_store(&service.map, ks_hide(fds[0]));
 	atomic_store(&service.looked_at, service_now_s());
 	service.look_ns = msg.buffer * 1000ull; /* without a service this is not used */
 	(void)ks_has_processors();
@@ -401,8 +361,7 @@ is_connected(void)
 {
 	if (atomic_load(&service.fd) >= 0 && !is_own()) {
 		hang_up();
-		if (!ks_is_confined())
-			meet();
+		meet();
 	}
 	return atomic_load(&service.fd) >= 0;
 }

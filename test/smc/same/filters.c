@@ -92,12 +92,6 @@ confine(const int *calls, enum way way)
 		fail("a filter");
 }
 
-void
-kill_for(const int *calls)
-{
-	confine(calls, BY_SECCOMP);
-}
-
 /* A child that confines itself, first by @before if that is not NULL, echoes what it reads. */
 static void
 echo_in_filter(const int *before, enum way way)
@@ -210,21 +204,6 @@ echo_in_child_of_filtered(void)
 		_exit(waitpid(child, &status, 0) == child && status == 0 ? 0 : 1);
 	}
 	tell_byte(parent);
-}
-
-/* A process without connections, which listens, makes a child. */
-static void
-fork_in_filter(void)
-{
-	static const int calls[] = {SYS_fstat, SYS_newfstatat, SYS_sendmsg, SYS_recvmsg, SYS_bpf,
-		SYS_getsockopt, SYS_socket, 0};
-	pid_t child;
-
-	confine(calls, BY_SECCOMP);
-	child = fork();
-	if (child == 0)
-		_exit(3);
-	tell_status(child);
 }
 
 static _Atomic bool enough;
@@ -383,7 +362,6 @@ const struct same_case filters[] = {
 	{"two filters of system calls", echo_in_two_filters},
 	{"a filter of system calls in a child of a process that has one",
 		echo_in_child_of_filtered},
-	{"a filter of system calls in a process that listens, and makes a child", fork_in_filter},
 	{"a filter of system calls in a child that is made while a filter is set",
 		fork_while_setting},
 	{"filters of system calls that are refused", refused_filters},

@@ -26,7 +26,6 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #define HIGH      60 /* a free descriptor number */
@@ -547,12 +546,10 @@ unseen_dup3(int from, int to)
 	return rc;
 }
 
-enum unknown { ALL, SOCKETS, OTHERS };
-
-/* Finds the descriptors that the program has not opened: all, sockets, or others than sockets.
- * @return how many */
+/* Replaces all descriptors that the program has not opened, or only the sockets of them, by @fd.
+ * @return how many; their numbers are in @replaced */
 static int
-find_unknown(enum unknown which, int *found)
+replace_unknown(int fd, bool only_sockets, int *replaced)
 {
 	DIR *d = opendir("/proc/self/fd");
 	const struct dirent *e;
@@ -564,103 +561,53 @@ find_unknown(enum unknown which, int *found)
 	while ((e = readdir(d)) != NULL)
 		if (atoi(e->d_name) >= HIGH_FROM && n < HIGH_MAX &&
 			readlinkat(dirfd(d), e->d_name, to, sizeof(to) - 1) > 0 &&
-			(which == ALL || (strncmp(to, "socket", 6) == 0) == (which == SOCKETS)))
-			found[n++] = atoi(e->d_name);
+			(!only_sockets || strncmp(to, "socket", 6) == 0))
+			replaced[n++] = atoi(e->d_name);
 	closedir(d);
-	if (n == 0 && getenv("KARST_SMC") != NULL)
-		fail("descriptors of the library");
-	return n;
-}
-
-static void
-replace(int fd, const int *numbers, int n)
-{
 	for (int i = 0; i < n; i++)
-		if (unseen_dup3(fd, numbers[i]) < 0)
+		if (unseen_dup3(fd, replaced[i]) < 0)
 			fail("dup3");
-}
-
-/* @return how many of the numbers are no longer the file @was */
-static int
-changed(const struct stat *was, const int *numbers, int n)
-{
-	struct stat is;
-	int all = 0;
-
-	for (int i = 0; i < n; i++)
-		all += syscall(SYS_fstat, numbers[i], &is) != 0 || is.st_ino != was->st_ino;
-	return all;
+	return n;
 }
 
 /* Nothing is sent to what has a number of such a descriptor, and it is not closed. */
 static void
-replace_and_connect(enum unknown which)
+replace_and_connect(bool only_sockets)
 {
-	struct stat was;
-	int ends[2], replaced[HIGH_MAX], n;
+	struct stat is, was;
+	int ends[2], replaced[HIGH_MAX], n, changed = 0;
 	pid_t child;
 
 	if (socketpair(AF_UNIX, SOCK_STREAM, 0, ends) != 0 || fstat(ends[0], &was) != 0)
 		fail("a pair");
-	if (which == OTHERS)
-		open_both();
-	n = find_unknown(which, replaced);
-	replace(ends[0], replaced, n);
-	if (which == ALL)
+	n = replace_unknown(ends[0], only_sockets, replaced);
+	if (!only_sockets)
 		sleep(2); /* the library looks once in a second */
-	if (which != OTHERS)
-		open_both();
+	open_both();
 	tell(recv(ends[1], data, 9, MSG_DONTWAIT));
 	child = fork();
-	if (child == 0)
-		_exit(changed(&was, replaced, n));
+	if (child == 0) {
+		for (int i = 0; i < n; i++)
+			changed += fstat(replaced[i], &is) != 0 || is.st_ino != was.st_ino;
+		_exit(changed);
+	}
 	tell_status(child);
-	tell(changed(&was, replaced, n));
+	for (int i = 0; i < n; i++)
+		changed += fstat(replaced[i], &is) != 0 || is.st_ino != was.st_ino;
+	tell(changed);
 	greet();
 }
 
 static void
 replace_sockets(void)
 {
-	replace_and_connect(SOCKETS);
-}
-
-static void
-replace_others(void)
-{
-	replace_and_connect(OTHERS);
+	replace_and_connect(true);
 }
 
 static void
 replace_all(void)
 {
-	replace_and_connect(ALL);
-}
-
-/* The same in the child of a process that has a filter. */
-static void
-replace_in_filter(void)
-{
-	static const int calls[] = {SYS_newfstatat, SYS_bpf, 0};
-	struct stat was;
-	int replaced[HIGH_MAX], n, status = -1;
-	pid_t parent, child;
-
-	open_both();
-	parent = fork();
-	if (parent == 0) {
-		if (fstat(listener, &was) != 0)
-			fail("fstat");
-		n = find_unknown(SOCKETS, replaced);
-		kill_for(calls);
-		replace(listener, replaced, n);
-		child = fork();
-		if (child == 0)
-			_exit(changed(&was, replaced, n));
-		_exit(waitpid(child, &status, 0) == child && status == 0 ? 0 : 1);
-	}
-	tell_status(parent);
-	greet();
+	replace_and_connect(false);
 }
 
 /* --- handlers that leave a call --- */
@@ -749,9 +696,7 @@ const struct same_case by_number[] = {
 	{"a connection that comes in a message by number", from_a_message_by_number},
 	{"cancelled while it waits for a message by number", cancelled_by_number},
 	{"sockets that are not the program's are replaced", replace_sockets},
-	{"descriptors other than sockets that are not the program's are replaced", replace_others},
 	{"descriptors that are not the program's are replaced", replace_all},
-	{"sockets are replaced in a process with a filter of system calls", replace_in_filter},
 	{"handlers that leave calls by siglongjmp", leave_calls},
 	{NULL, NULL},
 };

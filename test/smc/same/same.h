@@ -45,8 +45,6 @@ void greet(void);
 void open_both(void);
 /** Sends @n bytes on @fd, and waits until they have arrived. */
 void give(int fd, size_t n);
-/** Kills the process for each of @calls, which 0 ends, from now on. */
-void kill_for(const int *calls);
 /** Closes @fd with a reset. */
 void reset(int fd);
 /** Waits for one of @events, of poll(). */

@@ -23,7 +23,6 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
-#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/un.h>
 #include <time.h>
@@ -44,8 +43,6 @@ static struct {
 	_Atomic int64_t failed_at;          /* seconds */
 	_Atomic int64_t looked_at;          /* when it was last seen to be there, seconds */
 	_Atomic int64_t full_until, full_s; /* 0: the service never was full */
-	dev_t dev;                          /* identity of the socket: */
-	ino_t ino;
 	uint32_t seq;
 	_Atomic bool early; /* made in advance, by a process of this user: */
 	uid_t uid;
@@ -97,43 +94,14 @@ ks_hide(int fd)
 	return high;
 }
 
-/* Whether the descriptor is still the connection to the service.  A program may have closed it, by
- * a system call that it makes without the C library, and its number may belong to something else:
- * then no bytes must be sent there, and it must not be closed.  A filter of system calls may forbid
- * the query. */
-static bool
-is_own(void)
-{
-	int fd = atomic_load(&service.fd);
-	struct stat st;
-
-	return fd >= 0 &&
-		(ks_is_confined() ||
-			(fstat(fd, &st) == 0 && st.st_dev == service.dev &&
-				st.st_ino == service.ino));
-}
-
-static void
-note_own(int fd)
-{
-	struct stat st = {0};
-
-	(void)fstat(fd, &st);
-	service.dev = st.st_dev;
-	service.ino = st.st_ino;
-	atomic_store(&service.fd, fd);
-}
-
-/* A program that has closed one of the two descriptors has probably closed both. */
 static void
 hang_up(void)
 {
-	bool own = is_own();
 	int fd = atomic_exchange(&service.fd, -1), map = atomic_exchange(&service.map, -1);
 
-	if (own)
+	if (fd >= 0)
 		real(close)(fd);
-	if (own && map >= 0)
+	if (map >= 0)
 		real(close)(map);
 	ks_pages_forget();
 	atomic_store(&service.failed_at, service_now_s());
@@ -293,7 +261,7 @@ meet(void)
 		atomic_store(&service.failed_at, service_now_s());
 		return;
 	}
-	note_own(ks_hide(fd));
+	atomic_store(&service.fd, ks_hide(fd));
 	if (ask_locked(&msg, -1, fds) != 0 || fds[0] < 0)
 		hang_up();
 	else
@@ -326,12 +294,23 @@ ks_has_room(void)
 }
 
 /* Since the connection was made, the program may have become another user, which the service does
- * not see. */
+ * not see.  It may also have closed all descriptors by direct system calls; then the descriptor
+ * that has this number now must not be closed by this library. */
 static void
 check_early(void)
 {
-	if (atomic_load(&service.fd) >= 0 && geteuid() != service.uid)
+	struct sockaddr_un at, is = {.sun_family = AF_UNSPEC};
+	socklen_t len = sizeof(is);
+	int fd = atomic_load(&service.fd);
+
+	if (fd >= 0 &&
+		(!service_address(&at) || real(getpeername)(fd, (void *)&is, &len) != 0 ||
+			is.sun_family != AF_UNIX || strcmp(is.sun_path, at.sun_path) != 0)) {
+		atomic_store(&service.fd, -1);
+		atomic_store(&service.map, -1);
+	} else if (fd >= 0 && geteuid() != service.uid) {
 		hang_up();
+	}
 	atomic_store(&service.failed_at, 0);
 	atomic_store(&service.early, false);
 }
@@ -351,19 +330,8 @@ check_end(void)
 {
 	struct pollfd end = {.fd = atomic_load(&service.fd)};
 
-	if (end.fd >= 0 && (!is_own() || real(poll)(&end, 1, 0) > 0))
+	if (end.fd >= 0 && real(poll)(&end, 1, 0) > 0)
 		hang_up();
-}
-
-/* Under the lock, before a request. */
-static bool
-is_connected(void)
-{
-	if (atomic_load(&service.fd) >= 0 && !is_own()) {
-		hang_up();
-		meet();
-	}
-	return atomic_load(&service.fd) >= 0;
 }
 
 bool
@@ -449,7 +417,7 @@ ks_ask(struct karst_sock_msg *msg, int fd, int fds[KARST_SOCK_FDS])
 	if (!ks_service())
 		return rc;
 	ks_lock(&service.lock);
-	if (is_connected())
+	if (atomic_load(&service.fd) >= 0)
 		rc = ask_locked(msg, fd, fds);
 	ks_unlock(&service.lock);
 	return rc;
@@ -463,7 +431,7 @@ ks_open_begin(struct karst_sock_msg *msg, int fd, uint32_t *generation)
 	if (!ks_service())
 		return rc;
 	ks_lock(&service.lock);
-	if (is_connected()) {
+	if (atomic_load(&service.fd) >= 0) {
 		*generation = ks_pages_report(msg);
 		msg->left = ks_peers_left();
 		rc = ask_begin(msg, fd);

@@ -37,7 +37,7 @@ SYS_RECVMSG = 47  # on x86_64
 INTERRUPTED = ('recv EINTR 1\nrecv after siginterrupt EINTR 1\nrecv at once EAGAIN 1\n'
                'poll EINTR 1\nselect EINTR 1\nsend EINTR 1\nrecv again returned 1\n'
                'close cancelled, near is closed, 0 files\naccept cancelled, near is open, 0 files\n'
-               'sendfile leaves nothing\nfilter 1, of a child 0\n')
+               'sendfile leaves nothing\nfilters set, 0 children without\n')
 STALL_S = 2  # longer than the retries of an ACK timeout of 14 ...
 PATIENT_S = 6  # ... and shorter than those of the service, including the time until the first retry
 NEAR, FAR = '10.91.0.1', '10.91.0.2'

@@ -7,7 +7,6 @@
 #if defined(__x86_64__)
 #include <asm/prctl.h>
 #endif
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -16,14 +15,12 @@
 #include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/ioctl.h>
 #include <sys/select.h>
 #include <sys/sendfile.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
 #include <unistd.h>
@@ -523,93 +520,6 @@ cancelled_by_number(void)
 	greet();
 }
 
-/* --- descriptors that are closed without the C library --- */
-
-#define HIGH_FROM 100 /* where these cases do not get */
-#define HIGH_MAX  16
-
-/* Makes the system call without the C library. */
-static long
-unseen_dup3(int from, int to)
-{
-	long rc = -1;
-
-#if defined(__x86_64__)
-	__asm__ volatile("syscall"
-			 : "=a"(rc)
-			 : "a"(SYS_dup3), "D"(from), "S"(to), "d"(0)
-			 : "rcx", "r11", "memory");
-#else
-	(void)from;
-	(void)to;
-#endif
-	return rc;
-}
-
-/* Replaces all descriptors that the program has not opened, or only the sockets of them, by @fd.
- * @return how many; their numbers are in @replaced */
-static int
-replace_unknown(int fd, bool only_sockets, int *replaced)
-{
-	DIR *d = opendir("/proc/self/fd");
-	const struct dirent *e;
-	char to[8] = "";
-	int n = 0;
-
-	if (d == NULL)
-		fail("the descriptors");
-	while ((e = readdir(d)) != NULL)
-		if (atoi(e->d_name) >= HIGH_FROM && n < HIGH_MAX &&
-			readlinkat(dirfd(d), e->d_name, to, sizeof(to) - 1) > 0 &&
-			(!only_sockets || strncmp(to, "socket", 6) == 0))
-			replaced[n++] = atoi(e->d_name);
-	closedir(d);
-	for (int i = 0; i < n; i++)
-		if (unseen_dup3(fd, replaced[i]) < 0)
-			fail("dup3");
-	return n;
-}
-
-/* Nothing is sent to what has a number of such a descriptor, and it is not closed. */
-static void
-replace_and_connect(bool only_sockets)
-{
-	struct stat is, was;
-	int ends[2], replaced[HIGH_MAX], n, changed = 0;
-	pid_t child;
-
-	if (socketpair(AF_UNIX, SOCK_STREAM, 0, ends) != 0 || fstat(ends[0], &was) != 0)
-		fail("a pair");
-	n = replace_unknown(ends[0], only_sockets, replaced);
-	if (!only_sockets)
-		sleep(2); /* the library looks once in a second */
-	open_both();
-	tell(recv(ends[1], data, 9, MSG_DONTWAIT));
-	child = fork();
-	if (child == 0) {
-		for (int i = 0; i < n; i++)
-			changed += fstat(replaced[i], &is) != 0 || is.st_ino != was.st_ino;
-		_exit(changed);
-	}
-	tell_status(child);
-	for (int i = 0; i < n; i++)
-		changed += fstat(replaced[i], &is) != 0 || is.st_ino != was.st_ino;
-	tell(changed);
-	greet();
-}
-
-static void
-replace_sockets(void)
-{
-	replace_and_connect(true);
-}
-
-static void
-replace_all(void)
-{
-	replace_and_connect(false);
-}
-
 /* --- handlers that leave a call --- */
 
 static sigjmp_buf before_call;
@@ -695,8 +605,6 @@ const struct same_case by_number[] = {
 	{"epoll by number", epoll_by_number},
 	{"a connection that comes in a message by number", from_a_message_by_number},
 	{"cancelled while it waits for a message by number", cancelled_by_number},
-	{"sockets that are not the program's are replaced", replace_sockets},
-	{"descriptors that are not the program's are replaced", replace_all},
 	{"handlers that leave calls by siglongjmp", leave_calls},
 	{NULL, NULL},
 };

@@ -253,7 +253,9 @@ send_parts(int to, struct ks_sock *s, int from, off64_t *at, size_t n, char *buf
 
 	while (done < n) {
 		size_t want = n - done < CHUNK ? n - done : CHUNK;
-		ssize_t got = at != NULL ? pread64(from, buf, want, *at) : read(from, buf, want),
+		/* a handler that ends the thread there gives back the reference, as in ks_send() */
+		ssize_t got = at != NULL ? ks_pread_with(s, from, buf, want, *at)
+					 : ks_read_with(s, from, buf, want),
 			put;
 		const struct iovec iov = {.iov_base = buf, .iov_len = got > 0 ? (size_t)got : 0};
 

@@ -7,6 +7,7 @@
 #include "ks.h"
 
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -124,6 +125,24 @@ listen(int fd, int backlog)
 	return real(listen)(fd, backlog);
 }
 
+static void
+close_accepted(void *fd)
+{
+	(void)close(*(int *)fd);
+}
+
+/* The descriptor is not the program's yet: if a handler ends the thread, nobody knows it. */
+static int
+become_accepted(int fd, int flags)
+{
+	int rc;
+
+	pthread_cleanup_push(close_accepted, &fd);
+	rc = ks_service() ? ks_become(fd, flags) : 0;
+	pthread_cleanup_pop(0);
+	return rc;
+}
+
 KS_API int
 accept4(int fd, struct sockaddr *from, socklen_t *len, int flags)
 {
@@ -133,7 +152,7 @@ accept4(int fd, struct sockaddr *from, socklen_t *len, int flags)
 
 	if (got < 0 || (!listens && ks_kind(fd) != KS_LISTENS))
 		return got;
-	rc = ks_service() ? ks_become(got, flags) : 0;
+	rc = become_accepted(got, flags);
 	if (rc == 0)
 		return got;
 	real(close)(got);

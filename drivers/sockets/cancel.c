@@ -17,6 +17,7 @@
 #include "ks.h"
 
 #include <pthread.h>
+#include <unistd.h>
 
 /* No handler sees the thread's state and no_cancel differ. */
 static void
@@ -150,6 +151,17 @@ ks_send_with(struct ks_sock *s, int fd, int flags)
 	n = real(send)(fd, "", 1, MSG_NOSIGNAL | flags);
 	pthread_cleanup_pop(0);
 	return n;
+}
+
+ssize_t
+ks_pread_with(struct ks_sock *s, int fd, void *buf, size_t n, off64_t at)
+{
+	ssize_t got;
+
+	pthread_cleanup_push(cancel_give_back, s);
+	got = pread64(fd, buf, n, at);
+	pthread_cleanup_pop(0);
+	return got;
 }
 
 ssize_t

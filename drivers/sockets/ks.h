@@ -119,10 +119,11 @@ void ks_no_cancel_return(uint32_t calls);
 ssize_t ks_send_now(int fd, const void *buf, size_t n, int flags);
 ssize_t ks_recv_now(int fd, void *buf, size_t n, int flags);
 int ks_poll_now(struct pollfd *p);
-/** As poll(), read(), recv() which peeks at a byte, and send() of a byte; cancellation points.  If
- *  the thread is cancelled, the caller's reference to @s is given back. */
+/** As poll(), read(), pread64(), recv() which peeks at a byte, and send() of a byte; cancellation
+ *  points.  If the thread is cancelled, the caller's reference to @s is given back. */
 int ks_poll_with(struct ks_sock *s, struct pollfd *p, nfds_t n, int ms);
 ssize_t ks_read_with(struct ks_sock *s, int fd, void *buf, size_t n);
+ssize_t ks_pread_with(struct ks_sock *s, int fd, void *buf, size_t n, off64_t at);
 ssize_t ks_recv_with(struct ks_sock *s, int fd, int flags);
 ssize_t ks_send_with(struct ks_sock *s, int fd, int flags);
 

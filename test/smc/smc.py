@@ -36,8 +36,10 @@ SYS_RECVMSG = 47  # on x86_64
 # the output of interrupted.c: what each call returned, and how many signals came
 INTERRUPTED = ('recv EINTR 1\nrecv after siginterrupt EINTR 1\nrecv at once EAGAIN 1\n'
                'poll EINTR 1\nselect EINTR 1\nsend EINTR 1\nrecv again returned 1\n'
-               'close cancelled, near is closed, 0 files\naccept cancelled, near is open, 0 files\n'
-               'sendfile leaves nothing\nfilters set, 0 children without\n')
+               'close cancelled, 0 files, descriptors -1\naccept cancelled, 0 files, descriptors +0\n'
+               'accept cancelled, 0 files, descriptors +0\nsendfile leaves nothing\n'
+               'sendfile not cancelled, 0 files, descriptors +0\nsendfile cancelled, 0 files, descriptors +0\n'
+               'sendfile leaves 0 descriptors\nfilters set, 0 children without\n')
 STALL_S = 2  # longer than the retries of an ACK timeout of 14 ...
 PATIENT_S = 6  # ... and shorter than those of the service, including the time until the first retry
 NEAR, FAR = '10.91.0.1', '10.91.0.2'

@@ -64,8 +64,8 @@ struct filter {
 
 /* At file scope: the calls of programs have no argument for it. */
 static _Atomic bool confined;
-/* The thread that uses the memory for a filter (confine()); 0: none. */
-static _Atomic pthread_t place_user;
+/* Whether a thread uses the memory for a filter (confine()). */
+static atomic_flag place_taken = ATOMIC_FLAG_INIT;
 
 bool
 ks_is_confined(void)
@@ -283,12 +283,17 @@ confine(struct way way, const struct sock_fprog *theirs)
 	static struct filter place;
 	int fds[FDS_MAX];
 	unsigned int n = prepare(fds);
-	pthread_t none = 0;
-	bool mine = n > 0 && n <= FDS_MAX &&
-		atomic_compare_exchange_strong(&place_user, &none, pthread_self());
+	bool mine = false;
 	struct sock_fprog both = *theirs;
 	long rc;
 
+	if (n > 0 && n <= FDS_MAX) {
+		/* no handler, which may set a filter of its own, fork, or leave by longjmp() */
+		ks_hold();
+		mine = !atomic_flag_test_and_set(&place_taken);
+		if (!mine)
+			ks_release();
+	}
 	if (mine) {
 		place.n = place.nleave = 0;
 		(void)ks_service();
@@ -300,8 +305,10 @@ confine(struct way way, const struct sock_fprog *theirs)
 	/* otherwise an error, or a thread that cannot have the same filter */
 	if (rc == 0 || (rc > 0 && (way.flags & SECCOMP_FILTER_FLAG_NEW_LISTENER) != 0))
 		atomic_store(&confined, true);
-	if (mine)
-		atomic_store(&place_user, 0);
+	if (mine) {
+		atomic_flag_clear(&place_taken);
+		ks_release();
+	}
 	return rc;
 }
 
@@ -311,12 +318,11 @@ ks_confine(unsigned int flags, const void *theirs)
 	return confine((struct way){true, flags}, theirs);
 }
 
-/* The thread that used the memory does not exist in the child, unless its handler forks. */
+/* The thread that used the memory does not exist in the child. */
 void
 ks_confine_forked(void)
 {
-	if (atomic_load(&place_user) != pthread_self())
-		atomic_store(&place_user, 0);
+	atomic_flag_clear(&place_taken);
 }
 
 /* --- a filter that was inherited --- */

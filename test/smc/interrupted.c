@@ -11,10 +11,11 @@
  *   smc-interrupted ADDRESS PORT
  *
  * Then threads are cancelled in a signal handler, which interrupts close(), accept() and
- * sendfile().  Last, a handler makes a child while the thread sets a filter of system calls.
+ * sendfile().  Last, a handler makes a child, or leaves by siglongjmp(), while the thread sets a
+ * filter of system calls.
  *
  * The program prints what each call returned, what the cancelled ones have left, and whether both
- * processes have the filter.
+ * processes have the filter and can use the connection.
  */
 #include <arpa/inet.h>
 #include <dlfcn.h>
@@ -26,6 +27,7 @@
 #include <netinet/in.h>
 #include <poll.h>
 #include <pthread.h>
+#include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -47,6 +49,7 @@
 #define TRIES  1000
 #define SEEN   100 /* the library's descriptors have higher numbers */
 #define ALL    65536
+#define CALLS  8 /* of getpid() that are interrupted, at most */
 
 static volatile sig_atomic_t armed, came;
 /* In a call of one of these, the thread is interrupted by SIGUSR2. */
@@ -433,14 +436,19 @@ refuse(int call)
 
 static volatile pid_t child = -1;
 
+static sigjmp_buf before_filter;
+static bool leaves; /* the handler does not return */
+
 /* The child sets a filter, and then continues what the handler has interrupted. */
 static void
 fork_and_refuse(int sig)
 {
 	(void)sig;
+	if (leaves)
+		siglongjmp(before_filter, 1);
 	child = fork();
 	if (child == 0)
-		refuse(SYS_personality);
+		refuse(SYS_recvfrom);
 }
 
 static bool
@@ -454,27 +462,48 @@ is_refused(int call)
 static void
 refuse_interrupted(void)
 {
-	static const int calls[] = {SYS_sysinfo, SYS_times, SYS_uname, SYS_getpgrp, SYS_getsid,
+	static const int calls[CALLS] = {SYS_sysinfo, SYS_times, SYS_uname, SYS_getpgrp, SYS_getsid,
 		SYS_getuid, SYS_getgid, SYS_getegid};
 	const struct sigaction act = {.sa_handler = fork_and_refuse};
 	int n = 0, refused = 0, failed = 0, status = -1;
+	char byte;
 
 	(void)sigaction(SIGUSR2, &act, NULL);
 	cancels = false;
 	do {
+		if (send(far, "x", 1, 0) != 1)
+			abort();
 		child = -1;
 		skips = n;
 		interrupts = IN_PID;
 		refuse(calls[n]);
 		interrupts = NOT;
 		if (child == 0)
-			_exit(is_refused(calls[n]) && is_refused(SYS_personality) ? 0 : 1);
+			_exit(is_refused(calls[n]) && recv(near, &byte, 1, 0) == 1 ? 0 : 1);
 		refused += is_refused(calls[n++]);
 		if (child > 0)
 			failed += waitpid(child, &status, 0) != child || status != 0;
-	} while (child > 0 && n < 8);
-	printf("filters %s, %d children without\n", refused == n && n > 2 ? "set" : "not set",
-		failed);
+	} while (child > 0 && n < CALLS);
+	printf("filters %s, %d children cannot read or have no filter\n",
+		refused == n && n > 2 ? "set" : "not set", failed);
+}
+
+/* The same with a handler that leaves.  The connection is used with a filter that is set later. */
+static void
+leave_interrupted(void)
+{
+	char byte;
+
+	leaves = true;
+	for (volatile int i = 0; i < CALLS; i++)
+		if (sigsetjmp(before_filter, 1) == 0) {
+			skips = i;
+			interrupts = IN_PID;
+			refuse(SYS_getppid);
+		}
+	interrupts = NOT;
+	refuse(SYS_recvfrom);
+	printf("reads %zd\n", send(far, "x", 1, 0) == 1 ? recv(near, &byte, 1, 0) : -1);
 }
 
 int
@@ -498,5 +527,6 @@ main(int argc, char **argv)
 	wait_in_each();
 	cancel_in_each(fd, &at);
 	refuse_interrupted();
+	leave_interrupted();
 	return 0;
 }

@@ -116,6 +116,16 @@ is_to_owner(unsigned int request)
 	return request == FIOSETOWN || request == SIOCSPGRP;
 }
 
+/* Whether a wait for it differs from the kernel's.  A wait for others is made as it is: the filter
+ * of a program that only listens may forbid the calls of ours (is_writable()). */
+static bool
+is_watched(int fd)
+{
+	enum ks_kind kind = (unsigned int)fd < KS_MAX_FDS ? ks_kind(fd) : KS_PLAIN;
+
+	return kind == KS_SMC || kind == KS_EARLY || kind == KS_TRIES || kind == KS_WAITS;
+}
+
 /* @a: the arguments of poll() */
 static bool
 is_any_polled(const long *a)
@@ -125,7 +135,7 @@ is_any_polled(const long *a)
 
 	if (p == NULL || n > KS_MAX_FDS)
 		return false;
-	while (n > 0 && !is_known(p->fd)) {
+	while (n > 0 && !is_watched(p->fd)) {
 		p++;
 		n--;
 	}
@@ -140,7 +150,7 @@ is_any_selected(const long *a)
 
 	for (int fd = 0; fd < n; fd++)
 		for (int set = 1; set <= 3; set++)
-			if (a[set] != 0 && FD_ISSET(fd, (const fd_set *)a[set]) && is_known(fd))
+			if (a[set] != 0 && FD_ISSET(fd, (const fd_set *)a[set]) && is_watched(fd))
 				return true;
 	return false;
 }

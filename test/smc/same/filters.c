@@ -14,6 +14,7 @@
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/select.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
@@ -206,6 +207,39 @@ echo_in_child_of_filtered(void)
 	tell_byte(parent);
 }
 
+/* A process that only listens waits by numbers of system calls.  Its filter is set unchanged. */
+static void
+wait_in_filter(void)
+{
+	static const int calls[] = {SYS_clock_gettime, SYS_recvfrom, SYS_sendto, 0};
+	pid_t child = fork();
+
+	if (child == 0) {
+		struct pollfd p = {.fd = listener, .events = POLLIN};
+		struct timespec limit = {.tv_nsec = 1000000};
+		struct timeval short_limit = {.tv_usec = 1000};
+		fd_set r;
+
+		confine(calls, BY_SECCOMP);
+		if (syscall(SYS_ppoll, &p, 1, &limit, NULL, 8) != 0)
+			_exit(1);
+		FD_ZERO(&r);
+		FD_SET(listener, &r);
+		limit.tv_nsec = 1000000;
+		if (syscall(SYS_pselect6, listener + 1, &r, NULL, NULL, &limit, NULL) != 0)
+			_exit(2);
+#ifdef SYS_select
+		FD_SET(listener, &r);
+		if (syscall(SYS_select, listener + 1, &r, NULL, NULL, &short_limit) != 0)
+			_exit(3);
+#else
+		(void)short_limit;
+#endif
+		_exit(0);
+	}
+	tell_status(child);
+}
+
 static _Atomic bool enough;
 
 static void *
@@ -362,6 +396,7 @@ const struct same_case filters[] = {
 	{"two filters of system calls", echo_in_two_filters},
 	{"a filter of system calls in a child of a process that has one",
 		echo_in_child_of_filtered},
+	{"a filter of system calls in a process that listens, and waits by number", wait_in_filter},
 	{"a filter of system calls in a child that is made while a filter is set",
 		fork_while_setting},
 	{"filters of system calls that are refused", refused_filters},

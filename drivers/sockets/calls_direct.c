@@ -291,15 +291,19 @@ is_direct(long n, const long *a)
 static void
 look_at_messages(long n, const long *a, long rc)
 {
-	struct mmsghdr *m = (struct mmsghdr *)a[1];
+	struct mmsghdr *many = (struct mmsghdr *)a[1];
 
-	ks_no_cancel();
 	if (n == SYS_recvmsg)
-		ks_look_at_rights((struct msghdr *)a[1]);
-	else
-		for (long i = 0; i < rc; i++)
-			ks_look_at_rights(&m[i].msg_hdr);
-	ks_no_cancel_end();
+		rc = 1;
+	for (long i = 0; i < rc; i++) {
+		struct msghdr *m = n == SYS_recvmsg ? (struct msghdr *)a[1] : &many[i].msg_hdr;
+
+		if (m->msg_controllen == 0)
+			continue;
+		ks_no_cancel();
+		ks_look_at_rights(m);
+		ks_no_cancel_end();
+	}
 }
 
 /* Calls after which the caller's thread pointer or stack may be another one. */

@@ -540,6 +540,9 @@ send_oldest(struct karst_core *core, struct karst_core_qp *qp, struct karst_tx_b
 		karst_probe_forget(r);
 		r->window = cursor.window;
 		r->wary = KARST_WARY_NOT;
+		/* the first packet asks, unless a later one has (Q6) */
+		if (!karst_psn_before(r->una_psn, r->asked_psn))
+			r->asked_psn = karst_psn_add(r->una_psn, 1 - core->ack_interval);
 		return true;
 	}
 	*end = r->snd_psn;

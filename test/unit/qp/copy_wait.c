@@ -304,6 +304,43 @@ Test(copy, q6_no_timeout_in_a_message_without_copy)
 	close_far(b);
 }
 
+/* (Q6, Q11): a probe inside a message of which no packet has asked yet sends it again from its
+ * first packet, and that asks. */
+Test(copy, q6_probe_in_a_message_without_copy)
+{
+	struct setup s = setup_of(KARST_QPT_RC);
+	struct karst_sge sge;
+	const struct karst_pkt *p;
+	struct bed *b;
+	uint32_t i;
+
+	s.core.early_retransmission = true;
+	b = open_far_with(&s);
+	sge = (struct karst_sge)FAR_SGE(0, (KARST_COPY_AHEAD + 4) * MTU);
+	post(b, RDMA_WRITE, 1, .sge = &sge, .nsge = 1);
+	turn(b);
+	cr_assert_eq(copy_once(b, ALL), 1);
+	driver.full = true;
+	for (i = 0; i < 3; i++)
+		visit_picked(b, 32, NULL);
+	expect_pkt(b, RC_WRITE_FIRST, S(0));
+	for (i = 1; i < KARST_COPY_AHEAD; i++)
+		expect_pkt(b, RC_WRITE_MIDDLE, S(i));
+	expect_none(b);
+	driver.full = false;
+	for (i = 0; i < 100 && b->out_head == b->out_tail; i++) {
+		b->core->now_ns += 100000;
+		karst_core_expire(b->core, 1000);
+		turn(b);
+		copy_once(b, ALL);
+		turn(b);
+	}
+	p = expect_pkt(b, RC_WRITE_FIRST, S(0));
+	cr_assert(p->flags & KARST_PKT_ACKREQ);
+	b->out_head = b->out_tail;
+	close_far(b);
+}
+
 /* (Q6): time that has passed without a copy does not count either when there may be one again. */
 Test(copy, q6_no_timeout_before_the_next_attempt)
 {

@@ -196,9 +196,10 @@ allow_waiting(struct filter *f)
 	only_arg(f, 0, (uint32_t)getpid());
 	only_arg(f, 2, SIGPIPE);
 	allow(f);
-	begin(f, SYS_rt_tgsigqueueinfo); /* a deferred signal */
+	begin(f, SYS_rt_tgsigqueueinfo); /* a deferred signal, and its mask */
 	only_arg(f, 0, (uint32_t)getpid());
 	allow(f);
+	allow_call(f, SYS_rt_sigprocmask);
 }
 
 static void

@@ -12,6 +12,9 @@
 #include "conf_scan.h"
 #include "conf_value.h"
 
+/* Errors that are reported one by one.  A file of another kind would fill the log. */
+#define FAULTS_SAID 20u
+
 /* --- the table --- */
 
 static const struct kd_key keys[] = {
@@ -59,7 +62,19 @@ kd_fault(struct kd_faults *f, const char *fmt, ...)
 	va_start(ap, fmt);
 	vsnprintf(line, sizeof(line), fmt, ap);
 	va_end(ap);
-	f->n++;
+	if (f->n++ < FAULTS_SAID)
+		f->say(f->user, line);
+}
+
+void
+kd_faults_end(const struct kd_faults *f)
+{
+	char line[64];
+
+	if (f->n <= FAULTS_SAID)
+		return;
+	snprintf(line, sizeof(line), "%u more error%s", f->n - FAULTS_SAID,
+		f->n == FAULTS_SAID + 1 ? "" : "s");
 	f->say(f->user, line);
 }
 

@@ -9,8 +9,8 @@
  * rows of tables, so two structures can be compared as bytes.
  *
  * conf_scan.c finds sections, keys and values in a file, and conf.c checks and stores them, using
- * conf_value.c.  All errors of a file are reported, not only the first, and each with its line;
- * rte_cfgfile has no lines, and ignores what it does not understand.
+ * conf_value.c.  Errors are reported with their lines, so that one run shows all that are wrong in
+ * a file.  rte_cfgfile has no lines, and ignores what it does not understand.
  */
 #ifndef KARSTD_CONF_H
 #define KARSTD_CONF_H
@@ -157,7 +157,7 @@ struct kd_conf {
 	struct kd_conf_log log;
 };
 
-/** Where errors are reported, one line each, and their number. */
+/** Where errors are reported, one line each for the first 20 of them, and the number of all. */
 struct kd_faults {
 	void (*say)(void *user, const char *line);
 	void *user;
@@ -165,6 +165,9 @@ struct kd_faults {
 };
 
 void kd_fault(struct kd_faults *f, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+/** Reports how many errors were not reported one by one. */
+void kd_faults_end(const struct kd_faults *f);
 
 /** Sets the values that apply without a file. */
 void kd_conf_defaults(struct kd_conf *c);

@@ -33,7 +33,7 @@ say_to_log(void *user, const char *line)
 	karst_log(KARST_LOG_ERR, "%s", line);
 }
 
-/* Reads the file, then the command line.  All errors are reported. */
+/* Reads the file, then the command line.  Errors of both are reported. */
 static int
 read_conf(const struct kd_opts *o, struct kd_conf *c, struct kd_faults *f)
 {
@@ -57,6 +57,7 @@ read_conf(const struct kd_opts *o, struct kd_conf *c, struct kd_faults *f)
 		kd_conf_set(c, "log", "level", o->log_level, "--log-level", f);
 	if (f->n == 0)
 		kd_conf_finish(c, path != NULL ? path : "defaults", f);
+	kd_faults_end(f);
 	return f->n == 0 ? 0 : -EINVAL;
 }
 

@@ -269,6 +269,16 @@ def main(argv):
         said = [line for line in run.stderr.splitlines() if 'more than 4096' in line]
         check.point('too many keys are one error', [] if len(said) == 1 and ':4098: ' in said[0] else
                     [f'{len(said)} lines say so'] + said[:2])
+        for more, last in ((0, ''), (1, '1 more error'), (80, '80 more errors')):
+            path, run = check.check_file('nonsense\n' * (20 + more), folder)
+            wanted = [(line, 'neither') for line in range(1, 21)]
+            lines = run.stderr.splitlines()
+            if more and lines:
+                run.stderr = '\n'.join(lines[:-1])
+            problems = problems_of(path, run, wanted)
+            if more and lines[-1:] != [f'karstd: {last}']:
+                problems.append(f'the last line is not "karstd: {last}", but {lines[-1:]}')
+            check.point(f'{20 + more} errors', problems)
         for name, text in GOOD.items():
             _, run = check.check_file(text, folder)
             check.point(name, run.stderr.splitlines() if run.returncode else [])

@@ -101,6 +101,19 @@ def apt_options():
     return [f'--aptopt={line}' for line in text.splitlines() if '::Proxy' in line]
 
 
+# Two programs over the running karstd.  The function's arguments are a command that runs them.
+PAIR = '''pair() {
+	"$@" pingpong --tcp 0 --count 200 >/tmp/server & server=$!
+	until grep -q 'port [0-9][0-9]*$' /tmp/server; do
+		kill -0 $server || return 1
+		sleep 0.1
+	done
+	"$@" pingpong --tcp "$(sed -n 's/listening on TCP port //p' /tmp/server)" --count 200 127.0.0.1 ||
+		return 1
+	wait $server
+}
+'''
+
 # What an administrator and a user do with the unit, as the first service of the booted root.  The ports
 # and SMC-R ask for most of what the unit allows.
 TRY = '/opt/karst-try'
@@ -115,8 +128,8 @@ ExecStart=/bin/sh {TRY}.sh
 StandardOutput=append:{TRY}.log
 StandardError=append:{TRY}.log
 '''
-TRY_SCRIPT = '''set -e
-trap '[ $? = 0 ] || journalctl --no-pager -u karstd | tail -n 40' EXIT
+TRY_SCRIPT = f'''set -e
+{PAIR}trap '[ $? = 0 ] || journalctl --no-pager -u karstd | tail -n 40' EXIT
 systemctl is-active karstd
 [ "$(stat -c %U:%G:%a /run/karst/karst.sock)" = karst:karst:660 ]
 for dev in veth0 veth1; do
@@ -145,11 +158,7 @@ journalctl --sync
 journalctl --no-pager -u karstd | grep -q 'configuration: /usr/local/etc/karst/karst.conf'
 journalctl --no-pager -u karstd | grep -q '/etc/karst/karst.conf is not read'
 journalctl --no-pager -u karstd | grep -q 'port xdp: interface veth1 by driver af_xdp'
-as_user() { setpriv --reuid=USER --regid=USER --init-groups "$@"; }
-as_user pingpong --tcp 0 --count 200 >/tmp/server & server=$!
-until grep -q 'port [0-9][0-9]*$' /tmp/server; do kill -0 $server; sleep 0.1; done
-as_user pingpong --tcp "$(sed -n 's/listening on TCP port //p' /tmp/server)" --count 200 127.0.0.1
-wait $server
+pair setpriv --reuid=USER --regid=USER --init-groups
 systemctl reload karstd
 systemctl is-active karstd
 [ "$(systemctl show --value -p NRestarts karstd)" = 0 ]
@@ -257,15 +266,12 @@ def installed_karst(root):
         'cc -o pingpong pingpong.c example.c $(pkg-config --cflags --libs karst) && '
         'cp pingpong /usr/local/bin/'))
     # the karstd of the PATH, with its defaults
-    status, text = root.shell('''
+    status, text = root.shell(PAIR + '''
         karstd >/tmp/karstd.log 2>&1 & daemon=$!
         until grep -q 'listens on /run/karst/karst.sock' /tmp/karstd.log; do
                 kill -0 $daemon || { cat /tmp/karstd.log; exit 1; }; sleep 0.1; done
-        pingpong --tcp 0 --count 200 >/tmp/server & server=$!
-        until grep -q 'port [0-9][0-9]*$' /tmp/server; do kill -0 $server || break; sleep 0.1; done
-        pingpong --tcp "$(sed -n 's/listening on TCP port //p' /tmp/server)" --count 200 127.0.0.1
+        pair
         rc=$?
-        wait $server || rc=1
         kill $daemon; wait $daemon || rc=1
         [ $rc = 0 ] || cat /tmp/karstd.log /tmp/server
         exit $rc''')

@@ -270,33 +270,49 @@ Test(copy, q6_timeout_beside_a_request_without_copy)
 	close_far(b);
 }
 
+/* Posts a WRITE that needs two copies. */
+static void
+post_long(struct bed *b, uint64_t id)
+{
+	const struct karst_sge sge = FAR_SGE(0, (KARST_COPY_AHEAD + 4) * MTU);
+
+	post(b, RDMA_WRITE, id, .sge = &sge, .nsge = 1);
+	turn(b);
+}
+
+/* Sends what the first copy of a long WRITE holds, from @psn on.  The second copy is refused. */
+static void
+refuse_rest(struct bed *b, uint32_t psn)
+{
+	uint32_t i;
+
+	cr_assert_eq(copy_once(b, ALL), 1);
+	driver.full = true;
+	while (visit_picked(b, 32, NULL) != NULL)
+		;
+	expect_pkt(b, RC_WRITE_FIRST, S(psn));
+	for (i = 1; i < KARST_COPY_AHEAD; i++)
+		expect_pkt(b, RC_WRITE_MIDDLE, S(psn + i));
+	expect_none(b);
+}
+
 /* (Q6): the peer owes nothing as long as the packet that asks it to acknowledge gets no copy. */
 Test(copy, q6_no_timeout_in_a_message_without_copy)
 {
 	struct setup s = setup_of(KARST_QPT_RC);
-	struct karst_sge sge;
 	struct bed *b;
 	uint32_t i;
 
 	s.attr.retry_cnt = 0;
 	b = open_far_with(&s);
-	sge = (struct karst_sge)FAR_SGE(0, (KARST_COPY_AHEAD + 4) * MTU);
-	post(b, RDMA_WRITE, 1, .sge = &sge, .nsge = 1);
-	turn(b);
-	cr_assert_eq(copy_once(b, ALL), 1);
-	driver.full = true;
-	for (i = 0; i < 3; i++)
-		visit_picked(b, 32, NULL);
-	expect_pkt(b, RC_WRITE_FIRST, S(0));
-	for (i = 1; i < KARST_COPY_AHEAD; i++)
-		expect_pkt(b, RC_WRITE_MIDDLE, S(i));
-	expect_none(b);
+	post_long(b, 1);
+	refuse_rest(b, 0);
 	wait_in_vain(b);
 	expect_no_wc(b);
 	karst_core_feed(b->core, 1);
 	turn(b);
 	copy_all(b);
-	for (; i < KARST_COPY_AHEAD + 3; i++)
+	for (i = KARST_COPY_AHEAD; i < KARST_COPY_AHEAD + 3; i++)
 		expect_pkt(b, RC_WRITE_MIDDLE, S(i));
 	expect_pkt(b, RC_WRITE_LAST, S(i));
 	expect_taken(b, send_pkt(b, RC_ACK, S(i)));
@@ -309,24 +325,14 @@ Test(copy, q6_no_timeout_in_a_message_without_copy)
 Test(copy, q6_probe_in_a_message_without_copy)
 {
 	struct setup s = setup_of(KARST_QPT_RC);
-	struct karst_sge sge;
 	const struct karst_pkt *p;
 	struct bed *b;
 	uint32_t i;
 
 	s.core.early_retransmission = true;
 	b = open_far_with(&s);
-	sge = (struct karst_sge)FAR_SGE(0, (KARST_COPY_AHEAD + 4) * MTU);
-	post(b, RDMA_WRITE, 1, .sge = &sge, .nsge = 1);
-	turn(b);
-	cr_assert_eq(copy_once(b, ALL), 1);
-	driver.full = true;
-	for (i = 0; i < 3; i++)
-		visit_picked(b, 32, NULL);
-	expect_pkt(b, RC_WRITE_FIRST, S(0));
-	for (i = 1; i < KARST_COPY_AHEAD; i++)
-		expect_pkt(b, RC_WRITE_MIDDLE, S(i));
-	expect_none(b);
+	post_long(b, 1);
+	refuse_rest(b, 0);
 	driver.full = false;
 	for (i = 0; i < 100 && b->out_head == b->out_tail; i++) {
 		b->core->now_ns += 100000;
@@ -374,11 +380,9 @@ Test(copy, q6_no_timeout_before_the_next_attempt)
 static void
 begin_long(struct bed *b)
 {
-	const struct karst_sge sge = FAR_SGE(0, (KARST_COPY_AHEAD + 4) * MTU);
 	uint32_t i;
 
-	post(b, RDMA_WRITE, 1, .sge = &sge, .nsge = 1);
-	turn(b);
+	post_long(b, 1);
 	cr_assert_eq(copy_once(b, ALL), 1);
 	visit_picked(b, 4, NULL);
 	expect_pkt(b, RC_WRITE_FIRST, S(0));
@@ -464,25 +468,16 @@ answer_read(struct bed *b, uint8_t opcode, uint32_t i)
 Test(copy, q6_no_timeout_behind_a_gap)
 {
 	struct setup s = setup_of(KARST_QPT_RC);
-	struct karst_sge sge;
 	struct bed *b;
 	uint32_t i;
 
 	s.attr.retry_cnt = 0;
 	s.attr.max_rd_atomic = 8;
 	b = open_far_with(&s);
-	sge = (struct karst_sge)FAR_SGE(0, (KARST_COPY_AHEAD + 4) * MTU);
 	post(b, RDMA_READ, 1, .len = 3 * MTU);
-	post(b, RDMA_WRITE, 2, .sge = &sge, .nsge = 1);
-	turn(b);
+	post_long(b, 2);
 	expect_pkt(b, RC_READ_REQUEST, S(0));
-	cr_assert_eq(copy_once(b, ALL), 1);
-	driver.full = true;
-	while (visit_picked(b, 32, NULL) != NULL)
-		;
-	expect_pkt(b, RC_WRITE_FIRST, S(3));
-	for (i = 4; i < KARST_COPY_AHEAD + 3; i++)
-		expect_pkt(b, RC_WRITE_MIDDLE, S(i));
+	refuse_rest(b, 3);
 	answer_read(b, KARST_RC_READ_RESP_FIRST, 0);
 	answer_read(b, KARST_RC_READ_RESP_LAST, 2);
 	while (visit_picked(b, 32, NULL) != NULL)
@@ -497,7 +492,7 @@ Test(copy, q6_no_timeout_behind_a_gap)
 	karst_core_feed(b->core, 1);
 	turn(b);
 	copy_all(b);
-	for (; i < KARST_COPY_AHEAD + 6; i++)
+	for (i = KARST_COPY_AHEAD + 3; i < KARST_COPY_AHEAD + 6; i++)
 		expect_pkt(b, RC_WRITE_MIDDLE, S(i));
 	expect_pkt(b, RC_WRITE_LAST, S(i));
 	expect_taken(b, send_pkt(b, RC_ACK, S(i)));

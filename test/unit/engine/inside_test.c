@@ -6,11 +6,9 @@
  * however long that takes.  And copies that wait behind one that a program holds up, or while their
  * region is remapped.
  */
-#include <dirent.h>
 #include <fcntl.h>
 #include <linux/userfaultfd.h>
 #include <signal.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
@@ -20,33 +18,15 @@
 #include <unistd.h>
 
 #include <criterion/criterion.h>
-#include <rte_mempool.h>
 
 #include "copies.h"
 #include "engine_priv.h"
+#include "inside_bed.h"
 #include "karst_ctl_sock.h"
 #include "karst_owner.h"
-#include "space_bed.h"
 #include "workers.h"
 
-#define WAIT_NS     7000000000ull /* longer than a program has for a part of a copy */
-#define PATIENCE_NS 120000000000ull
-
-/* Copies of the program's memory that have started and not ended. */
-static uint32_t
-copies(const struct rig *rig)
-{
-	return atomic_load(&rig->space->slow.copies);
-}
-
-static void
-poll_a_while(struct rig *rig)
-{
-	const struct timespec nap = {.tv_nsec = 10000000};
-
-	engine_bed_settle(&rig->bed);
-	nanosleep(&nap, NULL);
-}
+#define WAIT_NS 7000000000ull /* longer than a program has for a part of a copy */
 
 /* Waits until a copy is under way, and then for longer than a program may take. */
 static void
@@ -54,7 +34,7 @@ wait_long(struct rig *rig)
 {
 	uint64_t until = karst_engine_now_ns(rig->bed.e) + PATIENCE_NS;
 
-	while (copies(rig) == 0) {
+	while (space_copies(rig) == 0) {
 		cr_assert_lt(karst_engine_now_ns(rig->bed.e), until, "no copy was begun");
 		poll_a_while(rig);
 	}
@@ -62,7 +42,7 @@ wait_long(struct rig *rig)
 	while (karst_engine_now_ns(rig->bed.e) < until && !karst_space_failed(rig->space))
 		poll_a_while(rig);
 	cr_assert_not(karst_space_failed(rig->space), "it was not the program that was late");
-	cr_assert_gt(copies(rig), 0, "and the copy waits still");
+	cr_assert_gt(space_copies(rig), 0, "and the copy waits still");
 }
 
 /* The thread that has the lock of the program's atomics, here this thread, may get no processor. */
@@ -177,47 +157,6 @@ Test(inside, pages_of_ours_that_come_late)
 	rig_down(&rig);
 }
 
-static uint64_t
-stuck_threads(const struct rig *rig)
-{
-	uint64_t n = 0;
-	uint32_t i;
-
-	for (i = 0; i < rig->bed.e->nlcores; i++)
-		n += atomic_load(&rig->bed.e->lcore[i].watched.stuck);
-	return n;
-}
-
-/* Makes a region of pages that never become available. */
-static void
-never_region(struct rig *rig, struct region *r)
-{
-	static struct program_pieces p = {.n = 1};
-
-	p.piece[0] = (struct karst_ctl_piece){
-		.len = 65536, .kind = KARST_CTL_PIECE_COPY, .flags = KARST_CTL_PIECE_ON_DEMAND};
-	cr_assert_eq(program_never(&rig->prog, 65536, &p.piece[0].addr), 0);
-	cr_assert_eq(map_pieces(rig, p.piece[0].addr, 65536, true, &p, r), 0, "%s", p.why);
-}
-
-/* Posts atomics to both lcores, which have to wait for the page at @addr, until both threads are
- * written off. */
-static void
-stick(struct rig *rig, uint64_t addr, uint32_t key)
-{
-	uint64_t until = karst_engine_now_ns(rig->bed.e) + PATIENCE_NS;
-
-	cr_assert_neq(rig->far[0]->lcore, rig->far[1]->lcore);
-	post_faa(rig, 0, addr, key);
-	post_faa(rig, 1, addr, key);
-	while (stuck_threads(rig) < 2) {
-		cr_assert_lt(karst_engine_now_ns(rig->bed.e), until, "%d threads are written off",
-			(int)stuck_threads(rig));
-		poll_a_while(rig);
-	}
-	cr_assert(karst_space_failed(rig->space));
-}
-
 /* A page that never becomes available blocks a thread that has the lock, and that thread blocks the
  * next: both count as stuck. */
 Test(inside, a_lock_that_is_held_by_the_program)
@@ -231,296 +170,6 @@ Test(inside, a_lock_that_is_held_by_the_program)
 	never_region(&rig, &r);
 	stick(&rig, r.addr, r.key);
 	program_kill(&rig.prog);
-	rig_down(&rig);
-}
-
-/* --- the end of the engine --- */
-
-/* How many threads of this process are an lcore's. */
-static uint32_t
-lcore_threads(void)
-{
-	const struct dirent *d;
-	char path[320], name[32];
-	uint32_t n = 0;
-	DIR *dir = opendir("/proc/self/task");
-	FILE *f;
-
-	while (dir != NULL && (d = readdir(dir)) != NULL) {
-		snprintf(path, sizeof(path), "/proc/self/task/%s/comm", d->d_name);
-		f = fopen(path, "r");
-		n += f != NULL && fgets(name, sizeof(name), f) != NULL &&
-			strncmp(name, "karst-lcore-", strlen("karst-lcore-")) == 0;
-		if (f != NULL)
-			fclose(f);
-	}
-	if (dir != NULL)
-		closedir(dir);
-	return n;
-}
-
-/* The engine of @rig ends while two of its threads wait for pages of the program.  When the program
- * ends, they return, and access nothing that is gone.  The packets that they copy from stay. */
-static void
-end_before_program(struct rig *rig, bool started)
-{
-	const struct timespec nap = {.tv_nsec = 1000000};
-	char pool[RTE_MEMPOOL_NAMESIZE];
-	struct region r;
-	uint32_t i;
-
-	never_region(rig, &r);
-	stick(rig, r.addr, r.key);
-	snprintf(pool, sizeof(pool), "%s", karst_engine_config(rig->bed.e)->name);
-	if (started)
-		karst_engine_stop(rig->bed.e);
-	rig_down(rig);
-	cr_assert_eq(lcore_threads(), 2);
-	cr_assert_not_null(rte_mempool_lookup(pool));
-	program_kill(&rig->prog);
-	for (i = 0; i < PATIENCE_NS / 1000000 && lcore_threads() > 0; i++)
-		nanosleep(&nap, NULL);
-	cr_assert_eq(lcore_threads(), 0);
-}
-
-Test(inside, copiers_that_outlive_the_engine)
-{
-	struct rig rig;
-
-	if (access("/dev/fuse", R_OK | W_OK) != 0)
-		cr_skip("needs /dev/fuse");
-	rig_up(&rig);
-	end_before_program(&rig, false);
-}
-
-Test(inside, drivers_that_outlive_the_engine)
-{
-	struct rig rig;
-
-	if (access("/dev/fuse", R_OK | W_OK) != 0)
-		cr_skip("needs /dev/fuse");
-	rig_up_started(&rig);
-	end_before_program(&rig, true);
-}
-
-/* Posts a WRITE of another queue pair of lcore 0 to memory of the program. */
-static void
-write_more(struct rig *rig, uint64_t addr, uint32_t key)
-{
-	struct karst_engine_qp *near = engine_bed_qp(&rig->bed, KARST_QPT_RC, 0);
-	struct karst_engine_qp *far = engine_bed_qp(&rig->bed, KARST_QPT_RC, 0);
-
-	engine_bed_connect(&rig->bed, near, far);
-	engine_bed_post(near, KARST_WR_RDMA_WRITE, 1, rig->local, 64, rig->local_key,
-		(void *)(uintptr_t)addr, key);
-}
-
-/* A copy whose thread is left behind when the engine stops is given up, so that its queue pair does
- * not wait for it after the next start.  It is free again when the thread has returned. */
-Test(inside, a_copy_that_is_left_behind)
-{
-	const struct timespec nap = {.tv_nsec = 1000000};
-	const struct eng_lcore *lc;
-	struct karst_cqe cqe;
-	struct region r;
-	struct rig rig;
-
-	if (access("/dev/fuse", R_OK | W_OK) != 0)
-		cr_skip("needs /dev/fuse");
-	rig_up_started(&rig);
-	lc = &rig.bed.e->lcore[rig.far[0]->lcore];
-	never_region(&rig, &r);
-	post_faa(&rig, 0, r.addr, r.key);
-	while (atomic_load(&lc->watched.taken_over) == 0)
-		nanosleep(&nap, NULL);
-	karst_engine_stop(rig.bed.e);
-	cr_assert_eq(karst_engine_start(rig.bed.e, NULL), 0);
-	cr_assert(engine_bed_wait(&rig.bed, &cqe));
-	cr_assert_eq(cqe.status, KARST_WC_REM_ACCESS_ERR, "status %d: it waits still", cqe.status);
-	cr_assert(karst_space_failed(rig.space), "calls wait for its copies");
-	eng_copies_settle(rig.space);
-	cr_assert_eq(__atomic_load_n(&lc->copies->ncounted, __ATOMIC_RELAXED), 1);
-	program_kill(&rig.prog);
-	/* the thread does not wake the lcore; further copies are refused, as the program is gone */
-	do {
-		nanosleep(&nap, NULL);
-		write_more(&rig, r.addr, r.key);
-		cr_assert(engine_bed_wait(&rig.bed, &cqe));
-	} while (__atomic_load_n(&lc->copies->ncounted, __ATOMIC_RELAXED) != 0);
-	karst_engine_stop(rig.bed.e);
-	rig_down(&rig);
-}
-
-struct holder {
-	struct rig *rig;
-	const struct eng_lcore *lc;
-	_Atomic bool locked;
-};
-
-/* Has the lock of the program's atomics until no thread drives the lcore any more. */
-static void *
-hold_until_the_end(void *arg)
-{
-	const struct timespec nap = {.tv_nsec = 1000000};
-	struct holder *h = arg;
-
-	pthread_mutex_lock(&h->rig->space->atomics->lock);
-	atomic_store(&h->locked, true);
-	while (atomic_load(&h->lc->workers) == NULL)
-		nanosleep(&nap, NULL);
-	while (atomic_load(&h->lc->workers) != NULL)
-		nanosleep(&nap, NULL);
-	pthread_mutex_unlock(&h->rig->space->atomics->lock);
-	return NULL;
-}
-
-/* A copy ends while the engine stops, and the next packet of its queue pair needs a copy, too.  It
- * waits for the next start; calls that remove a key wait for it. */
-Test(inside, a_copy_that_begins_at_the_end)
-{
-	const struct timespec nap = {.tv_nsec = 1000000};
-	const struct eng_lcore *lc;
-	struct karst_cqe cqe;
-	struct holder holder;
-	uint64_t addr, len;
-	pthread_t thread;
-	struct region r;
-	struct rig rig;
-
-	rig_up_started(&rig);
-	lc = &rig.bed.e->lcore[rig.far[0]->lcore];
-	cr_assert_eq(program_make(&rig.prog, KIND_STACK, &addr, &len), 0);
-	addr = (addr + 63) & ~63ull;
-	cr_assert_eq(region_make(&rig, addr, 4096, true, UINT64_MAX, &r), 0);
-	holder = (struct holder){.rig = &rig, .lc = lc};
-	cr_assert_eq(pthread_create(&thread, NULL, hold_until_the_end, &holder), 0);
-	while (!atomic_load(&holder.locked))
-		nanosleep(&nap, NULL);
-	post_faa(&rig, 0, addr, r.key);
-	while (atomic_load(&lc->watched.taken_over) == 0)
-		nanosleep(&nap, NULL);
-	engine_bed_post(rig.near[0], KARST_WR_RDMA_WRITE, 2, rig.local, 64, rig.local_key,
-		(void *)(uintptr_t)addr, r.key);
-	while (__atomic_load_n(&lc->copies->nkept, __ATOMIC_RELAXED) < 2)
-		nanosleep(&nap, NULL);
-	/* as if no thread could be created for the time in which the program polls: copies wait */
-	rig.bed.e->copies = false;
-	karst_engine_stop(rig.bed.e);
-	pthread_join(thread, NULL);
-	cr_assert_not_null(lc->copies->todo.head, "the copy of the second packet waits");
-	cr_assert_eq(copies(&rig), 1, "%u copies of the program are counted", copies(&rig));
-	cr_assert_eq(karst_engine_start(rig.bed.e, NULL), 0);
-	cr_assert(engine_bed_wait(&rig.bed, &cqe));
-	cr_assert_eq(cqe.status, KARST_WC_SUCCESS);
-	cr_assert(engine_bed_wait(&rig.bed, &cqe));
-	cr_assert_eq(cqe.status, KARST_WC_SUCCESS);
-	karst_engine_stop(rig.bed.e);
-	program_end(&rig.prog);
-	rig_down(&rig);
-}
-
-/* On the lcore: sends in a call, as before a queue pair is stopped. */
-static int
-send_in_a_call(struct eng_lcore *lc, void *arg)
-{
-	const struct karst_engine_qp *qp = arg;
-
-	karst_core_doorbell(lc->core, qp->num);
-	eng_tx_poll(lc);
-	return 0;
-}
-
-/* The last call that is made on the lcore of near[0] before it is released sends a message that has
- * to be copied.  No thread can be created that copies it. */
-static void
-copy_after_the_last_turn(struct rig *rig, struct region *r)
-{
-	struct eng_lcore *lc = &rig->bed.e->lcore[rig->near[0]->lcore];
-	uint64_t addr, len;
-
-	cr_assert_eq(program_make(&rig->prog, KIND_STACK, &addr, &len), 0);
-	addr = (addr + 63) & ~63ull;
-	cr_assert_eq(region_make(rig, addr, 4096, true, UINT64_MAX, r), 0);
-	engine_bed_settle(&rig->bed);
-	eng_workers_stop(rig->bed.e);
-	engine_bed_post(rig->near[0], KARST_WR_RDMA_WRITE, 1, (void *)(uintptr_t)addr, 64, r->key,
-		rig->local, rig->local_key);
-	cr_assert_eq(eng_mailbox_call(lc, send_in_a_call, rig->near[0]), 0);
-	cr_assert_not_null(lc->copies->todo.head, "no copy waits");
-	engine_bed_release(&rig->bed);
-}
-
-/* Calls that remove a key wait for such a copy, until its queue pair is destroyed.  Then the
- * program may go, although the copy is still in the list. */
-Test(inside, a_copy_after_the_last_turn)
-{
-	struct eng_lcore *lc;
-	struct region r;
-	struct rig rig;
-
-	rig_up(&rig);
-	lc = &rig.bed.e->lcore[rig.near[0]->lcore];
-	copy_after_the_last_turn(&rig, &r);
-	cr_expect_eq(copies(&rig), 1, "%u copies of the program are counted", copies(&rig));
-	cr_assert_eq(karst_engine_qp_destroy(rig.bed.e, rig.near[0]), 0);
-	cr_assert_eq(copies(&rig), 0, "calls wait for a copy that nobody makes");
-	cr_assert_not_null(lc->copies->todo.head);
-	cr_assert_eq(karst_engine_mr_dereg_many(rig.bed.e, rig.key, rig.nkeys), 0);
-	program_end(&rig.prog);
-	karst_space_destroy(rig.space);
-	cr_assert_eq(eng_lcore_attach(lc), 0);
-	eng_lcore_detach(lc);
-	munmap(rig.local, SPACE_LOCAL);
-	engine_bed_down(&rig.bed);
-}
-
-/* The threads that are created later do not take the copy, since too many others wait for the
- * program: calls that remove a key do not wait until the lcore is polled again. */
-Test(inside, a_copy_that_is_refused_later)
-{
-	struct karst_cqe cqe;
-	struct region r;
-	struct rig rig;
-
-	rig_up(&rig);
-	copy_after_the_last_turn(&rig, &r);
-	cr_assert_eq(copies(&rig), 1, "%u copies of the program are counted", copies(&rig));
-	atomic_store(&rig.space->slow.until_ns, UINT64_MAX);
-	atomic_store(&rig.space->slow.queued, 1000);
-	cr_assert_eq(eng_workers_start(rig.bed.e), 0);
-	cr_assert_eq(copies(&rig), 0, "calls wait for a copy that nobody makes");
-	atomic_store(&rig.space->slow.queued, 0);
-	cr_assert(engine_bed_wait(&rig.bed, &cqe));
-	cr_assert_eq(cqe.status, KARST_WC_LOC_PROT_ERR);
-	program_end(&rig.prog);
-	rig_down(&rig);
-}
-
-/* All copies of an lcore are held by threads that were left behind, and one of these returns: the
- * next packet gets its copy. */
-Test(inside, a_copy_that_is_the_only_one)
-{
-	struct eng_copies *cs;
-	uint64_t addr, len;
-	struct region r;
-	struct rig rig;
-
-	rig_up(&rig);
-	cr_assert_eq(program_make(&rig.prog, KIND_STACK, &addr, &len), 0);
-	addr = (addr + 63) & ~63ull;
-	cr_assert_eq(region_make(&rig, addr, 4096, true, UINT64_MAX, &r), 0);
-	engine_bed_settle(&rig.bed);
-	cs = rig.bed.e->lcore[rig.far[0]->lcore].copies;
-	cr_assert_eq(cs->nused, 0);
-	cs->nused = ENG_COPIES;
-	cs->copy[0].pub.room = cs->room[0];
-	cs->copy[0].dropped = true;
-	atomic_store(&cs->copy[0].phase, ENG_COPY_OVER);
-	eng_copy_return(cs, &cs->copy[0]);
-	karst_engine_poll(rig.bed.e, rig.far[0]->lcore);
-	cr_expect_null(atomic_load(&cs->returned), "it is not taken");
-	cr_expect_eq(remote_op(&rig, 0, KARST_WR_RDMA_WRITE, 0, addr, 64, r.key), KARST_WC_SUCCESS);
-	program_end(&rig.prog);
 	rig_down(&rig);
 }
 
@@ -568,70 +217,6 @@ Test(inside, naps_while_a_copy_waits)
 /* --- no threads --- */
 
 #define NO_THREADS_UID 54321 /* has none, and may have no more */
-
-/* Makes a region of a program of its own whose pages never become available. */
-static uint32_t
-never_of(struct rig *rig, struct program *p, struct karst_space **s, uint64_t *addr)
-{
-	const struct karst_ctl_piece flags = {
-		.len = 65536, .kind = KARST_CTL_PIECE_COPY, .flags = KARST_CTL_PIECE_ON_DEMAND};
-	struct karst_space_region *r;
-	char why[KARST_CTL_WHY];
-	struct karst_ctl_piece piece = flags;
-	uint32_t key;
-
-	cr_assert_eq(karst_space_create(rig->bed.e, p->pid, p->pidfd, 0, 0, s), 0);
-	give_memory(*s, p->pid);
-	cr_assert_eq(program_never(p, piece.len, &piece.addr), 0);
-	cr_assert_eq(karst_space_map(*s, piece.addr, piece.len, true, &piece, 1, NULL, 0, &r, why),
-		0, "%s", why);
-	cr_assert_eq(karst_engine_mr_reg(rig->bed.e, rig->bed.pd, karst_space_host(r), piece.addr,
-			     piece.len, SPACE_ALL, &key),
-		0);
-	rig->key[rig->nkeys++] = key;
-	*addr = piece.addr;
-	return key;
-}
-
-/* A program is attached twice.  A thread waits for its memory with the lock of its atomics, and
- * another thread, for the other attachment, waits for that lock: both attachments fail when the
- * engine stops, whichever thread is asked first.  If one did not, calls of it would wait for its
- * copy. */
-Test(inside, two_attachments_that_are_left_behind)
-{
-	const struct timespec nap = {.tv_nsec = 1000000};
-	struct karst_space *again;
-	const struct eng_lcore *lc;
-	struct region r;
-	uint64_t addr;
-	struct rig rig;
-	uint32_t key;
-
-	if (access("/dev/fuse", R_OK | W_OK) != 0)
-		cr_skip("needs /dev/fuse");
-	rig_up_started(&rig);
-	lc = &rig.bed.e->lcore[rig.far[0]->lcore];
-	rig.near[1] = engine_bed_qp(&rig.bed, KARST_QPT_RC, rig.near[0]->lcore);
-	rig.far[1] = engine_bed_qp(&rig.bed, KARST_QPT_RC, rig.far[0]->lcore);
-	engine_bed_connect(&rig.bed, rig.near[1], rig.far[1]);
-	never_region(&rig, &r);
-	key = never_of(&rig, &rig.prog, &again, &addr);
-	cr_assert_eq(again->atomics, rig.space->atomics);
-	post_faa(&rig, 0, r.addr, r.key);
-	while (atomic_load(&lc->watched.taken_over) < 1)
-		nanosleep(&nap, NULL);
-	post_faa(&rig, 1, addr, key);
-	while (atomic_load(&lc->watched.taken_over) < 2)
-		nanosleep(&nap, NULL);
-	karst_engine_stop(rig.bed.e);
-	cr_expect(karst_space_failed(rig.space), "the one whose thread has the lock");
-	cr_expect(karst_space_failed(again), "the one whose thread waits for the lock");
-	program_kill(&rig.prog);
-	cr_assert_eq(karst_engine_mr_dereg_many(rig.bed.e, rig.key, rig.nkeys), 0);
-	rig.nkeys = 0;
-	karst_space_destroy(again);
-	rig_down(&rig);
-}
 
 /* From now on no thread of this process can create another one, until it has its limit back. */
 static void
@@ -977,7 +562,7 @@ Test(inside, copies_go_on_when_their_region_moves)
 		engine_bed_post(qp[0], KARST_WR_RDMA_WRITE, 1, rig.local + i * 4096, 4096,
 			rig.local_key, (void *)(uintptr_t)(addr + i * 4096), key);
 	}
-	while (copies(&rig) < COPIES)
+	while (space_copies(&rig) < COPIES)
 		karst_engine_poll(rig.bed.e, 0);
 	/* as a session does for the call */
 	cr_assert_eq(program_register(&rig.prog, addr, r.len, true, UINT64_MAX, &p), 0);
@@ -989,7 +574,7 @@ Test(inside, copies_go_on_when_their_region_moves)
 	region_drop(&rig, &r);
 	cr_assert_eq(region_make(&rig, addr + 16 * 4096, 16 * 4096, true, UINT64_MAX, &other), 0);
 	cr_assert_eq(karst_space_host(other.r), was);
-	cr_assert_gt(copies(&rig), 0, "they wait yet");
+	cr_assert_gt(space_copies(&rig), 0, "they wait yet");
 	cr_assert_eq(program_release_writers(&rig.prog, addr, r.len), 0);
 	for (i = 0; i < COPIES; i++) {
 		cr_assert(engine_bed_wait(&rig.bed, &cqe));

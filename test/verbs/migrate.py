@@ -66,9 +66,9 @@ def addresses(end):
     return [path[end] for path in ADDRESS]
 
 
-def run(engines, program, socket, how, then=lambda sender: []):
+def run(engines, program, socket, how, then=lambda sender: [], receive='receive'):
     """Runs a receiver and a sender.  @then: called with the sender.  @return problems"""
-    receiver = engines[1].program([program, 'receive', socket, *addresses(1)])
+    receiver = engines[1].program([program, receive, socket, *addresses(1)])
     problems = receiver.until(lambda: 'listening' in receiver.text(), 'listening')
     sender = engines[0].program([program, how, socket, *addresses(0)])
     try:
@@ -105,6 +105,8 @@ def over_two_paths(tap, wire, engines, program, folder):
     tap.point('the path is taken away under traffic', problems)
     tap.point('a program migrates, and back again',
               run(engines, program, f'{folder}/command', 'command'))
+    tap.point('the same with a shared receive queue',
+              run(engines, program, f'{folder}/shared', 'command', receive='receive-srq'))
 
 
 def main(argv):

@@ -6,6 +6,7 @@
  *
  *   migrate-program calls                    tests which calls are accepted, on the first device
  *   migrate-program receive SOCKET A B       listens at SOCKET, receives, checks the messages
+ *   migrate-program receive-srq SOCKET A B   the same with a shared receive queue
  *   migrate-program send SOCKET A B          sends until its path has migrated, and some more
  *   migrate-program command SOCKET A B       sends, migrates by a call, and later back again
  *
@@ -47,6 +48,7 @@ struct end {
 	struct ibv_pd *pd;
 	struct ibv_cq *cq;
 	struct ibv_mr *mr;
+	struct ibv_srq *srq; /* NULL: the queue pair has its own receive queue */
 	struct ibv_qp *qp;
 	uint8_t *mem;
 	int gid_index[2];
@@ -97,6 +99,7 @@ make_qp(struct end *e, enum ibv_qp_type type)
 		.qp_type = type,
 		.send_cq = e->cq,
 		.recv_cq = e->cq,
+		.srq = e->srq,
 		.sq_sig_all = 1,
 		.cap = {.max_send_wr = DEPTH,
 			.max_recv_wr = DEPTH,
@@ -107,6 +110,15 @@ make_qp(struct end *e, enum ibv_qp_type type)
 
 	check(qp != NULL, "a queue pair");
 	return qp;
+}
+
+static void
+make_srq(struct end *e)
+{
+	struct ibv_srq_init_attr init = {.attr = {.max_wr = DEPTH, .max_sge = 1}};
+
+	e->srq = ibv_create_srq(e->pd, &init);
+	check(e->srq != NULL, "a shared receive queue");
 }
 
 static int
@@ -216,12 +228,14 @@ query(struct ibv_qp *qp)
 /* --- the connection --- */
 
 static void
-connect_ends(struct end *e, const char *path, bool listens, char *const address[2])
+connect_ends(struct end *e, const char *path, bool listens, bool shared, char *const address[2])
 {
 	struct sockaddr_un at = {.sun_family = AF_UNIX};
 	int fd = socket(AF_UNIX, SOCK_STREAM, 0), i;
 
 	open_device(e);
+	if (shared)
+		make_srq(e);
 	e->qp = make_qp(e, IBV_QPT_RC);
 	for (i = 0; i < 2; i++)
 		e->gid_index[i] = gid_index(e, address[i], &e->own.gid[i]);
@@ -315,7 +329,9 @@ post_recv(struct end *e, uint32_t slot)
 		.addr = (uintptr_t)e->mem + slot * BYTES, .length = BYTES, .lkey = e->mr->lkey};
 	struct ibv_recv_wr wr = {.wr_id = slot, .sg_list = &sge, .num_sge = 1}, *bad;
 
-	check(ibv_post_recv(e->qp, &wr, &bad) == 0, "a receive");
+	check((e->srq != NULL ? ibv_post_srq_recv(e->srq, &wr, &bad)
+			      : ibv_post_recv(e->qp, &wr, &bad)) == 0,
+		"a receive");
 }
 
 static void
@@ -585,6 +601,7 @@ int
 main(int argc, char **argv)
 {
 	struct end e = {0};
+	bool receives, shared;
 
 	if (argc == 2 && strcmp(argv[1], "calls") == 0) {
 		calls(&e);
@@ -592,8 +609,10 @@ main(int argc, char **argv)
 	}
 	if (argc != 5)
 		return 2;
-	connect_ends(&e, argv[2], strcmp(argv[1], "receive") == 0, argv + 3);
-	if (strcmp(argv[1], "receive") == 0)
+	shared = strcmp(argv[1], "receive-srq") == 0;
+	receives = shared || strcmp(argv[1], "receive") == 0;
+	connect_ends(&e, argv[2], receives, shared, argv + 3);
+	if (receives)
 		receive(&e);
 	else if (strcmp(argv[1], "send") == 0)
 		send_until_migrated(&e);

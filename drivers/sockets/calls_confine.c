@@ -241,12 +241,40 @@ prepare(int *fds)
 	return n > 0 ? ks_list(fds, FDS_MAX) : 0;
 }
 
-/* Builds our filter, followed by @theirs.  False: that is too long. */
+/* Whether the @bytes of the program's memory can be read, at least 8.  The kernel copies a set of
+ * signals, of 8 bytes, before it refuses the operation -1.  This system call is one that our rules
+ * allow, so an earlier filter of the program does not refuse it. */
+static bool
+is_readable(const void *mem, size_t bytes)
+{
+	const size_t set = 8, page = 4096; /* the smallest of any system */
+	const int err = errno;
+	bool readable = true;
+
+	for (size_t at = 0; readable && at < bytes; at += page) {
+		(void)syscall(SYS_rt_sigprocmask, -1, (const char *)mem + at, NULL, set);
+		readable = errno != EFAULT;
+	}
+	if (readable) {
+		(void)syscall(SYS_rt_sigprocmask, -1, (const char *)mem + bytes - set, NULL, set);
+		readable = errno != EFAULT;
+	}
+	errno = err;
+	return readable;
+}
+
+/* Builds our filter, followed by @theirs.  False: that is too long, or cannot be read. */
 static bool
 build(struct filter *f, const int *fds, unsigned int n, const struct sock_fprog *theirs)
 {
 	unsigned int elsewhere;
+	struct sock_fprog prog;
 
+	if (!is_readable(theirs, sizeof(*theirs)))
+		return false;
+	prog = *theirs;
+	if (prog.len == 0 || !is_readable(prog.filter, prog.len * sizeof(*prog.filter)))
+		return false;
 	load(f, offsetof(struct seccomp_data, arch));
 	put(f, BPF_JMP | BPF_JEQ | BPF_K, NATIVE, 1, 0);
 	elsewhere = f->n;
@@ -255,10 +283,10 @@ build(struct filter *f, const int *fds, unsigned int n, const struct sock_fprog 
 	allow_waiting(f);
 	allow_service(f);
 	f->code[elsewhere].k = f->n - elsewhere - 1;
-	if (f->n + theirs->len > BPF_MAXINSNS)
+	if (f->n + prog.len > BPF_MAXINSNS)
 		return false;
-	memcpy(&f->code[f->n], theirs->filter, theirs->len * sizeof(f->code[0]));
-	f->n += theirs->len;
+	memcpy(&f->code[f->n], prog.filter, prog.len * sizeof(f->code[0]));
+	f->n += prog.len;
 	return true;
 }
 
@@ -285,7 +313,7 @@ confine(struct way way, const struct sock_fprog *theirs)
 	int fds[FDS_MAX];
 	unsigned int n = prepare(fds);
 	bool mine = false;
-	struct sock_fprog both = *theirs;
+	struct sock_fprog both;
 	long rc;
 
 	if (n > 0 && n <= FDS_MAX) {
@@ -298,11 +326,13 @@ confine(struct way way, const struct sock_fprog *theirs)
 	if (mine) {
 		place.n = place.nleave = 0;
 		(void)ks_service();
-		if (build(&place, fds, n, theirs))
+		if (build(&place, fds, n, theirs)) {
 			both = (struct sock_fprog){
 				.len = (unsigned short)place.n, .filter = place.code};
+			theirs = &both;
+		}
 	}
-	rc = set_filter(way, &both);
+	rc = set_filter(way, theirs);
 	/* otherwise an error, or a thread that cannot have the same filter */
 	if (rc == 0 || (rc > 0 && (way.flags & SECCOMP_FILTER_FLAG_NEW_LISTENER) != 0))
 		atomic_store(&confined, true);

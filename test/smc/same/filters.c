@@ -14,6 +14,8 @@
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
 #include <sys/select.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
@@ -162,6 +164,46 @@ refused_filters(void)
 	tell(syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, ~0u, &none));
 	tell(syscall(SYS_seccomp, SECCOMP_SET_MODE_STRICT, 1, NULL));
 	open_both();
+}
+
+static void
+tell_refused(const void *prog)
+{
+	tell(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, prog, 0, 0));
+	tell(syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, prog));
+}
+
+/* The structure or the instructions are, wholly or in part, in memory that cannot be read. */
+static void
+unreadable_filters(void)
+{
+	const struct sock_filter allow = BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW);
+	const size_t size = (size_t)sysconf(_SC_PAGESIZE);
+	char *mem =
+		mmap(NULL, 2 * size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	char *none = mem + size; /* from here on */
+	struct sock_fprog prog = {.len = 1, .filter = (void *)none};
+
+	if (mem == MAP_FAILED || mprotect(none, size, PROT_NONE) != 0)
+		fail("memory");
+	open_both();
+	memcpy(none - sizeof(allow), &allow, sizeof(allow));
+	/* the kernel checks this before it copies the instructions */
+	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0)
+		fail("PR_SET_NO_NEW_PRIVS");
+	tell_refused(none);
+	tell_refused(none - 8);
+	tell_refused(&prog);
+	prog = (struct sock_fprog){.len = 2, .filter = (void *)(none - sizeof(allow))};
+	tell_refused(&prog);
+	prog.len = 0;
+	tell_refused(&prog);
+	prog.len = BPF_MAXINSNS + 1;
+	tell_refused(&prog);
+	greet();
+	prog.len = 1;
+	tell_refused(&prog); /* which is not refused */
+	greet();
 }
 
 /* Reads and writes a byte with a filter.  @return its exit status */
@@ -400,6 +442,7 @@ const struct same_case filters[] = {
 	{"a filter of system calls in a child that is made while a filter is set",
 		fork_while_setting},
 	{"filters of system calls that are refused", refused_filters},
+	{"filters of system calls in memory that cannot be read", unreadable_filters},
 	{"a program that is executed with a filter of system calls", inherited},
 	{"a program that is executed with a harmless filter of system calls", inherited_harmless},
 	{"a program that is executed with a filter that kills for setting limits",

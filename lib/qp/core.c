@@ -171,8 +171,8 @@ karst_core_init(
 	core->wary_packets = core->window_packets > 1
 		? core->window_packets - (core->window_packets + 7) / 8
 		: core->window_packets;
-	/* Q2: a full window must contain a request for an acknowledgement, or it would never
-	 * open */
+	/* Q2: a full window must contain a packet that asks for an acknowledgement; for smaller
+	 * windows see asks_again() in requester_build.c */
 	core->ack_interval = karst_min_u32(core->ack_interval, core->window_packets);
 	core->placer.stream_bytes =
 		cfg->stream_bytes != 0 ? cfg->stream_bytes : DEFAULT_STREAM_BYTES;

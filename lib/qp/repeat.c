@@ -256,7 +256,7 @@ karst_repeat_room_left(const struct karst_core *core, struct karst_core_qp *qp)
 {
 	const struct karst_requester *r = &qp->req;
 	struct karst_repeat *p = qp->repeat;
-	uint32_t out = karst_psn_distance(r->snd_psn, r->una_psn), most;
+	uint32_t out = karst_psn_distance(r->snd_psn, r->una_psn), most, room;
 
 	if (out >= p->window)
 		return 0;
@@ -266,7 +266,9 @@ karst_repeat_room_left(const struct karst_core *core, struct karst_core_qp *qp)
 		most = out - r->rd_psns;
 		if (most >= r->window)
 			return 0;
-		return r->window == core->window_packets ? 2 : r->window - most;
+		room = r->window == core->window_packets ? 2 : r->window - most;
+		/* the last packet of the agreed window asks for an acknowledgement, too */
+		return karst_min_u32(room, p->window - out);
 	}
 	repeat_look(p, qp);
 	most = r->window > in_flight(p) ? r->window - in_flight(p) : 0;

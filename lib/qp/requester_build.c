@@ -60,11 +60,13 @@ closes_small_window(const struct karst_core *core, const struct karst_requester 
 }
 
 /* Whether the packet that is being built is the ack_interval-th since one asked for an
- * acknowledgement, or has to ask because the cursor went back. */
+ * acknowledgement, or has to ask because the cursor went back.  A window that is smaller than the
+ * interval replaces it: a full window must contain a packet that asks, or it would never open. */
 static inline bool
 asks_again(const struct karst_core *core, const struct karst_requester *r)
 {
-	return karst_psn_distance(r->snd_psn, r->asked_psn) + 1 >= core->ack_interval;
+	return karst_psn_distance(r->snd_psn, r->asked_psn) + 1 >=
+		karst_min_u32(core->ack_interval, r->window);
 }
 
 /* E6: whether the packet of @n bytes that is being built is the last for which there are tokens. */

@@ -148,6 +148,48 @@ Test(rc_requester, q2_window_smaller_than_interval)
 	bed_close(b);
 }
 
+/* (Q2): a NAK has made the window a little smaller than ack_interval.  What is sent behind a READ,
+ * which the window does not count, still asks for an acknowledgement; the queue pair has no timeout
+ * that would help. */
+Test(rc_requester, q2_window_reduced_below_interval)
+{
+	struct setup s = setup_of(KARST_QPT_RC);
+	uint32_t i, window = 0, asked = 0;
+	struct bed *b;
+
+	s.core.window_packets = s.core.ack_interval = 16;
+	s.attr.timeout = 0;
+	b = bed_open(&s);
+	post(b, RDMA_WRITE, 1, .len = 1);
+	expect_pkt(b, RC_WRITE_ONLY, S(0));
+	expect_taken(b, send_nak(b, S(0), 0));
+	expect_pkt(b, RC_WRITE_ONLY, S(0));
+	ack(b, S(0), 1);
+	expect_wc(b, 1, SUCCESS);
+	post(b, RDMA_READ, 2, .len = 27 * MTU);
+	post(b, RDMA_WRITE, 3, .len = 40 * MTU);
+	expect_pkt(b, RC_READ_REQUEST, S(1));
+	expect_taken(b, send_pkt(b, RC_READ_RESP_FIRST, S(1), .pay_len = MTU));
+	for (i = 1; i < 26; i++) {
+		expect_taken(b, send_pkt(b, RC_READ_RESP_MIDDLE, S(1 + i), .pay_len = MTU));
+		turn(b);
+	}
+	expect_taken(b, send_pkt(b, RC_READ_RESP_LAST, S(27), .pay_len = MTU));
+	expect_wc(b, 2, SUCCESS);
+	turn(b);
+	for (; b->out_head != b->out_tail; window++) {
+		const struct karst_pkt *p = expect_at(b, __FILE__, __LINE__,
+			window == 0 ? KARST_RC_WRITE_FIRST : KARST_RC_WRITE_MIDDLE, S(28 + window));
+
+		asked += (p->flags & KARST_PKT_ACKREQ) != 0;
+	}
+	cr_assert_leq(window, 16);
+	cr_assert_geq(
+		asked, 1, "none of %u packets asks: nobody will ever open the window", window);
+	bed_forget(b);
+	bed_close(b);
+}
+
 /* (P2): two READs that would take more than 2^23 PSNs together go one after the other. */
 Test(rc_requester, p2_half_of_the_number_space)
 {

@@ -356,3 +356,26 @@ Test(repeat, x10_q11_probe)
 	cr_assert_eq(count(b, RETRANSMITS), 3);
 	close_repeat(b);
 }
+
+/* (Q2, X1): the agreed window is smaller than ack_interval.  A packet still asks for an
+ * acknowledgement before it is full. */
+Test(repeat, q2_window_smaller_than_interval)
+{
+	struct setup s = setup_of(KARST_QPT_RC);
+	uint32_t i, asked = 0;
+	struct bed *b;
+
+	s.core.ack_interval = 200;
+	b = open_repeat(&s, 256);
+	post(b, RDMA_WRITE, 1, .len = 100 * MTU);
+	for (i = 0; i < WINDOW; i++) {
+		const struct karst_pkt *p = expect_at(b, __FILE__, __LINE__,
+			i == 0 ? KARST_RC_WRITE_FIRST : KARST_RC_WRITE_MIDDLE, S(i));
+
+		asked += (p->flags & KARST_PKT_ACKREQ) != 0;
+	}
+	expect_none(b);
+	cr_assert_geq(asked, 1, "no packet of the full window asks");
+	bed_forget(b);
+	close_repeat(b);
+}

@@ -404,10 +404,12 @@ pool_free(struct eng_lcore *lc, struct eng_workers *workers)
 
 /* --- of lcores that are polled --- */
 
-/* Takes what the thread that drove the lcore has left, if there was one. */
-static void
-take_rest(struct eng_lcore *lc)
+/* On the lcore, which a program may be polling: the pool is there from now on, and takes the copies
+ * that no pool has made. */
+static int
+take_rest(struct eng_lcore *lc, void *arg)
 {
+	struct eng_workers *workers = arg;
 	struct eng_copy_list rest = {0};
 	struct eng_copy *c;
 
@@ -419,6 +421,9 @@ take_rest(struct eng_lcore *lc)
 		eng_copy_append(&rest, c);
 	}
 	lc->copies->todo = rest;
+	/* release: the polling thread finds the pool complete */
+	atomic_store_explicit(&lc->workers, workers, memory_order_release);
+	return 0;
 }
 
 static int
@@ -437,10 +442,7 @@ pool_new(struct eng_lcore *lc)
 		workers_free(workers);
 		return ret;
 	}
-	take_rest(lc);
-	/* release: the polling thread finds the pool complete */
-	atomic_store_explicit(&lc->workers, workers, memory_order_release);
-	return 0;
+	return eng_mailbox_call(lc, take_rest, workers);
 }
 
 int

@@ -589,3 +589,90 @@ Test(inside, copies_go_on_when_their_region_moves)
 	program_end(&rig.prog);
 	rig_down(&rig);
 }
+
+/* --- threads for copies that come late --- */
+
+struct poller {
+	struct rig *rig;
+	struct region r;
+	uint32_t key;
+	_Atomic bool registered;
+};
+
+/* Polls lcore 0 until the other thread has registered memory. */
+static void *
+poll_until_registered(void *arg)
+{
+	struct poller *p = arg;
+
+	while (!atomic_load(&p->registered))
+		karst_engine_poll(p->rig->bed.e, 0);
+	karst_engine_release(p->rig->bed.e, 0);
+	return NULL;
+}
+
+static void *
+register_memory(void *arg)
+{
+	struct poller *p = arg;
+	const struct rig *rig = p->rig;
+
+	cr_assert_eq(karst_engine_mr_reg(rig->bed.e, rig->bed.pd, karst_space_host(p->r.r),
+			     p->r.addr, p->r.len, SPACE_ALL, &p->key),
+		0);
+	atomic_store(&p->registered, true);
+	return NULL;
+}
+
+/* No thread could be created when the engine was stopped, so the thread that polls makes the copies
+ * itself.  Another thread registers memory, for which threads can be created: they take the copies
+ * that wait, but not while the lcore is in a turn. */
+Test(inside, threads_that_are_created_in_a_turn)
+{
+	const struct timespec nap = {.tv_nsec = 1000000}, while_ns = {.tv_nsec = 200000000};
+	struct karst_engine_qp *near, *far;
+	struct eng_copies *cs;
+	struct karst_cqe cqe;
+	struct poller poller;
+	pthread_t thread[2];
+	uint64_t addr, len;
+	struct rig rig;
+	uint32_t i;
+
+	rig_up(&rig);
+	poller = (struct poller){.rig = &rig};
+	cr_assert_eq(program_make(&rig.prog, KIND_STACK, &addr, &len), 0);
+	addr = (addr + 63) & ~63ull;
+	cr_assert_eq(region_make(&rig, addr, 4096, true, UINT64_MAX, &poller.r), 0);
+	near = engine_bed_qp(&rig.bed, KARST_QPT_RC, 0);
+	far = engine_bed_qp(&rig.bed, KARST_QPT_RC, 0);
+	engine_bed_connect(&rig.bed, near, far);
+	engine_bed_settle(&rig.bed);
+	engine_bed_release(&rig.bed);
+	eng_workers_stop(rig.bed.e);
+	rig.bed.e->copies = false;
+	cs = rig.bed.e->lcore[0].copies;
+	pthread_mutex_lock(&rig.space->atomics->lock);
+	post_faa(&rig, 0, addr, poller.r.key);
+	engine_bed_post(near, KARST_WR_RDMA_WRITE, 2, rig.local + 4096, 64, rig.local_key,
+		(void *)(uintptr_t)(addr + 64), poller.r.key);
+	cr_assert_eq(pthread_create(&thread[0], NULL, poll_until_registered, &poller), 0);
+	/* the thread waits in the first copy, and the second one waits behind it */
+	while (__atomic_load_n(&cs->todo.head, __ATOMIC_RELAXED) != &cs->copy[1] ||
+		!atomic_load(&cs->copy[0].inside))
+		nanosleep(&nap, NULL);
+	cr_assert_eq(pthread_create(&thread[1], NULL, register_memory, &poller), 0);
+	nanosleep(&while_ns, NULL);
+	cr_expect_eq(__atomic_load_n(&cs->todo.head, __ATOMIC_RELAXED), &cs->copy[1],
+		"the list is taken while the lcore works on it");
+	pthread_mutex_unlock(&rig.space->atomics->lock);
+	for (i = 0; i < 2; i++)
+		pthread_join(thread[1 - i], NULL);
+	rig.key[rig.nkeys++] = poller.key;
+	for (i = 0; i < 2; i++) {
+		cr_assert(engine_bed_wait(&rig.bed, &cqe));
+		cr_assert_eq(cqe.status, KARST_WC_SUCCESS);
+	}
+	program_end(&rig.prog);
+	rig_down(&rig);
+}

@@ -296,6 +296,7 @@ karst_requester_reset(struct karst_core *core, struct karst_core_qp *qp)
 	r->rnr_left = r->rnr_retry;
 	r->window = core->window_packets;
 	r->told = 0;
+	qp->sq_corrupt = false;
 	karst_probe_forget(r);
 	r->probes = 0;
 	qp->probe.rtt_ns = 0;
@@ -327,6 +328,14 @@ karst_responder_reset(struct karst_core *core, struct karst_core_qp *qp)
 }
 
 /* --- failing --- */
+
+void
+karst_qp_sq_corrupt(struct karst_core *core, struct karst_core_qp *qp)
+{
+	if (!qp->sq_corrupt)
+		karst_count(&core->counters, KARST_CTR_SQ_CORRUPT);
+	qp->sq_corrupt = true;
+}
 
 void
 karst_qp_error(struct karst_core *core, struct karst_core_qp *qp, int event)
@@ -389,7 +398,7 @@ flush_sq(struct karst_core *core, struct karst_core_qp *qp, struct karst_tx_burs
 		/* an invalid tail: what was read before is flushed, and nothing more is read */
 		broken = karst_wqe_poll(&qp->sq) != 0;
 		if (broken)
-			karst_count(&core->counters, KARST_CTR_SQ_CORRUPT);
+			karst_qp_sq_corrupt(core, qp);
 		while (r->una_idx != qp->sq.tail && n < KARST_VISIT_QUIET) {
 			if (karst_mutant(KARST_MUTANT_DEAF_FLUSH) &&
 				r->una_idx + 1 == qp->sq.tail) {

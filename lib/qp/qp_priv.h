@@ -449,7 +449,8 @@ struct karst_core_qp {
 	uint32_t sq_psn;
 	uint16_t peer_sport; /* UDP source port of the peer, if it is latched; 0: not known yet */
 	uint8_t port_num;    /* as set by the program */
-	bool last_wqe;       /* the event was raised */
+	bool last_wqe : 1;   /* the event was raised */
+	bool sq_corrupt : 1; /* the send ring was counted as corrupt */
 	uint32_t xrcd;       /* XRC targets */
 
 	/* read by visits if req.paced is set; NULL: there was never a limit */
@@ -653,6 +654,10 @@ bool karst_datagram_tx(struct karst_core *core, struct karst_core_qp *qp, struct
 void karst_qp_renew_template(const struct karst_core *core, struct karst_core_qp *qp);
 /** Recomputes which packets are checked again. */
 void karst_qp_renew_watch(struct karst_core_qp *qp);
+
+/** Counts the send ring, whose contents are not valid: once until the next RESET, because they are
+ *  found again in later visits, and by the flush. */
+void karst_qp_sq_corrupt(struct karst_core *core, struct karst_core_qp *qp);
 
 /** Puts the QP into Error on an internal error (R13, Q8), with an event unless @event is
  *  negative. */

@@ -497,7 +497,7 @@ send_request(
 		if (karst_unlikely(slot->op != w.h.opcode ||
 			    (slot->len != w.len && !(slot->flags & KARST_SLOT_LOCAL)))) {
 			/* the program changed an outstanding request */
-			karst_count(&core->counters, KARST_CTR_SQ_CORRUPT);
+			karst_qp_sq_corrupt(core, qp);
 			karst_requester_fail_at(core, qp, idx, KARST_WC_LOC_QP_OP_ERR);
 			return STEP_BLOCKED;
 		}
@@ -640,7 +640,7 @@ karst_requester_repeat(struct karst_core *core, struct karst_core_qp *qp, uint32
 	st = karst_wqe_load(qp, idx, &w);
 	if (st == KARST_WC_SUCCESS && (slot->op != w.h.opcode || slot->len != w.len)) {
 		/* the program changed an outstanding request */
-		karst_count(&core->counters, KARST_CTR_SQ_CORRUPT);
+		karst_qp_sq_corrupt(core, qp);
 		st = KARST_WC_LOC_QP_OP_ERR;
 	}
 	if (karst_unlikely(st != KARST_WC_SUCCESS)) {
@@ -671,7 +671,7 @@ karst_requester_repeat(struct karst_core *core, struct karst_core_qp *qp, uint32
 static karst_noinline void
 sq_broken(struct karst_core *core, struct karst_core_qp *qp)
 {
-	karst_count(&core->counters, KARST_CTR_SQ_CORRUPT);
+	karst_qp_sq_corrupt(core, qp);
 	karst_qp_error(core, qp, KARST_EVENT_QP_FATAL);
 }
 

@@ -110,7 +110,7 @@ karst_datagram_tx(
 			break;
 		}
 		if (r->una_idx == qp->sq.tail && karst_wqe_poll(&qp->sq) != 0) {
-			karst_count(&core->counters, KARST_CTR_SQ_CORRUPT);
+			karst_qp_sq_corrupt(core, qp);
 			karst_qp_error(core, qp, KARST_EVENT_QP_FATAL);
 			break;
 		}

@@ -146,6 +146,10 @@ Test(rc_retry, request_changed_by_the_program)
 	struct bed *b = bed_changed();
 
 	cr_assert_eq(count(b, SQ_CORRUPT), 1);
+	/* it is found again in each visit until the request before it is complete */
+	karst_core_doorbell(b->core, b->s->qpn);
+	expect_none(b);
+	cr_assert_eq(count(b, SQ_CORRUPT), 1);
 	expect_taken(b, send_nak(b, S(1), 0));
 	expect_wc(b, 1, SUCCESS);
 	expect_wc(b, 2, LOC_QP_OP_ERR);

@@ -35,7 +35,7 @@ Test(ring_hostile, send_tail)
 		/* requests that were seen before are flushed, and no others */
 		expect_wc(b, 1, WR_FLUSH_ERR);
 		expect_no_wc(b);
-		cr_assert_geq(count(b, SQ_CORRUPT), 1);
+		cr_assert_eq(count(b, SQ_CORRUPT), 1);
 		b->s = &b->side[1];
 		post(b, RDMA_WRITE, 2, .len = 4);
 		expect_pkt(b, RC_WRITE_ONLY, S(0));
@@ -58,6 +58,11 @@ Test(ring_hostile, send_tail_in_error)
 	cr_assert_eq(bed_to_state(b, KARST_QPS_ERR), 0);
 	expect_wc(b, 1, WR_FLUSH_ERR);
 	expect_wc(b, 2, WR_FLUSH_ERR);
+	cr_assert_eq(count(b, SQ_CORRUPT), 1);
+	/* the same corruption, in a later visit */
+	karst_core_doorbell(b->core, b->s->qpn);
+	turn(b);
+	cr_assert_eq(count(b, SQ_CORRUPT), 1);
 	bed_close(b);
 }
 
@@ -75,6 +80,8 @@ Test(ring_hostile, send_tail_of_other_types)
 		karst_core_doorbell(b->core, b->s->qpn);
 		expect_event(b, QP_FATAL);
 		expect_state(b, ERR);
+		turn(b);
+		cr_assert_eq(count(b, SQ_CORRUPT), 1);
 		bed_close(b);
 	}
 }
@@ -113,6 +120,12 @@ Test(ring_hostile, reset_heals)
 	expect_pkt(b, RC_WRITE_ONLY, S(0));
 	expect_taken(b, send_pkt(b, RC_ACK, S(0), .aeth = 0x1f000001));
 	expect_wc(b, 1, SUCCESS);
+	/* a corruption after that is another one */
+	cr_assert_eq(count(b, SQ_CORRUPT), 1);
+	break_tail(&b->s->sq, 65);
+	karst_core_doorbell(b->core, b->s->qpn);
+	expect_event(b, QP_FATAL);
+	cr_assert_eq(count(b, SQ_CORRUPT), 2);
 	bed_close(b);
 }
 

@@ -44,6 +44,8 @@
 #define USER_SLOW      8u
 #define USER_WINDOW_NS (1000u * MS)
 #define DEFERRED_MAX   64u /* copies of one slow program in the queues of lcores */
+/* A call that waits for copies looks after so many milliseconds whether anyone will make them. */
+#define SETTLE_AGAIN 100u
 
 /* --- which programs are slow --- */
 
@@ -163,31 +165,68 @@ eng_copy_unhold(struct eng_copy *c)
 	}
 }
 
+/* A call that waits for the copies of @space. */
+struct settling {
+	struct karst_space *space;
+	uintptr_t caller; /* its thread */
+	bool late;        /* it has waited for a while */
+};
+
+/* Refuses the copies of @s that wait for a safe point. */
+static void
+refuse_rest(struct eng_lcore *lc, const struct karst_space *s)
+{
+	struct eng_copy *c;
+
+	for (c = lc->copies->todo.head; c != NULL; c = c->next) {
+		if (c->where[0].space != s)
+			continue;
+		c->refused = true;
+		eng_copy_unhold(c);
+	}
+}
+
 static int
-deferred_send_on_lcore(struct eng_lcore *lc, void *arg)
+settle_on_lcore(struct eng_lcore *lc, void *arg)
 {
 	struct eng_workers *workers = atomic_load_explicit(&lc->workers, memory_order_relaxed);
+	uintptr_t owner = atomic_load_explicit(&lc->owner, memory_order_relaxed);
+	const struct settling *call = arg;
 
-	(void)arg;
 	if (workers != NULL && workers->polled)
 		eng_deferred_send(workers);
+	/* no threads could be created for an lcore that nobody else polls.  While the engine starts
+	 * there are none either. */
+	if (workers == NULL && call->late && (owner == 0 || owner == call->caller) &&
+		!atomic_load_explicit(&lc->e->running, memory_order_relaxed))
+		refuse_rest(lc, call->space);
 	return 0;
+}
+
+static bool
+is_settled(const struct karst_space *s)
+{
+	/* acquire: the bytes moved, from eng_copy_unhold() */
+	return atomic_load_explicit(&s->slow.copies, memory_order_acquire) == 0;
 }
 
 void
 eng_copies_settle(struct karst_space *s)
 {
+	struct settling call = {.space = s, .caller = this_thread()};
 	const struct timespec nap = {.tv_nsec = MS};
-	uint32_t i;
+	uint32_t i, times = 0;
 
-	/* the thread that waits here may be the one that polls */
-	for (i = 0; i < s->e->nlcores &&
-		atomic_load_explicit(&s->slow.copies, memory_order_relaxed) > 0;
-		i++)
-		eng_mailbox_call(&s->e->lcore[i], deferred_send_on_lcore, NULL);
-	while (atomic_load_explicit(&s->slow.copies, memory_order_acquire) > 0 &&
-		!karst_space_failed(s))
-		nanosleep(&nap, NULL);
+	while (!is_settled(s) && !karst_space_failed(s)) {
+		if (times++ % SETTLE_AGAIN != 0) {
+			nanosleep(&nap, NULL);
+			continue;
+		}
+		/* the thread that waits here may be the one that polls */
+		for (i = 0; i < s->e->nlcores && !is_settled(s); i++)
+			eng_mailbox_call(&s->e->lcore[i], settle_on_lcore, &call);
+		call.late = true;
+	}
 }
 
 /* --- the queue of an lcore --- */

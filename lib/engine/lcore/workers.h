@@ -158,7 +158,8 @@ void eng_copy_hold(struct eng_copy *c);
 void eng_copy_unhold(struct eng_copy *c);
 
 /* After a key was removed: waits until no copy uses it.  Only callers of a slow program wait long,
- * and not for longer than its copies may take. */
+ * and not for longer than its copies may take.  Copies of the program that nobody would make
+ * meanwhile are refused. */
 void eng_copies_settle(struct karst_space *s);
 
 /* --- for watch.c --- */

@@ -676,3 +676,47 @@ Test(inside, threads_that_are_created_in_a_turn)
 	program_end(&rig.prog);
 	rig_down(&rig);
 }
+
+/* --- copies that nobody would make --- */
+
+struct settler {
+	struct karst_space *space;
+	_Atomic bool over;
+};
+
+static void *
+settle(void *arg)
+{
+	struct settler *s = arg;
+
+	eng_copies_settle(s->space);
+	atomic_store(&s->over, true);
+	return NULL;
+}
+
+/* No thread can be created for the copies of an lcore that no thread polls: a call that removes a
+ * key does not wait until there is one, and the copy fails. */
+Test(inside, a_copy_that_no_thread_would_make)
+{
+	const struct timespec nap = {.tv_nsec = 1000000};
+	struct settler settler;
+	struct karst_cqe cqe;
+	pthread_t thread;
+	struct region r;
+	struct rig rig;
+	uint32_t i;
+
+	rig_up(&rig);
+	copy_after_the_last_turn(&rig, &r);
+	cr_assert_eq(copies(&rig), 1, "%u copies of the program are counted", copies(&rig));
+	settler = (struct settler){.space = rig.space};
+	cr_assert_eq(pthread_create(&thread, NULL, settle, &settler), 0);
+	for (i = 0; i < 5000 && !atomic_load(&settler.over); i++)
+		nanosleep(&nap, NULL);
+	cr_assert(atomic_load(&settler.over), "it waits for a copy that nobody makes");
+	pthread_join(thread, NULL);
+	cr_assert(engine_bed_wait(&rig.bed, &cqe));
+	cr_assert_eq(cqe.status, KARST_WC_LOC_PROT_ERR);
+	program_end(&rig.prog);
+	rig_down(&rig);
+}

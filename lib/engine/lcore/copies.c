@@ -206,6 +206,8 @@ eng_copy_execute(struct eng_copy *c, uint64_t now_ns, _Atomic uint64_t *beat)
 	moved = move(c, now_ns, beat);
 	/* handing the copy in takes a lock */
 	set_inside(c, true);
+	/* relaxed: that lock orders the rest */
+	atomic_store_explicit(&c->made, true, memory_order_relaxed);
 	return moved;
 }
 
@@ -226,6 +228,7 @@ take(struct karst_core *core)
 		return NULL;
 	}
 	atomic_store_explicit(&c->phase, ENG_COPY_CORE, memory_order_relaxed);
+	atomic_store_explicit(&c->made, false, memory_order_relaxed);
 	c->dropped = c->refused = c->held = c->handed = c->queued = c->awaited = false;
 	c->unused = c->counted = c->slow = false;
 	return &c->pub;

@@ -52,6 +52,7 @@ struct eng_copy {
 	bool slow;             /* a program of it was slow when a copier was to make it */
 	uint16_t user;         /* hash of its user */
 	_Atomic bool inside;   /* its thread waits for this process, not for the program */
+	_Atomic bool made;     /* its thread only has to hand it in */
 	uint32_t result;       /* bytes moved, once the copy is done */
 	struct eng_place where[KARST_COPY_PARTS];
 };

@@ -574,7 +574,9 @@ eng_deferred_end(struct eng_workers *workers)
 	pthread_mutex_lock(&workers->lock);
 	send_late(workers);
 	eng_deferred_cancel(workers, NULL);
-	eng_watch_end(workers);
+	/* not for long: no program can delay these threads */
+	while (eng_watch_end(workers))
+		pthread_cond_wait(&workers->gone, &workers->lock);
 	n = take_over_list(workers, copy, back);
 	workers->left = left = workers->nworkers > 0;
 	/* relaxed: the caller has the structure */

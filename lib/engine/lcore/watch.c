@@ -273,20 +273,26 @@ look_at_deferred(struct eng_watch *watch, struct eng_workers *workers, uint64_t 
 		eng_workers_call(workers);
 }
 
-void
+bool
 eng_watch_end(struct eng_workers *workers)
 {
 	struct eng_worker *w;
+	bool returning = false;
 
 	for (w = workers->first; w != NULL; w = w->next) {
 		if (w->copy == NULL || w->written_off)
 			continue;
+		if (atomic_load_explicit(&w->copy->made, memory_order_relaxed)) {
+			returning = true;
+			continue;
+		}
 		/* also if it waits for this process: that may be a thread, of any lcore, that is
 		 * written off next; and no watchdog will look at this copy again */
 		give_up(workers, w->copy, "before the engine stopped");
 		write_off(workers, w);
 		eng_deferred_hand_in(workers, w->copy);
 	}
+	return returning;
 }
 
 /* Programs that may have made an lcore sleep. */

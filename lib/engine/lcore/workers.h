@@ -195,8 +195,9 @@ void eng_watch_stop(struct karst_engine *e);
 /* The pool is about to be freed: the watchdog does not access it any more. */
 void eng_watch_leave(struct eng_lcore *lc, struct eng_workers *workers);
 /* Lock held, the pool ends: gives up the copies whose threads have not returned, also of threads
- * that wait for this process. */
-void eng_watch_end(struct eng_workers *workers);
+ * that wait for this process.  @return whether some have made their copies and only wait for the
+ * lock or a processor; they signal gone. */
+bool eng_watch_end(struct eng_workers *workers);
 /* Driver, in a copy: wakes the watchdog, which may sleep. */
 void eng_watch_wake(struct karst_engine *e);
 

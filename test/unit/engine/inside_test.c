@@ -14,6 +14,7 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
+#include <sys/uio.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -717,6 +718,93 @@ Test(inside, a_copy_that_no_thread_would_make)
 	pthread_join(thread, NULL);
 	cr_assert(engine_bed_wait(&rig.bed, &cqe));
 	cr_assert_eq(cqe.status, KARST_WC_LOC_PROT_ERR);
+	program_end(&rig.prog);
+	rig_down(&rig);
+}
+
+/* --- bytes that are there when the engine ends --- */
+
+static _Atomic int stalled; /* 1: the thread stands in the handler, 2: it may go on */
+
+static void
+stall(int sig)
+{
+	const struct timespec nap = {.tv_nsec = 1000000};
+
+	(void)sig;
+	atomic_store(&stalled, 1);
+	while (atomic_load(&stalled) != 2)
+		nanosleep(&nap, NULL);
+}
+
+static void *
+stop_workers(void *arg)
+{
+	eng_workers_stop(arg);
+	return NULL;
+}
+
+/* The thread of lcore 0 that is in a copy, or NULL. */
+static struct eng_worker *
+copier_of(struct eng_workers *workers)
+{
+	struct eng_worker *w;
+
+	pthread_mutex_lock(&workers->lock);
+	for (w = workers->first; w != NULL && w->copy == NULL; w = w->next)
+		;
+	pthread_mutex_unlock(&workers->lock);
+	return w;
+}
+
+/* A thread has moved the bytes of its copy, but gets no processor until the engine gives up the
+ * copies that have not ended: the program does not fail. */
+Test(inside, a_thread_that_only_has_to_hand_in)
+{
+	const struct timespec nap = {.tv_nsec = 1000000}, longer = {.tv_sec = 3};
+	struct sigaction act = {.sa_handler = stall};
+	struct eng_workers *workers;
+	uint64_t addr, len, now = 0;
+	struct eng_worker *w;
+	struct karst_cqe cqe;
+	pthread_t thread;
+	struct region r;
+	struct rig rig;
+
+	rig_up(&rig);
+	cr_assert_eq(sigaction(SIGUSR1, &act, NULL), 0);
+	cr_assert_eq(program_make(&rig.prog, KIND_STACK, &addr, &len), 0);
+	addr = (addr + 63) & ~63ull;
+	cr_assert_eq(region_make(&rig, addr, 4096, true, UINT64_MAX, &r), 0);
+	workers = atomic_load(&rig.bed.e->lcore[0].workers);
+	cr_assert_eq(remote_op(&rig, 0, KARST_WR_RDMA_WRITE, 0, addr, 64, r.key), KARST_WC_SUCCESS);
+	pthread_mutex_lock(&rig.space->atomics->lock);
+	post_faa(&rig, 0, addr, r.key);
+	while ((w = copier_of(workers)) == NULL || !atomic_load(&w->copy->inside))
+		engine_bed_settle(&rig.bed);
+	engine_bed_release(&rig.bed);
+	pthread_mutex_lock(&workers->lock);
+	pthread_mutex_unlock(&rig.space->atomics->lock);
+	/* rig.local was 0 */
+	while (now != 1 || !atomic_load(&w->copy->inside)) {
+		struct iovec to = {&now, 8}, from = {(void *)(uintptr_t)addr, 8};
+
+		cr_assert_eq(process_vm_readv(rig.prog.pid, &to, 1, &from, 1, 0), 8);
+		nanosleep(&nap, NULL);
+	}
+	cr_assert_eq(pthread_kill(w->thread, SIGUSR1), 0);
+	while (atomic_load(&stalled) == 0)
+		nanosleep(&nap, NULL);
+	pthread_mutex_unlock(&workers->lock);
+	cr_assert_eq(pthread_create(&thread, NULL, stop_workers, rig.bed.e), 0);
+	nanosleep(&longer, NULL);
+	cr_expect_not(karst_space_failed(rig.space), "its bytes are there");
+	atomic_store(&stalled, 2);
+	pthread_join(thread, NULL);
+	cr_expect_eq(copies(&rig), 0);
+	cr_assert_eq(eng_workers_start(rig.bed.e), 0);
+	cr_assert(engine_bed_wait(&rig.bed, &cqe));
+	cr_expect_eq(cqe.status, KARST_WC_SUCCESS);
 	program_end(&rig.prog);
 	rig_down(&rig);
 }

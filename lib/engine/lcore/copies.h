@@ -145,6 +145,11 @@ bool eng_copies_run(struct eng_lcore *lc);
  * next safe point.  A thread that waits for the program's copies must count them, since keys may be
  * removed meanwhile. */
 void eng_copies_hold(struct eng_copies *cs);
+/* Around what may begin copies while no thread has the lcore; with attach_lock held.  In between, a
+ * thread that removes a key waits, until the copies are counted.  @return whether no thread has
+ * it. */
+bool eng_lcore_visit(struct eng_lcore *lc);
+void eng_lcore_leave(struct eng_lcore *lc, bool visiting);
 /* A thread that was left behind has returned from @c.  The lcore may be gone, @cs is not. */
 void eng_copy_return(struct eng_copies *cs, struct eng_copy *c);
 /* Whether copies wait for a safe point. */

@@ -568,7 +568,7 @@ eng_deferred_end(struct eng_workers *workers)
 {
 	struct eng_lcore *lc = workers->lc;
 	struct eng_copy *copy[ENG_COPIES];
-	bool back[ENG_COPIES], left;
+	bool back[ENG_COPIES], left, visiting;
 	uint32_t n;
 
 	pthread_mutex_lock(&workers->lock);
@@ -584,9 +584,10 @@ eng_deferred_end(struct eng_workers *workers)
 		atomic_fetch_add_explicit(&workers->e->holders, 1, memory_order_relaxed);
 	pthread_mutex_unlock(&workers->lock);
 	/* from here on the pool belongs to its threads, if there are any */
+	visiting = eng_lcore_visit(lc);
 	finish_all(lc, copy, back, n);
 	/* the packets behind those copies may have begun others */
-	eng_copies_hold(lc->copies);
+	eng_lcore_leave(lc, visiting);
 	return left;
 }
 

@@ -126,6 +126,25 @@ eng_poll_mine(struct karst_engine *e)
 	return n;
 }
 
+bool
+eng_lcore_visit(struct eng_lcore *lc)
+{
+	/* relaxed: it changes under attach_lock */
+	bool visiting = atomic_load_explicit(&lc->owner, memory_order_relaxed) == 0;
+
+	if (visiting)
+		rte_rcu_qsbr_thread_online(lc->e->rcu, lc->index);
+	return visiting;
+}
+
+void
+eng_lcore_leave(struct eng_lcore *lc, bool visiting)
+{
+	eng_copies_hold(lc->copies);
+	if (visiting)
+		rte_rcu_qsbr_thread_offline(lc->e->rcu, lc->index);
+}
+
 /* Calls @fn if the lcore is attached to no thread.  @return false: it is attached to one. */
 static bool
 run_unattached(struct eng_lcore *lc, eng_fn fn, void *arg, int *ret)
@@ -133,12 +152,12 @@ run_unattached(struct eng_lcore *lc, eng_fn fn, void *arg, int *ret)
 	bool mine;
 
 	pthread_mutex_lock(&lc->attach_lock);
-	/* relaxed: it changes under this lock */
-	mine = atomic_load_explicit(&lc->owner, memory_order_relaxed) == 0;
+	mine = eng_lcore_visit(lc);
 	if (mine) {
 		eng_mailbox_serve(lc, UINT64_MAX);
 		if (fn != NULL)
 			*ret = mailbox_run(lc, fn, arg);
+		eng_lcore_leave(lc, true);
 	}
 	pthread_mutex_unlock(&lc->attach_lock);
 	return mine;

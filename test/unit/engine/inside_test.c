@@ -808,3 +808,99 @@ Test(inside, a_thread_that_only_has_to_hand_in)
 	program_end(&rig.prog);
 	rig_down(&rig);
 }
+
+/* --- copies that begin while no thread has the lcore --- */
+
+static struct {
+	struct karst_copy_ops ops;
+	uint32_t begun;   /* while no thread had the lcore */
+	uint32_t ignored; /* of these, those that a thread which removes a key would not wait for */
+} unattached;
+
+static bool
+submit_and_look(struct karst_core *core, struct karst_copy *copy)
+{
+	const struct eng_lcore *lc = core->user;
+	struct karst_engine *e = lc->e;
+
+	if (atomic_load(&lc->owner) == 0) {
+		unattached.begun++;
+		unattached.ignored += rte_rcu_qsbr_check(e->rcu, rte_rcu_qsbr_start(e->rcu), false);
+	}
+	return eng_unmapped_ops.submit(core, copy);
+}
+
+static int
+look_at_copies(struct eng_lcore *lc, void *arg)
+{
+	(void)arg;
+	unattached.ops = eng_unmapped_ops;
+	unattached.ops.submit = submit_and_look;
+	lc->core->copy_ops = &unattached.ops;
+	return 0;
+}
+
+/* A key is removed just when a copy begins because the engine has ended another one: the thread
+ * that removes the key waits until that copy is counted. */
+Test(inside, a_key_that_is_removed_at_the_end)
+{
+	const struct timespec nap = {.tv_nsec = 1000000};
+	struct eng_lcore *lc;
+	struct holder holder;
+	uint64_t addr, len;
+	pthread_t thread;
+	struct region r;
+	struct rig rig;
+
+	rig_up_started(&rig);
+	lc = &rig.bed.e->lcore[rig.far[0]->lcore];
+	cr_assert_eq(program_make(&rig.prog, KIND_STACK, &addr, &len), 0);
+	addr = (addr + 63) & ~63ull;
+	cr_assert_eq(region_make(&rig, addr, 4096, true, UINT64_MAX, &r), 0);
+	cr_assert_eq(eng_mailbox_call(lc, look_at_copies, NULL), 0);
+	holder = (struct holder){.rig = &rig, .lc = lc};
+	cr_assert_eq(pthread_create(&thread, NULL, hold_until_the_end, &holder), 0);
+	while (!atomic_load(&holder.locked))
+		nanosleep(&nap, NULL);
+	post_faa(&rig, 0, addr, r.key);
+	while (atomic_load(&lc->watched.taken_over) == 0)
+		nanosleep(&nap, NULL);
+	engine_bed_post(rig.near[0], KARST_WR_RDMA_WRITE, 2, rig.local, 64, rig.local_key,
+		(void *)(uintptr_t)addr, r.key);
+	while (__atomic_load_n(&lc->copies->nkept, __ATOMIC_RELAXED) < 2)
+		nanosleep(&nap, NULL);
+	karst_engine_stop(rig.bed.e);
+	pthread_join(thread, NULL);
+	cr_assert_eq(unattached.begun, 1);
+	cr_assert_eq(unattached.ignored, 0, "its key may be gone before it is counted");
+	program_end(&rig.prog);
+	rig_down(&rig);
+}
+
+/* The same if a call begins the copy. */
+Test(inside, a_copy_of_a_call_without_a_thread)
+{
+	struct eng_lcore *lc;
+	uint64_t addr, len;
+	struct region r;
+	struct rig rig;
+
+	rig_up(&rig);
+	lc = &rig.bed.e->lcore[rig.near[0]->lcore];
+	cr_assert_eq(program_make(&rig.prog, KIND_STACK, &addr, &len), 0);
+	addr = (addr + 63) & ~63ull;
+	cr_assert_eq(region_make(&rig, addr, 4096, true, UINT64_MAX, &r), 0);
+	engine_bed_settle(&rig.bed);
+	eng_workers_stop(rig.bed.e);
+	engine_bed_post(rig.near[0], KARST_WR_RDMA_WRITE, 1, (void *)(uintptr_t)addr, 64, r.key,
+		rig.local, rig.local_key);
+	cr_assert_eq(eng_mailbox_call(lc, look_at_copies, NULL), 0);
+	engine_bed_release(&rig.bed);
+	cr_assert_eq(eng_mailbox_call(lc, send_in_a_call, rig.near[0]), 0);
+	cr_assert_eq(unattached.begun, 1);
+	cr_expect_eq(unattached.ignored, 0, "its key may be gone before it is counted");
+	cr_expect_eq(copies(&rig), 1, "%u copies of the program are counted", copies(&rig));
+	cr_assert_eq(karst_engine_qp_destroy(rig.bed.e, rig.near[0]), 0);
+	program_end(&rig.prog);
+	rig_down(&rig);
+}

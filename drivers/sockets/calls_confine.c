@@ -311,11 +311,13 @@ confine(struct way way, const struct sock_fprog *theirs)
 	 * replaced, or a handler have interrupted */
 	static struct filter place;
 	int fds[FDS_MAX];
-	unsigned int n = prepare(fds);
+	unsigned int n;
 	bool mine = false;
 	struct sock_fprog both;
 	long rc;
 
+	ks_no_cancel(); /* the thread may be one that is cancelled at any instruction */
+	n = prepare(fds);
 	if (n > 0 && n <= FDS_MAX) {
 		/* no handler, which may set a filter of its own, fork, or leave by longjmp() */
 		ks_hold();
@@ -340,6 +342,7 @@ confine(struct way way, const struct sock_fprog *theirs)
 		atomic_flag_clear(&place_taken);
 		ks_release();
 	}
+	ks_no_cancel_end();
 	return rc;
 }
 

@@ -8,6 +8,8 @@
 #include "same.h"
 
 #include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <poll.h>
@@ -317,6 +319,99 @@ fork_while_setting(void)
 	}
 }
 
+/* Refuses @call from now on.  @flags: of seccomp() */
+static void
+refuse(int call, unsigned int flags)
+{
+	struct sock_filter code[] = {
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (uint32_t)call, 0, 1),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)};
+	const struct sock_fprog prog = {sizeof(code) / sizeof(code[0]), code};
+
+	if (syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, flags, &prog) != 0)
+		fail("a filter");
+}
+
+static int
+count_descriptors(void)
+{
+	DIR *d = opendir("/proc/self/fd");
+	int n = 0;
+
+	while (d != NULL && readdir(d) != NULL)
+		n++;
+	if (d == NULL || closedir(d) != 0)
+		fail("the descriptors");
+	return n;
+}
+
+/* Whether a read that does not wait finds nothing, instead of being refused: over SMC-R it uses
+ * recvfrom(). */
+static bool
+reads_nothing(void)
+{
+	char byte;
+
+	return read(near, &byte, 1) < 0 && errno == EAGAIN;
+}
+
+/* Before a filter is set. */
+static void
+begin_filters(void)
+{
+	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 || fcntl(near, F_SETFL, O_NONBLOCK) != 0)
+		fail("a child");
+	refuse(SYS_personality, 0);
+}
+
+static void *
+set_until_cancelled(void *arg)
+{
+	pthread_setcanceltype(PTHREAD_CANCEL_ASYNCHRONOUS, NULL);
+	for (int i = 0; i < FILTERS_MAX; i++)
+		refuse(SYS_personality, 0);
+	for (;;)
+		pause();
+	return arg;
+}
+
+/* @return an exit status */
+static int
+cancel_setting(void)
+{
+	int before;
+	pthread_t t;
+
+	begin_filters();
+	before = count_descriptors();
+	for (useconds_t i = 0; i < 20; i++) {
+		if (pthread_create(&t, NULL, set_until_cancelled, NULL) != 0)
+			fail("a thread");
+		usleep(200 + 10 * i);
+		pthread_cancel(t);
+		pthread_join(t, NULL);
+	}
+	refuse(SYS_recvfrom, 0);
+	return !reads_nothing() ? 1 : count_descriptors() != before ? 2 : 0;
+}
+
+/* Threads that may be cancelled at any instruction. */
+static void
+cancel_while_setting(void)
+{
+	pid_t child;
+
+	open_both();
+	child = fork();
+	if (child == 0)
+		_exit(cancel_setting());
+	tell_status(child);
+	(void)fcntl(near, F_SETFL, 0);
+	greet();
+}
+
 static int
 count_variables(void)
 {
@@ -441,6 +536,8 @@ const struct same_case filters[] = {
 	{"a filter of system calls in a process that listens, and waits by number", wait_in_filter},
 	{"a filter of system calls in a child that is made while a filter is set",
 		fork_while_setting},
+	{"a filter of system calls after threads were cancelled that set filters",
+		cancel_while_setting},
 	{"filters of system calls that are refused", refused_filters},
 	{"filters of system calls in memory that cannot be read", unreadable_filters},
 	{"a program that is executed with a filter of system calls", inherited},

@@ -64,8 +64,9 @@ struct filter {
 
 /* At file scope: the calls of programs have no argument for it. */
 static _Atomic bool confined;
-/* Whether a thread uses the memory for a filter (confine()). */
-static atomic_flag place_taken = ATOMIC_FLAG_INIT;
+/* Of the memory for a filter (set_with_ours()).  A lock of this kind waits by system calls that our
+ * rules allow, which those of a mutex are not. */
+static struct karst_sock_lock place_lock;
 
 bool
 ks_is_confined(void)
@@ -299,49 +300,49 @@ struct way {
 static long
 set_filter(struct way way, const struct sock_fprog *filter)
 {
-	if (way.seccomp)
-		return ks_seccomp(SECCOMP_SET_MODE_FILTER, way.flags, filter);
-	return real(prctl)(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, filter, 0, 0);
+	long rc = way.seccomp ? ks_seccomp(SECCOMP_SET_MODE_FILTER, way.flags, filter)
+			      : real(prctl)(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, filter, 0, 0);
+
+	/* otherwise an error, or a thread that cannot have the same filter */
+	if (rc == 0 || (rc > 0 && (way.flags & SECCOMP_FILTER_FLAG_NEW_LISTENER) != 0))
+		atomic_store(&confined, true);
+	return rc;
+}
+
+/* Sets the filter with our rules in front of it; without them if both are too long together. */
+static long
+set_with_ours(struct way way, const struct sock_fprog *theirs, const int *fds, unsigned int n)
+{
+	/* not mmap(), which an earlier filter may forbid, nor malloc(), which the program may have
+	 * replaced, or a handler have interrupted */
+	static struct filter place;
+	struct sock_fprog both;
+	long rc;
+
+	/* no handler, which may set a filter of its own, fork, or leave by longjmp() */
+	(void)ks_lock_page(&place_lock);
+	place.n = place.nleave = 0;
+	(void)ks_service();
+	if (!build(&place, fds, n, theirs)) {
+		ks_unlock_page(&place_lock); /* by calls that this filter may refuse */
+		return set_filter(way, theirs);
+	}
+	both = (struct sock_fprog){.len = (unsigned short)place.n, .filter = place.code};
+	rc = set_filter(way, &both);
+	ks_unlock_page(&place_lock);
+	return rc;
 }
 
 static long
 confine(struct way way, const struct sock_fprog *theirs)
 {
-	/* not mmap(), which an earlier filter may forbid, nor malloc(), which the program may have
-	 * replaced, or a handler have interrupted */
-	static struct filter place;
 	int fds[FDS_MAX];
 	unsigned int n;
-	bool mine = false;
-	struct sock_fprog both;
 	long rc;
 
 	ks_no_cancel(); /* the thread may be one that is cancelled at any instruction */
 	n = prepare(fds);
-	if (n > 0 && n <= FDS_MAX) {
-		/* no handler, which may set a filter of its own, fork, or leave by longjmp() */
-		ks_hold();
-		mine = !atomic_flag_test_and_set(&place_taken);
-		if (!mine)
-			ks_release();
-	}
-	if (mine) {
-		place.n = place.nleave = 0;
-		(void)ks_service();
-		if (build(&place, fds, n, theirs)) {
-			both = (struct sock_fprog){
-				.len = (unsigned short)place.n, .filter = place.code};
-			theirs = &both;
-		}
-	}
-	rc = set_filter(way, theirs);
-	/* otherwise an error, or a thread that cannot have the same filter */
-	if (rc == 0 || (rc > 0 && (way.flags & SECCOMP_FILTER_FLAG_NEW_LISTENER) != 0))
-		atomic_store(&confined, true);
-	if (mine) {
-		atomic_flag_clear(&place_taken);
-		ks_release();
-	}
+	rc = n > 0 && n <= FDS_MAX ? set_with_ours(way, theirs, fds, n) : set_filter(way, theirs);
 	ks_no_cancel_end();
 	return rc;
 }
@@ -356,7 +357,7 @@ ks_confine(unsigned int flags, const void *theirs)
 void
 ks_confine_forked(void)
 {
-	atomic_flag_clear(&place_taken);
+	atomic_store(&place_lock.owner, 0);
 }
 
 /* --- a filter that was inherited --- */

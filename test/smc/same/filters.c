@@ -366,6 +366,67 @@ begin_filters(void)
 	refuse(SYS_personality, 0);
 }
 
+/* The calls that these threads refuse, after recvfrom(), which reads of SMC-R use. */
+static const int calls_of_setters[] = {SYS_sysinfo, SYS_times, SYS_uname, SYS_getpgrp, SYS_getsid,
+	SYS_getuid, SYS_getgid, SYS_getegid};
+#define SETTERS ((int)(sizeof(calls_of_setters) / sizeof(calls_of_setters[0])))
+
+static pthread_barrier_t setters_start;
+static unsigned int setters_flags;
+
+/* @return NULL: the thread has its filters, and can use the connection */
+static void *
+set_two(void *arg)
+{
+	const int *call = arg;
+
+	pthread_barrier_wait(&setters_start);
+	refuse(SYS_recvfrom, setters_flags);
+	refuse(*call, setters_flags);
+	return reads_nothing() && unseen(*call, -1, 0, 0) < 0 ? NULL : arg;
+}
+
+/* @return an exit status */
+static int
+set_at_once(void)
+{
+	pthread_t threads[SETTERS];
+	int before, failed = 0;
+	void *rc;
+
+	begin_filters();
+	before = count_descriptors();
+	pthread_barrier_init(&setters_start, NULL, (unsigned int)SETTERS);
+	for (int i = 0; i < SETTERS; i++)
+		if (pthread_create(&threads[i], NULL, set_two, (void *)&calls_of_setters[i]) != 0)
+			fail("a thread");
+	for (int i = 0; i < SETTERS; i++) {
+		pthread_join(threads[i], &rc);
+		failed += rc != NULL;
+	}
+	if (setters_flags != 0) /* this thread has all of the filters */
+		for (int i = 0; i < SETTERS; i++)
+			failed += unseen(calls_of_setters[i], -1, 0, 0) >= 0;
+	return failed != 0 ? 1 : count_descriptors() != before ? 2 : 0;
+}
+
+static void
+set_filters_at_once(void)
+{
+	open_both();
+	for (int i = 0; i < 20; i++) {
+		pid_t child;
+
+		setters_flags = i % 2 == 0 ? 0 : SECCOMP_FILTER_FLAG_TSYNC;
+		child = fork();
+		if (child == 0)
+			_exit(set_at_once());
+		tell_status(child);
+	}
+	(void)fcntl(near, F_SETFL, 0);
+	greet();
+}
+
 static void *
 set_until_cancelled(void *arg)
 {
@@ -536,6 +597,7 @@ const struct same_case filters[] = {
 	{"a filter of system calls in a process that listens, and waits by number", wait_in_filter},
 	{"a filter of system calls in a child that is made while a filter is set",
 		fork_while_setting},
+	{"filters of system calls that threads set at the same time", set_filters_at_once},
 	{"a filter of system calls after threads were cancelled that set filters",
 		cancel_while_setting},
 	{"filters of system calls that are refused", refused_filters},

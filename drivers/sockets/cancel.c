@@ -113,6 +113,13 @@ ks_poll_now(struct pollfd *p)
 	return rc;
 }
 
+/* Functions of the C library that its headers do not declare.  Unlike pthread_cleanup_push(), they
+ * also give the reference back if a handler of the program leaves the wait by siglongjmp(), and the
+ * thread can end after that: the other one would leave an address of the stack behind, to which the
+ * end of the thread would jump. */
+void _pthread_cleanup_push(struct _pthread_cleanup_buffer *left, void (*fn)(void *), void *arg);
+void _pthread_cleanup_pop(struct _pthread_cleanup_buffer *left, int run);
+
 static void
 cancel_give_back(void *s)
 {
@@ -122,11 +129,12 @@ cancel_give_back(void *s)
 int
 ks_poll_with(struct ks_sock *s, struct pollfd *p, nfds_t n, int ms)
 {
+	struct _pthread_cleanup_buffer left;
 	int rc;
 
-	pthread_cleanup_push(cancel_give_back, s);
+	_pthread_cleanup_push(&left, cancel_give_back, s);
 	rc = real(poll)(p, n, ms);
-	pthread_cleanup_pop(0);
+	_pthread_cleanup_pop(&left, 0);
 	return rc;
 }
 
@@ -134,43 +142,47 @@ ssize_t
 ks_recv_with(struct ks_sock *s, int fd, int flags)
 {
 	char byte;
+	struct _pthread_cleanup_buffer left;
 	ssize_t n;
 
-	pthread_cleanup_push(cancel_give_back, s);
+	_pthread_cleanup_push(&left, cancel_give_back, s);
 	n = real(recv)(fd, &byte, 1, MSG_PEEK | flags);
-	pthread_cleanup_pop(0);
+	_pthread_cleanup_pop(&left, 0);
 	return n;
 }
 
 ssize_t
 ks_send_with(struct ks_sock *s, int fd, int flags)
 {
+	struct _pthread_cleanup_buffer left;
 	ssize_t n;
 
-	pthread_cleanup_push(cancel_give_back, s);
+	_pthread_cleanup_push(&left, cancel_give_back, s);
 	n = real(send)(fd, "", 1, MSG_NOSIGNAL | flags);
-	pthread_cleanup_pop(0);
+	_pthread_cleanup_pop(&left, 0);
 	return n;
 }
 
 ssize_t
 ks_pread_with(struct ks_sock *s, int fd, void *buf, size_t n, off64_t at)
 {
+	struct _pthread_cleanup_buffer left;
 	ssize_t got;
 
-	pthread_cleanup_push(cancel_give_back, s);
+	_pthread_cleanup_push(&left, cancel_give_back, s);
 	got = pread64(fd, buf, n, at);
-	pthread_cleanup_pop(0);
+	_pthread_cleanup_pop(&left, 0);
 	return got;
 }
 
 ssize_t
 ks_read_with(struct ks_sock *s, int fd, void *buf, size_t n)
 {
+	struct _pthread_cleanup_buffer left;
 	ssize_t got;
 
-	pthread_cleanup_push(cancel_give_back, s);
+	_pthread_cleanup_push(&left, cancel_give_back, s);
 	got = real(read)(fd, buf, n);
-	pthread_cleanup_pop(0);
+	_pthread_cleanup_pop(&left, 0);
 	return got;
 }

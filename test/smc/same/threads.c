@@ -12,6 +12,7 @@
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <pthread.h>
+#include <setjmp.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -19,6 +20,7 @@
 #include <sys/select.h>
 #include <sys/sendfile.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/time.h>
 #include <sys/uio.h>
 #include <sys/wait.h>
@@ -662,6 +664,67 @@ closed_by_vfork(void)
 	greet();
 }
 
+/* --- a handler leaves a waiting call --- */
+
+static sigjmp_buf before_wait;
+
+static void
+leave_wait(int sig)
+{
+	(void)sig;
+	siglongjmp(before_wait, 1);
+}
+
+static void *
+wait_and_leave(void *arg)
+{
+	struct call *c = arg;
+
+	if (sigsetjmp(before_wait, 1) == 0) {
+		atomic_store(&c->id, (pid_t)syscall(SYS_gettid));
+		(void)c->fn(c);
+	}
+	pthread_exit(arg);
+}
+
+/* Prints whether the connection leaves a descriptor behind when it is closed. */
+static void
+leave_waiting(long (*fn)(struct call *c))
+{
+	struct call c = {.fn = fn};
+	int before = descriptors_open();
+
+	open_both();
+	if (fn == call_send)
+		fill();
+	c.fd = near;
+	c.len = 1;
+	if (pthread_create(&c.thread, NULL, wait_and_leave, &c) != 0)
+		fail("a thread");
+	await_call(&c);
+	pthread_kill(c.thread, SIGUSR1);
+	pthread_join(c.thread, NULL);
+	close(near);
+	close(far);
+	tell(descriptors_open() - before);
+}
+
+static void
+leave_by_siglongjmp(void)
+{
+	const struct sigaction act = {.sa_handler = leave_wait};
+
+	(void)sigaction(SIGUSR1, &act, NULL);
+	/* what the first connection of a process needs stays open */
+	open_both();
+	close(near);
+	close(far);
+	for (int i = 0; i < 3; i++) {
+		leave_waiting(call_recv);
+		leave_waiting(call_send);
+	}
+}
+
 const struct same_case concurrent[] = {
 	{"shutdown, reading, while a thread receives", shut_own_reading},
 	{"shutdown, both, while a thread receives", shut_both_ways},
@@ -683,6 +746,7 @@ const struct same_case concurrent[] = {
 	{"cancelled while it waits", cancel_in_all},
 	{"cancelled before a call that need not wait", cancel_with_bytes},
 	{"cancelled before connect", cancel_connect},
+	{"a handler leaves a waiting call by siglongjmp()", leave_by_siglongjmp},
 	{"a connection of a program that vfork has begun", executed_by_vfork},
 	{"calls of a child of vfork", closed_by_vfork},
 	{NULL, NULL},

@@ -397,16 +397,32 @@ flush_ahead(struct karst_core *core, struct karst_core_qp *qp, struct karst_pkt 
 }
 
 void
-karst_responder_end_wait(struct karst_responder *r)
+karst_unowe_nak(struct karst_core_qp *qp)
 {
+	struct karst_responder *r = &qp->rsp;
+
+	r->wait = KARST_WAIT_NONE;
+	karst_rsp_leave_none(r); /* nak_psn was in its place */
+	/* R11: the ACK that the NAK replaced may be needed.  But if responses acknowledge
+	 * everything, no ACK was requested (R3), and one could harm (L18).  What is held has to be
+	 * reported in any case (X7). */
+	r->owed = karst_repeat_of(qp) == NULL && karst_acked_psn(r) != karst_psn_add(r->epsn, -1u)
+		? KARST_OWED_NONE
+		: KARST_OWED_ACK;
+}
+
+void
+karst_responder_end_wait(struct karst_core_qp *qp)
+{
+	struct karst_responder *r = &qp->rsp;
+
 	if (r->wait == KARST_WAIT_SEQ && r->owed == KARST_OWED_NAK) {
 		/* it overtook the NAK, which is still scheduled; if more is missing, the NAK
 		 * remains */
 		return;
 	}
-	/* the NAK is not needed; the ACK that it replaced may be (R11) */
 	if (r->wait == KARST_WAIT_RNR && r->owed == KARST_OWED_NAK)
-		r->owed = KARST_OWED_ACK;
+		karst_unowe_nak(qp);
 	r->wait = KARST_WAIT_NONE;
 }
 
@@ -489,7 +505,7 @@ karst_responder_rx(struct karst_core *core, struct karst_core_qp *qp, struct kar
 			karst_repeat_expected(core, qp, pkt);
 			return;
 		}
-		karst_responder_end_wait(r);
+		karst_responder_end_wait(qp);
 	}
 	karst_responder_execute(core, qp, pkt, opf);
 }

@@ -188,14 +188,9 @@ build_ack(struct karst_core *core, struct karst_core_qp *qp, struct karst_tx_bur
 		 * PSN */
 		r->nak_psn = r->epsn;
 		if (karst_psn_before(r->oos_psn, r->epsn)) {
-			r->owed = KARST_OWED_ACK;
-			r->wait = KARST_WAIT_NONE;
-			karst_rsp_leave_none(r); /* nak_psn was in its place */
-			/* if responses acknowledge everything, no ACK was requested */
-			if (karst_acked_psn(r) != karst_psn_add(r->epsn, -1u)) {
-				r->owed = KARST_OWED_NONE;
+			karst_unowe_nak(qp);
+			if (r->owed == KARST_OWED_NONE)
 				return;
-			}
 		}
 	}
 	if (r->owed == KARST_OWED_NAK) {

@@ -53,6 +53,40 @@ Test(copy, r15_flush_waits_for_copies)
 	close_far(b);
 }
 
+/* (R3, L12, L18): a SEND behind a READ ends the wait for a receive request before the RNR NAK has
+ * left, but gets no copy.  Nobody has asked for an acknowledgement of what precedes the READ, and
+ * duplicates of that are still left to the responses. */
+Test(copy, rnr_nak_taken_back_by_a_send_that_gets_no_copy)
+{
+	struct bed *b = open_far(KARST_QPT_RC);
+	const struct karst_sge sge = FAR_SGE(0, 64);
+
+	expect_taken(b, send_pkt(b, RC_WRITE_ONLY, R(0), .ackreq = true));
+	expect_ack(b, R(0), 1);
+	expect_taken(
+		b, send_pkt(b, RC_READ_REQUEST, R(1), .va = VA, .rkey = b->key, .dma_len = 512));
+	expect_pkt(b, RC_READ_RESP_FIRST, R(1));
+	expect_pkt(b, RC_READ_RESP_LAST, R(2));
+	expect_drop(b, RNR, send_pkt(b, RC_SEND_ONLY, R(3), .pay_len = 64, .ackreq = true));
+	post_recv_sge(b, 1, &sge, 1);
+	driver.full = true;
+	send_pkt(b, RC_SEND_ONLY, R(3), .pay_len = 64, .ackreq = true);
+	cr_assert_eq(drops(b, COPY_FULL), 1);
+	expect_none(b);
+	expect_drop(b, DUPLICATE, send_pkt(b, RC_WRITE_ONLY, R(0), .ackreq = true));
+	expect_none(b);
+	expect_taken(
+		b, send_pkt(b, RC_READ_REQUEST, R(1), .va = VA, .rkey = b->key, .dma_len = 512));
+	expect_pkt(b, RC_READ_RESP_FIRST, R(1));
+	expect_pkt(b, RC_READ_RESP_LAST, R(2));
+	driver.full = false;
+	expect_taken(b, send_pkt(b, RC_SEND_ONLY, R(3), .pay_len = 64, .ackreq = true));
+	copy_all(b);
+	expect_ack(b, R(3), 3);
+	expect_recv(b, 1, SUCCESS);
+	close_far(b);
+}
+
 /* A packet that is dropped because no copy is accepted takes no place of those that wait. */
 Test(copy, write_whose_copy_is_not_accepted)
 {

@@ -250,7 +250,7 @@ is_readable(const void *mem, size_t bytes)
 {
 	const size_t set = 8, page = 4096; /* the smallest of any system */
 	const int err = errno;
-	bool readable = true;
+	bool readable = mem != NULL; /* which means no set in this system call */
 
 	for (size_t at = 0; readable && at < bytes; at += page) {
 		(void)syscall(SYS_rt_sigprocmask, -1, (const char *)mem + at, NULL, set);

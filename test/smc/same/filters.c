@@ -193,11 +193,15 @@ unreadable_filters(void)
 	/* the kernel checks this before it copies the instructions */
 	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0)
 		fail("PR_SET_NO_NEW_PRIVS");
+	tell_refused(NULL);
 	tell_refused(none);
 	tell_refused(none - 8);
 	tell_refused(&prog);
 	prog = (struct sock_fprog){.len = 2, .filter = (void *)(none - sizeof(allow))};
 	tell_refused(&prog);
+	prog.filter = NULL;
+	tell_refused(&prog);
+	prog.filter = (void *)(none - sizeof(allow));
 	prog.len = 0;
 	tell_refused(&prog);
 	prog.len = BPF_MAXINSNS + 1;

@@ -6,9 +6,11 @@
  * and the counts of copies for which calls that remove a key wait.
  */
 #include <dirent.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/uio.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -339,6 +341,322 @@ Test(inside, a_copy_that_is_refused_later)
 	atomic_store(&rig.space->slow.queued, 0);
 	cr_assert(engine_bed_wait(&rig.bed, &cqe));
 	cr_assert_eq(cqe.status, KARST_WC_LOC_PROT_ERR);
+	program_end(&rig.prog);
+	rig_down(&rig);
+}
+
+/* --- threads for copies that come late --- */
+
+struct poller {
+	struct rig *rig;
+	struct region r;
+	uint32_t key;
+	_Atomic bool registered;
+};
+
+/* Polls lcore 0 until the other thread has registered memory. */
+static void *
+poll_until_registered(void *arg)
+{
+	struct poller *p = arg;
+
+	while (!atomic_load(&p->registered))
+		karst_engine_poll(p->rig->bed.e, 0);
+	karst_engine_release(p->rig->bed.e, 0);
+	return NULL;
+}
+
+static void *
+register_memory(void *arg)
+{
+	struct poller *p = arg;
+	const struct rig *rig = p->rig;
+
+	cr_assert_eq(karst_engine_mr_reg(rig->bed.e, rig->bed.pd, karst_space_host(p->r.r),
+			     p->r.addr, p->r.len, SPACE_ALL, &p->key),
+		0);
+	atomic_store(&p->registered, true);
+	return NULL;
+}
+
+/* No thread could be created when the engine was stopped, so the thread that polls makes the copies
+ * itself.  Another thread registers memory, for which threads can be created: they take the copies
+ * that wait, but not while the lcore is in a turn. */
+Test(inside, threads_that_are_created_in_a_turn)
+{
+	const struct timespec nap = {.tv_nsec = 1000000}, while_ns = {.tv_nsec = 200000000};
+	struct karst_engine_qp *near, *far;
+	struct eng_copies *cs;
+	struct karst_cqe cqe;
+	struct poller poller;
+	pthread_t thread[2];
+	uint64_t addr, len;
+	struct rig rig;
+	uint32_t i;
+
+	rig_up(&rig);
+	poller = (struct poller){.rig = &rig};
+	cr_assert_eq(program_make(&rig.prog, KIND_STACK, &addr, &len), 0);
+	addr = (addr + 63) & ~63ull;
+	cr_assert_eq(region_make(&rig, addr, 4096, true, UINT64_MAX, &poller.r), 0);
+	near = engine_bed_qp(&rig.bed, KARST_QPT_RC, 0);
+	far = engine_bed_qp(&rig.bed, KARST_QPT_RC, 0);
+	engine_bed_connect(&rig.bed, near, far);
+	engine_bed_settle(&rig.bed);
+	engine_bed_release(&rig.bed);
+	eng_workers_stop(rig.bed.e);
+	rig.bed.e->copies = false;
+	cs = rig.bed.e->lcore[0].copies;
+	pthread_mutex_lock(&rig.space->atomics->lock);
+	post_faa(&rig, 0, addr, poller.r.key);
+	engine_bed_post(near, KARST_WR_RDMA_WRITE, 2, rig.local + 4096, 64, rig.local_key,
+		(void *)(uintptr_t)(addr + 64), poller.r.key);
+	cr_assert_eq(pthread_create(&thread[0], NULL, poll_until_registered, &poller), 0);
+	/* the thread waits in the first copy, and the second one waits behind it */
+	while (__atomic_load_n(&cs->todo.head, __ATOMIC_RELAXED) != &cs->copy[1] ||
+		!atomic_load(&cs->copy[0].inside))
+		nanosleep(&nap, NULL);
+	cr_assert_eq(pthread_create(&thread[1], NULL, register_memory, &poller), 0);
+	nanosleep(&while_ns, NULL);
+	cr_expect_eq(__atomic_load_n(&cs->todo.head, __ATOMIC_RELAXED), &cs->copy[1],
+		"the list is taken while the lcore works on it");
+	pthread_mutex_unlock(&rig.space->atomics->lock);
+	for (i = 0; i < 2; i++)
+		pthread_join(thread[1 - i], NULL);
+	rig.key[rig.nkeys++] = poller.key;
+	for (i = 0; i < 2; i++) {
+		cr_assert(engine_bed_wait(&rig.bed, &cqe));
+		cr_assert_eq(cqe.status, KARST_WC_SUCCESS);
+	}
+	program_end(&rig.prog);
+	rig_down(&rig);
+}
+
+/* --- copies that nobody would make --- */
+
+struct settler {
+	struct karst_space *space;
+	_Atomic bool over;
+};
+
+static void *
+settle(void *arg)
+{
+	struct settler *s = arg;
+
+	eng_copies_settle(s->space);
+	atomic_store(&s->over, true);
+	return NULL;
+}
+
+/* No thread can be created for the copies of an lcore that no thread polls: a call that removes a
+ * key does not wait until there is one, and the copy fails. */
+Test(inside, a_copy_that_no_thread_would_make)
+{
+	const struct timespec nap = {.tv_nsec = 1000000};
+	struct settler settler;
+	struct karst_cqe cqe;
+	pthread_t thread;
+	struct region r;
+	struct rig rig;
+	uint32_t i;
+
+	rig_up(&rig);
+	copy_after_the_last_turn(&rig, &r);
+	cr_assert_eq(
+		space_copies(&rig), 1, "%u copies of the program are counted", space_copies(&rig));
+	settler = (struct settler){.space = rig.space};
+	cr_assert_eq(pthread_create(&thread, NULL, settle, &settler), 0);
+	for (i = 0; i < PATIENCE_NS / 1000000 && !atomic_load(&settler.over); i++)
+		nanosleep(&nap, NULL);
+	cr_assert(atomic_load(&settler.over), "it waits for a copy that nobody makes");
+	pthread_join(thread, NULL);
+	cr_assert(engine_bed_wait(&rig.bed, &cqe));
+	cr_assert_eq(cqe.status, KARST_WC_LOC_PROT_ERR);
+	program_end(&rig.prog);
+	rig_down(&rig);
+}
+
+/* --- bytes that are there when the engine ends --- */
+
+static _Atomic int stalled; /* 1: the thread stands in the handler, 2: it may go on */
+
+static void
+stall(int sig)
+{
+	const struct timespec nap = {.tv_nsec = 1000000};
+
+	(void)sig;
+	atomic_store(&stalled, 1);
+	while (atomic_load(&stalled) != 2)
+		nanosleep(&nap, NULL);
+}
+
+static void *
+stop_workers(void *arg)
+{
+	eng_workers_stop(arg);
+	return NULL;
+}
+
+/* The thread of lcore 0 that is in a copy, or NULL. */
+static struct eng_worker *
+copier_of(struct eng_workers *workers)
+{
+	struct eng_worker *w;
+
+	pthread_mutex_lock(&workers->lock);
+	for (w = workers->first; w != NULL && w->copy == NULL; w = w->next)
+		;
+	pthread_mutex_unlock(&workers->lock);
+	return w;
+}
+
+/* A thread has moved the bytes of its copy, but gets no processor until the engine gives up the
+ * copies that have not ended: the program does not fail. */
+Test(inside, a_thread_that_only_has_to_hand_in)
+{
+	const struct timespec nap = {.tv_nsec = 1000000}, longer = {.tv_sec = 3};
+	struct sigaction act = {.sa_handler = stall};
+	struct eng_workers *workers;
+	uint64_t addr, len, now = 0;
+	struct eng_worker *w;
+	struct karst_cqe cqe;
+	pthread_t thread;
+	struct region r;
+	struct rig rig;
+
+	rig_up(&rig);
+	cr_assert_eq(sigaction(SIGUSR1, &act, NULL), 0);
+	cr_assert_eq(program_make(&rig.prog, KIND_STACK, &addr, &len), 0);
+	addr = (addr + 63) & ~63ull;
+	cr_assert_eq(region_make(&rig, addr, 4096, true, UINT64_MAX, &r), 0);
+	workers = atomic_load(&rig.bed.e->lcore[0].workers);
+	cr_assert_eq(remote_op(&rig, 0, KARST_WR_RDMA_WRITE, 0, addr, 64, r.key), KARST_WC_SUCCESS);
+	pthread_mutex_lock(&rig.space->atomics->lock);
+	post_faa(&rig, 0, addr, r.key);
+	while ((w = copier_of(workers)) == NULL || !atomic_load(&w->copy->inside))
+		engine_bed_settle(&rig.bed);
+	engine_bed_release(&rig.bed);
+	pthread_mutex_lock(&workers->lock);
+	pthread_mutex_unlock(&rig.space->atomics->lock);
+	/* rig.local was 0 */
+	while (now != 1 || !atomic_load(&w->copy->inside)) {
+		struct iovec to = {&now, 8}, from = {(void *)(uintptr_t)addr, 8};
+
+		cr_assert_eq(process_vm_readv(rig.prog.pid, &to, 1, &from, 1, 0), 8);
+		nanosleep(&nap, NULL);
+	}
+	cr_assert_eq(pthread_kill(w->thread, SIGUSR1), 0);
+	while (atomic_load(&stalled) == 0)
+		nanosleep(&nap, NULL);
+	pthread_mutex_unlock(&workers->lock);
+	cr_assert_eq(pthread_create(&thread, NULL, stop_workers, rig.bed.e), 0);
+	nanosleep(&longer, NULL);
+	cr_expect_not(karst_space_failed(rig.space), "its bytes are there");
+	atomic_store(&stalled, 2);
+	pthread_join(thread, NULL);
+	cr_expect_eq(space_copies(&rig), 0);
+	cr_assert_eq(eng_workers_start(rig.bed.e), 0);
+	cr_assert(engine_bed_wait(&rig.bed, &cqe));
+	cr_expect_eq(cqe.status, KARST_WC_SUCCESS);
+	program_end(&rig.prog);
+	rig_down(&rig);
+}
+
+/* --- copies that begin while no thread has the lcore --- */
+
+static struct {
+	struct karst_copy_ops ops;
+	uint32_t begun;   /* while no thread had the lcore */
+	uint32_t ignored; /* of these, those that a thread which removes a key would not wait for */
+} unattached;
+
+static bool
+submit_and_look(struct karst_core *core, struct karst_copy *copy)
+{
+	const struct eng_lcore *lc = core->user;
+	struct karst_engine *e = lc->e;
+
+	if (atomic_load(&lc->owner) == 0) {
+		unattached.begun++;
+		unattached.ignored += rte_rcu_qsbr_check(e->rcu, rte_rcu_qsbr_start(e->rcu), false);
+	}
+	return eng_unmapped_ops.submit(core, copy);
+}
+
+static int
+look_at_copies(struct eng_lcore *lc, void *arg)
+{
+	(void)arg;
+	unattached.ops = eng_unmapped_ops;
+	unattached.ops.submit = submit_and_look;
+	lc->core->copy_ops = &unattached.ops;
+	return 0;
+}
+
+/* A key is removed just when a copy begins because the engine has ended another one: the thread
+ * that removes the key waits until that copy is counted. */
+Test(inside, a_key_that_is_removed_at_the_end)
+{
+	const struct timespec nap = {.tv_nsec = 1000000};
+	struct eng_lcore *lc;
+	struct holder holder;
+	uint64_t addr, len;
+	pthread_t thread;
+	struct region r;
+	struct rig rig;
+
+	rig_up_started(&rig);
+	lc = &rig.bed.e->lcore[rig.far[0]->lcore];
+	cr_assert_eq(program_make(&rig.prog, KIND_STACK, &addr, &len), 0);
+	addr = (addr + 63) & ~63ull;
+	cr_assert_eq(region_make(&rig, addr, 4096, true, UINT64_MAX, &r), 0);
+	cr_assert_eq(eng_mailbox_call(lc, look_at_copies, NULL), 0);
+	holder = (struct holder){.rig = &rig, .lc = lc};
+	cr_assert_eq(pthread_create(&thread, NULL, hold_until_the_end, &holder), 0);
+	while (!atomic_load(&holder.locked))
+		nanosleep(&nap, NULL);
+	post_faa(&rig, 0, addr, r.key);
+	while (atomic_load(&lc->watched.taken_over) == 0)
+		nanosleep(&nap, NULL);
+	engine_bed_post(rig.near[0], KARST_WR_RDMA_WRITE, 2, rig.local, 64, rig.local_key,
+		(void *)(uintptr_t)addr, r.key);
+	while (__atomic_load_n(&lc->copies->nkept, __ATOMIC_RELAXED) < 2)
+		nanosleep(&nap, NULL);
+	karst_engine_stop(rig.bed.e);
+	pthread_join(thread, NULL);
+	cr_assert_eq(unattached.begun, 1);
+	cr_assert_eq(unattached.ignored, 0, "its key may be gone before it is counted");
+	program_end(&rig.prog);
+	rig_down(&rig);
+}
+
+/* The same if a call begins the copy. */
+Test(inside, a_copy_of_a_call_without_a_thread)
+{
+	struct eng_lcore *lc;
+	uint64_t addr, len;
+	struct region r;
+	struct rig rig;
+
+	rig_up(&rig);
+	lc = &rig.bed.e->lcore[rig.near[0]->lcore];
+	cr_assert_eq(program_make(&rig.prog, KIND_STACK, &addr, &len), 0);
+	addr = (addr + 63) & ~63ull;
+	cr_assert_eq(region_make(&rig, addr, 4096, true, UINT64_MAX, &r), 0);
+	engine_bed_settle(&rig.bed);
+	eng_workers_stop(rig.bed.e);
+	engine_bed_post(rig.near[0], KARST_WR_RDMA_WRITE, 1, (void *)(uintptr_t)addr, 64, r.key,
+		rig.local, rig.local_key);
+	cr_assert_eq(eng_mailbox_call(lc, look_at_copies, NULL), 0);
+	engine_bed_release(&rig.bed);
+	cr_assert_eq(eng_mailbox_call(lc, send_in_a_call, rig.near[0]), 0);
+	cr_assert_eq(unattached.begun, 1);
+	cr_expect_eq(unattached.ignored, 0, "its key may be gone before it is counted");
+	cr_expect_eq(
+		space_copies(&rig), 1, "%u copies of the program are counted", space_copies(&rig));
+	cr_assert_eq(karst_engine_qp_destroy(rig.bed.e, rig.near[0]), 0);
 	program_end(&rig.prog);
 	rig_down(&rig);
 }

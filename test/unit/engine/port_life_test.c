@@ -216,8 +216,6 @@ Test(port_life, datagrams_from_a_port_that_comes_back_with_the_address)
 	comes_back(false);
 }
 
-/* Sets the first port's addresses: those of net 10 with these last bytes; 0: no
- * address in this place. */
 static void
 expect_places(const struct engine_bed *bed, const uint8_t *last, uint32_t n)
 {
@@ -231,6 +229,8 @@ expect_places(const struct engine_bed *bed, const uint8_t *last, uint32_t n)
 			info.addrs[i].ip[15], last[i], "place %u: %u", i, info.addrs[i].ip[15]);
 }
 
+/* Sets the first port's addresses: those of net 10 with these last bytes; 0: no
+ * address in this place. */
 static void
 set_places(const struct engine_bed *bed, const uint8_t *last, uint32_t n)
 {

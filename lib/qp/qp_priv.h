@@ -560,7 +560,8 @@ void karst_owe_nak(
 /** Drops a request with a NAK that ends the connection, and raises the event for it (R13). */
 void karst_refuse(struct karst_core *core, struct karst_core_qp *qp, struct karst_pkt *pkt,
 	enum karst_nak nak);
-/** The scheduled NAK is not needed: ends the wait, and schedules the ACK that the NAK replaced. */
+/** The scheduled NAK is not needed: ends the wait, and schedules the ACK that the NAK replaced, if
+ * one is needed. */
 void karst_unowe_nak(struct karst_core_qp *qp);
 /** The PSN that an ACK carries now (R3). */
 uint32_t karst_acked_psn(const struct karst_responder *r);

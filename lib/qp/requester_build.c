@@ -51,7 +51,9 @@ packets_out(const struct karst_core *core, const struct karst_requester *r)
 		(karst_likely(r->window >= core->wary_packets) ? r->rd_psns : 0);
 }
 
-/* Whether the packet that is being built is the last that may be sent before an acknowledgement. */
+/* Whether the packet that is being built is the last that a reduced window allows before an
+ * acknowledgement.  PSNs of READs count here, also where packets_out() does not count them; what is
+ * missed because of that asks by asks_again(). */
 static inline bool
 closes_small_window(const struct karst_core *core, const struct karst_requester *r)
 {
@@ -384,8 +386,9 @@ build_packet(struct karst_core *core, struct karst_core_qp *qp, const struct kar
 		if (karst_unlikely(st != KARST_WC_SUCCESS))
 			return st;
 	}
-	/* Q2: on the last packet, and once in ack_interval; and on a packet that closes a window
-	 * that a timeout has reduced, or after which nothing is sent for a while (E6) */
+	/* Q2: on the last packet, and once in ack_interval, or in a window that is smaller; and on
+	 * a packet that closes a window that a timeout has reduced, or after which nothing is sent
+	 * for a while (E6) */
 	if (transport != KARST_TRANSPORT_UC &&
 		(last || asks_again(core, r) || waits || closes_small_window(core, r))) {
 		ackreq = true;

@@ -404,7 +404,7 @@ karst_unowe_nak(struct karst_core_qp *qp)
 	r->wait = KARST_WAIT_NONE;
 	karst_rsp_leave_none(r); /* nak_psn was in its place */
 	/* R11: the ACK that the NAK replaced may be needed.  But if responses acknowledge
-	 * everything, no ACK was requested (R3), and one could harm (L18).  What is held has to be
+	 * everything (R3), that ACK is not needed, and could harm (L18).  What is held has to be
 	 * reported in any case (X7). */
 	r->owed = karst_repeat_of(qp) == NULL && karst_acked_psn(r) != karst_psn_add(r->epsn, -1u)
 		? KARST_OWED_NONE

@@ -234,7 +234,7 @@ prepare(int *fds)
 			continue;
 		while (atomic_load(&s->page->state) == KARST_SOCK_CONNECTING &&
 			ks_now() - began < AGREED_MS * 1000000ull)
-			(void)real(poll)(NULL, 0, 1);
+			(void)ks_poll_with(s, NULL, 0, 1);
 		ks_need_rings(fds[i], s); /* so that they are mapped */
 		ks_meet_peer(fds[i], s);
 		ks_put(s);
@@ -243,8 +243,9 @@ prepare(int *fds)
 }
 
 /* Whether the @bytes of the program's memory can be read, at least 8.  The kernel copies a set of
- * signals, of 8 bytes, before it refuses the operation -1.  This system call is one that our rules
- * allow, so an earlier filter of the program does not refuse it. */
+ * signals, of 8 bytes, before it refuses the operation -1 (EINVAL).  This system call is one that
+ * our rules allow, so an earlier filter of the program, which has them in front, does not refuse
+ * it. */
 static bool
 is_readable(const void *mem, size_t bytes)
 {
@@ -254,11 +255,11 @@ is_readable(const void *mem, size_t bytes)
 
 	for (size_t at = 0; readable && at < bytes; at += page) {
 		(void)syscall(SYS_rt_sigprocmask, -1, (const char *)mem + at, NULL, set);
-		readable = errno != EFAULT;
+		readable = errno == EINVAL;
 	}
 	if (readable) {
 		(void)syscall(SYS_rt_sigprocmask, -1, (const char *)mem + bytes - set, NULL, set);
-		readable = errno != EFAULT;
+		readable = errno == EINVAL;
 	}
 	errno = err;
 	return readable;
@@ -309,28 +310,29 @@ set_filter(struct way way, const struct sock_fprog *filter)
 	return rc;
 }
 
-/* Sets the filter with our rules in front of it; without them if both are too long together. */
-static long
-set_with_ours(struct way way, const struct sock_fprog *theirs, const int *fds, unsigned int n)
+/* Sets the filter with our rules in front of it.  @return false: both are too long together, or
+ * there is no filter that can be read; nothing was done. */
+static bool
+set_with_ours(
+	struct way way, const struct sock_fprog *theirs, const int *fds, unsigned int n, long *rc)
 {
 	/* not mmap(), which an earlier filter may forbid, nor malloc(), which the program may have
 	 * replaced, or a handler have interrupted */
 	static struct filter place;
 	struct sock_fprog both;
-	long rc;
+	bool built;
 
 	/* no handler, which may set a filter of its own, fork, or leave by longjmp() */
 	(void)ks_lock_page(&place_lock);
 	place.n = place.nleave = 0;
 	(void)ks_service();
-	if (!build(&place, fds, n, theirs)) {
-		ks_unlock_page(&place_lock); /* by calls that this filter may refuse */
-		return set_filter(way, theirs);
+	built = build(&place, fds, n, theirs);
+	if (built) {
+		both = (struct sock_fprog){.len = (unsigned short)place.n, .filter = place.code};
+		*rc = set_filter(way, &both);
 	}
-	both = (struct sock_fprog){.len = (unsigned short)place.n, .filter = place.code};
-	rc = set_filter(way, &both);
 	ks_unlock_page(&place_lock);
-	return rc;
+	return built;
 }
 
 static long
@@ -338,13 +340,15 @@ confine(struct way way, const struct sock_fprog *theirs)
 {
 	int fds[FDS_MAX];
 	unsigned int n;
-	long rc;
+	bool set;
+	long rc = -1;
 
 	ks_no_cancel(); /* the thread may be one that is cancelled at any instruction */
 	n = prepare(fds);
-	rc = n > 0 && n <= FDS_MAX ? set_with_ours(way, theirs, fds, n) : set_filter(way, theirs);
+	set = n > 0 && n <= FDS_MAX && set_with_ours(way, theirs, fds, n, &rc);
 	ks_no_cancel_end();
-	return rc;
+	/* last: no system call of this library follows, which their filter may refuse */
+	return set ? rc : set_filter(way, theirs);
 }
 
 long

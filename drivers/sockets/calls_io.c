@@ -273,9 +273,21 @@ send_parts(int to, struct ks_sock *s, int from, off64_t *at, size_t n, char *buf
 	return (ssize_t)done;
 }
 
+/* A handler of the program has ended the thread, or left.  The calls that wait give the reference
+ * back. */
+static void
+free_parts(void *arg)
+{
+	char **at = arg, *buf = *at;
+
+	*at = NULL;
+	free(buf);
+}
+
 static ssize_t
 send_file(int to, struct ks_sock *s, int from, off64_t *at, size_t n)
 {
+	struct _pthread_cleanup_buffer left;
 	ssize_t rc;
 	char *buf;
 
@@ -286,9 +298,10 @@ send_file(int to, struct ks_sock *s, int from, off64_t *at, size_t n)
 	buf = malloc(CHUNK);
 	if (buf == NULL)
 		return -1;
-	pthread_cleanup_push(free, buf); /* a handler may be a cancellation point */
+	_pthread_cleanup_push(&left, free_parts, &buf); /* a handler may be a cancellation point */
 	rc = send_parts(to, s, from, at, n, buf);
-	pthread_cleanup_pop(1);
+	_pthread_cleanup_pop(&left, 0);
+	free(buf);
 	return rc;
 }
 

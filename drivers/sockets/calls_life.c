@@ -126,20 +126,26 @@ listen(int fd, int backlog)
 }
 
 static void
-close_accepted(void *fd)
+close_accepted(void *arg)
 {
-	(void)close(*(int *)fd);
+	int *at = arg, fd = *at;
+
+	*at = -1;
+	if (fd >= 0)
+		(void)close(fd);
 }
 
-/* The descriptor is not the program's yet: if a handler ends the thread, nobody knows it. */
+/* The descriptor is not the program's yet: if a handler ends the thread, or leaves, nobody knows
+ * it. */
 static int
 become_accepted(int fd, int flags)
 {
+	struct _pthread_cleanup_buffer left;
 	int rc;
 
-	pthread_cleanup_push(close_accepted, &fd);
+	_pthread_cleanup_push(&left, close_accepted, &fd);
 	rc = ks_service() ? ks_become(fd, flags) : 0;
-	pthread_cleanup_pop(0);
+	_pthread_cleanup_pop(&left, 0);
 	return rc;
 }
 

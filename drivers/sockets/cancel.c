@@ -113,17 +113,14 @@ ks_poll_now(struct pollfd *p)
 	return rc;
 }
 
-/* Functions of the C library that its headers do not declare.  Unlike pthread_cleanup_push(), they
- * also give the reference back if a handler of the program leaves the wait by siglongjmp(), and the
- * thread can end after that: the other one would leave an address of the stack behind, to which the
- * end of the thread would jump. */
-void _pthread_cleanup_push(struct _pthread_cleanup_buffer *left, void (*fn)(void *), void *arg);
-void _pthread_cleanup_pop(struct _pthread_cleanup_buffer *left, int run);
-
 static void
-cancel_give_back(void *s)
+cancel_give_back(void *arg)
 {
-	ks_put(s);
+	struct ks_sock **at = arg, *s = *at;
+
+	*at = NULL;
+	if (s != NULL)
+		ks_put(s);
 }
 
 int
@@ -132,7 +129,7 @@ ks_poll_with(struct ks_sock *s, struct pollfd *p, nfds_t n, int ms)
 	struct _pthread_cleanup_buffer left;
 	int rc;
 
-	_pthread_cleanup_push(&left, cancel_give_back, s);
+	_pthread_cleanup_push(&left, cancel_give_back, &s);
 	rc = real(poll)(p, n, ms);
 	_pthread_cleanup_pop(&left, 0);
 	return rc;
@@ -145,7 +142,7 @@ ks_recv_with(struct ks_sock *s, int fd, int flags)
 	struct _pthread_cleanup_buffer left;
 	ssize_t n;
 
-	_pthread_cleanup_push(&left, cancel_give_back, s);
+	_pthread_cleanup_push(&left, cancel_give_back, &s);
 	n = real(recv)(fd, &byte, 1, MSG_PEEK | flags);
 	_pthread_cleanup_pop(&left, 0);
 	return n;
@@ -157,7 +154,7 @@ ks_send_with(struct ks_sock *s, int fd, int flags)
 	struct _pthread_cleanup_buffer left;
 	ssize_t n;
 
-	_pthread_cleanup_push(&left, cancel_give_back, s);
+	_pthread_cleanup_push(&left, cancel_give_back, &s);
 	n = real(send)(fd, "", 1, MSG_NOSIGNAL | flags);
 	_pthread_cleanup_pop(&left, 0);
 	return n;
@@ -169,7 +166,7 @@ ks_pread_with(struct ks_sock *s, int fd, void *buf, size_t n, off64_t at)
 	struct _pthread_cleanup_buffer left;
 	ssize_t got;
 
-	_pthread_cleanup_push(&left, cancel_give_back, s);
+	_pthread_cleanup_push(&left, cancel_give_back, &s);
 	got = pread64(fd, buf, n, at);
 	_pthread_cleanup_pop(&left, 0);
 	return got;
@@ -181,7 +178,7 @@ ks_read_with(struct ks_sock *s, int fd, void *buf, size_t n)
 	struct _pthread_cleanup_buffer left;
 	ssize_t got;
 
-	_pthread_cleanup_push(&left, cancel_give_back, s);
+	_pthread_cleanup_push(&left, cancel_give_back, &s);
 	got = real(read)(fd, buf, n);
 	_pthread_cleanup_pop(&left, 0);
 	return got;

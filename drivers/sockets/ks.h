@@ -119,8 +119,16 @@ void ks_no_cancel_return(uint32_t calls);
 ssize_t ks_send_now(int fd, const void *buf, size_t n, int flags);
 ssize_t ks_recv_now(int fd, void *buf, size_t n, int flags);
 int ks_poll_now(struct pollfd *p);
+/** Functions of the C library that its headers do not declare.  Unlike pthread_cleanup_push(), they
+ *  also call @fn if a handler of the program leaves by siglongjmp(), and the thread can end after
+ *  that: pthread_cleanup_push() would leave an address of the stack behind, to which the end of the
+ *  thread would jump.  Another signal may interrupt @fn, and its handler leave, too: then @fn is
+ *  called again. */
+void _pthread_cleanup_push(struct _pthread_cleanup_buffer *left, void (*fn)(void *), void *arg);
+void _pthread_cleanup_pop(struct _pthread_cleanup_buffer *left, int run);
 /** As poll(), read(), pread64(), recv() which peeks at a byte, and send() of a byte; cancellation
- *  points.  If the thread is cancelled, the caller's reference to @s is given back. */
+ *  points.  If the thread is cancelled, or a handler leaves by siglongjmp(), the caller's reference
+ *  to @s is given back.  So a program cannot go back into a call that it has left in this way. */
 int ks_poll_with(struct ks_sock *s, struct pollfd *p, nfds_t n, int ms);
 ssize_t ks_read_with(struct ks_sock *s, int fd, void *buf, size_t n);
 ssize_t ks_pread_with(struct ks_sock *s, int fd, void *buf, size_t n, off64_t at);

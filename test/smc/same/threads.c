@@ -687,6 +687,14 @@ wait_and_leave(void *arg)
 	pthread_exit(arg);
 }
 
+static int file_to_send;
+
+static long
+send_from_file(struct call *c)
+{
+	return sendfile(c->fd, file_to_send, NULL, c->len);
+}
+
 /* Prints whether the connection leaves a descriptor behind when it is closed. */
 static void
 leave_waiting(long (*fn)(struct call *c))
@@ -695,7 +703,7 @@ leave_waiting(long (*fn)(struct call *c))
 	int before = descriptors_open();
 
 	open_both();
-	if (fn == call_send)
+	if (fn != call_recv)
 		fill();
 	c.fd = near;
 	c.len = 1;
@@ -715,6 +723,9 @@ leave_by_siglongjmp(void)
 	const struct sigaction act = {.sa_handler = leave_wait};
 
 	(void)sigaction(SIGUSR1, &act, NULL);
+	file_to_send = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
+	if (file_to_send < 0)
+		fail("a file");
 	/* what the first connection of a process needs stays open */
 	open_both();
 	close(near);
@@ -722,6 +733,7 @@ leave_by_siglongjmp(void)
 	for (int i = 0; i < 3; i++) {
 		leave_waiting(call_recv);
 		leave_waiting(call_send);
+		leave_waiting(send_from_file);
 	}
 }
 

@@ -108,8 +108,10 @@ PAIR = '''pair() {
 		kill -0 $server || return 1
 		sleep 0.1
 	done
-	"$@" pingpong --tcp "$(sed -n 's/listening on TCP port //p' /tmp/server)" --count 200 127.0.0.1 ||
+	"$@" pingpong --tcp "$(sed -n 's/listening on TCP port //p' /tmp/server)" --count 200 127.0.0.1 || {
+		kill $server
 		return 1
+	}
 	wait $server
 }
 '''

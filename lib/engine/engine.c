@@ -422,6 +422,17 @@ resume_copies(struct karst_engine *e)
 		e->copies = eng_workers_start(e) == 0;
 }
 
+/* Whether threads of lcores are being created or ended, and copies that wait will have some.
+ * relaxed: whoever finds it late looks again. */
+static void
+set_launched(struct karst_engine *e, bool launched)
+{
+	uint32_t i;
+
+	for (i = 0; i < e->nlcores; i++)
+		atomic_store_explicit(&e->lcore[i].launched, launched, memory_order_relaxed);
+}
+
 void
 karst_engine_stop(struct karst_engine *e)
 {
@@ -440,6 +451,7 @@ karst_engine_stop(struct karst_engine *e)
 		return;
 	e->started = false;
 	resume_copies(e);
+	set_launched(e, false);
 	eng_ctl_leave(e);
 }
 
@@ -453,12 +465,15 @@ karst_engine_start(struct karst_engine *e, const unsigned int *eal_lcores)
 		return -EBUSY;
 	ret = choose_workers(e, eal_lcores);
 	if (ret == 0) {
+		set_launched(e, true);
 		eng_workers_stop(e);
 		ret = eng_watch_start(e);
 		if (ret != 0 && eng_ctl_enter(e) == 0) {
 			resume_copies(e);
 			eng_ctl_leave(e);
 		}
+		if (ret != 0)
+			set_launched(e, false);
 	}
 	if (ret != 0)
 		return ret;

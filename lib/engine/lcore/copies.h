@@ -146,8 +146,8 @@ bool eng_copies_run(struct eng_lcore *lc);
  * removed meanwhile. */
 void eng_copies_hold(struct eng_copies *cs);
 /* Around what may begin copies while no thread has the lcore; with attach_lock held.  In between, a
- * thread that removes a key waits, until the copies are counted.  @return whether no thread has
- * it. */
+ * thread that removes a key waits, until the copies are counted.  @return for eng_lcore_leave():
+ * no thread has it. */
 bool eng_lcore_visit(struct eng_lcore *lc);
 void eng_lcore_leave(struct eng_lcore *lc, bool visiting);
 /* A thread that was left behind has returned from @c.  The lcore may be gone, @cs is not. */

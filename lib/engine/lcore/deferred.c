@@ -172,6 +172,17 @@ struct settling {
 	bool late;        /* it has waited for a while */
 };
 
+static bool
+is_copy_of(const struct eng_copy *c, const struct karst_space *s)
+{
+	uint32_t i;
+
+	for (i = 0; i < c->pub.nparts; i++)
+		if (c->where[i].space == s)
+			return true;
+	return false;
+}
+
 /* Refuses the copies of @s that wait for a safe point. */
 static void
 refuse_rest(struct eng_lcore *lc, const struct karst_space *s)
@@ -179,7 +190,7 @@ refuse_rest(struct eng_lcore *lc, const struct karst_space *s)
 	struct eng_copy *c;
 
 	for (c = lc->copies->todo.head; c != NULL; c = c->next) {
-		if (c->where[0].space != s)
+		if (!is_copy_of(c, s))
 			continue;
 		c->refused = true;
 		eng_copy_unhold(c);
@@ -195,10 +206,9 @@ settle_on_lcore(struct eng_lcore *lc, void *arg)
 
 	if (workers != NULL && workers->polled)
 		eng_deferred_send(workers);
-	/* no threads could be created for an lcore that nobody else polls.  While the engine starts
-	 * there are none either. */
+	/* threads could not be created, and nobody else polls the lcore */
 	if (workers == NULL && call->late && (owner == 0 || owner == call->caller) &&
-		!atomic_load_explicit(&lc->e->running, memory_order_relaxed))
+		!atomic_load_explicit(&lc->launched, memory_order_relaxed))
 		refuse_rest(lc, call->space);
 	return 0;
 }
@@ -563,13 +573,13 @@ eng_deferred_cancel(struct eng_workers *workers, const struct karst_space *s)
 	}
 }
 
-bool
+uint32_t
 eng_deferred_end(struct eng_workers *workers)
 {
 	struct eng_lcore *lc = workers->lc;
 	struct eng_copy *copy[ENG_COPIES];
-	bool back[ENG_COPIES], left, visiting;
-	uint32_t n;
+	bool back[ENG_COPIES], visiting;
+	uint32_t n, left;
 
 	pthread_mutex_lock(&workers->lock);
 	send_late(workers);
@@ -578,9 +588,10 @@ eng_deferred_end(struct eng_workers *workers)
 	while (eng_watch_end(workers))
 		pthread_cond_wait(&workers->gone, &workers->lock);
 	n = take_over_list(workers, copy, back);
-	workers->left = left = workers->nworkers > 0;
+	left = workers->nworkers;
+	workers->left = left > 0;
 	/* relaxed: the caller has the structure */
-	if (left)
+	if (workers->left)
 		atomic_fetch_add_explicit(&workers->e->holders, 1, memory_order_relaxed);
 	pthread_mutex_unlock(&workers->lock);
 	/* from here on the pool belongs to its threads, if there are any */

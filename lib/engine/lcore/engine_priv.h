@@ -326,6 +326,7 @@ struct eng_lcore {
 	} watched;                           /* written by the watchdog and by workers */
 	/* of karst_engine_start(), or copiers; NULL: none yet */
 	struct eng_workers *_Atomic workers;
+	_Atomic bool launched;          /* karst_engine_start() or stop() creates or ends them */
 	uint8_t step;                   /* of its turn, if the turn is interrupted at a safe
 					 * point */
 	unsigned int work;              /* done in this turn */

@@ -10,7 +10,8 @@
  * mailbox, which the owner reads once a turn, and the caller waits.
  *
  * There is no deadlock, because
- *   - what runs on an lcore (an eng_fn) never waits and takes no lock;
+ *   - what runs on an lcore (an eng_fn) never waits, and takes only locks whose holders do not wait
+ *     for an lcore;
  *   - a thread that waits, for a message, for ctl_lock or for quiescence, meanwhile handles the
  *     messages of the lcores that are attached to itself, and reports them quiescent: they are
  *     between two turns, since calls from callbacks, which are inside a turn, are refused;
@@ -109,6 +110,8 @@ serve_mine(struct karst_engine *e)
 		if (!is_mine(&e->lcore[i], me))
 			continue;
 		eng_mailbox_serve(&e->lcore[i], UINT64_MAX);
+		/* copies that calls have begun: their keys may be removed from now on */
+		eng_copies_hold(e->lcore[i].copies);
 		rte_rcu_qsbr_quiescent(e->rcu, i);
 	}
 }

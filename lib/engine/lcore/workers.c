@@ -361,12 +361,11 @@ pool_alloc(struct eng_lcore *lc)
 	return workers;
 }
 
-/* Ends all workers.  @return false: some have not returned. */
-static bool
+/* Ends all workers, and waits until they have returned, or for LEAVE_S. */
+static void
 workers_end(struct eng_workers *workers)
 {
 	struct timespec until;
-	bool all;
 
 	clock_gettime(CLOCK_MONOTONIC, &until);
 	until.tv_sec += LEAVE_S;
@@ -377,29 +376,28 @@ workers_end(struct eng_workers *workers)
 	while (workers->nworkers > 0 &&
 		pthread_cond_timedwait(&workers->gone, &workers->lock, &until) != ETIMEDOUT)
 		;
-	all = workers->nworkers == 0;
-	if (!all)
-		karst_log(KARST_LOG_WARNING,
-			"%s: %u threads of lcore %u wait for memory of programs; left behind",
-			workers->lc->e->name, workers->nworkers, workers->lc->index);
 	pthread_mutex_unlock(&workers->lock);
-	return all;
 }
 
 /* Call it when no thread drives any more. */
 static void
 pool_free(struct eng_lcore *lc, struct eng_workers *workers)
 {
-	bool left;
+	uint32_t left;
 
 	eng_watch_leave(lc, workers);
-	lc->copies->left_behind |= !workers_end(workers);
+	workers_end(workers);
 	/* as any call while no thread is attached */
 	pthread_mutex_lock(&lc->attach_lock);
 	left = eng_deferred_end(workers);
+	lc->copies->left_behind |= left > 0;
 	pthread_mutex_unlock(&lc->attach_lock);
-	if (!left)
+	if (left == 0)
 		workers_free(workers);
+	else
+		karst_log(KARST_LOG_WARNING,
+			"%s: %u threads of lcore %u wait for memory of programs; left behind",
+			lc->e->name, left, lc->index);
 }
 
 /* --- of lcores that are polled --- */
@@ -484,6 +482,7 @@ eng_workers_run(struct eng_lcore *lc)
 
 	if (ret != 0) {
 		free(workers);
+		atomic_store_explicit(&lc->launched, false, memory_order_relaxed);
 		return ret;
 	}
 	pthread_mutex_lock(&workers->lock);
@@ -504,5 +503,8 @@ eng_workers_run(struct eng_lcore *lc)
 		eng_lcore_detach(lc);
 	}
 	pool_free(lc, workers);
+	/* relaxed: whoever finds it late looks again */
+	if (ret != 0)
+		atomic_store_explicit(&lc->launched, false, memory_order_relaxed);
 	return ret;
 }

@@ -124,8 +124,8 @@ void eng_deferred_send(struct eng_workers *workers);
  * tries again at the next call. */
 void eng_deferred_exchange(struct eng_workers *workers);
 /* No thread drives any more, and the pool ends: completes all copies.  Those whose threads have not
- * returned are given up.  @return whether there are such threads, which have the pool then. */
-bool eng_deferred_end(struct eng_workers *workers);
+ * returned are given up.  @return how many such threads there are; they have the pool then. */
+uint32_t eng_deferred_end(struct eng_workers *workers);
 /* Lock held: cancels the copies that wait, those of @s or (NULL) all. */
 void eng_deferred_cancel(struct eng_workers *workers, const struct karst_space *s);
 /* Lock held: cancels those that are not allowed any more (eng_copy_allowed()). */

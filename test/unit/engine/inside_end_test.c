@@ -133,12 +133,13 @@ struct holder {
 	_Atomic bool locked;
 };
 
-/* Has the lock of the program's atomics until no thread drives the lcore any more. */
+/* Has the lock of the program's atomics until no thread drives an lcore any more. */
 static void *
 hold_until_the_end(void *arg)
 {
 	const struct timespec nap = {.tv_nsec = 1000000};
 	struct holder *h = arg;
+	uint32_t i;
 
 	pthread_mutex_lock(&h->rig->space->atomics->lock);
 	atomic_store(&h->locked, true);
@@ -146,6 +147,9 @@ hold_until_the_end(void *arg)
 		nanosleep(&nap, NULL);
 	while (atomic_load(&h->lc->workers) != NULL)
 		nanosleep(&nap, NULL);
+	for (i = 0; i < h->rig->bed.e->nlcores; i++)
+		while (atomic_load(&h->rig->bed.e->lcore[i].owner) != 0)
+			nanosleep(&nap, NULL);
 	pthread_mutex_unlock(&h->rig->space->atomics->lock);
 	return NULL;
 }
@@ -277,10 +281,10 @@ send_in_a_call(struct eng_lcore *lc, void *arg)
 	return 0;
 }
 
-/* The last call that is made on the lcore of near[0] before it is released sends a message that has
- * to be copied.  No thread can be created that copies it. */
+/* A call on the lcore of near[0], which this thread has, sends a message that has to be copied.  No
+ * thread can be created that copies it. */
 static void
-copy_after_the_last_turn(struct rig *rig, struct region *r)
+copy_of_a_call(struct rig *rig, struct region *r)
 {
 	struct eng_lcore *lc = &rig->bed.e->lcore[rig->near[0]->lcore];
 	uint64_t addr, len;
@@ -294,6 +298,13 @@ copy_after_the_last_turn(struct rig *rig, struct region *r)
 		rig->local, rig->local_key);
 	cr_assert_eq(eng_mailbox_call(lc, send_in_a_call, rig->near[0]), 0);
 	cr_assert_not_null(lc->copies->todo.head, "no copy waits");
+}
+
+/* The same in the last call before the lcore is released. */
+static void
+copy_after_the_last_turn(struct rig *rig, struct region *r)
+{
+	copy_of_a_call(rig, r);
 	engine_bed_release(&rig->bed);
 }
 
@@ -453,7 +464,7 @@ settle(void *arg)
  * key does not wait until there is one, and the copy fails. */
 Test(inside, a_copy_that_no_thread_would_make)
 {
-	const struct timespec nap = {.tv_nsec = 1000000};
+	const struct timespec nap = {.tv_nsec = 1000000}, while_ns = {.tv_nsec = 300000000};
 	struct settler settler;
 	struct karst_cqe cqe;
 	pthread_t thread;
@@ -466,7 +477,12 @@ Test(inside, a_copy_that_no_thread_would_make)
 	cr_assert_eq(
 		space_copies(&rig), 1, "%u copies of the program are counted", space_copies(&rig));
 	settler = (struct settler){.space = rig.space};
+	/* as while the engine starts: its threads will make the copy */
+	atomic_store(&rig.bed.e->lcore[rig.near[0]->lcore].launched, true);
 	cr_assert_eq(pthread_create(&thread, NULL, settle, &settler), 0);
+	nanosleep(&while_ns, NULL);
+	cr_assert_not(atomic_load(&settler.over), "the copy is refused while threads are created");
+	atomic_store(&rig.bed.e->lcore[rig.near[0]->lcore].launched, false);
 	for (i = 0; i < PATIENCE_NS / 1000000 && !atomic_load(&settler.over); i++)
 		nanosleep(&nap, NULL);
 	cr_assert(atomic_load(&settler.over), "it waits for a copy that nobody makes");
@@ -541,7 +557,7 @@ Test(inside, a_thread_that_only_has_to_hand_in)
 	pthread_mutex_lock(&workers->lock);
 	pthread_mutex_unlock(&rig.space->atomics->lock);
 	/* rig.local was 0 */
-	while (now != 1 || !atomic_load(&w->copy->inside)) {
+	while (now != 1 || !atomic_load(&w->copy->made)) {
 		struct iovec to = {&now, 8}, from = {(void *)(uintptr_t)addr, 8};
 
 		cr_assert_eq(process_vm_readv(rig.prog.pid, &to, 1, &from, 1, 0), 8);
@@ -552,6 +568,8 @@ Test(inside, a_thread_that_only_has_to_hand_in)
 		nanosleep(&nap, NULL);
 	pthread_mutex_unlock(&workers->lock);
 	cr_assert_eq(pthread_create(&thread, NULL, stop_workers, rig.bed.e), 0);
+	while (atomic_load(&rig.bed.e->lcore[0].workers) != NULL)
+		nanosleep(&nap, NULL);
 	nanosleep(&longer, NULL);
 	cr_expect_not(karst_space_failed(rig.space), "its bytes are there");
 	atomic_store(&stalled, 2);
@@ -624,6 +642,7 @@ Test(inside, a_key_that_is_removed_at_the_end)
 		(void *)(uintptr_t)addr, r.key);
 	while (__atomic_load_n(&lc->copies->nkept, __ATOMIC_RELAXED) < 2)
 		nanosleep(&nap, NULL);
+	rig.bed.e->copies = false; /* otherwise threads are created again */
 	karst_engine_stop(rig.bed.e);
 	pthread_join(thread, NULL);
 	cr_assert_eq(unattached.begun, 1);
@@ -654,6 +673,25 @@ Test(inside, a_copy_of_a_call_without_a_thread)
 	cr_assert_eq(eng_mailbox_call(lc, send_in_a_call, rig.near[0]), 0);
 	cr_assert_eq(unattached.begun, 1);
 	cr_expect_eq(unattached.ignored, 0, "its key may be gone before it is counted");
+	cr_expect_eq(
+		space_copies(&rig), 1, "%u copies of the program are counted", space_copies(&rig));
+	cr_assert_eq(karst_engine_qp_destroy(rig.bed.e, rig.near[0]), 0);
+	program_end(&rig.prog);
+	rig_down(&rig);
+}
+
+/* The same if the thread that has the lcore makes the call, and then another one that waits. */
+Test(inside, a_copy_of_a_call_before_a_wait)
+{
+	struct region r;
+	struct rig rig;
+	uint32_t key;
+
+	rig_up(&rig);
+	copy_of_a_call(&rig, &r);
+	cr_assert_eq(
+		karst_engine_mr_reg(rig.bed.e, rig.bed.pd, rig.local, 0, 64, SPACE_ALL, &key), 0);
+	cr_assert_eq(karst_engine_mr_dereg_many(rig.bed.e, &key, 1), 0);
 	cr_expect_eq(
 		space_copies(&rig), 1, "%u copies of the program are counted", space_copies(&rig));
 	cr_assert_eq(karst_engine_qp_destroy(rig.bed.e, rig.near[0]), 0);

@@ -621,9 +621,11 @@ Test(inside, a_key_that_is_removed_at_the_end)
 	struct eng_lcore *lc;
 	struct holder holder;
 	uint64_t addr, len;
+	struct karst_cqe cqe;
 	pthread_t thread;
 	struct region r;
 	struct rig rig;
+	uint32_t i;
 
 	rig_up_started(&rig);
 	lc = &rig.bed.e->lcore[rig.far[0]->lcore];
@@ -647,6 +649,13 @@ Test(inside, a_key_that_is_removed_at_the_end)
 	pthread_join(thread, NULL);
 	cr_assert_eq(unattached.begun, 1);
 	cr_assert_eq(unattached.ignored, 0, "its key may be gone before it is counted");
+	/* the copy waits for the next start */
+	cr_assert_eq(karst_engine_start(rig.bed.e, NULL), 0);
+	for (i = 0; i < 2; i++) {
+		cr_assert(engine_bed_wait(&rig.bed, &cqe));
+		cr_assert_eq(cqe.status, KARST_WC_SUCCESS);
+	}
+	karst_engine_stop(rig.bed.e);
 	program_end(&rig.prog);
 	rig_down(&rig);
 }

@@ -15,6 +15,7 @@
 #include "same.h"
 
 #include <arpa/inet.h>
+#include <dirent.h>
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
@@ -57,6 +58,19 @@ tell_status(pid_t child)
 	if (child < 0 || waitpid(child, &status, 0) != child)
 		fail("a child");
 	printf(" (%d)", status);
+}
+
+int
+count_descriptors(void)
+{
+	DIR *d = opendir("/proc/self/fd");
+	int n = 0;
+
+	while (d != NULL && readdir(d) != NULL)
+		n++;
+	if (d == NULL || closedir(d) != 0)
+		fail("the descriptors");
+	return n;
 }
 
 static void

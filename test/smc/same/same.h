@@ -37,6 +37,8 @@ void fail(const char *what) __attribute__((noreturn));
 void tell(long rc);
 /** Waits for a child, and prints its status. */
 void tell_status(pid_t child);
+/** Returns how many descriptors the process has open. */
+int count_descriptors(void);
 /** Counts signal @sig from now on. */
 void handle(int sig, int flags);
 /** Transfers a byte in each direction, after which the negotiation is complete. */

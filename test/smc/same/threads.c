@@ -6,7 +6,6 @@
  */
 #include "same.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <netinet/tcp.h>
@@ -493,23 +492,11 @@ tell_cancelled(pthread_t t)
 	printf(" %s", rc == PTHREAD_CANCELED ? "cancelled" : "not");
 }
 
-static int
-descriptors_open(void)
-{
-	DIR *d = opendir("/proc/self/fd");
-	int n = 0;
-
-	while (readdir(d) != NULL)
-		n++;
-	closedir(d);
-	return n;
-}
-
 static void
 cancel_in_all(void)
 {
 	for (int i = 0; i < WAITS; i++) {
-		int before = descriptors_open();
+		int before = count_descriptors();
 		struct call c;
 
 		if (i == IN_STREAM)
@@ -534,7 +521,7 @@ cancel_in_all(void)
 		close(far);
 		if (epoll_set >= 0)
 			close(epoll_set);
-		tell(descriptors_open() - before);
+		tell(count_descriptors() - before);
 	}
 }
 
@@ -700,7 +687,7 @@ static void
 leave_waiting(long (*fn)(struct call *c))
 {
 	struct call c = {.fn = fn};
-	int before = descriptors_open();
+	int before = count_descriptors();
 
 	open_both();
 	if (fn != call_recv)
@@ -714,7 +701,7 @@ leave_waiting(long (*fn)(struct call *c))
 	pthread_join(c.thread, NULL);
 	close(near);
 	close(far);
-	tell(descriptors_open() - before);
+	tell(count_descriptors() - before);
 }
 
 static void

@@ -378,7 +378,8 @@ may_keep(struct eng_lcore *lc, const struct eng_copy *c, uint8_t phase)
 	if (cs->nkept == KEPT_MAX ||
 		(c->pub.nbacklog >= KARST_COPY_BACKLOG && c->pub.nbacklog >= KEPT_MAX - cs->nkept))
 		return false;
-	if (phase <= ENG_COPY_TODO)
+	/* a slow program's copy waits for a safe point if copiers have too many */
+	if (phase <= ENG_COPY_TODO && !c->slow)
 		return true;
 	/* copiers of a polled lcore also copy for programs that are not slow */
 	if (workers != NULL && workers->polled && !c->slow)

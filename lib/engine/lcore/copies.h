@@ -13,8 +13,8 @@
  * time. */
 #define ENG_COPIES 256u
 
-/* If there are so many, further ones are only made for packets that arrive, and not by copiers: a
- * packet is lost if there is no copy for it, but to send can wait. */
+/* If there are so many, further ones are only made for packets that arrive, and copiers make none
+ * for slow programs: a packet is lost if there is no copy for it, but to send can wait. */
 #define ENG_COPIES_MOST (ENG_COPIES * 3 / 4)
 /* Users are told apart by a hash with a secret; those with the same one have these numbers
  * together. */

@@ -262,11 +262,13 @@ eng_deferred_submit(struct eng_lcore *lc, struct eng_copy *c)
 	struct karst_space *s = c->where[0].space;
 	struct eng_copies *cs = lc->copies;
 
-	/* a user who has no other copy gets one */
-	if (cs->nawaited >= ENG_COPIES_MOST && cs->of_user[c->user].ncounted > c->counted)
-		return false;
 	/* now: later, its programs may be gone */
 	c->slow = deferred_is_slow(c, lc->core->now_ns);
+	/* of slow programs only: what others send is lost if it gets no copy.  A user who has no
+	 * other copy gets one. */
+	if (c->slow && cs->nawaited >= ENG_COPIES_MOST &&
+		cs->of_user[c->user].ncounted > c->counted)
+		return false;
 	/* relaxed: it is a limit, and each lcore may exceed it by one */
 	if (c->slow && atomic_load_explicit(&s->slow.queued, memory_order_relaxed) >= DEFERRED_MAX)
 		return false;

@@ -58,7 +58,7 @@ connect_qp(struct kd_smc *s, const struct svc_link *l, const struct karst_gid_en
 	memcpy(attr.ah_attr.dgid.raw, remote->gid, sizeof(remote->gid));
 	attr.ah_attr.sgid_index = (uint8_t)g->gid_index;
 	attr.ah_attr.port_num = (uint8_t)g->port_num;
-	rc = karst_modify_qp(l->qp, &attr,
+	rc = karst_modify_qp(l->qp.qp, &attr,
 		KARST_QP_STATE | KARST_QP_AV | KARST_QP_PATH_MTU | KARST_QP_DEST_QPN |
 			KARST_QP_RQ_PSN | KARST_QP_MAX_DEST_RD_ATOMIC | KARST_QP_MIN_RNR_TIMER);
 	attr = (struct karst_qp_attr){
@@ -70,7 +70,7 @@ connect_qp(struct kd_smc *s, const struct svc_link *l, const struct karst_gid_en
 		.max_rd_atomic = 1,
 	};
 	if (rc == 0)
-		rc = karst_modify_qp(l->qp, &attr,
+		rc = karst_modify_qp(l->qp.qp, &attr,
 			KARST_QP_STATE | KARST_QP_SQ_PSN | KARST_QP_TIMEOUT | KARST_QP_RETRY_CNT |
 				KARST_QP_RNR_RETRY | KARST_QP_MAX_QP_RD_ATOMIC);
 	if (rc != 0)

@@ -31,9 +31,8 @@
 #define CLIENT_LATER  2u /* times the server's wait */
 #define DISCARD       9  /* no packet is sent to this port number */
 
-/* Is the address local to this machine, or to its network segment? */
-static bool
-is_local(const uint8_t gid[16])
+bool
+svc_ports_is_local(const uint8_t gid[16])
 {
 	return karst_engine_ip_is_ip4(gid) ? gid[12] == 127 : gid[0] == 0xfe;
 }
@@ -52,7 +51,7 @@ svc_ports_links(const struct kd_smc *s)
 	uint32_t i, first = 0;
 
 	for (i = 0; i < s->ngids; i++) {
-		if (is_local(s->gids[i].gid.raw))
+		if (svc_ports_is_local(s->gids[i].gid.raw))
 			continue;
 		if (first != 0 && s->gids[i].port_num != first)
 			return 2;
@@ -100,7 +99,7 @@ svc_ports_other(struct kd_smc *s, const struct karst_smc_link_ask *ask)
 	uint8_t source[16];
 	uint32_t i;
 
-	if (first == NULL || is_local(first->local.gid))
+	if (first == NULL || svc_ports_is_local(first->local.gid))
 		return NULL;
 	svc_rdma_load_gids(s);
 	if (ask->remote_gid != NULL && !source_of(ask->remote_gid, source))
@@ -108,7 +107,7 @@ svc_ports_other(struct kd_smc *s, const struct karst_smc_link_ask *ask)
 	for (i = 0; i < s->ngids; i++) {
 		const struct karst_gid_entry *e = &s->gids[i];
 
-		if (e->port_num == first->port || is_local(e->gid.raw) ||
+		if (e->port_num == first->qp.port || svc_ports_is_local(e->gid.raw) ||
 			karst_engine_ip_is_ip4(e->gid.raw) !=
 				karst_engine_ip_is_ip4(first->local.gid) ||
 			!is_up(s, e->port_num))
@@ -247,10 +246,10 @@ port_down(struct kd_smc *s, uint32_t port)
 	for (i = 0; i < SMC_LINKS; i++) {
 		struct svc_link *l = &s->links[i];
 
-		if (l->id == SMC_NO_ID || l->port != port || l->down ||
+		if (l->id == SMC_NO_ID || l->qp.port != port || l->down ||
 			karst_smc_group_info(s->core, l->group, &info) != 0 || info.nlinks != 2)
 			continue;
-		if (karst_modify_qp(l->qp, &attr, KARST_QP_STATE) != 0)
+		if (karst_modify_qp(l->qp.qp, &attr, KARST_QP_STATE) != 0)
 			karst_log(KARST_LOG_WARNING, "smc: a queue pair of port %u: %s", port,
 				karst_why());
 	}

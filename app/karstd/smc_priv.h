@@ -29,13 +29,16 @@
 #include "smc_option.h"
 #include "socket.h"
 
-#define SMC_GROUPS   64u
-#define SMC_LINKS    (SMC_GROUPS * KARST_SMC_LINKS)
-#define SMC_SLOTS    16u /* SENDs of a link */
-#define SMC_RECVS    64u /* receives of a link; Linux has 48 */
-#define SMC_MAX_GIDS 64u
-#define SMC_REFUSED  64u /* peers to which SMC-R is not offered */
-#define SMC_NO_ID    UINT32_MAX
+#define SMC_GROUPS 64u
+#define SMC_LINKS  (SMC_GROUPS * KARST_SMC_LINKS)
+#define SMC_SLOTS  16u /* SENDs of a link */
+#define SMC_RECVS  64u /* receives of a link; Linux has 48 */
+/* for sending: the longest LLC message, on cache lines of its own */
+#define SVC_SLOT_BYTES 4160u
+#define SVC_RECV_FLAG  0x8000u /* in the wr_id of a receive */
+#define SMC_MAX_GIDS   64u
+#define SMC_REFUSED    64u /* peers to which SMC-R is not offered */
+#define SMC_NO_ID      UINT32_MAX
 /* maximum lifetime of a link without an acknowledgement */
 #define SVC_LINK_LIFE_MS 9000u
 #define SMC_TABLE        2u  /* times max_connections: the same number can stay on TCP */
@@ -45,6 +48,7 @@
 #define SMC_PAIRS        8u  /* pairs in stock */
 #define SMC_PAGES        2u  /* files of control pages in stock, for the two ends of a connection */
 #define SMC_RINGS        1u  /* files of rings in stock */
+#define SMC_QPS          2u  /* queue pairs in stock, for the links of one group */
 #define SMC_FREE_HASH    64u
 #define SMC_SPARES       128u /* buffers that are kept, with a key, for another connection */
 
@@ -222,12 +226,18 @@ struct svc_conn {
 	struct sockaddr_storage local, peer;
 };
 
-struct svc_link {
-	uint32_t id; /* SMC_NO_ID: free */
-	uint32_t group, port;
+/* A queue pair of a link, or one in stock, which has the state INIT. */
+struct svc_qp {
 	struct karst_qp *qp;
 	struct karst_mr *mr; /* of mem: slots of SENDs, then of receives */
 	uint8_t *mem;
+	uint32_t port;
+};
+
+struct svc_link {
+	uint32_t id; /* SMC_NO_ID: free */
+	uint32_t group;
+	struct svc_qp qp;
 	struct karst_smc_end local, remote;
 	uint32_t next_slot;
 	uint16_t generation;
@@ -327,6 +337,8 @@ struct kd_smc {
 	uint32_t npairs;
 	struct svc_file pages[SMC_PAGES], rings[SMC_RINGS];
 	uint32_t npages, nrings;
+	struct svc_qp qps[SMC_QPS];
+	uint32_t nqps;
 	bool armed;        /* epoll will report the next completion */
 	bool rest;         /* a turn has left work */
 	bool stock_failed; /* there was no memory or no descriptor, and nothing was taken from
@@ -514,6 +526,28 @@ int svc_make_file(uint64_t bytes, int *fd, void **mem);
 /* --- smc_pair.c --- */
 
 int svc_pair_make(struct kd_smc *s, struct svc_pair *p);
+
+/* --- smc_link.c --- */
+
+void svc_link_init(struct kd_smc *s);
+void svc_link_fini(struct kd_smc *s);
+/** Returns the link with this number of lib/smc, or for SMC_NO_ID a free one; NULL: none. */
+struct svc_link *svc_link_of(struct kd_smc *s, uint32_t id);
+/** Memory for the next message to send: its predecessor there has completed. */
+uint8_t *svc_link_slot(struct svc_link *l);
+/** The message that was received in @slot. */
+uint8_t *svc_link_received(const struct svc_link *l, uint32_t slot);
+int svc_link_post_recv(struct kd_smc *s, struct svc_link *l, uint32_t slot);
+/** The wr_id of its SENDs and WRITEs. */
+uint64_t svc_link_wr_id(const struct kd_smc *s, const struct svc_link *l);
+/** Is there no queue pair in stock, but links are expected? */
+bool svc_link_lacks(const struct kd_smc *s);
+/** Makes one for the stock.  false: it failed. */
+bool svc_link_stock(struct kd_smc *s);
+/* operations for lib/smc */
+int svc_link_open(void *user, const struct karst_smc_link_ask *ask, struct karst_smc_end *local);
+int svc_link_connect(void *user, uint32_t link, const struct karst_smc_end *remote);
+void svc_link_close(void *user, uint32_t link);
 
 /* --- smc_stock.c --- */
 
@@ -706,6 +740,8 @@ uint64_t svc_connect_next_ns(const struct kd_smc *s);
 /* --- smc_ports.c --- */
 
 int svc_ports_init(struct kd_smc *s);
+/** Is the address local to this machine, or to its network segment? */
+bool svc_ports_is_local(const uint8_t gid[16]);
 /** Returns how many links a group may have. */
 uint8_t svc_ports_links(const struct kd_smc *s);
 /** Returns the address for the second link of a group; NULL: there is none. */

@@ -4,9 +4,8 @@
 /*
  * Operations that lib/smc asks for, done by libkarst in the engine's process.
  *
- * A link has memory for SMC_SLOTS messages to send, which are used in turn, since they complete in
- * order, and for SMC_RECVS messages to receive.  WRITEs are sent from the program's buffer; the
- * completion of the SEND behind them shows that they are complete.
+ * WRITEs are sent from the program's buffer; the completion of the SEND behind them shows that they
+ * are complete.
  *
  * Each connection has memory of its own, which its program maps.  So a buffer of lib/smc's pool is
  * only a number here: its key is created when a connection takes it.  As long as the peer has the
@@ -20,7 +19,6 @@
 #include <netinet/in.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
-#include <sys/random.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -28,158 +26,9 @@
 
 #define CQ_ENTRIES 16384u
 #define POLL_BATCH 32
-#define MSG_BYTES  KARST_SMC_LLC_MAX_LEN
-#define SLOT_BYTES 4160u /* for sending: the longest LLC message, on cache lines of its own */
-#define RECV_FLAG  0x8000u
 #define RMB_IOVA   0x100000000ull
 
 static_assert(SMC_LINKS * (SMC_SLOTS + SMC_RECVS) <= CQ_ENTRIES, "no completion is lost");
-static_assert(KARST_SMC_LLC_BUILD_MAX <= SLOT_BYTES, "a slot has room for any message");
-
-/* --- links --- */
-
-static struct svc_link *
-link_of(struct kd_smc *s, uint32_t id)
-{
-	uint32_t i;
-
-	for (i = 0; i < SMC_LINKS; i++)
-		if (s->links[i].id == id)
-			return &s->links[i];
-	return NULL;
-}
-
-const struct karst_gid_entry *
-svc_rdma_gid_entry(const struct kd_smc *s, const uint8_t gid[16])
-{
-	uint32_t i;
-
-	for (i = 0; i < s->ngids; i++)
-		if (memcmp(s->gids[i].gid.raw, gid, 16) == 0)
-			return &s->gids[i];
-	return NULL;
-}
-
-static uint8_t *
-recv_slot(const struct svc_link *l, uint32_t slot)
-{
-	return l->mem + SMC_SLOTS * SLOT_BYTES + slot * MSG_BYTES;
-}
-
-static int
-post_recv(struct kd_smc *s, struct svc_link *l, uint32_t slot)
-{
-	const struct karst_sge sge = {
-		.addr = (uintptr_t)recv_slot(l, slot), .len = MSG_BYTES, .lkey = l->mr->lkey};
-	const struct karst_recv_wr wr = {
-		.wr_id = (uint64_t)l->generation << 32 | (uint64_t)(l - s->links) << 16 |
-			RECV_FLAG | slot,
-		.sg_list = &sge,
-		.num_sge = 1,
-	};
-
-	return karst_post_recv(l->qp, &wr, NULL);
-}
-
-static void
-link_free(struct svc_link *l)
-{
-	if (l->qp != NULL)
-		(void)karst_destroy_qp(l->qp);
-	if (l->mr != NULL)
-		karst_dereg_mr(l->mr);
-	karst_free(l->mem);
-	*l = (struct svc_link){.id = SMC_NO_ID, .generation = (uint16_t)(l->generation + 1)};
-}
-
-static int
-link_make(struct kd_smc *s, struct svc_link *l, uint32_t port)
-{
-	struct karst_qp_init_attr init = {
-		.send_cq = s->cq,
-		.recv_cq = s->cq,
-		/* a SEND, five WRITEs, and one more WRITE because of the end of the ring */
-		.cap = {.max_send_wr = SMC_SLOTS * 7,
-			.max_recv_wr = SMC_RECVS,
-			.max_send_sge = 1,
-			.max_recv_sge = 1},
-		.qp_type = KARST_QPT_RC,
-	};
-	const struct karst_qp_attr attr = {.qp_state = KARST_QPS_INIT,
-		.port_num = (uint8_t)port,
-		.qp_access_flags = KARST_ACCESS_REMOTE_WRITE};
-	const size_t bytes = SMC_SLOTS * SLOT_BYTES + SMC_RECVS * MSG_BYTES;
-	uint32_t i;
-	int rc;
-
-	l->mem = karst_alloc(bytes);
-	if (l->mem == NULL)
-		return -ENOMEM;
-	rc = karst_reg_mr(s->pd, l->mem, bytes, KARST_ACCESS_LOCAL_WRITE, &l->mr);
-	if (rc == 0)
-		rc = karst_create_qp(s->pd, &init, &l->qp);
-	if (rc == 0)
-		rc = karst_modify_qp(l->qp, &attr,
-			KARST_QP_STATE | KARST_QP_PKEY_INDEX | KARST_QP_PORT |
-				KARST_QP_ACCESS_FLAGS);
-	for (i = 0; rc == 0 && i < SMC_RECVS; i++)
-		rc = post_recv(s, l, i);
-	return rc;
-}
-
-static int
-op_link_open(void *user, const struct karst_smc_link_ask *ask, struct karst_smc_end *local)
-{
-	struct kd_smc *s = user;
-	struct svc_link *l = link_of(s, SMC_NO_ID);
-	const struct karst_gid_entry *g;
-	struct karst_port_attr port;
-	int rc;
-
-	g = ask->local_gid != NULL ? svc_rdma_gid_entry(s, ask->local_gid)
-				   : svc_ports_other(s, ask);
-	if (g == NULL || karst_query_port(s->ctx, g->port_num, &port) != 0)
-		return -ENODEV;
-	if (l == NULL)
-		return -ENOMEM;
-	rc = link_make(s, l, g->port_num);
-	if (rc != 0) {
-		karst_log_some(&s->log, kd_clock_ns(), KARST_LOG_WARNING, "smc: a queue pair: %s",
-			karst_why());
-		link_free(l);
-		return -ENOMEM;
-	}
-	l->id = ask->link;
-	l->group = ask->group;
-	l->port = g->port_num;
-	memcpy(local->gid, g->gid.raw, sizeof(local->gid));
-	memcpy(local->mac, port.mac, sizeof(local->mac));
-	local->qpn = l->qp->qp_num;
-	if (getrandom(&local->psn, sizeof(local->psn), 0) != sizeof(local->psn))
-		local->psn = 0;
-	local->psn &= 0xffffff;
-	local->mtu = (uint8_t)port.active_mtu;
-	l->local = *local;
-	return 0;
-}
-
-static int
-op_link_connect(void *user, uint32_t link, const struct karst_smc_end *remote)
-{
-	struct kd_smc *s = user;
-	struct svc_link *l = link_of(s, link);
-
-	return l != NULL ? svc_connect(s, l, remote) : -ENODEV;
-}
-
-static void
-op_link_close(void *user, uint32_t link)
-{
-	struct svc_link *l = link_of(user, link);
-
-	if (l != NULL)
-		link_free(l);
-}
 
 /* --- sending --- */
 
@@ -187,14 +36,14 @@ op_link_close(void *user, uint32_t link)
 static void
 post(struct svc_link *l, struct karst_send_wr *wr)
 {
-	(void)karst_post_send(l->qp, wr, NULL);
+	(void)karst_post_send(l->qp.qp, wr, NULL);
 }
 
 static void
 op_send(void *user, uint32_t link, const void *msg, size_t len)
 {
 	struct kd_smc *s = user;
-	struct svc_link *l = link_of(s, link);
+	struct svc_link *l = svc_link_of(s, link);
 	struct karst_sge sge;
 	struct karst_send_wr wr = {.sg_list = &sge,
 		.num_sge = 1,
@@ -204,13 +53,12 @@ op_send(void *user, uint32_t link, const void *msg, size_t len)
 
 	if (l == NULL)
 		return;
-	assert(len <= SLOT_BYTES);
-	slot = l->mem + l->next_slot * SLOT_BYTES;
-	l->next_slot = (l->next_slot + 1) % SMC_SLOTS;
+	assert(len <= SVC_SLOT_BYTES);
+	slot = svc_link_slot(l);
 	memcpy(slot, msg, len);
 	sge = (struct karst_sge){
-		.addr = (uintptr_t)slot, .len = (uint32_t)len, .lkey = l->mr->lkey};
-	wr.wr_id = (uint64_t)l->generation << 32 | (uint64_t)(l - s->links) << 16;
+		.addr = (uintptr_t)slot, .len = (uint32_t)len, .lkey = l->qp.mr->lkey};
+	wr.wr_id = svc_link_wr_id(s, l);
 	post(l, &wr);
 }
 
@@ -219,7 +67,7 @@ static void
 op_write(void *user, const struct karst_smc_write *w)
 {
 	struct kd_smc *s = user;
-	struct svc_link *l = link_of(s, w->link);
+	struct svc_link *l = svc_link_of(s, w->link);
 	struct svc_conn *c = w->user;
 	struct karst_sge sge;
 	struct karst_send_wr wr = {.sg_list = &sge,
@@ -230,7 +78,7 @@ op_write(void *user, const struct karst_smc_write *w)
 
 	if (l == NULL || c->rings == NULL || c->rings->tx_mr == NULL)
 		return;
-	wr.wr_id = (uint64_t)l->generation << 32 | (uint64_t)(l - s->links) << 16;
+	wr.wr_id = svc_link_wr_id(s, l);
 	for (done = 0; done < w->len; done += n) {
 		uint32_t at = (uint32_t)(w->pos + done + c->tx_shift) & (c->buffer - 1);
 
@@ -354,7 +202,7 @@ op_clc(void *user, uint32_t conn, void *conn_user, const void *msg, size_t len)
 	svc_clc_send(conn_user, msg, len);
 }
 
-const struct karst_smc_ops svc_rdma_ops = {op_clc, op_link_open, op_link_connect, op_link_close,
+const struct karst_smc_ops svc_rdma_ops = {op_clc, svc_link_open, svc_link_connect, svc_link_close,
 	op_send, op_write, op_rmb_open, op_rmb_key, op_rmb_unkey, op_rmb_close};
 
 /* --- completions --- */
@@ -363,7 +211,7 @@ static void
 complete(struct kd_smc *s, const struct karst_cqe *e)
 {
 	struct svc_link *l = &s->links[(e->wr_id >> 16 & 0xffff) % SMC_LINKS];
-	uint32_t slot = (uint32_t)(e->wr_id & (RECV_FLAG - 1)), id = l->id;
+	uint32_t slot = (uint32_t)(e->wr_id & (SVC_RECV_FLAG - 1)), id = l->id;
 
 	if (id == SMC_NO_ID || l->generation != (uint16_t)(e->wr_id >> 32))
 		return; /* of a link that was closed meanwhile */
@@ -372,12 +220,12 @@ complete(struct kd_smc *s, const struct karst_cqe *e)
 			l->down = true;
 			karst_smc_link_down(s->core, id);
 		}
-	} else if ((e->wr_id & RECV_FLAG) == 0) {
+	} else if ((e->wr_id & SVC_RECV_FLAG) == 0) {
 		karst_smc_link_sent(s->core, id, 1);
 	} else {
-		karst_smc_link_rx(s->core, id, recv_slot(l, slot), e->byte_len);
+		karst_smc_link_rx(s->core, id, svc_link_received(l, slot), e->byte_len);
 		if (l->id == id) /* handling the message may have closed it */
-			(void)post_recv(s, l, slot);
+			(void)svc_link_post_recv(s, l, slot);
 	}
 }
 
@@ -432,6 +280,17 @@ svc_rdma_load_gids(struct kd_smc *s)
 	s->ngids = n > 0 ? (uint32_t)n : 0;
 }
 
+const struct karst_gid_entry *
+svc_rdma_gid_entry(const struct kd_smc *s, const uint8_t gid[16])
+{
+	uint32_t i;
+
+	for (i = 0; i < s->ngids; i++)
+		if (memcmp(s->gids[i].gid.raw, gid, 16) == 0)
+			return &s->gids[i];
+	return NULL;
+}
+
 bool
 svc_rdma_gid(struct kd_smc *s, const struct sockaddr_storage *local, uint8_t gid[16])
 {
@@ -484,11 +343,9 @@ svc_rdma_init(struct kd_smc *s)
 	const struct karst_cq_init_attr init = {.cqe = CQ_ENTRIES};
 	struct karst_cq_init_attr with = init;
 	struct karst_ctl_conn conn;
-	uint32_t i;
 	int rc;
 
-	for (i = 0; i < SMC_LINKS; i++)
-		s->links[i].id = SMC_NO_ID;
+	svc_link_init(s);
 	see_netns(s);
 	/* buffers of connections, and as many as may be spare when these are created */
 	s->nrmbs = karst_min_u32(s->conf->smc.max_connections + SMC_SPARES, 1u << 16);
@@ -521,11 +378,7 @@ svc_rdma_init(struct kd_smc *s)
 void
 svc_rdma_fini(struct kd_smc *s)
 {
-	uint32_t i;
-
-	for (i = 0; i < SMC_LINKS; i++)
-		if (s->links[i].id != SMC_NO_ID)
-			link_free(&s->links[i]);
+	svc_link_fini(s);
 	if (s->cq != NULL)
 		karst_destroy_cq(s->cq);
 	if (s->channel != NULL)

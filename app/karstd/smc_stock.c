@@ -2,7 +2,8 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * A stock of what connections need: pairs, and memory files whose first page exists.  Creating one
+ * A stock of what connections need: pairs, memory files whose first page exists, and queue pairs
+ * for links (smc_link.c).  Creating one
  * takes several system calls, and touching a page for the first time costs more than these.  A
  * program that opens a connection would have to wait for that.
  *
@@ -102,7 +103,9 @@ svc_stock_lacks(const struct kd_smc *s, bool all)
 	if (s->progs == NULL || s->stock_failed)
 		return false;
 	return s->npairs < AT_ONCE ||
-		(all && (s->npairs < SMC_PAIRS || s->npages < SMC_PAGES || s->nrings < SMC_RINGS));
+		(all &&
+			(s->npairs < SMC_PAIRS || s->npages < SMC_PAGES || s->nrings < SMC_RINGS ||
+				svc_link_lacks(s)));
 }
 
 /* Makes one object of the kind that the next connection needs most.  @return false: it failed. */
@@ -115,8 +118,9 @@ make_one(struct kd_smc *s)
 		return make_page(&s->pages[s->npages]) == 0 && ++s->npages;
 	if (s->nrings < SMC_RINGS)
 		return make_rings_file(s, &s->rings[s->nrings]) == 0 && ++s->nrings;
-	return s->npairs >= SMC_PAIRS ||
-		(svc_pair_make(s, &s->pairs[s->npairs]) == 0 && ++s->npairs);
+	if (s->npairs < SMC_PAIRS)
+		return svc_pair_make(s, &s->pairs[s->npairs]) == 0 && ++s->npairs;
+	return !svc_link_lacks(s) || svc_link_stock(s);
 }
 
 void

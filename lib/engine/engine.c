@@ -446,13 +446,36 @@ karst_engine_stop(struct karst_engine *e)
 	for (i = 0; i < e->nlcores; i++)
 		if (e->lcore[i].eal_lcore < RTE_MAX_LCORE)
 			rte_eal_wait_lcore(e->lcore[i].eal_lcore);
-	eng_watch_stop(e);
 	if (eng_ctl_enter(e) != 0)
 		return;
+	/* calls on lcores that no thread drives read its counts */
+	eng_watch_stop(e);
 	e->started = false;
 	resume_copies(e);
 	set_launched(e, false);
 	eng_ctl_leave(e);
+}
+
+/* Ends the copiers of lcores that a program may have polled. */
+static int
+prepare_start(struct karst_engine *e)
+{
+	int ret = eng_ctl_enter(e);
+
+	if (ret != 0)
+		return ret;
+	set_launched(e, true);
+	eng_workers_stop(e);
+	ret = eng_watch_start(e);
+	if (ret == 0) {
+		e->started = true;
+		atomic_store_explicit(&e->running, true, memory_order_relaxed);
+	} else {
+		resume_copies(e);
+		set_launched(e, false);
+	}
+	eng_ctl_leave(e);
+	return ret;
 }
 
 int
@@ -464,21 +487,10 @@ karst_engine_start(struct karst_engine *e, const unsigned int *eal_lcores)
 	if (e->started || any_attached(e))
 		return -EBUSY;
 	ret = choose_workers(e, eal_lcores);
-	if (ret == 0) {
-		set_launched(e, true);
-		eng_workers_stop(e);
-		ret = eng_watch_start(e);
-		if (ret != 0 && eng_ctl_enter(e) == 0) {
-			resume_copies(e);
-			eng_ctl_leave(e);
-		}
-		if (ret != 0)
-			set_launched(e, false);
-	}
+	if (ret == 0)
+		ret = prepare_start(e);
 	if (ret != 0)
 		return ret;
-	e->started = true;
-	atomic_store_explicit(&e->running, true, memory_order_relaxed);
 	for (i = 0; i < e->nlcores; i++) {
 		ret = rte_eal_remote_launch(eng_lcore_main, &e->lcore[i], e->lcore[i].eal_lcore);
 		if (ret != 0) {

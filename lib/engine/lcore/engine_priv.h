@@ -392,7 +392,8 @@ struct karst_engine {
 	struct karst_ah_table *ahs;
 	struct karst_congestion_config congestion;               /* cfg.congestion points to it */
 	struct karst_engine_addr repeat_peers[ENG_REPEAT_PEERS]; /* and cfg.repeat_peers */
-	struct eng_watch *watch;                                 /* watch.c; NULL: not started */
+	struct eng_watch *watch;                                 /* watch.c; NULL: not started.
+								  * Changes under ctl_lock */
 	struct eng_mcast *mcast;                                 /* NULL: never any groups */
 	struct eng_gsi *gsi;
 	struct eng_cm *cm;

@@ -99,7 +99,7 @@ int eng_workers_run(struct eng_lcore *lc);
  * poll, so that the polling thread waits for no memory.  Further calls have no effect until
  * eng_workers_stop(). */
 int eng_workers_start(struct karst_engine *e);
-/* Call it while no thread polls. */
+/* With ctl_lock held, or when the engine is destroyed; while no thread polls. */
 void eng_workers_stop(struct karst_engine *e);
 /* The program that embeds the engine, or the last thread of a pool that was left behind, uses the
  * structure no more. */
@@ -189,7 +189,8 @@ void eng_deferred_hand_in(struct eng_workers *workers, struct eng_copy *c);
 
 /* @return false: programs of its user hold too many threads. */
 bool eng_copy_allowed(struct karst_engine *e, const struct eng_copy *c);
-/* Starts and ends the thread that watches all lcores of the engine. */
+/* With ctl_lock held, for which the thread never waits: start and end the thread that watches all
+ * lcores of the engine. */
 int eng_watch_start(struct karst_engine *e);
 void eng_watch_stop(struct karst_engine *e);
 /* The pool is about to be freed: the watchdog does not access it any more. */

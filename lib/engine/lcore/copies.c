@@ -318,7 +318,7 @@ spend(struct eng_lcore *lc, struct eng_copy *c)
 	if (c->counted) {
 		cs->ncounted--;
 		cs->of_user[c->user].ncounted--;
-		cs->nspent++;
+		cs->nspent += karst_core_has_starved(lc->core);
 	}
 	if (c->pub.pkt != NULL)
 		release(lc->core, c->pub.pkt);

@@ -82,7 +82,8 @@ struct eng_copies {
 	uint32_t nkept;              /* packets that wait for a copy */
 	uint32_t nawaited;           /* copies that copiers have or will get */
 	uint32_t ncounted;           /* copies from submit() until they are free */
-	uint32_t nspent;             /* of these, since queue pairs that got none tried again */
+	uint32_t nspent;             /* copies freed while queue pairs waited for one, since those
+				      * tried again */
 	uint32_t nused;              /* elements of copy[] that have been used so far */
 	uint32_t salt;               /* of the hash of users */
 	struct eng_copies_user of_user[ENG_USER_HASHES];

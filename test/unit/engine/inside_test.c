@@ -607,6 +607,73 @@ Test(inside, packets_behind_a_copy_that_no_copier_has)
 	rig_down(&rig);
 }
 
+/* --- queue pairs that wait for a copy --- */
+
+#define WAITERS 32u
+#define TURNS   4u /* in which those that wait try again: a quarter of them at most */
+
+static struct {
+	struct karst_copy_ops ops;
+	uint32_t tries;
+} no_copies;
+
+static struct karst_copy *
+take_none(struct karst_core *core)
+{
+	(void)core;
+	no_copies.tries++;
+	return NULL;
+}
+
+/* On the lcore: from now on it has no copies. */
+static int
+give_none(struct eng_lcore *lc, void *arg)
+{
+	(void)arg;
+	no_copies.ops = *lc->core->copy_ops;
+	no_copies.ops.take = take_none;
+	lc->core->copy_ops = &no_copies.ops;
+	return 0;
+}
+
+/* An lcore has made many copies, and then it has none for many queue pairs, which wait.  Only a few
+ * of them try again in each turn, however many copies were made before. */
+Test(inside, many_queue_pairs_that_wait_after_many_copies)
+{
+	struct karst_engine_qp *near, *far;
+	uint64_t addr, len;
+	struct region r;
+	struct rig rig;
+	uint32_t i;
+
+	rig_up(&rig);
+	cr_assert_eq(program_make(&rig.prog, KIND_STACK, &addr, &len), 0);
+	addr = (addr + 63) & ~63ull;
+	cr_assert_eq(region_make(&rig, addr, 4096, true, UINT64_MAX, &r), 0);
+	cr_assert_eq(rig.far[0]->lcore, 0);
+	for (i = 0; i < 2 * WAITERS; i++)
+		cr_assert_eq(
+			own_op(&rig, KARST_WR_RDMA_WRITE, 0, addr, 64, r.key), KARST_WC_SUCCESS);
+	engine_bed_settle(&rig.bed);
+	cr_assert_eq(eng_mailbox_call(&rig.bed.e->lcore[0], give_none, NULL), 0);
+	for (i = 0; i < WAITERS; i++) {
+		near = engine_bed_qp(&rig.bed, KARST_QPT_RC, 1);
+		far = engine_bed_qp(&rig.bed, KARST_QPT_RC, 0);
+		engine_bed_connect(&rig.bed, near, far);
+		engine_bed_post(far, KARST_WR_RDMA_WRITE, 1, (void *)(uintptr_t)addr, 64, r.key,
+			rig.local, rig.local_key);
+	}
+	while (no_copies.tries < WAITERS)
+		karst_engine_poll(rig.bed.e, 0);
+	for (i = 0; i < TURNS; i++)
+		karst_engine_poll(rig.bed.e, 0);
+	cr_assert_gt(no_copies.tries, WAITERS, "none has tried again");
+	cr_assert_lt(
+		no_copies.tries, 2 * WAITERS, "all have tried again: %u tries", no_copies.tries);
+	program_end(&rig.prog);
+	rig_down(&rig);
+}
+
 /* --- a region that is remapped --- */
 
 #define COPIES 8u /* more than copiers work on at a time for one program: some have not started */

@@ -625,6 +625,13 @@ eng_copies_init(struct eng_lcore *lc)
 void
 eng_copies_fini(struct eng_lcore *lc)
 {
-	if (lc->copies != NULL && !lc->copies->left_behind)
+	struct eng_copy *c;
+
+	if (lc->copies == NULL)
+		return;
+	/* those that wait for the next start */
+	for (c = lc->copies->todo.head; c != NULL; c = c->next)
+		eng_copy_unhold(c);
+	if (!lc->copies->left_behind)
 		munmap(lc->copies, sizeof(struct eng_copies));
 }

@@ -333,6 +333,25 @@ Test(inside, a_copy_after_the_last_turn)
 	engine_bed_down(&rig.bed);
 }
 
+/* The engine is destroyed while such a copy waits: what it refers to is freed, too. */
+Test(inside, a_copy_that_waits_for_a_start_that_never_comes)
+{
+	struct karst_space *space;
+	struct region r;
+	struct rig rig;
+
+	rig_up(&rig);
+	space = rig.space;
+	copy_after_the_last_turn(&rig, &r);
+	cr_assert_eq(
+		space_copies(&rig), 1, "%u copies of the program are counted", space_copies(&rig));
+	eng_space_get(space);
+	program_end(&rig.prog);
+	rig_down(&rig);
+	cr_assert_eq(atomic_load(&space->refs), 1, "the copy has a reference");
+	eng_space_put(space);
+}
+
 /* The threads that are created later do not take the copy, since too many others wait for the
  * program: calls that remove a key do not wait until the lcore is polled again. */
 Test(inside, a_copy_that_is_refused_later)

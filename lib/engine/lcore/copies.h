@@ -87,6 +87,10 @@ struct eng_copies {
 	uint32_t nused;              /* elements of copy[] that have been used so far */
 	uint32_t salt;               /* of the hash of users */
 	struct eng_copies_user of_user[ENG_USER_HASHES];
+	/* threads that were left behind in copies; for each of copy[], the uid of the program that
+	 * holds such a thread, plus 1, or 0 (deferred.c).  Any thread, relaxed */
+	_Atomic uint32_t nleft;
+	_Atomic uint64_t left[ENG_COPIES];
 	bool left_behind; /* threads that were left behind may still write here */
 	bool fleeting;    /* packets that are delivered now do not own their buffers:
 				      * keep a copy */

@@ -239,6 +239,41 @@ eng_copies_settle(struct karst_space *s)
 	}
 }
 
+/* --- threads that were left behind --- */
+
+/* @left: the thread that is in @c is left behind; else it has returned. */
+static void
+set_left(struct eng_copies *cs, const struct eng_copy *c, bool left)
+{
+	uint64_t user = left ? (uint64_t)c->where[0].space->uid + 1 : 0;
+
+	/* relaxed: until it is seen that a thread has returned, its user gets no other one */
+	atomic_store_explicit(&cs->left[c - cs->copy], user, memory_order_relaxed);
+	atomic_fetch_add_explicit(&cs->nleft, left ? 1 : -1u, memory_order_relaxed);
+}
+
+bool
+eng_left_user(const struct eng_copies *cs, uint32_t i, uid_t *uid)
+{
+	uint64_t user = atomic_load_explicit(&cs->left[i], memory_order_relaxed);
+
+	*uid = (uid_t)(user - 1);
+	return user != 0;
+}
+
+uint32_t
+eng_left_count(const struct eng_copies *cs, uid_t uid)
+{
+	uint32_t i, n = 0;
+	uid_t user;
+
+	if (karst_likely(atomic_load_explicit(&cs->nleft, memory_order_relaxed) == 0))
+		return 0;
+	for (i = 0; i < ENG_COPIES; i++)
+		n += eng_left_user(cs, i, &user) && user == uid;
+	return n;
+}
+
 /* --- the queue of an lcore --- */
 
 /* Lock held: passes the copy to the driver, whether or not its thread has returned. */
@@ -322,8 +357,8 @@ served(const struct eng_workers *workers, const struct karst_space *s)
 static bool
 has_its_part(const struct eng_workers *workers, uid_t uid)
 {
+	uint32_t mine = eng_left_count(workers->copies, uid), all = 0;
 	const struct eng_worker *w;
-	uint32_t mine = 0, all = 0;
 
 	for (w = workers->first; w != NULL; w = w->next) {
 		if (w->copy == NULL)
@@ -345,24 +380,39 @@ user_is_full(const struct eng_workers *workers, uid_t uid)
 	return false;
 }
 
+/* Adds @uid to the @n users who may take no more threads, if that is so.  @return how many there
+ * are. */
+static uint32_t
+add_full(const struct eng_workers *workers, uid_t uid, uid_t *full, uint32_t n)
+{
+	uint32_t i;
+
+	for (i = 0; i < n; i++)
+		if (full[i] == uid)
+			return n;
+	if (n < ENG_WORKERS_MAX && has_its_part(workers, uid))
+		full[n++] = uid;
+	return n;
+}
+
 void
 eng_deferred_note(struct eng_workers *workers)
 {
+	const struct eng_copies *cs = workers->copies;
+	bool left = atomic_load_explicit(&cs->nleft, memory_order_relaxed) > 0;
 	const struct eng_worker *w;
-	uid_t full[ENG_WORKERS_MAX];
+	uid_t full[ENG_WORKERS_MAX], uid;
 	uint32_t i, nfull = 0, n = 0;
 
 	for (w = workers->first; w != NULL; w = w->next) {
-		uid_t uid = w->copy != NULL ? w->copy->where[0].space->uid : 0;
-
 		if (w->copy == NULL)
 			continue;
 		n += !w->written_off;
-		for (i = 0; i < nfull && full[i] != uid; i++)
-			;
-		if (i == nfull && nfull < ENG_WORKERS_MAX && has_its_part(workers, uid))
-			full[nfull++] = uid;
+		nfull = add_full(workers, w->copy->where[0].space->uid, full, nfull);
 	}
+	for (i = 0; left && i < ENG_COPIES; i++)
+		if (eng_left_user(cs, i, &uid))
+			nfull = add_full(workers, uid, full, nfull);
 	/* relaxed: a driver that has read the old values makes one more copy */
 	for (i = 0; i < nfull; i++)
 		atomic_store_explicit(&workers->full[i], (uint32_t)full[i], memory_order_relaxed);
@@ -446,6 +496,8 @@ eng_deferred_over(struct eng_workers *workers, struct eng_worker *w)
 	eng_deferred_note(workers);
 	/* relaxed: the lock orders it */
 	atomic_store_explicit(&c->phase, ENG_COPY_OVER, memory_order_relaxed);
+	if (workers->left)
+		set_left(workers->copies, c, false);
 	eng_copy_unhold(c);
 	if (workers->left)
 		eng_copy_return(workers->copies, c);
@@ -581,6 +633,7 @@ eng_deferred_end(struct eng_workers *workers)
 	struct eng_lcore *lc = workers->lc;
 	struct eng_copy *copy[ENG_COPIES];
 	bool back[ENG_COPIES], visiting;
+	const struct eng_worker *w;
 	uint32_t n, left;
 
 	pthread_mutex_lock(&workers->lock);
@@ -589,6 +642,9 @@ eng_deferred_end(struct eng_workers *workers)
 	/* not for long: no program can delay these threads */
 	while (eng_watch_end(workers))
 		pthread_cond_wait(&workers->gone, &workers->lock);
+	for (w = workers->first; w != NULL; w = w->next)
+		if (w->copy != NULL)
+			set_left(workers->copies, w->copy, true);
 	n = take_over_list(workers, copy, back);
 	left = workers->nworkers;
 	workers->left = left > 0;

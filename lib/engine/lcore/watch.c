@@ -10,8 +10,9 @@
  * pairs go to the Error state, and the thread that is in the copy is written off until it returns.
  * Time in which the thread waits for this process, or in which the machine stands still, does not
  * count.  The number of such threads is bounded: if a user's programs hold ENG_USER_STUCK threads
- * of one lcore, that user has no more memory copied.  If all users together hold STUCK_MANY threads
- * for each lcore, that applies to everyone who holds one, and at STUCK_ALL to every user but root.
+ * of one lcore, also from before the engine was stopped, that user has no more memory copied.  If
+ * all users together hold STUCK_MANY threads for each lcore, that applies to everyone who holds
+ * one, and at STUCK_ALL to every user but root.
  *
  * Otherwise the watchdog sleeps until the first copy, and only checks the turns of all lcores from
  * time to time: if an lcore sleeps and does not end its turn, the watchdog logs it, and the program
@@ -436,15 +437,14 @@ look_at_turn(struct eng_watch *watch, struct eng_workers *workers, uint64_t word
 	}
 }
 
-/* Lock held.  How many threads of the pool programs of @uid hold, of those up to @last in its
- * list. */
+/* Lock held.  How many threads of the pool are written off because of programs of @uid. */
 static uint32_t
-held_by(const struct eng_workers *workers, uid_t uid, const struct eng_worker *last)
+held_by(const struct eng_workers *workers, uid_t uid)
 {
 	const struct eng_worker *w;
 	uint32_t n = 0;
 
-	for (w = workers->first; w != last->next; w = w->next)
+	for (w = workers->first; w != NULL; w = w->next)
 		n += w->written_off && w->copy->where[0].space->uid == uid;
 	return n;
 }
@@ -454,33 +454,47 @@ is_listed(const struct eng_watch *watch, uint32_t n, uid_t uid)
 {
 	uint32_t i;
 
-	/* relaxed: only this thread writes them */
+	/* relaxed: only the caller writes them */
 	for (i = 0; i < n; i++)
 		if (atomic_load_explicit(&watch->barred[i], memory_order_relaxed) == uid)
 			return true;
 	return false;
 }
 
-/* Bars users who hold @most threads of the pool.  *nbarred: how many are barred so far.
- * @return how many threads are held. */
-static uint32_t
-bar_users(struct eng_watch *watch, struct eng_workers *workers, uint32_t most, uint32_t *nbarred)
+/* Bars the user if programs of his hold @most of the lcore's threads, @held of its pool.  *nbarred:
+ * how many users are barred so far. */
+static void
+bar_user(struct eng_watch *watch, const struct eng_lcore *lc, uid_t uid, uint32_t held,
+	uint32_t most, uint32_t *nbarred)
 {
+	/* he may hold as many on another lcore */
+	if (held + eng_left_count(lc->copies, uid) >= most && *nbarred < ENG_BARRED &&
+		!is_listed(watch, *nbarred, uid))
+		store32(&watch->barred[(*nbarred)++], (uint32_t)uid);
+}
+
+/* Bars users who hold @most threads of the lcore.  @return how many threads are held. */
+static uint32_t
+bar_users(struct eng_watch *watch, struct eng_lcore *lc, uint32_t most, uint32_t *nbarred)
+{
+	struct eng_workers *workers = atomic_load_explicit(&lc->workers, memory_order_acquire);
+	uint32_t i, nstuck = atomic_load_explicit(&lc->copies->nleft, memory_order_relaxed);
 	const struct eng_worker *w;
-	uint32_t nstuck;
+	uid_t uid;
 
+	for (i = 0; nstuck > 0 && i < ENG_COPIES; i++)
+		if (eng_left_user(lc->copies, i, &uid))
+			bar_user(watch, lc, uid, 0, most, nbarred);
+	if (workers == NULL)
+		return nstuck;
 	pthread_mutex_lock(&workers->lock);
-	for (w = workers->first; w != NULL && *nbarred < ENG_BARRED; w = w->next) {
-		uid_t uid;
-
+	for (w = workers->first; w != NULL; w = w->next) {
 		if (!w->written_off)
 			continue;
 		uid = w->copy->where[0].space->uid;
-		/* he may hold as many on another lcore */
-		if (held_by(workers, uid, w) == most && !is_listed(watch, *nbarred, uid))
-			store32(&watch->barred[(*nbarred)++], (uint32_t)uid);
+		bar_user(watch, lc, uid, held_by(workers, uid), most, nbarred);
 	}
-	nstuck = workers->nstuck;
+	nstuck += workers->nstuck;
 	pthread_mutex_unlock(&workers->lock);
 	return nstuck;
 }
@@ -495,13 +509,8 @@ note_stuck(struct eng_watch *watch)
 	/* as counted in the last look; only this thread writes it */
 	if (atomic_load_explicit(&watch->nstuck, memory_order_relaxed) >= STUCK_MANY * e->nlcores)
 		most = 1;
-	for (i = 0; i < e->nlcores; i++) {
-		struct eng_workers *workers =
-			atomic_load_explicit(&e->lcore[i].workers, memory_order_acquire);
-
-		if (workers != NULL)
-			nstuck += bar_users(watch, workers, most, &nbarred);
-	}
+	for (i = 0; i < e->nlcores; i++)
+		nstuck += bar_users(watch, &e->lcore[i], most, &nbarred);
 	store32(&watch->nbarred, nbarred);
 	store32(&watch->nstuck, nstuck);
 }
@@ -544,7 +553,9 @@ look_at(struct eng_watch *watch, struct eng_workers *workers, uint64_t now_ns)
 	}
 	look_at_turn(watch, workers, word, now_ns);
 	look_at_deferred(watch, workers, now_ns);
-	eng_relaxed_set(&workers->lc->watched.stuck, workers->nstuck);
+	eng_relaxed_set(&workers->lc->watched.stuck,
+		workers->nstuck +
+			atomic_load_explicit(&workers->copies->nleft, memory_order_relaxed));
 	busy = now_ns - workers->seen_ns < WATCH_BUSY_NS || (word & 1) != 0 ||
 		workers->deferred.head != NULL || workers->must_drive;
 	for (w = workers->first; w != NULL; w = w->next)
@@ -663,6 +674,8 @@ eng_watch_start(struct karst_engine *e)
 	watch->e = e;
 	pthread_mutex_init(&watch->lock, NULL);
 	sem_init(&watch->ready, 0, 0);
+	/* threads may have been left behind when the engine stopped */
+	note_stuck(watch);
 	e->watch = watch;
 	rc = pthread_create(&watch->thread, NULL, watch_all, watch);
 	/* when this function has returned, the caller may drop the privilege for that priority */

@@ -358,6 +358,8 @@ pool_alloc(struct eng_lcore *lc)
 	init_cond(&workers->gone);
 	if (sched_getaffinity(0, sizeof(workers->cpus), &workers->cpus) != 0)
 		CPU_ZERO(&workers->cpus);
+	/* threads of former pools may have been left behind */
+	eng_deferred_note(workers);
 	return workers;
 }
 

@@ -16,7 +16,8 @@ struct eng_workers;
 /* Of these, one drives and one can take over.  If so many are in copies, the driver makes none: a
  * copier may take one more at the same time. */
 #define ENG_COPYING_MAX (ENG_WORKERS_MAX - 2)
-/* Threads that programs of one user may hold, including those that are written off (deferred.c). */
+/* Threads that programs of one user may hold, including those that are written off or were left
+ * behind (deferred.c). */
 #define ENG_USER_PART 8u
 /* Threads of one lcore that are written off until their user has no more memory copied (watch.c): a
  * program may have queue pairs on all lcores, and hold one of each. */
@@ -179,8 +180,12 @@ eng_relaxed_set(_Atomic uint64_t *p, uint64_t v)
 /* Marks the program of @c as slow from now on, for a while, because of a copy of this lcore. */
 void eng_deferred_call(struct eng_lcore *lc, const struct eng_copy *c, uint64_t now_ns);
 /* Lock held, after a worker got a copy in another way than by eng_deferred_take(), or was written
- * off: notes who may take no more threads. */
+ * off, and for a new pool: notes who may take no more threads. */
 void eng_deferred_note(struct eng_workers *workers);
+/* How many threads of the lcore's former pools, which were left behind, programs of @uid hold.
+ * eng_left_user(): whose program holds the one that is in copy[@i]; false: there is none. */
+uint32_t eng_left_count(const struct eng_copies *cs, uid_t uid);
+bool eng_left_user(const struct eng_copies *cs, uint32_t i, uid_t *uid);
 /* Lock held: the copy that a copier may make next; it stays in the queue. */
 struct eng_copy *eng_deferred_first(const struct eng_workers *workers);
 /* Lock held: passes the copy to the driver, whether or not its thread has returned. */

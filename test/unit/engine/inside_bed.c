@@ -43,10 +43,11 @@ never_region(struct rig *rig, struct region *r)
 {
 	static struct program_pieces p = {.n = 1};
 
-	p.piece[0] = (struct karst_ctl_piece){
-		.len = 65536, .kind = KARST_CTL_PIECE_COPY, .flags = KARST_CTL_PIECE_ON_DEMAND};
-	cr_assert_eq(program_never(&rig->prog, 65536, &p.piece[0].addr), 0);
-	cr_assert_eq(map_pieces(rig, p.piece[0].addr, 65536, true, &p, r), 0, "%s", p.why);
+	p.piece[0] = (struct karst_ctl_piece){.len = NEVER_BYTES,
+		.kind = KARST_CTL_PIECE_COPY,
+		.flags = KARST_CTL_PIECE_ON_DEMAND};
+	cr_assert_eq(program_never(&rig->prog, NEVER_BYTES, &p.piece[0].addr), 0);
+	cr_assert_eq(map_pieces(rig, p.piece[0].addr, NEVER_BYTES, true, &p, r), 0, "%s", p.why);
 }
 
 void
@@ -66,26 +67,32 @@ stick(struct rig *rig, uint64_t addr, uint32_t key)
 }
 
 uint32_t
-never_of(struct rig *rig, struct program *p, struct karst_space **s, uint64_t *addr)
+attach_never(struct rig *rig, struct program *p, uint64_t addr, struct karst_space **s)
 {
-	const struct karst_ctl_piece flags = {
-		.len = 65536, .kind = KARST_CTL_PIECE_COPY, .flags = KARST_CTL_PIECE_ON_DEMAND};
+	const struct karst_ctl_piece piece = {.addr = addr,
+		.len = NEVER_BYTES,
+		.kind = KARST_CTL_PIECE_COPY,
+		.flags = KARST_CTL_PIECE_ON_DEMAND};
 	struct karst_space_region *r;
 	char why[KARST_CTL_WHY];
-	struct karst_ctl_piece piece = flags;
 	uint32_t key;
 
 	cr_assert_eq(karst_space_create(rig->bed.e, p->pid, p->pidfd, 0, 0, s), 0);
 	give_memory(*s, p->pid);
-	cr_assert_eq(program_never(p, piece.len, &piece.addr), 0);
-	cr_assert_eq(karst_space_map(*s, piece.addr, piece.len, true, &piece, 1, NULL, 0, &r, why),
-		0, "%s", why);
-	cr_assert_eq(karst_engine_mr_reg(rig->bed.e, rig->bed.pd, karst_space_host(r), piece.addr,
+	cr_assert_eq(karst_space_map(*s, addr, piece.len, true, &piece, 1, NULL, 0, &r, why), 0,
+		"%s", why);
+	cr_assert_eq(karst_engine_mr_reg(rig->bed.e, rig->bed.pd, karst_space_host(r), addr,
 			     piece.len, SPACE_ALL, &key),
 		0);
 	rig->key[rig->nkeys++] = key;
-	*addr = piece.addr;
 	return key;
+}
+
+uint32_t
+never_of(struct rig *rig, struct program *p, struct karst_space **s, uint64_t *addr)
+{
+	cr_assert_eq(program_never(p, NEVER_BYTES, addr), 0);
+	return attach_never(rig, p, *addr, s);
 }
 
 void

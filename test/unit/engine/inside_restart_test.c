@@ -1,14 +1,19 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* Control calls while the lcores of an engine are stopped and started again. */
+/*
+ * Copies of an engine whose lcores are stopped and started again: control calls meanwhile, and the
+ * threads that were left behind.
+ */
 #include <time.h>
+#include <unistd.h>
 
 #include <criterion/criterion.h>
 
 #include "copies.h"
 #include "engine_priv.h"
 #include "inside_bed.h"
+#include "workers.h"
 
 static const struct timespec restart_nap = {.tv_nsec = 1000000};
 
@@ -80,4 +85,97 @@ Test(inside, a_call_while_the_engine_stops_or_starts)
 	karst_engine_stop(rig.bed.e);
 	program_end(&rig.prog);
 	rig_down(&rig);
+}
+
+/* --- threads that were left behind count for their user --- */
+
+#define MORE ENG_USER_PART /* attachments after the restart */
+
+/* Threads of lcore 0 that are in a copy, and have lost the lcore if they had it. */
+static uint32_t
+in_copies(const struct rig *rig)
+{
+	struct eng_workers *workers = atomic_load(&rig->bed.e->lcore[0].workers);
+	const struct eng_worker *w;
+	uint32_t n = 0;
+
+	if (workers == NULL)
+		return 0;
+	pthread_mutex_lock(&workers->lock);
+	for (w = workers->first; w != NULL; w = w->next)
+		n += w->copy != NULL;
+	pthread_mutex_unlock(&workers->lock);
+	return n;
+}
+
+/* Programs of one user hold @nleft threads of lcore 0 when the engine stops.  It starts again, and
+ * MORE others of the user do the same, of which @most get a thread. */
+static void
+hold_again(struct rig *rig, uint32_t nleft, uint32_t most)
+{
+	struct karst_space *space[2 * ENG_USER_PART];
+	const struct eng_lcore *lc;
+	struct karst_cqe cqe;
+	uint32_t i, key, n = 0;
+	uint64_t addr;
+
+	rig_up_started(rig);
+	lc = &rig->bed.e->lcore[0];
+	cr_assert_eq(program_never(&rig->prog, NEVER_BYTES, &addr), 0);
+	for (i = 0; i < nleft; i++) {
+		key = attach_never(rig, &rig->prog, addr, &space[i]);
+		write_more(rig, addr + i * 4096, key);
+	}
+	while (in_copies(rig) < nleft)
+		nanosleep(&restart_nap, NULL);
+	karst_engine_stop(rig->bed.e);
+	for (i = 0; i < nleft; i++)
+		cr_assert(karst_space_failed(space[i]));
+	cr_assert_eq(karst_engine_start(rig->bed.e, NULL), 0);
+	for (; i < nleft + MORE; i++) {
+		key = attach_never(rig, &rig->prog, addr, &space[i]);
+		write_more(rig, addr + i * 4096, key);
+	}
+	for (i = 0; i < nleft + MORE; i++) {
+		cr_assert(engine_bed_wait(&rig->bed, &cqe));
+		cr_assert_neq(cqe.status, KARST_WC_SUCCESS);
+	}
+	/* those that got one have failed in the end, the others were refused */
+	for (i = nleft; i < nleft + MORE; i++) {
+		while (!karst_space_failed(space[i]) && atomic_load(&space[i]->slow.copies) != 0)
+			nanosleep(&restart_nap, NULL);
+		n += karst_space_failed(space[i]);
+	}
+	cr_assert_leq(n, most, "%u got one", n);
+	while (atomic_load(&lc->watched.stuck) < nleft + n)
+		nanosleep(&restart_nap, NULL);
+	program_kill(&rig->prog);
+	while (atomic_load(&lc->copies->nleft) > 0)
+		nanosleep(&restart_nap, NULL);
+	karst_engine_stop(rig->bed.e);
+	cr_assert_eq(karst_engine_mr_dereg_many(rig->bed.e, rig->key, rig->nkeys), 0);
+	rig->nkeys = 0;
+	for (i = 0; i < nleft + MORE; i++)
+		karst_space_destroy(space[i]);
+	rig_down(rig);
+}
+
+/* They are part of what the user may hold. */
+Test(inside, threads_that_are_left_behind_are_held)
+{
+	struct rig rig;
+
+	if (access("/dev/fuse", R_OK | W_OK) != 0)
+		cr_skip("needs /dev/fuse");
+	hold_again(&rig, ENG_USER_STUCK - 1, ENG_USER_PART - (ENG_USER_STUCK - 1));
+}
+
+/* If they are as many as may be written off, the user has no more memory copied. */
+Test(inside, threads_that_are_left_behind_are_written_off)
+{
+	struct rig rig;
+
+	if (access("/dev/fuse", R_OK | W_OK) != 0)
+		cr_skip("needs /dev/fuse");
+	hold_again(&rig, ENG_USER_STUCK, 0);
 }

@@ -229,8 +229,7 @@ take(struct karst_core *core)
 	}
 	atomic_store_explicit(&c->phase, ENG_COPY_CORE, memory_order_relaxed);
 	atomic_store_explicit(&c->made, false, memory_order_relaxed);
-	c->dropped = c->refused = c->held = c->handed = c->queued = c->awaited = false;
-	c->unused = c->counted = c->slow = false;
+	c->dropped = c->handed = c->queued = c->awaited = c->unused = c->counted = c->slow = false;
 	return &c->pub;
 }
 
@@ -256,11 +255,12 @@ may_copy(const struct eng_copies *cs, const struct eng_copy *c)
 static bool
 copy_accept(struct eng_lcore *lc, struct eng_workers *workers, struct eng_copy *c)
 {
-	c->refused = !eng_copy_allowed(lc->e, c);
-	if (workers != NULL && !c->refused &&
+	bool allowed = eng_copy_allowed(lc->e, c);
+
+	if (workers != NULL && allowed &&
 		(workers->polled || eng_deferred_must(workers, c, lc->core->now_ns)))
 		return eng_deferred_submit(lc, c);
-	atomic_store_explicit(&c->phase, ENG_COPY_TODO, memory_order_relaxed);
+	eng_copy_set(c, allowed ? ENG_COPY_TODO : ENG_COPY_VOID);
 	eng_copy_append(&lc->copies->todo, c);
 	return true;
 }
@@ -331,8 +331,7 @@ static void
 give_back(struct karst_core *core, struct karst_copy *pub)
 {
 	struct eng_copy *c = karst_container_of(pub, struct eng_copy, pub);
-	/* relaxed: the driver learns the results of other threads under a lock */
-	uint8_t phase = atomic_load_explicit(&c->phase, memory_order_relaxed);
+	enum eng_copy_phase phase = eng_copy_phase(c);
 
 	if (phase == ENG_COPY_CORE) {
 		spend(core->user, c);
@@ -340,8 +339,8 @@ give_back(struct karst_core *core, struct karst_copy *pub)
 	}
 	c->dropped = true;
 	/* the next safe point may be far off, e.g. if the engine has been stopped */
-	if (phase == ENG_COPY_TODO)
-		eng_copy_unhold(c);
+	if (phase == ENG_COPY_TODO || phase == ENG_COPY_WAITING)
+		eng_copy_set(c, ENG_COPY_VOID);
 }
 
 /* Copies a packet into a buffer of its own. */
@@ -454,7 +453,7 @@ eng_copy_finish(struct eng_lcore *lc, struct eng_copy *c, bool back)
 	c->awaited = false;
 	c->pub.moved = back ? c->result : 0;
 	if (back)
-		atomic_store_explicit(&c->phase, ENG_COPY_CORE, memory_order_relaxed);
+		eng_copy_set(c, ENG_COPY_CORE);
 	/* if a thread still works on it (not @back), lib/qp drops it later, and this function is
 	 * called once more when the thread returns */
 	if (!c->dropped)
@@ -522,11 +521,9 @@ eng_copies_hold(struct eng_copies *cs)
 {
 	struct eng_copy *c;
 
-	/* no other one of them will be made; and the programs of those that lib/qp has dropped may
-	 * be gone */
 	for (c = cs->todo.head; c != NULL; c = c->next)
-		if (!c->dropped && !c->refused)
-			eng_copy_hold(c);
+		if (eng_copy_phase(c) == ENG_COPY_TODO)
+			eng_copy_set(c, ENG_COPY_WAITING);
 }
 
 bool
@@ -537,7 +534,7 @@ eng_copies_run(struct eng_lcore *lc)
 	struct eng_copies *cs = lc->copies;
 	struct eng_copy *c;
 	struct eng_copy *waits = NULL;
-	bool first;
+	bool first, make;
 
 	take_returned(lc);
 	while ((c = cs->spent) != NULL) {
@@ -554,8 +551,8 @@ eng_copies_run(struct eng_lcore *lc)
 		(first || engine_now(lc->e) < until) && (c = eng_copy_first(&cs->todo)) != NULL;
 		first = false) {
 		/* programs of its user may hold too many threads by now */
-		c->refused = c->refused || (!c->dropped && !eng_copy_allowed(lc->e, c));
-		if (karst_unlikely(!c->dropped && !c->refused && workers != NULL &&
+		make = eng_copy_phase(c) != ENG_COPY_VOID && eng_copy_allowed(lc->e, c);
+		if (karst_unlikely(make && workers != NULL &&
 			    eng_deferred_must(workers, c, lc->core->now_ns))) {
 			/* e.g. the program became slow after this copy was submitted: another
 			 * driver must not wait for it, too */
@@ -569,9 +566,8 @@ eng_copies_run(struct eng_lcore *lc)
 			continue;
 		}
 		c->result = 0;
-		if (!c->dropped && !c->refused && !copy_now(lc, workers, c))
+		if (make && !copy_now(lc, workers, c))
 			return false;
-		eng_copy_unhold(c);
 		eng_copy_finish(lc, c, true);
 	}
 	eng_copies_hold(cs);
@@ -631,7 +627,7 @@ eng_copies_fini(struct eng_lcore *lc)
 		return;
 	/* those that wait for the next start */
 	for (c = lc->copies->todo.head; c != NULL; c = c->next)
-		eng_copy_unhold(c);
+		eng_copy_set(c, ENG_COPY_VOID);
 	if (!lc->copies->left_behind)
 		munmap(lc->copies, sizeof(struct eng_copies));
 }

@@ -28,12 +28,36 @@ struct eng_place {
 	uint32_t n;      /* contiguous bytes */
 };
 
+/*
+ * Phases of a copy.  While it has references, its programs' structures stay, and calls that remove
+ * a key wait for it (eng_copies_settle()).
+ *
+ *	          who has it                  references  what is next
+ *	CORE      lib/qp, or it is free           -       submitted: TODO, VOID or DEFERRED
+ *	VOID      todo, and nobody makes it       -       safe point: CORE
+ *	WAITING   todo, since an earlier turn    yes      as TODO
+ *	TODO      todo                            -       safe point: CORE if it is made, RUNNING
+ *	                                                  if its thread loses the lcore, DEFERRED,
+ *	                                                  or WAITING if there is no time left;
+ *	                                                  dropped by lib/qp, or refused: VOID
+ *	DEFERRED  unsent, then the pool's        yes      a copier takes it: RUNNING;
+ *	          queue                                   cancelled: OVER
+ *	RUNNING   a thread                       yes      the thread returns: OVER
+ *	OVER      the pool's list over, or        -       safe point: CORE
+ *	          returned
+ *
+ * A copy that lib/qp drops in a later phase passes through the same ones, and is free in CORE.  If
+ * the thread of a RUNNING copy is written off, lib/qp is told that nothing was moved, while the
+ * copy is RUNNING until the thread returns.  keep() compares: copies up to TODO are made soon.
+ */
 enum eng_copy_phase {
-	ENG_COPY_CORE,     /* lib/qp has it, or it is free */
-	ENG_COPY_TODO,     /* to be made at the next safe point */
-	ENG_COPY_DEFERRED, /* to be made by a copier */
-	ENG_COPY_RUNNING,  /* a thread is doing it */
-	ENG_COPY_OVER,     /* a copier has made it */
+	ENG_COPY_CORE,
+	ENG_COPY_VOID,
+	ENG_COPY_WAITING,
+	ENG_COPY_TODO,
+	ENG_COPY_DEFERRED,
+	ENG_COPY_RUNNING,
+	ENG_COPY_OVER,
 };
 
 struct eng_copy {
@@ -42,8 +66,6 @@ struct eng_copy {
 	_Atomic uint8_t phase; /* enum eng_copy_phase; from DEFERRED on, protected by the pool's
 				* lock */
 	bool dropped;          /* lib/qp does not need it any more */
-	bool refused;          /* must not be made */
-	bool held;             /* eng_copy_hold() */
 	bool handed;           /* in the pool's list of copies for the driver */
 	bool queued;           /* counted among the copies of its program that wait for a copier */
 	bool awaited;          /* counted in struct eng_copies.nawaited */
@@ -97,6 +119,13 @@ struct eng_copies {
 	struct eng_copy copy[ENG_COPIES];
 	uint8_t room[ENG_COPIES][KARST_COPY_ROOM] __attribute__((aligned(4096)));
 };
+
+static inline enum eng_copy_phase
+eng_copy_phase(const struct eng_copy *c)
+{
+	/* relaxed: the pool's lock orders what other threads do to a copy */
+	return (enum eng_copy_phase)atomic_load_explicit(&c->phase, memory_order_relaxed);
+}
 
 static inline void
 eng_copy_append(struct eng_copy_list *l, struct eng_copy *c)

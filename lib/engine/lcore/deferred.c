@@ -136,33 +136,50 @@ eng_copy_took(struct eng_lcore *lc, struct eng_copy *c, uint64_t now_ns, uint64_
 
 /* --- references to the programs of copies --- */
 
-void
+static bool
+has_references(enum eng_copy_phase phase)
+{
+	return phase == ENG_COPY_WAITING || phase == ENG_COPY_DEFERRED || phase == ENG_COPY_RUNNING;
+}
+
+/* Before the copy enters a phase in which it has references. */
+static void
 eng_copy_hold(struct eng_copy *c)
 {
 	uint32_t i;
 
-	if (c->held)
+	if (has_references(eng_copy_phase(c)))
 		return;
-	c->held = true;
 	for (i = 0; i < c->pub.nparts; i++) {
 		eng_space_get(c->where[i].space);
 		atomic_fetch_add_explicit(&c->where[i].space->slow.copies, 1, memory_order_relaxed);
 	}
 }
 
-void
-eng_copy_unhold(struct eng_copy *c)
+/* The copy has left the last phase in which it had references. */
+static void
+copy_unhold(struct eng_copy *c)
 {
 	uint32_t i;
 
-	if (!c->held)
-		return;
-	c->held = false;
 	for (i = 0; i < c->pub.nparts; i++) {
 		/* release: with the bytes moved, for eng_copies_settle() */
 		atomic_fetch_sub_explicit(&c->where[i].space->slow.copies, 1, memory_order_release);
 		eng_space_put(c->where[i].space);
 	}
+}
+
+void
+eng_copy_set(struct eng_copy *c, enum eng_copy_phase phase)
+{
+	bool had = has_references(eng_copy_phase(c));
+
+	if (has_references(phase))
+		eng_copy_hold(c);
+	/* relaxed, as eng_copy_phase() */
+	atomic_store_explicit(&c->phase, phase, memory_order_relaxed);
+	if (had && !has_references(phase))
+		copy_unhold(c);
 }
 
 /* A call that waits for the copies of @space. */
@@ -189,12 +206,9 @@ refuse_rest(struct eng_lcore *lc, const struct karst_space *s)
 {
 	struct eng_copy *c;
 
-	for (c = lc->copies->todo.head; c != NULL; c = c->next) {
-		if (!is_copy_of(c, s))
-			continue;
-		c->refused = true;
-		eng_copy_unhold(c);
-	}
+	for (c = lc->copies->todo.head; c != NULL; c = c->next)
+		if (is_copy_of(c, s))
+			eng_copy_set(c, ENG_COPY_VOID);
 }
 
 static int
@@ -216,7 +230,7 @@ settle_on_lcore(struct eng_lcore *lc, void *arg)
 static bool
 is_settled(const struct karst_space *s)
 {
-	/* acquire: the bytes moved, from eng_copy_unhold() */
+	/* acquire: the bytes moved, from copy_unhold() */
 	return atomic_load_explicit(&s->slow.copies, memory_order_acquire) == 0;
 }
 
@@ -474,7 +488,7 @@ eng_deferred_take(struct eng_workers *workers, struct eng_worker *w)
 	remove_late(workers, best);
 	unqueue(best);
 	eng_relaxed_set(&best->where[0].space->slow.served_ns, engine_now(workers->lc->e));
-	atomic_store_explicit(&best->phase, ENG_COPY_RUNNING, memory_order_relaxed);
+	eng_copy_set(best, ENG_COPY_RUNNING);
 	w->copy = best;
 	eng_deferred_note(workers);
 	return true;
@@ -494,11 +508,9 @@ eng_deferred_over(struct eng_workers *workers, struct eng_worker *w)
 				&c->where[0].space->atomics->stuck, 1, memory_order_relaxed);
 	}
 	eng_deferred_note(workers);
-	/* relaxed: the lock orders it */
-	atomic_store_explicit(&c->phase, ENG_COPY_OVER, memory_order_relaxed);
 	if (workers->left)
 		set_left(workers->copies, c, false);
-	eng_copy_unhold(c);
+	eng_copy_set(c, ENG_COPY_OVER);
 	if (workers->left)
 		eng_copy_return(workers->copies, c);
 	else
@@ -515,7 +527,7 @@ take_over_list(struct eng_workers *workers, struct eng_copy **copy, bool *back)
 
 	while (n < ENG_COPIES && (c = eng_copy_first(&workers->over)) != NULL) {
 		c->handed = false;
-		back[n] = atomic_load_explicit(&c->phase, memory_order_relaxed) == ENG_COPY_OVER;
+		back[n] = eng_copy_phase(c) == ENG_COPY_OVER;
 		copy[n++] = c;
 	}
 	atomic_store_explicit(&workers->over_any, false, memory_order_relaxed);
@@ -609,8 +621,7 @@ deferred_drop(struct eng_workers *workers, struct eng_copy *c)
 	remove_late(workers, c);
 	unqueue(c);
 	c->result = 0;
-	atomic_store_explicit(&c->phase, ENG_COPY_OVER, memory_order_relaxed);
-	eng_copy_unhold(c);
+	eng_copy_set(c, ENG_COPY_OVER);
 	eng_deferred_hand_in(workers, c);
 }
 

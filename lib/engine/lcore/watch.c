@@ -152,9 +152,8 @@ take_over(struct eng_workers *workers, uint64_t word, uint64_t now_ns)
 		    &workers->drive, &word, word + 1, memory_order_acq_rel, memory_order_relaxed))
 		return;
 	/* the lcore has not ended its turn, so the copy's programs still exist */
-	eng_copy_hold(c);
+	eng_copy_set(c, ENG_COPY_RUNNING);
 	c->handed = false;
-	atomic_store_explicit(&c->phase, ENG_COPY_RUNNING, memory_order_relaxed);
 	eng_deferred_call(workers->lc, c, now_ns);
 	w->copy = c;
 	eng_deferred_note(workers);

@@ -414,10 +414,9 @@ take_rest(struct eng_lcore *lc, void *arg)
 	struct eng_copy *c;
 
 	while ((c = eng_copy_first(&lc->copies->todo)) != NULL) {
-		if (!c->dropped && !c->refused && eng_deferred_submit(lc, c))
+		if (eng_copy_phase(c) != ENG_COPY_VOID && eng_deferred_submit(lc, c))
 			continue;
-		c->refused = true;
-		eng_copy_unhold(c);
+		eng_copy_set(c, ENG_COPY_VOID);
 		eng_copy_append(&rest, c);
 	}
 	lc->copies->todo = rest;

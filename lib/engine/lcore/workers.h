@@ -154,9 +154,8 @@ bool eng_deferred_take(struct eng_workers *workers, struct eng_worker *w);
 void eng_deferred_tell(const struct eng_copy *c);
 /* Worker, lock held: the worker has returned from its copy. */
 void eng_deferred_over(struct eng_workers *workers, struct eng_worker *w);
-/* Keeps references to its programs until eng_copy_unhold(); a second call has no effect. */
-void eng_copy_hold(struct eng_copy *c);
-void eng_copy_unhold(struct eng_copy *c);
+/* Changes the phase: takes references to its programs, or drops them, as the phase requires. */
+void eng_copy_set(struct eng_copy *c, enum eng_copy_phase phase);
 
 /* After a key was removed: waits until no copy uses it.  Only callers of a slow program wait long,
  * and not for longer than its copies may take.  Copies of the program that nobody would make

@@ -98,7 +98,8 @@ int karst_session_handle(struct karst_session *s, const void *req, size_t len, c
 
 /**
  * A descriptor that is readable when something has happened that cannot wait for the program's next
- * message: the session has failed.  The thread that waits for messages must wait for this, too, and
+ * message: the session has failed, or the program has read events, so that others that wait can be
+ * sent.  The thread that waits for messages must wait for this, too, and
  * then call karst_session_attend(), as it handles a message.
  */
 int karst_session_fd(const struct karst_session *s);
@@ -118,7 +119,8 @@ struct karst_session_info {
 	uint64_t ring_bytes;
 	uint64_t shared_bytes, migrated_bytes, copied_bytes; /* of its regions */
 	uint64_t requests, refused;                          /* control messages */
-	uint64_t lost_events; /* of all its streams, because the program did not read them */
+	/* of all its streams: events that were raised again while the first one waited for room */
+	uint64_t lost_events;
 	uint64_t attached_ns; /* on the engine's clock */
 	bool failed;          /* the program took memory away that the engine used; its QPs are in
 			       * the Error state */

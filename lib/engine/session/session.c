@@ -14,6 +14,7 @@
 #include "session_priv.h"
 
 #include <stdio.h>
+#include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <time.h>
 #include <unistd.h>
@@ -29,8 +30,10 @@
 /* How often a paced session checks whether its program is still there. */
 #define PACE_NAP_NS 20000000u
 /* Descriptors of a session without objects, except those of its lcores and ring memory: socket,
- * four of the process, attend_fd, both ends of its events. */
-#define SESSION_FDS 8u
+ * four of the process, attend_fd, poll_fd, both ends of its events. */
+#define SESSION_FDS 9u
+/* Descriptors of poll_fd that are looked at in one go. */
+#define ATTEND_AT_ONCE 64u
 /* An attachment counts as so many control messages. */
 #define SESSION_CALLS 20u
 
@@ -39,8 +42,6 @@
 static void
 session_fail(struct karst_session *s)
 {
-	const struct karst_ctl_async record = {.event = KARST_EVENT_DEVICE_FATAL};
-
 	s->failed = true;
 	karst_log_some(&s->e->faults_log, engine_now(s->e), KARST_LOG_WARNING,
 		"%s: client %u (%s, process %d): memory that it registered has vanished; its "
@@ -48,7 +49,7 @@ session_fail(struct karst_session *s)
 		s->e->name, s->info.client, s->info.program, (int)s->info.pid);
 	eng_session_stop_qps(s);
 	eng_session_stop_srqs(s);
-	eng_stream_put(&s->async, &record, sizeof(record));
+	eng_session_tell_fatal(s);
 }
 
 static void
@@ -68,7 +69,7 @@ look_for_failure(struct karst_session *s)
 int
 karst_session_fd(const struct karst_session *s)
 {
-	return s->attend_fd;
+	return s->poll_fd;
 }
 
 /* Publishes the session's numbers for other threads. */
@@ -100,9 +101,16 @@ session_publish(struct karst_session *s, unsigned int requests, unsigned int ref
 void
 karst_session_attend(struct karst_session *s)
 {
+	struct epoll_event ev[ATTEND_AT_ONCE];
+	bool told = false;
 	uint64_t n;
+	int i, got = epoll_wait(s->poll_fd, ev, (int)KARST_DIM(ev), 0);
 
-	if (read(s->attend_fd, &n, sizeof(n)) != sizeof(n))
+	for (i = 0; i < got; i++)
+		told |= ev[i].data.fd == s->attend_fd;
+	if (got > 0)
+		eng_session_send_waiting(s);
+	if (!told || read(s->attend_fd, &n, sizeof(n)) != sizeof(n))
 		return;
 	eng_ctl_for(s->share);
 	look_for_failure(s);
@@ -192,6 +200,9 @@ karst_session_handle(struct karst_session *s, const void *req, size_t len, const
 			ret = -ENOBUFS;
 	}
 	eng_ctl_for(NULL);
+	/* nobody attends to the session of a program that embeds the engine */
+	if (atomic_load_explicit(&s->some_wait, memory_order_relaxed))
+		eng_session_send_waiting(s);
 	eng_keys_settle(&s->mrs);
 	eng_keys_settle(&s->mws);
 	eng_keys_settle(&s->ahs);
@@ -435,6 +446,8 @@ free_session(struct karst_session *s)
 						* any more */
 	else if (s->attend_fd >= 0)
 		close(s->attend_fd);
+	if (s->poll_fd >= 0)
+		close(s->poll_fd);
 	eng_stream_close(&s->async);
 	if (s->async_reader >= 0)
 		close(s->async_reader);
@@ -455,6 +468,21 @@ free_session(struct karst_session *s)
 }
 
 static int
+open_attend(struct karst_session *s)
+{
+	struct epoll_event ev = {.events = EPOLLIN};
+
+	s->attend_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (s->attend_fd < 0)
+		return -errno;
+	s->poll_fd = epoll_create1(EPOLL_CLOEXEC);
+	if (s->poll_fd < 0)
+		return -errno;
+	ev.data.fd = s->attend_fd;
+	return epoll_ctl(s->poll_fd, EPOLL_CTL_ADD, s->attend_fd, &ev) == 0 ? 0 : -errno;
+}
+
+static int
 open_session(struct karst_session *s, const struct karst_session_init *init)
 {
 	struct karst_engine_owner_init owner = {
@@ -469,9 +497,9 @@ open_session(struct karst_session *s, const struct karst_session_init *init)
 	};
 	int ret;
 
-	s->attend_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	if (s->attend_fd < 0)
-		return -errno;
+	ret = open_attend(s);
+	if (ret != 0)
+		return ret;
 	ret = eng_stream_open(&s->async, &s->lost_events, &s->async_reader);
 	if (ret == 0 && init->pid != 0) {
 		ret = karst_space_create(
@@ -510,7 +538,7 @@ karst_session_create(struct karst_engine *e, const struct karst_session_init *in
 	s->limits = init->limits;
 	s->alive = init->alive;
 	s->user = init->user;
-	s->async.fd = s->attend_fd = s->async_reader = -1;
+	s->async.fd = s->attend_fd = s->poll_fd = s->async_reader = -1;
 	s->event_port = NO_PORT;
 	s->info.pid = init->pid != 0 ? init->pid : getpid();
 	s->info.uid = init->uid;

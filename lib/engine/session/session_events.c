@@ -7,16 +7,161 @@
  *
  * They run on lcores.  They find the session's object by the engine's "user" pointer, which is
  * valid until the engine's call that destroys the object has returned; no event comes after that.
+ *
+ * An event that finds no room in its stream is noted in its object, and waits.  The session's
+ * thread sends it: at once if the program has read meanwhile; otherwise epoll tells when at most a
+ * quarter of the stream's room is in use.  Events of ports, which belong to no object of the
+ * program, are lost instead.
  */
 #include "session_priv.h"
+
+#include <errno.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+/* --- events that find no room --- */
+
+/* Notes that event @bit of an object waits for room in @st. */
+static void
+event_wait(struct karst_session *s, const struct eng_stream *st, session_waiting *waiting,
+	unsigned int bit)
+{
+	const uint64_t one = 1;
+
+	/* release, pairs with the acquire in events_take(): what the event is about comes first */
+	if (atomic_fetch_or_explicit(waiting, 1u << bit, memory_order_release) & 1u << bit) {
+		eng_stream_lose(st);
+		return;
+	}
+	/* sequentially consistent, as in eng_session_send_waiting(): that finds the bit, or
+	 * this finds some_wait false */
+	if (atomic_exchange(&s->some_wait, true))
+		return;
+	while (write(s->attend_fd, &one, sizeof(one)) < 0 && errno == EINTR)
+		;
+}
+
+/* Sends an asynchronous event, or lets it wait. */
+static void
+async_send(struct karst_session *s, const struct karst_ctl_async *record, session_waiting *waiting)
+{
+	if (!eng_stream_try(&s->async, record, sizeof(*record)))
+		event_wait(s, &s->async, waiting, record->event);
+}
+
+void
+eng_session_raise(struct karst_session *s, struct session_cq *cq)
+{
+	const struct eng_stream *st = &cq->channel->stream;
+
+	if (!eng_stream_try(st, &cq->cookie, sizeof(cq->cookie)))
+		event_wait(s, st, &cq->waiting, EVENT_COMPLETION);
+}
+
+void
+eng_session_tell_fatal(struct karst_session *s)
+{
+	const struct karst_ctl_async record = {.event = KARST_EVENT_DEVICE_FATAL};
+
+	async_send(s, &record, &s->waiting);
+}
+
+/* --- sending them later, on the session's thread --- */
+
+/* Takes @mask of the events that wait.  Most objects have none. */
+static uint32_t
+events_take(session_waiting *waiting, uint32_t mask)
+{
+	if ((atomic_load_explicit(waiting, memory_order_relaxed) & mask) == 0)
+		return 0;
+	return atomic_fetch_and_explicit(waiting, ~mask, memory_order_acquire) & mask;
+}
+
+/* Sends the asynchronous events of an object that wait.  @return false: there is no more room */
+static bool
+send_async(struct karst_session *s, uint32_t handle, uint64_t cookie, session_waiting *waiting)
+{
+	uint32_t all = events_take(waiting, ~(1u << EVENT_COMPLETION));
+	struct karst_ctl_async record = {.handle = handle, .cookie = cookie};
+
+	while (all != 0) {
+		record.event = (uint32_t)__builtin_ctz(all);
+		if (!eng_stream_try(&s->async, &record, sizeof(record))) {
+			atomic_fetch_or_explicit(waiting, all, memory_order_relaxed);
+			return false;
+		}
+		all &= all - 1;
+	}
+	return true;
+}
+
+static bool
+send_all_async(struct karst_session *s)
+{
+	struct session_srq *srq;
+	struct session_cq *cq;
+	struct session_qp *qp;
+	uint32_t at = 0;
+	bool room = true;
+
+	while (room && (qp = eng_handles_next(&s->qps, &at)) != NULL)
+		room = send_async(s, qp->handle, qp->cookie, &qp->waiting);
+	for (at = 0; room && (srq = eng_handles_next(&s->srqs, &at)) != NULL;)
+		room = send_async(s, srq->handle, srq->cookie, &srq->waiting);
+	for (at = 0; room && (cq = eng_handles_next(&s->cqs, &at)) != NULL;)
+		room = send_async(s, cq->handle, cq->cookie, &cq->waiting);
+	return room && send_async(s, 0, 0, &s->waiting);
+}
+
+static void
+send_completion(struct session_cq *cq)
+{
+	struct session_channel *ch = cq->channel;
+
+	if (ch == NULL || ch->full || events_take(&cq->waiting, 1u << EVENT_COMPLETION) == 0)
+		return;
+	ch->full = !eng_stream_try(&ch->stream, &cq->cookie, sizeof(cq->cookie));
+	if (ch->full)
+		atomic_fetch_or_explicit(
+			&cq->waiting, 1u << EVENT_COMPLETION, memory_order_relaxed);
+}
+
+/* Makes poll_fd readable, once, as soon as the program has read from the stream. */
+static void
+await_room(const struct karst_session *s, const struct eng_stream *st)
+{
+	struct epoll_event ev = {.events = EPOLLOUT | EPOLLONESHOT, .data.fd = st->fd};
+
+	if (epoll_ctl(s->poll_fd, EPOLL_CTL_MOD, st->fd, &ev) != 0)
+		(void)epoll_ctl(s->poll_fd, EPOLL_CTL_ADD, st->fd, &ev);
+}
+
+void
+eng_session_send_waiting(struct karst_session *s)
+{
+	struct session_channel *ch;
+	struct session_cq *cq;
+	uint32_t at = 0;
+
+	atomic_exchange(&s->some_wait, false);
+	if (!send_all_async(s))
+		await_room(s, &s->async);
+	while ((cq = eng_handles_next(&s->cqs, &at)) != NULL)
+		send_completion(cq);
+	for (at = 0; (ch = eng_handles_next(&s->channels, &at)) != NULL; ch->full = false)
+		if (ch->full)
+			await_room(s, &ch->stream);
+}
+
+/* --- the callbacks --- */
 
 static void
 session_cq_event(void *user, struct karst_engine_cq *cq)
 {
-	const struct session_cq *q = cq->user;
+	struct session_cq *q = cq->user;
 
 	if (q->channel != NULL)
-		eng_stream_put(&q->channel->stream, &q->cookie, sizeof(q->cookie));
+		eng_session_raise(user, q);
 }
 
 /* A program for which a port is a device does not get the events of other ports: its stream would
@@ -34,39 +179,44 @@ static void
 session_async_event(void *user, const struct karst_engine_event *ev)
 {
 	struct karst_ctl_async record = {.event = ev->event};
-	const struct karst_session *s = user;
-	const struct session_cq *cq;
-	const struct session_srq *srq;
-	const struct session_qp *qp;
+	struct karst_session *s = user;
+	session_waiting *waiting;
+	struct session_cq *cq;
+	struct session_srq *srq;
+	struct session_qp *qp;
 
 	switch (ev->event) {
 	case KARST_EVENT_CQ_ERR:
 		cq = ev->cq->user;
 		record.handle = cq->handle;
 		record.cookie = cq->cookie;
+		waiting = &cq->waiting;
 		break;
 	case KARST_EVENT_SRQ_ERR:
 	case KARST_EVENT_SRQ_LIMIT_REACHED:
 		srq = ev->srq->user;
 		record.handle = srq->handle;
 		record.cookie = srq->cookie;
+		waiting = &srq->waiting;
 		break;
 	case KARST_EVENT_PORT_ACTIVE:
 	case KARST_EVENT_PORT_ERR:
 	case KARST_EVENT_PORT_GONE:
 	case KARST_EVENT_GID_CHANGE:
 		record.handle = ev->port + 1u;
-		if (!is_of_its_port(s, record.handle))
-			return;
-		break;
+		if (is_of_its_port(s, record.handle))
+			eng_stream_put(&s->async, &record, sizeof(record));
+		return;
 	case KARST_EVENT_DEVICE_FATAL:
+		waiting = &s->waiting;
 		break;
 	default:
 		qp = ev->qp->user;
 		record.handle = qp->handle;
 		record.cookie = qp->cookie;
+		waiting = &qp->waiting;
 	}
-	eng_stream_put(&s->async, &record, sizeof(record));
+	async_send(s, &record, waiting);
 }
 
 const struct karst_engine_ops eng_session_ops = {

@@ -6,7 +6,7 @@
  *
  *	session.c         life cycle, HELLO, dispatch of messages, the list, the control connection
  *	session_call.c    common parts of message handlers: reasons, handles, places
- *	session_events.c  the callbacks that send events to programs
+ *	session_events.c  the callbacks that send events to programs; events that wait for room
  *	session_device.c  queries, ring memory, protection domains
  *	session_memory.c  regions, windows
  *	session_queues.c  channels, completion queues, shared receive queues
@@ -15,9 +15,9 @@
  *	session_xrc.c     XRC domains, and opening of targets
  *	session_attr.c    attributes of queue pairs and addresses: checks, translation
  *
- * Threads: everything here belongs to the thread that uses the session, except what the callbacks
- * read, which does not change while the object exists: its cookie, its handle, its channel's
- * stream. The engine's session_lock protects "info".
+ * Threads: everything here belongs to the thread that uses the session, except atomics, and what
+ * the callbacks read, which does not change while the object exists: its cookie, its handle, its
+ * channel's stream.  The engine's session_lock protects "info".
  *
  * An operation first looks up and checks everything, then takes a handle or room for a key, then
  * calls the engine.  So the engine's call is the last one that can fail, and only the handle has to
@@ -42,7 +42,22 @@
 
 extern const struct karst_engine_ops eng_session_ops;
 
+struct session_cq;
+
+/* Raises the event of a completion queue that has a channel. */
+void eng_session_raise(struct karst_session *s, struct session_cq *cq);
+/* Raises KARST_EVENT_DEVICE_FATAL. */
+void eng_session_tell_fatal(struct karst_session *s);
+/* Sends events that wait for room, as far as there is room now.  Where there is not, the session's
+ * poll_fd becomes readable when the program has read. */
+void eng_session_send_waiting(struct karst_session *s);
+
 /* --- objects --- */
+
+/* Events of an object that wait for room in its stream: bits, by their codes; EVENT_COMPLETION is a
+ * completion queue's event for its channel.  Each waits once, however often it is raised. */
+typedef _Atomic uint32_t session_waiting;
+#define EVENT_COMPLETION 31u
 
 struct session_pd {
 	uint32_t handle;
@@ -52,6 +67,7 @@ struct session_pd {
 struct session_channel {
 	uint32_t handle;
 	uint32_t cqs; /* CQs that use it */
+	bool full;    /* there was no room just now */
 	struct eng_stream stream;
 };
 
@@ -60,6 +76,7 @@ struct session_cq {
 	uint64_t cookie;
 	struct session_channel *channel; /* NULL: none */
 	struct karst_engine_cq *cq;
+	session_waiting waiting;
 };
 
 struct session_xrcd {
@@ -75,6 +92,7 @@ struct session_srq {
 	uint32_t max_sge;
 	struct session_xrcd *xrcd; /* NULL: basic */
 	struct karst_engine_srq *srq;
+	session_waiting waiting;
 };
 
 /* An address as a program has set it, and the path that it was resolved to. */
@@ -91,6 +109,7 @@ struct session_qp {
 	struct session_xrcd *xrcd;            /* XRC_RECV */
 	struct session_av primary, alternate; /* as set last, by this handle */
 	struct karst_engine_qp *qp;
+	session_waiting waiting;
 };
 
 /* Regions and windows are looked up by the upper 24 bits of their keys. */
@@ -133,7 +152,11 @@ struct karst_session {
 	bool listened_to;      /* its first chunks are sealed */
 	bool failed, silenced; /* copies of the flags of its space */
 	int attend_fd;
-	int async_reader; /* until HELLO; then -1 */
+	int poll_fd; /* an epoll of attend_fd, and of streams that events wait for */
+	/* some events have begun to wait for room since eng_session_send_waiting() */
+	_Atomic bool some_wait;
+	session_waiting waiting; /* events of the session itself */
+	int async_reader;        /* until HELLO; then -1 */
 	/* the only port whose events the program gets, from 1; 0: all; NO_PORT: none, until HELLO
 	 * says which */
 	_Atomic uint32_t event_port;

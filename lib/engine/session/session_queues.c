@@ -300,7 +300,7 @@ eng_session_raise_cq(struct karst_session *s, struct session_call *c)
 		return reason(c, -EINVAL, "cq %u has no channel", req->cq);
 	/* either an lcore that is about to raise the event disarms it, or this call does */
 	if (karst_cq_disarm(cq->cq->sh))
-		eng_stream_put(&cq->channel->stream, &cq->cookie, sizeof(cq->cookie));
+		eng_session_raise(s, cq);
 	return 0;
 }
 

@@ -11,8 +11,9 @@
  * A record is one buffer of the socket, so it is written completely or not at all, whatever other
  * writers do.
  *
- * A record that finds no room is counted and lost.  A queue sends one event for each time that it
- * was armed, so this happens only if a program arms some thousand times without reading.
+ * A stream has room for some hundred records, and a program may have thousands of queues on one
+ * channel, each of which is armed once.  Therefore the session remembers, in the object, that a
+ * record found no room, and sends it when there is (session_events.c).
  */
 #include "stream.h"
 
@@ -21,7 +22,7 @@
 #include <unistd.h>
 
 /* Limit of the kernel memory for records that have not been read; each takes some 800 bytes of
- * it. */
+ * it.  Without a privilege the system's limit holds (net.core.wmem_max), which is often lower. */
 #define STREAM_BYTES (1 << 20)
 
 int
@@ -51,8 +52,26 @@ eng_stream_close(struct eng_stream *st)
 }
 
 void
+eng_stream_lose(const struct eng_stream *st)
+{
+	atomic_fetch_add_explicit(st->lost, 1, memory_order_relaxed);
+}
+
+bool
+eng_stream_try(const struct eng_stream *st, const void *record, size_t bytes)
+{
+	if (send(st->fd, record, bytes, MSG_DONTWAIT | MSG_NOSIGNAL) == (ssize_t)bytes)
+		return true;
+	/* any other error: the program has closed its end, or the system has no memory */
+	if (errno == EAGAIN)
+		return false;
+	eng_stream_lose(st);
+	return true;
+}
+
+void
 eng_stream_put(const struct eng_stream *st, const void *record, size_t bytes)
 {
-	if (send(st->fd, record, bytes, MSG_DONTWAIT | MSG_NOSIGNAL) != (ssize_t)bytes)
-		atomic_fetch_add_explicit(st->lost, 1, memory_order_relaxed);
+	if (!eng_stream_try(st, record, bytes))
+		eng_stream_lose(st);
 }

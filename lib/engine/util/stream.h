@@ -6,18 +6,24 @@
 #define ENGINE_STREAM_H
 
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 struct eng_stream {
 	int fd;
-	_Atomic uint64_t *lost; /* records for which there was no room */
+	_Atomic uint64_t *lost; /* records that the program does not get */
 };
 
 /* *@reader: the program's end; the caller closes it. */
 int eng_stream_open(struct eng_stream *st, _Atomic uint64_t *lost, int *reader);
 void eng_stream_close(struct eng_stream *st);
-/* Any thread; does not wait. */
+/* Any thread; does not wait.  @return false: there is no room now, until the program has read.  A
+ * record that cannot be sent at all is counted as lost. */
+bool eng_stream_try(const struct eng_stream *st, const void *record, size_t bytes);
+/* The same; a record that finds no room is lost. */
 void eng_stream_put(const struct eng_stream *st, const void *record, size_t bytes);
+/* Counts a record as lost. */
+void eng_stream_lose(const struct eng_stream *st);
 
 #endif /* ENGINE_STREAM_H */

@@ -137,7 +137,8 @@ Test(session_traffic, completion_events)
 	engine_bed_down(&bed);
 }
 
-/* A program that never reads its events loses them, and nothing waits for it. */
+/* A program that arms a queue again and again without reading its events loses them except for one
+ * that waits, and nothing waits for it. */
 Test(session_traffic, events_unread, .timeout = 1500)
 {
 	struct karst_session_info info[2] = {{0}};
@@ -158,7 +159,11 @@ Test(session_traffic, events_unread, .timeout = 1500)
 		karst_session_list(bed.e, info, 2);
 	}
 	cr_assert_gt(n, 200);
-	while (readable(side[0].channel_fd)) {
+	for (;;) {
+		if (readable(karst_session_fd(side[0].c->s)))
+			karst_session_attend(side[0].c->s);
+		if (!readable(side[0].channel_fd))
+			break;
 		cr_assert_eq(read(side[0].channel_fd, &cookie, sizeof(cookie)), 8, "whole records");
 		cr_assert_eq(cookie, 100);
 		got++;
@@ -167,6 +172,92 @@ Test(session_traffic, events_unread, .timeout = 1500)
 	cr_assert_eq(got + i, n);
 	side_down(&side[0]);
 	side_down(&side[1]);
+	engine_bed_down(&bed);
+}
+
+/* More objects than a stream has room for, each with one event. */
+#define MANY_OBJECTS 4000u
+
+/* Whatever an lcore had no room for comes when the program has read. */
+static uint32_t
+read_of_each(struct client *c, int fd, size_t bytes, size_t at)
+{
+	static bool seen[MANY_OBJECTS];
+	uint8_t record[64] = {0};
+	uint64_t cookie;
+	uint32_t n = 0;
+
+	memset(seen, 0, sizeof(seen));
+	for (;;) {
+		if (readable(karst_session_fd(c->s)))
+			karst_session_attend(c->s);
+		if (!readable(fd))
+			return n;
+		cr_assert_eq(read(fd, record, bytes), bytes, "whole records");
+		memcpy(&cookie, record + at, sizeof(cookie));
+		cr_assert_lt(cookie, MANY_OBJECTS);
+		cr_assert_not(seen[cookie], "one event of each");
+		seen[cookie] = true;
+		n++;
+	}
+}
+
+/* A program with many queues on one channel arms each of them once.  It reads late, and gets the
+ * event of each. */
+Test(session_traffic, events_of_many_queues, .timeout = 1500)
+{
+	static struct client_cq cq[MANY_OBJECTS];
+	struct engine_bed_config cfg = {0};
+	struct engine_bed bed;
+	struct client *c;
+	uint32_t i, channel;
+	int fd;
+
+	engine_bed_up(&bed, &cfg);
+	c = client_open(bed.e, NULL);
+	cr_assert_eq(CALL(c, CREATE_CHANNEL, create_channel, .reserved = 0), 0);
+	channel = RSP(c, create_channel)->channel;
+	fd = c->fds[0];
+	for (i = 0; i < MANY_OBJECTS; i++) {
+		client_cq(c, 1, channel, i, &cq[i]);
+		karst_cq_arm(cq[i].sh, false);
+	}
+	for (i = 0; i < MANY_OBJECTS; i++)
+		cr_assert_eq(CALL(c, RAISE_CQ, raise_cq, .cq = cq[i].handle), 0);
+	cr_assert_eq(read_of_each(c, fd, sizeof(uint64_t), 0), MANY_OBJECTS);
+	cr_assert_eq(client_info(bed.e, c).lost_events, 0);
+	close(fd);
+	client_close(c);
+	engine_bed_down(&bed);
+}
+
+/* The same with asynchronous events, which all objects of a program share one stream for. */
+Test(session_traffic, events_of_many_objects, .timeout = 1500)
+{
+	static uint32_t srq[MANY_OBJECTS];
+	struct engine_bed_config cfg = {0};
+	struct engine_bed bed;
+	struct client *c;
+	uint32_t i, pd;
+
+	engine_bed_up(&bed, &cfg);
+	c = client_open(bed.e, NULL);
+	pd = client_pd(c);
+	for (i = 0; i < MANY_OBJECTS; i++) {
+		cr_assert_eq(CALL(c, CREATE_SRQ, create_srq, .pd = pd, .max_wr = 1, .max_sge = 1,
+				     .type = KARST_SRQT_BASIC, .cookie = i),
+			0, "%s", c->why);
+		srq[i] = RSP(c, create_srq)->srq;
+	}
+	/* there are fewer receives already */
+	for (i = 0; i < MANY_OBJECTS; i++)
+		cr_assert_eq(CALL(c, MODIFY_SRQ, modify_srq, .srq = srq[i], .limit = 1), 0);
+	engine_bed_settle(&bed);
+	cr_assert_eq(read_of_each(c, c->async_fd, sizeof(struct karst_ctl_async),
+			     offsetof(struct karst_ctl_async, cookie)),
+		MANY_OBJECTS);
+	cr_assert_eq(client_info(bed.e, c).lost_events, 0);
+	client_close(c);
 	engine_bed_down(&bed);
 }
 

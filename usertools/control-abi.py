@@ -236,7 +236,7 @@ def render(header):
         out += ['', f'Struct ``{name}``, {struct.size} bytes.' +
                 (f'  {struct.comment}' if struct.comment else '')] + table(struct)
     out += ['', 'Kinds of a piece:'] + number_table(header.kinds)
-    out += ['', 'Flags of a piece, of CREATE_QP, OPEN_XRCD and CM_ACCEPT:'] + number_table(header.flags)
+    out += ['', 'Flags of a piece, of CREATE_QP, MODIFY_QP, OPEN_XRCD and CM_ACCEPT:'] + number_table(header.flags)
     out += ['', 'Access flags, states, attribute masks, events: ``lib/base/karst_verbs.h``; they '
             'are those of libibverbs.']
     out += section('Operations', '=')

@@ -9,6 +9,7 @@
 
 #include <errno.h>
 #include <poll.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "karst_ctl_msg.h"
@@ -16,6 +17,12 @@
 
 /* Chunks that one request may wait for; more than any request needs. */
 #define CHUNKS_MAX 64u
+
+/* How long a path is sought, and the pauses between two attempts, which grow: a neighbour usually
+ * answers at once. */
+#define PATH_MS        3000u
+#define PATH_FIRST_NAP 50000u
+#define PATH_MOST_NAP  10000000u
 
 int
 cli_fail_forked(void)
@@ -164,6 +171,43 @@ cli_call(struct karst_client *c, enum karst_ctl_op op, struct karst_ctl_hdr *req
 	ret = cli_call_locked(c, op, req, len, fds, nfds, reply);
 	karst_mutex_unlock(&c->ctl);
 	return ret;
+}
+
+static uint64_t
+call_now_ns(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+static void
+call_nap(uint32_t ns)
+{
+	const struct timespec ts = {.tv_nsec = (long)ns};
+	/* a thread that is cancelled here would leave the caller's object behind */
+	int cancel = karst_cancel_disable();
+
+	nanosleep(&ts, NULL);
+	karst_cancel_restore(cancel);
+}
+
+int
+cli_call_path(struct karst_client *c, enum karst_ctl_op op, struct karst_ctl_hdr *req, size_t len,
+	struct cli_reply *reply)
+{
+	uint64_t until = call_now_ns() + PATH_MS * UINT64_C(1000000);
+	uint32_t nap = PATH_FIRST_NAP;
+	int ret = cli_call(c, op, req, len, NULL, 0, reply);
+
+	while (ret == -EAGAIN && call_now_ns() < until) {
+		call_nap(nap);
+		nap = karst_min_u32(2 * nap, PATH_MOST_NAP);
+		ret = cli_call(c, op, req, len, NULL, 0, reply);
+	}
+	/* karst_why() has the reason of the last attempt */
+	return ret == -EAGAIN ? -EHOSTUNREACH : ret;
 }
 
 int

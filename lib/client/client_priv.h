@@ -178,6 +178,14 @@ int cli_call_locked(struct karst_client *c, enum karst_ctl_op op, struct karst_c
 	size_t len, const int *fds, unsigned int nfds, struct cli_reply *reply);
 
 /**
+ * The same for a request that is refused with -EAGAIN as long as the path to a peer is not known:
+ * repeats it.  In between no lock is held, so that other threads' requests do not wait.
+ * -EHOSTUNREACH: no answer in PATH_MS
+ */
+int cli_call_path(struct karst_client *c, enum karst_ctl_op op, struct karst_ctl_hdr *req,
+	size_t len, struct cli_reply *reply);
+
+/**
  * Sends a request whose reply has no data.  If the engine is gone, there is nothing to undo, so
  * destroying is successful.
  */

@@ -408,7 +408,8 @@ struct karst_ah {
 	uint32_t handle; /* work requests refer to it by this number */
 };
 
-/** The engine resolves the path to the peer, which may take some seconds; -EHOSTUNREACH. */
+/** The engine resolves the path to the peer, which may take some seconds, in which calls of other
+ *  threads do not wait; -EHOSTUNREACH. */
 int karst_create_ah(struct karst_pd *pd, const struct karst_ah_attr *attr, struct karst_ah **ah);
 int karst_destroy_ah(struct karst_ah *ah);
 
@@ -575,7 +576,8 @@ int karst_create_qp(struct karst_pd *pd, struct karst_qp_init_attr *init, struct
 int karst_open_qp(struct karst_xrcd *xrcd, uint32_t qp_num, void *qp_context, struct karst_qp **qp);
 /**
  * @mask: enum karst_qp_attr_mask.  With KARST_QP_AV and KARST_QP_ALT_PATH the engine resolves the
- * path to the peer, which may take some seconds; -EHOSTUNREACH.  For path migration see rules G.
+ * path to the peer, which may take some seconds, in which calls of other threads do not wait;
+ * -EHOSTUNREACH.  For path migration see rules G.
  */
 int karst_modify_qp(struct karst_qp *qp, const struct karst_qp_attr *attr, unsigned int mask);
 

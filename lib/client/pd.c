@@ -142,7 +142,8 @@ cli_ah_attr_of_ctl(const struct karst_ctl_ah_attr *w, struct karst_ah_attr *a)
 int
 karst_create_ah(struct karst_pd *pd, const struct karst_ah_attr *attr, struct karst_ah **ah)
 {
-	CLI_REQ(create_ah) m = {.body.pd = pd->handle};
+	struct karst_client *c = cli_of(pd->context);
+	CLI_REQ(create_ah) m = {.body = {.pd = pd->handle, .no_wait = 1}};
 	struct karst_ctl_create_ah_rsp r;
 	struct cli_reply reply = {&r, sizeof(r), NULL, 0};
 	struct karst_ah *a = calloc(1, sizeof(*a));
@@ -151,8 +152,12 @@ karst_create_ah(struct karst_pd *pd, const struct karst_ah_attr *attr, struct ka
 	if (a == NULL)
 		return cli_fail_const(-ENOMEM, "no memory");
 	cli_ah_attr_to_ctl(attr, &m.body.attr);
-	ret = cli_call(
-		cli_of(pd->context), KARST_CTL_CREATE_AH, &m.hdr, sizeof(m), NULL, 0, &reply);
+	ret = cli_call_path(c, KARST_CTL_CREATE_AH, &m.hdr, sizeof(m), &reply);
+	/* an engine that does not know no_wait */
+	if (ret == -EPROTO) {
+		m.body.no_wait = 0;
+		ret = cli_call(c, KARST_CTL_CREATE_AH, &m.hdr, sizeof(m), NULL, 0, &reply);
+	}
 	if (ret != 0) {
 		free(a);
 		return ret;

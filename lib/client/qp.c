@@ -400,15 +400,22 @@ cli_qp_attr_of_ctl(const struct karst_ctl_qp_attr *w, struct karst_qp_attr *a)
 int
 karst_modify_qp(struct karst_qp *qp, const struct karst_qp_attr *attr, unsigned int mask)
 {
-	CLI_REQ(modify_qp) m = {.body = {.qp = qp->handle, .mask = mask}};
+	struct karst_client *c = cli_of(qp->context);
+	CLI_REQ(modify_qp) m = {.body = {.qp = qp->handle, .mask = mask | KARST_CTL_QP_NO_WAIT}};
 	struct karst_ctl_modify_qp_rsp r;
 	struct cli_reply reply = {&r, sizeof(r), NULL, 0};
 	struct cli_qp *q = cli_qp_of(qp);
 	int ret;
 
+	if ((mask & KARST_CTL_QP_NO_WAIT) != 0)
+		return cli_fail(-EINVAL, "attr_mask 0x%x has unknown bits", mask);
 	attr_to_ctl(attr, &m.body.attr);
-	ret = cli_call(
-		cli_of(qp->context), KARST_CTL_MODIFY_QP, &m.hdr, sizeof(m), NULL, 0, &reply);
+	ret = cli_call_path(c, KARST_CTL_MODIFY_QP, &m.hdr, sizeof(m), &reply);
+	/* perhaps an engine that does not know NO_WAIT */
+	if (ret == -EINVAL) {
+		m.body.mask = mask;
+		ret = cli_call(c, KARST_CTL_MODIFY_QP, &m.hdr, sizeof(m), NULL, 0, &reply);
+	}
 	if (ret == 0 && (mask & KARST_QP_STATE))
 		atomic_store_explicit(&q->state, (uint32_t)attr->qp_state, memory_order_relaxed);
 	return ret;

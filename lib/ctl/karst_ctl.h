@@ -374,9 +374,13 @@ struct karst_ctl_ah_attr {
 };
 static_assert(sizeof(struct karst_ctl_ah_attr) == 32, "layout");
 
+/**
+ * The path is resolved, which may take seconds.  With @no_wait the request is refused with -EAGAIN
+ * as long as there is no answer; the program repeats it, and can send other requests meanwhile.
+ */
 struct karst_ctl_create_ah_req {
 	uint32_t pd;
-	uint32_t reserved;
+	uint32_t no_wait; /* 0 or 1 */
 	struct karst_ctl_ah_attr attr;
 };
 struct karst_ctl_create_ah_rsp {
@@ -570,9 +574,11 @@ struct karst_ctl_qp_attr {
 };
 static_assert(sizeof(struct karst_ctl_qp_attr) == 112, "layout");
 
+#define KARST_CTL_QP_NO_WAIT (1u << 31) /* as no_wait of CREATE_AH, for AV and ALT_PATH */
+
 struct karst_ctl_modify_qp_req {
 	uint32_t qp;
-	uint32_t mask; /* enum karst_qp_attr_mask */
+	uint32_t mask; /* enum karst_qp_attr_mask, KARST_CTL_QP_NO_WAIT */
 	struct karst_ctl_qp_attr attr;
 };
 /** Sets the rate limit, in RTR, RTS or SQD; RESET ends it. */

@@ -51,7 +51,6 @@ KARST_CTL_OPS(X)
 	X(REREG_MR, rereg_mr, reserved)                     \
 	X(DEREG_MR, dereg_mr, reserved)                     \
 	X(FREE_MW, free_mw, reserved)                       \
-	X(CREATE_AH, create_ah, reserved)                   \
 	X(CREATE_AH, create_ah, attr.reserved)              \
 	X(DESTROY_AH, destroy_ah, reserved)                 \
 	X(OPEN_XRCD, open_xrcd, reserved)                   \

@@ -212,7 +212,8 @@ karst_session_handle(struct karst_session *s, const void *req, size_t len, const
 		*rsp_len = karst_ctl_refuse(req, len, ret, c.why, rsp);
 	}
 	out->nfds = *nrsp_fds = c.nrsp_fds;
-	session_publish(s, 1, ret != 0 && ret != -ENOBUFS);
+	/* neither of these is the last word: the program repeats the request */
+	session_publish(s, 1, ret != 0 && ret != -ENOBUFS && ret != -EAGAIN);
 	return 0;
 }
 

@@ -111,7 +111,7 @@ resolve_fault(struct session_call *c, int ret, const struct karst_ctl_ah_attr *a
 {
 	const uint8_t *d = attr->dgid;
 
-	if (ret != -EHOSTUNREACH)
+	if (ret != -EHOSTUNREACH && ret != -EAGAIN)
 		return reason(c, ret, "resolving the path to the peer: %s", strerror(-ret));
 	if (d[10] == 0xff && d[11] == 0xff && attr_all_zero(d, 10))
 		return reason(c, ret, "no path from port %u to %u.%u.%u.%u: no route, or no answer",
@@ -125,11 +125,11 @@ resolve_fault(struct session_call *c, int ret, const struct karst_ctl_ah_attr *a
 
 int
 eng_session_path(struct karst_session *s, struct session_call *c,
-	const struct karst_ctl_ah_attr *attr, struct karst_path *path)
+	const struct karst_ctl_ah_attr *attr, bool no_wait, struct karst_path *path)
 {
 	/* the program gets the reason; in the log it could write as much as it likes */
 	const struct karst_engine_resolve_opts opts = {
-		.alive = s->alive, .user = s->user, .quiet = true};
+		.alive = s->alive, .user = s->user, .no_wait = no_wait, .quiet = true};
 	struct karst_engine_port_info info;
 	int ret = check_ah(s, c, attr, &info);
 
@@ -159,9 +159,11 @@ eng_session_create_ah(struct karst_session *s, struct session_call *c)
 
 	if (pd == NULL)
 		return -EINVAL;
+	if (req->no_wait > 1)
+		return reason(c, -EINVAL, "no_wait %u: must be 0 or 1", req->no_wait);
 	ret = eng_session_key_reserve(c, &s->ahs, "address handles", "max_ahs");
 	if (ret == 0)
-		ret = eng_session_path(s, c, &req->attr, &path);
+		ret = eng_session_path(s, c, &req->attr, req->no_wait != 0, &path);
 	if (ret != 0)
 		return ret;
 	ah = calloc(1, sizeof(*ah));
@@ -505,40 +507,42 @@ eng_session_modify_qp(struct karst_session *s, struct session_call *c)
 {
 	const struct karst_ctl_modify_qp_req *req = c->body;
 	struct session_qp *qp = eng_session_find(c, &s->qps, req->qp, "qp");
+	unsigned int mask = req->mask & ~KARST_CTL_QP_NO_WAIT;
+	bool no_wait = mask != req->mask;
 	struct karst_core_qp_attr attr = {0}, is;
 	int ret;
 
 	if (qp == NULL)
 		return -EINVAL;
-	ret = check_mask(c, req->mask);
+	ret = check_mask(c, mask);
 	if (ret == 0)
-		ret = check_numbers(qp, c, &req->attr, req->mask);
+		ret = check_numbers(qp, c, &req->attr, mask);
 	if (ret != 0)
 		return ret;
 	ret = karst_engine_qp_query(s->e, qp->qp, &is);
 	if (ret != 0)
 		return reason(c, ret, "qp %u: %s", req->qp, strerror(-ret));
-	ret = attr_check_transition(qp, c, is.qp_state, &req->attr, req->mask);
+	ret = attr_check_transition(qp, c, is.qp_state, &req->attr, mask);
 	if (ret == 0)
-		ret = check_qkey(s, c, &req->attr, req->mask);
+		ret = check_qkey(s, c, &req->attr, mask);
 	if (ret == 0)
-		ret = check_migration(c, &is, &req->attr, req->mask);
+		ret = check_migration(c, &is, &req->attr, mask);
 	if (ret == 0)
-		ret = attr_check_ports(s, c, qp, &is, &req->attr, req->mask);
-	if (ret == 0 && (req->mask & KARST_QP_AV) != 0)
-		ret = eng_session_path(s, c, &req->attr.ah, &attr.path);
-	if (ret == 0 && (req->mask & KARST_QP_ALT_PATH) != 0)
-		ret = eng_session_path(s, c, &req->attr.alt_ah, &attr.alt_path);
+		ret = attr_check_ports(s, c, qp, &is, &req->attr, mask);
+	if (ret == 0 && (mask & KARST_QP_AV) != 0)
+		ret = eng_session_path(s, c, &req->attr.ah, no_wait, &attr.path);
+	if (ret == 0 && (mask & KARST_QP_ALT_PATH) != 0)
+		ret = eng_session_path(s, c, &req->attr.alt_ah, no_wait, &attr.alt_path);
 	if (ret != 0)
 		return ret;
 	attr_translate(&req->attr, &attr);
-	ret = karst_engine_qp_modify(s->e, qp->qp, &attr, req->mask);
+	ret = karst_engine_qp_modify(s->e, qp->qp, &attr, mask);
 	if (ret != 0)
 		return reason(c, ret,
 			"qp %u, lcore %u: its state is not %s any more, or its lcore does not "
 			"serve the port",
 			req->qp, qp->qp->lcore, eng_qp_state_name(is.qp_state));
-	remember_paths(qp, &req->attr, &is, &attr, req->mask);
+	remember_paths(qp, &req->attr, &is, &attr, mask);
 	return 0;
 }
 

@@ -237,9 +237,9 @@ void eng_session_max_queues(
 
 /* --- session_attr.c --- */
 
-/* Resolves the path for @attr; waits for neighbours. */
+/* Resolves the path for @attr; waits for neighbours.  -EAGAIN: with @no_wait, no answer yet */
 int eng_session_path(struct karst_session *s, struct session_call *c,
-	const struct karst_ctl_ah_attr *attr, struct karst_path *path);
+	const struct karst_ctl_ah_attr *attr, bool no_wait, struct karst_path *path);
 
 /* --- the end of a session, in this order; nothing can fail --- */
 

@@ -2,17 +2,21 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Alternate paths by libkarst (G2 to G5).  The first queue pair's primary path is from port 1 to
- * port 2, and its alternate path from port 2 to port 1; its peer's are the reverse.
+ * Paths that are sought, and alternate paths by libkarst (G2 to G5).  There the first queue
+ * pair's primary path is from port 1 to port 2, and its alternate path from port 2 to port 1; its
+ * peer's are the reverse.
  */
 #include <errno.h>
 #include <poll.h>
 #include <stdatomic.h>
 #include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <criterion/criterion.h>
 
 #include "client_bed.h"
+#include "karst_ctl_msg.h"
 #include "karst_log.h"
 
 #define BYTES 4096u
@@ -272,4 +276,153 @@ Test(client_path, g5_port_is_gone)
 	cr_assert_eq(query(t.qp[0]).alt_port_num, 0);
 	cr_assert_eq(query(t.qp[0]).path_mig_state, KARST_MIG_MIGRATED);
 	ends_down(&t);
+}
+
+/* --- paths that are sought --- */
+
+/* More calls than can return between the end of the search and its being noticed. */
+#define CALLS_MEANWHILE 20u
+
+struct search {
+	struct client_bed b;
+	struct karst_qp *qp; /* NULL: for an address handle */
+	_Atomic pid_t tid;
+	atomic_bool over;
+	int ret;
+};
+
+/* Looks for an address that nobody has. */
+static void *
+look_for_nobody(void *arg)
+{
+	struct karst_qp_attr a = {.qp_state = KARST_QPS_RTR,
+		.ah_attr = {.port_num = 1, .dgid.raw = {[10] = 0xff, 0xff, 10, 0, 0, 77}},
+		.path_mtu = KARST_MTU_1024,
+		.dest_qp_num = 17,
+		.max_dest_rd_atomic = 1,
+		.min_rnr_timer = 1};
+	struct search *s = arg;
+	struct karst_ah *ah;
+
+	atomic_store(&s->tid, gettid());
+	s->ret = s->qp == NULL
+		? karst_create_ah(s->b.pd, &a.ah_attr, &ah)
+		: karst_modify_qp(s->qp, &a,
+			  KARST_QP_STATE | KARST_QP_AV | KARST_QP_PATH_MTU | KARST_QP_DEST_QPN |
+				  KARST_QP_RQ_PSN | KARST_QP_MAX_DEST_RD_ATOMIC |
+				  KARST_QP_MIN_RNR_TIMER);
+	if (s->ret == -EHOSTUNREACH)
+		says("10.0.0.77");
+	atomic_store(&s->over, true);
+	return NULL;
+}
+
+static void
+others_meanwhile(bool of_qp)
+{
+	struct karst_comp_channel *ch;
+	struct karst_cq *cq, *of;
+	struct search s = {.tid = 0};
+	uint32_t n = 0;
+	pthread_t t;
+
+	client_bed_up(&s.b, &(struct client_bed_config){.lcores = 1});
+	cr_assert_eq(karst_create_comp_channel(s.b.ctx, &ch), 0);
+	cr_assert_eq(karst_create_cq(s.b.ctx, 4, NULL, ch, &cq), 0);
+	s.qp = of_qp ? client_bed_qp(&s.b, KARST_QPT_RC) : NULL;
+	if (of_qp)
+		cr_assert_eq(client_bed_to(s.qp, KARST_QPS_INIT, 1, 0), 0);
+	cr_assert_eq(pthread_create(&t, NULL, look_for_nobody, &s), 0);
+	while (atomic_load(&s.tid) == 0 ||
+		!client_bed_in_syscall(atomic_load(&s.tid), SYS_clock_nanosleep))
+		client_bed_pause();
+	/* as ibv_req_notify_cq() does it */
+	for (; !atomic_load(&s.over); n++) {
+		cr_assert_eq(karst_req_notify_cq(cq, false), 0);
+		cr_assert_eq(karst_raise_cq_event(cq), 0, "%s", karst_why());
+		cr_assert_eq(karst_get_cq_event(ch, &of, NULL), 0);
+		karst_ack_cq_events(of, 1);
+	}
+	cr_assert_gt(n, CALLS_MEANWHILE, "%u calls", n);
+	pthread_join(t, NULL);
+	cr_assert_eq(s.ret, -EHOSTUNREACH);
+	if (of_qp)
+		cr_assert_eq(karst_destroy_qp(s.qp), 0);
+	cr_assert_eq(karst_destroy_cq(cq), 0);
+	cr_assert_eq(karst_destroy_comp_channel(ch), 0);
+	client_bed_down(&s.b);
+}
+
+/* While one thread of a program waits for the path to a peer that is gone, others do not wait for
+ * that thread. */
+Test(client_path, others_while_a_queue_pair_looks)
+{
+	others_meanwhile(true);
+}
+
+Test(client_path, others_while_an_address_handle_looks)
+{
+	others_meanwhile(false);
+}
+
+/* An engine of before NO_WAIT refuses what it does not know. */
+static int
+call_of_old(void *user, const void *req, size_t len, const int *fds, unsigned int nfds, void *rsp,
+	size_t *rsp_len, int *rsp_fds, unsigned int *nrsp_fds)
+{
+	const struct karst_ctl_hdr *h = req;
+	const struct karst_ctl_create_ah_req *ah = (const void *)(h + 1);
+	const struct karst_ctl_modify_qp_req *qp = (const void *)(h + 1);
+	const struct karst_ctl_conn *conn = user;
+	int ret = 0;
+
+	if (h->op == KARST_CTL_CREATE_AH && ah->no_wait != 0)
+		ret = -EPROTO;
+	if (h->op == KARST_CTL_MODIFY_QP && (qp->mask & KARST_CTL_QP_NO_WAIT) != 0)
+		ret = -EINVAL;
+	if (ret == 0)
+		return conn->call(conn->user, req, len, fds, nfds, rsp, rsp_len, rsp_fds, nrsp_fds);
+	*nrsp_fds = 0;
+	*rsp_len = karst_ctl_refuse(req, len, ret, "not known", rsp);
+	return 0;
+}
+
+static void
+close_of_old(void *user)
+{
+	const struct karst_ctl_conn *conn = user;
+
+	conn->close(conn->user);
+}
+
+Test(client_path, engines_without_no_wait)
+{
+	struct karst_ctl_conn conn,
+		old = {.call = call_of_old, .close = close_of_old, .user = &conn, .hup_fd = -1};
+	struct karst_ah_attr attr = {.port_num = 1};
+	struct karst_qp_init_attr init;
+	struct karst_context *ctx;
+	struct karst_ah *ah = NULL;
+	struct client_bed b, o;
+	struct karst_qp *qp;
+
+	client_bed_up(&b, &(struct client_bed_config){.lcores = 1});
+	cr_assert_eq(karst_session_conn(b.e, NULL, &conn), 0);
+	cr_assert_eq(karst_open_conn(&old, NULL, &ctx), 0, "%s", karst_why());
+	cr_assert_eq(karst_alloc_pd(ctx, &o.pd), 0);
+	cr_assert_eq(karst_create_cq(ctx, 16, NULL, NULL, &o.cq), 0);
+	init = client_bed_init(&o, KARST_QPT_RC);
+	cr_assert_eq(karst_query_gid(ctx, 2, 0, &attr.dgid), 0);
+	cr_assert_eq(karst_create_ah(o.pd, &attr, &ah), 0, "%s", karst_why());
+	cr_assert_eq(karst_create_qp(o.pd, &init, &qp), 0, "%s", karst_why());
+	cr_assert_eq(client_bed_to(qp, KARST_QPS_INIT, 1, 0), 0, "%s", karst_why());
+	cr_assert_eq(client_bed_to(qp, KARST_QPS_RTR, 1, 17), 0, "%s", karst_why());
+	cr_assert_eq(client_bed_to(qp, KARST_QPS_RTR, 1, 17), -EINVAL);
+	says("RTR to RTR");
+	cr_assert_eq(karst_destroy_qp(qp), 0);
+	cr_assert_eq(karst_destroy_ah(ah), 0);
+	cr_assert_eq(karst_destroy_cq(o.cq), 0);
+	cr_assert_eq(karst_dealloc_pd(o.pd), 0);
+	cr_assert_eq(karst_close(ctx), 0);
+	client_bed_down(&b);
 }

@@ -119,8 +119,8 @@ Test(msg, reserved_members)
 	/* in bytes; counted by hand from doc/control-abi.rst */
 	cr_assert_eq(found,
 		8 + 4 + 4 + 4 /* queries, chunks */ + 8 + 4 /* PD */ + 4 + 4 + 4 /* MR */ +
-			4 /* MW */ + 4 + 7 + 4 /* AH */ + 4 + 4 /* XRCD */ + 8 + 4 /* channel */ +
-			4 + 4 + 4 /* CQ */ + 4 + 4 + 4 /* SRQ */ + 7 + 7 + 4 + 4 + 4 /* QP */ + 4 +
+			4 /* MW */ + 7 + 4 /* AH */ + 4 + 4 /* XRCD */ + 8 + 4 /* channel */ + 4 +
+			4 + 4 /* CQ */ + 4 + 4 + 4 /* SRQ */ + 7 + 7 + 4 + 4 + 4 /* QP */ + 4 +
 			4 /* ECE */ + 4 +
 			4 /* multicast */
 			/* connection management */

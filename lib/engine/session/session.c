@@ -25,7 +25,6 @@
 #define DEFAULT_RING_BYTES   (256ull << 20)
 #define DEFAULT_WINDOW_BYTES (512ull << 30)
 #define DEFAULT_QUEUES       65536u
-#define DEFAULT_CHANNELS     64u
 #define DEFAULT_XRCDS        1024u
 /* How often a paced session checks whether its program is still there. */
 #define PACE_NAP_NS 20000000u
@@ -329,7 +328,7 @@ fill_limits(const struct karst_engine *e, struct karst_session_limits *l)
 	limit_default(&l->max_mws, e->cfg.max_keys);
 	limit_default(&l->max_pds, e->cfg.max_pds);
 	limit_default(&l->max_ahs, e->cfg.max_ahs);
-	limit_default(&l->max_channels, DEFAULT_CHANNELS);
+	limit_default(&l->max_channels, DEFAULT_QUEUES);
 	limit_default(&l->max_mcasts, e->cfg.max_mcasts);
 	limit_default(&l->max_xrcds, DEFAULT_XRCDS);
 	limit_default(&l->max_cm_ids, e->cfg.max_cm_ids);

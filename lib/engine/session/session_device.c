@@ -81,7 +81,7 @@ eng_session_query_device(struct karst_session *s, struct session_call *c)
 	rsp->max_pd = device_most(s, ENG_SHARE_PDS, l->max_pds);
 	rsp->max_ah = device_most(s, ENG_SHARE_AHS, l->max_ahs);
 	rsp->max_qp_rd_atom = KARST_QP_MAX_RD_ATOMIC;
-	rsp->max_channels = l->max_channels;
+	rsp->max_channels = device_most(s, ENG_SHARE_DESCRIPTORS, l->max_channels);
 	rsp->max_mcasts = device_most(
 		s, ENG_SHARE_MCASTS, karst_min_u32(l->max_mcasts, s->e->cfg.max_mcasts));
 	rsp->max_mcast_qps = karst_min_u32(

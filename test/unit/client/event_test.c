@@ -15,6 +15,8 @@
 
 #include <criterion/criterion.h>
 
+#include "karst_rdmacm.h"
+
 static uint8_t mem[8192];
 
 struct stage {
@@ -323,5 +325,28 @@ Test(client_event, of_one_port)
 		cr_assert_eq(ev.element.port_num, i < 2 ? 2 : 1);
 	}
 	cr_assert_eq(karst_close(ctx), 0);
+	client_bed_down(&b);
+}
+
+/* As with the kernel's drivers, a program may have as many channels as descriptors: each connection
+ * of rsockets, and each identifier that librdmacm makes without a channel, has one of either
+ * kind. */
+Test(client_event, many_channels)
+{
+	struct karst_comp_channel *ch[150];
+	struct karst_rdmacm_channel *cm[KARST_DIM(ch)];
+	struct client_bed b;
+	uint32_t i;
+
+	client_bed_up(&b, &(struct client_bed_config){.lcores = 1});
+	for (i = 0; i < KARST_DIM(ch); i++) {
+		cr_assert_eq(karst_create_comp_channel(b.ctx, &ch[i]), 0, "%u: %s", i, karst_why());
+		cr_assert_eq(
+			karst_rdmacm_create_channel(b.ctx, &cm[i]), 0, "%u: %s", i, karst_why());
+	}
+	for (i = 0; i < KARST_DIM(ch); i++) {
+		cr_assert_eq(karst_destroy_comp_channel(ch[i]), 0);
+		cr_assert_eq(karst_rdmacm_destroy_channel(cm[i]), 0);
+	}
 	client_bed_down(&b);
 }

@@ -155,7 +155,7 @@ struct cm_id {
 	uint32_t backlog;            /* LISTEN: further requests that are accepted */
 	uint32_t reported;           /* events that the program has got */
 	struct cm_events events;     /* events that wait */
-	uint32_t nevents;            /* of these, all except requests */
+	uint32_t nevents;            /* of these, those that MAX_EVENTS limits (cm_channel.c) */
 	/* ADDR_QUERY */
 	struct cm_wait *waits_for;
 	LIST_ENTRY(cm_id) path_next;

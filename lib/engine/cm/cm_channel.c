@@ -14,7 +14,8 @@
  * with the lock held, does not search the events of all.
  *
  * If a program does not read its events, those beyond a limit for each identifier are lost.
- * Requests are limited by the listener's backlog instead.
+ * Requests are limited by the listener's backlog instead, and the events of groups, of which each
+ * has one, by the limit of groups.
  */
 #include <errno.h>
 
@@ -33,6 +34,13 @@ event_put(struct cm_channel *ch, struct cm_event *ev)
 	TAILQ_INSERT_TAIL(&ch->events, ev, next);
 }
 
+/* Does an event count for the limit of its identifier? */
+static bool
+event_counts(uint32_t code)
+{
+	return code != KARST_RDMACM_CONNECT_REQUEST && code != KARST_RDMACM_MULTICAST_JOIN;
+}
+
 struct cm_event *
 eng_cm_event(struct eng_cm *cm, struct cm_id *id, uint32_t code, int status)
 {
@@ -42,7 +50,7 @@ eng_cm_event(struct eng_cm *cm, struct cm_id *id, uint32_t code, int status)
 	 * fail in any case. */
 	if (id->passive && !id->named)
 		return NULL;
-	if (code == KARST_RDMACM_CONNECT_REQUEST || id->nevents < MAX_EVENTS)
+	if (!event_counts(code) || id->nevents < MAX_EVENTS)
 		ev = calloc(1, sizeof(*ev));
 	if (ev == NULL) {
 		cm->stats.events_lost++;
@@ -51,7 +59,7 @@ eng_cm_event(struct eng_cm *cm, struct cm_id *id, uint32_t code, int status)
 	ev->id = id;
 	ev->rsp.event = code;
 	ev->rsp.status = status;
-	if (code != KARST_RDMACM_CONNECT_REQUEST)
+	if (event_counts(code))
 		id->nevents++;
 	TAILQ_INSERT_TAIL(&id->events, ev, of_id);
 	event_put(id->channel, ev);
@@ -63,7 +71,7 @@ event_remove(struct cm_event *ev)
 {
 	TAILQ_REMOVE(&ev->id->channel->events, ev, next);
 	TAILQ_REMOVE(&ev->id->events, ev, of_id);
-	if (ev->conn == NULL)
+	if (event_counts(ev->rsp.event))
 		ev->id->nevents--;
 }
 

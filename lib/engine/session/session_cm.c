@@ -288,7 +288,8 @@ join_mcast(struct eng_cm *cm, struct session_call *c, struct cm_id *id)
 	if (ev == NULL) {
 		if (ret == 0) {
 			eng_handles_del(&id->client->groups, g->handle);
-			ret = reason(c, -ENOSPC, "identifier %u has too many outstanding events",
+			ret = reason(c, -ENOMEM,
+				"group: the engine has no memory, or identifier %u is not accepted yet",
 				id->handle);
 		}
 		free(g);

@@ -313,6 +313,39 @@ Test(client_rdmacm_id, c1_datagrams)
 	client_bed_down(&bed);
 }
 
+/* More groups than there are events in the life of an identifier. */
+#define MANY_GROUPS 100u
+
+/* Each group has its event, also if the program joins many before it reads. */
+Test(client_rdmacm_id, many_groups)
+{
+	struct karst_rdmacm_event ev;
+	uint32_t id, i, group[MANY_GROUPS];
+	struct client_bed bed;
+	struct program *p;
+	char ip[16];
+
+	client_bed_up(&bed, &(struct client_bed_config){.lcores = 1});
+	p = program_up(&bed);
+	id = make_ud_id(p, 1);
+	cr_assert_eq(karst_rdmacm_bind(p->b.ctx, id, addr("10.0.0.2", 0)), 0);
+	for (i = 0; i < MANY_GROUPS; i++) {
+		snprintf(ip, sizeof(ip), "224.9.9.%u", i);
+		cr_assert_eq(karst_rdmacm_join_mcast(p->b.ctx, id, addr(ip, 0), 10 + i, &group[i]),
+			0, "%u: %s", i, karst_why());
+	}
+	/* what waits does not count when a group has gone */
+	cr_assert_eq(karst_rdmacm_leave_mcast(p->b.ctx, group[0], NULL), 0);
+	for (i = 1; i < MANY_GROUPS; i++) {
+		ev = expect(p, KARST_RDMACM_MULTICAST_JOIN, 10 + i);
+		cr_assert_eq(ev.id, group[i]);
+	}
+	expect_silence(p);
+	cr_assert_eq(karst_rdmacm_destroy_id(p->b.ctx, id, NULL), 0);
+	program_down(p);
+	client_bed_down(&bed);
+}
+
 Test(client_rdmacm_id, groups)
 {
 	struct karst_rdmacm_event ev;

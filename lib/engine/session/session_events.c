@@ -10,8 +10,8 @@
  *
  * An event that finds no room in its stream is noted in its object, and waits.  The session's
  * thread sends it: at once if the program has read meanwhile; otherwise epoll tells when at most a
- * quarter of the stream's room is in use.  Events of ports, which belong to no object of the
- * program, are lost instead.
+ * quarter of the stream's room is in use.  Events of a port keep their order: the last state of the
+ * link is sent, and then that the port is gone.
  */
 #include "session_priv.h"
 
@@ -66,6 +66,25 @@ eng_session_tell_fatal(struct karst_session *s)
 	async_send(s, &record, &s->waiting);
 }
 
+#define LINK_EVENTS (1u << KARST_EVENT_PORT_ACTIVE | 1u << KARST_EVENT_PORT_ERR)
+
+/* Sends an event of a port, or lets it wait.  The engine raises one at a time of a port. */
+static void
+port_send(struct karst_session *s, const struct karst_ctl_async *record)
+{
+	session_waiting *waiting = &s->port_waiting[record->handle - 1];
+	unsigned int bit = record->event == KARST_EVENT_PORT_GONE ? EVENT_PORT_GONE : record->event;
+
+	/* not past an earlier event.  acquire, pairs with the release in send_ports(): the earlier
+	 * event was sent */
+	if (atomic_load_explicit(waiting, memory_order_acquire) == 0 &&
+		eng_stream_try(&s->async, record, sizeof(*record)))
+		return;
+	if ((1u << bit & LINK_EVENTS) != 0)
+		atomic_fetch_and_explicit(waiting, ~LINK_EVENTS, memory_order_relaxed);
+	event_wait(s, &s->async, waiting, bit);
+}
+
 /* --- sending them later, on the session's thread --- */
 
 /* Takes @mask of the events that wait.  Most objects have none. */
@@ -95,6 +114,28 @@ send_async(struct karst_session *s, uint32_t handle, uint64_t cookie, session_wa
 	return true;
 }
 
+/* The same for the events of ports, which wait until they are sent. */
+static bool
+send_ports(struct karst_session *s)
+{
+	struct karst_ctl_async record = {.event = 0};
+	uint32_t i, all, bit;
+
+	for (i = 0; i < KARST_ENGINE_MAX_PORTS; i++) {
+		all = atomic_load_explicit(&s->port_waiting[i], memory_order_acquire);
+		record.handle = i + 1;
+		for (; all != 0; all &= all - 1) {
+			bit = (uint32_t)__builtin_ctz(all);
+			record.event = bit == EVENT_PORT_GONE ? KARST_EVENT_PORT_GONE : bit;
+			if (!eng_stream_try(&s->async, &record, sizeof(record)))
+				return false;
+			atomic_fetch_and_explicit(
+				&s->port_waiting[i], ~(1u << bit), memory_order_release);
+		}
+	}
+	return true;
+}
+
 static bool
 send_all_async(struct karst_session *s)
 {
@@ -110,7 +151,7 @@ send_all_async(struct karst_session *s)
 		room = send_async(s, srq->handle, srq->cookie, &srq->waiting);
 	for (at = 0; room && (cq = eng_handles_next(&s->cqs, &at)) != NULL;)
 		room = send_async(s, cq->handle, cq->cookie, &cq->waiting);
-	return room && send_async(s, 0, 0, &s->waiting);
+	return room && send_ports(s) && send_async(s, 0, 0, &s->waiting);
 }
 
 static void
@@ -205,7 +246,7 @@ session_async_event(void *user, const struct karst_engine_event *ev)
 	case KARST_EVENT_GID_CHANGE:
 		record.handle = ev->port + 1u;
 		if (is_of_its_port(s, record.handle))
-			eng_stream_put(&s->async, &record, sizeof(record));
+			port_send(s, &record);
 		return;
 	case KARST_EVENT_DEVICE_FATAL:
 		waiting = &s->waiting;

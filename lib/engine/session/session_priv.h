@@ -58,6 +58,7 @@ void eng_session_send_waiting(struct karst_session *s);
  * completion queue's event for its channel.  Each waits once, however often it is raised. */
 typedef _Atomic uint32_t session_waiting;
 #define EVENT_COMPLETION 31u
+#define EVENT_PORT_GONE  30u /* KARST_EVENT_PORT_GONE, whose code is too large for a bit */
 
 struct session_pd {
 	uint32_t handle;
@@ -156,7 +157,8 @@ struct karst_session {
 	/* some events have begun to wait for room since eng_session_send_waiting() */
 	_Atomic bool some_wait;
 	session_waiting waiting; /* events of the session itself */
-	int async_reader;        /* until HELLO; then -1 */
+	session_waiting port_waiting[KARST_ENGINE_MAX_PORTS];
+	int async_reader; /* until HELLO; then -1 */
 	/* the only port whose events the program gets, from 1; 0: all; NO_PORT: none, until HELLO
 	 * says which */
 	_Atomic uint32_t event_port;

@@ -231,18 +231,13 @@ Test(session_traffic, events_of_many_queues, .timeout = 1500)
 	engine_bed_down(&bed);
 }
 
-/* The same with asynchronous events, which all objects of a program share one stream for. */
-Test(session_traffic, events_of_many_objects, .timeout = 1500)
+/* Creates shared receive queues that have an event each. */
+static void
+arm_many(struct client *c, uint32_t pd)
 {
 	static uint32_t srq[MANY_OBJECTS];
-	struct engine_bed_config cfg = {0};
-	struct engine_bed bed;
-	struct client *c;
-	uint32_t i, pd;
+	uint32_t i;
 
-	engine_bed_up(&bed, &cfg);
-	c = client_open(bed.e, NULL);
-	pd = client_pd(c);
 	for (i = 0; i < MANY_OBJECTS; i++) {
 		cr_assert_eq(CALL(c, CREATE_SRQ, create_srq, .pd = pd, .max_wr = 1, .max_sge = 1,
 				     .type = KARST_SRQT_BASIC, .cookie = i),
@@ -252,11 +247,54 @@ Test(session_traffic, events_of_many_objects, .timeout = 1500)
 	/* there are fewer receives already */
 	for (i = 0; i < MANY_OBJECTS; i++)
 		cr_assert_eq(CALL(c, MODIFY_SRQ, modify_srq, .srq = srq[i], .limit = 1), 0);
+}
+
+/* The same with asynchronous events, which all objects of a program share one stream for. */
+Test(session_traffic, events_of_many_objects, .timeout = 1500)
+{
+	struct engine_bed_config cfg = {0};
+	struct engine_bed bed;
+	struct client *c;
+
+	engine_bed_up(&bed, &cfg);
+	c = client_open(bed.e, NULL);
+	arm_many(c, client_pd(c));
 	engine_bed_settle(&bed);
 	cr_assert_eq(read_of_each(c, c->async_fd, sizeof(struct karst_ctl_async),
 			     offsetof(struct karst_ctl_async, cookie)),
 		MANY_OBJECTS);
 	cr_assert_eq(client_info(bed.e, c).lost_events, 0);
+	client_close(c);
+	engine_bed_down(&bed);
+}
+
+/* A port that is lost makes many queue pairs fail; its own events come behind theirs. */
+Test(session_traffic, events_of_ports_behind_many, .timeout = 1500)
+{
+	struct engine_bed_config cfg = {0};
+	struct karst_ctl_async ev;
+	struct engine_bed bed;
+	struct client *c;
+	uint32_t n = 0;
+
+	engine_bed_up(&bed, &cfg);
+	c = client_open(bed.e, NULL);
+	arm_many(c, client_pd(c));
+	engine_bed_settle(&bed);
+	cr_assert_eq(karst_engine_port_lose(bed.e, bed.port[1]), 0);
+	do {
+		if (readable(karst_session_fd(c->s)))
+			karst_session_attend(c->s);
+		cr_assert(readable(c->async_fd), "nothing after %u events", n);
+		cr_assert_eq(read(c->async_fd, &ev, sizeof(ev)), sizeof(ev));
+		n += ev.event == KARST_EVENT_SRQ_LIMIT_REACHED;
+	} while (ev.event != KARST_EVENT_PORT_ERR);
+	cr_assert_eq(ev.handle, bed.port[1] + 1u);
+	cr_assert_eq(n, MANY_OBJECTS);
+	cr_assert(readable(c->async_fd));
+	cr_assert_eq(read(c->async_fd, &ev, sizeof(ev)), sizeof(ev));
+	cr_assert_eq(ev.event, KARST_EVENT_PORT_GONE);
+	cr_assert_eq(ev.handle, bed.port[1] + 1u);
 	client_close(c);
 	engine_bed_down(&bed);
 }

@@ -142,14 +142,12 @@ has_references(enum eng_copy_phase phase)
 	return phase == ENG_COPY_WAITING || phase == ENG_COPY_DEFERRED || phase == ENG_COPY_RUNNING;
 }
 
-/* Before the copy enters a phase in which it has references. */
+/* The copy is about to enter a phase in which it has references. */
 static void
-eng_copy_hold(struct eng_copy *c)
+copy_hold(struct eng_copy *c)
 {
 	uint32_t i;
 
-	if (has_references(eng_copy_phase(c)))
-		return;
 	for (i = 0; i < c->pub.nparts; i++) {
 		eng_space_get(c->where[i].space);
 		atomic_fetch_add_explicit(&c->where[i].space->slow.copies, 1, memory_order_relaxed);
@@ -174,8 +172,8 @@ eng_copy_set(struct eng_copy *c, enum eng_copy_phase phase)
 {
 	bool had = has_references(eng_copy_phase(c));
 
-	if (has_references(phase))
-		eng_copy_hold(c);
+	if (!had && has_references(phase))
+		copy_hold(c);
 	/* relaxed, as eng_copy_phase() */
 	atomic_store_explicit(&c->phase, phase, memory_order_relaxed);
 	if (had && !has_references(phase))
@@ -322,11 +320,10 @@ eng_deferred_submit(struct eng_lcore *lc, struct eng_copy *c)
 	if (c->slow && atomic_load_explicit(&s->slow.queued, memory_order_relaxed) >= DEFERRED_MAX)
 		return false;
 	atomic_fetch_add_explicit(&s->slow.queued, 1, memory_order_relaxed);
-	eng_copy_hold(c);
 	c->queued = c->awaited = true;
 	cs->nawaited++;
 	c->handed = false;
-	atomic_store_explicit(&c->phase, ENG_COPY_DEFERRED, memory_order_relaxed);
+	eng_copy_set(c, ENG_COPY_DEFERRED);
 	eng_copy_append(&cs->unsent, c);
 	return true;
 }

@@ -34,7 +34,9 @@
 bool
 svc_ports_is_local(const uint8_t gid[16])
 {
-	return karst_engine_ip_is_ip4(gid) ? gid[12] == 127 : gid[0] == 0xfe;
+	return karst_engine_ip_is_ip4(gid)
+		? gid[12] == 127
+		: gid[0] == 0xfe || memcmp(gid, &in6addr_loopback, 16) == 0;
 }
 
 static bool

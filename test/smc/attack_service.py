@@ -268,6 +268,8 @@ def greed(suite):
     if suite.count(small, 'direct') != direct + 1:
         problems.append(suite.ask(small, '/karst/smc'))
     suite.tap.point('another one has SMC-R all the same', problems)
+    suite.tap.point('no queue pairs are in stock, as there is no port on which a link is expected',
+                    [row for row in suite.ask(small, '/karst/lcores').values() if row['qps'] != 0])
     hog.process.kill()
     hog.process.wait()
     many = Program(suite, None, 'greedy.hog_programs', small.socket + '.smc', 0, MOST_PROGRAMS)

@@ -39,6 +39,10 @@ def links(suite, daemon):
     return [row['links'] for row in suite.ask(daemon, '/karst/smc_groups').values()]
 
 
+def queue_pairs(suite, daemon):
+    return sum(row['qps'] for row in suite.ask(daemon, '/karst/lcores').values())
+
+
 def talk(suite, netns, daemons, server='ports.server_back', client='ports.client_streams', n=0):
     """Starts a pair of programs.  @return the server, the client, which streams, problems"""
     port = bed.free_port()
@@ -78,6 +82,8 @@ def failover(suite, netns):
     s, c, problems = talk(suite, netns, both)
     problems += until('two links', lambda: all(links(suite, d) == [2] for d in both))
     suite.tap.point('two daemons with two ports each have two links', problems + goes_on(suite, both))
+    problems = until('two links and two in stock', lambda: all(queue_pairs(suite, d) == 4 for d in both))
+    suite.tap.point('the queue pairs of the next two links are made in advance', problems)
     s2, c2, problems = talk(suite, netns, both, 'ports.server_back_each', 'ports.client_keeps', KEPT)
     suite.tap.point('many connections have these links', problems)
     for i in range(2): # the first link, then the second one when the first is there again

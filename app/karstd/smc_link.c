@@ -123,9 +123,8 @@ qp_make(struct kd_smc *s, struct svc_qp *q, uint32_t port)
 
 /* --- in stock --- */
 
-/* The port that the next link will probably use; 0: links are not expected. */
-static uint32_t
-port_of_next(const struct kd_smc *s)
+uint32_t
+svc_link_port(const struct kd_smc *s)
 {
 	uint32_t i;
 
@@ -140,7 +139,7 @@ svc_link_lacks(const struct kd_smc *s)
 {
 	uint32_t i;
 
-	if (s->nqps == SMC_QPS || port_of_next(s) == 0)
+	if (s->nqps == SMC_QPS || svc_link_port(s) == 0)
 		return false;
 	for (i = 0; i < SMC_LINKS; i++)
 		if (s->links[i].id == SMC_NO_ID)
@@ -151,7 +150,7 @@ svc_link_lacks(const struct kd_smc *s)
 bool
 svc_link_stock(struct kd_smc *s)
 {
-	if (qp_make(s, &s->qps[s->nqps], port_of_next(s)) != 0)
+	if (qp_make(s, &s->qps[s->nqps], svc_link_port(s)) != 0)
 		return false;
 	s->nqps++;
 	return true;

@@ -48,6 +48,7 @@
 #define SMC_PAIRS        8u  /* pairs in stock */
 #define SMC_PAGES        2u  /* files of control pages in stock, for the two ends of a connection */
 #define SMC_RINGS        1u  /* files of rings in stock */
+#define SMC_FAR          2u  /* the same for connections to other systems */
 #define SMC_QPS          2u  /* queue pairs in stock, for the links of one group */
 #define SMC_FREE_HASH    64u
 #define SMC_SPARES       128u /* buffers that are kept, with a key, for another connection */
@@ -335,8 +336,8 @@ struct kd_smc {
 	uint64_t fell_back[SMC_REASONS]; /* by the row of the reason */
 	struct svc_pair pairs[SMC_PAIRS];
 	uint32_t npairs;
-	struct svc_file pages[SMC_PAGES], rings[SMC_RINGS];
-	uint32_t npages, nrings;
+	struct svc_file pages[SMC_PAGES], rings[SMC_RINGS], far[SMC_FAR];
+	uint32_t npages, nrings, nfar;
 	struct svc_qp qps[SMC_QPS];
 	uint32_t nqps;
 	bool armed;        /* epoll will report the next completion */
@@ -540,7 +541,9 @@ uint8_t *svc_link_received(const struct svc_link *l, uint32_t slot);
 int svc_link_post_recv(struct kd_smc *s, struct svc_link *l, uint32_t slot);
 /** The wr_id of its SENDs and WRITEs. */
 uint64_t svc_link_wr_id(const struct kd_smc *s, const struct svc_link *l);
-/** Is there no queue pair in stock, but links are expected? */
+/** The port that the next link will probably use; 0: links are not expected. */
+uint32_t svc_link_port(const struct kd_smc *s);
+/** Are links expected, and there are not enough queue pairs in stock? */
 bool svc_link_lacks(const struct kd_smc *s);
 /** Makes one for the stock.  false: it failed. */
 bool svc_link_stock(struct kd_smc *s);
@@ -554,7 +557,8 @@ void svc_link_close(void *user, uint32_t link);
 /** The same as svc_pair_make() and svc_make_file(), from the stock if possible. */
 int svc_stock_pair(struct kd_smc *s, struct svc_pair *p);
 int svc_stock_page(struct kd_smc *s, int *fd, void **mem);
-int svc_stock_rings(struct kd_smc *s, int *fd);
+/** @far: for a connection to another system. */
+int svc_stock_rings(struct kd_smc *s, bool far, int *fd);
 /** Does the stock lack anything that the next connection needs?  With @all: is it incomplete? */
 bool svc_stock_lacks(const struct kd_smc *s, bool all);
 /** Adds a little to the stock. */
@@ -576,8 +580,9 @@ void svc_page_leave(struct svc_prog *p);
 
 /* --- smc_rings.c --- */
 
-/** Makes rings for a connection that is not, or not yet, between two programs; NULL: no memory. */
-struct svc_rings *svc_rings_make(struct kd_smc *s);
+/** Makes rings for a connection that is not, or not yet, between two programs; @far: to another
+ *  system.  NULL: no memory. */
+struct svc_rings *svc_rings_make(struct kd_smc *s, bool far);
 /** Makes rings for connection @c of program @p with a remote peer; NULL: no memory. */
 struct svc_rings *svc_rings_remote(struct svc_conn *c, struct svc_prog *p);
 /** A key of the rings was deleted. */

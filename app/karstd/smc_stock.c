@@ -14,6 +14,8 @@
  */
 #include "smc_priv.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -53,6 +55,19 @@ make_rings_file(const struct kd_smc *s, struct svc_file *f)
 	return rc;
 }
 
+/* The same, with all pages: what a queue pair reads and writes has to exist. */
+static int
+make_far_file(const struct kd_smc *s, struct svc_file *f)
+{
+	int rc = make_rings_file(s, f);
+
+	if (rc == 0 && fallocate(f->fd, 0, 0, (off_t)rings_bytes(s)) != 0) {
+		rc = -errno;
+		close(f->fd);
+	}
+	return rc;
+}
+
 static void
 drop_file(struct svc_file *f)
 {
@@ -86,9 +101,13 @@ svc_stock_page(struct kd_smc *s, int *fd, void **mem)
 }
 
 int
-svc_stock_rings(struct kd_smc *s, int *fd)
+svc_stock_rings(struct kd_smc *s, bool far, int *fd)
 {
 	s->stock_failed = false;
+	if (far && s->nfar != 0) {
+		*fd = s->far[--s->nfar].fd;
+		return 0;
+	}
 	if (s->nrings == 0)
 		return svc_make_file(rings_bytes(s), fd, NULL);
 	*fd = s->rings[--s->nrings].fd;
@@ -96,6 +115,12 @@ svc_stock_rings(struct kd_smc *s, int *fd)
 }
 
 /* --- filling --- */
+
+static bool
+lacks_far(const struct kd_smc *s)
+{
+	return s->nfar < SMC_FAR && svc_link_port(s) != 0;
+}
 
 bool
 svc_stock_lacks(const struct kd_smc *s, bool all)
@@ -120,6 +145,8 @@ make_one(struct kd_smc *s)
 		return make_rings_file(s, &s->rings[s->nrings]) == 0 && ++s->nrings;
 	if (s->npairs < SMC_PAIRS)
 		return svc_pair_make(s, &s->pairs[s->npairs]) == 0 && ++s->npairs;
+	if (lacks_far(s))
+		return make_far_file(s, &s->far[s->nfar]) == 0 && ++s->nfar;
 	return !svc_link_lacks(s) || svc_link_stock(s);
 }
 
@@ -142,6 +169,8 @@ svc_stock_fini(struct kd_smc *s)
 	}
 	while (s->npages != 0)
 		drop_file(&s->pages[--s->npages]);
+	while (s->nfar != 0)
+		drop_file(&s->far[--s->nfar]);
 	while (s->nrings != 0)
 		drop_file(&s->rings[--s->nrings]);
 }

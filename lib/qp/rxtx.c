@@ -190,12 +190,10 @@ karst_qp_rx(struct karst_core *core, struct karst_pkt *pkt)
 bool
 karst_qp_rx_again(struct karst_core *core, struct karst_core_qp *qp, struct karst_pkt *pkt)
 {
-	enum karst_drop drop = packet_check(qp, pkt);
-
-	if (drop == KARST_DROP_ADDRESS)
-		drop = check_address_again(core, qp, pkt);
-	if (drop != KARST_DROP_NONE) {
-		karst_drop_pkt(core, pkt, drop);
+	/* Its address was checked when it arrived.  Since then the queue pair may have migrated to
+	 * another path, but an atomic whose copy has been made must not be sent again. */
+	if (!karst_qp_may_receive(qp)) {
+		karst_drop_pkt(core, pkt, KARST_DROP_QP_STATE);
 		return false;
 	}
 	packet_deliver(core, qp, pkt);

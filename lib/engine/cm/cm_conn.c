@@ -472,9 +472,11 @@ on_request(struct eng_cm *cm, const struct karst_cm_ev *ev)
 	struct karst_cm_ip ip;
 	struct cm_event *out;
 
-	/* An address other than the packet's would select another listener. */
+	/* An address other than the packet's would select another listener, or would be reported to
+	 * the program as that of the peer. */
 	if (karst_cm_ip_parse(data, ev->remote.private_data_len, &ip) != 0 ||
-		memcmp(ip.dst_ip, ev->path->local_ip, sizeof(ip.dst_ip)) != 0) {
+		memcmp(ip.dst_ip, ev->path->local_ip, sizeof(ip.dst_ip)) != 0 ||
+		memcmp(ip.src_ip, ev->path->remote_ip, sizeof(ip.src_ip)) != 0) {
 		conn_refuse(cm, ev, why);
 		return;
 	}

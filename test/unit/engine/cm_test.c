@@ -2,6 +2,7 @@
  * Copyright (c) 2026 The karst authors
  */
 /* Tables of connection management that peers and programs can fill up. */
+#include <errno.h>
 #include <sys/socket.h>
 #include <time.h>
 
@@ -264,5 +265,82 @@ Test(engine_cm, asked_of_many)
 	eng_cm_leave(cm);
 	eng_share_leave(his.ids.share);
 	eng_share_leave(other.ids.share);
+	engine_bed_down(&bed);
+}
+
+/* --- requests that arrive --- */
+
+#define SERVICE_PORT 4711u
+
+/* A program that listens at port SERVICE_PORT of 10.0.0.1.  @channel is where its events go. */
+static struct client *
+program_that_listens(const struct engine_bed *bed, uint32_t *channel)
+{
+	struct karst_ctl_cm_addr addr = {.family = AF_INET, .port_number = SERVICE_PORT};
+	struct client *c = user(bed->e, 1000, 75);
+	uint32_t id;
+
+	memcpy(addr.ip, karst_engine_addr_ip4(0x0a000001).ip, 16);
+	*channel = cm_channel(c);
+	cr_assert_eq(CALL(c, CM_CREATE_ID, cm_create_id, .channel = *channel,
+			     .port_space = KARST_RDMACM_PS_TCP, .qp_type = KARST_QPT_RC),
+		0, "%s", c->why);
+	id = RSP(c, cm_create_id)->id;
+	cr_assert_eq(CALL(c, CM_BIND, cm_bind, .id = id, .addr = addr), 0, "%s", c->why);
+	cr_assert_eq(CALL(c, CM_LISTEN, cm_listen, .id = id), 0, "%s", c->why);
+	return c;
+}
+
+/* Delivers a REQ of host 10.0.0.77, whose private data names the address @claimed as its own. */
+static void
+request_of(struct karst_engine *e, uint32_t number, uint32_t claimed)
+{
+	struct karst_cm_ip ip = {.src_port = 1024};
+	struct karst_cm_path seen = {.pkey = 0xffff};
+	uint8_t mad[KARST_CM_MAD_LEN], header[KARST_CM_IP_LEN];
+	struct karst_cm_msg m = {.kind = KARST_CM_REQ,
+		.tid = number,
+		.local_id = number,
+		.req = {.service_id = karst_cm_service_id(KARST_RDMACM_PS_TCP, SERVICE_PORT),
+			.guid = 77,
+			.qpn = number,
+			.pkey = 0xffff,
+			.mtu = 3,
+			.transport = KARST_CM_TRANSPORT_RC},
+		.private_data = header,
+		.private_data_len = sizeof(header)};
+	struct eng_cm *cm;
+
+	memcpy(seen.local_ip, karst_engine_addr_ip4(0x0a000001).ip, 16);
+	memcpy(seen.remote_ip, karst_engine_addr_ip4(0x0a00004d).ip, 16);
+	memcpy(m.req.primary.local_gid, seen.remote_ip, 16);
+	memcpy(m.req.primary.remote_gid, seen.local_ip, 16);
+	memcpy(ip.dst_ip, seen.local_ip, 16);
+	memcpy(ip.src_ip, karst_engine_addr_ip4(claimed).ip, 16);
+	karst_cm_ip_build(&ip, header);
+	cr_assert_eq(karst_cm_msg_build(&m, mad), 0);
+	cm = eng_cm_enter(e);
+	karst_cm_rx(cm->cm, &seen, mad, sizeof(mad));
+	eng_cm_leave(cm);
+}
+
+/* C1: programs decide by the peer's address whom they serve.  A peer gets the answer, and can
+ * complete the connection, only at the address that its packets come from: so it may not name
+ * another one. */
+Test(engine_cm, c1_peers_have_one_address)
+{
+	struct engine_bed_config cfg = {.engine = {.max_owners = 16}};
+	struct engine_bed bed;
+	struct client *c;
+	uint32_t channel;
+
+	engine_bed_up(&bed, &cfg);
+	c = program_that_listens(&bed, &channel);
+	request_of(bed.e, 1, 0x0a00004e);
+	cr_assert_eq(CALL(c, CM_GET_EVENT, cm_get_event, .channel = channel), -EAGAIN);
+	request_of(bed.e, 2, 0x0a00004d);
+	cr_assert_eq(CALL(c, CM_GET_EVENT, cm_get_event, .channel = channel), 0, "%s", c->why);
+	cr_assert_eq(RSP(c, cm_get_event)->event, KARST_RDMACM_CONNECT_REQUEST);
+	client_close(c);
 	engine_bed_down(&bed);
 }

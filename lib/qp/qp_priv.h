@@ -206,7 +206,7 @@ struct karst_responder {
 		uint32_t nak_psn;  /* while a NAK is to be sent */
 		uint32_t left_psn; /* otherwise: duplicate whose ACK was left to responses (R3) */
 	};
-	uint32_t oos_psn;   /* highest PSN dropped as out of sequence */
+	uint32_t oos_psn;   /* highest PSN dropped behind the expected one, while it waits */
 	uint32_t rsp_clock; /* when the last response was sent, by karst_rsp_clock() */
 	struct karst_rwqe rwqe;
 };

@@ -205,7 +205,7 @@ int karst_requester_repeat(struct karst_core *core, struct karst_core_qp *qp, ui
 void karst_responder_execute(
 	struct karst_core *core, struct karst_core_qp *qp, struct karst_pkt *pkt, uint32_t opf);
 /** The expected PSN has arrived: what an earlier NAK requested is here. */
-void karst_responder_end_wait(struct karst_core_qp *qp);
+void karst_responder_end_wait(struct karst_core *core, struct karst_core_qp *qp);
 /** Schedules an acknowledgement. */
 void karst_responder_owe_ack(struct karst_core *core, struct karst_core_qp *qp);
 

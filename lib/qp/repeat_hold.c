@@ -209,7 +209,7 @@ karst_repeat_expected(struct karst_core *core, struct karst_core_qp *qp, struct 
 	uint32_t was = qp->rsp.epsn;
 	bool again = core->copy != NULL;
 
-	karst_responder_end_wait(qp);
+	karst_responder_end_wait(core, qp);
 	karst_responder_execute(core, qp, pkt, karst_opcode_flags(pkt->opcode));
 	if (!karst_qp_may_receive(qp))
 		return;

@@ -61,6 +61,9 @@ responder_rnr(struct karst_core *core, struct karst_core_qp *qp, struct karst_pk
 {
 	karst_drop_pkt(core, pkt, KARST_DROP_RNR);
 	karst_count(&core->counters, KARST_CTR_RNR_NAK_SENT);
+	/* nothing has been dropped behind it yet; but see karst_responder_end_wait() */
+	if (qp->rsp.wait != KARST_WAIT_SEQ)
+		qp->rsp.oos_psn = qp->rsp.epsn;
 	karst_owe_nak(core, qp, KARST_AETH_RNR | qp->rsp.min_rnr_timer, KARST_WAIT_RNR);
 }
 
@@ -368,13 +371,12 @@ rx_ahead(struct karst_core *core, struct karst_core_qp *qp, struct karst_pkt *pk
 	}
 	switch (r->wait) {
 	case KARST_WAIT_RNR:
-		karst_drop_pkt(core, pkt, KARST_DROP_RNR);
-		return;
 	case KARST_WAIT_SEQ:
 		/* R2: one NAK per gap */
 		if (karst_psn_before(r->oos_psn, pkt->psn))
 			r->oos_psn = pkt->psn;
-		karst_drop_pkt(core, pkt, KARST_DROP_NAKED);
+		karst_drop_pkt(
+			core, pkt, r->wait == KARST_WAIT_RNR ? KARST_DROP_RNR : KARST_DROP_NAKED);
 		return;
 	default:
 		karst_drop_pkt(core, pkt, KARST_DROP_SEQUENCE);
@@ -412,16 +414,24 @@ karst_unowe_nak(struct karst_core_qp *qp)
 }
 
 void
-karst_responder_end_wait(struct karst_core_qp *qp)
+karst_responder_end_wait(struct karst_core *core, struct karst_core_qp *qp)
 {
 	struct karst_responder *r = &qp->rsp;
+	bool scheduled = r->owed == KARST_OWED_NAK;
 
-	if (r->wait == KARST_WAIT_SEQ && r->owed == KARST_OWED_NAK) {
+	if (r->wait == KARST_WAIT_RNR && scheduled && karst_repeat_of(qp) == NULL &&
+		karst_psn_before(r->epsn, r->oos_psn)) {
+		/* the peer does not go back for an RNR NAK that it does not get: a sequence NAK has
+		 * to request what was dropped because of it */
+		karst_count(&core->counters, KARST_CTR_SEQ_NAK_SENT);
+		karst_owe_nak(core, qp, KARST_AETH_NAK | KARST_NAK_PSN_SEQ, KARST_WAIT_SEQ);
+	}
+	if (r->wait == KARST_WAIT_SEQ && scheduled) {
 		/* it overtook the NAK, which is still scheduled; if more is missing, the NAK
 		 * remains */
 		return;
 	}
-	if (r->wait == KARST_WAIT_RNR && r->owed == KARST_OWED_NAK)
+	if (r->wait == KARST_WAIT_RNR && scheduled)
 		karst_unowe_nak(qp);
 	r->wait = KARST_WAIT_NONE;
 }
@@ -505,7 +515,7 @@ karst_responder_rx(struct karst_core *core, struct karst_core_qp *qp, struct kar
 			karst_repeat_expected(core, qp, pkt);
 			return;
 		}
-		karst_responder_end_wait(qp);
+		karst_responder_end_wait(core, qp);
 	}
 	karst_responder_execute(core, qp, pkt, opf);
 }

@@ -344,6 +344,41 @@ Test(rnr, r11_nak_taken_back)
 	bed_close(b);
 }
 
+/* (R2, R8, R11): what was dropped because of an RNR NAK is requested by a sequence NAK if the RNR
+ * NAK is not needed any more: the peer does not go back for a NAK that was not sent. */
+Test(rnr, r2_nak_taken_back_with_a_gap)
+{
+	struct bed *b = bed_rc();
+
+	expect_drop(b, RNR, send_pkt(b, RC_SEND_FIRST, R(0), .pay_len = 256));
+	expect_drop(b, RNR, send_pkt(b, RC_SEND_LAST, R(1), .pay_len = 1, .ackreq = true));
+	/* copies of the network's, the first of which has no receive request either */
+	expect_drop(b, RNR, send_pkt(b, RC_SEND_FIRST, R(0), .pay_len = 256));
+	post_recv(b, 1, 0, 1024);
+	expect_taken(b, send_pkt(b, RC_SEND_FIRST, R(0), .pay_len = 256));
+	expect_nak(b, R(1), PSN_SEQ, 0);
+	expect_taken(b, send_pkt(b, RC_SEND_LAST, R(1), .pay_len = 1, .ackreq = true));
+	expect_ack(b, R(1), 1);
+	expect_recv(b, 1, SUCCESS);
+	/* nothing is missing if that has arrived, too */
+	expect_drop(b, RNR, send_pkt(b, RC_SEND_ONLY, R(2), .pay_len = 4));
+	expect_drop(b, RNR, send_pkt(b, RC_WRITE_ONLY, R(3), .ackreq = true));
+	post_recv(b, 2, 0, 64);
+	expect_taken(b, send_pkt(b, RC_SEND_ONLY, R(2), .pay_len = 4));
+	expect_taken(b, send_pkt(b, RC_WRITE_ONLY, R(3), .ackreq = true));
+	expect_ack(b, R(3), 3);
+	expect_recv(b, 2, SUCCESS);
+	/* an RNR NAK that was sent makes the peer go back */
+	expect_drop(b, RNR, send_pkt(b, RC_SEND_ONLY, R(4), .pay_len = 4));
+	expect_drop(b, RNR, send_pkt(b, RC_WRITE_ONLY, R(5), .ackreq = true));
+	expect_rnr(b, R(4), 12, 3);
+	post_recv(b, 3, 0, 64);
+	expect_taken(b, send_pkt(b, RC_SEND_ONLY, R(4), .pay_len = 4));
+	expect_none(b);
+	expect_recv(b, 3, SUCCESS);
+	bed_close(b);
+}
+
 /* (R8): min_rnr_timer may be changed, and the next NAK carries it. */
 Test(rnr, r8_timer_changed)
 {

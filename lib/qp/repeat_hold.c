@@ -207,7 +207,7 @@ void
 karst_repeat_expected(struct karst_core *core, struct karst_core_qp *qp, struct karst_pkt *pkt)
 {
 	uint32_t was = qp->rsp.epsn;
-	bool again = core->copy != NULL;
+	bool again = core->copy != NULL, held = qp->rsp.wait == KARST_WAIT_HELD;
 
 	karst_responder_end_wait(core, qp);
 	karst_responder_execute(core, qp, pkt, karst_opcode_flags(pkt->opcode));
@@ -217,10 +217,12 @@ karst_repeat_expected(struct karst_core *core, struct karst_core_qp *qp, struct 
 		qp->repeat->lacks = false;
 		forget_before(core, qp, was);
 	}
-	/* a parked request has not been executed yet: karst_repeat_drain() follows (copy.c) */
+	/* a parked request has not been executed yet, so what has been dropped behind it is still
+	 * to be reported: karst_repeat_drain() follows (copy.c) */
 	if (qp->rsp.epsn != was && !again)
 		karst_repeat_drain(core, qp);
-	else if (qp->repeat->nheld != 0 && qp->rsp.wait == KARST_WAIT_NONE)
+	else if ((qp->repeat->nheld != 0 || (held && qp->rsp.epsn == was)) &&
+		qp->rsp.wait == KARST_WAIT_NONE)
 		qp->rsp.wait = KARST_WAIT_HELD;
 }
 

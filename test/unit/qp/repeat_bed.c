@@ -26,24 +26,30 @@ hold(struct karst_core *core, struct karst_pkt *pkt)
 }
 
 static void
-release(struct karst_core *core, struct karst_pkt *pkt)
+held_release(struct karst_core *core, struct karst_pkt *pkt)
 {
 	(void)core;
 	free(karst_container_of(pkt, struct kept, pkt));
 	kept_now--;
 }
 
-static const struct karst_hold_ops hold_ops = {.hold = hold, .release = release};
+static const struct karst_hold_ops hold_ops = {.hold = hold, .release = held_release};
 void *repeat_mem;
 
-struct bed *
-open_repeat(struct setup *s, uint32_t frames)
+void
+setup_repeat(struct setup *s, uint32_t frames)
 {
 	s->core.held_frames = frames;
 	s->core.hold_ops = &hold_ops;
 	repeat_mem = calloc(1, karst_repeat_bytes(WINDOW));
 	s->attr.repeat_window = WINDOW;
 	s->attr.repeat_mem = repeat_mem;
+}
+
+struct bed *
+open_repeat(struct setup *s, uint32_t frames)
+{
+	setup_repeat(s, frames);
 	return bed_open(s);
 }
 

@@ -12,6 +12,8 @@
 extern uint32_t kept_now; /* number of frames that are held */
 extern void *repeat_mem;
 
+/** Adds selective repeat to a setup; @frames may be held. */
+void setup_repeat(struct setup *s, uint32_t frames);
 /** Opens a bed with that setup, in which @frames may be held. */
 struct bed *open_repeat(struct setup *s, uint32_t frames);
 struct bed *bed_held(uint32_t frames, bool probes);

@@ -62,6 +62,7 @@ enum karst_mutant {
 	KARST_MUTANT_NO_MIGRATION,   /* exhausted retries fail the queue pair, ARMED or not (G4) */
 	KARST_MUTANT_MIGRATE_SILENT, /* a migration is not signalled (G1) */
 	KARST_MUTANT_ANY_ADDRESS,    /* an armed queue pair accepts packets from any address (G3) */
+	KARST_MUTANT_OLD_PATH,       /* an atomic of the old path is lost after its copy (R5) */
 	KARST_MUTANT_MAX
 };
 

@@ -180,6 +180,7 @@ sim_config(struct sim *s)
 	s->paths.state = sim_mix(s->seed ^ 0x7061746873ull);
 	s->migrated = false;
 	sim_pauses_config(s);
+	sim_copies_config(s);
 	for (i = 0; i < s->npairs; i++)
 		sim_paths_config(s, &s->pairs[i]);
 	/* not drawn, so that recorded seeds still give the same schedules */

@@ -102,7 +102,7 @@ has_caught_up(const struct sim_node *n)
 	uint32_t i;
 
 	for (i = 0; i < n->s->ncores; i++)
-		if (sim_core_ready(n->s, &n->cores[i]))
+		if (sim_core_ready(n->s, &n->cores[i]) || n->cores[i].copies != NULL)
 			return false;
 	return true;
 }

@@ -243,7 +243,7 @@ sim_repeat_ack(
 
 	/* READs and atomics behind it may have been executed and not be acknowledged yet (L12) */
 	if (f != NULL && !answered && (*f & PSN_SAID) && ep->pair->fault == FAULT_NONE &&
-		at != ep->rnr_at)
+		at != ep->rnr_at && ep->core->copies == NULL) /* it may wait for a copy */
 		BAD(s, ep, p, "takes back the bit of the PSN behind it (X4)");
 }
 
@@ -253,8 +253,9 @@ sim_repeat_heard(struct sim_ep *req, const struct karst_pkt *p)
 	uint32_t base = karst_psn_add(p->psn, 1u - req->sq_psn), i;
 	uint8_t *f;
 
-	/* a SACK that is older than a later acknowledgement is ignored (Q10) */
-	if (base < req->acked || base > req->tx_hi)
+	/* a SACK that is older than a later acknowledgement is ignored (Q10); and it may wait
+	 * behind a packet that waits for a copy */
+	if (base < req->acked || base > req->tx_hi || req->core->copies != NULL)
 		return;
 	for (i = 1; i < p->pay_len * 8u; i++) {
 		f = flags_of(req, base + i);

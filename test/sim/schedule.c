@@ -49,7 +49,9 @@ cores_quiet(const struct sim *s)
 		if (sim_away(&s->nodes[i]))
 			return false;
 		for (j = 0; j < s->ncores; j++) {
-			if (sim_core_ready(s, &s->nodes[i].cores[j]))
+			const struct sim_core *c = &s->nodes[i].cores[j];
+
+			if (sim_core_ready(s, c) || c->copies != NULL)
 				return false;
 		}
 	}
@@ -326,7 +328,7 @@ judge_counters(struct sim *s)
 	/* ends that disagree about selective repeat drop each other's SACKs, and answer twice; when
 	 * a connection migrates, the packets in flight on its old path are lost */
 	if (s->lossy || s->jumbled || any_fault(s) || sim_repeat_disagrees(s) || s->migrated ||
-		s->paused)
+		s->paused || s->copies)
 		return;
 	if (sum_counter(s, KARST_CTR_RNR_NAK_SENT) == 0) {
 		uint64_t again = sum_counter(s, KARST_CTR_LOCAL_ACK_TIMEOUT) +

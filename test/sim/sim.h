@@ -451,6 +451,8 @@ struct sim_core {
 	uint64_t shut_ns; /* its port accepts no frames before this time; 0: it accepts frames */
 	struct sim_held *held_free;
 	uint32_t nheld;
+	/* copies.c: that are pending; that are not in use; that were in use in this turn */
+	struct sim_copy *copies, *copies_free, *copies_used;
 	/* pauses.c */
 	uint32_t first, step; /* of the current turn */
 	bool late;            /* it has not handled all frames that arrived in a pause */
@@ -549,15 +551,17 @@ struct sim {
 	uint32_t noise_ppm; /* part of the frames that is followed by one that must be ignored */
 	uint32_t step_ns;
 	uint32_t max_burst, max_bytes;
-	struct sim_rng ports;  /* separate, so that recorded seeds still give the same schedules */
-	bool shuts;            /* ports accept no frames from time to time */
-	struct sim_rng marks;  /* likewise */
-	struct sim_rng paths;  /* likewise */
-	struct sim_rng pauses; /* likewise */
-	uint32_t pause_every;  /* steps, on average; 0: there are none */
-	bool paused;           /* a node has paused in this schedule */
-	bool migrated;         /* a connection has migrated in this schedule */
-	uint32_t ce_ppm;       /* part of the ECT frames that is marked */
+	struct sim_rng ports;   /* separate, so that recorded seeds still give the same schedules */
+	bool shuts;             /* ports accept no frames from time to time */
+	struct sim_rng marks;   /* likewise */
+	struct sim_rng paths;   /* likewise */
+	struct sim_rng pauses;  /* likewise */
+	struct sim_rng copying; /* likewise */
+	bool copies;            /* programs' memory has to be copied */
+	uint32_t pause_every;   /* steps, on average; 0: there are none */
+	bool paused;            /* a node has paused in this schedule */
+	bool migrated;          /* a connection has migrated in this schedule */
+	uint32_t ce_ppm;        /* part of the ECT frames that is marked */
 	struct karst_congestion_config congestion;
 
 	/* frames in flight: a heap sorted by (at_ns, seq) */
@@ -732,6 +736,17 @@ void sim_repeat_ack(
 	struct sim *s, struct sim_ep *ep, uint32_t at, bool answered, const struct karst_pkt *p);
 /** @req receives the bits of a SACK. */
 void sim_repeat_heard(struct sim_ep *req, const struct karst_pkt *p);
+
+/* --- copies.c --- */
+
+extern const struct karst_copy_ops sim_copy_ops;
+void sim_copies_config(struct sim *s);
+/** The address at which program memory is registered that begins at @host. */
+void *sim_copies_host(const struct sim *s, uint8_t *host);
+/** Makes the copies that are due. */
+void sim_copies_turn(struct sim *s, struct sim_core *c);
+/** When the next copy is due. */
+uint64_t sim_copies_next(const struct sim_core *c);
 
 /* --- paths.c --- */
 

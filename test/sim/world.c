@@ -156,7 +156,8 @@ sim_mr_new(struct sim_node *n, uint32_t pd, uint32_t len, unsigned int access)
 	mr->access = access;
 	mr->va = access & KARST_ACCESS_ZERO_BASED ? 0 : draw_va(s, mr->off, len);
 	mr->gone = false;
-	rc = karst_mr_reg(n->mem_table, pd, n->mem + mr->off, mr->va, len, access, &mr->key);
+	rc = karst_mr_reg(n->mem_table, pd, sim_copies_host(s, n->mem + mr->off), mr->va, len,
+		access, &mr->key);
 	if (rc != 0)
 		sim_fail(s, "karst_mr_reg(va %#llx, len %u, access %#x): %d",
 			(unsigned long long)mr->va, len, access, rc);
@@ -194,6 +195,7 @@ build_core(struct sim *s, struct sim_node *n, uint32_t idx)
 	c->idx = idx;
 	cfg.held_frames = sim_repeat_frames(c);
 	cfg.hold_ops = &sim_hold_ops;
+	cfg.copy_ops = &sim_copy_ops;
 	cfg.spray_ports = sim_repeat_spray(c);
 	if (cfg.window_packets != 0 && cfg.ack_interval > cfg.window_packets)
 		cfg.ack_interval = cfg.window_packets;

@@ -117,6 +117,10 @@ karst_repeat_ahead(
 	/* an RNR NAK is enough unless there is something to report */
 	if (asks && karst_repeat_says(qp))
 		karst_responder_owe_ack(core, qp);
+	/* no copy was free for the expected one, which the peer does not send again: perhaps one is
+	 * free now */
+	if (karst_unlikely(*held_at(p, r->epsn) != NULL) && r->wait == KARST_WAIT_HELD)
+		karst_repeat_drain(core, qp);
 }
 
 /* The expected PSN has moved on from @was: frees what is held for earlier PSNs, and clears the
@@ -199,6 +203,8 @@ karst_repeat_drain(struct karst_core *core, struct karst_core_qp *qp)
 	core->copy_kept = kept;
 	if (p->nheld != 0 && qp->rsp.wait == KARST_WAIT_NONE)
 		qp->rsp.wait = KARST_WAIT_HELD;
+	else if (p->nheld == 0 && !p->lacks && qp->rsp.wait == KARST_WAIT_HELD)
+		qp->rsp.wait = KARST_WAIT_NONE;
 	if (karst_qp_may_receive(qp))
 		tell_dropped(core, qp);
 }

@@ -24,3 +24,28 @@ Test(copy, dropped_behind_a_parked_one)
 	close_far(b);
 	free(repeat_mem);
 }
+
+/* X5: a held request for which no copy was free when its turn came is executed when a later one
+ * arrives.  The peer does not send it again before a timeout, since it knows that it is held. */
+Test(copy, held_without_a_copy)
+{
+	struct setup s = setup_of(KARST_QPT_RC);
+	struct bed *b;
+
+	setup_repeat(&s, 16);
+	b = open_far_with(&s);
+	expect_taken(b, write_far(b, 1, 0, 64));
+	expect_sack(b, R(0), 2);
+	driver.full = true;
+	expect_taken(b, send_write(b, R(0), 1024, 8));
+	expect_sack(b, R(1), 0);
+	expect_untouched(b, 0, 64);
+	driver.full = false;
+	expect_taken(b, send_write(b, R(2), 2048, 8));
+	copy_all(b);
+	expect_mem(b, 0, 0, 64);
+	expect_ack(b, R(2), 3);
+	expect_none(b);
+	close_far(b);
+	free(repeat_mem);
+}

@@ -342,7 +342,8 @@ check_new(struct sim *s, struct sim_core *c, struct sim_ep *ep, struct sim_op *o
 /*
  * Checks how often the oldest packet that is not acknowledged is sent (Q6, Q7, Q11): once for each
  * retry and each probe; each packet from the peer allows all retries again.  If a sequence NAK was
- * received, once more in each round when the window is full (Q12).
+ * received, once more in each round when the window is full (Q12).  A packet that waits for a copy
+ * counts before it has any effect: what is sent again when it has is once more.
  */
 static void
 check_patience(struct sim *s, struct sim_ep *ep, uint32_t at, const struct karst_pkt *p)
@@ -353,7 +354,7 @@ check_patience(struct sim *s, struct sim_ep *ep, uint32_t at, const struct karst
 	}
 	if (at == ep->acked &&
 		++ep->tries > (1 + ep->heard) * (1u + ep->retry_cnt) + (s->early ? PROBES : 0) +
-				(ep->naks ? 1 + ep->heard : 0))
+				(ep->naks ? 1 + ep->heard : 0) + (s->copies ? 1 + ep->heard : 0))
 		BAD(s, ep, p,
 			"for the %uth time, retry_cnt %u, and %u packets have come (Q11, Q12)",
 			ep->tries, ep->retry_cnt, ep->heard);

@@ -65,7 +65,7 @@ copy_open(struct karst_core *core, struct karst_core_qp *qp, enum karst_copy_hal
 	c->half = (uint8_t)half;
 	c->op = (uint8_t)op;
 	c->state = KARST_COPY_OPEN;
-	c->end = false;
+	c->end = c->missed = false;
 	c->nparts = c->bytes = c->moved = 0;
 	c->nbacklog = c->nsmall = 0;
 	c->backlog = NULL;
@@ -246,16 +246,28 @@ backlog_append(struct karst_copy *c, struct karst_pkt *pkt)
 	c->nbacklog++;
 }
 
+/* A request up to PSN @psn had no room in the backlog of @c. */
+static void
+backlog_missed(struct karst_copy *c, uint32_t psn)
+{
+	if (!c->missed || karst_psn_before(c->missed_psn, psn))
+		c->missed_psn = psn;
+	c->missed = true;
+}
+
 bool
 karst_copy_queue(struct karst_core *core, struct karst_core_qp *qp, struct karst_pkt *pkt)
 {
 	struct karst_copy *c = qp->copy[KARST_COPY_RX];
 	bool sent_once = qp->type == KARST_QPT_UD || qp->type == KARST_QPT_UC;
+	bool answers = qp->type == KARST_QPT_RC || qp->type == KARST_QPT_XRC_RECV;
 	struct karst_pkt *kept = NULL;
 
 	if (c->nbacklog < KARST_COPY_BACKLOG || sent_once)
 		kept = core->copy_ops->keep(core, c, pkt);
 	if (kept == NULL) {
+		if (answers && (karst_opcode_flags(pkt->opcode) & KARST_OPF_REQUEST))
+			backlog_missed(c, pkt->psn);
 		karst_drop_pkt(core, pkt, KARST_DROP_COPY_FULL);
 		return false;
 	}
@@ -290,6 +302,10 @@ packet_redeliver(struct karst_core *core, struct karst_copy *c)
 			core->copy_ops->release(core, pkt);
 	}
 	core->copy_kept = false;
+	if (c->missed && qp->copy[KARST_COPY_RX] != NULL)
+		backlog_missed(qp->copy[KARST_COPY_RX], c->missed_psn);
+	else if (c->missed && karst_qp_may_receive(qp))
+		karst_responder_missed(core, qp, c->missed_psn);
 	core->copy_ops->give_back(core, c);
 	/* what could not be flushed before the copy was done */
 	if (qp->state == KARST_QPS_ERR || qp->state == KARST_QPS_SQE)

@@ -123,6 +123,18 @@ karst_repeat_ahead(
 		karst_repeat_drain(core, qp);
 }
 
+void
+karst_repeat_lacks(struct karst_core *core, struct karst_core_qp *qp)
+{
+	if (qp->repeat->lacks)
+		return;
+	qp->repeat->lacks = true;
+	if (qp->rsp.wait == KARST_WAIT_NONE)
+		qp->rsp.wait = KARST_WAIT_HELD;
+	if (karst_repeat_says(qp))
+		karst_responder_owe_ack(core, qp);
+}
+
 /* The expected PSN has moved on from @was: frees what is held for earlier PSNs, and clears the
  * records of drops there. */
 static void

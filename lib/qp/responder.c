@@ -386,6 +386,24 @@ rx_ahead(struct karst_core *core, struct karst_core_qp *qp, struct karst_pkt *pk
 	}
 }
 
+void
+karst_responder_missed(struct karst_core *core, struct karst_core_qp *qp, uint32_t psn)
+{
+	struct karst_responder *r = &qp->rsp;
+
+	if (karst_psn_before(psn, r->epsn))
+		return; /* it has come since */
+	if (karst_repeat_of(qp) != NULL) {
+		karst_repeat_lacks(core, qp);
+	} else if (r->wait == KARST_WAIT_NONE) {
+		karst_count(&core->counters, KARST_CTR_SEQ_NAK_SENT);
+		r->oos_psn = psn;
+		karst_owe_nak(core, qp, KARST_AETH_NAK | KARST_NAK_PSN_SEQ, KARST_WAIT_SEQ);
+	} else if (karst_psn_before(r->oos_psn, psn)) {
+		r->oos_psn = psn;
+	}
+}
+
 /* KARST_MUTANT_FLUSH_AHEAD */
 static void
 flush_ahead(struct karst_core *core, struct karst_core_qp *qp, struct karst_pkt *pkt)

@@ -49,3 +49,24 @@ Test(copy, held_without_a_copy)
 	close_far(b);
 	free(repeat_mem);
 }
+
+/* X4: what had no room behind a parked request is reported when its copy is made. */
+Test(copy, x4_behind_a_full_backlog)
+{
+	struct setup s = setup_of(KARST_QPT_RC);
+	struct bed *b;
+	uint32_t i;
+
+	setup_repeat(&s, 16);
+	b = open_far_with(&s);
+	expect_taken(b, write_far(b, 0, 0, 64));
+	for (i = 1; i <= KARST_COPY_BACKLOG; i++)
+		expect_taken(b, send_write(b, R(i), 1024, 8));
+	expect_drop(b, COPY_FULL, send_write(b, R(i), 1024, 8));
+	copy_all(b);
+	expect_sack(b, R(i), 1);
+	expect_taken(b, send_write(b, R(i), 1024, 8));
+	expect_ack(b, R(i), i + 1);
+	close_far(b);
+	free(repeat_mem);
+}

@@ -531,3 +531,24 @@ Test(copy, q6_timeout_beside_probes_that_are_copied)
 	b->out_head = b->out_tail;
 	close_far(b);
 }
+
+/* R2: requests for which there was no room behind a parked one are requested by a sequence NAK when
+ * its copy is made, also if no other packet follows. */
+Test(copy, r2_behind_a_full_backlog)
+{
+	struct bed *b = open_far(KARST_QPT_RC);
+	uint32_t i;
+
+	expect_taken(b, write_far(b, 0, 0, 64));
+	for (i = 1; i <= KARST_COPY_BACKLOG; i++)
+		expect_taken(b, send_write(b, R(i), 1024, 8));
+	expect_drop(b, COPY_FULL, send_write(b, R(i), 1024, 8));
+	expect_drop(b, COPY_FULL, send_write(b, R(i + 1), 1024, 8));
+	expect_none(b);
+	copy_all(b);
+	expect_nak(b, R(i), PSN_SEQ, i);
+	expect_taken(b, send_write(b, R(i), 1024, 8));
+	expect_taken(b, send_write(b, R(i + 1), 1024, 8));
+	expect_ack(b, R(i + 1), i + 2);
+	close_far(b);
+}

@@ -179,6 +179,7 @@ karst_core_init(
 	core->linger_turns = cfg->linger_turns;
 	core->cross_cpu = cfg->cross_cpu;
 	core->latch_sport = cfg->latch_sport;
+	core->divide_writes = cfg->divide_writes;
 	core->early = cfg->early_retransmission;
 	core->measures = core->early || measures_delay(cfg);
 	core->bth_flags = cfg->migreq ? KARST_BTH_MIGREQ : 0;

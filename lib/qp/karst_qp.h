@@ -171,6 +171,9 @@ struct karst_core_config {
 	 * never (karst_mem_copy.h) */
 	uint64_t stream_bytes;
 	bool migreq; /* MigReq bit of packets sent (W2) */
+	/* each packet of a WRITE without immediate is a message of its own, so that all have one
+	 * length (Q13) */
+	bool divide_writes;
 	/* XRC SRQs of this core, rounded up to a power of two; 0 = default 1024; at most
 	 * 2^(23-lcore_bits) */
 	uint32_t max_xrc_srqs;
@@ -269,6 +272,7 @@ struct karst_core {
 	struct karst_core_qp **qps;
 	bool cross_cpu;
 	bool latch_sport;
+	bool divide_writes;           /* Q13 */
 	bool early;                   /* early retransmission (Q11) */
 	bool measures;                /* round trips are measured (Q11, E7) */
 	bool ect;                     /* packets are marked ECT (E1) */

@@ -109,6 +109,15 @@ credit_ok(const struct karst_requester *r, uint32_t idx)
 		!karst_psn_before(r->lsn, karst_psn_add(r->ssn, 1)) || r->una_idx == idx;
 }
 
+/* Q13: whether each packet of the request is a message of its own.  With UC, a message of which a
+ * packet is lost has to be lost as a whole. */
+static inline bool
+is_divided(const struct karst_core *core, const struct karst_core_qp *qp, const struct karst_wqe *w)
+{
+	return core->divide_writes && w->h.opcode == KARST_WR_RDMA_WRITE &&
+		qp->type != KARST_QPT_UC;
+}
+
 static bool
 gates_open(const struct karst_core *core, const struct karst_core_qp *qp, const struct karst_wqe *w,
 	uint32_t idx)
@@ -164,7 +173,7 @@ start_request(
 	if (karst_unlikely(karst_psn_distance(r->nxt_psn, r->una_psn) + npsn > 1u << 23))
 		return STEP_BLOCKED;
 	if (!(w->info->slot_flags & KARST_SLOT_LOCAL))
-		r->ssn = karst_psn_add(r->ssn, 1);
+		r->ssn = karst_psn_add(r->ssn, is_divided(core, qp, w) ? npsn : 1);
 	*slot = (struct karst_sq_slot){
 		.psn = r->nxt_psn,
 		.npsn = npsn,
@@ -367,13 +376,15 @@ build_packet(struct karst_core *core, struct karst_core_qp *qp, const struct kar
 	uint32_t off, uint32_t n, struct karst_sge_cursor *c, struct karst_tx_burst *b, bool waits)
 {
 	struct karst_requester *r = &qp->req;
-	bool first = off == 0, last = off + n == w->len;
+	bool divided = is_divided(core, qp, w);
+	bool first = off == 0 || divided, last = off + n == w->len;
 	uint8_t transport = karst_qp_transport(qp), flags = 0;
 	uint8_t *p = open_request(qp, w, transport, b);
 	bool ackreq = false;
 
 	if (first && w->info->reth) {
-		karst_reth_set(p, w->h.rdma.remote_addr, w->h.rdma.rkey, w->len);
+		karst_reth_set(
+			p, w->h.rdma.remote_addr + off, w->h.rdma.rkey, divided ? n : w->len);
 		p += KARST_RETH_LEN;
 	}
 	if (last && (w->info->imm || w->info->inv)) {
@@ -401,8 +412,8 @@ build_packet(struct karst_core *core, struct karst_core_qp *qp, const struct kar
 	if (last && (w->h.flags & KARST_SEND_SOLICITED) &&
 		(w->info->slot_flags & KARST_SLOT_CREDIT))
 		flags = KARST_BTH_SE;
-	karst_frame_close(b, &qp->tmpl, p, transport | w->info->opc[first << 1 | last], flags,
-		ackreq, r->snd_psn, n);
+	karst_frame_close(b, &qp->tmpl, p, transport | w->info->opc[first << 1 | (last || divided)],
+		flags, ackreq, r->snd_psn, n);
 	return KARST_WC_SUCCESS;
 }
 

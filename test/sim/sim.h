@@ -707,6 +707,12 @@ uint64_t sim_wr_id(const struct sim *s, unsigned int kind, uint32_t a, uint32_t 
 void sim_final(struct sim *s);
 const char *sim_op_name(unsigned int opcode);
 
+/* --- world.c --- */
+
+/** Whether each packet of a WRITE without immediate is a message of its own (Q13). */
+bool sim_divides(const struct sim *s);
+bool sim_is_divided(const struct sim *s, const struct sim_ep *ep, const struct sim_op *op);
+
 /* --- repeat.c --- */
 
 extern const struct karst_hold_ops sim_hold_ops;

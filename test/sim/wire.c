@@ -52,14 +52,14 @@ op_of(struct sim_ep *ep, uint32_t at)
 
 /* Number of messages that end before PSN number @at. */
 static uint32_t
-messages_before(struct sim_ep *ep, uint32_t at)
+messages_before(const struct sim *s, struct sim_ep *ep, uint32_t at)
 {
 	const struct sim_op *op;
 
 	if (at >= ep->next_lpsn)
 		return ep->next_msn;
 	op = op_of(ep, at);
-	return op->msn;
+	return op->msn + (sim_is_divided(s, ep, op) ? at - op->lpsn : 0);
 }
 
 /* --- requests --- */
@@ -78,9 +78,9 @@ static const uint8_t write_ops[2][4] = {
 
 /* The opcode of packet @i (W4). */
 static unsigned int
-opcode_for(const struct sim_op *op, uint32_t i)
+opcode_for(const struct sim_op *op, uint32_t i, bool divided)
 {
-	unsigned int pos = op->npsn == 1 ? 3 : i == 0 ? 0 : i == op->npsn - 1 ? 2 : 1;
+	unsigned int pos = op->npsn == 1 || divided ? 3 : i == 0 ? 0 : i == op->npsn - 1 ? 2 : 1;
 
 	switch (op->opcode) {
 	case KARST_WR_SEND:
@@ -158,11 +158,11 @@ check_content(struct sim *s, struct sim_ep *ep, const struct sim_op *op, uint32_
 	const struct karst_pkt *p)
 {
 	uint32_t mtu = 1u << ep->pair->mtu_shift, fl = karst_opcode_flags(p->opcode);
-	bool last = i == op->npsn - 1;
+	bool last = i == op->npsn - 1, divided = sim_is_divided(s, ep, op);
 	uint32_t len = op->opcode == KARST_WR_RDMA_READ || (fl & KARST_OPF_ATOMIC)
 		? 0
 		: karst_min_u32(mtu, op->len - i * mtu);
-	unsigned int want = opcode_for(op, i) |
+	unsigned int want = opcode_for(op, i, divided) |
 		(ep->pair->type == KARST_QPT_UC ? KARST_TRANSPORT_UC : KARST_TRANSPORT_RC);
 
 	if (ep->pair->xrc && p->srqn != karst_srq_num(ep->peer->core->srq[op->srq].srq))
@@ -178,7 +178,8 @@ check_content(struct sim *s, struct sim_ep *ep, const struct sim_op *op, uint32_
 	if ((fl & KARST_OPF_FLUSH) != 0) {
 		check_flush(s, ep, op, p);
 	} else if ((fl & KARST_OPF_RETH) != 0) {
-		uint32_t skip = op->opcode == KARST_WR_RDMA_READ ? i * mtu : 0;
+		uint32_t skip = op->opcode == KARST_WR_RDMA_READ || divided ? i * mtu : 0;
+		uint32_t rest = divided ? len : op->len - skip;
 
 		if (op->len != 0 && (p->va != op->rva + skip || p->rkey != op->rkey))
 			BAD(s, ep, p, "address %#llx key %#x instead of %#llx %#x",
@@ -186,8 +187,8 @@ check_content(struct sim *s, struct sim_ep *ep, const struct sim_op *op, uint32_
 				(unsigned long long)(op->rva + skip), op->rkey);
 		if (op->opcode == KARST_WR_RDMA_READ && sim_repeats(ep))
 			check_part(s, ep, op, i, p);
-		else if (p->dma_len != op->len - skip && op->opcode != KARST_WR_ATOMIC_WRITE)
-			BAD(s, ep, p, "DMA length %u instead of %u", p->dma_len, op->len - skip);
+		else if (p->dma_len != rest && op->opcode != KARST_WR_ATOMIC_WRITE)
+			BAD(s, ep, p, "DMA length %u instead of %u", p->dma_len, rest);
 	}
 	if ((fl & KARST_OPF_ATOMICETH) != 0) {
 		const uint8_t *h = p->data + p->pay_off - KARST_ATOMICETH_LEN;
@@ -405,11 +406,11 @@ static void
 check_msn(struct sim *s, struct sim_ep *ep, const struct karst_pkt *p, uint32_t at)
 {
 	struct sim_ep *req = ep->peer;
-	uint32_t lo, hi = messages_before(req, req->delivered_hi), msn = karst_aeth_msn(p->aeth);
+	uint32_t lo, hi = messages_before(s, req, req->delivered_hi), msn = karst_aeth_msn(p->aeth);
 
 	if (ep->pair->fault != FAULT_NONE)
 		return;
-	lo = messages_before(req, at);
+	lo = messages_before(s, req, at);
 	if (karst_psn_diff(msn, lo) < 0 || karst_psn_diff(hi, msn) < 0)
 		BAD(s, ep, p, "MSN %u, but %u messages were acknowledged and %u delivered (R10)",
 			msn, lo, hi);

@@ -526,7 +526,7 @@ enter(struct sim *s, struct sim_ep *ep, struct sim_op *op, const struct karst_se
 	if (op->opcode != KARST_WR_BIND_MW && op->opcode != KARST_WR_LOCAL_INV) {
 		op->npsn = (op->len + (1u << ep->pair->mtu_shift) - 1) >> ep->pair->mtu_shift;
 		op->npsn += op->npsn == 0;
-		ep->next_msn++;
+		ep->next_msn += sim_is_divided(s, ep, op) ? op->npsn : 1;
 	}
 	ep->next_lpsn += op->npsn;
 	if (wr_takes_recv(op->opcode))

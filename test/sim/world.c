@@ -167,6 +167,20 @@ sim_mr_new(struct sim_node *n, uint32_t pd, uint32_t len, unsigned int access)
 
 /* --- nodes --- */
 
+/* Not drawn, so that recorded seeds still give the same schedules. */
+bool
+sim_divides(const struct sim *s)
+{
+	return sim_mix(s->seed + 0x64697669646500ull) % 4 == 0;
+}
+
+bool
+sim_is_divided(const struct sim *s, const struct sim_ep *ep, const struct sim_op *op)
+{
+	return sim_divides(s) && op->opcode == KARST_WR_RDMA_WRITE &&
+		ep->pair->type != KARST_QPT_UC;
+}
+
 static void
 build_core(struct sim *s, struct sim_node *n, uint32_t idx)
 {
@@ -179,6 +193,7 @@ build_core(struct sim *s, struct sim_node *n, uint32_t idx)
 		.window_packets = rng_one_in(&s->rng, 2) ? 0 : rng_log(&s->rng, 4, 1024),
 		/* not drawn, so that recorded seeds still give the same schedules */
 		.linger_turns = (uint32_t)(s->seed % 4),
+		.divide_writes = sim_divides(s),
 		.early_retransmission = s->early,
 		.migreq = rng_one_in(&s->rng, 2),
 		.congestion = s->congestion.mode != KARST_CONGESTION_OFF ? &s->congestion : NULL,

@@ -403,6 +403,7 @@ init_core(struct karst_engine *e, struct eng_lcore *lc)
 		.linger_turns = ENG_LINGER_TURNS,
 		.cross_cpu = e->cfg.cross_cpu,
 		.migreq = !e->cfg.no_migreq,
+		.divide_writes = e->cfg.divide_writes,
 		.latch_sport = e->cfg.latch_sport,
 		.early_retransmission = e->cfg.early_retransmission,
 		.congestion = e->cfg.congestion,

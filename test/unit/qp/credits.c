@@ -58,6 +58,29 @@ Test(credits, q9_probe)
 	bed_close(b);
 }
 
+/* (Q9, Q13): the peer counts each packet of a divided WRITE as a message. */
+Test(credits, q9_divided_write)
+{
+	struct setup s = setup_of(KARST_QPT_RC);
+	struct bed *b;
+	uint32_t i;
+
+	s.core.divide_writes = true;
+	b = bed_open(&s);
+	post(b, RDMA_WRITE, 1, .len = 640);
+	for (i = 0; i < 3; i++)
+		expect_pkt(b, RC_WRITE_ONLY, S(i));
+	ack_credits(b, S(2), 2, 3);
+	expect_wc(b, 1, SUCCESS);
+	for (i = 2; i < 6; i++)
+		post(b, SEND, i, .len = 1);
+	expect_pkt(b, RC_SEND_ONLY, S(3));
+	expect_pkt(b, RC_SEND_ONLY, S(4));
+	expect_none(b);
+	bed_forget(b);
+	bed_close(b);
+}
+
 /* (Q9): READ, WRITE and atomics take no receive request and need no credit. */
 Test(credits, q9_only_what_takes_a_receive)
 {

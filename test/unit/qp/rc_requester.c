@@ -58,6 +58,66 @@ Test(rc_requester, write_segments)
 	bed_close(b);
 }
 
+/* (Q13): where WRITEs are divided, each packet is an Only with its part of the address and length;
+ * still only the last one asks (Q2), and the request completes once, as a whole. */
+Test(rc_requester, q13_write_divided)
+{
+	struct setup s = setup_of(KARST_QPT_RC);
+	const struct karst_pkt *p;
+	struct bed *b;
+	uint32_t i;
+
+	s.core.divide_writes = true;
+	b = bed_open(&s);
+	memcpy(b->buf, b->pattern, 640);
+	post(b, RDMA_WRITE, 1, .len = 640);
+	for (i = 0; i < 3; i++) {
+		p = expect_pkt(b, RC_WRITE_ONLY, S(i));
+		cr_assert_eq(p->va, PEER_VA + 256 * i);
+		cr_assert_eq(p->rkey, PEER_RKEY);
+		cr_assert_eq(p->dma_len, i < 2 ? 256 : 128);
+		cr_assert_eq((p->flags & KARST_PKT_ACKREQ) != 0, i == 2);
+		expect_data(b, p, 256 * i, p->dma_len);
+	}
+	ack(b, S(1), 2);
+	expect_no_wc(b);
+	ack(b, S(2), 3);
+	expect_wc(b, 1, SUCCESS);
+	cr_assert_eq(b->wc.byte_len, 640);
+	expect_no_wc(b);
+	/* with an immediate, the peer has to know the length of the whole: not divided */
+	post(b, RDMA_WRITE_WITH_IMM, 2, .len = 300, .imm = 7);
+	cr_assert_eq(expect_pkt(b, RC_WRITE_FIRST, S(3))->dma_len, 300);
+	expect_pkt(b, RC_WRITE_LAST_IMM, S(4));
+	bed_forget(b);
+	bed_close(b);
+}
+
+/* (Q13, Q4): what is sent again has the same form. */
+Test(rc_requester, q13_write_divided_again)
+{
+	struct setup s = setup_of(KARST_QPT_RC);
+	const struct karst_pkt *p;
+	struct bed *b;
+	uint32_t i;
+
+	s.core.divide_writes = true;
+	b = bed_open(&s);
+	post(b, RDMA_WRITE, 1, .len = 640);
+	for (i = 0; i < 3; i++)
+		expect_pkt(b, RC_WRITE_ONLY, S(i));
+	expect_taken(b, send_nak(b, S(1), 0));
+	p = expect_pkt(b, RC_WRITE_ONLY, S(1));
+	cr_assert_eq(p->va, PEER_VA + 256);
+	cr_assert_eq(p->dma_len, 256);
+	p = expect_pkt(b, RC_WRITE_ONLY, S(2));
+	cr_assert_eq(p->va, PEER_VA + 512);
+	cr_assert_eq(p->dma_len, 128);
+	ack(b, S(2), 3);
+	expect_wc(b, 1, SUCCESS);
+	bed_close(b);
+}
+
 /* (W5): every SEND and WRITE with the headers that its last packet carries. */
 Test(rc_requester, opcodes_and_their_headers)
 {

@@ -47,8 +47,11 @@
 
 #define WATCH_MS 1000
 #define RETRY_MS 100 /* after a connection could not be accepted */
-/* Bytes of a train of frames, and a burst that has room for a train and other frames. */
+/* Bytes of a train of frames, and a burst that has room for a train and other frames.  A train has
+ * up to 15 packets of path MTU 4096; TRAIN_BYTES ends a burst behind the second train, and not
+ * behind the first packets of a third one. */
 #define TRAIN_QUANTUM 65536u
+#define TRAIN_BYTES   (120u << 10)
 #define TRAIN_BURST   64u
 
 struct daemon {
@@ -203,6 +206,8 @@ make_engine(struct daemon *d)
 		/* a visit to a queue pair makes whole trains */
 		.quantum_bytes = needs.trains ? TRAIN_QUANTUM : 0,
 		.tx_burst = needs.trains ? TRAIN_BURST : 0,
+		.tx_bytes = needs.trains ? TRAIN_BYTES : 0,
+		.divide_writes = needs.trains,
 		.idle = (enum karst_idle)c->idle,
 		.sleep_max_us = c->sleep_max_us,
 	};

@@ -33,8 +33,9 @@ DEV = 'kveth0'
 ADDRESS = ['192.0.2.1', '192.0.2.2']
 GROUP = '239.7.7.7'
 MESSAGES = 40
+ITERS, SIZE = 300, 20000
 # Memory is cleared for each operation.
-TRAFFIC = ['--op', 'write,read,send', '--size', '20000', '--iters', '300', '--verify',
+TRAFFIC = ['--op', 'write,read,send', '--size', str(SIZE), '--iters', str(ITERS), '--verify',
            '--working-set', '8M', '--no-baselines']
 
 
@@ -251,6 +252,12 @@ except ConnectionRefusedError:
 '''
 
 
+def divided(server, part):
+    """@return problems: the messages that the WRITEs of traffic() came in are not of @part bytes."""
+    want, got = ITERS * -(-SIZE // part), hw_counters(server)['rx_write_requests']
+    return [] if got == want else [f'{ITERS} WRITEs came in {got} messages instead of {want}']
+
+
 def netdev(tap, karstd, perf, member, folder, driver, mtu, path_mtu):
     with Network(mtu):
         ds = pair(karstd, folder, driver)
@@ -258,6 +265,9 @@ def netdev(tap, karstd, perf, member, folder, driver, mtu, path_mtu):
         tap.point(f'{driver}: two daemons start', problems)
         if not problems:
             tap.point(f'{driver}: traffic', traffic(perf, ds[0].socket, ds[1].socket, path_mtu))
+            if driver != 'auto':
+                tap.point(f'{driver}: how WRITEs are divided (Q13)',
+                          divided(ds[0], path_mtu if driver == 'kport' else SIZE))
             tap.point(f'{driver}: multicast', multicast(member, ds[0].socket, ds[1].socket))
             tap.point(f'{driver}: the kernel goes on with the rest', kernel_goes_on(mtu))
             other = Daemon(karstd, folder, netdev_conf(driver), name='other', netns=NETNS[0])

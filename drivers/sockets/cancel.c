@@ -9,6 +9,7 @@
  *
  *   ks_enter_cancelled()  at the beginning of the program's call, where nothing has been done
  *   ks_*_with()           where a thread waits: a cancelled thread gives its reference back
+ *                         (for bytes to read: sleep.c)
  *   all others            are made after ks_no_cancel(), which each mutex implies
  *
  * Locks of a page (lock.c) do not imply it, because they are taken for each read and write; the
@@ -133,19 +134,6 @@ ks_poll_with(struct ks_sock *s, struct pollfd *p, nfds_t n, int ms)
 	rc = real(poll)(p, n, ms);
 	_pthread_cleanup_pop(&left, 0);
 	return rc;
-}
-
-ssize_t
-ks_recv_with(struct ks_sock *s, int fd, int flags)
-{
-	char byte;
-	struct _pthread_cleanup_buffer left;
-	ssize_t n;
-
-	_pthread_cleanup_push(&left, cancel_give_back, &s);
-	n = real(recv)(fd, &byte, 1, MSG_PEEK | flags);
-	_pthread_cleanup_pop(&left, 0);
-	return n;
 }
 
 ssize_t

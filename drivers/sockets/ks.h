@@ -126,13 +126,12 @@ int ks_poll_now(struct pollfd *p);
  *  called again. */
 void _pthread_cleanup_push(struct _pthread_cleanup_buffer *left, void (*fn)(void *), void *arg);
 void _pthread_cleanup_pop(struct _pthread_cleanup_buffer *left, int run);
-/** As poll(), read(), pread64(), recv() which peeks at a byte, and send() of a byte; cancellation
- *  points.  If the thread is cancelled, or a handler leaves by siglongjmp(), the caller's reference
- *  to @s is given back.  So a program cannot go back into a call that it has left in this way. */
+/** As poll(), read(), pread64(), and send() of a byte; cancellation points.  If the thread is
+ *  cancelled, or a handler leaves by siglongjmp(), the caller's reference to @s is given back.  So
+ *  a program cannot go back into a call that it has left in this way. */
 int ks_poll_with(struct ks_sock *s, struct pollfd *p, nfds_t n, int ms);
 ssize_t ks_read_with(struct ks_sock *s, int fd, void *buf, size_t n);
 ssize_t ks_pread_with(struct ks_sock *s, int fd, void *buf, size_t n, off64_t at);
-ssize_t ks_recv_with(struct ks_sock *s, int fd, int flags);
 ssize_t ks_send_with(struct ks_sock *s, int fd, int flags);
 
 /* --- memory.c --- */

@@ -189,21 +189,61 @@ ks_interrupted(int fd, int flags, int name)
 		errno = EINTR;
 }
 
-static int
-sleep_for_bytes(int fd, struct ks_sock *s, int flags, uint32_t ended)
+/* A thread that sleeps until bytes arrive. */
+struct sleeper {
+	struct ks_sock *s;
+	int place; /* of sleep_begin() */
+};
+
+/* The thread is cancelled, or a handler leaves by siglongjmp(): it does not sleep any more, and its
+ * reference is given back.  No other handler runs before both are done. */
+static void
+sleep_left(void *arg)
 {
-	int place = sleep_begin(s), now = flags & MSG_DONTWAIT;
+	struct sleeper *is = arg;
+	struct ks_sock *s = is->s;
+
+	if (s == NULL)
+		return;
+	ks_hold();
+	ks_lock_rx(s);
+	sleep_end(s, is->place);
+	ks_unlock_page(&s->page->rx_lock);
+	is->s = NULL;
+	ks_put(s);
+	ks_release();
+}
+
+/* Under rx_lock, also on return, but not meanwhile.  The cleanup is in place before a handler can
+ * run. */
+static ssize_t
+sleep_in_pair(int *fd, struct ks_sock *s, int flags, uint32_t ended)
+{
+	int now = flags & MSG_DONTWAIT;
+	struct _pthread_cleanup_buffer left;
+	struct sleeper is = {s, sleep_begin(s)};
+	char byte;
 	ssize_t n;
 
+	_pthread_cleanup_push(&left, sleep_left, &is);
 	ks_unlock_page(&s->page->rx_lock);
 	if (ks_held.ended != ended)
 		now = MSG_DONTWAIT;
-	n = ks_recv_with(s, fd, now);
-	fd = ks_still(fd, s);
+	n = real(recv)(*fd, &byte, 1, MSG_PEEK | now);
+	*fd = ks_still(*fd, s);
 	if (n < 0 && errno == EAGAIN && now != 0)
-		ks_interrupted(fd, flags, SO_RCVTIMEO);
-	ks_enter_rx(fd, s);
-	sleep_end(s, place);
+		ks_interrupted(*fd, flags, SO_RCVTIMEO);
+	ks_enter_rx(*fd, s);
+	_pthread_cleanup_pop(&left, 0);
+	sleep_end(s, is.place);
+	return n;
+}
+
+static int
+sleep_for_bytes(int fd, struct ks_sock *s, int flags, uint32_t ended)
+{
+	ssize_t n = sleep_in_pair(&fd, s, flags, ended);
+
 	ks_look_at_wanted(s);
 	if (n == 1 && s->page->pending == 0 && !ks_has_bytes(fd, s))
 		(void)ks_take_tokens(fd, s, SIZE_MAX); /* sent without cause */

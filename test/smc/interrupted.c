@@ -10,9 +10,10 @@
  *
  *   smc-interrupted ADDRESS PORT
  *
- * Then threads are cancelled in a signal handler, which interrupts close(), accept() and
- * sendfile().  Last, a handler makes a child, or leaves by siglongjmp(), while the thread sets a
- * filter of system calls.
+ * Then threads that sleep in recv() leave it by siglongjmp(), or are cancelled: the page of the
+ * connection must not count them any more.  Then threads are cancelled in a signal handler, which
+ * interrupts close(), accept() and sendfile().  Last, a handler makes a child, or leaves by
+ * siglongjmp(), while the thread sets a filter of system calls.
  *
  * The program prints what each call returned, what the cancelled ones have left, and whether both
  * processes have the filter and can use the connection.
@@ -246,6 +247,100 @@ wait_in_each(void)
 	handle(send_byte, SA_RESTART);
 	arm();
 	tell("recv again", recv(near, &byte, 1, 0));
+}
+
+/* --- threads that sleep no more --- */
+
+#define SLEEPERS (KARST_SOCK_SLEEPERS + 2) /* more than have a lock in the page */
+
+static sigjmp_buf before_wait;
+static _Atomic unsigned int left_waits, begun_waits;
+
+static void
+leave_wait(int sig)
+{
+	(void)sig;
+	siglongjmp(before_wait, 1);
+}
+
+static void *
+leave_waits(void *arg)
+{
+	char byte;
+
+	for (unsigned int i = 0; i < SLEEPERS; i++) {
+		while (atomic_load(&begun_waits) == i)
+			usleep(100);
+		if (sigsetjmp(before_wait, 1) == 0)
+			(void)recv(near, &byte, 1, 0);
+		i = atomic_fetch_add(&left_waits, 1); /* its value is lost by siglongjmp() */
+	}
+	while (atomic_load(&begun_waits) == SLEEPERS)
+		usleep(100);
+	return arg;
+}
+
+static void *
+wait_once(void *arg)
+{
+	char byte;
+
+	(void)recv(near, &byte, 1, 0);
+	return arg;
+}
+
+/* How many threads sleep until bytes of near arrive, as the page says. */
+static uint32_t
+sleepers(void)
+{
+	return atomic_load((_Atomic uint32_t *)&page->sleepers);
+}
+
+static void
+tell_sleepers(const char *what)
+{
+	int places = 0;
+
+	for (unsigned int i = 0; i < KARST_SOCK_SLEEPERS; i++)
+		places += atomic_load(&page->sleeps[i].owner) != 0;
+	printf("%s: %d sleepers, %d places, %d others\n", what, (int)sleepers(), places,
+		(int)page->crowd);
+}
+
+/* One thread leaves the wait for bytes several times by siglongjmp(), and lives on; then threads
+ * that wait are cancelled.  None of them sleeps any more. */
+static void
+leave_sleeping(void)
+{
+	const struct sigaction act = {.sa_handler = leave_wait};
+	pthread_t t[SLEEPERS];
+	uint32_t before;
+
+	(void)sigaction(SIGUSR2, &act, NULL);
+	if (pthread_create(&t[0], NULL, leave_waits, NULL) != 0)
+		abort();
+	for (unsigned int i = 0; i < SLEEPERS; i++) {
+		before = sleepers();
+		atomic_fetch_add(&begun_waits, 1);
+		while (sleepers() == before)
+			usleep(100);
+		pthread_kill(t[0], SIGUSR2);
+		while (atomic_load(&left_waits) == i)
+			usleep(100);
+	}
+	tell_sleepers("after siglongjmp");
+	atomic_fetch_add(&begun_waits, 1);
+	pthread_join(t[0], NULL);
+	for (unsigned int i = 0; i < SLEEPERS; i++)
+		if (pthread_create(&t[i], NULL, wait_once, NULL) != 0)
+			abort();
+	while (sleepers() < SLEEPERS)
+		usleep(100);
+	for (unsigned int i = 0; i < SLEEPERS; i++)
+		pthread_cancel(t[i]);
+	for (unsigned int i = 0; i < SLEEPERS; i++)
+		pthread_join(t[i], NULL);
+	tell_sleepers("after cancellation");
 }
 
 /* --- threads that are cancelled in a handler --- */
@@ -525,6 +620,7 @@ main(int argc, char **argv)
 	}
 	page = find_page(at.sin_port);
 	wait_in_each();
+	leave_sleeping();
 	cancel_in_each(fd, &at);
 	refuse_interrupted();
 	leave_interrupted();

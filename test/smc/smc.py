@@ -36,6 +36,8 @@ SYS_RECVMSG = 47  # on x86_64
 # the output of interrupted.c: what each call returned, and how many signals came
 INTERRUPTED = ('recv EINTR 1\nrecv after siginterrupt EINTR 1\nrecv at once EAGAIN 1\n'
                'poll EINTR 1\nselect EINTR 1\nsend EINTR 1\nrecv again returned 1\n'
+               'after siglongjmp: 0 sleepers, 0 places, 0 others\n'
+               'after cancellation: 0 sleepers, 0 places, 0 others\n'
                'close cancelled, 0 files, descriptors -1\naccept cancelled, 0 files, descriptors +0\n'
                'accept cancelled, 0 files, descriptors +0\nsendfile leaves nothing\n'
                'sendfile not cancelled, 0 files, descriptors +0\nsendfile cancelled, 0 files, descriptors +0\n'

@@ -57,6 +57,7 @@ call(int sig, siginfo_t *info, void *context)
 	const struct sigaction none = {.sa_handler = SIG_DFL};
 	int flags = atomic_load(&actions[sig].flags);
 	uint32_t calls;
+	int type;
 
 	*(void **)&handler = atomic_load(&actions[sig].handler);
 	if (flags & (int)SA_RESETHAND)
@@ -65,7 +66,9 @@ call(int sig, siginfo_t *info, void *context)
 	if ((flags & SA_RESTART) == 0)
 		ks_held.ended++;
 	calls = ks_no_cancel_leave();
+	type = ks_defer_leave();
 	handler(sig, info, context);
+	ks_defer_return(type);
 	ks_no_cancel_return(calls);
 }
 
@@ -86,8 +89,8 @@ on_signal(int sig, siginfo_t *info, void *context)
 	ks_held.late = true;
 }
 
-void
-ks_deliver(void)
+static void
+deliver(void)
 {
 	uint64_t mask = late_signal.mask;
 	int err = errno;
@@ -100,6 +103,15 @@ ks_deliver(void)
 		(void)syscall(SYS_tgkill, getpid(), syscall(SYS_gettid), late_signal.sig);
 	(void)syscall(SYS_rt_sigprocmask, SIG_SETMASK, &mask, NULL, SET_BYTES);
 	errno = err;
+}
+
+void
+ks_held_end(void)
+{
+	if (ks_held.late)
+		deliver();
+	if (ks_held.async)
+		ks_defer_end();
 }
 
 void

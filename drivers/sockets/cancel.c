@@ -14,6 +14,10 @@
  *
  * Locks of a page (lock.c) do not imply it, because they are taken for each read and write; the
  * calls that are made with them are ks_*_now().
+ *
+ * With the asynchronous type a thread may be cancelled at any instruction.  POSIX allows such a
+ * thread no call on a socket, but others that come here, and some programs read with it.  While
+ * such a thread holds a lock, its type is the deferred one (ks_hold()).
  */
 #include "ks.h"
 
@@ -74,6 +78,58 @@ ks_no_cancel_return(uint32_t calls)
 		begin_no_cancel(calls);
 }
 
+/* --- the asynchronous type --- */
+
+void
+ks_defer(void)
+{
+	(void)real(pthread_setcanceltype)(PTHREAD_CANCEL_DEFERRED, NULL);
+}
+
+void
+ks_defer_end(void)
+{
+	(void)real(pthread_setcanceltype)(PTHREAD_CANCEL_ASYNCHRONOUS, NULL);
+}
+
+/* The signal may have come between a change of the type and that of ks_held.depth. */
+int
+ks_defer_leave(void)
+{
+	int type = PTHREAD_CANCEL_ASYNCHRONOUS;
+
+	if (ks_held.async)
+		(void)real(pthread_setcanceltype)(PTHREAD_CANCEL_ASYNCHRONOUS, &type);
+	return type;
+}
+
+/* The handler may have changed the program's type. */
+void
+ks_defer_return(int type)
+{
+	if (ks_held.async && type != PTHREAD_CANCEL_ASYNCHRONOUS)
+		ks_defer();
+}
+
+/* What is recorded may say asynchronous while the type is not, but not the opposite. */
+KS_API int
+pthread_setcanceltype(int type, int *old)
+{
+	bool before = ks_held.async;
+	int rc;
+
+	if (type == PTHREAD_CANCEL_ASYNCHRONOUS)
+		ks_held.async = true;
+	rc = real(pthread_setcanceltype)(type, old);
+	if (rc == 0)
+		ks_held.async = type == PTHREAD_CANCEL_ASYNCHRONOUS;
+	else
+		ks_held.async = before;
+	return rc;
+}
+
+/* --- calls that do not wait --- */
+
 /* Not interrupted by a handler either, which may leave by longjmp(). */
 ssize_t
 ks_send_now(int fd, const void *buf, size_t n, int flags)
@@ -113,6 +169,8 @@ ks_poll_now(struct pollfd *p)
 	ks_release();
 	return rc;
 }
+
+/* --- calls that wait --- */
 
 static void
 cancel_give_back(void *arg)

@@ -68,6 +68,7 @@ void ks_real_find(void);
 struct ks_held {
 	uint32_t depth; /* number of ks_hold() calls in effect */
 	bool late;      /* a signal is deferred until depth is 0 */
+	bool async;     /* the program has set the asynchronous type of cancellation */
 	/* number of handlers that this thread has run: all, and those without SA_RESTART.  A
 	 * handler that runs after one of our calls has begun, and before the call waits in the
 	 * kernel, must also end the wait */
@@ -77,16 +78,28 @@ struct ks_held {
 	int cancel_state;   /* of the thread before the first of them */
 };
 extern __thread struct ks_held ks_held __attribute__((tls_model("initial-exec")));
-void ks_deliver(void);
+/** Called when depth has become 0: delivers the deferred signal, and restores the type of
+ *  cancellation.  The thread may be cancelled there. */
+void ks_held_end(void);
 /** In a child: discards the deferred signal, which is the parent's. */
 void ks_drop_late(void);
 
+/** From here to ks_defer_end() the type of cancellation is the deferred one. */
+void ks_defer(void);
+void ks_defer_end(void);
+/** Called before a signal handler of the program, as ks_no_cancel_leave(): sets the type that the
+ *  program has set.  @return what the other one takes */
+int ks_defer_leave(void);
+void ks_defer_return(int type);
+
 /** From here to ks_release() no signal handler of the program runs in this thread: a lock that the
- *  handler might wait for may be held by its own thread.  Calls nest.  The code in between must not
- *  wait for the program. */
+ *  handler might wait for may be held by its own thread.  Nor is the thread cancelled, except at a
+ *  cancellation point.  Calls nest.  The code in between must not wait for the program. */
 static inline void
 ks_hold(void)
 {
+	if (__builtin_expect(ks_held.async, 0))
+		ks_defer();
 	ks_held.depth++;
 	atomic_signal_fence(memory_order_seq_cst);
 }
@@ -97,8 +110,8 @@ ks_release(void)
 	atomic_signal_fence(memory_order_seq_cst);
 	ks_held.depth--;
 	atomic_signal_fence(memory_order_seq_cst);
-	if (__builtin_expect(ks_held.late, 0) && ks_held.depth == 0)
-		ks_deliver();
+	if (__builtin_expect(ks_held.late || ks_held.async, 0) && ks_held.depth == 0)
+		ks_held_end();
 }
 
 /* --- cancel.c --- */

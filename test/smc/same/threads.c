@@ -599,6 +599,85 @@ cancel_connect(void)
 	open_both();
 }
 
+/* --- the asynchronous type of cancellation --- */
+
+static pthread_key_t at_end;
+static int seen[2]; /* signals in the cleanup handler, and in the destructor */
+
+static void
+raise_in(void *arg)
+{
+	sigset_t mask;
+
+	came = 0;
+	raise(SIGUSR1);
+	(void)pthread_sigmask(SIG_SETMASK, NULL, &mask);
+	*(int *)arg = (int)came + 10 * sigismember(&mask, SIGUSR2);
+}
+
+/* Waits for a byte by the number of the system call: over SMC-R this is no cancellation point, and
+ * the thread is cancelled when the call has ended. */
+static void *
+wait_asynchronously(void *arg)
+{
+	struct call *c = arg;
+	char byte;
+
+	(void)pthread_setspecific(at_end, &seen[1]);
+	pthread_cleanup_push(raise_in, &seen[0]);
+	pthread_setcanceltype(PTHREAD_CANCEL_ASYNCHRONOUS, NULL);
+	atomic_store(&c->id, (pid_t)syscall(SYS_gettid));
+	(void)syscall(SYS_recvfrom, near, &byte, 1, 0, NULL, NULL);
+	pthread_cleanup_pop(0);
+	return NULL;
+}
+
+static void
+cancel_asynchronously(void)
+{
+	struct call c = {.fd = -1};
+
+	handle(SIGUSR1, SA_RESTART);
+	if (pthread_key_create(&at_end, raise_in) != 0)
+		fail("a key");
+	open_both();
+	if (pthread_create(&c.thread, NULL, wait_asynchronously, &c) != 0)
+		fail("a thread");
+	await_call(&c);
+	pthread_cancel(c.thread);
+	tell(send(far, "x", 1, 0));
+	tell_cancelled(c.thread);
+	printf(" %d %d", seen[0], seen[1]);
+	tell(send(near, "y", 1, 0));
+	tell(recv(far, data, 1, 0));
+}
+
+/* The type that a thread has set is the one that is reported, also in a handler. */
+static int types[3];
+
+static void
+note_type(int sig)
+{
+	(void)sig;
+	pthread_setcanceltype(PTHREAD_CANCEL_ASYNCHRONOUS, &types[0]);
+}
+
+static void
+type_in_handler(void)
+{
+	const struct sigaction act = {.sa_handler = note_type};
+
+	open_both();
+	(void)sigaction(SIGUSR1, &act, NULL);
+	pthread_setcanceltype(PTHREAD_CANCEL_ASYNCHRONOUS, &types[1]);
+	greet();
+	raise(SIGUSR1);
+	pthread_setcanceltype(PTHREAD_CANCEL_DEFERRED, &types[2]);
+	greet();
+	for (int i = 0; i < 3; i++)
+		printf(" %d", types[i] == PTHREAD_CANCEL_ASYNCHRONOUS);
+}
+
 /* A child that has this memory: vfork(). */
 static void
 executed_by_vfork(void)
@@ -745,6 +824,8 @@ const struct same_case concurrent[] = {
 	{"cancelled while it waits", cancel_in_all},
 	{"cancelled before a call that need not wait", cancel_with_bytes},
 	{"cancelled before connect", cancel_connect},
+	{"cancelled with the asynchronous type", cancel_asynchronously},
+	{"the asynchronous type of cancellation", type_in_handler},
 	{"a handler leaves a waiting call by siglongjmp()", leave_by_siglongjmp},
 	{"a connection of a program that vfork has begun", executed_by_vfork},
 	{"calls of a child of vfork", closed_by_vfork},

@@ -67,11 +67,25 @@ static _Atomic bool confined;
 /* Of the memory for a filter (set_with_ours()).  A lock of this kind waits by system calls that our
  * rules allow, which those of a mutex are not. */
 static struct karst_sock_lock place_lock;
+/* Connections that threads are opening, and which the table will have soon. */
+static _Atomic uint32_t opening;
 
 bool
 ks_is_confined(void)
 {
 	return atomic_load_explicit(&confined, memory_order_relaxed);
+}
+
+void
+ks_confine_open_begin(void)
+{
+	atomic_fetch_add(&opening, 1);
+}
+
+void
+ks_confine_open_end(void)
+{
+	atomic_fetch_sub(&opening, 1);
 }
 
 /* --- instructions --- */
@@ -218,28 +232,49 @@ allow_service(struct filter *f)
 
 /* --- the call --- */
 
-/* Waits, for at most AGREED_MS, until the kind of each connection has been agreed on, and gets the
- * rings and the wakers.  @fds: the connections and the wakers.
- * @return how many there are, which may be more than FDS_MAX */
-static unsigned int
-prepare(int *fds)
-{
-	uint64_t began = ks_now();
-	unsigned int n = ks_list(fds, FDS_MAX);
+/* What our rules are for. */
+struct known {
+	int fds[FDS_MAX];   /* the connections and the wakers */
+	unsigned int n;     /* how many there are, which may be more than FDS_MAX */
+	uint32_t additions; /* ks_additions() before they were listed */
+	uint64_t began;
+};
 
+static bool
+is_in_time(const struct known *k)
+{
+	return ks_now() - k->began < AGREED_MS * 1000000ull;
+}
+
+/* Waits, for at most AGREED_MS, until the kind of each connection has been agreed on, and gets the
+ * rings and the wakers. */
+static void
+prepare(struct known *k)
+{
+	unsigned int n;
+
+	k->additions = ks_additions();
+	n = ks_list(k->fds, FDS_MAX);
 	for (unsigned int i = 0; i < n && i < FDS_MAX; i++) {
-		struct ks_sock *s = ks_get(fds[i]);
+		struct ks_sock *s = ks_get(k->fds[i]);
 
 		if (s == NULL)
 			continue;
-		while (atomic_load(&s->page->state) == KARST_SOCK_CONNECTING &&
-			ks_now() - began < AGREED_MS * 1000000ull)
+		while (atomic_load(&s->page->state) == KARST_SOCK_CONNECTING && is_in_time(k))
 			(void)ks_poll_with(s, NULL, 0, 1);
-		ks_need_rings(fds[i], s); /* so that they are mapped */
-		ks_meet_peer(fds[i], s);
+		ks_need_rings(k->fds[i], s); /* so that they are mapped */
+		ks_meet_peer(k->fds[i], s);
 		ks_put(s);
 	}
-	return n > 0 ? ks_list(fds, FDS_MAX) : 0;
+	k->n = n > 0 ? ks_list(k->fds, FDS_MAX) : 0;
+}
+
+/* Whether another thread has opened a connection since they were listed, or is about to; or this
+ * one has, by prepare(), got a waker. */
+static bool
+is_old(const struct known *k)
+{
+	return (atomic_load(&opening) != 0 || ks_additions() != k->additions) && is_in_time(k);
 }
 
 /* Whether the @bytes of the program's memory can be read, at least 8.  The kernel copies a set of
@@ -310,45 +345,57 @@ set_filter(struct way way, const struct sock_fprog *filter)
 	return rc;
 }
 
-/* Sets the filter with our rules in front of it.  @return false: both are too long together, or
- * there is no filter that can be read; nothing was done. */
-static bool
-set_with_ours(
-	struct way way, const struct sock_fprog *theirs, const int *fds, unsigned int n, long *rc)
+enum outcome {
+	SET,     /* or refused by the kernel */
+	NOT_SET, /* both are too long together, or there is no filter that can be read */
+	OLD,     /* nothing was done, because there are more connections: is_old() */
+};
+
+/* Sets the filter with our rules in front of it. */
+static enum outcome
+set_with_ours(struct way way, const struct sock_fprog *theirs, const struct known *k, long *rc)
 {
 	/* not mmap(), which an earlier filter may forbid, nor malloc(), which the program may have
 	 * replaced, or a handler have interrupted */
 	static struct filter place;
 	struct sock_fprog both;
-	bool built;
+	enum outcome is = NOT_SET;
 
 	/* no handler, which may set a filter of its own, fork, or leave by longjmp() */
 	(void)ks_lock_page(&place_lock);
 	place.n = place.nleave = 0;
 	(void)ks_service();
-	built = build(&place, fds, n, theirs);
-	if (built) {
+	if (build(&place, k->fds, k->n, theirs))
+		is = is_old(k) ? OLD : SET; /* last */
+	if (is == SET) {
 		both = (struct sock_fprog){.len = (unsigned short)place.n, .filter = place.code};
 		*rc = set_filter(way, &both);
 	}
 	ks_unlock_page(&place_lock);
-	return built;
+	return is;
 }
 
 static long
 confine(struct way way, const struct sock_fprog *theirs)
 {
-	int fds[FDS_MAX];
-	unsigned int n;
-	bool set;
+	struct known k = {.began = ks_now()};
+	enum outcome is;
 	long rc = -1;
 
 	ks_no_cancel(); /* the thread may be one that is cancelled at any instruction */
-	n = prepare(fds);
-	set = n > 0 && n <= FDS_MAX && set_with_ours(way, theirs, fds, n, &rc);
+	do {
+		is = NOT_SET;
+		prepare(&k);
+		if (k.n > 0 && k.n <= FDS_MAX)
+			is = set_with_ours(way, theirs, &k, &rc);
+		else if (k.n == 0 && is_old(&k))
+			is = OLD;
+		if (is == OLD && atomic_load(&opening) != 0)
+			(void)real(poll)(NULL, 0, 1);
+	} while (is == OLD);
 	ks_no_cancel_end();
 	/* last: no system call of this library follows, which their filter may refuse */
-	return set ? rc : set_filter(way, theirs);
+	return is == SET ? rc : set_filter(way, theirs);
 }
 
 long
@@ -357,10 +404,11 @@ ks_confine(unsigned int flags, const void *theirs)
 	return confine((struct way){true, flags}, theirs);
 }
 
-/* The thread that used the memory does not exist in the child. */
+/* The threads that used the memory, or opened connections, do not exist in the child. */
 void
 ks_confine_forked(void)
 {
+	atomic_store(&opening, 0);
 	atomic_store(&place_lock.owner, 0);
 }
 

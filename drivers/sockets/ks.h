@@ -254,6 +254,8 @@ bool ks_connects(void);
 /** Lists descriptors that are connections or wake their peers, up to @max.
  *  @return how many there are */
 unsigned int ks_list(int *fds, unsigned int max);
+/** Changes each time that there is one more of them. */
+uint32_t ks_additions(void);
 void ks_forked(void);
 /** Called before a fork(), and after it in the parent: takes and releases the lock, so that what
  *  the child inherits is not being changed. */
@@ -609,6 +611,10 @@ bool ks_is_confined(void);
 void ks_confine_begin(void);
 /** Called in a child. */
 void ks_confine_forked(void);
+/** Called before the service opens a connection, and after the table has it.  Signals are held in
+ *  between. */
+void ks_confine_open_begin(void);
+void ks_confine_open_end(void);
 /** As seccomp(SECCOMP_SET_MODE_FILTER). */
 long ks_confine(unsigned int flags, const void *theirs);
 

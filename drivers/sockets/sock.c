@@ -396,6 +396,7 @@ ask_open(int fd, int accepted, struct karst_sock_msg *msg, int fds[KARST_SOCK_FD
 	do {
 		*msg = req;
 		ks_hold();
+		ks_confine_open_begin();
 		rc = ks_open_begin(msg, fd, generation);
 		if (rc == 0) {
 			see_settings(fd, accepted, is);
@@ -403,12 +404,14 @@ ask_open(int fd, int accepted, struct karst_sock_msg *msg, int fds[KARST_SOCK_FD
 		}
 		if (rc != -EAGAIN)
 			return rc;
+		ks_confine_open_end();
 		ks_release();
 		if (real(poll)(&p, 1, FIRST_MS) <= 0)
 			break;
 		(void)real(poll)(NULL, 0, 1); /* a part of the message may be there */
 	} while (ks_now() - began < FIRST_MS * 1000000ull);
 	ks_hold();
+	ks_confine_open_begin();
 	return rc;
 }
 
@@ -494,6 +497,7 @@ open_at_service(int fd, int accepted, bool *plain)
 	for (i = 0; i < KARST_SOCK_FDS; i++)
 		if (fds[i] >= 0)
 			real(close)(fds[i]);
+	ks_confine_open_end();
 	ks_release();
 	return rc;
 }

@@ -37,6 +37,7 @@ static struct watch *watches;
 static pid_t pid;
 static _Atomic bool listens;
 static _Atomic uint32_t connections; /* number of entries that are connections */
+static _Atomic uint32_t additions;   /* how often an entry has become one that ks_list() lists */
 
 /* --- memory --- */
 
@@ -217,6 +218,8 @@ ks_set(int fd, enum ks_kind kind, struct ks_sock *s)
 	if (old != NULL)
 		ks_put(old);
 	atomic_store_explicit(&e->kind, kind, memory_order_release);
+	if (kind == KS_SMC || kind == KS_HIDDEN)
+		atomic_fetch_add(&additions, 1);
 }
 
 void
@@ -252,6 +255,12 @@ bool
 ks_connects(void)
 {
 	return atomic_load(&connections) != 0;
+}
+
+uint32_t
+ks_additions(void)
+{
+	return atomic_load(&additions);
 }
 
 unsigned int

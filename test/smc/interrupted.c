@@ -12,8 +12,9 @@
  *
  * Then threads that sleep in recv() leave it by siglongjmp(), or are cancelled: the page of the
  * connection must not count them any more.  Then threads are cancelled in a signal handler, which
- * interrupts close(), accept() and sendfile().  Last, a handler makes a child, or leaves by
- * siglongjmp(), while the thread sets a filter of system calls.
+ * interrupts close(), accept() and sendfile().  Then another thread
+ * opens a connection while a thread sets a filter of system calls.  Last, a handler makes a child,
+ * or leaves by siglongjmp(), while the thread sets one.
  *
  * The program prints what each call returned, what the cancelled ones have left, and whether both
  * processes have the filter and can use the connection.
@@ -57,6 +58,8 @@ static volatile sig_atomic_t armed, came;
 enum { NOT, IN_STATE, IN_UNLOCK, IN_PID, IN_BPF, IN_PREAD };
 static volatile sig_atomic_t interrupts, skips; /* not in the first calls */
 static bool cancels;                            /* and it is to be cancelled */
+static bool opens;                              /* instead, another thread opens a connection */
+static void let_open(void);
 static int near, far;
 static struct karst_sock_page *page; /* the page of near */
 
@@ -68,6 +71,10 @@ interrupt_self(void)
 		return;
 	}
 	interrupts = NOT;
+	if (opens) {
+		let_open();
+		return;
+	}
 	if (cancels)
 		pthread_cancel(pthread_self());
 	raise(SIGUSR2);
@@ -583,6 +590,76 @@ refuse_interrupted(void)
 		refused == n && n > 2 ? "set" : "not set", failed);
 }
 
+static _Atomic int open_step; /* 1: another thread is to open a connection; 2: it has */
+static const struct sockaddr_in *open_at;
+static int open_listener, open_near;
+
+static void *
+open_one(void *arg)
+{
+	while (atomic_load(&open_step) == 0)
+		usleep(100);
+	open_near = socket(AF_INET, SOCK_STREAM, 0);
+	if (connect(open_near, (const void *)open_at, sizeof(*open_at)) != 0 ||
+		accept(open_listener, NULL, NULL) < 0)
+		abort();
+	atomic_store(&open_step, 2);
+	return arg;
+}
+
+static void
+let_open(void)
+{
+	atomic_store(&open_step, 1);
+	while (atomic_load(&open_step) == 1)
+		usleep(100);
+}
+
+/* In a child.  @return its exit status: whether the thread was interrupted, and whether a read of
+ * the other connection, with the filter, was refused */
+static int
+open_in(int call)
+{
+	pthread_t t;
+	char byte;
+
+	if (pthread_create(&t, NULL, open_one, NULL) != 0)
+		abort();
+	skips = call;
+	opens = true;
+	interrupts = IN_PID;
+	refuse(SYS_recvfrom);
+	interrupts = NOT;
+	if (atomic_load(&open_step) == 0)
+		return 2;
+	pthread_join(t, NULL);
+	return recv(open_near, &byte, 1, MSG_DONTWAIT) < 0 && errno == EAGAIN ? 0 : 1;
+}
+
+/* In each call of getpid() while a thread sets a filter, another thread opens a connection.  The
+ * filter must allow to use it. */
+static void
+open_while_setting(int listener, const struct sockaddr_in *at)
+{
+	int n = 0, refused = 0, status = 0;
+
+	open_listener = listener;
+	open_at = at;
+	for (; n < CALLS && status == 0; n++) {
+		child = fork();
+		if (child == 0)
+			_exit(open_in(n));
+		if (child < 0 || waitpid(child, &status, 0) != child)
+			abort();
+		if (WIFEXITED(status) && WEXITSTATUS(status) == 1) {
+			refused++;
+			status = 0;
+		}
+	}
+	printf("connections opened %s, %d refused\n",
+		n > 3 && WEXITSTATUS(status) == 2 ? "meanwhile" : "not", refused);
+}
+
 /* The same with a handler that leaves.  The connection is used with a filter that is set later. */
 static void
 leave_interrupted(void)
@@ -622,6 +699,7 @@ main(int argc, char **argv)
 	wait_in_each();
 	leave_sleeping();
 	cancel_in_each(fd, &at);
+	open_while_setting(fd, &at);
 	refuse_interrupted();
 	leave_interrupted();
 	return 0;

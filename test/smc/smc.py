@@ -41,7 +41,8 @@ INTERRUPTED = ('recv EINTR 1\nrecv after siginterrupt EINTR 1\nrecv at once EAGA
                'close cancelled, 0 files, descriptors -1\naccept cancelled, 0 files, descriptors +0\n'
                'accept cancelled, 0 files, descriptors +0\nsendfile leaves nothing\n'
                'sendfile not cancelled, 0 files, descriptors +0\nsendfile cancelled, 0 files, descriptors +0\n'
-               'sendfile leaves 0 descriptors\nfilters set, 0 children cannot read or have no filter\nreads 1\n')
+               'sendfile leaves 0 descriptors\nconnections opened meanwhile, 0 refused\n'
+               'filters set, 0 children cannot read or have no filter\nreads 1\n')
 STALL_S = 2  # longer than the retries of an ACK timeout of 14 ...
 PATIENT_S = 6  # ... and shorter than those of the service, including the time until the first retry
 NEAR, FAR = '10.91.0.1', '10.91.0.2'

@@ -64,6 +64,8 @@ struct filter {
 
 /* At file scope: the calls of programs have no argument for it. */
 static _Atomic bool confined;
+/* A filter was set without our rules, so it may refuse any call that they would allow. */
+static _Atomic bool unruled;
 /* Of the memory for a filter (set_with_ours()).  A lock of this kind waits by system calls that our
  * rules allow, which those of a mutex are not. */
 static struct karst_sock_lock place_lock;
@@ -279,8 +281,8 @@ is_old(const struct known *k)
 
 /* Whether the @bytes of the program's memory can be read, at least 8.  The kernel copies a set of
  * signals, of 8 bytes, before it refuses the operation -1 (EINVAL).  This system call is one that
- * our rules allow, so an earlier filter of the program, which has them in front, does not refuse
- * it. */
+ * our rules allow, so an earlier filter of the program that has them in front does not refuse it.
+ * If one has not, nothing is checked. */
 static bool
 is_readable(const void *mem, size_t bytes)
 {
@@ -288,6 +290,8 @@ is_readable(const void *mem, size_t bytes)
 	const int err = errno;
 	bool readable = mem != NULL; /* which means no set in this system call */
 
+	if (atomic_load(&unruled))
+		return readable;
 	for (size_t at = 0; readable && at < bytes; at += page) {
 		(void)syscall(SYS_rt_sigprocmask, -1, (const char *)mem + at, NULL, set);
 		readable = errno == EINVAL;
@@ -394,8 +398,13 @@ confine(struct way way, const struct sock_fprog *theirs)
 			(void)real(poll)(NULL, 0, 1);
 	} while (is == OLD);
 	ks_no_cancel_end();
+	if (is == SET)
+		return rc;
 	/* last: no system call of this library follows, which their filter may refuse */
-	return is == SET ? rc : set_filter(way, theirs);
+	rc = set_filter(way, theirs);
+	if (rc >= 0)
+		atomic_store(&unruled, true);
+	return rc;
 }
 
 long
@@ -475,6 +484,7 @@ try_others(void)
 {
 	const size_t page = (size_t)sysconf(_SC_PAGESIZE);
 	uint32_t word = 0;
+	uint64_t signals; /* the kernel's set */
 	cpu_set_t set;
 	struct rlimit limit;
 	void *mem = mmap(NULL, page, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -484,6 +494,10 @@ try_others(void)
 		is_allowed(syscall(SYS_futex, &word, FUTEX_WAKE, 1, NULL, NULL, 0)) &&
 		is_allowed(syscall(SYS_tkill, syscall(SYS_gettid), 0)) &&
 		is_allowed(syscall(SYS_tgkill, getpid(), syscall(SYS_gettid), 0)) &&
+		is_allowed(
+			syscall(SYS_rt_tgsigqueueinfo, getpid(), syscall(SYS_gettid), 0, NULL)) &&
+		is_allowed(
+			syscall(SYS_rt_sigprocmask, SIG_BLOCK, NULL, &signals, sizeof(signals))) &&
 		is_allowed(sched_getaffinity(0, sizeof(set), &set)) &&
 		is_allowed(getrlimit(RLIMIT_NOFILE, &limit)) && is_allowed(sched_yield()) &&
 		is_allowed(geteuid());

@@ -487,13 +487,16 @@ count_variables(void)
 int
 filtered(int port, int variables)
 {
+	static const int none[] = {SYS_personality, 0};
 	struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = (in_port_t)port};
 	char byte;
 
 	to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
 	near = socket(AF_INET, SOCK_STREAM, 0);
-	if (connect(near, (void *)&to, sizeof(to)) != 0 || write(near, "x", 1) != 1 ||
-		read(near, &byte, 1) != 1)
+	if (connect(near, (void *)&to, sizeof(to)) != 0 || write(near, "x", 1) != 1)
+		return 1;
+	confine(none, BY_PRCTL);
+	if (read(near, &byte, 1) != 1)
 		return 1;
 	return count_variables() == variables ? 8 : 2;
 }
@@ -588,6 +591,37 @@ inherited_no_limits(void)
 	connect_in_filter(UNSEEN, calls);
 }
 
+/* SMC-R needs this call to deliver deferred signals, and to set filters. */
+static void
+inherited_no_masks(void)
+{
+	static const int masks[] = {SYS_rt_sigprocmask, 0};
+
+	connect_in_filter(UNSEEN, masks);
+}
+
+/* A process that listens sets a filter, which it may do unchanged; accepts; and sets another. */
+static void
+accept_between_filters(void)
+{
+	static const int masks[] = {SYS_rt_sigprocmask, 0};
+	char byte = 'x';
+	pid_t child = fork();
+
+	if (child == 0) {
+		confine(masks, BY_PRCTL);
+		near = accept(listener, NULL, NULL);
+		confine(unused_by_reads, BY_PRCTL);
+		_exit(read(near, &byte, 1) == 1 && write(near, &byte, 1) == 1 ? 0 : 1);
+	}
+	far = socket(AF_INET, SOCK_STREAM, 0);
+	if (connect(far, (void *)&address, sizeof(address)) != 0)
+		fail("connect");
+	tell(send(far, &byte, 1, MSG_NOSIGNAL));
+	tell(recv(far, &byte, 1, 0));
+	tell_status(child);
+}
+
 const struct same_case filters[] = {
 	{"a filter of system calls by prctl()", echo_by_prctl},
 	{"a filter of system calls by seccomp()", echo_by_seccomp},
@@ -607,5 +641,8 @@ const struct same_case filters[] = {
 	{"a program that is executed with a harmless filter of system calls", inherited_harmless},
 	{"a program that is executed with a filter that kills for setting limits",
 		inherited_no_limits},
+	{"a program that is executed with a filter that kills for masks of signals",
+		inherited_no_masks},
+	{"filters of system calls that are set before and after accept", accept_between_filters},
 	{NULL, NULL},
 };

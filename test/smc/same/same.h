@@ -88,8 +88,8 @@ long call_recv_many(struct call *c);
 int relay(int fd);
 /** Connects to @port of this machine, and sends the connection. */
 int bring(int fd, int port);
-/** Connects to @port, which is in network byte order, and exchanges a byte each way.  @variables:
- *  how many its environment has. */
+/** Connects to @port, which is in network byte order, exchanges a byte each way, and sets a filter
+ *  of system calls meanwhile.  @variables: how many its environment has. */
 int filtered(int port, int variables);
 
 #endif /* SAME_H */

@@ -16,6 +16,10 @@
  * A handler that runs inside a call of this library, just before the call waits in the kernel, does
  * not end that wait, although the program may rely on it.  So handlers are counted, and a call that
  * is about to wait checks whether one has run since it began.
+ *
+ * A handler that leaves by siglongjmp() also leaves the call that it has interrupted.  What the
+ * call has beyond references to connections, it gives back in cleanups of its own, or it holds
+ * signals.
  */
 #include "ks.h"
 
@@ -50,6 +54,45 @@ static struct {
 	_Atomic int flags;
 } actions[SIGNALS];
 
+/* A handler has interrupted a call that has references of connections, and leaves by siglongjmp(),
+ * or ends the thread.  The call does not continue. */
+static void
+put_left(void *arg)
+{
+	uint32_t base = *(const uint32_t *)arg;
+
+	ks_hold();
+	ks_put_after(base);
+	ks_held.ref_base = base;
+	ks_release();
+}
+
+/* The C library finds the cleanups that siglongjmp() leaves by their place on the stack. */
+static bool
+is_on_other_stack(const ucontext_t *uc)
+{
+	uintptr_t at = (uintptr_t)__builtin_frame_address(0), low = (uintptr_t)uc->uc_stack.ss_sp;
+
+	return at - low < uc->uc_stack.ss_size;
+}
+
+static void
+call_handler(void (*handler)(int, siginfo_t *, void *), int sig, siginfo_t *info, void *context)
+{
+	struct _pthread_cleanup_buffer left;
+	uint32_t base = ks_held.ref_base;
+
+	if (ks_held.nrefs == base || is_on_other_stack(context)) {
+		handler(sig, info, context);
+		return;
+	}
+	_pthread_cleanup_push(&left, put_left, &base);
+	ks_held.ref_base = ks_held.nrefs;
+	handler(sig, info, context);
+	ks_held.ref_base = base;
+	_pthread_cleanup_pop(&left, 0);
+}
+
 static void
 call(int sig, siginfo_t *info, void *context)
 {
@@ -67,7 +110,7 @@ call(int sig, siginfo_t *info, void *context)
 		ks_held.ended++;
 	calls = ks_no_cancel_leave();
 	type = ks_defer_leave();
-	handler(sig, info, context);
+	call_handler(handler, sig, info, context);
 	ks_defer_return(type);
 	ks_no_cancel_return(calls);
 }

@@ -179,7 +179,7 @@ cancel_give_back(void *arg)
 
 	*at = NULL;
 	if (s != NULL)
-		ks_put(s);
+		ks_put_left(s);
 }
 
 int

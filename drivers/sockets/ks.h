@@ -65,6 +65,10 @@ void ks_real_find(void);
 
 /* --- calls_signal.c --- */
 
+#define KS_REFS 8u /* more than a call has at a time, and the handlers that interrupt it */
+
+struct ks_sock;
+
 struct ks_held {
 	uint32_t depth; /* number of ks_hold() calls in effect */
 	bool late;      /* a signal is deferred until depth is 0 */
@@ -76,6 +80,11 @@ struct ks_held {
 	uint32_t thread;    /* the kernel's thread ID; 0: not queried yet */
 	uint32_t no_cancel; /* number of ks_no_cancel() calls in effect */
 	int cancel_state;   /* of the thread before the first of them */
+	/* references of ks_get() that were not put yet: if a handler leaves by siglongjmp(), those
+	 * of the call that it has interrupted are put (calls_signal.c).  Those before ref_base are
+	 * of calls that the running handler has interrupted */
+	struct ks_sock *refs[KS_REFS];
+	uint32_t nrefs, ref_base;
 };
 extern __thread struct ks_held ks_held __attribute__((tls_model("initial-exec")));
 /** Called when depth has become 0: delivers the deferred signal, and restores the type of
@@ -115,8 +124,6 @@ ks_release(void)
 }
 
 /* --- cancel.c --- */
-
-struct ks_sock;
 
 /** From here to ks_no_cancel_end() this thread is not cancelled.  Calls nest.  Unlike ks_hold(),
  *  this may wait for the program. */
@@ -233,6 +240,10 @@ enum ks_kind ks_kind(int fd);
 /** @return a reference to the connection of @fd; NULL: @fd is not a connection of this library */
 struct ks_sock *ks_get(int fd);
 void ks_put(struct ks_sock *s);
+/** The same for a cleanup handler, if the thread's call still has the reference. */
+void ks_put_left(struct ks_sock *s);
+/** Puts the references of the thread after the first @base. */
+void ks_put_after(uint32_t base);
 /** For use after a wait.  @return @fd if it still belongs to @s; -1 if another thread has closed
  *  it, so that the descriptor that now has this number must not be used. */
 int ks_still(int fd, const struct ks_sock *s);

@@ -191,12 +191,13 @@ ks_interrupted(int fd, int flags, int name)
 
 /* A thread that sleeps until bytes arrive. */
 struct sleeper {
-	struct ks_sock *s;
-	int place; /* of sleep_begin() */
+	struct ks_sock *s; /* with a reference besides that of the call */
+	int place;         /* of sleep_begin() */
 };
 
 /* The thread is cancelled, or a handler leaves by siglongjmp(): it does not sleep any more, and its
- * reference is given back.  No other handler runs before both are done. */
+ * reference is given back, if that was not done before this one.  No other handler runs before both
+ * are done. */
 static void
 sleep_left(void *arg)
 {
@@ -210,6 +211,7 @@ sleep_left(void *arg)
 	sleep_end(s, is->place);
 	ks_unlock_page(&s->page->rx_lock);
 	is->s = NULL;
+	ks_put_left(s);
 	ks_put(s);
 	ks_release();
 }
@@ -225,6 +227,7 @@ sleep_in_pair(int *fd, struct ks_sock *s, int flags, uint32_t ended)
 	char byte;
 	ssize_t n;
 
+	atomic_fetch_add(&s->refs, 1);
 	_pthread_cleanup_push(&left, sleep_left, &is);
 	ks_unlock_page(&s->page->rx_lock);
 	if (ks_held.ended != ended)
@@ -235,6 +238,7 @@ sleep_in_pair(int *fd, struct ks_sock *s, int flags, uint32_t ended)
 		ks_interrupted(*fd, flags, SO_RCVTIMEO);
 	ks_enter_rx(*fd, s);
 	_pthread_cleanup_pop(&left, 0);
+	atomic_fetch_sub(&s->refs, 1); /* not the last */
 	sleep_end(s, is.place);
 	return n;
 }

@@ -112,6 +112,30 @@ ks_kind(int fd)
 			 : KS_PLAIN;
 }
 
+/* Signals are held. */
+static void
+note_ref(struct ks_sock *s)
+{
+	if (ks_held.nrefs < KS_REFS)
+		ks_held.refs[ks_held.nrefs++] = s;
+}
+
+/* Signals are held.  False: the thread's call has no such reference. */
+static bool
+forget_ref(const struct ks_sock *s)
+{
+	uint32_t i = ks_held.nrefs;
+
+	while (i > ks_held.ref_base && ks_held.refs[i - 1] != s)
+		i--;
+	if (i <= ks_held.ref_base)
+		return false;
+	ks_held.nrefs--;
+	for (; i <= ks_held.nrefs; i++)
+		ks_held.refs[i - 1] = ks_held.refs[i];
+	return true;
+}
+
 struct ks_sock *
 ks_get(int fd)
 {
@@ -123,8 +147,10 @@ ks_get(int fd)
 	ks_hold(); /* so that a handler does not wait for a user that is its own thread */
 	atomic_fetch_add(&e->users, 1);
 	s = atomic_load(&e->sock);
-	if (s != NULL)
+	if (s != NULL) {
 		atomic_fetch_add(&s->refs, 1);
+		note_ref(s);
+	}
 	atomic_fetch_sub(&e->users, 1);
 	ks_release();
 	return s;
@@ -180,8 +206,8 @@ put_memory(struct ks_sock *s)
 	ks_page_put(s->page, s->number, s->generation, shared);
 }
 
-void
-ks_put(struct ks_sock *s)
+static void
+put_ref(struct ks_sock *s)
 {
 	if (atomic_fetch_sub(&s->refs, 1) != 1)
 		return;
@@ -193,10 +219,59 @@ ks_put(struct ks_sock *s)
 }
 
 void
+ks_put(struct ks_sock *s)
+{
+	ks_hold();
+	(void)forget_ref(s);
+	put_ref(s);
+	ks_release();
+}
+
+void
+ks_put_left(struct ks_sock *s)
+{
+	ks_hold();
+	if (forget_ref(s))
+		put_ref(s);
+	ks_release();
+}
+
+void
+ks_put_after(uint32_t base)
+{
+	ks_hold();
+	while (ks_held.nrefs > base)
+		put_ref(ks_held.refs[--ks_held.nrefs]);
+	ks_release();
+}
+
+/* Signals are held. */
+static void
+set_entry(struct entry *e, enum ks_kind kind, struct ks_sock *s)
+{
+	struct ks_sock *old;
+
+	if (kind == KS_LISTENS)
+		atomic_store(&listens, true);
+	atomic_store(&e->kind, KS_PLAIN);
+	if (s != NULL)
+		(void)forget_ref(s); /* it is the table's now */
+	old = atomic_exchange(&e->sock, s);
+	if ((old != NULL) != (s != NULL))
+		atomic_fetch_add(&connections, s != NULL ? 1 : -1u);
+	while (old != NULL && atomic_load(&e->users) != 0)
+		sched_yield();
+	if (old != NULL)
+		put_ref(old);
+	atomic_store_explicit(&e->kind, kind, memory_order_release);
+	if (kind == KS_SMC || kind == KS_HIDDEN)
+		atomic_fetch_add(&additions, 1);
+}
+
+void
 ks_set(int fd, enum ks_kind kind, struct ks_sock *s)
 {
 	struct entry *e = entry_of(fd);
-	struct ks_sock *old;
 
 	if (e == NULL && kind == KS_PLAIN)
 		return;
@@ -207,19 +282,9 @@ ks_set(int fd, enum ks_kind kind, struct ks_sock *s)
 			ks_put(s);
 		return;
 	}
-	if (kind == KS_LISTENS)
-		atomic_store(&listens, true);
-	atomic_store(&e->kind, KS_PLAIN);
-	old = atomic_exchange(&e->sock, s);
-	if ((old != NULL) != (s != NULL))
-		atomic_fetch_add(&connections, s != NULL ? 1 : -1u);
-	while (old != NULL && atomic_load(&e->users) != 0)
-		sched_yield();
-	if (old != NULL)
-		ks_put(old);
-	atomic_store_explicit(&e->kind, kind, memory_order_release);
-	if (kind == KS_SMC || kind == KS_HIDDEN)
-		atomic_fetch_add(&additions, 1);
+	ks_hold();
+	set_entry(e, kind, s);
+	ks_release();
 }
 
 void

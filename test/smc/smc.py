@@ -30,6 +30,7 @@ from smcbed import BYTES, CONF, HERE, Program, RateServer, bed, echo, ip, run  #
 
 OPTION = bytes.fromhex('fe06e2d4c3d9')
 IDLE = 500
+STEPS = 25  # instructions of each call; smc-steps with 0 takes all, some minutes
 OFTEN = 100  # connections
 SLOW_MS = 300  # longer than the service waits for the other end
 SYS_RECVMSG = 47  # on x86_64
@@ -561,6 +562,12 @@ def handlers(suite, one):
     said, ended = bed.rest(p)
     suite.tap.point('a signal before a call waits ends it', [] if ended and said == INTERRUPTED else [
         said, f'ended: {ended}'])
+    p = subprocess.Popen([suite.run, '--smc', '--require', '--socket', one.socket, suite.steps, '127.0.0.1',
+                          str(STEPS)], stdout=subprocess.PIPE, text=True)
+    suite.programs.append(p)
+    said, ended = bed.rest(p)
+    suite.tap.point('a handler leaves a call by siglongjmp() at many of its instructions',
+                    [] if ended and p.returncode == 0 else [*said.splitlines(), f'ended: {ended}'])
 
 
 def calls(suite, one):

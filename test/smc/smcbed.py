@@ -120,6 +120,7 @@ class Suite:
         self.handler = os.path.join(build, 'test/smc/smc-handler')
         self.rings = os.path.join(build, 'test/smc/smc-rings')
         self.interrupted = os.path.join(build, 'test/smc/smc-interrupted')
+        self.steps = os.path.join(build, 'test/smc/smc-steps')
         self.forks = os.path.join(build, 'test/smc/smc-forks')
         self.calls = os.path.join(build, 'test/smc/smc-calls')
         self.same = os.path.join(build, 'test/smc/smc-same')

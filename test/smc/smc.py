@@ -30,7 +30,7 @@ from smcbed import BYTES, CONF, HERE, Program, RateServer, bed, echo, ip, run  #
 
 OPTION = bytes.fromhex('fe06e2d4c3d9')
 IDLE = 500
-STEPS = 25  # instructions of each call; smc-steps with 0 takes all, some minutes
+STEPS = 15  # instructions of each call; smc-steps with 0 takes all, some minutes
 OFTEN = 100  # connections
 SLOW_MS = 300  # longer than the service waits for the other end
 SYS_RECVMSG = 47  # on x86_64

@@ -311,7 +311,7 @@ svc_conn_map(struct svc_conn *c)
 
 	if (c->txd != NULL)
 		return true;
-	if (early && (c->rings = svc_rings_make(c->smc, !svc_direct_is_near(c))) == NULL)
+	if (early && (c->rings = svc_rings_make(c->smc, c)) == NULL)
 		return false;
 	if (!svc_rings_map(c->rings)) {
 		if (early) {

@@ -156,6 +156,19 @@ svc_link_stock(struct kd_smc *s)
 	return true;
 }
 
+void
+svc_link_unstock(struct kd_smc *s, uint32_t port)
+{
+	uint32_t i, n = s->nqps;
+
+	for (i = s->nqps = 0; i < n; i++)
+		if (s->qps[i].port == port)
+			qp_free(&s->qps[i]);
+		else
+			s->qps[s->nqps++] = s->qps[i];
+	s->stock_failed = false;
+}
+
 /* --- operations for lib/smc --- */
 
 static void

@@ -257,6 +257,14 @@ port_down(struct kd_smc *s, uint32_t port)
 	}
 }
 
+/* With the port, its queue pairs have gone to Error, also those in stock. */
+static void
+port_gone(struct kd_smc *s, uint32_t port)
+{
+	svc_rdma_load_gids(s);
+	svc_link_unstock(s, port);
+}
+
 static void
 port_up(struct kd_smc *s)
 {
@@ -277,7 +285,9 @@ async_ready(struct svc_source *src, uint32_t events)
 	while (karst_get_async_event(s->ctx, &e) == 0) {
 		if (e.event == KARST_EVENT_PORT_ERR || e.event == KARST_EVENT_PORT_GONE)
 			port_down(s, e.element.port_num);
-		else if (e.event == KARST_EVENT_PORT_ACTIVE || e.event == KARST_EVENT_GID_CHANGE)
+		if (e.event == KARST_EVENT_PORT_GONE)
+			port_gone(s, e.element.port_num);
+		if (e.event == KARST_EVENT_PORT_ACTIVE || e.event == KARST_EVENT_GID_CHANGE)
 			port_up(s);
 		karst_ack_async_event(&e);
 	}

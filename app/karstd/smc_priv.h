@@ -547,6 +547,8 @@ uint32_t svc_link_port(const struct kd_smc *s);
 bool svc_link_lacks(const struct kd_smc *s);
 /** Makes one for the stock.  false: it failed. */
 bool svc_link_stock(struct kd_smc *s);
+/** The port has gone: frees those in stock that are for it. */
+void svc_link_unstock(struct kd_smc *s, uint32_t port);
 /* operations for lib/smc */
 int svc_link_open(void *user, const struct karst_smc_link_ask *ask, struct karst_smc_end *local);
 int svc_link_connect(void *user, uint32_t link, const struct karst_smc_end *remote);
@@ -557,8 +559,8 @@ void svc_link_close(void *user, uint32_t link);
 /** The same as svc_pair_make() and svc_make_file(), from the stock if possible. */
 int svc_stock_pair(struct kd_smc *s, struct svc_pair *p);
 int svc_stock_page(struct kd_smc *s, int *fd, void **mem);
-/** @far: for a connection to another system. */
-int svc_stock_rings(struct kd_smc *s, bool far, int *fd);
+/** @c: NULL, or the connection that may be one to another system. */
+int svc_stock_rings(struct kd_smc *s, const struct svc_conn *c, int *fd);
 /** Does the stock lack anything that the next connection needs?  With @all: is it incomplete? */
 bool svc_stock_lacks(const struct kd_smc *s, bool all);
 /** Adds a little to the stock. */
@@ -580,9 +582,9 @@ void svc_page_leave(struct svc_prog *p);
 
 /* --- smc_rings.c --- */
 
-/** Makes rings for a connection that is not, or not yet, between two programs; @far: to another
- *  system.  NULL: no memory. */
-struct svc_rings *svc_rings_make(struct kd_smc *s, bool far);
+/** Makes rings; @c: for this connection, which is not, or not yet, between two programs, or NULL.
+ *  NULL: no memory. */
+struct svc_rings *svc_rings_make(struct kd_smc *s, const struct svc_conn *c);
 /** Makes rings for connection @c of program @p with a remote peer; NULL: no memory. */
 struct svc_rings *svc_rings_remote(struct svc_conn *c, struct svc_prog *p);
 /** A key of the rings was deleted. */

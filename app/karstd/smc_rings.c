@@ -40,13 +40,13 @@ are_sides(const struct svc_rings *r, const struct svc_prog *a, const struct svc_
 }
 
 struct svc_rings *
-svc_rings_make(struct kd_smc *s, bool far)
+svc_rings_make(struct kd_smc *s, const struct svc_conn *c)
 {
 	struct svc_rings *r = calloc(1, sizeof(*r));
 
 	if (r == NULL)
 		return NULL;
-	if (svc_stock_rings(s, far, &r->fd) != 0) {
+	if (svc_stock_rings(s, c, &r->fd) != 0) {
 		free(r);
 		return NULL;
 	}
@@ -206,7 +206,7 @@ svc_rings_get(struct kd_smc *s, struct svc_prog *first, struct svc_prog *second,
 				note_client(r, server ? second : first);
 				return r;
 			}
-	r = svc_rings_make(s, false);
+	r = svc_rings_make(s, NULL);
 	if (r == NULL)
 		return NULL;
 	r->kept = first != NULL && second != NULL && give_number(r, 0, first) &&
@@ -229,7 +229,7 @@ svc_rings_remote(struct svc_conn *c, struct svc_prog *p)
 		memset(karst_sock_rings(r->map, r->buffer), 0, sizeof(struct karst_sock_rings));
 		return r;
 	}
-	r = svc_rings_make(c->smc, true);
+	r = svc_rings_make(c->smc, c);
 	if (r == NULL)
 		return NULL;
 	r->remote = true;

@@ -19,7 +19,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#define AT_ONCE 2u /* pairs: as many as a connection of two programs needs */
+#define AT_ONCE   2u         /* pairs: as many as a connection of two programs needs */
+#define FAR_BYTES (2u << 20) /* of rings whose pages are allocated in advance, at most */
 
 /* --- files --- */
 
@@ -100,11 +101,21 @@ svc_stock_page(struct kd_smc *s, int *fd, void **mem)
 	return 0;
 }
 
+/* Whether queue pairs will use its rings, as far as it is known when it begins. */
+static bool
+is_far(const struct svc_conn *c)
+{
+	uint8_t gid[16];
+
+	return !c->decline && !svc_direct_is_near(c) && svc_rdma_is_here(c) &&
+		svc_rdma_gid(c->smc, &c->local, gid);
+}
+
 int
-svc_stock_rings(struct kd_smc *s, bool far, int *fd)
+svc_stock_rings(struct kd_smc *s, const struct svc_conn *c, int *fd)
 {
 	s->stock_failed = false;
-	if (far && s->nfar != 0) {
+	if (c != NULL && s->nfar != 0 && is_far(c)) {
 		*fd = s->far[--s->nfar].fd;
 		return 0;
 	}
@@ -116,10 +127,17 @@ svc_stock_rings(struct kd_smc *s, bool far, int *fd)
 
 /* --- filling --- */
 
+/* Rings for other systems, of which all pages exist: not if the configuration makes them large. */
 static bool
 lacks_far(const struct kd_smc *s)
 {
-	return s->nfar < SMC_FAR && svc_link_port(s) != 0;
+	return s->nfar < SMC_FAR && rings_bytes(s) <= FAR_BYTES && svc_link_port(s) != 0;
+}
+
+static bool
+lacks_small(const struct kd_smc *s)
+{
+	return s->npairs < SMC_PAIRS || s->npages < SMC_PAGES || s->nrings < SMC_RINGS;
 }
 
 bool
@@ -128,14 +146,13 @@ svc_stock_lacks(const struct kd_smc *s, bool all)
 	if (s->progs == NULL || s->stock_failed)
 		return false;
 	return s->npairs < AT_ONCE ||
-		(all &&
-			(s->npairs < SMC_PAIRS || s->npages < SMC_PAGES || s->nrings < SMC_RINGS ||
-				svc_link_lacks(s)));
+		(all && (lacks_small(s) || lacks_far(s) || svc_link_lacks(s)));
 }
 
-/* Makes one object of the kind that the next connection needs most.  @return false: it failed. */
+/* Makes one small object, of the kind that the next connection needs most.  @return false: it
+ * failed. */
 static bool
-make_one(struct kd_smc *s)
+make_small(struct kd_smc *s)
 {
 	if (s->npairs < AT_ONCE)
 		return svc_pair_make(s, &s->pairs[s->npairs]) == 0 && ++s->npairs;
@@ -143,8 +160,14 @@ make_one(struct kd_smc *s)
 		return make_page(&s->pages[s->npages]) == 0 && ++s->npages;
 	if (s->nrings < SMC_RINGS)
 		return make_rings_file(s, &s->rings[s->nrings]) == 0 && ++s->nrings;
-	if (s->npairs < SMC_PAIRS)
-		return svc_pair_make(s, &s->pairs[s->npairs]) == 0 && ++s->npairs;
+	return s->npairs >= SMC_PAIRS ||
+		(svc_pair_make(s, &s->pairs[s->npairs]) == 0 && ++s->npairs);
+}
+
+/* Makes one large object. */
+static bool
+make_large(struct kd_smc *s)
+{
 	if (lacks_far(s))
 		return make_far_file(s, &s->far[s->nfar]) == 0 && ++s->nfar;
 	return !svc_link_lacks(s) || svc_link_stock(s);
@@ -155,8 +178,12 @@ svc_stock_fill(struct kd_smc *s)
 {
 	uint32_t n;
 
+	if (!lacks_small(s)) {
+		s->stock_failed = !make_large(s);
+		return;
+	}
 	for (n = 0; n < AT_ONCE && !s->stock_failed; n++)
-		s->stock_failed = !make_one(s);
+		s->stock_failed = !make_small(s);
 }
 
 void

@@ -3,6 +3,7 @@
 # Copyright (c) 2026 The karst authors
 """Programs that attack the SMC service itself, and so all its programs: attack_service.py BUILD
 (TAP; as root)."""
+import contextlib
 import os
 import resource
 import signal
@@ -11,6 +12,7 @@ import sys
 import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from ports import until  # noqa: E402
 from prog_clc import NEAR  # noqa: E402
 from prog_common import OTHERS  # noqa: E402
 from smcbed import CONF, Program, bed, echo, ip, pair, refuses_rights, run, told  # noqa: E402
@@ -32,6 +34,7 @@ FULL_S = 2
 HOLDS = 40
 NOBODIES = 8
 SCRIBBLES = 100
+RINGS = 65536 # files of rings are longer
 
 
 def claims(suite, one):
@@ -226,13 +229,17 @@ def log_lines(suite):
     suite.tap.point('it ends', one.stop())
 
 
-def nobodies(suite):
-    """Peers that claim in CLC to have addresses that no system has."""
-    os.chmod(suite.folder, 0o755)
+def ends_of_near():
     ip('link', 'add', 'near', 'type', 'veth', 'peer', 'name', 'far')
     ip('addr', 'add', f'{NEAR}/24', 'dev', 'near')
     for end in 'near', 'far':
         ip('link', 'set', end, 'up')
+
+
+def nobodies(suite):
+    """Peers that claim in CLC to have addresses that no system has."""
+    os.chmod(suite.folder, 0o755)
+    ends_of_near()
     one, problems = suite.daemon('near', '[port p]\ndevice = near\n' + OPEN + 'direct = no\n')
     suite.tap.point('a daemon with a port', problems)
     p = Program(suite, None, 'clc.names_nobody', one.socket + '.smc', 0, NOBODIES)
@@ -242,6 +249,40 @@ def nobodies(suite):
         problems.append(suite.ask(one, '/karst/smc'))
     suite.tap.point('peers have addresses that nobody has: others do not wait', problems)
     p.process.kill()
+    suite.tap.point('it ends', one.stop())
+
+
+def stocked(suite, one):
+    """@return (queue pairs, files of rings of which all pages exist) of a daemon"""
+    folder, rings = f'/proc/{one.process.pid}/fd/', 0
+    for fd in os.listdir(folder):
+        with contextlib.suppress(OSError): # closed meanwhile
+            at = os.stat(folder + fd)
+            rings += (os.readlink(folder + fd).startswith('/memfd:karst-smc ') and at.st_size > RINGS and
+                      at.st_blocks * 512 >= at.st_size)
+    return sum(row['qps'] for row in suite.ask(one, '/karst/lcores').values()), rings
+
+
+def comes_back(suite):
+    """What is made in advance for a port, which goes and comes back."""
+    os.chmod(suite.folder, 0o755)
+    one, problems = suite.daemon('back', '[port p]\ndevice = near\n' + OPEN + 'direct = no\n')
+    service = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    service.connect(one.socket + '.smc')
+    problems += until('in stock', lambda: stocked(suite, one) == (2, 2))
+    suite.tap.point('queue pairs and rings are made in advance', problems)
+    ip('link', 'del', 'near')
+    problems = until('gone', lambda: stocked(suite, one)[0] == 0)
+    suite.tap.point('the port goes, and its queue pairs with it', problems)
+    ends_of_near()
+    problems = until('in stock', lambda: stocked(suite, one) == (2, 2))
+    problems += echo(suite, one, one, at=NEAR)
+    if suite.count(one, 'connected') != 2:
+        problems.append([suite.ask(one, '/karst/smc'), suite.ask(one, '/karst/smc_reasons')])
+    suite.tap.point('it comes back, and the first connection is SMC-R', problems)
+    problems = until('in stock', lambda: stocked(suite, one)[1] >= 2)
+    suite.tap.point('the stock is filled again', problems)
+    service.close()
     suite.tap.point('it ends', one.stop())
 
 
@@ -372,6 +413,7 @@ def test(suite):
     marks(suite)
     log_lines(suite)
     nobodies(suite)
+    comes_back(suite)
     early_ends(suite)
     greed(suite)
     listeners(suite)

@@ -71,6 +71,7 @@ struct kd_conf_engine {
 	uint32_t migreq;
 	uint32_t latch_source_port;
 	uint32_t early_retransmission;
+	uint32_t divide_writes;
 	uint32_t congestion; /* enum karst_congestion_mode */
 	struct kd_addrs selective_repeat;
 	uint32_t ece; /* enum karst_engine_ece */

@@ -47,12 +47,14 @@
 
 #define WATCH_MS 1000
 #define RETRY_MS 100 /* after a connection could not be accepted */
-/* Bytes of a train of frames, and a burst that has room for a train and other frames.  A train has
- * up to 15 packets of path MTU 4096; TRAIN_BYTES ends a burst behind the second train, and not
- * behind the first packets of a third one. */
+/* Bytes of a train of frames, and a burst that has room for a train and other frames. */
 #define TRAIN_QUANTUM 65536u
-#define TRAIN_BYTES   (120u << 10)
-#define TRAIN_BURST   64u
+/* A train has up to 15 packets of path MTU 4096.  If WRITEs are divided, trains follow each other:
+ * a visit to a queue pair ends behind one, and a burst behind the second one, and not behind the
+ * first packet of another one. */
+#define DIVIDED_QUANTUM (61u << 10)
+#define DIVIDED_BYTES   (120u << 10)
+#define TRAIN_BURST     64u
 
 struct daemon {
 	struct kd_conf *conf;  /* including values that were chosen automatically */
@@ -204,10 +206,12 @@ make_engine(struct daemon *d)
 		.mbufs = d->eal.mbufs,
 		.cross_cpu = true,
 		/* a visit to a queue pair makes whole trains */
-		.quantum_bytes = needs.trains ? TRAIN_QUANTUM : 0,
+		.quantum_bytes = !needs.trains ? 0
+			: c->divide_writes     ? DIVIDED_QUANTUM
+					       : TRAIN_QUANTUM,
 		.tx_burst = needs.trains ? TRAIN_BURST : 0,
-		.tx_bytes = needs.trains ? TRAIN_BYTES : 0,
-		.divide_writes = needs.trains,
+		.tx_bytes = needs.trains && c->divide_writes ? DIVIDED_BYTES : 0,
+		.divide_writes = c->divide_writes,
 		.idle = (enum karst_idle)c->idle,
 		.sleep_max_us = c->sleep_max_us,
 	};

@@ -187,7 +187,8 @@ def netdev_conf(driver, more=''):
 
 
 def pair(karstd, folder, driver):
-    return [Daemon(karstd, folder, netdev_conf(driver), name=f'{driver[3:]}{end}',
+    more = '[engine]\ndivide_writes = yes\n' if driver == 'kport' else ''
+    return [Daemon(karstd, folder, netdev_conf(driver, more), name=f'{driver[3:]}{end}',
                    netns=NETNS[end]) for end in (0, 1)]
 
 

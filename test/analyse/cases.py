@@ -259,12 +259,56 @@ def nak_of_what_is_acknowledged():
     return w.message(3).nak(w.psn - 2)
 
 
-@case('nak-psn', 'fail', *RECEIVERS)
+@case('nak-psn', 'cannot tell', *RECEIVERS)
 @case('nak-psn', 'cannot tell')
 @case('nak-psn', 'cannot tell', *SENDERS)
 def nak_of_what_arrived():
+    """B may have dropped it behind the place of the capture, and the next packet shows B the gap."""
     w = Wire().send(2)
     return w.message(4).nak(w.psn + 1)
+
+
+@case('nak-psn', 'cannot tell', *RECEIVERS)
+@case('nak-psn', 'cannot tell', '--tap', B)
+def nak_of_the_newest_behind_others():
+    """B has no room for the last one while it executes those before it (R2)."""
+    w = Wire().send(2)
+    for i in range(66):
+        w.request(WRITE_ONLY, w.psn + i, b'12345678', struct.pack('>QII', 0, 7, 8))
+    w.nak(w.psn + 65).request(WRITE_ONLY, w.psn + 65, b'12345678', struct.pack('>QII', 0, 7, 8))
+    w.msn += 66
+    return w.ack(w.psn + 65)
+
+
+@case('nak-psn', 'cannot tell', *RECEIVERS)
+@case('nak-psn', 'cannot tell', '--tap', B)
+def nak_in_place_of_an_rnr_nak():
+    """B drops both packets because it has no receive request for the first, and accepts a copy of the
+    first before its RNR NAK has left (R2, R8)."""
+    w = Wire().send(2).message(2)
+    w.wait(100).message(2, stop=1).nak(w.psn + 1).message(2, start=1)
+    w.msn += 1
+    return w.ack(w.psn + 1)
+
+
+for read_again_after in (1, 100):
+    @case('nak-psn', 'cannot tell', *RECEIVERS)
+    @case('nak-psn', 'cannot tell', '--tap', B)
+    def nak_behind_a_read_that_comes_twice(wait=read_again_after):
+        """B has no room for the last request while it executes the READ again."""
+        w = Wire().send(2).read(102, 100)
+        w.msn += 1
+        w.responses(102, 100).wait(wait).read(102, 100).request(ONLY, 103, b'karst').nak(103)
+        return w.responses(102, 100)
+
+
+@case('nak-psn', 'fail', *RECEIVERS)
+@case('nak-psn', 'fail', '--tap', B)
+@case('nak-psn', 'cannot tell')
+@case('nak-psn', 'cannot tell', *SENDERS)
+def nak_of_the_only_one():
+    """All before it was acknowledged and nothing follows it: nothing shows B a gap."""
+    return Wire().send(3).request(ONLY, 103, b'karst').nak(103)
 
 
 @case('nak-psn', 'pass', *RECEIVERS)

@@ -61,26 +61,25 @@ passed_over(struct an_stream *s, uint32_t psn)
 	return NULL;
 }
 
-/* Whether all requests from una up to and including the NAK's PSN were seen to arrive, in order. */
+/*
+ * Whether the responder could know of no gap at @r, which arrived.  A responder may drop a request
+ * behind the place of the capture, and then a NAK for it is right: a later request shows the gap,
+ * or the responder itself has dropped the request because it was busy with others (R2).  Neither is
+ * possible if @r is the newest request, and all before it, including what was sent again, was done.
+ */
 static bool
-arrived_in_order(struct an_stream *s, uint32_t psn)
+no_gap_known(const struct an_flow *f, const struct an_rec *r)
 {
-	uint64_t frame = 0;
-	uint32_t at = s->una, i;
+	const struct an_stream *s = &f->req;
+	const struct an_rec *before = r != an_rec_at(s, 0) ? r - 1 : NULL;
 
-	if (!s->una_known)
+	if (before == NULL || karst_psn_add(before->psn, before->span) != r->psn ||
+		karst_psn_add(r->psn, r->span) != s->next)
 		return false;
-	for (i = an_stream_lower(s, s->una); i < s->n; i++) {
-		const struct an_rec *r = an_rec_at(s, i);
-
-		if (r->psn != at || r->first_frame < frame || r->maybe || r->lost != 0)
-			return false;
-		if (r->psn == psn)
-			return true;
-		frame = r->first_frame;
-		at = karst_psn_add(at, r->span);
-	}
-	return false;
+	if (!s->una_known || s->una != r->psn || !s->ack_seen ||
+		karst_psn_add(s->ack_max, 1) != r->psn || s->ack_frame > r->first_frame)
+		return false;
+	return s->again_frame < before->first_frame && f->doubled == 0;
 }
 
 static void
@@ -103,9 +102,13 @@ nak_psn(struct an *a, struct an_flow *f, const struct an_flow *by, const struct 
 	else if (r == NULL && karst_psn_diff(psn, s->next) < 0)
 		an_say(a, f, AN_NAK_PSN, AN_PASS, p->frame, 0,
 			"PSN %06x was lost before the place of the capture", psn);
-	else if (an_sees_received(a, f) && arrived_in_order(s, psn))
+	else if (an_sees_received(a, f) && r != NULL && r->psn == psn && no_gap_known(f, r))
 		an_say(a, f, AN_NAK_PSN, AN_FAIL, r->first_frame, p->frame,
-			"NAK for PSN %06x, which had arrived in its turn", psn);
+			"NAK for PSN %06x, which had arrived in its turn, with nothing behind it",
+			psn);
+	else if (an_sees_received(a, f) && r != NULL && r->psn == psn)
+		an_say(a, f, AN_NAK_PSN, AN_UNKNOWN, r->first_frame, p->frame,
+			"PSN %06x arrived, but the responder may have dropped it after that", psn);
 	else
 		an_say(a, f, AN_NAK_PSN, AN_UNKNOWN, p->frame, 0,
 			a->have_log

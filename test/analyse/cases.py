@@ -630,6 +630,20 @@ def one_cnp_without_effect():
     return congested(at=(100,), rate_after=2, packets=600)
 
 
+@case('cnp-rate', 'cannot tell', '--tap', A)
+def too_few_packets_of_divided_writes():
+    """WRITEs of 16 KiB, each sent as four packets that are WRITEs of their own (Q13), and a CNP after
+    each: two packets before a CNP are too few for a rate."""
+    w = Wire().send(1)
+    for i in range(80):
+        w.wait(198).request(WRITE_ONLY, w.psn + i, bytes(4096), struct.pack('>QII', 4096 * i, 7, 4096),
+                            ask=i % 4 == 3, tos=3)
+        if i % 4 == 3:
+            w.msn += 4
+            w.ack(w.psn + i).cnp()
+    return w
+
+
 @case('cnp-rate', 'cannot tell')
 def too_few_packets_for_a_rate():
     return congested(at=(3,), packets=8)

@@ -321,6 +321,7 @@ struct an_flow {
 	bool cnp_migreq;
 	uint64_t slot[AN_RATE_SLOTS];
 	uint64_t slot_ns;
+	uint32_t longest; /* payload of a packet, in bytes */
 	struct {
 		bool on;
 		uint64_t before, after, frame, from_ns, until_ns;

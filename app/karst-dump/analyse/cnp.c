@@ -98,6 +98,8 @@ an_rate(struct an *a, struct an_flow *f, const struct an_pkt *p)
 {
 	uint64_t slot = p->ns / AN_RATE_NS, i;
 
+	if (p->ib->pay_len > f->longest)
+		f->longest = p->ib->pay_len;
 	if (slot > f->slot_ns + AN_RATE_SLOTS)
 		f->slot_ns = slot - AN_RATE_SLOTS;
 	for (i = f->slot_ns + 1; i <= slot; i++)
@@ -113,13 +115,14 @@ an_rate(struct an *a, struct an_flow *f, const struct an_pkt *p)
 
 /*
  * Begins to measure the flow that has to slow down: for as long after the CNP as before it, with
- * one slot in between.
+ * one slot in between.  How many packets the bytes are is estimated by the longest payload if the
+ * path MTU has not shown, as in a flow of divided WRITEs (Q13).
  */
 static void
 rate_begins(struct an_flow *f, const struct an_pkt *p)
 {
 	uint64_t before = sent_lately(f);
-	uint32_t mtu = f->req.mtu != 0 ? f->req.mtu : 256;
+	uint32_t mtu = f->req.mtu != 0 ? f->req.mtu : f->longest > 256 ? f->longest : 256;
 
 	if (f->rate.on || before < (uint64_t)RATE_PACKETS * mtu)
 		return;

@@ -7,6 +7,8 @@
  * How many PSNs a READ takes depends on the path MTU, which only First and Middle packets show.
  * Until then the span of a READ is a guess, which the PSN of the next request corrects.  The guess
  * ends with a First or Middle packet of either direction, or with the last response to the READ.
+ * The packets of a divided WRITE (Q13) do not end it: they look the same as WRITEs of a program to
+ * consecutive addresses, which may be shorter than the path MTU.
  */
 #include "an_priv.h"
 #include "karst_crc.h"

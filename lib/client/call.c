@@ -183,13 +183,17 @@ call_now_ns(void)
 }
 
 static void
-call_nap(uint32_t ns)
+call_nap(struct karst_client *c, uint32_t ns)
 {
 	const struct timespec ts = {.tv_nsec = (long)ns};
 	/* a thread that is cancelled here would leave the caller's object behind */
 	int cancel = karst_cancel_disable();
 
-	nanosleep(&ts, NULL);
+	/* perhaps this thread polls the lcores that the answer comes to */
+	if (c->conn.nap != NULL)
+		c->conn.nap(c->conn.user, ns);
+	else
+		nanosleep(&ts, NULL);
 	karst_cancel_restore(cancel);
 }
 
@@ -202,7 +206,7 @@ cli_call_path(struct karst_client *c, enum karst_ctl_op op, struct karst_ctl_hdr
 	int ret = cli_call(c, op, req, len, NULL, 0, reply);
 
 	while (ret == -EAGAIN && call_now_ns() < until) {
-		call_nap(nap);
+		call_nap(c, nap);
 		nap = karst_min_u32(2 * nap, PATH_MOST_NAP);
 		ret = cli_call(c, op, req, len, NULL, 0, reply);
 	}

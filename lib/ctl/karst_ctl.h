@@ -712,6 +712,10 @@ struct karst_ctl_conn {
 		void *rsp, size_t *rsp_len, int *rsp_fds, unsigned int *nrsp_fds);
 	/** Ends the attachment and destroys everything that belongs to it. */
 	void (*close)(void *user);
+	/** Passes @ns between two attempts of a request; any thread, also beside other calls.  The
+	 * lcores of an engine in this process that are attached to the thread are polled
+	 * meanwhile.  NULL: sleep. */
+	void (*nap)(void *user, uint32_t ns);
 	void *user;
 	int hup_fd; /* poll() returns POLLHUP once the engine is gone; -1: there is none */
 };

@@ -151,6 +151,9 @@ unsigned int eng_mailbox_serve(struct eng_lcore *lc, uint64_t ns);
 
 /* Runs one turn of each lcore that is attached to this thread.  @return how much was done. */
 unsigned int eng_poll_mine(struct karst_engine *e);
+/* Passes @ns, less than a second: polls the lcores that are attached to this thread, or sleeps if
+ * there are none. */
+void eng_nap(struct karst_engine *e, uint32_t ns);
 
 /* Attaches @lc to this thread if it is attached to none.  -EBUSY: it is another thread's. */
 int eng_lcore_attach(struct eng_lcore *lc);

@@ -29,6 +29,8 @@ static _Thread_local pthread_mutex_t *ctl_turn;
 
 /* During the first so many waits no system call is worth it. */
 #define PAUSES 64u
+/* A thread that polls while it waits sleeps for so long after a turn without work. */
+#define NAP_IDLE_NS 50000u
 
 /* The machine may have fewer processors than threads, or other work. */
 void
@@ -127,6 +129,23 @@ eng_poll_mine(struct karst_engine *e)
 		if (is_mine(&e->lcore[i], me))
 			n += karst_engine_poll(e, i);
 	return n;
+}
+
+void
+eng_nap(struct karst_engine *e, uint32_t ns)
+{
+	const struct timespec all = {.tv_nsec = (long)ns};
+	const struct timespec idle = {.tv_nsec = (long)karst_min_u32(ns, NAP_IDLE_NS)};
+	uint64_t until = engine_now(e) + ns;
+
+	if (!have_lcore(e)) {
+		nanosleep(&all, NULL);
+		return;
+	}
+	do {
+		if (eng_poll_mine(e) == 0)
+			nanosleep(&idle, NULL);
+	} while (engine_now(e) < until);
 }
 
 bool

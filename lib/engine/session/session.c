@@ -623,6 +623,14 @@ conn_close(void *user)
 	karst_session_destroy(user);
 }
 
+static void
+conn_nap(void *user, uint32_t ns)
+{
+	const struct karst_session *s = user;
+
+	eng_nap(s->e, ns);
+}
+
 int
 karst_session_conn(struct karst_engine *e, const struct karst_session_limits *limits,
 	struct karst_ctl_conn *conn)
@@ -640,6 +648,6 @@ karst_session_conn(struct karst_engine *e, const struct karst_session_limits *li
 	if (ret != 0)
 		return ret;
 	*conn = (struct karst_ctl_conn){
-		.call = conn_call, .close = conn_close, .user = s, .hup_fd = -1};
+		.call = conn_call, .close = conn_close, .nap = conn_nap, .user = s, .hup_fd = -1};
 	return 0;
 }

@@ -110,12 +110,26 @@ bind_to_last(void)
 		abort();
 }
 
+void
+client_bed_turn(struct client_bed *b)
+{
+	turn(b->e);
+}
+
+static void
+release_all(struct client_bed *b)
+{
+	uint32_t i;
+
+	for (i = 0; i < karst_engine_config(b->e)->lcores; i++)
+		karst_engine_release(b->e, i);
+}
+
 static void *
 poller(void *arg)
 {
 	struct client_bed *b = arg;
 	unsigned int idle = 0;
-	uint32_t i;
 
 	if (b->bound)
 		bind_to_last();
@@ -123,8 +137,7 @@ poller(void *arg)
 		idle_after(&idle, turn(b->e) != 0);
 		atomic_store(&b->at_work, true);
 	}
-	for (i = 0; i < karst_engine_config(b->e)->lcores; i++)
-		karst_engine_release(b->e, i);
+	release_all(b);
 	return NULL;
 }
 
@@ -163,7 +176,8 @@ up_here(struct client_bed *b, const struct client_bed_config *cfg)
 {
 	b->e = make_engine(cfg);
 	cr_assert_not_null(b->e);
-	start_poller(b);
+	if (!b->alone)
+		start_poller(b);
 	b->ctx = client_bed_open(b);
 	first_objects(b);
 }
@@ -177,7 +191,10 @@ client_bed_down(struct client_bed *b)
 	if (b->e == NULL)
 		return;
 	atomic_store(&b->stop, true);
-	pthread_join(b->poller, NULL);
+	if (b->alone)
+		release_all(b);
+	else
+		pthread_join(b->poller, NULL);
 	cr_assert_eq(karst_engine_destroy(b->e), 0);
 }
 
@@ -256,6 +273,7 @@ client_bed_up(struct client_bed *bed, const struct client_bed_config *cfg)
 {
 	memset(bed, 0, sizeof(*bed));
 	bed->bound = cfg->bound;
+	bed->alone = cfg->alone;
 	if (cfg->forked)
 		up_forked(bed, cfg);
 	else

@@ -25,6 +25,7 @@ struct client_bed_config {
 	uint32_t lcores;
 	bool bound;  /* the lcores are bound, to the last CPU that there is */
 	bool forked; /* the engine is in a child process, reached through a socket */
+	bool alone;  /* no thread polls the lcores, except as the test does it */
 	enum karst_engine_ece ece;
 	uint32_t max_cm_ids; /* 0: the engine's default */
 };
@@ -33,7 +34,7 @@ struct client_bed {
 	struct karst_engine *e; /* NULL: the engine is in a child process */
 	pthread_t poller;
 	atomic_bool stop;
-	bool bound;
+	bool bound, alone;
 	atomic_bool at_work;
 	pid_t child;
 	struct karst_context *ctx;
@@ -47,6 +48,9 @@ struct client_bed *client_bed_up(struct client_bed *bed, const struct client_bed
 void client_bed_down(struct client_bed *b);
 /** Opens another context of the engine in this process. */
 struct karst_context *client_bed_open(struct client_bed *b);
+
+/** With "alone": runs one turn of each lcore. */
+void client_bed_turn(struct client_bed *b);
 
 /** Kills a forked engine (SIGKILL); returns when it is dead. */
 void client_bed_kill(struct client_bed *b);

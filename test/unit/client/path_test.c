@@ -365,6 +365,41 @@ Test(client_path, others_while_an_address_handle_looks)
 	others_meanwhile(false);
 }
 
+/* A program that embeds the engine and polls the lcores by the thread that looks for the peer: the
+ * lcores take their turns meanwhile, so that the peer's answer and other traffic arrive. */
+Test(client_path, who_looks_polls_its_own_lcores)
+{
+	struct karst_ah_attr attr = {.port_num = 1};
+	static uint8_t mem[2 * BYTES];
+	struct karst_qp *a, *z;
+	struct client_bed b;
+	struct karst_mr *mr;
+	struct karst_cqe e;
+	struct karst_ah *ah;
+
+	client_bed_up(&b, &(struct client_bed_config){.lcores = 1, .alone = true});
+	client_bed_turn(&b);
+	cr_assert_eq(karst_query_gid(b.ctx, 2, 0, &attr.dgid), 0);
+	cr_assert_eq(karst_create_ah(b.pd, &attr, &ah), 0, "%s", karst_why());
+	cr_assert_eq(karst_destroy_ah(ah), 0);
+	a = client_bed_qp(&b, KARST_QPT_RC);
+	z = client_bed_qp(&b, KARST_QPT_RC);
+	client_bed_connect(a, z);
+	mr = client_bed_mr(&b, mem, sizeof(mem));
+	memset(mem, 7, BYTES);
+	cr_assert_eq(client_bed_post(a, KARST_WR_RDMA_WRITE, 1, mr, 0, BYTES, mr, BYTES), 0);
+	cr_assert_eq(karst_poll_cq(b.cq, 1, &e), 0);
+	attr.dgid.raw[15] = 77; /* nobody has it */
+	cr_assert_eq(karst_create_ah(b.pd, &attr, &ah), -EHOSTUNREACH);
+	cr_assert_eq(karst_poll_cq(b.cq, 1, &e), 1, "the lcore stood still");
+	cr_assert_eq(e.status, KARST_WC_SUCCESS);
+	cr_assert_eq(mem[2 * BYTES - 1], 7);
+	cr_assert_eq(karst_dereg_mr(mr), 0);
+	cr_assert_eq(karst_destroy_qp(a), 0);
+	cr_assert_eq(karst_destroy_qp(z), 0);
+	client_bed_down(&b);
+}
+
 /* An engine of before NO_WAIT refuses what it does not know. */
 static int
 call_of_old(void *user, const void *req, size_t len, const int *fds, unsigned int nfds, void *rsp,

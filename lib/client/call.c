@@ -23,6 +23,9 @@
 #define PATH_MS        3000u
 #define PATH_FIRST_NAP 50000u
 #define PATH_MOST_NAP  10000000u
+/* After so long it rather does not answer at all. */
+#define PATH_LATE_MS  100u
+#define PATH_LATE_NAP 50000000u
 
 int
 cli_fail_forked(void)
@@ -201,13 +204,16 @@ int
 cli_call_path(struct karst_client *c, enum karst_ctl_op op, struct karst_ctl_hdr *req, size_t len,
 	struct cli_reply *reply)
 {
-	uint64_t until = call_now_ns() + PATH_MS * UINT64_C(1000000);
+	uint64_t start = call_now_ns(), now = start;
 	uint32_t nap = PATH_FIRST_NAP;
 	int ret = cli_call(c, op, req, len, NULL, 0, reply);
 
-	while (ret == -EAGAIN && call_now_ns() < until) {
+	while (ret == -EAGAIN && now - start < PATH_MS * UINT64_C(1000000)) {
 		call_nap(c, nap);
-		nap = karst_min_u32(2 * nap, PATH_MOST_NAP);
+		now = call_now_ns();
+		nap = now - start < PATH_LATE_MS * UINT64_C(1000000)
+			? karst_min_u32(2 * nap, PATH_MOST_NAP)
+			: PATH_LATE_NAP;
 		ret = cli_call(c, op, req, len, NULL, 0, reply);
 	}
 	/* karst_why() has the reason of the last attempt */

@@ -195,6 +195,7 @@ init_shares(struct karst_engine *e)
 	eng_shares_set_total(t, ENG_SHARE_KEYS, e->cfg.max_keys);
 	eng_shares_set_total(t, ENG_SHARE_PDS, e->cfg.max_pds);
 	eng_shares_set_total(t, ENG_SHARE_AHS, e->cfg.max_ahs);
+	eng_shares_set_total(t, ENG_SHARE_PATHS, ENG_SEEKS_MAX);
 	eng_shares_set_total(t, ENG_SHARE_MCASTS, e->cfg.max_mcasts);
 	eng_shares_set_total(t, ENG_SHARE_XRCDS, MAX_XRCDS);
 	eng_shares_set_total(t, ENG_SHARE_CM_IDS, e->cfg.max_cm_ids);

@@ -35,6 +35,8 @@
 /* SRQ numbers have 24 bits, of which 6 are the lcore; half of the remaining numbers are kept unused
  * so that a number is not reused soon. */
 #define ENG_MAX_XRC_SRQS 65536u
+/* Addresses that programs look for at a time (session_seek.c). */
+#define ENG_SEEKS_MAX 256u
 /* Free buffers that an lcore keeps; ENG_SPILL: buffers that it moves from or to the pool at
  * once. */
 #define ENG_STASH       128u
@@ -428,11 +430,13 @@ struct karst_engine {
 	uint64_t xrcd_key[2];
 	uint32_t last_xrcd; /* number of the newest domain */
 	pthread_mutex_t
-		session_lock;     /* protects the next three members and what sessions report about
+		session_lock;     /* protects the next five members and what sessions report about
 				   * themselves */
 	struct eng_shares shares; /* has a lock of its own */
 	LIST_HEAD(, karst_session) sessions;
 	uint32_t last_client;
+	LIST_HEAD(, session_seek) seeks; /* session_seek.c; up to ENG_SEEKS_MAX */
+	uint32_t nseeks;
 	STAILQ_ENTRY(karst_engine) next; /* telemetry's list */
 	bool ready;
 };

@@ -30,6 +30,8 @@ struct karst_engine_resolve_opts {
 	void *user;
 	bool quiet;   /* failures are not logged */
 	bool no_wait; /* -EAGAIN: a request was sent; call again later */
+	/* with no_wait: nothing is sent for an address that is not being resolved already */
+	bool look_only;
 };
 
 /**

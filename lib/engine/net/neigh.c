@@ -453,6 +453,8 @@ eng_neigh_use_on_lcore(struct eng_lcore *lc, void *arg)
 	struct eng_neigh *nb = lc->e->port[call->port].neigh;
 	bool known, do_ask;
 
+	if (call->look_only && !eng_neigh_present(&nb->table, call->ip))
+		return -EAGAIN;
 	known = eng_neigh_use(&nb->table, call->ip, lc->core->now_ns, call->mac, &do_ask);
 	if (do_ask)
 		neigh_ask(lc, call->port, call->src, call->ip);

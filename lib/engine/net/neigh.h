@@ -59,6 +59,7 @@ struct eng_neigh_call {
 	uint8_t src[16]; /* own address, the source of the request */
 	uint8_t ip[16];  /* address to resolve */
 	uint8_t mac[6];  /* out */
+	bool look_only;  /* -EAGAIN if there is no entry; none is created */
 	struct karst_engine_neigh *list;
 	unsigned int max;
 };

@@ -44,6 +44,12 @@ neigh_find(struct eng_neigh_table *t, const uint8_t ip[16])
 	return NULL;
 }
 
+bool
+eng_neigh_present(struct eng_neigh_table *t, const uint8_t ip[16])
+{
+	return neigh_find(t, ip) != NULL;
+}
+
 /* Finds a place for @ip, which has none. */
 static struct eng_neigh_entry *
 neigh_place(struct eng_neigh_table *t, const uint8_t ip[16], uint64_t now_ns)

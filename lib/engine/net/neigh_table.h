@@ -53,6 +53,9 @@ void eng_neigh_table_init(struct eng_neigh_table *t, const uint64_t key[2]);
 bool eng_neigh_use(struct eng_neigh_table *t, const uint8_t ip[16], uint64_t now_ns, uint8_t mac[6],
 	bool *ask);
 
+/** Whether there is an entry of @ip, in any state. */
+bool eng_neigh_present(struct eng_neigh_table *t, const uint8_t ip[16]);
+
 /** Processes an answer: @ip has @mac.  @return false: there was no request. */
 bool eng_neigh_answer(
 	struct eng_neigh_table *t, const uint8_t ip[16], const uint8_t mac[6], uint64_t now_ns);

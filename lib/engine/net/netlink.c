@@ -345,7 +345,7 @@ netlink_find(struct kernel *k, const struct hop *hop, const struct eng_patience 
 			memcpy(mac, reply.n.mac, sizeof(reply.n.mac));
 			return 0;
 		}
-		if (looks % LOOKS_A_PUSH == 0)
+		if (looks % LOOKS_A_PUSH == 0 && !patience->look_only)
 			netlink_push(k, hop);
 		ret = patience->go_on(patience->user);
 		if (ret != 0)

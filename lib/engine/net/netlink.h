@@ -14,6 +14,7 @@
 struct eng_patience {
 	int (*go_on)(void *user);
 	void *user;
+	bool look_only; /* send nothing for an address that is not being resolved already */
 };
 
 /**

@@ -126,6 +126,7 @@ own_resolve(struct karst_engine *e, struct eng_lookup *l, const struct eng_patie
 	uint32_t nap_ns = OWN_NAP_FIRST_NS;
 	int ret;
 
+	l->call.look_only = patience->look_only;
 	for (;;) {
 		ret = ask_home(e, eng_neigh_use_on_lcore, &l->call);
 		if (ret != -EAGAIN)

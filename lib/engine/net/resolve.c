@@ -149,7 +149,8 @@ karst_engine_resolve(struct karst_engine *e, uint8_t port, uint32_t addr, const 
 	struct karst_path found;
 	struct waiter w = {.e = e, .opts = opts != NULL ? opts : &defaults};
 	struct eng_lookup l = {.path = &found, .quiet = w.opts->quiet};
-	const struct eng_patience patience = {.go_on = waiter_check, .user = &w};
+	const struct eng_patience patience = {
+		.go_on = waiter_check, .user = &w, .look_only = w.opts->look_only};
 	uint32_t ms = w.opts->timeout_ms != 0 ? w.opts->timeout_ms : TIMEOUT_MS;
 	char dst[ENG_IP_TEXT], hop[ENG_IP_TEXT];
 	int ret;

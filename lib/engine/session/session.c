@@ -574,6 +574,7 @@ karst_session_destroy(struct karst_session *s)
 {
 	unlink_session(s);
 	eng_ctl_for(s->share);
+	eng_session_drop_seeks(s);
 	eng_session_drop_cm(s);
 	eng_session_drop_windows(s);
 	eng_session_drop_qps(s);

@@ -123,22 +123,59 @@ resolve_fault(struct session_call *c, int ret, const struct karst_ctl_ah_attr *a
 		d[11], d[12], d[13], d[14], d[15]);
 }
 
+/* Waits for an answer, or not, as @opts say. */
+static int
+find_path(struct karst_session *s, struct session_call *c, const struct karst_ctl_ah_attr *attr,
+	const struct karst_engine_resolve_opts *opts, struct karst_path *path)
+{
+	int ret = karst_engine_resolve(
+		s->e, (uint8_t)(attr->port_num - 1), attr->sgid_index, attr->dgid, opts, path);
+
+	return ret == 0 ? 0 : resolve_fault(c, ret, attr);
+}
+
+/* Makes one attempt. */
+static int
+seek_path(struct karst_session *s, struct session_call *c, const struct karst_ctl_ah_attr *attr,
+	const struct karst_engine_resolve_opts *opts, struct karst_path *path)
+{
+	struct session_seek_key key = {.port = attr->port_num, .sgid_index = attr->sgid_index};
+	struct karst_engine_resolve_opts once = *opts;
+	bool send, counted;
+	int ret;
+
+	memcpy(key.ip, attr->dgid, sizeof(key.ip));
+	counted = eng_session_seek(s, &key, &send);
+	once.no_wait = true;
+	once.look_only = !send;
+	ret = find_path(s, c, attr, &once, path);
+	if (ret == -EAGAIN && !counted)
+		return reason(c, ret,
+			"path: programs look for so many addresses without an answer that the "
+			"engine looks for no more at a time");
+	if (ret != -EAGAIN && counted)
+		eng_session_seek_end(s, &key);
+	return ret;
+}
+
 int
 eng_session_path(struct karst_session *s, struct session_call *c,
 	const struct karst_ctl_ah_attr *attr, bool no_wait, struct karst_path *path)
 {
 	/* the program gets the reason; in the log it could write as much as it likes */
 	const struct karst_engine_resolve_opts opts = {
-		.alive = s->alive, .user = s->user, .no_wait = no_wait, .quiet = true};
+		.alive = s->alive, .user = s->user, .quiet = true};
 	struct karst_engine_port_info info;
 	int ret = check_ah(s, c, attr, &info);
 
 	if (ret != 0)
 		return ret;
-	ret = karst_engine_resolve(
-		s->e, (uint8_t)(attr->port_num - 1), attr->sgid_index, attr->dgid, &opts, path);
+	if (no_wait)
+		ret = seek_path(s, c, attr, &opts, path);
+	else
+		ret = find_path(s, c, attr, &opts, path);
 	if (ret != 0)
-		return resolve_fault(c, ret, attr);
+		return ret;
 	path->tclass = attr->traffic_class;
 	path->hop_limit = attr->hop_limit;
 	path->flow_label = attr->flow_label;

@@ -13,6 +13,7 @@
  *	session_qp.c      queue pairs
  *	session_cm*.c     connection management: programs' requests to cm.h
  *	session_xrc.c     XRC domains, and opening of targets
+ *	session_seek.c    limits of the paths that are sought at a time
  *	session_attr.c    attributes of queue pairs and addresses: checks, translation
  *
  * Threads: everything here belongs to the thread that uses the session, except atomics, and what
@@ -171,6 +172,7 @@ struct karst_session {
 	uint64_t shared, migrated, copied;
 	/* protected by session_lock */
 	struct karst_session_info info;
+	uint32_t nseeks;
 	LIST_ENTRY(karst_session) next;
 };
 
@@ -243,11 +245,26 @@ void eng_session_max_queues(
 int eng_session_path(struct karst_session *s, struct session_call *c,
 	const struct karst_ctl_ah_attr *attr, bool no_wait, struct karst_path *path);
 
+/* --- session_seek.c --- */
+
+/* An address that a program looks for. */
+struct session_seek_key {
+	uint8_t ip[16];
+	uint32_t port, sgid_index;
+};
+
+/* Before an attempt to find an address that does not wait.  *send: requests may be sent for it.
+ * @return false: the program, its user or all programs look for too many addresses already */
+bool eng_session_seek(struct karst_session *s, const struct session_seek_key *key, bool *send);
+/* It was found, or cannot be found. */
+void eng_session_seek_end(struct karst_session *s, const struct session_seek_key *key);
+
 /* --- the end of a session, in this order; nothing can fail --- */
 
 /* Objects that are destroyed together: the engine waits for its lcores once for each batch. */
 #define DROP_BATCH 512u
 
+void eng_session_drop_seeks(struct karst_session *s);
 void eng_session_drop_cm(struct karst_session *s);
 void eng_session_drop_qps(struct karst_session *s);
 void eng_session_drop_queues(struct karst_session *s);

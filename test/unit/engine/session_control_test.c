@@ -644,3 +644,73 @@ Test(session_control, list_waits_without_other_locks)
 	cr_assert_eq((uintptr_t)n, 0);
 	engine_bed_down(&bed);
 }
+
+/* --- paths that are sought --- */
+
+#define SOUGHT 2000u
+#define SEEKS  64u /* addresses that one program may look for at a time */
+
+static int
+seek(struct client *c, uint32_t pd, bool no_wait, uint32_t ip4)
+{
+	struct karst_ctl_create_ah_req req = {
+		.pd = pd, .no_wait = no_wait, .attr = {.port_num = 1}};
+	struct karst_engine_addr addr = karst_engine_addr_ip4(ip4);
+
+	memcpy(req.attr.dgid, addr.ip, sizeof(req.attr.dgid));
+	return client_call(c, KARST_CTL_CREATE_AH, &req, sizeof(req));
+}
+
+static uint64_t
+asked(const struct engine_bed *bed)
+{
+	struct karst_engine_lcore_stats st;
+
+	cr_assert_eq(karst_engine_lcore_stats(bed->e, 0, &st), 0);
+	return st.neigh_tx;
+}
+
+/* A program that does not wait for its paths looks for a limited number of addresses at a time, so
+ * that it displaces no neighbours of others. */
+Test(session_control, paths_that_are_sought_at_a_time)
+{
+	struct engine_bed_config cfg = {0};
+	struct engine_bed bed;
+	struct client *c, *d;
+	uint32_t pd, pd_d, i;
+	uint64_t before;
+
+	engine_bed_up(&bed, &cfg);
+	engine_bed_settle(&bed); /* this thread has the lcores */
+	c = client_open(bed.e, &(struct karst_session_limits){.share = 75});
+	d = client_open(bed.e, NULL);
+	pd = client_pd(c);
+	pd_d = client_pd(d);
+	cr_assert_eq(seek(d, pd_d, false, 0x0a000002), 0, "%s", d->why);
+	before = asked(&bed);
+	for (i = 0; i < SOUGHT; i++) {
+		cr_assert_eq(seek(c, pd, true, 0x0a010000 + i), -EAGAIN, "%s", c->why);
+		cr_assert_eq(strstr(c->why, "no more at a time") != NULL, i >= SEEKS, "%u: %s", i,
+			c->why);
+	}
+	cr_assert_leq(asked(&bed) - before, SEEKS, "%llu requests",
+		(unsigned long long)(asked(&bed) - before));
+	/* what is known is found in any case, and others may look */
+	before = asked(&bed);
+	cr_assert_eq(seek(d, pd_d, true, 0x0a000002), 0, "%s", d->why);
+	cr_assert_eq(seek(c, pd, true, 0x0a000002), 0, "%s", c->why);
+	cr_assert_eq(asked(&bed), before);
+	cr_assert_eq(seek(d, pd_d, true, 0x0a020000), -EAGAIN);
+	cr_assert_eq(asked(&bed), before + 1);
+	/* an address that is not found counts only so long */
+	usleep(3300000);
+	cr_assert_eq(seek(c, pd, true, 0x0a020001), -EAGAIN);
+	cr_assert_null(strstr(c->why, "no more at a time"), "%s", c->why);
+	cr_assert_eq(asked(&bed), before + 2);
+	cr_assert_eq(bed.e->shares.used[ENG_SHARE_PATHS], 1);
+	client_close(c);
+	client_close(d);
+	cr_assert_eq(bed.e->shares.used[ENG_SHARE_PATHS], 0);
+	cr_assert_eq(bed.e->nseeks, 0);
+	engine_bed_down(&bed);
+}

@@ -207,6 +207,7 @@ cli_call_path(struct karst_client *c, enum karst_ctl_op op, struct karst_ctl_hdr
 	uint64_t start = call_now_ns(), now = start;
 	uint32_t nap = PATH_FIRST_NAP;
 	int ret = cli_call(c, op, req, len, NULL, 0, reply);
+	bool known = ret == -EAGAIN;
 
 	while (ret == -EAGAIN && now - start < PATH_MS * UINT64_C(1000000)) {
 		call_nap(c, nap);
@@ -215,7 +216,11 @@ cli_call_path(struct karst_client *c, enum karst_ctl_op op, struct karst_ctl_hdr
 			? karst_min_u32(2 * nap, PATH_MOST_NAP)
 			: PATH_LATE_NAP;
 		ret = cli_call(c, op, req, len, NULL, 0, reply);
+		known |= ret == -EAGAIN;
 	}
+	/* relaxed: a thread that does not see it asks once more at most */
+	if (known || ret == 0)
+		atomic_store_explicit(&c->no_wait_known, true, memory_order_relaxed);
 	/* karst_why() has the reason of the last attempt */
 	return ret == -EAGAIN ? -EHOSTUNREACH : ret;
 }

@@ -79,6 +79,8 @@ struct karst_client {
 	_Atomic int state;         /* enum cli_state */
 	_Atomic uint32_t nobjects; /* objects of all kinds that exist */
 	_Atomic uint32_t wakers;   /* threads that are about to write to a wake_fd */
+	/* the engine has shown that it knows NO_WAIT */
+	_Atomic bool no_wait_known;
 	struct karst_ctl_conn conn;
 	uint64_t migrate_min;
 	uint32_t max_rd_atomic; /* limit of the device for a queue pair */
@@ -181,9 +183,17 @@ int cli_call_locked(struct karst_client *c, enum karst_ctl_op op, struct karst_c
  * The same for a request that is refused with -EAGAIN as long as the path to a peer is not known:
  * repeats it.  In between no lock is held, so that other threads' requests do not wait.
  * -EHOSTUNREACH: no answer in PATH_MS
+ * If the engine accepts or answers so, cli_knows_no_wait() is true from now on.
  */
 int cli_call_path(struct karst_client *c, enum karst_ctl_op op, struct karst_ctl_hdr *req,
 	size_t len, struct cli_reply *reply);
+
+/** false: a refusal of such a request may mean that the engine does not know NO_WAIT. */
+static inline bool
+cli_knows_no_wait(const struct karst_client *c)
+{
+	return atomic_load_explicit(&c->no_wait_known, memory_order_relaxed);
+}
 
 /**
  * Sends a request whose reply has no data.  If the engine is gone, there is nothing to undo, so

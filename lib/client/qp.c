@@ -401,7 +401,8 @@ int
 karst_modify_qp(struct karst_qp *qp, const struct karst_qp_attr *attr, unsigned int mask)
 {
 	struct karst_client *c = cli_of(qp->context);
-	CLI_REQ(modify_qp) m = {.body = {.qp = qp->handle, .mask = mask | KARST_CTL_QP_NO_WAIT}};
+	CLI_REQ(modify_qp) m = {.body = {.qp = qp->handle, .mask = mask}};
+	bool path = (mask & (KARST_QP_AV | KARST_QP_ALT_PATH)) != 0;
 	struct karst_ctl_modify_qp_rsp r;
 	struct cli_reply reply = {&r, sizeof(r), NULL, 0};
 	struct cli_qp *q = cli_qp_of(qp);
@@ -410,9 +411,13 @@ karst_modify_qp(struct karst_qp *qp, const struct karst_qp_attr *attr, unsigned 
 	if ((mask & KARST_CTL_QP_NO_WAIT) != 0)
 		return cli_fail(-EINVAL, "attr_mask 0x%x has unknown bits", mask);
 	attr_to_ctl(attr, &m.body.attr);
-	ret = cli_call_path(c, KARST_CTL_MODIFY_QP, &m.hdr, sizeof(m), &reply);
-	/* perhaps an engine that does not know NO_WAIT */
-	if (ret == -EINVAL) {
+	ret = -EINVAL;
+	if (path) {
+		m.body.mask |= KARST_CTL_QP_NO_WAIT;
+		ret = cli_call_path(c, KARST_CTL_MODIFY_QP, &m.hdr, sizeof(m), &reply);
+	}
+	if (!path || (ret == -EINVAL && !cli_knows_no_wait(c))) {
+		/* perhaps an engine that does not know NO_WAIT */
 		m.body.mask = mask;
 		ret = cli_call(c, KARST_CTL_MODIFY_QP, &m.hdr, sizeof(m), NULL, 0, &reply);
 	}

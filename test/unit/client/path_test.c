@@ -461,3 +461,63 @@ Test(client_path, engines_without_no_wait)
 	cr_assert_eq(karst_close(ctx), 0);
 	client_bed_down(&b);
 }
+
+struct counted {
+	struct karst_ctl_conn conn;
+	unsigned int modifies;
+};
+
+static int
+call_counted(void *user, const void *req, size_t len, const int *fds, unsigned int nfds, void *rsp,
+	size_t *rsp_len, int *rsp_fds, unsigned int *nrsp_fds)
+{
+	const struct karst_ctl_hdr *h = req;
+	struct counted *n = user;
+
+	n->modifies += h->op == KARST_CTL_MODIFY_QP;
+	return n->conn.call(n->conn.user, req, len, fds, nfds, rsp, rsp_len, rsp_fds, nrsp_fds);
+}
+
+static void
+close_counted(void *user)
+{
+	const struct counted *n = user;
+
+	n->conn.close(n->conn.user);
+}
+
+/* A refusal is asked for once.  Only an engine that has not shown yet that it knows NO_WAIT gets a
+ * request with a path twice. */
+Test(client_path, refused_once)
+{
+	struct counted n = {.modifies = 0};
+	struct karst_ctl_conn conn = {
+		.call = call_counted, .close = close_counted, .user = &n, .hup_fd = -1};
+	struct karst_qp_init_attr init;
+	struct karst_context *ctx;
+	struct client_bed b, o;
+	struct karst_qp *qp;
+
+	client_bed_up(&b, &(struct client_bed_config){.lcores = 1});
+	cr_assert_eq(karst_session_conn(b.e, NULL, &n.conn), 0);
+	cr_assert_eq(karst_open_conn(&conn, NULL, &ctx), 0, "%s", karst_why());
+	cr_assert_eq(karst_alloc_pd(ctx, &o.pd), 0);
+	cr_assert_eq(karst_create_cq(ctx, 16, NULL, NULL, &o.cq), 0);
+	init = client_bed_init(&o, KARST_QPT_RC);
+	cr_assert_eq(karst_create_qp(o.pd, &init, &qp), 0, "%s", karst_why());
+	/* without a path */
+	cr_assert_eq(client_bed_to(qp, KARST_QPS_RTS, 1, 17), -EINVAL);
+	cr_assert_eq(n.modifies, 1, "%u requests", n.modifies);
+	cr_assert_eq(client_bed_to(qp, KARST_QPS_INIT, 1, 0), 0, "%s", karst_why());
+	cr_assert_eq(client_bed_to(qp, KARST_QPS_RTR, 1, 17), 0, "%s", karst_why());
+	/* with a path */
+	n.modifies = 0;
+	cr_assert_eq(client_bed_to(qp, KARST_QPS_RTR, 1, 17), -EINVAL);
+	says("RTR to RTR");
+	cr_assert_eq(n.modifies, 1, "%u requests", n.modifies);
+	cr_assert_eq(karst_destroy_qp(qp), 0);
+	cr_assert_eq(karst_destroy_cq(o.cq), 0);
+	cr_assert_eq(karst_dealloc_pd(o.pd), 0);
+	cr_assert_eq(karst_close(ctx), 0);
+	client_bed_down(&b);
+}

@@ -107,9 +107,11 @@ karst_session_attend(struct karst_session *s)
 
 	for (i = 0; i < got; i++)
 		told |= ev[i].data.fd == s->attend_fd;
+	/* before the events, so that one that begins to wait meanwhile makes it readable again */
+	told = told && read(s->attend_fd, &n, sizeof(n)) == sizeof(n);
 	if (got > 0)
 		eng_session_send_waiting(s);
-	if (!told || read(s->attend_fd, &n, sizeof(n)) != sizeof(n))
+	if (!told)
 		return;
 	eng_ctl_for(s->share);
 	look_for_failure(s);

@@ -1,0 +1,190 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/* Events that wait for room in their stream: raised as lcores raise them, attended to as karstd
+ * does. */
+#include <errno.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <criterion/criterion.h>
+
+#include "engine_priv.h"
+#include "session_bed.h"
+#include "session_priv.h"
+
+/* --- epoll_ctl(), by which a session waits until a program has read --- */
+
+static struct {
+	int fd;             /* the calls that add this descriptor or change it */
+	void (*call)(void); /* called once, before the first of them; may be NULL */
+	bool fail;          /* whether they fail */
+} hook = {.fd = -1};
+
+int __real_epoll_ctl(int epfd, int op, int fd, struct epoll_event *ev);
+int __wrap_epoll_ctl(int epfd, int op, int fd, struct epoll_event *ev);
+
+int
+__wrap_epoll_ctl(int epfd, int op, int fd, struct epoll_event *ev)
+{
+	void (*call)(void) = hook.call;
+
+	if (fd != hook.fd || op == EPOLL_CTL_DEL)
+		return __real_epoll_ctl(epfd, op, fd, ev);
+	hook.call = NULL;
+	if (call != NULL)
+		call();
+	if (!hook.fail)
+		return __real_epoll_ctl(epfd, op, fd, ev);
+	errno = ENOSPC;
+	return -1;
+}
+
+/* --- a program with small streams --- */
+
+#define SMALL_STREAM 65536
+#define MANY_CQS     800u
+#define FILLING      UINT64_MAX /* cookie of the records that fill a stream */
+
+struct program {
+	struct engine_bed bed;
+	struct client *c;
+	struct karst_session *s;
+};
+
+struct channel {
+	struct session_channel *ch;
+	int fd;
+};
+
+static bool
+readable(int fd)
+{
+	struct pollfd p = {.fd = fd, .events = POLLIN};
+
+	return poll(&p, 1, 0) == 1;
+}
+
+static void
+make_small(const struct eng_stream *st)
+{
+	const int bytes = SMALL_STREAM;
+
+	cr_assert_eq(setsockopt(st->fd, SOL_SOCKET, SO_SNDBUF, &bytes, sizeof(bytes)), 0);
+}
+
+static void
+program_up(struct program *p)
+{
+	engine_bed_up(&p->bed, &(struct engine_bed_config){0});
+	p->c = client_open(p->bed.e, NULL);
+	p->s = p->c->s;
+	make_small(&p->s->async);
+}
+
+static void
+program_down(struct program *p)
+{
+	client_close(p->c);
+	engine_bed_down(&p->bed);
+}
+
+static struct channel
+make_channel(struct program *p)
+{
+	struct channel c;
+
+	cr_assert_eq(CALL(p->c, CREATE_CHANNEL, create_channel, .reserved = 0), 0);
+	c.fd = p->c->fds[0];
+	c.ch = eng_handles_get(&p->s->channels, RSP(p->c, create_channel)->channel);
+	make_small(&c.ch->stream);
+	return c;
+}
+
+static struct session_cq *
+make_cq(struct program *p, const struct channel *c, uint64_t cookie)
+{
+	struct client_cq cq;
+
+	client_cq(p->c, 1, c->ch->handle, cookie, &cq);
+	return eng_handles_get(&p->s->cqs, cq.handle);
+}
+
+static void
+fill(const struct channel *c)
+{
+	const uint64_t cookie = FILLING;
+
+	while (eng_stream_try(&c->ch->stream, &cookie, sizeof(cookie)))
+		;
+}
+
+/* As the thread does that waits for the program's messages. */
+static void
+attend_while_asked(const struct program *p)
+{
+	unsigned int n;
+
+	for (n = 0; readable(karst_session_fd(p->s)); n++) {
+		cr_assert_lt(n, 100);
+		karst_session_attend(p->s);
+	}
+}
+
+/* Reads the events that come, without those that filled the stream.  @return how many had
+ * @cookie. */
+static unsigned int
+count_of(const struct program *p, const struct channel *c, uint64_t cookie)
+{
+	unsigned int n = 0;
+	uint64_t got;
+
+	for (attend_while_asked(p); readable(c->fd); attend_while_asked(p)) {
+		cr_assert_eq(read(c->fd, &got, sizeof(got)), sizeof(got));
+		n += got == cookie;
+	}
+	return n;
+}
+
+/* --- the tests --- */
+
+static struct {
+	struct karst_session *s;
+	struct session_cq *cq;
+} late;
+
+static void
+raise_late(void)
+{
+	eng_session_raise(late.s, late.cq);
+}
+
+/* An event that begins to wait when the session's thread has already looked at its queue. */
+Test(session_events, raised_while_attended)
+{
+	struct channel first, second;
+	struct session_cq *cq;
+	struct program p;
+
+	program_up(&p);
+	first = make_channel(&p);
+	second = make_channel(&p);
+	cq = make_cq(&p, &first, 1);
+	late.s = p.s;
+	late.cq = make_cq(&p, &second, 2);
+	fill(&first);
+	fill(&second);
+	eng_session_raise(p.s, cq);
+	hook.fd = first.ch->stream.fd;
+	hook.call = raise_late;
+	attend_while_asked(&p);
+	cr_assert_null(hook.call);
+	cr_assert_eq(count_of(&p, &second, 2), 1);
+	cr_assert_eq(count_of(&p, &first, 1), 1);
+	close(first.fd);
+	close(second.fd);
+	program_down(&p);
+}

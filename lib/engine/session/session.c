@@ -31,8 +31,6 @@
 /* Descriptors of a session without objects, except those of its lcores and ring memory: socket,
  * four of the process, attend_fd, poll_fd, both ends of its events. */
 #define SESSION_FDS 9u
-/* Descriptors of poll_fd that are looked at in one go. */
-#define ATTEND_AT_ONCE 64u
 /* An attachment counts as so many control messages. */
 #define SESSION_CALLS 20u
 
@@ -100,16 +98,12 @@ session_publish(struct karst_session *s, unsigned int requests, unsigned int ref
 void
 karst_session_attend(struct karst_session *s)
 {
-	struct epoll_event ev[ATTEND_AT_ONCE];
-	bool told = false;
+	bool told, room = eng_session_hear_room(s, &told);
 	uint64_t n;
-	int i, got = epoll_wait(s->poll_fd, ev, (int)KARST_DIM(ev), 0);
 
-	for (i = 0; i < got; i++)
-		told |= ev[i].data.fd == s->attend_fd;
 	/* before the events, so that one that begins to wait meanwhile makes it readable again */
 	told = told && read(s->attend_fd, &n, sizeof(n)) == sizeof(n);
-	if (got > 0)
+	if (room || told)
 		eng_session_send_waiting(s);
 	if (!told)
 		return;
@@ -179,6 +173,18 @@ eng_session_pace(const struct karst_session *s, uint32_t n)
 	return 0;
 }
 
+/* Perhaps nobody attends to the session of a program that embeds the engine. */
+static void
+send_what_waits(struct karst_session *s)
+{
+	bool told, send = atomic_load_explicit(&s->some_wait, memory_order_relaxed);
+
+	if (s->nawaited != 0)
+		send |= eng_session_hear_room(s, &told);
+	if (send)
+		eng_session_send_waiting(s);
+}
+
 int
 karst_session_handle(struct karst_session *s, const void *req, size_t len, const int *fds,
 	unsigned int nfds, void *rsp, size_t *rsp_len, int *rsp_fds, unsigned int *nrsp_fds)
@@ -201,9 +207,7 @@ karst_session_handle(struct karst_session *s, const void *req, size_t len, const
 			ret = -ENOBUFS;
 	}
 	eng_ctl_for(NULL);
-	/* nobody attends to the session of a program that embeds the engine */
-	if (atomic_load_explicit(&s->some_wait, memory_order_relaxed))
-		eng_session_send_waiting(s);
+	send_what_waits(s);
 	eng_keys_settle(&s->mrs);
 	eng_keys_settle(&s->mws);
 	eng_keys_settle(&s->ahs);
@@ -472,7 +476,7 @@ free_session(struct karst_session *s)
 static int
 open_attend(struct karst_session *s)
 {
-	struct epoll_event ev = {.events = EPOLLIN};
+	struct epoll_event ev = {.events = EPOLLIN, .data.ptr = NULL}; /* no stream */
 
 	s->attend_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (s->attend_fd < 0)
@@ -480,7 +484,6 @@ open_attend(struct karst_session *s)
 	s->poll_fd = epoll_create1(EPOLL_CLOEXEC);
 	if (s->poll_fd < 0)
 		return -errno;
-	ev.data.fd = s->attend_fd;
 	return epoll_ctl(s->poll_fd, EPOLL_CTL_ADD, s->attend_fd, &ev) == 0 ? 0 : -errno;
 }
 

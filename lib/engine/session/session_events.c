@@ -19,20 +19,29 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
+/* Descriptors of poll_fd that are looked at in one go. */
+#define ATTEND_AT_ONCE 64u
+
 /* --- events that find no room --- */
 
 /* Notes that event @bit of an object waits for room in @st. */
 static void
-event_wait(struct karst_session *s, const struct eng_stream *st, session_waiting *waiting,
-	unsigned int bit)
+event_wait(
+	struct karst_session *s, struct eng_stream *st, session_waiting *waiting, unsigned int bit)
 {
 	const uint64_t one = 1;
+	bool awaited = true;
 
 	/* release, pairs with the acquire in events_take(): what the event is about comes first */
 	if (atomic_fetch_or_explicit(waiting, 1u << bit, memory_order_release) & 1u << bit) {
 		eng_stream_lose(st);
 		return;
 	}
+	/* Nobody can send it before the program has read.  A write of the same value, which is
+	 * sequentially consistent as in eng_session_hear_room(): what that starts finds the bit, or
+	 * this finds that the stream is not awaited. */
+	if (atomic_compare_exchange_strong(&st->awaited, &awaited, true))
+		return;
 	/* sequentially consistent, as in eng_session_send_waiting(): that finds the bit, or
 	 * this finds some_wait false */
 	if (atomic_exchange(&s->some_wait, true))
@@ -52,7 +61,7 @@ async_send(struct karst_session *s, const struct karst_ctl_async *record, sessio
 void
 eng_session_raise(struct karst_session *s, struct session_cq *cq)
 {
-	const struct eng_stream *st = &cq->channel->stream;
+	struct eng_stream *st = &cq->channel->stream;
 
 	if (!eng_stream_try(st, &cq->cookie, sizeof(cq->cookie)))
 		event_wait(s, st, &cq->waiting, EVENT_COMPLETION);
@@ -86,6 +95,13 @@ port_send(struct karst_session *s, const struct karst_ctl_async *record)
 }
 
 /* --- sending them later, on the session's thread --- */
+
+static bool
+is_awaited(const struct eng_stream *st)
+{
+	/* relaxed: only this thread changes it */
+	return atomic_load_explicit(&st->awaited, memory_order_relaxed);
+}
 
 /* Takes @mask of the events that wait.  Most objects have none. */
 static uint32_t
@@ -159,7 +175,8 @@ send_completion(struct session_cq *cq)
 {
 	struct session_channel *ch = cq->channel;
 
-	if (ch == NULL || ch->full || events_take(&cq->waiting, 1u << EVENT_COMPLETION) == 0)
+	if (ch == NULL || ch->full || is_awaited(&ch->stream) ||
+		events_take(&cq->waiting, 1u << EVENT_COMPLETION) == 0)
 		return;
 	ch->full = !eng_stream_try(&ch->stream, &cq->cookie, sizeof(cq->cookie));
 	if (ch->full)
@@ -167,14 +184,52 @@ send_completion(struct session_cq *cq)
 			&cq->waiting, 1u << EVENT_COMPLETION, memory_order_relaxed);
 }
 
-/* Makes poll_fd readable, once, as soon as the program has read from the stream. */
+/* Makes poll_fd readable, once, as soon as the program has read from the stream.  epoll also tells
+ * if it has read already. */
 static void
-await_room(const struct karst_session *s, const struct eng_stream *st)
+await_room(struct karst_session *s, struct eng_stream *st)
 {
-	struct epoll_event ev = {.events = EPOLLOUT | EPOLLONESHOT, .data.fd = st->fd};
+	struct epoll_event ev = {.events = EPOLLOUT | EPOLLONESHOT, .data.ptr = st};
 
-	if (epoll_ctl(s->poll_fd, EPOLL_CTL_MOD, st->fd, &ev) != 0)
-		(void)epoll_ctl(s->poll_fd, EPOLL_CTL_ADD, st->fd, &ev);
+	atomic_store(&st->awaited, true);
+	if (epoll_ctl(s->poll_fd, EPOLL_CTL_MOD, st->fd, &ev) == 0 ||
+		epoll_ctl(s->poll_fd, EPOLL_CTL_ADD, st->fd, &ev) == 0)
+		s->nawaited++;
+	else
+		atomic_store(&st->awaited, false);
+}
+
+bool
+eng_session_hear_room(struct karst_session *s, bool *told)
+{
+	struct epoll_event ev[ATTEND_AT_ONCE];
+	int i, got = epoll_wait(s->poll_fd, ev, (int)KARST_DIM(ev), 0);
+	struct eng_stream *st;
+	bool room = false;
+
+	*told = false;
+	for (i = 0; i < got; i++) {
+		st = ev[i].data.ptr;
+		if (st == NULL) {
+			*told = true;
+			continue;
+		}
+		/* an exchange: see event_wait() */
+		atomic_exchange(&st->awaited, false);
+		s->nawaited--;
+		room = true;
+	}
+	return room;
+}
+
+void
+eng_session_forget_room(struct karst_session *s, struct eng_stream *st)
+{
+	if (!is_awaited(st))
+		return;
+	(void)epoll_ctl(s->poll_fd, EPOLL_CTL_DEL, st->fd, NULL);
+	atomic_store(&st->awaited, false);
+	s->nawaited--;
 }
 
 void
@@ -185,7 +240,7 @@ eng_session_send_waiting(struct karst_session *s)
 	uint32_t at = 0;
 
 	atomic_exchange(&s->some_wait, false);
-	if (!send_all_async(s))
+	if (!is_awaited(&s->async) && !send_all_async(s))
 		await_room(s, &s->async);
 	while ((cq = eng_handles_next(&s->cqs, &at)) != NULL)
 		send_completion(cq);

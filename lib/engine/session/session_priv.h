@@ -52,6 +52,11 @@ void eng_session_tell_fatal(struct karst_session *s);
 /* Sends events that wait for room, as far as there is room now.  Where there is not, the session's
  * poll_fd becomes readable when the program has read. */
 void eng_session_send_waiting(struct karst_session *s);
+/* Whether programs have read from streams that were awaited: their events can be sent.  *told:
+ * attend_fd is readable. */
+bool eng_session_hear_room(struct karst_session *s, bool *told);
+/* To be called before a stream of the session is closed. */
+void eng_session_forget_room(struct karst_session *s, struct eng_stream *st);
 
 /* --- objects --- */
 
@@ -155,8 +160,10 @@ struct karst_session {
 	bool failed, silenced; /* copies of the flags of its space */
 	int attend_fd;
 	int poll_fd; /* an epoll of attend_fd, and of streams that events wait for */
-	/* some events have begun to wait for room since eng_session_send_waiting() */
+	/* some events have begun to wait for room since eng_session_send_waiting(), in streams
+	 * that were not awaited */
 	_Atomic bool some_wait;
+	uint32_t nawaited;       /* streams that poll_fd waits for */
 	session_waiting waiting; /* events of the session itself */
 	session_waiting port_waiting[KARST_ENGINE_MAX_PORTS];
 	int async_reader; /* until HELLO; then -1 */

@@ -41,6 +41,7 @@ eng_session_create_channel(struct karst_session *s, struct session_call *c)
 static void
 channel_free(struct karst_session *s, struct session_channel *ch)
 {
+	eng_session_forget_room(s, &ch->stream);
 	eng_stream_close(&ch->stream);
 	eng_handles_del(&s->channels, ch->handle);
 	free(ch);

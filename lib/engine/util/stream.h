@@ -12,6 +12,7 @@
 
 struct eng_stream {
 	int fd;
+	_Atomic bool awaited;   /* epoll will tell when there is room (session_events.c) */
 	_Atomic uint64_t *lost; /* records that the program does not get */
 };
 

@@ -188,3 +188,89 @@ Test(session_events, raised_while_attended)
 	close(second.fd);
 	program_down(&p);
 }
+
+/* When it is known that a stream is full, further events for it give nobody work before the program
+ * has read. */
+Test(session_events, nobody_is_woken_in_vain)
+{
+	struct session_cq *cq[3];
+	struct program p;
+	struct channel c;
+	uint32_t i;
+
+	program_up(&p);
+	c = make_channel(&p);
+	for (i = 0; i < 3; i++)
+		cq[i] = make_cq(&p, &c, 1);
+	fill(&c);
+	eng_session_raise(p.s, cq[0]);
+	cr_assert(readable(karst_session_fd(p.s)));
+	attend_while_asked(&p);
+	for (i = 1; i < 3; i++) {
+		eng_session_raise(p.s, cq[i]);
+		cr_assert_not(readable(karst_session_fd(p.s)), "after queue %u", i);
+	}
+	cr_assert_eq(count_of(&p, &c, 1), 3);
+	/* and again */
+	fill(&c);
+	eng_session_raise(p.s, cq[0]);
+	cr_assert(readable(karst_session_fd(p.s)));
+	cr_assert_eq(count_of(&p, &c, 1), 1);
+	close(c.fd);
+	program_down(&p);
+}
+
+/* A session that nobody attends to, as that of a program that embeds the engine may be: requests do
+ * it. */
+Test(session_events, requests_attend)
+{
+	struct session_cq *cq[2];
+	struct program p;
+	struct channel c;
+	uint64_t cookie;
+	uint32_t i;
+
+	program_up(&p);
+	c = make_channel(&p);
+	for (i = 0; i < 2; i++)
+		cq[i] = make_cq(&p, &c, 1);
+	fill(&c);
+	eng_session_raise(p.s, cq[0]);
+	(void)client_pd(p.c);
+	eng_session_raise(p.s, cq[1]);
+	while (readable(c.fd))
+		cr_assert_eq(read(c.fd, &cookie, sizeof(cookie)), sizeof(cookie));
+	(void)client_pd(p.c);
+	for (i = 0; i < 2; i++) {
+		cr_assert(readable(c.fd), "after %u", i);
+		cr_assert_eq(read(c.fd, &cookie, sizeof(cookie)), sizeof(cookie));
+		cr_assert_eq(cookie, 1);
+	}
+	close(c.fd);
+	program_down(&p);
+}
+
+/* A channel is destroyed while the session waits for room in it; another one may have its
+ * descriptor's number. */
+Test(session_events, full_channel_destroyed)
+{
+	struct session_cq *cq;
+	struct program p;
+	struct channel c;
+	uint32_t i;
+
+	program_up(&p);
+	for (i = 0; i < 3; i++) {
+		c = make_channel(&p);
+		cq = make_cq(&p, &c, 1);
+		fill(&c);
+		eng_session_raise(p.s, cq);
+		attend_while_asked(&p);
+		cr_assert_eq(CALL(p.c, DESTROY_CQ, destroy_cq, .cq = cq->handle), 0);
+		cr_assert_eq(
+			CALL(p.c, DESTROY_CHANNEL, destroy_channel, .channel = c.ch->handle), 0);
+		attend_while_asked(&p);
+		close(c.fd);
+	}
+	program_down(&p);
+}

@@ -24,6 +24,13 @@
 
 /* --- events that find no room --- */
 
+static bool
+is_awaited(const struct eng_stream *st)
+{
+	/* relaxed: only the session's thread changes it, and others may be late */
+	return atomic_load_explicit(&st->awaited, memory_order_relaxed);
+}
+
 /* Notes that event @bit of an object waits for room in @st. */
 static void
 event_wait(
@@ -50,11 +57,19 @@ event_wait(
 		;
 }
 
+/* Sends a record.  @return false: it has to wait.  While the stream is awaited, also a record for
+ * which there is room waits, or those that wait would never have their turn. */
+static bool
+event_try(const struct eng_stream *st, const void *record, size_t bytes)
+{
+	return !is_awaited(st) && eng_stream_try(st, record, bytes);
+}
+
 /* Sends an asynchronous event, or lets it wait. */
 static void
 async_send(struct karst_session *s, const struct karst_ctl_async *record, session_waiting *waiting)
 {
-	if (!eng_stream_try(&s->async, record, sizeof(*record)))
+	if (!event_try(&s->async, record, sizeof(*record)))
 		event_wait(s, &s->async, waiting, record->event);
 }
 
@@ -63,7 +78,7 @@ eng_session_raise(struct karst_session *s, struct session_cq *cq)
 {
 	struct eng_stream *st = &cq->channel->stream;
 
-	if (!eng_stream_try(st, &cq->cookie, sizeof(cq->cookie)))
+	if (!event_try(st, &cq->cookie, sizeof(cq->cookie)))
 		event_wait(s, st, &cq->waiting, EVENT_COMPLETION);
 }
 
@@ -87,7 +102,7 @@ port_send(struct karst_session *s, const struct karst_ctl_async *record)
 	/* not past an earlier event.  acquire, pairs with the release in send_ports(): the earlier
 	 * event was sent */
 	if (atomic_load_explicit(waiting, memory_order_acquire) == 0 &&
-		eng_stream_try(&s->async, record, sizeof(*record)))
+		event_try(&s->async, record, sizeof(*record)))
 		return;
 	if ((1u << bit & LINK_EVENTS) != 0)
 		atomic_fetch_and_explicit(waiting, ~LINK_EVENTS, memory_order_relaxed);
@@ -95,13 +110,6 @@ port_send(struct karst_session *s, const struct karst_ctl_async *record)
 }
 
 /* --- sending them later, on the session's thread --- */
-
-static bool
-is_awaited(const struct eng_stream *st)
-{
-	/* relaxed: only this thread changes it */
-	return atomic_load_explicit(&st->awaited, memory_order_relaxed);
-}
 
 /* Takes @mask of the events that wait.  Most objects have none. */
 static uint32_t
@@ -152,36 +160,82 @@ send_ports(struct karst_session *s)
 	return true;
 }
 
+#define ASYNC_TABLES 4u
+
+/* Sends the asynchronous events of the objects of one table that wait, from slot *@at on.  @return
+ * false: there is no more room; *@at is behind the object. */
 static bool
-send_all_async(struct karst_session *s)
+send_table(struct karst_session *s, uint32_t table, uint32_t *at)
 {
 	struct session_srq *srq;
 	struct session_cq *cq;
 	struct session_qp *qp;
-	uint32_t at = 0;
 	bool room = true;
 
-	while (room && (qp = eng_handles_next(&s->qps, &at)) != NULL)
-		room = send_async(s, qp->handle, qp->cookie, &qp->waiting);
-	for (at = 0; room && (srq = eng_handles_next(&s->srqs, &at)) != NULL;)
-		room = send_async(s, srq->handle, srq->cookie, &srq->waiting);
-	for (at = 0; room && (cq = eng_handles_next(&s->cqs, &at)) != NULL;)
-		room = send_async(s, cq->handle, cq->cookie, &cq->waiting);
-	return room && send_ports(s) && send_async(s, 0, 0, &s->waiting);
+	switch (table) {
+	case 0:
+		while (room && (qp = eng_handles_next(&s->qps, at)) != NULL)
+			room = send_async(s, qp->handle, qp->cookie, &qp->waiting);
+		return room;
+	case 1:
+		while (room && (srq = eng_handles_next(&s->srqs, at)) != NULL)
+			room = send_async(s, srq->handle, srq->cookie, &srq->waiting);
+		return room;
+	case 2:
+		while (room && (cq = eng_handles_next(&s->cqs, at)) != NULL)
+			room = send_async(s, cq->handle, cq->cookie, &cq->waiting);
+		return room;
+	default:
+		*at = 1; /* few, and in an order of their own */
+		return send_ports(s) && send_async(s, 0, 0, &s->waiting);
+	}
 }
 
+static bool
+send_all_async(struct karst_session *s)
+{
+	uint32_t i, table, at = s->async_from;
+
+	/* the first table twice: from where the last time ended, and at last up to there */
+	for (i = 0; i <= ASYNC_TABLES; i++, at = 0) {
+		table = (s->async_table + i) % ASYNC_TABLES;
+		if (!send_table(s, table, &at)) {
+			s->async_table = table;
+			s->async_from = at - 1;
+			return false;
+		}
+	}
+	return true;
+}
+
+/* Sends a completion queue's event for its channel if it waits.  @slot: of the queue; @first: those
+ * before the queue where the last time ended have their turn later. */
 static void
-send_completion(struct session_cq *cq)
+send_completion(struct session_cq *cq, uint32_t slot, bool first)
 {
 	struct session_channel *ch = cq->channel;
 
-	if (ch == NULL || ch->full || is_awaited(&ch->stream) ||
+	if (ch == NULL || ch->full || is_awaited(&ch->stream) || (first && slot < ch->from) ||
 		events_take(&cq->waiting, 1u << EVENT_COMPLETION) == 0)
 		return;
 	ch->full = !eng_stream_try(&ch->stream, &cq->cookie, sizeof(cq->cookie));
-	if (ch->full)
-		atomic_fetch_or_explicit(
-			&cq->waiting, 1u << EVENT_COMPLETION, memory_order_relaxed);
+	if (!ch->full)
+		return;
+	ch->from = slot;
+	atomic_fetch_or_explicit(&cq->waiting, 1u << EVENT_COMPLETION, memory_order_relaxed);
+}
+
+/* Those of all queues.  Each channel continues where it ended the last time. */
+static void
+send_completions(struct karst_session *s)
+{
+	struct session_cq *cq;
+	uint32_t at;
+
+	for (at = 0; (cq = eng_handles_next(&s->cqs, &at)) != NULL;)
+		send_completion(cq, at - 1, true);
+	for (at = 0; (cq = eng_handles_next(&s->cqs, &at)) != NULL;)
+		send_completion(cq, at - 1, false);
 }
 
 /* Makes poll_fd readable, once, as soon as the program has read from the stream.  epoll also tells
@@ -236,14 +290,12 @@ void
 eng_session_send_waiting(struct karst_session *s)
 {
 	struct session_channel *ch;
-	struct session_cq *cq;
-	uint32_t at = 0;
+	uint32_t at;
 
 	atomic_exchange(&s->some_wait, false);
 	if (!is_awaited(&s->async) && !send_all_async(s))
 		await_room(s, &s->async);
-	while ((cq = eng_handles_next(&s->cqs, &at)) != NULL)
-		send_completion(cq);
+	send_completions(s);
 	for (at = 0; (ch = eng_handles_next(&s->channels, &at)) != NULL; ch->full = false)
 		if (ch->full)
 			await_room(s, &ch->stream);

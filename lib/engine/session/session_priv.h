@@ -73,8 +73,9 @@ struct session_pd {
 
 struct session_channel {
 	uint32_t handle;
-	uint32_t cqs; /* CQs that use it */
-	bool full;    /* there was no room just now */
+	uint32_t cqs;  /* CQs that use it */
+	bool full;     /* there was no room just now */
+	uint32_t from; /* slot of the CQ whose event found no room: sending continues there */
 	struct eng_stream stream;
 };
 
@@ -171,6 +172,9 @@ struct karst_session {
 	 * says which */
 	_Atomic uint32_t event_port;
 	struct eng_stream async;
+	/* the table of objects, and the slot, whose event found no room in async: sending
+	 * continues there */
+	uint32_t async_table, async_from;
 	_Atomic uint64_t lost_events;
 	struct handles pds, channels, xrcds, cqs, srqs, qps;
 	struct keys mrs, mws, ahs;

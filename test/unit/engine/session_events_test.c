@@ -189,6 +189,106 @@ Test(session_events, raised_while_attended)
 	program_down(&p);
 }
 
+/* What each of many queues has an event in. */
+struct many {
+	struct program p;
+	struct session_cq *cq[MANY_CQS];
+	int fd;
+	size_t bytes, at; /* of a record, and of its cookie */
+	void (*raise)(struct many *m, struct session_cq *cq);
+};
+
+/* Reads what is there, and only then raises an event again for each that was read.  @return how
+ * many there were. */
+static uint32_t
+round_of_many(struct many *m, bool *seen)
+{
+	static uint64_t cookie[MANY_CQS];
+	uint8_t record[64];
+	uint32_t n, i;
+
+	for (n = 0; readable(m->fd); n++) {
+		cr_assert_lt(n, MANY_CQS);
+		cr_assert_eq(read(m->fd, record, m->bytes), m->bytes);
+		memcpy(&cookie[n], record + m->at, sizeof(cookie[n]));
+		cr_assert_lt(cookie[n], MANY_CQS);
+		seen[cookie[n]] = true;
+	}
+	for (i = 0; i < n; i++)
+		m->raise(m, m->cq[cookie[i]]);
+	attend_while_asked(&m->p);
+	return n;
+}
+
+static void
+each_has_its_turn(struct many *m)
+{
+	static bool seen[MANY_CQS];
+	uint32_t i, room, rounds;
+
+	for (i = 0; i < MANY_CQS; i++)
+		m->raise(m, m->cq[i]);
+	attend_while_asked(&m->p);
+	room = round_of_many(m, seen);
+	cr_assert_gt(room, 0);
+	cr_assert_gt(MANY_CQS, 2 * room);
+	for (rounds = 2 * MANY_CQS / room; rounds > 0; rounds--)
+		cr_assert_gt(round_of_many(m, seen), 0);
+	for (i = 0; i < MANY_CQS; i++)
+		cr_assert(seen[i], "queue %u has had no event; room for %u", i, room);
+}
+
+static void
+raise_completion(struct many *m, struct session_cq *cq)
+{
+	eng_session_raise(m->p.s, cq);
+}
+
+/* A program that has new completions for each event that it reads, on more queues than its channel
+ * has room for. */
+Test(session_events, each_queue_has_its_turn)
+{
+	static struct many m = {.bytes = sizeof(uint64_t), .raise = raise_completion};
+	struct channel c;
+	uint32_t i;
+
+	program_up(&m.p);
+	c = make_channel(&m.p);
+	m.fd = c.fd;
+	for (i = 0; i < MANY_CQS; i++)
+		m.cq[i] = make_cq(&m.p, &c, i);
+	each_has_its_turn(&m);
+	close(c.fd);
+	program_down(&m.p);
+}
+
+static void
+raise_error(struct many *m, struct session_cq *cq)
+{
+	const struct karst_engine_event ev = {.event = KARST_EVENT_CQ_ERR, .cq = cq->cq};
+
+	eng_session_ops.async_event(m->p.s, &ev);
+}
+
+/* The same with asynchronous events. */
+Test(session_events, each_object_has_its_turn)
+{
+	static struct many m = {.bytes = sizeof(struct karst_ctl_async),
+		.at = offsetof(struct karst_ctl_async, cookie),
+		.raise = raise_error};
+	struct channel c;
+	uint32_t i;
+
+	program_up(&m.p);
+	c = make_channel(&m.p);
+	m.fd = m.p.c->async_fd;
+	for (i = 0; i < MANY_CQS; i++)
+		m.cq[i] = make_cq(&m.p, &c, i);
+	each_has_its_turn(&m);
+	close(c.fd);
+	program_down(&m.p);
+}
+
 /* When it is known that a stream is full, further events for it give nobody work before the program
  * has read. */
 Test(session_events, nobody_is_woken_in_vain)

@@ -10,8 +10,9 @@
  *
  * An event that finds no room in its stream is noted in its object, and waits.  The session's
  * thread sends it: at once if the program has read meanwhile; otherwise epoll tells when at most a
- * quarter of the stream's room is in use.  Events of a port keep their order: the last state of the
- * link is sent, and then that the port is gone.
+ * quarter of the stream's room is in use.  Of the events of a port, those of its loss are sent
+ * first: if they wait together with others, these are of another port that has its number now.  Of
+ * the link only the last state is sent.
  */
 #include "session_priv.h"
 
@@ -142,14 +143,18 @@ send_async(struct karst_session *s, uint32_t handle, uint64_t cookie, session_wa
 static bool
 send_ports(struct karst_session *s)
 {
+	static const unsigned int order[] = {KARST_EVENT_PORT_ERR, EVENT_PORT_GONE,
+		KARST_EVENT_GID_CHANGE, KARST_EVENT_PORT_ACTIVE};
 	struct karst_ctl_async record = {.event = 0};
-	uint32_t i, all, bit;
+	uint32_t i, k, all, bit;
 
 	for (i = 0; i < KARST_ENGINE_MAX_PORTS; i++) {
 		all = atomic_load_explicit(&s->port_waiting[i], memory_order_acquire);
 		record.handle = i + 1;
-		for (; all != 0; all &= all - 1) {
-			bit = (uint32_t)__builtin_ctz(all);
+		for (k = 0; all != 0 && k < KARST_DIM(order); k++) {
+			bit = order[k];
+			if ((all & 1u << bit) == 0)
+				continue;
 			record.event = bit == EVENT_PORT_GONE ? KARST_EVENT_PORT_GONE : bit;
 			if (!eng_stream_try(&s->async, &record, sizeof(record)))
 				return false;

@@ -268,35 +268,72 @@ Test(session_traffic, events_of_many_objects, .timeout = 1500)
 	engine_bed_down(&bed);
 }
 
-/* A port that is lost makes many queue pairs fail; its own events come behind theirs. */
-Test(session_traffic, events_of_ports_behind_many, .timeout = 1500)
+/* Reads events, and attends to the session, as long as they are of shared receive queues. */
+static void
+read_past_limits(struct client *c, struct karst_ctl_async *ev)
 {
+	uint32_t n = 0;
+
+	do {
+		if (readable(karst_session_fd(c->s)))
+			karst_session_attend(c->s);
+		cr_assert(readable(c->async_fd), "nothing after %u events", n);
+		cr_assert_eq(read(c->async_fd, ev, sizeof(*ev)), sizeof(*ev));
+		n += ev->event == KARST_EVENT_SRQ_LIMIT_REACHED;
+	} while (ev->event == KARST_EVENT_SRQ_LIMIT_REACHED);
+	cr_assert_eq(n, MANY_OBJECTS);
+}
+
+/* A port that is lost, behind the events of many objects, and added again if @again. */
+static void
+port_behind_many(bool again)
+{
+	static const uint32_t lost[] = {KARST_EVENT_PORT_ERR, KARST_EVENT_PORT_GONE};
+	/* of the link the last state only */
+	static const uint32_t back[] = {
+		KARST_EVENT_PORT_GONE, KARST_EVENT_GID_CHANGE, KARST_EVENT_PORT_ACTIVE};
+	const struct karst_engine_addr addr = karst_engine_addr_ip4(0x0a000002);
+	struct karst_engine_port_config port = {
+		.mac = {2, 0, 0, 0, 0, 2}, .num_addrs = 1, .addrs = &addr};
+	const unsigned int n = again ? KARST_DIM(back) : KARST_DIM(lost);
+	const uint32_t *in_order = again ? back : lost;
 	struct engine_bed_config cfg = {0};
 	struct karst_ctl_async ev;
 	struct engine_bed bed;
 	struct client *c;
-	uint32_t n = 0;
+	unsigned int i;
 
 	engine_bed_up(&bed, &cfg);
 	c = client_open(bed.e, NULL);
 	arm_many(c, client_pd(c));
 	engine_bed_settle(&bed);
 	cr_assert_eq(karst_engine_port_lose(bed.e, bed.port[1]), 0);
-	do {
-		if (readable(karst_session_fd(c->s)))
-			karst_session_attend(c->s);
-		cr_assert(readable(c->async_fd), "nothing after %u events", n);
-		cr_assert_eq(read(c->async_fd, &ev, sizeof(ev)), sizeof(ev));
-		n += ev.event == KARST_EVENT_SRQ_LIMIT_REACHED;
-	} while (ev.event != KARST_EVENT_PORT_ERR);
-	cr_assert_eq(ev.handle, bed.port[1] + 1u);
-	cr_assert_eq(n, MANY_OBJECTS);
-	cr_assert(readable(c->async_fd));
-	cr_assert_eq(read(c->async_fd, &ev, sizeof(ev)), sizeof(ev));
-	cr_assert_eq(ev.event, KARST_EVENT_PORT_GONE);
-	cr_assert_eq(ev.handle, bed.port[1] + 1u);
+	port.ethdev = bed.ethdev[1];
+	port.number = bed.port[1] + 1u;
+	if (again)
+		cr_assert_eq(karst_engine_port_add(bed.e, &port, &bed.port[1]), 0);
+	read_past_limits(c, &ev);
+	for (i = 0; i < n; i++) {
+		cr_assert_eq(ev.event, in_order[i], "event %u: %#x", i, ev.event);
+		cr_assert_eq(ev.handle, bed.port[1] + 1u);
+		cr_assert_eq(readable(c->async_fd), i + 1 < n);
+		if (i + 1 < n)
+			cr_assert_eq(read(c->async_fd, &ev, sizeof(ev)), sizeof(ev));
+	}
 	client_close(c);
 	engine_bed_down(&bed);
+}
+
+/* A port that is lost makes many queue pairs fail; its own events come behind theirs. */
+Test(session_traffic, events_of_ports_behind_many, .timeout = 1500)
+{
+	port_behind_many(false);
+}
+
+/* The same, and the port's number is used again: the program hears last that the port works. */
+Test(session_traffic, port_back_behind_many, .timeout = 1500)
+{
+	port_behind_many(true);
 }
 
 /* A corrupted send queue fails its queue pair, its program gets an event, and no other program is

@@ -177,8 +177,9 @@ eng_session_pace(const struct karst_session *s, uint32_t n)
 static void
 send_what_waits(struct karst_session *s)
 {
-	bool told, send = atomic_load_explicit(&s->some_wait, memory_order_relaxed);
+	bool told, send = s->look_again;
 
+	send |= atomic_load_explicit(&s->some_wait, memory_order_relaxed);
 	if (s->nawaited != 0)
 		send |= eng_session_hear_room(s, &told);
 	if (send)

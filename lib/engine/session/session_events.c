@@ -243,6 +243,17 @@ send_completions(struct karst_session *s)
 		send_completion(cq, at - 1, false);
 }
 
+/* The next request looks for room instead. */
+static void
+cannot_await(struct karst_session *s, struct eng_stream *st)
+{
+	karst_log_some(&s->e->faults_log, engine_now(s->e), KARST_LOG_WARNING,
+		"%s: client %u (%s, process %d): its events wait until its next request: epoll_ctl: %s",
+		s->e->name, s->info.client, s->info.program, (int)s->info.pid, strerror(errno));
+	atomic_store(&st->awaited, false);
+	s->look_again = true;
+}
+
 /* Makes poll_fd readable, once, as soon as the program has read from the stream.  epoll also tells
  * if it has read already. */
 static void
@@ -255,7 +266,7 @@ await_room(struct karst_session *s, struct eng_stream *st)
 		epoll_ctl(s->poll_fd, EPOLL_CTL_ADD, st->fd, &ev) == 0)
 		s->nawaited++;
 	else
-		atomic_store(&st->awaited, false);
+		cannot_await(s, st);
 }
 
 bool
@@ -298,6 +309,7 @@ eng_session_send_waiting(struct karst_session *s)
 	uint32_t at;
 
 	atomic_exchange(&s->some_wait, false);
+	s->look_again = false;
 	if (!is_awaited(&s->async) && !send_all_async(s))
 		await_room(s, &s->async);
 	send_completions(s);

@@ -165,6 +165,7 @@ struct karst_session {
 	 * that were not awaited */
 	_Atomic bool some_wait;
 	uint32_t nawaited;       /* streams that poll_fd waits for */
+	bool look_again;         /* and some that it cannot wait for */
 	session_waiting waiting; /* events of the session itself */
 	session_waiting port_waiting[KARST_ENGINE_MAX_PORTS];
 	int async_reader; /* until HELLO; then -1 */

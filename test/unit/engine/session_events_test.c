@@ -374,3 +374,34 @@ Test(session_events, full_channel_destroyed)
 	}
 	program_down(&p);
 }
+
+/* The kernel refuses to wait for room (fs.epoll.max_user_watches): the next request looks. */
+Test(session_events, room_cannot_be_awaited)
+{
+	struct session_cq *cq[2];
+	struct program p;
+	struct channel c;
+	uint64_t cookie;
+	uint32_t i;
+
+	program_up(&p);
+	c = make_channel(&p);
+	for (i = 0; i < 2; i++)
+		cq[i] = make_cq(&p, &c, 1);
+	fill(&c);
+	hook.fd = c.ch->stream.fd;
+	hook.fail = true;
+	eng_session_raise(p.s, cq[0]);
+	attend_while_asked(&p);
+	while (readable(c.fd))
+		cr_assert_eq(read(c.fd, &cookie, sizeof(cookie)), sizeof(cookie));
+	(void)client_pd(p.c);
+	cr_assert(readable(c.fd));
+	cr_assert_eq(count_of(&p, &c, 1), 1);
+	/* an event that comes later still wakes the thread */
+	fill(&c);
+	eng_session_raise(p.s, cq[1]);
+	cr_assert(readable(karst_session_fd(p.s)));
+	close(c.fd);
+	program_down(&p);
+}

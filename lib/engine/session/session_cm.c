@@ -280,6 +280,8 @@ join_mcast(struct eng_cm *cm, struct session_call *c, struct cm_id *id)
 	if (id->qp_type != KARST_QPT_UD || !id->has_port || id->state == CM_ID_LISTEN)
 		return eng_cm_state_fault(
 			c, id, "join_mcast", "of UDP and bound to an address of a port");
+	if (id->passive && !id->named)
+		return eng_cm_state_fault(c, id, "join_mcast", "accepted yet");
 	g = calloc(1, sizeof(*g));
 	if (g == NULL)
 		return reason(c, -ENOMEM, "group: the engine has no memory");
@@ -288,9 +290,7 @@ join_mcast(struct eng_cm *cm, struct session_call *c, struct cm_id *id)
 	if (ev == NULL) {
 		if (ret == 0) {
 			eng_handles_del(&id->client->groups, g->handle);
-			ret = reason(c, -ENOMEM,
-				"group: the engine has no memory, or identifier %u is not accepted yet",
-				id->handle);
+			ret = reason(c, -ENOMEM, "group: the engine has no memory");
 		}
 		free(g);
 		return ret;

@@ -344,3 +344,30 @@ Test(engine_cm, c1_peers_have_one_address)
 	client_close(c);
 	engine_bed_down(&bed);
 }
+
+/* An identifier that came with a request, and that the program has not named yet, cannot have
+ * events: this is said, instead of a lack of memory. */
+Test(engine_cm, join_before_a_name)
+{
+	struct engine_bed_config cfg = {.engine = {.max_owners = 16}};
+	struct karst_ctl_cm_addr group = {
+		.family = AF_INET, .ip = {[10] = 0xff, 0xff, 239, 1, 1, 1}};
+	struct engine_bed bed;
+	struct client *c;
+	struct cm_id *id;
+	uint32_t channel;
+
+	engine_bed_up(&bed, &cfg);
+	c = program_that_listens(&bed, &channel);
+	request_of(bed.e, 1, 0x0a00004d);
+	cr_assert_eq(CALL(c, CM_GET_EVENT, cm_get_event, .channel = channel), 0, "%s", c->why);
+	id = eng_handles_get(&c->s->cm.ids, RSP(c, cm_get_event)->id);
+	cr_assert_not_null(id);
+	id->qp_type = KARST_QPT_UD;
+	cr_assert(id->passive && !id->named && id->has_port);
+	refused(c, -EINVAL, "accepted",
+		CALL(c, CM_JOIN_MCAST, cm_join_mcast, .id = id->handle, .addr = group));
+	cr_assert_eq(c->s->cm.groups.used, 0);
+	client_close(c);
+	engine_bed_down(&bed);
+}

@@ -119,7 +119,10 @@ struct karst_session_info {
 	uint64_t ring_bytes;
 	uint64_t shared_bytes, migrated_bytes, copied_bytes; /* of its regions */
 	uint64_t requests, refused;                          /* control messages */
-	/* of all its streams: events that were raised again while the first one waited for room */
+	/* Of all its streams: events that were raised again while the first one waited for room;
+	 * records that could not be sent because the program had closed its end (EPIPE) or the
+	 * kernel had no memory (ENOMEM); of a channel of connection management, the byte that says
+	 * that there are events, if it found no room. */
 	uint64_t lost_events;
 	uint64_t attached_ns; /* on the engine's clock */
 	bool failed;          /* the program took memory away that the engine used; its QPs are in

@@ -18,6 +18,10 @@ extern "C" {
 /**
  * As karst_open().  The control connection belongs to the context, and karst_close() closes it; if
  * the call fails, it stays the caller's.
+ *
+ * No thread of karst attends to the session behind the connection.  Events that found no room
+ * because the program had not read earlier ones are sent at its next control call, or when the
+ * program attends to the session: see karst_session_conn().
  */
 int karst_open_conn(const struct karst_ctl_conn *conn, const struct karst_open_attr *attr,
 	struct karst_context **ctx);

@@ -105,9 +105,18 @@ int karst_session_handle(struct karst_session *s, const void *req, size_t len, c
 int karst_session_fd(const struct karst_session *s);
 void karst_session_attend(struct karst_session *s);
 
-/** Creates a session for this process; closing the control connection destroys it. */
+/**
+ * Creates a session for this process; closing the control connection destroys it.
+ *
+ * Events that find no room in their stream wait until the session is attended to; each call of the
+ * connection also does that.  So a program that does not make such calls again and again waits for
+ * karst_session_fd() of karst_session_of().  It calls karst_session_attend() while no other thread
+ * makes a call of the connection.
+ */
 int karst_session_conn(struct karst_engine *e, const struct karst_session_limits *limits,
 	struct karst_ctl_conn *conn);
+/** The session of such a connection. */
+struct karst_session *karst_session_of(const struct karst_ctl_conn *conn);
 
 /** For telemetry and logs. */
 struct karst_session_info {

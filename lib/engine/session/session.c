@@ -638,6 +638,13 @@ conn_nap(void *user, uint32_t ns)
 	eng_nap(s->e, ns);
 }
 
+struct karst_session *
+karst_session_of(const struct karst_ctl_conn *conn)
+{
+	assert(conn->call == conn_call);
+	return conn->user;
+}
+
 int
 karst_session_conn(struct karst_engine *e, const struct karst_session_limits *limits,
 	struct karst_ctl_conn *conn)

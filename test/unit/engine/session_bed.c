@@ -23,7 +23,7 @@ client_open_raw(struct karst_engine *e, const struct karst_session_limits *limit
 	struct client *c = calloc(1, sizeof(*c));
 
 	cr_assert_eq(karst_session_conn(e, limits, &c->conn), 0);
-	c->s = c->conn.user;
+	c->s = karst_session_of(&c->conn);
 	c->async_fd = -1;
 	return c;
 }

@@ -239,12 +239,16 @@ struct known {
 	int fds[FDS_MAX];   /* the connections and the wakers */
 	unsigned int n;     /* how many there are, which may be more than FDS_MAX */
 	uint32_t additions; /* ks_additions() before they were listed */
-	uint64_t began;
+	uint64_t began;     /* 0: the clock was not read yet */
 };
 
+/* Reads the clock only where there is something to wait for: it may be a system call, which an
+ * earlier filter of a program without connections need not allow. */
 static bool
-is_in_time(const struct known *k)
+is_in_time(struct known *k)
 {
+	if (k->began == 0)
+		k->began = ks_now();
 	return ks_now() - k->began < AGREED_MS * 1000000ull;
 }
 
@@ -274,7 +278,7 @@ prepare(struct known *k)
 /* Whether another thread has opened a connection since they were listed, or is about to; or this
  * one has, by prepare(), got a waker. */
 static bool
-is_old(const struct known *k)
+is_old(struct known *k)
 {
 	return (atomic_load(&opening) != 0 || ks_additions() != k->additions) && is_in_time(k);
 }
@@ -357,7 +361,7 @@ enum outcome {
 
 /* Sets the filter with our rules in front of it. */
 static enum outcome
-set_with_ours(struct way way, const struct sock_fprog *theirs, const struct known *k, long *rc)
+set_with_ours(struct way way, const struct sock_fprog *theirs, struct known *k, long *rc)
 {
 	/* not mmap(), which an earlier filter may forbid, nor malloc(), which the program may have
 	 * replaced, or a handler have interrupted */
@@ -382,7 +386,7 @@ set_with_ours(struct way way, const struct sock_fprog *theirs, const struct know
 static long
 confine(struct way way, const struct sock_fprog *theirs)
 {
-	struct known k = {.began = ks_now()};
+	struct known k = {0};
 	enum outcome is;
 	long rc = -1;
 

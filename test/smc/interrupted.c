@@ -2,11 +2,11 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * A program that waits on both ends of its own connection.  Each wait is interrupted by a signal
- * that comes when the call has begun and does not wait in the kernel yet: in the code of
- * libkarst-sockets before that, where it waits for a lock of the connection.  The handlers only
- * record that they ran, as those of Python do, so a call that still began to wait would wait for
- * ever.
+ * A program that first sets filters of system calls without having connections.  Then it waits on
+ * both ends of its own connection.  Each wait is interrupted by a signal that comes when the call
+ * has begun and does not wait in the kernel yet: in the code of libkarst-sockets before that, where
+ * it waits for a lock of the connection.  The handlers only record that they ran, as those of
+ * Python do, so a call that still began to wait would wait for ever.
  *
  *   smc-interrupted ADDRESS PORT
  *
@@ -43,6 +43,7 @@
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "karst_sock.h"
@@ -60,6 +61,7 @@ static volatile sig_atomic_t interrupts, skips; /* not in the first calls */
 static bool cancels;                            /* and it is to be cancelled */
 static bool opens;                              /* instead, another thread opens a connection */
 static void let_open(void);
+static volatile sig_atomic_t clock_reads;
 static int near, far;
 static struct karst_sock_page *page; /* the page of near */
 
@@ -113,6 +115,16 @@ getpid(void)
 	if (interrupts == IN_PID)
 		interrupt_self();
 	return next();
+}
+
+int
+clock_gettime(clockid_t clock, struct timespec *now)
+{
+	int (*next)(clockid_t, struct timespec *);
+
+	*(void **)&next = dlsym(RTLD_NEXT, "clock_gettime");
+	clock_reads++;
+	return next(clock, now);
 }
 
 ssize_t
@@ -538,6 +550,26 @@ refuse(int call)
 
 static volatile pid_t child = -1;
 
+/* A process without connections sets two filters.  Where the kernel has to be asked for the time,
+ * the first one need not allow this.  Prints how often the clock is read meanwhile. */
+static void
+refuse_unconnected(void)
+{
+	int status = -1;
+
+	child = fork();
+	if (child == 0) {
+		clock_reads = 0;
+		refuse(SYS_sysinfo);
+		refuse(SYS_times);
+		_exit((int)clock_reads);
+	}
+	if (child < 0 || waitpid(child, &status, 0) != child || !WIFEXITED(status))
+		abort();
+	printf("without connections the clock is read %d times\n", WEXITSTATUS(status));
+	fflush(stdout);
+}
+
 static sigjmp_buf before_filter;
 static bool leaves; /* the handler does not return */
 
@@ -689,6 +721,7 @@ main(int argc, char **argv)
 		return 2;
 	}
 	at.sin_port = htons((uint16_t)atoi(argv[2]));
+	refuse_unconnected();
 	near = socket(AF_INET, SOCK_STREAM, 0);
 	if (bind(fd, (void *)&at, sizeof(at)) != 0 || listen(fd, 4) != 0 ||
 		connect(near, (void *)&at, sizeof(at)) != 0 || (far = accept(fd, NULL, NULL)) < 0) {

@@ -256,14 +256,29 @@ closefrom(int first)
 
 /* --- duplicates --- */
 
+/* From here to duplicated(), which has the result, no handler of the program runs, which might end
+ * the thread or leave by siglongjmp(): the table would have another kind for the new number than
+ * the kernel. */
+static void
+begin_duplicate(void)
+{
+	ks_hold();
+	ks_no_cancel();
+}
+
 static int
 duplicated(int from, int to)
 {
+	int err = errno;
+
 	if (to >= 0 && ks_is_ours()) {
 		ks_copy(from, to);
 		if (to <= STDERR_FILENO)
 			ks_streams_look(to);
 	}
+	ks_no_cancel_end();
+	ks_release();
+	errno = err;
 	return to;
 }
 
@@ -282,6 +297,7 @@ KS_API int
 dup(int fd)
 {
 	ks_settle_early(fd);
+	begin_duplicate();
 	return duplicated(fd, real(dup)(fd));
 }
 
@@ -293,6 +309,7 @@ dup2(int fd, int to)
 		return real(dup2)(fd, to);
 	if (is_taken(to))
 		return -1;
+	begin_duplicate();
 	return duplicated(fd, real(dup2)(fd, to));
 }
 
@@ -302,6 +319,7 @@ dup3(int fd, int to, int flags)
 	ks_settle_early(fd);
 	if (is_taken(to))
 		return -1;
+	begin_duplicate();
 	return duplicated(fd, real(dup3)(fd, to, flags));
 }
 
@@ -315,8 +333,11 @@ fcntl64(int fd, int cmd, ...)
 	va_start(ap, cmd);
 	arg = va_arg(ap, void *);
 	va_end(ap);
-	if (cmd == F_DUPFD || cmd == F_DUPFD_CLOEXEC)
+	if (cmd == F_DUPFD || cmd == F_DUPFD_CLOEXEC) {
 		ks_settle_early(fd);
+		begin_duplicate();
+		return duplicated(fd, real(fcntl64)(fd, cmd, arg));
+	}
 	if (cmd == F_SETOWN || cmd == F_SETOWN_EX || cmd == F_SETSIG)
 		ks_note_set(KS_SET_OWNER);
 	rc = real(fcntl64)(fd, cmd, arg);
@@ -325,8 +346,6 @@ fcntl64(int fd, int cmd, ...)
 	if ((cmd == F_SETFL && ((intptr_t)arg & O_ASYNC)) || cmd == F_SETOWN || cmd == F_SETSIG ||
 		cmd == F_SETOWN_EX)
 		ks_watch(fd);
-	if (cmd == F_DUPFD || cmd == F_DUPFD_CLOEXEC)
-		return duplicated(fd, rc);
 	return rc;
 }
 

@@ -29,6 +29,7 @@
 #include <string.h>
 #include <sys/ptrace.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/time.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -45,6 +46,9 @@
 
 static struct sockaddr_in address;
 static int listener, near = -1, far = -1;
+/* The number that a duplicate of near gets, and the other end of the connection that has this
+ * number before; -1: it has another file. */
+static int again = -1, other = -1;
 static char data[MUCH];
 static sigjmp_buf back;
 static volatile sig_atomic_t inside, came;
@@ -141,6 +145,28 @@ begin_full(void)
 }
 
 static void
+begin_duplicate_on_file(void)
+{
+	begin_wait();
+	again = open("/dev/null", O_RDWR | O_CLOEXEC);
+}
+
+static void
+begin_duplicate_on_connection(void)
+{
+	begin_wait();
+	again = near;
+	other = far;
+	begin_wait();
+}
+
+static void
+do_duplicate(void)
+{
+	(void)dup2(near, again);
+}
+
+static void
 do_connect(void)
 {
 	(void)connect(near, (void *)&address, sizeof(address));
@@ -191,6 +217,8 @@ static const struct {
 	{"connect", begin_connect, do_connect},
 	{"accept", begin_accept, do_accept},
 	{"close", begin_wait, do_close},
+	{"dup2-file", begin_duplicate_on_file, do_duplicate},
+	{"dup2-connection", begin_duplicate_on_connection, do_duplicate},
 };
 #define CASES (sizeof(cases) / sizeof(cases[0]))
 
@@ -283,6 +311,25 @@ check_bytes(void)
 		wrong("far does not get the end");
 }
 
+/* The number transfers bytes of the connection that it has in the kernel. */
+static void
+check_duplicate(void)
+{
+	struct stat a, b;
+	int end = other;
+
+	if (fstat(near, &a) != 0 || fstat(again, &b) != 0)
+		wrong("a descriptor is closed");
+	if (a.st_ino == b.st_ino && a.st_dev == b.st_dev)
+		end = far;
+	if (end >= 0 && (!is_last(end, again, 'g') || !is_last(again, end, 'h')))
+		wrong("the duplicate does not transfer a byte, and no more");
+	close(again);
+	if (other >= 0 && recv(other, data, 1, 0) != 0)
+		wrong("the connection that had the number does not end");
+	again = other = -1;
+}
+
 /* As the kernel's accept(), the call may have been left when it had a descriptor already. */
 static void
 close_all(int from)
@@ -298,6 +345,8 @@ static void
 end_call(unsigned int c)
 {
 	check_thread();
+	if (cases[c].call == do_duplicate)
+		check_duplicate();
 	if (cases[c].call == do_close) {
 		close(near);
 		if (recv(far, data, 1, 0) != 0)

@@ -108,11 +108,11 @@ call(int sig, siginfo_t *info, void *context)
 	ks_held.handled++;
 	if ((flags & SA_RESTART) == 0)
 		ks_held.ended++;
-	calls = ks_no_cancel_leave();
 	type = ks_defer_leave();
+	calls = ks_no_cancel_leave();
 	call_handler(handler, sig, info, context);
-	ks_defer_return(type);
 	ks_no_cancel_return(calls);
+	ks_defer_return(type); /* last: the thread may be cancelled here */
 }
 
 static void

@@ -92,23 +92,26 @@ ks_defer_end(void)
 	(void)real(pthread_setcanceltype)(PTHREAD_CANCEL_ASYNCHRONOUS, NULL);
 }
 
-/* The signal may have come between a change of the type and that of ks_held.depth. */
+/* The type is not always the program's: the C library (glibc up to 2.40) sets the asynchronous one
+ * while a thread waits in the kernel, and the signal may have come between a change of the type and
+ * that of ks_held.depth. */
 int
 ks_defer_leave(void)
 {
-	int type = PTHREAD_CANCEL_ASYNCHRONOUS;
+	int wanted = ks_held.async ? PTHREAD_CANCEL_ASYNCHRONOUS : PTHREAD_CANCEL_DEFERRED, type;
 
-	if (ks_held.async)
-		(void)real(pthread_setcanceltype)(PTHREAD_CANCEL_ASYNCHRONOUS, &type);
+	if (real(pthread_setcanceltype)(wanted, &type) != 0 || type == wanted)
+		return -1;
 	return type;
 }
 
-/* The handler may have changed the program's type. */
+/* If nothing was changed, the type is what the handler may have set.  Otherwise the code that was
+ * interrupted sets the program's. */
 void
 ks_defer_return(int type)
 {
-	if (ks_held.async && type != PTHREAD_CANCEL_ASYNCHRONOUS)
-		ks_defer();
+	if (type >= 0)
+		(void)real(pthread_setcanceltype)(type, NULL);
 }
 
 /* What is recorded may say asynchronous while the type is not, but not the opposite. */

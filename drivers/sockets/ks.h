@@ -96,8 +96,8 @@ void ks_drop_late(void);
 /** From here to ks_defer_end() the type of cancellation is the deferred one. */
 void ks_defer(void);
 void ks_defer_end(void);
-/** Called before a signal handler of the program, as ks_no_cancel_leave(): sets the type that the
- *  program has set.  @return what the other one takes */
+/** Called before a signal handler of the program, and before ks_no_cancel_leave(): sets the type
+ *  that the program has set.  @return what the other one takes */
 int ks_defer_leave(void);
 void ks_defer_return(int type);
 

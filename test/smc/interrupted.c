@@ -56,14 +56,14 @@
 
 static volatile sig_atomic_t armed, came;
 /* In a call of one of these, the thread is interrupted by SIGUSR2. */
-enum { NOT, IN_STATE, IN_UNLOCK, IN_PID, IN_BPF, IN_PREAD };
+enum { NOT, IN_STATE, IN_UNLOCK, IN_PID, IN_BPF, IN_PREAD, UNDER_LOCK };
 static volatile sig_atomic_t interrupts, skips; /* not in the first calls */
 static bool cancels;                            /* and it is to be cancelled */
 static bool opens;                              /* instead, another thread opens a connection */
 static void let_open(void);
 static volatile sig_atomic_t clock_reads;
 static int near, far;
-static struct karst_sock_page *page; /* the page of near */
+static struct karst_sock_page *page, *far_page; /* of near and far */
 
 static void
 interrupt_self(void)
@@ -89,6 +89,10 @@ pthread_setcancelstate(int state, int *before)
 	int (*next)(int, int *), rc;
 
 	*(void **)&next = dlsym(RTLD_NEXT, "pthread_setcancelstate");
+	if (interrupts == UNDER_LOCK && atomic_load(&far_page->tx_lock.owner) != 0) {
+		interrupts = NOT;
+		pthread_cancel(pthread_self());
+	}
 	rc = next(state, before);
 	if (interrupts == IN_STATE)
 		interrupt_self();
@@ -363,6 +367,43 @@ leave_sleeping(void)
 }
 
 /* --- threads that are cancelled in a handler --- */
+
+static void
+write_far(int sig)
+{
+	(void)sig;
+	interrupts = UNDER_LOCK;
+	if (write(far, "x", 1) != 1)
+		abort();
+}
+
+/* A thread waits in recv(), for which the C library may set the asynchronous type of cancellation.
+ * It runs a handler, and is to be cancelled where it holds a lock of a connection.  Prints whether
+ * it leaves the lock behind. */
+static void
+cancel_under_lock(void)
+{
+	struct sockaddr_in at;
+	socklen_t len = sizeof(at);
+	pthread_t t;
+
+	if (getsockname(near, (void *)&at, &len) != 0)
+		abort();
+	far_page = find_page(at.sin_port);
+	handle(write_far, SA_RESTART);
+	if (pthread_create(&t, NULL, wait_once, NULL) != 0)
+		abort();
+	while (sleepers() == 0)
+		usleep(100);
+	usleep(10000); /* until it waits in the kernel */
+	pthread_kill(t, SIGUSR1);
+	pthread_join(t, NULL);
+	printf("a thread that waits is cancelled %s\n",
+		interrupts == UNDER_LOCK                             ? "nowhere"
+			: atomic_load(&far_page->tx_lock.owner) != 0 ? "and leaves a lock behind"
+								     : "without a lock");
+	fflush(stdout);
+}
 
 static void
 end_thread(int sig)
@@ -731,6 +772,7 @@ main(int argc, char **argv)
 	page = find_page(at.sin_port);
 	wait_in_each();
 	leave_sleeping();
+	cancel_under_lock();
 	cancel_in_each(fd, &at);
 	open_while_setting(fd, &at);
 	refuse_interrupted();

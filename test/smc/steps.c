@@ -43,6 +43,7 @@
 #define AT_END   SIGTTIN
 #define SEEN     100 /* the library's descriptors have higher numbers */
 #define MUCH     (1 << 20)
+#define LEAST    100 /* instructions of a call, at least */
 
 static struct sockaddr_in address;
 static int listener, near = -1, far = -1;
@@ -207,18 +208,19 @@ do_close(void)
 static const struct {
 	const char *name;
 	void (*begin)(void), (*call)(void);
+	bool waits; /* until it is left.  The others end, perhaps after they have waited */
 } cases[] = {
-	{"read", begin_wait, do_read},
-	{"read-byte", begin_byte, do_read},
-	{"write", begin_wait, do_write},
-	{"write-full", begin_full, do_write},
-	{"poll", begin_wait, do_poll},
-	{"poll-byte", begin_byte, do_poll},
-	{"connect", begin_connect, do_connect},
-	{"accept", begin_accept, do_accept},
-	{"close", begin_wait, do_close},
-	{"dup2-file", begin_duplicate_on_file, do_duplicate},
-	{"dup2-connection", begin_duplicate_on_connection, do_duplicate},
+	{"read", begin_wait, do_read, true},
+	{"read-byte", begin_byte, do_read, false},
+	{"write", begin_wait, do_write, false},
+	{"write-full", begin_full, do_write, true},
+	{"poll", begin_wait, do_poll, true},
+	{"poll-byte", begin_byte, do_poll, false},
+	{"connect", begin_connect, do_connect, false},
+	{"accept", begin_accept, do_accept, false},
+	{"close", begin_wait, do_close, false},
+	{"dup2-file", begin_duplicate_on_file, do_duplicate, false},
+	{"dup2-connection", begin_duplicate_on_connection, do_duplicate, false},
 };
 #define CASES (sizeof(cases) / sizeof(cases[0]))
 
@@ -491,24 +493,27 @@ run_to_stop(int sig)
 	}
 }
 
-/* Executes up to @most instructions from there on.  *@waits: the last is a system call
- * that waits; *@ended: the call has ended.  @return how many were executed */
+/* Executes up to @most instructions from there on.  @waits: the call waits until it is left;
+ * otherwise each system call of it returns.  *@asleep: the last is a system call that waits;
+ * *@ended: the call has ended.  @return how many were executed */
 static unsigned int
-step(unsigned int most, bool *waits, bool *ended)
+step(unsigned int most, bool waits, bool *asleep, bool *ended)
 {
 	unsigned int n = 0;
 
-	*waits = *ended = false;
-	while (n < most && !*waits && !*ended) {
+	*asleep = *ended = false;
+	while (n < most && !*asleep && !*ended) {
 		int sig;
 
 		(void)ptrace(PTRACE_SINGLESTEP, child, NULL, NULL);
+		n++;
 		sig = await_stop(0);
+		if (sig == 0 && !waits && n < most) /* e.g. the service is slow */
+			sig = await_stop(HANG_S);
 		if (sig == 0)
-			*waits = true;
+			*asleep = true;
 		else if (sig != SIGTRAP)
 			*ended = true;
-		n++;
 	}
 	return n;
 }
@@ -559,53 +564,71 @@ end_child(void)
 /* One call that is left after @most instructions.  The child has stopped before it.
  * @return how many there were; 0: the child has ended, after a fault */
 static unsigned int
-leave_after(const char *name, unsigned int most)
+leave_after(unsigned int c, unsigned int most)
 {
-	bool waits, ended;
-	unsigned int n = step(most, &waits, &ended);
+	bool asleep, ended;
+	unsigned int n = step(most, cases[c].waits, &asleep, &ended);
 	char place[512];
 
-	if (waits) {
+	if (asleep) {
 		kill(child, SIGALRM);
 		(void)await_stop(HANG_S);
 	}
 	see_place(place, sizeof(place));
 	if (run_to_stop(ended ? 0 : SIGALRM))
 		return n;
-	printf("  after %u instructions of %s, at %s\n", n, name, place);
+	printf("  after %u instructions of %s, at %s\n", n, cases[c].name, place);
 	return 0;
+}
+
+/* Counts the instructions of the call, and lets the child run until the next one.  The child has
+ * stopped before it.  0: after a fault */
+static unsigned int
+count_steps(unsigned int c)
+{
+	bool asleep, ended;
+	unsigned int n = step(~0u, cases[c].waits, &asleep, &ended);
+
+	if (asleep != cases[c].waits || n < LEAST) {
+		printf("%s %s after %u instructions\n", cases[c].name, asleep ? "waits" : "ends",
+			n);
+		return 0;
+	}
+	if (asleep) {
+		kill(child, SIGALRM);
+		(void)await_stop(HANG_S);
+	}
+	return run_to_stop(ended ? 0 : SIGALRM) ? n : 0;
 }
 
 /* @return how many of the instructions left something wrong behind */
 static int
 leave_at_each(unsigned int c, unsigned int count, unsigned int only)
 {
-	unsigned int length, at, i;
+	unsigned int length = 0, at, i;
 	int failed = 0;
-	bool waits, ended;
 
 	begin_child(c);
-	if (await_stop(HANG_S) != AT_BEGIN)
+	if (await_stop(HANG_S) == AT_BEGIN)
+		length = count_steps(c);
+	if (length == 0) {
+		end_child();
 		return 1;
-	length = step(~0u, &waits, &ended);
-	if (waits) {
-		kill(child, SIGALRM);
-		(void)await_stop(HANG_S);
 	}
-	if (!run_to_stop(ended ? 0 : SIGALRM))
-		return 1;
 	if (count == 0 || count > length)
 		count = length;
 	for (i = 0; i < count; i++) {
 		at = only != 0 ? only : (unsigned int)((2ull * i + 1) * length / (2ull * count));
 		if (at == 0)
 			at = 1;
-		if (leave_after(cases[c].name, at) == 0) {
+		if (leave_after(c, at) == 0) {
 			failed++;
 			end_child();
 			begin_child(c);
-			if (await_stop(HANG_S) != AT_BEGIN)
+			if (await_stop(HANG_S) != AT_BEGIN) {
+				end_child();
 				return failed;
+			}
 		}
 		if (only != 0)
 			break;

@@ -246,10 +246,12 @@ backlog_append(struct karst_copy *c, struct karst_pkt *pkt)
 	c->nbacklog++;
 }
 
-/* A request up to PSN @psn had no room in the backlog of @c. */
+/* Requests from PSN @from to @psn had no room in the backlog of @c. */
 static void
-backlog_missed(struct karst_copy *c, uint32_t psn)
+backlog_missed(struct karst_copy *c, uint32_t from, uint32_t psn)
 {
+	if (!c->missed || karst_psn_before(from, c->missed_from))
+		c->missed_from = from;
 	if (!c->missed || karst_psn_before(c->missed_psn, psn))
 		c->missed_psn = psn;
 	c->missed = true;
@@ -266,8 +268,9 @@ karst_copy_queue(struct karst_core *core, struct karst_core_qp *qp, struct karst
 	if (c->nbacklog < KARST_COPY_BACKLOG || sent_once)
 		kept = core->copy_ops->keep(core, c, pkt);
 	if (kept == NULL) {
-		if (answers && (karst_opcode_flags(pkt->opcode) & KARST_OPF_REQUEST))
-			backlog_missed(c, pkt->psn);
+		if (answers && (karst_opcode_flags(pkt->opcode) & KARST_OPF_REQUEST) &&
+			!karst_psn_before(pkt->psn, qp->rsp.epsn))
+			backlog_missed(c, pkt->psn, pkt->psn);
 		karst_drop_pkt(core, pkt, KARST_DROP_COPY_FULL);
 		return false;
 	}
@@ -303,9 +306,9 @@ packet_redeliver(struct karst_core *core, struct karst_copy *c)
 	}
 	core->copy_kept = false;
 	if (c->missed && qp->copy[KARST_COPY_RX] != NULL)
-		backlog_missed(qp->copy[KARST_COPY_RX], c->missed_psn);
+		backlog_missed(qp->copy[KARST_COPY_RX], c->missed_from, c->missed_psn);
 	else if (c->missed && karst_qp_may_receive(qp))
-		karst_responder_missed(core, qp, c->missed_psn);
+		karst_responder_missed(core, qp, c->missed_from, c->missed_psn);
 	core->copy_ops->give_back(core, c);
 	/* what could not be flushed before the copy was done */
 	if (qp->state == KARST_QPS_ERR || qp->state == KARST_QPS_SQE)

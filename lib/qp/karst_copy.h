@@ -94,8 +94,10 @@ struct karst_copy {
 	struct karst_pkt *pkt;
 	uint32_t nbacklog;
 	uint32_t nsmall;
-	uint32_t missed_psn; /* highest PSN of the requests for which the backlog had no room */
-	bool missed;         /* there were such requests */
+	/* lowest and highest PSN of the requests for which the backlog had no room */
+	uint32_t missed_from;
+	uint32_t missed_psn;
+	bool missed;                    /* there were such requests */
 	struct karst_pkt *backlog;      /* in order of arrival, linked by ->next */
 	struct karst_pkt **backlog_end; /* where the next one is linked */
 	uint8_t small[56]; /* sources that are in no packet: a GRH, the result of an atomic */

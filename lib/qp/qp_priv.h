@@ -563,9 +563,10 @@ void karst_refuse(struct karst_core *core, struct karst_core_qp *qp, struct kars
 /** The scheduled NAK is not needed: ends the wait, and schedules the ACK that the NAK replaced, if
  * one is needed. */
 void karst_unowe_nak(struct karst_core_qp *qp);
-/** Requests up to PSN @psn, the expected one or later ones, were dropped for lack of room when they
- *  arrived: the peer has to send them again (R2, X4). */
-void karst_responder_missed(struct karst_core *core, struct karst_core_qp *qp, uint32_t psn);
+/** Requests from PSN @from to @psn were dropped for lack of room when they arrived: the peer has to
+ *  send again those that have not come since (R2, X4). */
+void karst_responder_missed(
+	struct karst_core *core, struct karst_core_qp *qp, uint32_t from, uint32_t psn);
 /** The PSN that an ACK carries now (R3). */
 uint32_t karst_acked_psn(const struct karst_responder *r);
 /** A request message was executed: increments the MSN (R10). */

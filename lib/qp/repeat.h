@@ -119,8 +119,9 @@ void karst_repeat_close(struct karst_core *core, struct karst_core_qp *qp);
 /** Holds or drops a request that is @ahead PSNs after the expected one (X4). */
 void karst_repeat_ahead(
 	struct karst_core *core, struct karst_core_qp *qp, struct karst_pkt *pkt, uint32_t ahead);
-/** Reports that there was no room for a request, once until the expected PSN has arrived (X4). */
-void karst_repeat_lacks(struct karst_core *core, struct karst_core_qp *qp);
+/** Reports that there was no room for a request, once until the expected PSN has arrived, and again
+ *  if it was the @expected one (X4). */
+void karst_repeat_lacks(struct karst_core *core, struct karst_core_qp *qp, bool expected);
 /** Executes the expected request, and the held requests that follow it (X5). */
 void karst_repeat_expected(
 	struct karst_core *core, struct karst_core_qp *qp, struct karst_pkt *pkt);

@@ -124,12 +124,13 @@ karst_repeat_ahead(
 }
 
 void
-karst_repeat_lacks(struct karst_core *core, struct karst_core_qp *qp)
+karst_repeat_lacks(struct karst_core *core, struct karst_core_qp *qp, bool expected)
 {
-	if (qp->repeat->lacks)
+	if (qp->repeat->lacks && !expected)
 		return;
 	qp->repeat->lacks = true;
-	if (qp->rsp.wait == KARST_WAIT_NONE)
+	/* an RNR NAK that has been sent has had its effect: the retry was dropped */
+	if (qp->rsp.wait == KARST_WAIT_NONE || (expected && qp->rsp.owed != KARST_OWED_NAK))
 		qp->rsp.wait = KARST_WAIT_HELD;
 	if (karst_repeat_says(qp))
 		karst_responder_owe_ack(core, qp);

@@ -387,20 +387,25 @@ rx_ahead(struct karst_core *core, struct karst_core_qp *qp, struct karst_pkt *pk
 }
 
 void
-karst_responder_missed(struct karst_core *core, struct karst_core_qp *qp, uint32_t psn)
+karst_responder_missed(
+	struct karst_core *core, struct karst_core_qp *qp, uint32_t from, uint32_t psn)
 {
 	struct karst_responder *r = &qp->rsp;
+	/* the expected request was among them: what an earlier NAK has asked for has come, and the
+	 * peer will not send it again for that NAK */
+	bool expected = !karst_psn_before(r->epsn, from);
 
 	if (karst_psn_before(psn, r->epsn))
 		return; /* it has come since */
 	if (karst_repeat_of(qp) != NULL) {
-		karst_repeat_lacks(core, qp);
-	} else if (r->wait == KARST_WAIT_NONE) {
+		karst_repeat_lacks(core, qp, expected);
+		return;
+	}
+	if (r->wait == KARST_WAIT_NONE || karst_psn_before(r->oos_psn, psn))
+		r->oos_psn = psn;
+	if (r->wait == KARST_WAIT_NONE || (expected && r->owed != KARST_OWED_NAK)) {
 		karst_count(&core->counters, KARST_CTR_SEQ_NAK_SENT);
-		r->oos_psn = psn;
 		karst_owe_nak(core, qp, KARST_AETH_NAK | KARST_NAK_PSN_SEQ, KARST_WAIT_SEQ);
-	} else if (karst_psn_before(r->oos_psn, psn)) {
-		r->oos_psn = psn;
 	}
 }
 

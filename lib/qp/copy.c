@@ -269,8 +269,11 @@ karst_copy_queue(struct karst_core *core, struct karst_core_qp *qp, struct karst
 		kept = core->copy_ops->keep(core, c, pkt);
 	if (kept == NULL) {
 		if (answers && (karst_opcode_flags(pkt->opcode) & KARST_OPF_REQUEST) &&
-			!karst_psn_before(pkt->psn, qp->rsp.epsn))
+			!karst_psn_before(pkt->psn, qp->rsp.epsn)) {
 			backlog_missed(c, pkt->psn, pkt->psn);
+			if (qp->repeat != NULL)
+				karst_repeat_missed(qp, pkt->psn);
+		}
 		karst_drop_pkt(core, pkt, KARST_DROP_COPY_FULL);
 		return false;
 	}

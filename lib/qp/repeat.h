@@ -119,6 +119,9 @@ void karst_repeat_close(struct karst_core *core, struct karst_core_qp *qp);
 /** Holds or drops a request that is @ahead PSNs after the expected one (X4). */
 void karst_repeat_ahead(
 	struct karst_core *core, struct karst_core_qp *qp, struct karst_pkt *pkt, uint32_t ahead);
+/** Records that there was no room for a request with PSN @psn; tell_dropped() reports it when it is
+ *  the expected one (X4). */
+void karst_repeat_missed(struct karst_core_qp *qp, uint32_t psn);
 /** Reports that there was no room for a request, once until the expected PSN has arrived, and again
  *  if it was the @expected one (X4). */
 void karst_repeat_lacks(struct karst_core *core, struct karst_core_qp *qp, bool expected);

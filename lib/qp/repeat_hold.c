@@ -124,6 +124,15 @@ karst_repeat_ahead(
 }
 
 void
+karst_repeat_missed(struct karst_core_qp *qp, uint32_t psn)
+{
+	struct karst_repeat *p = qp->repeat;
+
+	if (karst_psn_distance(psn, qp->rsp.epsn) < p->window && *held_at(p, psn) == NULL)
+		set_dropped(p, psn, true);
+}
+
+void
 karst_repeat_lacks(struct karst_core *core, struct karst_core_qp *qp, bool expected)
 {
 	if (qp->repeat->lacks && !expected)

@@ -172,3 +172,24 @@ Test(copy, x6_retry_without_room)
 	expect_recv(b, 2, SUCCESS);
 	close_full(b);
 }
+
+/* X4: of two requests that had no room, with a held one between them, each is reported when it is the
+ * expected one. */
+Test(copy, x4_two_without_room)
+{
+	struct bed *b = open_full(16);
+
+	fill(b, FULL);
+	expect_drop(b, COPY_FULL, send_write(b, R(0), 1024, 8));
+	expect_drop(b, COPY_FULL, send_write(b, R(2), 1024, 8));
+	copy_all(b);
+	expect_wc(b, 1, SUCCESS);
+	expect_sack(b, R(0), 1);
+	expect_taken(b, send_write(b, R(1), 1024, 8));
+	expect_sack(b, R(0), 1 | 1 << 1);
+	expect_taken(b, send_write(b, R(0), 1024, 8));
+	expect_sack(b, R(2), 1);
+	expect_taken(b, send_write(b, R(2), 1024, 8));
+	expect_ack(b, R(2), 3);
+	close_full(b);
+}

@@ -135,7 +135,7 @@ struct karst_engine_config {
 	bool latch_sport; /* drop packets to a connected QP that come from another UDP source port
 			   * (L5) */
 	/* Each packet of a WRITE without immediate is a message of its own, so that all have one
-	 * length, as ports that send trains need them (Q13). */
+	 * length; ports that send trains gain by it (Q13). */
 	bool divide_writes;
 	bool no_migreq;            /* send MigReq 0 as Linux soft-RoCE does, not 1 (W2) */
 	bool early_retransmission; /* send probes long before the timeout (Q11) */

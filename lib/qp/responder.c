@@ -61,7 +61,8 @@ responder_rnr(struct karst_core *core, struct karst_core_qp *qp, struct karst_pk
 {
 	karst_drop_pkt(core, pkt, KARST_DROP_RNR);
 	karst_count(&core->counters, KARST_CTR_RNR_NAK_SENT);
-	/* nothing has been dropped behind it yet; but see karst_responder_end_wait() */
+	/* nothing has been dropped behind it since the last NAK; but see
+	 * karst_responder_end_wait() */
 	if (qp->rsp.wait != KARST_WAIT_SEQ)
 		qp->rsp.oos_psn = qp->rsp.epsn;
 	karst_owe_nak(core, qp, KARST_AETH_RNR | qp->rsp.min_rnr_timer, KARST_WAIT_RNR);

@@ -191,7 +191,8 @@ bool
 karst_qp_rx_again(struct karst_core *core, struct karst_core_qp *qp, struct karst_pkt *pkt)
 {
 	/* Its address was checked when it arrived.  Since then the queue pair may have migrated to
-	 * another path, but an atomic whose copy has been made must not be sent again. */
+	 * another path, but an atomic whose copy has been made must not be dropped: it would be
+	 * executed again when the peer repeats it. */
 	if (!karst_qp_may_receive(qp) ||
 		(karst_mutant(KARST_MUTANT_OLD_PATH) && packet_check(qp, pkt) != KARST_DROP_NONE)) {
 		karst_drop_pkt(core, pkt, KARST_DROP_QP_STATE);

@@ -292,9 +292,11 @@ struct kd_smc {
 	struct kd_socket socket;
 	struct kd_conf_socket socket_conf;
 	struct svc_source listen_source, channel_source, async_source, stop_source;
+	struct svc_source session_source;
 	struct kd_smc_option option;
 	/* objects of the engine */
 	struct karst_context *ctx;
+	struct karst_session *session; /* of ctx; this thread attends to it */
 	struct karst_pd *pd;
 	struct karst_comp_channel *channel;
 	struct karst_cq *cq;

@@ -270,6 +270,13 @@ channel_ready(struct svc_source *src, uint32_t events)
 		karst_ack_cq_events(cq, 1);
 }
 
+/* Events that found no room can be sent.  Control calls are made with s->lock, as this is. */
+static void
+session_ready(struct svc_source *src, uint32_t events)
+{
+	karst_session_attend(svc_of(src, struct kd_smc, session_source)->session);
+}
+
 /* --- addresses --- */
 
 void
@@ -360,8 +367,12 @@ svc_rdma_init(struct kd_smc *s)
 		conn.close(conn.user);
 		return rc;
 	}
+	s->session = karst_session_of(&conn);
+	s->session_source.ready = session_ready;
 	svc_rdma_load_gids(s);
-	rc = karst_alloc_pd(s->ctx, &s->pd);
+	rc = svc_watch(s, karst_session_fd(s->session), EPOLLIN, &s->session_source);
+	if (rc == 0)
+		rc = karst_alloc_pd(s->ctx, &s->pd);
 	if (rc == 0)
 		rc = karst_create_comp_channel(s->ctx, &s->channel);
 	with.channel = s->channel;

@@ -544,6 +544,8 @@ void ks_leave_place(struct karst_sock_lock *l);
 void ks_locks_began(void);
 void ks_locks_forked(void);
 void ks_lock_rx(struct ks_sock *s);
+/** The same, but waits only until @end_ns (ks_now()).  False: the lock was not taken. */
+bool ks_lock_rx_until(struct ks_sock *s, uint64_t end_ns);
 /** The same for a caller that reads the rings, if there are any. */
 void ks_enter_rx(int fd, struct ks_sock *s);
 /** A thread that died with this lock had not yet moved a position, because that comes last. */

@@ -130,20 +130,22 @@ wait_for(struct karst_sock_lock *l, uint32_t owner, uint32_t ms)
 	errno = err;
 }
 
-/* @return whether the owner has died.  A thread that has waited sets WAITED, because it does not
- * know whether others wait, too. */
-static bool
-lock_slowly(struct karst_sock_lock *l)
+enum taken { TAKEN, TAKEN_FROM_DEAD, NOT_TAKEN };
+
+/* Waits for the lock, until @end_ns if that is not 0.  A thread that has waited sets WAITED,
+ * because it does not know whether others wait, too. */
+static enum taken
+lock_slowly(struct karst_sock_lock *l, uint64_t end_ns)
 {
 	uint32_t ms = LOOK_MS;
 
-	for (;;) {
+	while (end_ns == 0 || ks_now() < end_ns) {
 		uint32_t owner = atomic_load_explicit(&l->owner, memory_order_relaxed);
 		uint64_t began;
 
 		if (owner == 0) {
 			if (take(l, 0, self() | WAITED))
-				return false;
+				return TAKEN;
 			continue;
 		}
 		if ((owner & WAITED) == 0 &&
@@ -156,16 +158,17 @@ lock_slowly(struct karst_sock_lock *l)
 		owner = atomic_load_explicit(&l->owner, memory_order_relaxed);
 		if (owner != 0 && (is_dead(l, owner) || is_of_old(owner)) &&
 			take(l, owner, self() | WAITED))
-			return true;
-		ms = ms < LOOK_MAX ? 2 * ms : LOOK_MAX;
+			return TAKEN_FROM_DEAD;
+		ms = ms < LOOK_MAX && end_ns == 0 ? 2 * ms : ms;
 	}
+	return NOT_TAKEN;
 }
 
 bool
 ks_lock_page(struct karst_sock_lock *l)
 {
 	ks_hold();
-	return !take(l, 0, self()) && lock_slowly(l);
+	return !take(l, 0, self()) && lock_slowly(l, 0) == TAKEN_FROM_DEAD;
 }
 
 bool
@@ -211,16 +214,36 @@ ks_attach_rx(int fd, struct ks_sock *s)
 
 /* If the previous owner has died, the state of tokens is unknown, so there may be one token too
  * many. */
-void
-ks_lock_rx(struct ks_sock *s)
+static void
+take_over_rx(struct ks_sock *s)
 {
 	struct karst_sock_page *p = s->page;
 
-	if (ks_lock_page(&p->rx_lock)) {
-		p->armed = p->pending = 0;
-		p->sleepers = 1; /* to make ks_sleeps() count them */
-		(void)ks_sleeps(s);
-	}
+	p->armed = p->pending = 0;
+	p->sleepers = 1; /* to make ks_sleeps() count them */
+	(void)ks_sleeps(s);
+}
+
+void
+ks_lock_rx(struct ks_sock *s)
+{
+	if (ks_lock_page(&s->page->rx_lock))
+		take_over_rx(s);
+}
+
+bool
+ks_lock_rx_until(struct ks_sock *s, uint64_t end_ns)
+{
+	struct karst_sock_lock *l = &s->page->rx_lock;
+	enum taken is;
+
+	ks_hold();
+	is = take(l, 0, self()) ? TAKEN : lock_slowly(l, end_ns);
+	if (is == TAKEN_FROM_DEAD)
+		take_over_rx(s);
+	if (is == NOT_TAKEN)
+		ks_release();
+	return is != NOT_TAKEN;
 }
 
 void

@@ -18,8 +18,9 @@
 #include <sys/time.h>
 #include <time.h>
 
-#define LOOKS      64 /* polls between two reads of the clock */
-#define SKIP_SHIFT 10 /* at most 2^this waits without polling */
+#define LOOKS      64           /* polls between two reads of the clock */
+#define SKIP_SHIFT 10           /* at most 2^this waits without polling */
+#define LEAVE_NS   200000000ull /* how long a thread that leaves its wait waits for rx_lock */
 
 /* --- the threads that sleep --- */
 
@@ -197,7 +198,9 @@ struct sleeper {
 
 /* The thread is cancelled, or a handler leaves by siglongjmp(): it does not sleep any more, and its
  * reference is given back, if that was not done before this one.  No other handler runs before both
- * are done. */
+ * are done.  So if another process is stopped with rx_lock, this thread does not wait for that: it
+ * gives back its place, by which ks_sleeps() counts.  Without a place it stays counted, for which
+ * readers only do more than they need. */
 static void
 sleep_left(void *arg)
 {
@@ -207,9 +210,12 @@ sleep_left(void *arg)
 	if (s == NULL)
 		return;
 	ks_hold();
-	ks_lock_rx(s);
-	sleep_end(s, is->place);
-	ks_unlock_page(&s->page->rx_lock);
+	if (ks_lock_rx_until(s, ks_now() + LEAVE_NS)) {
+		sleep_end(s, is->place);
+		ks_unlock_page(&s->page->rx_lock);
+	} else if (is->place >= 0) {
+		ks_leave_place(&s->page->sleeps[is->place]);
+	}
 	is->s = NULL;
 	ks_put_left(s);
 	ks_put(s);

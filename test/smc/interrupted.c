@@ -50,6 +50,7 @@
 
 #define NOBODY 0x3fffffffu /* beyond the kernel's limit of thread numbers */
 #define TRIES  1000
+#define WAIT_S 5
 #define SEEN   100 /* the library's descriptors have higher numbers */
 #define ALL    65536
 #define CALLS  8 /* of getpid() that are interrupted, at most */
@@ -364,6 +365,42 @@ leave_sleeping(void)
 	for (unsigned int i = 0; i < SLEEPERS; i++)
 		pthread_join(t[i], NULL);
 	tell_sleepers("after cancellation");
+}
+
+static void *
+leave_once(void *arg)
+{
+	char byte;
+
+	if (sigsetjmp(before_wait, 1) == 0)
+		(void)recv(near, &byte, 1, 0);
+	atomic_store(&left_waits, 1);
+	return arg;
+}
+
+/* A thread leaves the wait for bytes by siglongjmp(), while another one has the lock and does not
+ * give it back until this thread has left, or WAIT_S later. */
+static void
+leave_locked(void)
+{
+	pthread_t t;
+	bool left;
+
+	atomic_store(&left_waits, 0);
+	if (pthread_create(&t, NULL, leave_once, NULL) != 0)
+		abort();
+	while (sleepers() == 0)
+		usleep(100);
+	usleep(10000); /* until it has released the lock */
+	atomic_store(&page->rx_lock.owner, (uint32_t)gettid());
+	pthread_kill(t, SIGUSR2);
+	for (int i = 0; i < WAIT_S * 100 && atomic_load(&left_waits) == 0; i++)
+		usleep(10000);
+	left = atomic_load(&left_waits) != 0;
+	atomic_store(&page->rx_lock.owner, 0);
+	pthread_join(t, NULL);
+	printf("while the lock is held: %s\n", left ? "leaves" : "does not leave");
+	fflush(stdout);
 }
 
 /* --- threads that are cancelled in a handler --- */
@@ -772,6 +809,7 @@ main(int argc, char **argv)
 	page = find_page(at.sin_port);
 	wait_in_each();
 	leave_sleeping();
+	leave_locked();
 	cancel_under_lock();
 	cancel_in_each(fd, &at);
 	open_while_setting(fd, &at);

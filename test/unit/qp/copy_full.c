@@ -173,8 +173,8 @@ Test(copy, x6_retry_without_room)
 	close_full(b);
 }
 
-/* X4: of two requests that had no room, with a held one between them, each is reported when it is the
- * expected one. */
+/* X4: of two requests that had no room, with a held one between them, each is reported when it is
+ * the expected one. */
 Test(copy, x4_two_without_room)
 {
 	struct bed *b = open_full(16);

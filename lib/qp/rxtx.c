@@ -187,6 +187,17 @@ karst_qp_rx(struct karst_core *core, struct karst_pkt *pkt)
 	return packet_accept(core, pkt->qp, pkt);
 }
 
+/* For a mutant: whether the packet would be dropped if it came now. */
+static inline bool
+is_dropped_now(struct karst_core *core, struct karst_core_qp *qp, const struct karst_pkt *pkt)
+{
+	enum karst_drop drop = packet_check(qp, pkt);
+
+	if (drop == KARST_DROP_ADDRESS)
+		drop = check_address_again(core, qp, pkt);
+	return drop != KARST_DROP_NONE;
+}
+
 bool
 karst_qp_rx_again(struct karst_core *core, struct karst_core_qp *qp, struct karst_pkt *pkt)
 {
@@ -194,7 +205,7 @@ karst_qp_rx_again(struct karst_core *core, struct karst_core_qp *qp, struct kars
 	 * another path, but an atomic whose copy has been made must not be dropped: it would be
 	 * executed again when the peer repeats it. */
 	if (!karst_qp_may_receive(qp) ||
-		(karst_mutant(KARST_MUTANT_OLD_PATH) && packet_check(qp, pkt) != KARST_DROP_NONE)) {
+		(karst_mutant(KARST_MUTANT_OLD_PATH) && is_dropped_now(core, qp, pkt))) {
 		karst_drop_pkt(core, pkt, KARST_DROP_QP_STATE);
 		return false;
 	}

@@ -41,8 +41,9 @@
 /* Most packets that an lcore keeps waiting.  They occupy buffers that are meant for rings and
  * windows. */
 #define KEPT_MAX 1024u
-/* A packet behind one that waits for a slow program is kept only while there are fewer of its user,
- * and while more of so many places are free than its user has. */
+/* A packet behind another one is kept only while more places are free than its user has; behind one
+ * that waits for a slow program, while more of so many are free, and while there are fewer of its
+ * user. */
 #define KEPT_SLOW (KEPT_MAX * 3 / 4)
 #define KEPT_USER (KEPT_MAX / 4)
 /* In the mbuf of a packet that is kept: counted for no user. */
@@ -367,8 +368,6 @@ copy_of(struct eng_lcore *lc, const struct karst_pkt *pkt)
 static bool
 may_keep(struct eng_lcore *lc, const struct eng_copy *c, uint8_t phase)
 {
-	const struct eng_workers *workers =
-		atomic_load_explicit(&lc->workers, memory_order_acquire);
 	const struct eng_copies *cs = lc->copies;
 	uint32_t mine = cs->of_user[c->user].nkept;
 
@@ -377,11 +376,12 @@ may_keep(struct eng_lcore *lc, const struct eng_copy *c, uint8_t phase)
 	if (cs->nkept == KEPT_MAX ||
 		(c->pub.nbacklog >= KARST_COPY_BACKLOG && c->pub.nbacklog >= KEPT_MAX - cs->nkept))
 		return false;
-	/* a slow program's copy waits for a safe point if copiers have too many */
-	if (phase <= ENG_COPY_TODO && !c->slow)
+	/* the packet of the copy itself; it is not known yet whose it is */
+	if (phase == ENG_COPY_CORE)
 		return true;
-	/* copiers of a polled lcore also copy for programs that are not slow */
-	if (workers != NULL && workers->polled && !c->slow)
+	/* also while it is not known yet that a program is slow: packets that are kept then may wait
+	 * for as long as others */
+	if (!c->slow)
 		return mine + cs->nkept < KEPT_MAX;
 	return mine < KEPT_USER && mine + cs->nkept < KEPT_SLOW;
 }

@@ -566,44 +566,85 @@ Test(inside, copies_beside_those_of_slow_programs)
 	rig_down(&rig);
 }
 
+/* A copy of @user in @phase, with as many packets behind it as are kept.  @return how many. */
+static uint32_t
+keep_all(struct eng_lcore *lc, struct eng_copy *c, uint16_t user, enum eng_copy_phase phase,
+	struct karst_pkt **kept)
+{
+	uint32_t n = 0;
+
+	c->user = user;
+	atomic_store(&c->phase, phase);
+	for (;;) {
+		struct rte_mbuf *m = rte_pktmbuf_alloc(lc->pool);
+
+		cr_assert_not_null(m);
+		kept[n] = eng_unmapped_ops.keep(lc->core, &c->pub, rte_mbuf_to_priv(m));
+		if (kept[n] == NULL) {
+			rte_pktmbuf_free(m);
+			return n;
+		}
+		n++;
+	}
+}
+
+static struct eng_copy *
+take_copy(struct eng_lcore *lc)
+{
+	return karst_container_of(eng_unmapped_ops.take(lc->core), struct eng_copy, pub);
+}
+
+static void
+give_up(struct eng_lcore *lc, struct eng_copy *c, struct karst_pkt **kept, uint32_t n)
+{
+	while (n > 0)
+		eng_unmapped_ops.release(lc->core, kept[--n]);
+	atomic_store(&c->phase, ENG_COPY_CORE);
+	eng_unmapped_ops.give_back(lc->core, &c->pub);
+}
+
+#define PLACES 1024 /* for packets that an lcore keeps */
+
 /* A slow program's copy that copiers cannot have yet waits for a safe point.  Behind it there are
  * no more packets than behind one that copiers have: others' packets have to be kept, too. */
 Test(inside, packets_behind_a_copy_that_no_copier_has)
 {
-	const uint32_t all = 1024; /* packets that an lcore keeps */
-	struct karst_pkt *kept[1024];
-	struct karst_copy *pub;
-	struct karst_core *core;
+	struct karst_pkt *kept[PLACES + 1];
 	struct eng_copy *c;
 	struct eng_lcore *lc;
-	uint32_t n = 0;
 	struct rig rig;
+	uint32_t n;
 
 	rig_up(&rig);
 	lc = &rig.bed.e->lcore[0];
-	core = lc->core;
-	pub = eng_unmapped_ops.take(core);
-	c = karst_container_of(pub, struct eng_copy, pub);
+	c = take_copy(lc);
 	c->slow = true;
-	atomic_store(&c->phase, ENG_COPY_TODO);
-	while (n < all) {
-		struct rte_mbuf *m = rte_pktmbuf_alloc(lc->pool);
-		struct karst_pkt *pkt;
+	n = keep_all(lc, c, 1, ENG_COPY_TODO, kept);
+	cr_expect_leq(n, PLACES / 4, "%u packets are kept", n);
+	give_up(lc, c, kept, n);
+	rig_down(&rig);
+}
 
-		cr_assert_not_null(m);
-		pkt = rte_mbuf_to_priv(m);
-		kept[n] = eng_unmapped_ops.keep(core, pub, pkt);
-		if (kept[n] == NULL) {
-			rte_pktmbuf_free(m);
-			break;
-		}
-		n++;
+/* Many packets of two users arrive before it is known that these users' programs are slow.  Then
+ * they wait for as long as their memory does not come: a third one's packets are kept, too. */
+Test(inside, packets_behind_copies_of_programs_that_become_slow)
+{
+	static struct karst_pkt *kept[3][PLACES + 1];
+	struct eng_copy *c[3];
+	struct eng_lcore *lc;
+	struct rig rig;
+	uint32_t i, n[3];
+
+	rig_up(&rig);
+	lc = &rig.bed.e->lcore[0];
+	for (i = 0; i < 3; i++) {
+		c[i] = take_copy(lc);
+		n[i] = keep_all(lc, c[i], (uint16_t)(i + 1),
+			i < 2 ? ENG_COPY_TODO : ENG_COPY_RUNNING, kept[i]);
 	}
-	cr_expect_leq(n, all / 4, "%u packets are kept", n);
-	while (n > 0)
-		eng_unmapped_ops.release(core, kept[--n]);
-	atomic_store(&c->phase, ENG_COPY_CORE);
-	eng_unmapped_ops.give_back(core, pub);
+	cr_expect_geq(n[2], PLACES / 10, "after %u and %u packets, %u are kept", n[0], n[1], n[2]);
+	for (i = 0; i < 3; i++)
+		give_up(lc, c[i], kept[i], n[i]);
 	rig_down(&rig);
 }
 

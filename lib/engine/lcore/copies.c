@@ -379,8 +379,8 @@ may_keep(struct eng_lcore *lc, const struct eng_copy *c, uint8_t phase)
 	/* the packet of the copy itself; it is not known yet whose it is */
 	if (phase == ENG_COPY_CORE)
 		return true;
-	/* also while it is not known yet that a program is slow: packets that are kept then may wait
-	 * for as long as others */
+	/* also while it is not known yet that a program is slow: what is kept then may wait for as
+	 * long as the rest */
 	if (!c->slow)
 		return mine + cs->nkept < KEPT_MAX;
 	return mine < KEPT_USER && mine + cs->nkept < KEPT_SLOW;

@@ -176,8 +176,8 @@ cli_call(struct karst_client *c, enum karst_ctl_op op, struct karst_ctl_hdr *req
 	return ret;
 }
 
-static uint64_t
-call_now_ns(void)
+uint64_t
+cli_now_ns(void)
 {
 	struct timespec t;
 
@@ -204,14 +204,14 @@ int
 cli_call_path(struct karst_client *c, enum karst_ctl_op op, struct karst_ctl_hdr *req, size_t len,
 	struct cli_reply *reply)
 {
-	uint64_t start = call_now_ns(), now = start;
+	uint64_t start = cli_now_ns(), now = start;
 	uint32_t nap = PATH_FIRST_NAP;
 	int ret = cli_call(c, op, req, len, NULL, 0, reply);
 	bool known = ret == -EAGAIN;
 
 	while (ret == -EAGAIN && now - start < PATH_MS * UINT64_C(1000000)) {
 		call_nap(c, nap);
-		now = call_now_ns();
+		now = cli_now_ns();
 		nap = now - start < PATH_LATE_MS * UINT64_C(1000000)
 			? karst_min_u32(2 * nap, PATH_MOST_NAP)
 			: PATH_LATE_NAP;

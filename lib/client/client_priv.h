@@ -188,6 +188,8 @@ int cli_call_locked(struct karst_client *c, enum karst_ctl_op op, struct karst_c
 int cli_call_path(struct karst_client *c, enum karst_ctl_op op, struct karst_ctl_hdr *req,
 	size_t len, struct cli_reply *reply);
 
+/** The time, by the clock that the engine reads, too. */
+uint64_t cli_now_ns(void);
 /** false: a refusal of such a request may mean that the engine does not know NO_WAIT. */
 static inline bool
 cli_knows_no_wait(const struct karst_client *c)

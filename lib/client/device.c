@@ -5,7 +5,6 @@
 #include "client_priv.h"
 
 #include <errno.h>
-#include <time.h>
 #include <unistd.h>
 
 int
@@ -152,13 +151,9 @@ karst_query_gid_table(struct karst_context *ctx, struct karst_gid_entry *entries
 int
 karst_query_clock(struct karst_context *ctx, uint64_t *ns)
 {
-	struct timespec t;
-
 	if (cli_forked(cli_of(ctx)))
 		return cli_fail_forked();
-	/* the clock that the engine reads, too */
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	*ns = (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+	*ns = cli_now_ns();
 	return 0;
 }
 

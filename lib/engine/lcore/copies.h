@@ -48,7 +48,7 @@ struct eng_place {
  *
  * A copy that lib/qp drops in a later phase passes through the same ones, and is free in CORE.  If
  * the thread of a RUNNING copy is written off, lib/qp is told that nothing was moved, while the
- * copy is RUNNING until the thread returns.  keep() compares: copies up to TODO are made soon.
+ * copy is RUNNING until the thread returns.
  */
 enum eng_copy_phase {
 	ENG_COPY_CORE,

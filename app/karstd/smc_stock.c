@@ -2,9 +2,9 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * A stock of what connections need: pairs, memory files whose first page exists, and queue pairs
- * for links (smc_link.c).  Creating one
- * takes several system calls, and touching a page for the first time costs more than these.  A
+ * A stock of what connections need: pairs, memory files whose first page exists, and for those to
+ * other systems files of which all pages exist, and queue pairs of links (smc_link.c).  Creating
+ * one takes several system calls, and touching a page for the first time costs more than these.  A
  * program that opens a connection would have to wait for that.
  *
  * The stock is filled while there are programs and the service has nothing else to do: a little

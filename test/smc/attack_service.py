@@ -14,7 +14,8 @@ import time
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from ports import until  # noqa: E402
 from prog_clc import NEAR  # noqa: E402
-from prog_common import OTHERS  # noqa: E402
+from prog_common import OTHERS, SYS_RECVFROM  # noqa: E402
+from prog_memory import sleeps  # noqa: E402
 from smcbed import CONF, Program, bed, echo, ip, pair, refuses_rights, run, told  # noqa: E402
 
 SMALL = '[socket]\nmode = 0666\n' + CONF + 'max_connections = 16\n'
@@ -196,20 +197,28 @@ def holds_far(suite, older):
     suite.tap.point('it ends', one.stop())
 
 
-def marks(suite):
-    """A program changes how the kernel treats urgent bytes of a connection that is relayed."""
+def marks(suite, rings):
+    """A program changes how the kernel treats urgent bytes of a connection that is relayed.  It is
+    stopped until its connection has ended, as if it got no processor."""
     os.chmod(suite.folder, 0o755)
-    one, problems = suite.daemon('marks', OPEN)
-    other, more = suite.daemon('unlike', OTHER)
+    one, problems = suite.daemon(f'marks{rings}', OPEN, shuts=rings)
+    other, more = suite.daemon(f'unlike{rings}', OTHER)
     suite.tap.point('two daemons that do not agree', problems + more)
     port = bed.free_port()
     s = Program(suite, other, 'locks.server_marks', '127.0.0.1', port)
     problems = [line for line in [s.line()] if line != 'ready']
-    c = Program(suite, one, 'locks.client_marks', '127.0.0.1', port)
+    c = Program(suite, one, 'locks.client_marks', '127.0.0.1', port, rings)
+    problems += [line for line in [c.line()] if line != 'marks']
+    problems += until('asleep', lambda: sleeps(c.process.pid, [SYS_RECVFROM]))
+    c.process.send_signal(signal.SIGSTOP)
+    s.process.send_signal(signal.SIGUSR1)
+    problems += until('over', lambda: suite.count(one, 'connections') == 0)
+    c.process.send_signal(signal.SIGCONT)
     said, more = c.ends()
     problems += more + ([] if said == 'EPROTO' else [said])
-    suite.tap.point('a program has urgent bytes left out that are relayed: that ends its connection, and '
-                    'others do not wait', problems + works(suite, one, 0))
+    suite.tap.point('a program has urgent bytes left out that are relayed' +
+                    (', and rings while it is ended' if rings else '') +
+                    ': that ends its connection, and others do not wait', problems + works(suite, one, 0))
     s.process.kill()
     suite.tap.point('both end', one.stop() + other.stop())
 
@@ -410,7 +419,8 @@ def test(suite):
         lingerers(suite, older)
     stuck(suite)
     holders(suite)
-    marks(suite)
+    for rings in 0, 1:
+        marks(suite, rings)
     log_lines(suite)
     nobodies(suite)
     comes_back(suite)

@@ -142,15 +142,23 @@ def client_holds_far(address, port, _):
 def server_marks(address, port, _):
     """Sends an urgent byte when it gets a signal, and other bytes after it."""
     sock = accepted(address, port)
-    assert sock.recv(1) == b'z'
+    signal.sigwait([signal.SIGUSR1])
     sock.send(b'!', socket.MSG_OOB)
     sock.sendall(b'abc')
     signal.pause()
 
 
-def client_marks(address, port, _):
+def rings_on(fd):
+    """Starts a child that now and then sends a byte to the service by a pair, until that ends."""
+    if os.fork() == 0:
+        while KERNEL.syscall(SYS_SENDTO, fd, b'r', 1, socket.MSG_NOSIGNAL, None, 0) == 1:
+            time.sleep(SHORT_S)
+        os._exit(0)
+
+
+def client_marks(address, port, rings):
     """Makes the kernel take urgent bytes out of what is relayed, through a descriptor that it has
-    kept."""
+    kept.  With @rings, bytes come by its pair."""
     as_user(OTHERS)
     sock = socket.socket()
     kept = os.dup(sock.fileno())
@@ -159,7 +167,10 @@ def client_marks(address, port, _):
     assert sock.recv(1) == b'y'
     off = ctypes.byref(ctypes.c_int(0))
     assert KERNEL.syscall(SYS_SETSOCKOPT, kept, socket.SOL_SOCKET, socket.SO_OOBINLINE, off, 4) == 0
-    sock.sendall(b'z')
+    KERNEL.prctl(PR_SET_DUMPABLE, 1) # it is looked which call it is in
+    if rings:
+        rings_on(sock.fileno())
+    say('marks')
     try:
         say('got', sock.recv(PAGE).decode())
     except OSError as e:

@@ -129,6 +129,7 @@ class Suite:
         self.clock = os.path.join(build, 'test/smc/smc-clock.so')
         self.counted = os.path.join(build, 'test/smc/smc-counted.so')
         self.older = os.path.join(build, 'test/smc/smc-older.so')
+        self.shuts = os.path.join(build, 'test/smc/smc-shuts.so')
         self.programs = []
         self.daemons = []
         self.scripts = os.path.join(folder, 'scripts')
@@ -140,11 +141,11 @@ class Suite:
         compiles the script that it is started with each time."""
         return os.path.join(self.scripts, script + 'c')
 
-    def daemon(self, name, conf, netns=None, older=False):
-        """@older: simulates a kernel before Linux 6.16 (older.c)"""
+    def daemon(self, name, conf, netns=None, older=False, shuts=False):
+        """@older: simulates a kernel before Linux 6.16 (older.c); @shuts: shuts.c"""
         d = bed.Daemon(self.karstd, self.folder, conf, name=name, netns=netns)
-        if older:
-            d.command = ['env', 'LD_PRELOAD=' + self.older, *d.command]
+        if older or shuts:
+            d.command = ['env', 'LD_PRELOAD=' + (self.older if older else self.shuts), *d.command]
         self.daemons.append(d)
         return d, d.start()
 

@@ -280,7 +280,7 @@ ks_recv(int fd, struct ks_sock *s, const struct iovec *iov, int n, int flags)
 			continue;
 		}
 		rc = ks_wait_bytes(fd, s, flags, handlers);
-		/* the service has closed its end before it read all tokens, and the page says why */
+		/* the service closed its end before it read all tokens: the page says why */
 		if (rc < 0 && errno == ECONNRESET)
 			rc = 0;
 		fd = ks_still(fd, s);

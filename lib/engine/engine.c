@@ -457,21 +457,38 @@ karst_engine_stop(struct karst_engine *e)
 	eng_ctl_leave(e);
 }
 
-/* Ends the copiers of lcores that a program may have polled. */
+/* Ends the copiers of lcores that a program may have polled.  Other control calls do not wait for
+ * threads that are in copies. */
 static int
-prepare_start(struct karst_engine *e)
+end_copiers(struct karst_engine *e)
 {
 	int ret = eng_ctl_enter(e);
 
 	if (ret != 0)
 		return ret;
 	set_launched(e, true);
-	eng_workers_stop(e);
+	e->started = true; /* memory that is registered meanwhile starts no others */
+	eng_ctl_leave(e);
+	eng_workers_end(e);
+	return 0;
+}
+
+static int
+prepare_start(struct karst_engine *e)
+{
+	int ret = end_copiers(e);
+
+	if (ret == 0)
+		ret = eng_ctl_enter(e);
+	if (ret != 0)
+		return ret;
+	/* calls on lcores that no thread drives read its counts */
+	eng_watch_stop(e);
 	ret = eng_watch_start(e);
 	if (ret == 0) {
-		e->started = true;
 		atomic_store_explicit(&e->running, true, memory_order_relaxed);
 	} else {
+		e->started = false;
 		resume_copies(e);
 		set_launched(e, false);
 	}

@@ -363,32 +363,40 @@ pool_alloc(struct eng_lcore *lc)
 	return workers;
 }
 
-/* Ends all workers, and waits until they have returned, or for LEAVE_S. */
+/* When no thread drives any more: tells all workers of the pool to end. */
 static void
-workers_end(struct eng_workers *workers)
+pool_end(struct eng_lcore *lc, struct eng_workers *workers)
+{
+	eng_watch_leave(lc, workers);
+	pthread_mutex_lock(&workers->lock);
+	workers->end = true;
+	while (workers->idle != NULL)
+		eng_workers_call(workers);
+	pthread_mutex_unlock(&workers->lock);
+}
+
+/* When threads that have not returned are left behind. */
+static struct timespec
+leave_time(void)
 {
 	struct timespec until;
 
 	clock_gettime(CLOCK_MONOTONIC, &until);
 	until.tv_sec += LEAVE_S;
-	pthread_mutex_lock(&workers->lock);
-	workers->end = true;
-	while (workers->idle != NULL)
-		eng_workers_call(workers);
-	while (workers->nworkers > 0 &&
-		pthread_cond_timedwait(&workers->gone, &workers->lock, &until) != ETIMEDOUT)
-		;
-	pthread_mutex_unlock(&workers->lock);
+	return until;
 }
 
-/* Call it when no thread drives any more. */
+/* After pool_end(): waits until the workers have returned, but not longer than @until. */
 static void
-pool_free(struct eng_lcore *lc, struct eng_workers *workers)
+pool_free(struct eng_lcore *lc, struct eng_workers *workers, const struct timespec *until)
 {
 	uint32_t left;
 
-	eng_watch_leave(lc, workers);
-	workers_end(workers);
+	pthread_mutex_lock(&workers->lock);
+	while (workers->nworkers > 0 &&
+		pthread_cond_timedwait(&workers->gone, &workers->lock, until) != ETIMEDOUT)
+		;
+	pthread_mutex_unlock(&workers->lock);
 	/* as any call while no thread is attached */
 	pthread_mutex_lock(&lc->attach_lock);
 	left = eng_deferred_end(workers);
@@ -460,16 +468,28 @@ eng_workers_start(struct karst_engine *e)
 }
 
 void
-eng_workers_stop(struct karst_engine *e)
+eng_workers_end(struct karst_engine *e)
 {
-	struct eng_workers *workers;
+	struct eng_workers *workers[KARST_ENGINE_MAX_LCORES];
+	struct timespec until;
 	uint32_t i;
 
+	/* all pools have one limit: programs may hold threads of each */
 	for (i = 0; i < e->nlcores; i++) {
-		workers = atomic_load_explicit(&e->lcore[i].workers, memory_order_relaxed);
-		if (workers != NULL)
-			pool_free(&e->lcore[i], workers);
+		workers[i] = atomic_load_explicit(&e->lcore[i].workers, memory_order_relaxed);
+		if (workers[i] != NULL)
+			pool_end(&e->lcore[i], workers[i]);
 	}
+	until = leave_time();
+	for (i = 0; i < e->nlcores; i++)
+		if (workers[i] != NULL)
+			pool_free(&e->lcore[i], workers[i], &until);
+}
+
+void
+eng_workers_stop(struct karst_engine *e)
+{
+	eng_workers_end(e);
 	eng_watch_stop(e);
 }
 
@@ -480,6 +500,7 @@ eng_workers_run(struct eng_lcore *lc)
 {
 	struct eng_workers *workers = pool_alloc(lc);
 	int ret = workers == NULL ? -ENOMEM : eng_lcore_attach(lc);
+	struct timespec until;
 
 	if (ret != 0) {
 		free(workers);
@@ -503,7 +524,9 @@ eng_workers_run(struct eng_lcore *lc)
 			rte_strerror(-ret));
 		eng_lcore_detach(lc);
 	}
-	pool_free(lc, workers);
+	pool_end(lc, workers);
+	until = leave_time();
+	pool_free(lc, workers, &until);
 	/* relaxed: whoever finds it late looks again */
 	if (ret != 0)
 		atomic_store_explicit(&lc->launched, false, memory_order_relaxed);

@@ -98,9 +98,12 @@ struct eng_workers {
 int eng_workers_run(struct eng_lcore *lc);
 /* With ctl_lock held, before there is memory to copy: gives copiers to the lcores that programs
  * poll, so that the polling thread waits for no memory.  Further calls have no effect until
- * eng_workers_stop(). */
+ * eng_workers_end(). */
 int eng_workers_start(struct karst_engine *e);
-/* With ctl_lock held, or when the engine is destroyed; while no thread polls. */
+/* While no thread polls, and nobody starts or stops such pools: ends them.  Waits up to some
+ * seconds for threads that are in copies, so ctl_lock is not to be held. */
+void eng_workers_end(struct karst_engine *e);
+/* The same, and ends the watchdog; when the engine is destroyed. */
 void eng_workers_stop(struct karst_engine *e);
 /* The program that embeds the engine, or the last thread of a pool that was left behind, uses the
  * structure no more. */

@@ -87,15 +87,11 @@ Test(inside, a_call_while_the_engine_stops_or_starts)
 	rig_down(&rig);
 }
 
-/* --- threads that were left behind count for their user --- */
-
-#define MORE ENG_USER_PART /* attachments after the restart */
-
-/* Threads of lcore 0 that are in a copy, and have lost the lcore if they had it. */
+/* Threads of the lcore that are in a copy, and have lost the lcore if they had it. */
 static uint32_t
-in_copies(const struct rig *rig)
+in_copies(const struct rig *rig, uint32_t lcore)
 {
-	struct eng_workers *workers = atomic_load(&rig->bed.e->lcore[0].workers);
+	struct eng_workers *workers = atomic_load(&rig->bed.e->lcore[lcore].workers);
 	const struct eng_worker *w;
 	uint32_t n = 0;
 
@@ -107,6 +103,60 @@ in_copies(const struct rig *rig)
 	pthread_mutex_unlock(&workers->lock);
 	return n;
 }
+
+static void *
+start(void *arg)
+{
+	cr_assert_eq(karst_engine_start(arg, NULL), 0);
+	return NULL;
+}
+
+/* Polled lcores become the engine's own while copiers of both wait for a page that does not come.
+ * All are told to end before the engine waits for any, and control calls do not wait with it.  The
+ * space fails when the first of them is left behind. */
+Test(inside, a_start_that_leaves_copiers_behind)
+{
+	struct karst_cqe cqe;
+	pthread_t thread;
+	struct region r;
+	struct rig rig;
+	uint32_t i, pd;
+
+	if (access("/dev/fuse", R_OK | W_OK) != 0)
+		cr_skip("needs /dev/fuse");
+	rig_up(&rig);
+	never_region(&rig, &r);
+	for (i = 0; i < 2; i++)
+		post_faa(&rig, i, r.addr, r.key);
+	while (in_copies(&rig, 0) + in_copies(&rig, 1) < 2)
+		engine_bed_settle(&rig.bed);
+	engine_bed_release(&rig.bed);
+	rig.bed.mine = 0;
+	cr_assert_eq(pthread_create(&thread, NULL, start, rig.bed.e), 0);
+	for (i = 0; i < 2; i++)
+		while (atomic_load(&rig.bed.e->lcore[i].workers) != NULL)
+			nanosleep(&restart_nap, NULL);
+	cr_expect_not(karst_space_failed(rig.space), "lcores are ended one after the other");
+	cr_assert_eq(karst_engine_pd_alloc(rig.bed.e, &pd), 0);
+	cr_expect_not(karst_space_failed(rig.space), "a call waits for copiers of all lcores");
+	pthread_join(thread, NULL);
+	cr_assert(karst_space_failed(rig.space));
+	for (i = 0; i < 2; i++) {
+		cr_assert(engine_bed_wait(&rig.bed, &cqe));
+		cr_assert_neq(cqe.status, KARST_WC_SUCCESS);
+	}
+	program_kill(&rig.prog);
+	for (i = 0; i < 2; i++)
+		while (atomic_load(&rig.bed.e->lcore[i].copies->nleft) > 0)
+			nanosleep(&restart_nap, NULL);
+	karst_engine_stop(rig.bed.e);
+	cr_assert_eq(karst_engine_pd_free(rig.bed.e, pd), 0);
+	rig_down(&rig);
+}
+
+/* --- threads that were left behind count for their user --- */
+
+#define MORE ENG_USER_PART /* attachments after the restart */
 
 /* Programs of one user hold @nleft threads of lcore 0 when the engine stops.  It starts again, and
  * MORE others of the user do the same, of which @most get a thread. */
@@ -126,7 +176,7 @@ hold_again(struct rig *rig, uint32_t nleft, uint32_t most)
 		key = attach_never(rig, &rig->prog, addr, &space[i]);
 		write_more(rig, addr + i * 4096, key);
 	}
-	while (in_copies(rig) < nleft)
+	while (in_copies(rig, 0) < nleft)
 		nanosleep(&restart_nap, NULL);
 	karst_engine_stop(rig->bed.e);
 	for (i = 0; i < nleft; i++)

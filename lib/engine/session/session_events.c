@@ -11,8 +11,8 @@
  * An event that finds no room in its stream is noted in its object, and waits.  The session's
  * thread sends it: at once if the program has read meanwhile; otherwise epoll tells when at most a
  * quarter of the stream's room is in use.  Of the events of a port, those of its loss are sent
- * first: if they wait together with others, these are of another port that has its number now.  Of
- * the link only the last state is sent.
+ * before those of another port that has its number now, and last is the event that tells what is so
+ * now.  Of the link only the last state is sent.
  */
 #include "session_priv.h"
 
@@ -32,30 +32,36 @@ is_awaited(const struct eng_stream *st)
 	return atomic_load_explicit(&st->awaited, memory_order_relaxed);
 }
 
-/* Notes that event @bit of an object waits for room in @st. */
+/* After an event was noted that waits for room in @st. */
 static void
-event_wait(
-	struct karst_session *s, struct eng_stream *st, session_waiting *waiting, unsigned int bit)
+tell_waiting(struct karst_session *s, struct eng_stream *st)
 {
 	const uint64_t one = 1;
 	bool awaited = true;
 
-	/* release, pairs with the acquire in events_take(): what the event is about comes first */
-	if (atomic_fetch_or_explicit(waiting, 1u << bit, memory_order_release) & 1u << bit) {
-		eng_stream_lose(st);
-		return;
-	}
 	/* Nobody can send it before the program has read.  A write of the same value, which is
-	 * sequentially consistent as in eng_session_hear_room(): what that starts finds the bit, or
-	 * this finds that the stream is not awaited. */
+	 * sequentially consistent as in eng_session_hear_room(): what that starts finds the event,
+	 * or this finds that the stream is not awaited. */
 	if (atomic_compare_exchange_strong(&st->awaited, &awaited, true))
 		return;
-	/* sequentially consistent, as in eng_session_send_waiting(): that finds the bit, or
+	/* sequentially consistent, as in eng_session_send_waiting(): that finds the event, or
 	 * this finds some_wait false */
 	if (atomic_exchange(&s->some_wait, true))
 		return;
 	while (write(s->attend_fd, &one, sizeof(one)) < 0 && errno == EINTR)
 		;
+}
+
+/* Notes that event @bit of an object waits for room in @st. */
+static void
+event_wait(
+	struct karst_session *s, struct eng_stream *st, session_waiting *waiting, unsigned int bit)
+{
+	/* release, pairs with the acquire in events_take(): what the event is about comes first */
+	if (atomic_fetch_or_explicit(waiting, 1u << bit, memory_order_release) & 1u << bit)
+		eng_stream_lose(st);
+	else
+		tell_waiting(s, st);
 }
 
 /* Sends a record.  @return false: it has to wait.  While the stream is awaited, also a record for
@@ -91,23 +97,60 @@ eng_session_tell_fatal(struct karst_session *s)
 	async_send(s, &record, &s->waiting);
 }
 
-#define LINK_EVENTS (1u << KARST_EVENT_PORT_ACTIVE | 1u << KARST_EVENT_PORT_ERR)
+/* --- events of ports --- */
+
+/* The events of a port that wait, in the order in which they are sent, and a number that changes
+ * with each event that is raised. */
+#define PORT_DOWN   1u  /* KARST_EVENT_PORT_ERR */
+#define PORT_GONE   2u  /* KARST_EVENT_PORT_GONE */
+#define PORT_GIDS   4u  /* KARST_EVENT_GID_CHANGE */
+#define PORT_ACTIVE 8u  /* KARST_EVENT_PORT_ACTIVE */
+#define PORT_AGAIN  16u /* KARST_EVENT_PORT_ERR of a port that was added after PORT_GONE */
+#define PORT_RAISED 32u
+#define PORT_LINK   (PORT_DOWN | PORT_ACTIVE | PORT_AGAIN)
+#define PORT_ALL    (PORT_RAISED - 1)
+
+/* The events @was that wait, and @event after them. */
+static uint32_t
+port_after(uint32_t was, uint32_t event)
+{
+	was += PORT_RAISED;
+	switch (event) {
+	case KARST_EVENT_PORT_GONE:
+		/* of the port that is gone, only that its link went down */
+		return (was & ~(PORT_LINK | PORT_GIDS)) | PORT_GONE |
+			((was & (PORT_DOWN | PORT_AGAIN)) != 0 ? PORT_DOWN : 0);
+	case KARST_EVENT_PORT_ERR:
+		return (was & ~PORT_LINK) | ((was & PORT_GONE) != 0 ? PORT_AGAIN : PORT_DOWN);
+	case KARST_EVENT_PORT_ACTIVE:
+		return (was & ~PORT_LINK) | PORT_ACTIVE;
+	default:
+		return was | PORT_GIDS;
+	}
+}
 
 /* Sends an event of a port, or lets it wait.  The engine raises one at a time of a port. */
 static void
 port_send(struct karst_session *s, const struct karst_ctl_async *record)
 {
 	session_waiting *waiting = &s->port_waiting[record->handle - 1];
-	unsigned int bit = record->event == KARST_EVENT_PORT_GONE ? EVENT_PORT_GONE : record->event;
+	uint32_t was, is;
 
-	/* not past an earlier event.  acquire, pairs with the release in send_ports(): the earlier
+	/* not past an earlier event.  acquire, pairs with the release in send_port(): the earlier
 	 * event was sent */
-	if (atomic_load_explicit(waiting, memory_order_acquire) == 0 &&
-		event_try(&s->async, record, sizeof(*record)))
+	was = atomic_load_explicit(waiting, memory_order_acquire);
+	if ((was & PORT_ALL) == 0 && event_try(&s->async, record, sizeof(*record)))
 		return;
-	if ((1u << bit & LINK_EVENTS) != 0)
-		atomic_fetch_and_explicit(waiting, ~LINK_EVENTS, memory_order_relaxed);
-	event_wait(s, &s->async, waiting, bit);
+	do {
+		is = port_after(was, record->event);
+		/* release, pairs with the acquire in send_port(): what the event is about comes
+		 * first */
+	} while (!atomic_compare_exchange_weak_explicit(
+		waiting, &was, is, memory_order_release, memory_order_relaxed));
+	/* a link's later state replaces the earlier one */
+	if ((was & PORT_ALL) == (is & PORT_ALL) && (is & PORT_LINK) == 0)
+		eng_stream_lose(&s->async);
+	tell_waiting(s, &s->async);
 }
 
 /* --- sending them later, on the session's thread --- */
@@ -139,29 +182,38 @@ send_async(struct karst_session *s, uint32_t handle, uint64_t cookie, session_wa
 	return true;
 }
 
-/* The same for the events of ports, which wait until they are sent. */
+/* The same for the events of a port, from 1, which wait until they are sent.  If one is raised
+ * meanwhile, it may replace those that wait: then all are looked at again, and the one that was
+ * just sent may be sent once more. */
+static bool
+send_port(struct karst_session *s, uint32_t port)
+{
+	static const uint32_t event[] = {KARST_EVENT_PORT_ERR, KARST_EVENT_PORT_GONE,
+		KARST_EVENT_GID_CHANGE, KARST_EVENT_PORT_ACTIVE, KARST_EVENT_PORT_ERR};
+	session_waiting *waiting = &s->port_waiting[port - 1];
+	struct karst_ctl_async record = {.handle = port};
+	uint32_t all = atomic_load_explicit(waiting, memory_order_acquire), i;
+
+	while ((all & PORT_ALL) != 0) {
+		i = (uint32_t)__builtin_ctz(all);
+		record.event = event[i];
+		if (!eng_stream_try(&s->async, &record, sizeof(record)))
+			return false;
+		if (atomic_compare_exchange_strong_explicit(waiting, &all, all & ~(1u << i),
+			    memory_order_acq_rel, memory_order_acquire))
+			all &= ~(1u << i);
+	}
+	return true;
+}
+
 static bool
 send_ports(struct karst_session *s)
 {
-	static const unsigned int order[] = {KARST_EVENT_PORT_ERR, EVENT_PORT_GONE,
-		KARST_EVENT_GID_CHANGE, KARST_EVENT_PORT_ACTIVE};
-	struct karst_ctl_async record = {.event = 0};
-	uint32_t i, k, all, bit;
+	uint32_t port;
 
-	for (i = 0; i < KARST_ENGINE_MAX_PORTS; i++) {
-		all = atomic_load_explicit(&s->port_waiting[i], memory_order_acquire);
-		record.handle = i + 1;
-		for (k = 0; all != 0 && k < KARST_DIM(order); k++) {
-			bit = order[k];
-			if ((all & 1u << bit) == 0)
-				continue;
-			record.event = bit == EVENT_PORT_GONE ? KARST_EVENT_PORT_GONE : bit;
-			if (!eng_stream_try(&s->async, &record, sizeof(record)))
-				return false;
-			atomic_fetch_and_explicit(
-				&s->port_waiting[i], ~(1u << bit), memory_order_release);
-		}
-	}
+	for (port = 1; port <= KARST_ENGINE_MAX_PORTS; port++)
+		if (!send_port(s, port))
+			return false;
 	return true;
 }
 

@@ -61,10 +61,10 @@ void eng_session_forget_room(struct karst_session *s, struct eng_stream *st);
 /* --- objects --- */
 
 /* Events of an object that wait for room in its stream: bits, by their codes; EVENT_COMPLETION is a
- * completion queue's event for its channel.  Each waits once, however often it is raised. */
+ * completion queue's event for its channel.  Each waits once, however often it is raised.  Those of
+ * ports have bits of their own (session_events.c). */
 typedef _Atomic uint32_t session_waiting;
 #define EVENT_COMPLETION 31u
-#define EVENT_PORT_GONE  30u /* KARST_EVENT_PORT_GONE, whose code is too large for a bit */
 
 struct session_pd {
 	uint32_t handle;

@@ -405,3 +405,66 @@ Test(session_events, room_cannot_be_awaited)
 	close(c.fd);
 	program_down(&p);
 }
+
+/* --- events of ports --- */
+
+#define PORT_OF_EVENTS 1u
+
+static void
+raise_port(const struct program *p, uint32_t event)
+{
+	const struct karst_engine_event ev = {.event = event, .port = PORT_OF_EVENTS};
+
+	eng_session_ops.async_event(p->s, &ev);
+}
+
+/* Raises the events of a port while the stream is full.  The program must then read @expect; both
+ * end with 0. */
+static void
+ports_in_order(const uint32_t *raised, const uint32_t *expect)
+{
+	const struct karst_ctl_async filling = {.event = KARST_EVENT_DEVICE_FATAL};
+	struct karst_ctl_async ev = filling;
+	struct program p;
+	uint32_t i;
+
+	program_up(&p);
+	while (eng_stream_try(&p.s->async, &filling, sizeof(filling)))
+		;
+	for (i = 0; raised[i] != 0; i++) {
+		raise_port(&p, raised[i]);
+		attend_while_asked(&p);
+	}
+	for (i = 0; readable(p.c->async_fd); attend_while_asked(&p)) {
+		cr_assert_eq(read(p.c->async_fd, &ev, sizeof(ev)), sizeof(ev));
+		if (ev.event == filling.event)
+			continue;
+		cr_assert_eq(ev.event, expect[i], "event %u: %#x, not %#x", i, ev.event, expect[i]);
+		cr_assert_eq(ev.handle, PORT_OF_EVENTS + 1);
+		i++;
+	}
+	cr_assert_eq(expect[i], 0, "%u events only", i);
+	program_down(&p);
+}
+
+/* A port is lost, comes back and loses its link: the program does not hear last that it is gone. */
+Test(session_events, a_link_that_is_lost_after_its_port)
+{
+	static const uint32_t raised[] = {KARST_EVENT_PORT_ERR, KARST_EVENT_PORT_GONE,
+		KARST_EVENT_GID_CHANGE, KARST_EVENT_PORT_ACTIVE, KARST_EVENT_PORT_ERR, 0};
+	static const uint32_t expect[] = {
+		KARST_EVENT_PORT_GONE, KARST_EVENT_GID_CHANGE, KARST_EVENT_PORT_ERR, 0};
+
+	ports_in_order(raised, expect);
+}
+
+/* Then it is lost again: the program does not hear last of its addresses. */
+Test(session_events, a_port_that_is_lost_twice)
+{
+	static const uint32_t raised[] = {KARST_EVENT_PORT_ERR, KARST_EVENT_PORT_GONE,
+		KARST_EVENT_GID_CHANGE, KARST_EVENT_PORT_ACTIVE, KARST_EVENT_PORT_ERR,
+		KARST_EVENT_PORT_GONE, 0};
+	static const uint32_t expect[] = {KARST_EVENT_PORT_ERR, KARST_EVENT_PORT_GONE, 0};
+
+	ports_in_order(raised, expect);
+}

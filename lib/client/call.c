@@ -207,7 +207,7 @@ cli_call_path(struct karst_client *c, enum karst_ctl_op op, struct karst_ctl_hdr
 	uint64_t start = cli_now_ns(), now = start;
 	uint32_t nap = PATH_FIRST_NAP;
 	int ret = cli_call(c, op, req, len, NULL, 0, reply);
-	bool known = ret == -EAGAIN;
+	bool known = ret == 0 || ret == -EAGAIN;
 
 	while (ret == -EAGAIN && now - start < PATH_MS * UINT64_C(1000000)) {
 		call_nap(c, nap);
@@ -216,13 +216,41 @@ cli_call_path(struct karst_client *c, enum karst_ctl_op op, struct karst_ctl_hdr
 			? karst_min_u32(2 * nap, PATH_MOST_NAP)
 			: PATH_LATE_NAP;
 		ret = cli_call(c, op, req, len, NULL, 0, reply);
-		known |= ret == -EAGAIN;
 	}
 	/* relaxed: a thread that does not see it asks once more at most */
-	if (known || ret == 0)
-		atomic_store_explicit(&c->no_wait_known, true, memory_order_relaxed);
+	if (known)
+		atomic_store_explicit(&c->no_wait, CLI_NO_WAIT_KNOWN, memory_order_relaxed);
 	/* karst_why() has the reason of the last attempt */
 	return ret == -EAGAIN ? -EHOSTUNREACH : ret;
+}
+
+/* No engine makes an address handle without a protection domain.  One that does not know NO_WAIT
+ * refuses the message before it looks for the domain. */
+static void
+ask_no_wait(struct karst_client *c)
+{
+	CLI_REQ(create_ah) m = {.body = {.no_wait = 1}};
+	struct karst_ctl_create_ah_rsp r;
+	struct cli_reply reply = {&r, sizeof(r), NULL, 0};
+	struct cli_reason reason;
+	int ret;
+
+	cli_reason_save(&reason);
+	ret = cli_call(c, KARST_CTL_CREATE_AH, &m.hdr, sizeof(m), NULL, 0, &reply);
+	cli_reason_restore(&reason);
+	/* relaxed: as above */
+	if (ret == -EPROTO || ret == -EINVAL)
+		atomic_store_explicit(&c->no_wait,
+			ret == -EPROTO ? CLI_NO_WAIT_ABSENT : CLI_NO_WAIT_KNOWN,
+			memory_order_relaxed);
+}
+
+bool
+cli_lacks_no_wait(struct karst_client *c)
+{
+	if (atomic_load_explicit(&c->no_wait, memory_order_relaxed) == CLI_NO_WAIT_UNKNOWN)
+		ask_no_wait(c);
+	return atomic_load_explicit(&c->no_wait, memory_order_relaxed) == CLI_NO_WAIT_ABSENT;
 }
 
 int

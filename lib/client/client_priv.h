@@ -74,13 +74,15 @@ struct cli_chunk {
 
 struct cli_cm_channel;
 
+/* Whether the engine knows NO_WAIT of CREATE_AH and MODIFY_QP, which older ones refuse. */
+enum cli_no_wait { CLI_NO_WAIT_UNKNOWN, CLI_NO_WAIT_KNOWN, CLI_NO_WAIT_ABSENT };
+
 struct karst_client {
 	struct karst_context pub;
 	_Atomic int state;         /* enum cli_state */
 	_Atomic uint32_t nobjects; /* objects of all kinds that exist */
 	_Atomic uint32_t wakers;   /* threads that are about to write to a wake_fd */
-	/* the engine has shown that it knows NO_WAIT */
-	_Atomic bool no_wait_known;
+	_Atomic uint32_t no_wait;  /* enum cli_no_wait */
 	struct karst_ctl_conn conn;
 	uint64_t migrate_min;
 	uint32_t max_rd_atomic; /* limit of the device for a queue pair */
@@ -148,6 +150,14 @@ int cli_fail(int err, const char *fmt, ...) __attribute__((format(printf, 2, 3))
  */
 int cli_fail_const(int err, const char *why);
 
+/** The thread's reason, while a call is made whose failure does not concern the caller. */
+struct cli_reason {
+	const char *now;
+	char words[KARST_CTL_WHY + 64];
+};
+void cli_reason_save(struct cli_reason *to);
+void cli_reason_restore(const struct cli_reason *from);
+
 /* --- control requests (call.c) --- */
 
 /* A request's message; cli_call() fills the header. */
@@ -183,18 +193,20 @@ int cli_call_locked(struct karst_client *c, enum karst_ctl_op op, struct karst_c
  * The same for a request that is refused with -EAGAIN as long as the path to a peer is not known:
  * repeats it.  In between no lock is held, so that other threads' requests do not wait.
  * -EHOSTUNREACH: no answer in PATH_MS
- * If the engine accepts or answers so, cli_knows_no_wait() is true from now on.
  */
 int cli_call_path(struct karst_client *c, enum karst_ctl_op op, struct karst_ctl_hdr *req,
 	size_t len, struct cli_reply *reply);
 
 /** The time, by the clock that the engine reads, too. */
 uint64_t cli_now_ns(void);
-/** false: a refusal of such a request may mean that the engine does not know NO_WAIT. */
+/** After such a request was refused: whether the engine does not know NO_WAIT, and waits itself
+ * without it.  Asks the engine once, and keeps the reason for karst_why(). */
+bool cli_lacks_no_wait(struct karst_client *c);
+/** Before the first such request: whether that is known already. */
 static inline bool
-cli_knows_no_wait(const struct karst_client *c)
+cli_has_lacked_no_wait(const struct karst_client *c)
 {
-	return atomic_load_explicit(&c->no_wait_known, memory_order_relaxed);
+	return atomic_load_explicit(&c->no_wait, memory_order_relaxed) == CLI_NO_WAIT_ABSENT;
 }
 
 /**

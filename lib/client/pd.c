@@ -152,9 +152,10 @@ karst_create_ah(struct karst_pd *pd, const struct karst_ah_attr *attr, struct ka
 	if (a == NULL)
 		return cli_fail_const(-ENOMEM, "no memory");
 	cli_ah_attr_to_ctl(attr, &m.body.attr);
-	ret = cli_call_path(c, KARST_CTL_CREATE_AH, &m.hdr, sizeof(m), &reply);
-	/* an engine that does not know no_wait */
-	if (ret == -EPROTO && !cli_knows_no_wait(c)) {
+	ret = -EPROTO;
+	if (!cli_has_lacked_no_wait(c))
+		ret = cli_call_path(c, KARST_CTL_CREATE_AH, &m.hdr, sizeof(m), &reply);
+	if (ret == -EPROTO && cli_lacks_no_wait(c)) {
 		m.body.no_wait = 0;
 		ret = cli_call(c, KARST_CTL_CREATE_AH, &m.hdr, sizeof(m), NULL, 0, &reply);
 	}

@@ -412,12 +412,11 @@ karst_modify_qp(struct karst_qp *qp, const struct karst_qp_attr *attr, unsigned 
 		return cli_fail(-EINVAL, "attr_mask 0x%x has unknown bits", mask);
 	attr_to_ctl(attr, &m.body.attr);
 	ret = -EINVAL;
-	if (path) {
+	if (path && !cli_has_lacked_no_wait(c)) {
 		m.body.mask |= KARST_CTL_QP_NO_WAIT;
 		ret = cli_call_path(c, KARST_CTL_MODIFY_QP, &m.hdr, sizeof(m), &reply);
 	}
-	if (!path || (ret == -EINVAL && !cli_knows_no_wait(c))) {
-		/* perhaps an engine that does not know NO_WAIT */
+	if (!path || (ret == -EINVAL && cli_lacks_no_wait(c))) {
 		m.body.mask = mask;
 		ret = cli_call(c, KARST_CTL_MODIFY_QP, &m.hdr, sizeof(m), NULL, 0, &reply);
 	}

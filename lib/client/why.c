@@ -8,7 +8,7 @@
 #include <stdio.h>
 
 /* Per thread, as errno is: the calls have no argument to return a sentence in. */
-static _Thread_local char words[KARST_CTL_WHY + 64];
+static _Thread_local char words[sizeof(((struct cli_reason *)NULL)->words)];
 static _Thread_local const char *now;
 
 const char *
@@ -34,6 +34,20 @@ cli_fail(int err, const char *fmt, ...)
 	va_end(ap);
 	now = words;
 	return err;
+}
+
+void
+cli_reason_save(struct cli_reason *to)
+{
+	to->now = now;
+	memcpy(to->words, words, sizeof(words));
+}
+
+void
+cli_reason_restore(const struct cli_reason *from)
+{
+	now = from->now;
+	memcpy(words, from->words, sizeof(words));
 }
 
 const char *

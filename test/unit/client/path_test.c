@@ -430,41 +430,9 @@ close_of_old(void *user)
 	conn->close(conn->user);
 }
 
-Test(client_path, engines_without_no_wait)
-{
-	struct karst_ctl_conn conn,
-		old = {.call = call_of_old, .close = close_of_old, .user = &conn, .hup_fd = -1};
-	struct karst_ah_attr attr = {.port_num = 1};
-	struct karst_qp_init_attr init;
-	struct karst_context *ctx;
-	struct karst_ah *ah = NULL;
-	struct client_bed b, o;
-	struct karst_qp *qp;
-
-	client_bed_up(&b, &(struct client_bed_config){.lcores = 1});
-	cr_assert_eq(karst_session_conn(b.e, NULL, &conn), 0);
-	cr_assert_eq(karst_open_conn(&old, NULL, &ctx), 0, "%s", karst_why());
-	cr_assert_eq(karst_alloc_pd(ctx, &o.pd), 0);
-	cr_assert_eq(karst_create_cq(ctx, 16, NULL, NULL, &o.cq), 0);
-	init = client_bed_init(&o, KARST_QPT_RC);
-	cr_assert_eq(karst_query_gid(ctx, 2, 0, &attr.dgid), 0);
-	cr_assert_eq(karst_create_ah(o.pd, &attr, &ah), 0, "%s", karst_why());
-	cr_assert_eq(karst_create_qp(o.pd, &init, &qp), 0, "%s", karst_why());
-	cr_assert_eq(client_bed_to(qp, KARST_QPS_INIT, 1, 0), 0, "%s", karst_why());
-	cr_assert_eq(client_bed_to(qp, KARST_QPS_RTR, 1, 17), 0, "%s", karst_why());
-	cr_assert_eq(client_bed_to(qp, KARST_QPS_RTR, 1, 17), -EINVAL);
-	says("RTR to RTR");
-	cr_assert_eq(karst_destroy_qp(qp), 0);
-	cr_assert_eq(karst_destroy_ah(ah), 0);
-	cr_assert_eq(karst_destroy_cq(o.cq), 0);
-	cr_assert_eq(karst_dealloc_pd(o.pd), 0);
-	cr_assert_eq(karst_close(ctx), 0);
-	client_bed_down(&b);
-}
-
 struct counted {
 	struct karst_ctl_conn conn;
-	unsigned int modifies;
+	unsigned int modifies, ahs;
 };
 
 static int
@@ -475,6 +443,7 @@ call_counted(void *user, const void *req, size_t len, const int *fds, unsigned i
 	struct counted *n = user;
 
 	n->modifies += h->op == KARST_CTL_MODIFY_QP;
+	n->ahs += h->op == KARST_CTL_CREATE_AH;
 	return n->conn.call(n->conn.user, req, len, fds, nfds, rsp, rsp_len, rsp_fds, nrsp_fds);
 }
 
@@ -486,8 +455,53 @@ close_counted(void *user)
 	n->conn.close(n->conn.user);
 }
 
-/* A refusal is asked for once.  Only an engine that has not shown yet that it knows NO_WAIT gets a
- * request with a path twice. */
+/* A request with a path is refused: it is sent once, and @ahs requests for address handles are. */
+static void
+expect_refused(struct counted *n, struct karst_qp *qp, const char *why, unsigned int ahs)
+{
+	n->modifies = n->ahs = 0;
+	cr_assert_eq(client_bed_to(qp, KARST_QPS_RTR, 1, 17), -EINVAL);
+	says(why);
+	cr_expect_eq(n->modifies, 1, "%u requests", n->modifies);
+	cr_expect_eq(n->ahs, ahs, "%u requests for an address handle", n->ahs);
+}
+
+Test(client_path, engines_without_no_wait)
+{
+	struct counted n = {.modifies = 0};
+	struct karst_ctl_conn session,
+		conn = {.call = call_counted, .close = close_counted, .user = &n, .hup_fd = -1};
+	struct karst_ah_attr attr = {.port_num = 1};
+	struct karst_qp_init_attr init;
+	struct karst_context *ctx;
+	struct karst_ah *ah = NULL;
+	struct client_bed b, o;
+	struct karst_qp *qp;
+
+	client_bed_up(&b, &(struct client_bed_config){.lcores = 1});
+	cr_assert_eq(karst_session_conn(b.e, NULL, &session), 0);
+	n.conn = (struct karst_ctl_conn){
+		.call = call_of_old, .close = close_of_old, .user = &session, .hup_fd = -1};
+	cr_assert_eq(karst_open_conn(&conn, NULL, &ctx), 0, "%s", karst_why());
+	cr_assert_eq(karst_alloc_pd(ctx, &o.pd), 0);
+	cr_assert_eq(karst_create_cq(ctx, 16, NULL, NULL, &o.cq), 0);
+	init = client_bed_init(&o, KARST_QPT_RC);
+	cr_assert_eq(karst_query_gid(ctx, 2, 0, &attr.dgid), 0);
+	cr_assert_eq(karst_create_ah(o.pd, &attr, &ah), 0, "%s", karst_why());
+	cr_assert_eq(karst_create_qp(o.pd, &init, &qp), 0, "%s", karst_why());
+	cr_assert_eq(client_bed_to(qp, KARST_QPS_INIT, 1, 0), 0, "%s", karst_why());
+	cr_assert_eq(client_bed_to(qp, KARST_QPS_RTR, 1, 17), 0, "%s", karst_why());
+	expect_refused(&n, qp, "RTR to RTR", 0);
+	cr_assert_eq(karst_destroy_qp(qp), 0);
+	cr_assert_eq(karst_destroy_ah(ah), 0);
+	cr_assert_eq(karst_destroy_cq(o.cq), 0);
+	cr_assert_eq(karst_dealloc_pd(o.pd), 0);
+	cr_assert_eq(karst_close(ctx), 0);
+	client_bed_down(&b);
+}
+
+/* A request that is refused is sent once.  If the engine has not shown yet whether it knows
+ * NO_WAIT, it is asked for that. */
 Test(client_path, refused_once)
 {
 	struct counted n = {.modifies = 0};
@@ -508,13 +522,12 @@ Test(client_path, refused_once)
 	/* without a path */
 	cr_assert_eq(client_bed_to(qp, KARST_QPS_RTS, 1, 17), -EINVAL);
 	cr_assert_eq(n.modifies, 1, "%u requests", n.modifies);
+	/* with a path: the engine is asked for NO_WAIT once */
+	expect_refused(&n, qp, "RESET to RTR", 1);
+	expect_refused(&n, qp, "RESET to RTR", 0);
 	cr_assert_eq(client_bed_to(qp, KARST_QPS_INIT, 1, 0), 0, "%s", karst_why());
 	cr_assert_eq(client_bed_to(qp, KARST_QPS_RTR, 1, 17), 0, "%s", karst_why());
-	/* with a path */
-	n.modifies = 0;
-	cr_assert_eq(client_bed_to(qp, KARST_QPS_RTR, 1, 17), -EINVAL);
-	says("RTR to RTR");
-	cr_assert_eq(n.modifies, 1, "%u requests", n.modifies);
+	expect_refused(&n, qp, "RTR to RTR", 0);
 	cr_assert_eq(karst_destroy_qp(qp), 0);
 	cr_assert_eq(karst_destroy_cq(o.cq), 0);
 	cr_assert_eq(karst_dealloc_pd(o.pd), 0);

@@ -73,7 +73,7 @@ static struct {
 	/* protects the lists and all struct kv_events.  It is held during fork(), so no memory is
 	 * freed under it: programs intercept that, and may call the provider from there. */
 	struct karst_mutex lock;
-	LIST_HEAD(, stream) streams;
+	LIST_HEAD(, stream) streams[KV_FD_LISTS];
 	LIST_HEAD(, undecided) undecided;
 	pthread_cond_t decided;
 	/* the functions that libibverbs called before */
@@ -84,7 +84,7 @@ static struct {
 	int (*close)(int fd);
 } event_state = {.lock = KARST_MUTEX_INITIALIZER, .decided = PTHREAD_COND_INITIALIZER};
 
-/* --- the list of streams --- */
+/* --- the table of streams --- */
 
 /* Is the descriptor still that of the stream?  Only a child has to ask. */
 static bool
@@ -104,7 +104,7 @@ fd_find(int fd, struct stream *copy)
 	struct stream *s;
 
 	karst_mutex_lock(&event_state.lock);
-	LIST_FOREACH(s, &event_state.streams, next)
+	LIST_FOREACH(s, &event_state.streams[kv_fd_list(fd)], next)
 		if (s->fd == fd && is_of_stream(s))
 			break;
 	if (s != NULL)
@@ -130,7 +130,7 @@ fd_add(int fd, enum stream_kind kind, struct kv_context *ctx, struct karst_comp_
 		.ctx = ctx,
 		.channel = channel};
 	karst_mutex_lock(&event_state.lock);
-	LIST_INSERT_HEAD(&event_state.streams, s, next);
+	LIST_INSERT_HEAD(&event_state.streams[kv_fd_list(fd)], s, next);
 	karst_mutex_unlock(&event_state.lock);
 	return 0;
 }
@@ -139,16 +139,20 @@ fd_add(int fd, enum stream_kind kind, struct kv_context *ctx, struct karst_comp_
 static void
 fd_forget(int fd, const struct kv_context *ctx)
 {
+	unsigned int first = fd >= 0 ? kv_fd_list(fd) : 0, i;
+	unsigned int n = fd >= 0 ? 1 : KV_FD_LISTS;
 	LIST_HEAD(, stream) gone = LIST_HEAD_INITIALIZER(gone);
 	struct stream *s, *next;
 
 	karst_mutex_lock(&event_state.lock);
-	for (s = LIST_FIRST(&event_state.streams); s != NULL; s = next) {
-		next = LIST_NEXT(s, next);
-		if (fd >= 0 ? s->fd != fd : s->ctx != ctx)
-			continue;
-		LIST_REMOVE(s, next);
-		LIST_INSERT_HEAD(&gone, s, next);
+	for (i = first; i < first + n; i++) {
+		for (s = LIST_FIRST(&event_state.streams[i]); s != NULL; s = next) {
+			next = LIST_NEXT(s, next);
+			if (fd >= 0 ? s->fd != fd : s->ctx != ctx)
+				continue;
+			LIST_REMOVE(s, next);
+			LIST_INSERT_HEAD(&gone, s, next);
+		}
 	}
 	karst_mutex_unlock(&event_state.lock);
 	while ((s = LIST_FIRST(&gone)) != NULL) {
@@ -499,9 +503,11 @@ static void
 events_in_child(void)
 {
 	struct stream *s;
+	unsigned int i;
 
-	LIST_FOREACH(s, &event_state.streams, next)
-		s->inherited = true;
+	for (i = 0; i < KV_FD_LISTS; i++)
+		LIST_FOREACH(s, &event_state.streams[i], next)
+			s->inherited = true;
 	LIST_INIT(&event_state.undecided);
 	pthread_cond_init(&event_state.decided, NULL);
 	karst_mutex_unlock(&event_state.lock);

@@ -32,6 +32,17 @@
 
 #define KV_SOCKET 108 /* bytes of a socket's path */
 
+/** Lists of what has a descriptor.  The kernel assigns the lowest numbers that are free, so the
+ *  lists are equally long.  Their number is fixed: no memory can be allocated under the locks of
+ *  their tables. */
+#define KV_FD_LISTS 4096u
+
+static inline unsigned int
+kv_fd_list(int fd)
+{
+	return (unsigned int)fd % KV_FD_LISTS;
+}
+
 struct kv_device {
 	struct verbs_device vdev;
 	LIST_ENTRY(kv_device) next;

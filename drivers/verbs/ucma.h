@@ -35,7 +35,7 @@ struct kv_cm_engine {
 
 /** An open file. */
 struct kv_cm_file {
-	LIST_ENTRY(kv_cm_file) link; /* in the list of files whose descriptor number is in use */
+	LIST_ENTRY(kv_cm_file) link; /* in a list of files whose descriptor number is in use */
 	bool listed;
 	bool closed; /* by the program; a command may still be under way */
 	bool lost;   /* closed without kv_cm_close(): fd is another file, or none */

@@ -18,11 +18,11 @@
 
 /* One for the process, like descriptors. */
 static struct {
-	/* protects the list, and the users and ids of all files.  It is held during fork(), so
+	/* protects the lists, and the users and ids of all files.  It is held during fork(), so
 	 * under it no libkarst call is made and no memory is allocated or freed: programs intercept
 	 * that, and may call libkarst from there */
 	struct karst_mutex lock;
-	LIST_HEAD(, kv_cm_file) open;
+	LIST_HEAD(, kv_cm_file) open[KV_FD_LISTS]; /* by descriptor */
 } files = {.lock = KARST_MUTEX_INITIALIZER};
 
 /* --- identifiers of a file --- */
@@ -101,21 +101,32 @@ kv_cm_id_move(struct kv_cm_file *from, struct kv_cm_file *to, uint32_t id)
 	karst_mutex_unlock(&files.lock);
 }
 
+/* With the lock held: whether any open file has the identifier. */
+static bool
+id_is_open(uint32_t id)
+{
+	const struct kv_cm_file *f;
+	unsigned int i;
+
+	for (i = 0; i < KV_FD_LISTS; i++)
+		LIST_FOREACH(f, &files.open[i], link)
+			if (id_find(f, id) != NULL)
+				return true;
+	return false;
+}
+
 int
 kv_cm_id_check(struct kv_cm_file *file, uint32_t id)
 {
-	const struct kv_cm_file *f;
 	const char *why = "no such identifier";
 	int ret = -ENOENT;
 
 	karst_mutex_lock(&files.lock);
-	/* @file is searched first: it may have been closed meanwhile, and not be in the list */
+	/* @file is searched first: it may have been closed meanwhile, and not be in a list */
 	if (id_find(file, id) != NULL)
 		ret = 0;
-	else
-		LIST_FOREACH(f, &files.open, link)
-			if (id_find(f, id) != NULL)
-				ret = -EINVAL;
+	else if (id_is_open(id))
+		ret = -EINVAL;
 	karst_mutex_unlock(&files.lock);
 	if (ret == -EINVAL)
 		why = "the identifier is on another channel";
@@ -160,7 +171,7 @@ file_of(int fd)
 {
 	struct kv_cm_file *f;
 
-	LIST_FOREACH(f, &files.open, link)
+	LIST_FOREACH(f, &files.open[kv_fd_list(fd)], link)
 		if (f->fd == fd)
 			return f;
 	return NULL;
@@ -202,7 +213,7 @@ kv_cm_file_open(struct kv_cm_engine *engine, int flags, struct kv_cm_file **file
 	lost = file_of(f->fd);
 	if (lost != NULL)
 		lost = file_lose(lost);
-	LIST_INSERT_HEAD(&files.open, f, link);
+	LIST_INSERT_HEAD(&files.open[kv_fd_list(f->fd)], f, link);
 	f->listed = true;
 	karst_mutex_unlock(&files.lock);
 	if (lost != NULL)
@@ -344,13 +355,16 @@ static void
 files_in_child(void)
 {
 	struct kv_cm_file *f, *next;
+	unsigned int i;
 
 	karst_mutex_unlock(&files.lock);
-	for (f = LIST_FIRST(&files.open); f != NULL; f = next) {
-		next = LIST_NEXT(f, link);
-		f->users = 1;
-		if (f->closed)
-			kv_cm_file_put(f);
+	for (i = 0; i < KV_FD_LISTS; i++) {
+		for (f = LIST_FIRST(&files.open[i]); f != NULL; f = next) {
+			next = LIST_NEXT(f, link);
+			f->users = 1;
+			if (f->closed)
+				kv_cm_file_put(f);
+		}
 	}
 	kv_cm_engine_forget();
 }

@@ -262,7 +262,7 @@ connect_poll_engine(void *arg)
 }
 
 static int
-open_context(struct connect_run *r, enum perf_end end, struct karst_context **ctx,
+open_context(struct connect_run *r, enum perf_end end, struct connect_end *e,
 	struct sockaddr_storage *sa)
 {
 	const struct karst_session_limits limits = {.max_ring_bytes = SESSION_RINGS};
@@ -272,8 +272,10 @@ open_context(struct connect_run *r, enum perf_end end, struct karst_context **ct
 	int rc = karst_session_conn(r->ports.engine, &limits, &conn);
 
 	if (rc == 0) {
-		rc = karst_open_conn(&conn, NULL, ctx);
-		if (rc != 0)
+		rc = karst_open_conn(&conn, NULL, &e->ctx);
+		if (rc == 0)
+			e->session = karst_session_of(&conn);
+		else
 			conn.close(conn.user);
 	}
 	if (rc == 0)
@@ -297,9 +299,9 @@ run_embedded(struct connect_run *r)
 		fputs("karst-perf: a worker is busy\n", stderr);
 		return 1;
 	}
-	rc = open_context(r, PERF_CLIENT, &r->client.end.ctx, &r->client.from);
+	rc = open_context(r, PERF_CLIENT, &r->client.end, &r->client.from);
 	if (rc == 0)
-		rc = open_context(r, PERF_SERVER, &r->server.end.ctx, &r->server.at);
+		rc = open_context(r, PERF_SERVER, &r->server.end, &r->server.at);
 	if (rc == 0)
 		rc = run_ends(r);
 	if (r->server.end.ctx != NULL)

@@ -43,9 +43,13 @@ struct connect_conn {
 	uint64_t began_ns; /* start of the step that is being measured */
 };
 
+struct karst_session;
+
 struct connect_end {
 	const char *name; /* for messages */
 	struct karst_context *ctx;
+	/* of ctx, if the engine is embedded: the end's thread attends to it; else NULL */
+	struct karst_session *session;
 	struct karst_pd *pd;
 	struct karst_cq *cq;
 	struct karst_rdmacm_channel *ch;

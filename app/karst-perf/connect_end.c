@@ -9,6 +9,8 @@
 #include <stdio.h>
 #include <time.h>
 
+#include "karst_session.h"
+
 #define CQ_ENTRIES 16u
 #define QPNS       0xffff00u /* for both ends */
 
@@ -55,13 +57,35 @@ connect_end_down(struct connect_end *e)
 	e->pd = NULL;
 }
 
+/* Waits up to @ms for an event, and attends to the session meanwhile, as nobody else does.
+ * @return whether there may be one. */
+static bool
+end_wait(struct connect_end *e, int ms)
+{
+	struct pollfd p[2] = {{.fd = e->ch->fd, .events = POLLIN}, {.fd = -1, .events = POLLIN}};
+	uint64_t now = connect_now_ns(), until = now + (uint64_t)ms * 1000000;
+	int n;
+
+	if (e->session != NULL)
+		p[1].fd = karst_session_fd(e->session);
+	for (; now < until; now = connect_now_ns()) {
+		n = poll(p, KARST_DIM(p), (int)((until - now + 999999) / 1000000));
+		if (n <= 0)
+			return n < 0 && errno == EINTR;
+		if (p[1].revents != 0)
+			karst_session_attend(e->session);
+		if (p[0].revents != 0)
+			return true;
+	}
+	return false;
+}
+
 enum connect_event
 connect_next(struct connect_end *e, int ms, struct karst_rdmacm_event *event)
 {
-	struct pollfd p = {.fd = e->ch->fd, .events = POLLIN};
 	int rc = karst_rdmacm_get_event(e->ch, event);
 
-	if (rc == -EAGAIN && (poll(&p, 1, ms) > 0 || errno == EINTR))
+	if (rc == -EAGAIN && end_wait(e, ms))
 		rc = karst_rdmacm_get_event(e->ch, event);
 	if (rc == 0)
 		return CONNECT_EVENT;

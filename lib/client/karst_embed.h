@@ -21,7 +21,8 @@ extern "C" {
  *
  * No thread of karst attends to the session behind the connection.  Events that found no room
  * because the program had not read earlier ones are sent at its next control call, or when the
- * program attends to the session: see karst_session_conn().
+ * program attends to the session.  So a program that waits for events must attend to it, in the
+ * loop in which it waits: see karst_session_conn().
  */
 int karst_open_conn(const struct karst_ctl_conn *conn, const struct karst_open_attr *attr,
 	struct karst_context **ctx);

@@ -99,8 +99,8 @@ int karst_session_handle(struct karst_session *s, const void *req, size_t len, c
 /**
  * A descriptor that is readable when something has happened that cannot wait for the program's next
  * message: the session has failed, or the program has read events, so that others that wait can be
- * sent.  The thread that waits for messages must wait for this, too, and
- * then call karst_session_attend(), as it handles a message.
+ * sent.  The thread that waits for messages must wait for this, too, and then call
+ * karst_session_attend(), as it handles a message.
  */
 int karst_session_fd(const struct karst_session *s);
 void karst_session_attend(struct karst_session *s);
@@ -109,9 +109,9 @@ void karst_session_attend(struct karst_session *s);
  * Creates a session for this process; closing the control connection destroys it.
  *
  * Events that find no room in their stream wait until the session is attended to; each call of the
- * connection also does that.  So a program that does not make such calls again and again waits for
- * karst_session_fd() of karst_session_of().  It calls karst_session_attend() while no other thread
- * makes a call of the connection.
+ * connection also does that.  So a program that does not make such calls again and again must wait
+ * for karst_session_fd() of karst_session_of(), together with what else it waits for, and then call
+ * karst_session_attend(), while no other thread makes a call of the connection.
  */
 int karst_session_conn(struct karst_engine *e, const struct karst_session_limits *limits,
 	struct karst_ctl_conn *conn);

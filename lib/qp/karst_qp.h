@@ -284,8 +284,8 @@ struct karst_core {
 	uint32_t nlinger; /* while it is not 0, karst_core_linger() has to be called */
 	struct karst_core_linger linger[8];
 	uint32_t nidled; /* while it is not 0, karst_core_recheck() has to be called */
-	/* number of the queue pair that karst_core_recheck() looks into, for other threads; 0:
-	 * none */
+	/* number of the queue pair that karst_core_linger() or karst_core_recheck() looks into, for
+	 * other threads; 0: none */
 	_Atomic uint32_t rechecked;
 	struct karst_core_qp *idled[32];
 	/* set by the driver before karst_core_flush() if there are queues with completion

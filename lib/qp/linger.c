@@ -109,8 +109,11 @@ karst_core_linger(struct karst_core *core)
 	while (i < core->nlinger) {
 		struct karst_core_linger *l = &core->linger[i];
 		struct karst_core_qp *qp = l->qp;
-		bool dry = nothing_to_start(qp);
+		bool dry;
 
+		/* as in karst_core_recheck() */
+		atomic_store_explicit(&core->rechecked, qp->qpn, memory_order_relaxed);
+		dry = nothing_to_start(qp);
 		if (karst_likely(dry && karst_qp_may_send(qp) && l->left > 0)) {
 			l->left--;
 			i++;
@@ -122,5 +125,6 @@ karst_core_linger(struct karst_core *core)
 		else
 			karst_core_activate(core, qp);
 	}
+	atomic_store_explicit(&core->rechecked, 0, memory_order_relaxed);
 	karst_core_recheck(core);
 }

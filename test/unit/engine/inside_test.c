@@ -411,41 +411,87 @@ late_destroy(struct rig *rig, unsigned int i)
 	cr_assert_eq(karst_engine_owner_destroy(late.owner[i]), 0);
 }
 
-/* An lcore sleeps as it looks once more into the queue of one program, after it has visited a queue
- * pair of another one: the first program fails. */
-Test(inside, a_queue_that_is_looked_into_once_more)
+/* The page of the first queue does not come, and the lcore loads its tail: the program whose queue
+ * it is fails, within MOST_LATE_MS, and the other program does not.  Calls @fn on the lcore until
+ * it returns 0; from then on the lcore comes to the page in the same turn. */
+#define MOST_LATE_MS 20000u
+
+static void
+sleep_at_late(struct rig *rig, eng_fn fn)
 {
 	struct sigaction act = {.sa_sigaction = on_fault, .sa_flags = SA_SIGINFO}, was;
 	const struct timespec nap = {.tv_nsec = 1000000};
 	struct karst_space *space[2];
 	struct karst_cqe cqe;
-	struct rig rig;
 	uint32_t i;
 
-	rig_up_started(&rig);
-	space[0] = rig.space;
-	space[1] = attach_unnumbered(&rig, &rig.prog, 0);
+	rig_up_started(rig);
+	/* else queues end to linger before it sleeps */
+	karst_engine_stop(rig->bed.e);
+	rig->bed.e->cfg.idle = KARST_IDLE_POLL;
+	cr_assert_eq(karst_engine_start(rig->bed.e, NULL), 0);
+	space[0] = rig->space;
+	space[1] = attach_unnumbered(rig, &rig->prog, 0);
 	cr_assert_eq(pipe(late.release), 0);
 	for (i = 0; i < 2; i++)
-		late_make(&rig, i, space[i]);
+		late_make(rig, i, space[i]);
 	cr_assert_eq(sigaction(SIGSEGV, &act, &was), 0);
-	cr_assert_eq(eng_mailbox_call(&rig.bed.e->lcore[0], ring_for_both, &rig), 0);
-	while (!karst_space_failed(space[0]) && !karst_space_failed(space[1]))
+	while (eng_mailbox_call(&rig->bed.e->lcore[0], fn, rig) != 0)
+		nanosleep(&nap, NULL);
+	for (i = 0;
+		i < MOST_LATE_MS && !karst_space_failed(space[0]) && !karst_space_failed(space[1]);
+		i++)
 		nanosleep(&nap, NULL);
 	cr_expect(karst_space_failed(space[0]), "the program whose queue it was");
-	cr_expect_not(karst_space_failed(space[1]), "the program that was visited before");
+	cr_expect_not(karst_space_failed(space[1]), "the other program");
 	close(late.release[1]);
 	for (i = 0; i < 2; i++)
 		while (karst_engine_cq_poll(late.cq[i], &cqe, 1) == 0)
 			nanosleep(&nap, NULL);
 	cr_assert_eq(sigaction(SIGSEGV, &was, NULL), 0);
 	close(late.release[0]);
-	karst_engine_stop(rig.bed.e);
+	karst_engine_stop(rig->bed.e);
 	for (i = 0; i < 2; i++)
-		late_destroy(&rig, i);
+		late_destroy(rig, i);
 	karst_space_destroy(space[1]);
-	program_end(&rig.prog);
-	rig_down(&rig);
+	program_end(&rig->prog);
+	rig_down(rig);
+}
+
+/* An lcore sleeps as it looks once more into the queue of one program, after it has visited a queue
+ * pair of another one. */
+Test(inside, a_queue_that_is_looked_into_once_more)
+{
+	struct rig rig;
+
+	sleep_at_late(&rig, ring_for_both);
+}
+
+/* On the lcore, until both queues have become empty and are polled.  The first call posts. */
+static int
+wait_for_lingering(struct eng_lcore *lc, void *arg)
+{
+	static bool posted;
+	struct rig *rig = arg;
+	unsigned int i;
+
+	lc->core->linger_turns = 1u << 30;
+	for (i = 0; i < 2 && !posted; i++)
+		engine_bed_post(late.qp[i], KARST_WR_RDMA_WRITE, i, rig->local, 64, rig->local_key,
+			rig->local + 4096, rig->local_key);
+	posted = true;
+	if (lc->core->nlinger < 2)
+		return -EAGAIN;
+	let_access(0, PROT_NONE);
+	return 0;
+}
+
+/* An lcore sleeps as it polls a queue that became empty recently. */
+Test(inside, a_queue_that_lingers)
+{
+	struct rig rig;
+
+	sleep_at_late(&rig, wait_for_lingering);
 }
 
 /* --- many packets for a program that is not slow --- */

@@ -248,11 +248,36 @@ answer_again(
 	return true;
 }
 
+/*
+ * Whether a visit of @limit bytes, whose first packet is number @from of the burst, ends in front
+ * of the next packet, which belongs to @e.  It does not end between the last packet of a READ
+ * response and the first one of the next response.  Both have an AETH, and so the same length,
+ * while those between are shorter.  A port makes trains of packets of one length
+ * (drivers/net/kport): parting these two costs a message to the kernel more.  The limit of a pacer
+ * is kept.
+ */
+static inline bool
+visit_ends(const struct karst_core_qp *qp, const struct karst_rsp *e,
+	const struct karst_tx_burst *b, uint32_t from, uint32_t limit)
+{
+	const struct karst_pkt *built;
+
+	if (karst_likely(b->bytes < limit))
+		return false;
+	if (b->n == from || e->type != KARST_RSP_READ || qp->rsp.rsp_psn != e->beg ||
+		e->len < karst_qp_mtu(qp) || qp->req.paced)
+		return true;
+	built = b->pkts[b->n - 1];
+	return (built->opcode & KARST_OPERATION_MASK) != KARST_OPERATION_READ_RESP_LAST ||
+		built->pay_len != karst_qp_mtu(qp);
+}
+
 bool
 karst_responder_tx(
 	struct karst_core *core, struct karst_core_qp *qp, struct karst_tx_burst *b, uint32_t limit)
 {
 	struct karst_responder *r = &qp->rsp;
+	uint32_t from = b->n;
 	enum karst_wc_status st;
 
 	if (karst_copy_busy(qp, KARST_COPY_RSP))
@@ -265,7 +290,7 @@ karst_responder_tx(
 	while (r->rsp_cur != r->rsp_added) {
 		const struct karst_rsp *e = karst_rsp_at(r, r->rsp_cur);
 
-		if (!karst_frame_room(b, 1) || b->bytes >= limit)
+		if (!karst_frame_room(b, 1) || visit_ends(qp, e, b, from, limit))
 			return true;
 		if (e->type != KARST_RSP_READ) {
 			build_atomic_response(core, qp, e, b);

@@ -75,6 +75,51 @@ Test(rc_share, a_peer_that_reads_without_end)
 	bed_close(b);
 }
 
+/* The last packet of a READ response and the first one of the next have one length, and a port
+ * sends packets of one length together: a visit ends behind both of them. */
+Test(rc_share, a_visit_does_not_part_responses)
+{
+	const uint32_t middle = 314, end = 318; /* the latter with an AETH */
+	struct bed *b = bed_rc();
+	uint32_t i;
+
+	for (i = 0; i < 3; i++)
+		expect_taken(b, read_req(b, R(3 * i), 3 * MTU));
+	expect_taken(b, read_req(b, R(9), 2 * MTU + 8));
+	cr_assert_eq(visit(b, 32, end + middle + 1).answers, middle + 3 * end);
+	cr_assert_eq(visit(b, 32, middle + 1).answers, middle + 2 * end);
+	expect_taken(b, read_req(b, R(12), 3 * MTU));
+	expect_taken(b, read_req(b, R(15), 8));
+	/* there is no buffer for the first one of the next */
+	cr_assert_eq(visit(b, 2, middle + 1).answers, middle + end);
+	cr_assert_eq(visit(b, 32, 1).answers, end);
+	/* the last packet is shorter than the first one of the next response */
+	cr_assert_eq(visit(b, 32, middle + 1).answers, middle + end - MTU + 8);
+	/* and here longer */
+	cr_assert_eq(visit(b, 32, middle + end + 1).answers, middle + 2 * end);
+	cr_assert_eq(visit(b, 32, 1).answers, end - MTU + 8);
+	/* nothing is left */
+	cr_assert_eq(visit(b, 32, 1).answers, 0);
+	bed_forget(b);
+	bed_close(b);
+}
+
+/* (E6): nor does it exceed the limit of a pacer for that. */
+Test(rc_share, e6_a_paced_visit_may_part_responses)
+{
+	struct bed *b = bed_rc();
+
+	karst_qp_rate_limit(b->core, b->s->qp, 1000000000, 65536, NULL);
+	expect_taken(b, read_req(b, R(0), 3 * MTU));
+	expect_taken(b, read_req(b, R(3), 3 * MTU));
+	cr_assert_eq(visit(b, 32, 900).answers, 318, "the bucket was empty");
+	b->core->now_ns += 1000000;
+	karst_core_expire(b->core, 100);
+	cr_assert_eq(visit(b, 32, 315).answers, 314 + 318);
+	bed_forget(b);
+	bed_close(b);
+}
+
 /* (Q6): the queue pair is not visited, as its port is full: no retry is used meanwhile. */
 Test(rc_share, q6_retries_are_transmissions)
 {

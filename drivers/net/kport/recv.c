@@ -30,6 +30,9 @@
 
 /* A train of at least this many datagrams determines the expected format. */
 #define KP_LONG_TRAIN 4u
+/* If a train's datagrams are so little longer than expected that at most these many bytes of them
+ * are in the buffer behind their own, those bytes are moved, and not the datagrams. */
+#define KP_SHIFT_MAX 64u
 
 /* --- slots --- */
 
@@ -217,25 +220,63 @@ slot_take_frame(
 	give(q, m, len);
 }
 
-/* Takes a train whose datagrams are in the right places and lack only their headers. */
+/* Whether the @n datagrams of @seg bytes are in their buffers, or at most KP_SHIFT_MAX bytes of
+ * each are in the next one. */
+static bool
+is_in_place(const struct kp_rxq *q, const struct kp_slot *s, const struct kp_hdrs *hdrs,
+	unsigned int n, uint16_t seg)
+{
+	unsigned int shift = n * (unsigned int)(seg - s->seg);
+
+	if (s->seg == 0 || seg < s->seg || hdrs->bytes != s->hdr || n > s->nbufs)
+		return false;
+	/* addresses of headers remain a multiple of 4 */
+	return shift == 0 ||
+		(shift <= KP_SHIFT_MAX && (seg - s->seg) % 4 == 0 &&
+			s->hdr + s->seg + shift <= q->room);
+}
+
+/* The datagrams are longer than expected, each by @more bytes: appends to each what is at the
+ * beginning of the next buffer, and moves its begin behind what belongs to the one before. */
+static void
+shift_datagrams(struct kp_slot *s, unsigned int n, size_t payload, unsigned int more)
+{
+	unsigned int i;
+
+	for (i = 0; i < n; i++) {
+		struct rte_mbuf *m = s->buf[i];
+		const uint8_t *next =
+			i + 1 < s->nbufs ? payload_at(s->buf[i + 1], s->hdr) : s->spill;
+		size_t rest = payload - (size_t)i * s->seg;
+
+		if (rest > s->seg)
+			memcpy(payload_at(m, s->hdr + s->seg), next,
+				RTE_MIN(rest - s->seg, (size_t)(i + 1) * more));
+	}
+	for (i = 1; i < n; i++)
+		s->buf[i]->data_off = (uint16_t)(s->buf[i]->data_off + i * more);
+}
+
+/* Takes a train of which is_in_place() is true, and whose datagrams lack their headers. */
 static void
 take_in_place(struct kp_rxq *q, struct kp_slot *s, struct kp_tag tag, const struct kp_hdrs *hdrs,
-	size_t payload)
+	size_t payload, uint16_t seg)
 {
 	const uint8_t *first = rte_pktmbuf_mtod(s->buf[0], const uint8_t *);
-	unsigned int n = (unsigned int)((payload + s->seg - 1) / s->seg), i;
+	unsigned int n = (unsigned int)((payload + seg - 1) / seg), i;
 
+	if (seg != s->seg)
+		shift_datagrams(s, n, payload, (unsigned int)(seg - s->seg));
 	for (i = n; i-- > 0;) {
 		struct rte_mbuf *m = s->buf[i];
-		size_t part = RTE_MIN(payload - (size_t)i * s->seg, (size_t)s->seg);
+		size_t part = RTE_MIN(payload - (size_t)i * seg, (size_t)seg);
 
 		/* the first one last: the headers of the others are made from its headers */
 		kp_hdrs_of_one(rte_pktmbuf_mtod(m, uint8_t *), first, hdrs, i, part);
 		set_flags(m, tag, hdrs->ip6);
 	}
 	for (i = 0; i < n; i++)
-		give(q, s->buf[i],
-			hdrs->bytes + RTE_MIN(payload - (size_t)i * s->seg, (size_t)s->seg));
+		give(q, s->buf[i], hdrs->bytes + RTE_MIN(payload - (size_t)i * seg, (size_t)seg));
 	slot_gave(s, n);
 }
 
@@ -297,6 +338,7 @@ take_train(struct kp_rxq *q, struct kp_slot *s, const struct virtio_net_hdr *vne
 	uint16_t seg = vnet->gso_size;
 	struct kp_hdrs hdrs;
 	unsigned int n;
+	bool in_place;
 
 	cursor_copy(&peek, first, front);
 	/* The upper bit means that there was congestion, which the headers say as well. */
@@ -313,14 +355,15 @@ take_train(struct kp_rxq *q, struct kp_slot *s, const struct virtio_net_hdr *vne
 	}
 	q->stats.trains++;
 	q->stats.datagrams += n;
-	if (s != NULL && seg == s->seg && hdrs.bytes == s->hdr && n <= s->nbufs) {
+	in_place = s != NULL && is_in_place(q, s, &hdrs, n, seg);
+	if (in_place && seg == s->seg)
 		q->other_seg = 0;
-		take_in_place(q, s, tag, &hdrs, payload);
-		return;
-	}
-	if (s != NULL)
+	else if (s != NULL)
 		guess(q, seg, hdrs.bytes, n);
-	take_copies(q, tag, at, first, &hdrs, payload, seg);
+	if (in_place)
+		take_in_place(q, s, tag, &hdrs, payload, seg);
+	else
+		take_copies(q, tag, at, first, &hdrs, payload, seg);
 }
 
 static void

@@ -50,10 +50,8 @@
 /* Bytes of a train of frames, and a burst that has room for a train and other frames. */
 #define TRAIN_QUANTUM 65536u
 /* A train has up to 15 packets of path MTU 4096.  If WRITEs are divided, trains follow each other:
- * a visit to a queue pair ends behind one, and a burst behind the second one, and not behind the
- * first packet of another one. */
+ * a visit to a queue pair ends behind one, and not behind the first packet of another one. */
 #define DIVIDED_QUANTUM (61u << 10)
-#define DIVIDED_BYTES   (120u << 10)
 #define TRAIN_BURST     64u
 
 struct daemon {
@@ -210,7 +208,6 @@ make_engine(struct daemon *d)
 			: c->divide_writes     ? DIVIDED_QUANTUM
 					       : TRAIN_QUANTUM,
 		.tx_burst = needs.trains ? TRAIN_BURST : 0,
-		.tx_bytes = needs.trains && c->divide_writes ? DIVIDED_BYTES : 0,
 		.divide_writes = c->divide_writes,
 		.idle = (enum karst_idle)c->idle,
 		.sleep_max_us = c->sleep_max_us,

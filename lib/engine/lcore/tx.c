@@ -21,6 +21,8 @@
 
 /* In a burst of at most so many frames, each is checked. */
 #define FEW_BUILT 8u
+/* Bytes of frames of one length that a port may send together: what fits into an IP packet. */
+#define TRAIN_BYTES 65535u
 /* Queue pairs that resume in one turn at a port that takes frames again. */
 #define COME_BACK 64u
 /* Queue pairs that may try again in a turn to get a copy, besides one for each copy that has become
@@ -319,14 +321,30 @@ room(const struct karst_tx_burst *b, uint32_t max_bytes)
 		b->bytes + b->charge < max_bytes;
 }
 
+/* Where a burst of about @max_bytes ends.  A port may send frames of one length together, as many
+ * as TRAIN_BYTES hold (drivers/net/kport).  If all frames until now have one length, as those of
+ * SENDs of several packets have, the burst ends behind a whole number of such trains. */
+static inline uint32_t
+burst_end(const struct karst_tx_burst *b, uint32_t max_bytes)
+{
+	uint32_t len = b->n == 0 ? 0 : b->pkts[b->n - 1]->len, train, n;
+
+	if (len == 0 || b->bytes != b->n * len)
+		return max_bytes;
+	train = TRAIN_BYTES / len * len;
+	n = (max_bytes + train / 2) / train;
+	return n == 0 ? max_bytes : n * train;
+}
+
 /* Lets active QPs build into @b. */
 static inline void
 build(struct eng_lcore *lc, struct karst_tx_burst *b, uint32_t max_bytes)
 {
 	/* QPs may have work that makes no frames; this bounds it. */
 	unsigned int visits = 2 * ENG_MAX_BURST;
+	uint32_t most;
 
-	while (room(b, max_bytes) && visits-- > 0) {
+	while (room(b, most = burst_end(b, max_bytes)) && visits-- > 0) {
 		struct karst_core_qp *qp = karst_core_pick(lc->core);
 		uint32_t first = b->n;
 		struct eng_txq *q;
@@ -339,7 +357,7 @@ build(struct eng_lcore *lc, struct karst_tx_burst *b, uint32_t max_bytes)
 			continue;
 		}
 		atomic_store_explicit(&lc->at, karst_qp_num(qp), memory_order_relaxed);
-		karst_core_visit(lc->core, b, max_bytes);
+		karst_core_visit(lc->core, b, most);
 		if (karst_unlikely(lc->capture != NULL))
 			eng_capture_built(lc, qp, first, b->n);
 	}

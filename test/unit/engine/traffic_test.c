@@ -161,6 +161,50 @@ Test(traffic, two_threads)
 	engine_bed_down(&bed);
 }
 
+/* Polls A's lcore alone, for @n bursts; returns the number of frames. */
+static unsigned int
+frames_of_bursts(struct engine_bed *bed, unsigned int n)
+{
+	unsigned int count, polls, bursts = 0, before = rte_ring_count(bed->ring[0][0]);
+
+	for (polls = 0; bursts < n && polls < 1000; polls++) {
+		count = rte_ring_count(bed->ring[0][0]);
+		karst_engine_poll(bed->e, 0);
+		bursts += rte_ring_count(bed->ring[0][0]) != count;
+	}
+	return rte_ring_count(bed->ring[0][0]) - before;
+}
+
+/* A port sends up to 64 KiB of frames of one length together, which are 15 frames here: a burst of
+ * such frames ends behind two times 15, and not behind the 32nd. */
+Test(traffic, bursts_end_behind_whole_trains)
+{
+	struct engine_bed_config cfg = {.engine.lcores = 2, .mask = {1, 2}};
+	struct engine_bed bed;
+	struct ends t;
+	unsigned int i;
+
+	engine_bed_up(&bed, &cfg);
+	ends_up(&bed, &t, 0, 1);
+	/* the first packets of a queue pair are few until they are acknowledged */
+	engine_bed_post(
+		t.qp[0], KARST_WR_RDMA_WRITE, 1, t.mem[0], BUF, t.key[0], t.mem[1], t.key[1]);
+	expect(&bed, 1, KARST_WC_RDMA_WRITE, t.qp[0]->num);
+	/* each WRITE has a longer frame and 15 others */
+	for (i = 0; i < 4; i++)
+		engine_bed_post(t.qp[0], KARST_WR_RDMA_WRITE, 2 + i, t.mem[0], 65536, t.key[0],
+			t.mem[1], t.key[1]);
+	cr_assert_eq(frames_of_bursts(&bed, 1), 32);
+	cr_assert_eq(frames_of_bursts(&bed, 1), 32);
+	for (i = 0; i < 4; i++)
+		expect(&bed, 2 + i, KARST_WC_RDMA_WRITE, t.qp[0]->num);
+	engine_bed_post(t.qp[0], KARST_WR_SEND, 6, t.mem[0], BUF, t.key[0], NULL, 0);
+	cr_assert_eq(frames_of_bursts(&bed, 1), 30);
+	cr_assert_eq(frames_of_bursts(&bed, 2), 60);
+	engine_bed_release(&bed);
+	engine_bed_down(&bed);
+}
+
 /* Each port has a queue for each lcore, and what A's lcore sends arrives in the queue of the lcore
  * that does not own the peer: every packet is handed off. */
 Test(traffic, handoff)

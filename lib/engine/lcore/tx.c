@@ -323,12 +323,16 @@ room(const struct karst_tx_burst *b, uint32_t max_bytes)
 
 /* Where a burst of about @max_bytes ends.  A port may send frames of one length together, as many
  * as TRAIN_BYTES hold (drivers/net/kport).  If all frames until now have one length, as those of
- * SENDs of several packets have, the burst ends behind a whole number of such trains. */
+ * SENDs of several packets have, the burst ends behind a whole number of such trains.  This is only
+ * determined when the end is near: bursts of small frames never come there. */
 static inline uint32_t
 burst_end(const struct karst_tx_burst *b, uint32_t max_bytes)
 {
-	uint32_t len = b->n == 0 ? 0 : b->pkts[b->n - 1]->len, train, n;
+	uint32_t len, train, n;
 
+	if (karst_likely(b->n == 0 || b->bytes + TRAIN_BYTES < max_bytes))
+		return max_bytes;
+	len = b->pkts[b->n - 1]->len;
 	if (len == 0 || b->bytes != b->n * len)
 		return max_bytes;
 	train = TRAIN_BYTES / len * len;

@@ -43,6 +43,7 @@
 
 #define FDS_MAX   64u /* limit of connections and wakers; beyond it the filter is not changed */
 #define AGREED_MS 2000
+#define GATE_MS   5    /* how long the gate is closed at first; each time twice as long */
 #define ON_FDS    6u   /* number of rules that compare each of them */
 #define OTHERS    100u /* instructions of all other rules, and of the beginnings of these */
 static_assert(ON_FDS * 2 * FDS_MAX + OTHERS < BPF_MAXINSNS, "what we allow has room");
@@ -71,6 +72,10 @@ static _Atomic bool unruled;
 static struct karst_sock_lock place_lock;
 /* Connections that threads are opening, and which the table will have soon. */
 static _Atomic uint32_t opening;
+/* The gate: a thread that sets a filter has it while no other thread may begin to open a
+ * connection.  Those may have the lock of sock.c for sockets that have connected, which therefore
+ * must not be taken meanwhile. */
+static struct karst_sock_lock gate;
 
 bool
 ks_is_confined(void)
@@ -81,7 +86,9 @@ ks_is_confined(void)
 void
 ks_confine_open_begin(void)
 {
+	(void)ks_lock_page(&gate);
 	atomic_fetch_add(&opening, 1);
+	ks_unlock_page(&gate);
 }
 
 void
@@ -239,7 +246,9 @@ struct known {
 	int fds[FDS_MAX];   /* the connections and the wakers */
 	unsigned int n;     /* how many there are, which may be more than FDS_MAX */
 	uint32_t additions; /* ks_additions() before they were listed */
+	bool connecting;    /* of one of them it is not known yet what was agreed on */
 	uint64_t began;     /* 0: the clock was not read yet */
+	uint64_t pass_end;  /* when the gate has to be opened; 0: it is open */
 };
 
 /* Reads the clock only where there is something to wait for: it may be a system call, which an
@@ -252,6 +261,12 @@ is_in_time(struct known *k)
 	return ks_now() - k->began < AGREED_MS * 1000000ull;
 }
 
+static bool
+may_wait(struct known *k)
+{
+	return is_in_time(k) && (k->pass_end == 0 || ks_now() < k->pass_end);
+}
+
 /* Waits, for at most AGREED_MS, until the kind of each connection has been agreed on, and gets the
  * rings and the wakers. */
 static void
@@ -260,14 +275,16 @@ prepare(struct known *k)
 	unsigned int n;
 
 	k->additions = ks_additions();
+	k->connecting = false;
 	n = ks_list(k->fds, FDS_MAX);
 	for (unsigned int i = 0; i < n && i < FDS_MAX; i++) {
 		struct ks_sock *s = ks_get(k->fds[i]);
 
 		if (s == NULL)
 			continue;
-		while (atomic_load(&s->page->state) == KARST_SOCK_CONNECTING && is_in_time(k))
+		while (atomic_load(&s->page->state) == KARST_SOCK_CONNECTING && may_wait(k))
 			(void)ks_poll_with(s, NULL, 0, 1);
+		k->connecting |= atomic_load(&s->page->state) == KARST_SOCK_CONNECTING;
 		ks_need_rings(k->fds[i], s); /* so that they are mapped */
 		ks_meet_peer(k->fds[i], s);
 		ks_put(s);
@@ -276,11 +293,12 @@ prepare(struct known *k)
 }
 
 /* Whether another thread has opened a connection since they were listed, or is about to; or this
- * one has, by prepare(), got a waker. */
+ * one has, by prepare(), got a waker; or the gate was not closed long enough. */
 static bool
 is_old(struct known *k)
 {
-	return (atomic_load(&opening) != 0 || ks_additions() != k->additions) && is_in_time(k);
+	return (k->connecting || atomic_load(&opening) != 0 || ks_additions() != k->additions) &&
+		is_in_time(k);
 }
 
 /* Whether the @bytes of the program's memory can be read, at least 8.  The kernel copies a set of
@@ -383,6 +401,34 @@ set_with_ours(struct way way, const struct sock_fprog *theirs, struct known *k, 
 	return is;
 }
 
+static enum outcome
+try_to_set(struct way way, const struct sock_fprog *theirs, struct known *k, long *rc)
+{
+	prepare(k);
+	if (k->n == 0)
+		return is_old(k) ? OLD : NOT_SET;
+	return k->n <= FDS_MAX ? set_with_ours(way, theirs, k, rc) : NOT_SET;
+}
+
+/* The same behind the gate, for at most @ms: what this waits for may be done by a thread of the
+ * same program that waits at the gate. */
+static enum outcome
+try_alone(struct way way, const struct sock_fprog *theirs, struct known *k, uint32_t ms, long *rc)
+{
+	enum outcome is;
+
+	(void)ks_lock_page(&gate);
+	k->pass_end = ks_now() + ms * 1000000ull;
+	while (atomic_load(&opening) != 0 && may_wait(k))
+		(void)real(poll)(NULL, 0, 1);
+	do
+		is = try_to_set(way, theirs, k, rc);
+	while (is == OLD && may_wait(k));
+	k->pass_end = 0;
+	ks_unlock_page(&gate);
+	return is;
+}
+
 static long
 confine(struct way way, const struct sock_fprog *theirs)
 {
@@ -391,16 +437,11 @@ confine(struct way way, const struct sock_fprog *theirs)
 	long rc = -1;
 
 	ks_no_cancel(); /* the thread may be one that is cancelled at any instruction */
-	do {
-		is = NOT_SET;
-		prepare(&k);
-		if (k.n > 0 && k.n <= FDS_MAX)
-			is = set_with_ours(way, theirs, &k, &rc);
-		else if (k.n == 0 && is_old(&k))
-			is = OLD;
-		if (is == OLD && atomic_load(&opening) != 0)
-			(void)real(poll)(NULL, 0, 1);
-	} while (is == OLD);
+	is = try_to_set(way, theirs, &k, &rc);
+	for (uint32_t ms = GATE_MS; is == OLD; ms *= 2) {
+		(void)real(poll)(NULL, 0, 1); /* for those who have waited at the gate */
+		is = try_alone(way, theirs, &k, ms, &rc);
+	}
 	ks_no_cancel_end();
 	if (is == SET)
 		return rc;
@@ -422,6 +463,7 @@ void
 ks_confine_forked(void)
 {
 	atomic_store(&opening, 0);
+	atomic_store(&gate.owner, 0);
 	atomic_store(&place_lock.owner, 0);
 }
 

@@ -258,16 +258,24 @@ closefrom(int first)
 
 /* From here to duplicated(), which has the result, no handler of the program runs, which might end
  * the thread or leave by siglongjmp(): the table would have another kind for the new number than
- * the kernel. */
-static void
-begin_duplicate(void)
+ * the kernel.
+ * @return whether @from is a connection, so that a filter needs rules for its duplicate */
+static bool
+begin_duplicate(int from)
 {
+	bool connected;
+
+	ks_settle_early(from);
+	connected = ks_kind(from) == KS_SMC && ks_is_ours();
 	ks_hold();
 	ks_no_cancel();
+	if (connected)
+		ks_confine_open_begin();
+	return connected;
 }
 
 static int
-duplicated(int from, int to)
+duplicated(int from, int to, bool connected)
 {
 	int err = errno;
 
@@ -276,6 +284,8 @@ duplicated(int from, int to)
 		if (to <= STDERR_FILENO)
 			ks_streams_look(to);
 	}
+	if (connected)
+		ks_confine_open_end();
 	ks_no_cancel_end();
 	ks_release();
 	errno = err;
@@ -296,31 +306,34 @@ is_taken(int fd)
 KS_API int
 dup(int fd)
 {
-	ks_settle_early(fd);
-	begin_duplicate();
-	return duplicated(fd, real(dup)(fd));
+	bool connected = begin_duplicate(fd);
+
+	return duplicated(fd, real(dup)(fd), connected);
 }
 
 KS_API int
 dup2(int fd, int to)
 {
+	bool connected;
+
 	ks_settle_early(fd);
 	if (fd == to)
 		return real(dup2)(fd, to);
 	if (is_taken(to))
 		return -1;
-	begin_duplicate();
-	return duplicated(fd, real(dup2)(fd, to));
+	connected = begin_duplicate(fd);
+	return duplicated(fd, real(dup2)(fd, to), connected);
 }
 
 KS_API int
 dup3(int fd, int to, int flags)
 {
-	ks_settle_early(fd);
+	bool connected;
+
 	if (is_taken(to))
 		return -1;
-	begin_duplicate();
-	return duplicated(fd, real(dup3)(fd, to, flags));
+	connected = begin_duplicate(fd);
+	return duplicated(fd, real(dup3)(fd, to, flags), connected);
 }
 
 KS_API int
@@ -328,15 +341,15 @@ fcntl64(int fd, int cmd, ...)
 {
 	va_list ap;
 	void *arg;
+	bool connected;
 	int rc;
 
 	va_start(ap, cmd);
 	arg = va_arg(ap, void *);
 	va_end(ap);
 	if (cmd == F_DUPFD || cmd == F_DUPFD_CLOEXEC) {
-		ks_settle_early(fd);
-		begin_duplicate();
-		return duplicated(fd, real(fcntl64)(fd, cmd, arg));
+		connected = begin_duplicate(fd);
+		return duplicated(fd, real(fcntl64)(fd, cmd, arg), connected);
 	}
 	if (cmd == F_SETOWN || cmd == F_SETOWN_EX || cmd == F_SETSIG)
 		ks_note_set(KS_SET_OWNER);

@@ -624,8 +624,10 @@ bool ks_is_confined(void);
 void ks_confine_begin(void);
 /** Called in a child. */
 void ks_confine_forked(void);
-/** Called before the service opens a connection, and after the table has it.  Signals are held in
- *  between. */
+/** Called before the service opens a connection, or a descriptor becomes a duplicate of one, and
+ *  after the table has it.  Signals are held in between.  The first one waits while another thread
+ *  sets a filter, if that cannot be set otherwise: the caller holds no lock except that of
+ *  ks_settle(). */
 void ks_confine_open_begin(void);
 void ks_confine_open_end(void);
 /** As seccomp(SECCOMP_SET_MODE_FILTER). */

@@ -12,9 +12,9 @@
  *
  * Then threads that sleep in recv() leave it by siglongjmp(), or are cancelled: the page of the
  * connection must not count them any more.  Then threads are cancelled in a signal handler, which
- * interrupts close(), accept() and sendfile().  Then another thread
- * opens a connection while a thread sets a filter of system calls.  Last, a handler makes a child,
- * or leaves by siglongjmp(), while the thread sets one.
+ * interrupts close(), accept() and sendfile().  Then another thread opens a connection while a
+ * thread sets a filter of system calls, and threads accept connections all the time meanwhile.
+ * Last, a handler makes a child, or leaves by siglongjmp(), while the thread sets one.
  *
  * The program prints what each call returned, what the cancelled ones have left, and whether both
  * processes have the filter and can use the connection.
@@ -54,6 +54,8 @@
 #define SEEN   100 /* the library's descriptors have higher numbers */
 #define ALL    65536
 #define CALLS  8 /* of getpid() that are interrupted, at most */
+#define BUSY   2 /* threads that accept, and programs that connect */
+#define PASSES 20
 
 static volatile sig_atomic_t armed, came;
 /* In a call of one of these, the thread is interrupted by SIGUSR2. */
@@ -63,6 +65,10 @@ static bool cancels;                            /* and it is to be cancelled */
 static bool opens;                              /* instead, another thread opens a connection */
 static void let_open(void);
 static volatile sig_atomic_t clock_reads;
+/* Each time that the library builds its rules, it checks by such calls whether it can read the
+ * program's filter: both ends of two pieces of memory. */
+#define LOOKS 4
+static _Atomic int looks;
 static int near, far;
 static struct karst_sock_page *page, *far_page; /* of near and far */
 
@@ -156,6 +162,7 @@ syscall(long number, ...)
 	*(void **)&next = dlsym(RTLD_NEXT, "syscall");
 	if (interrupts == IN_BPF && number == SYS_bpf)
 		interrupt_self();
+	looks += number == SYS_rt_sigprocmask && (int)a[0] == -1;
 	if (armed && number == SYS_futex) {
 		armed = 0;
 		raise(SIGUSR1);
@@ -770,6 +777,69 @@ open_while_setting(int listener, const struct sockaddr_in *at)
 		n > 3 && WEXITSTATUS(status) == 2 ? "meanwhile" : "not", refused);
 }
 
+static void *
+accept_often(void *arg)
+{
+	for (;;)
+		close(accept(open_listener, NULL, NULL));
+	return arg;
+}
+
+/* In a child.  @return its exit status: how often the library has built its rules for a filter, at
+ * most */
+static int
+refuse_busy(void)
+{
+	static const int calls[] = {SYS_sysinfo, SYS_times, SYS_uname, SYS_getpgrp, SYS_getsid};
+	pthread_t t;
+	int most = 0;
+
+	for (int i = 0; i < BUSY; i++)
+		if (pthread_create(&t, NULL, accept_often, NULL) != 0)
+			abort();
+	for (unsigned int i = 0; i < sizeof(calls) / sizeof(calls[0]); i++) {
+		int n;
+
+		usleep(20000);
+		atomic_store(&looks, 0);
+		refuse(calls[i]);
+		n = atomic_load(&looks) / LOOKS;
+		most = n > most ? n : most;
+	}
+	return most < 255 ? most : 255;
+}
+
+/* Threads accept connections all the time, which other programs make, while a thread sets filters.
+ * Each filter needs rules for all that there are. */
+static void
+refuse_while_accepting(void)
+{
+	pid_t clients[BUSY];
+	int status = 0;
+
+	for (int i = 0; i < BUSY; i++) {
+		clients[i] = fork();
+		while (clients[i] == 0) {
+			int fd = socket(AF_INET, SOCK_STREAM, 0);
+
+			(void)connect(fd, (const void *)open_at, sizeof(*open_at));
+			close(fd);
+		}
+	}
+	child = fork();
+	if (child == 0)
+		_exit(refuse_busy());
+	if (child < 0 || waitpid(child, &status, 0) != child)
+		abort();
+	for (int i = 0; i < BUSY; i++) {
+		kill(clients[i], SIGKILL);
+		waitpid(clients[i], NULL, 0);
+	}
+	printf("rules are built %s\n",
+		WIFEXITED(status) && WEXITSTATUS(status) <= PASSES ? "a few times" : "very often");
+	fflush(stdout);
+}
+
 /* The same with a handler that leaves.  The connection is used with a filter that is set later. */
 static void
 leave_interrupted(void)
@@ -801,7 +871,7 @@ main(int argc, char **argv)
 	at.sin_port = htons((uint16_t)atoi(argv[2]));
 	refuse_unconnected();
 	near = socket(AF_INET, SOCK_STREAM, 0);
-	if (bind(fd, (void *)&at, sizeof(at)) != 0 || listen(fd, 4) != 0 ||
+	if (bind(fd, (void *)&at, sizeof(at)) != 0 || listen(fd, 64) != 0 ||
 		connect(near, (void *)&at, sizeof(at)) != 0 || (far = accept(fd, NULL, NULL)) < 0) {
 		perror("a connection");
 		return 1;
@@ -813,6 +883,7 @@ main(int argc, char **argv)
 	cancel_under_lock();
 	cancel_in_each(fd, &at);
 	open_while_setting(fd, &at);
+	refuse_while_accepting();
 	refuse_interrupted();
 	leave_interrupted();
 	return 0;

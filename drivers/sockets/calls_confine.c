@@ -13,8 +13,9 @@
  * socket.  The program's own filter decides about everything else.  If the program has no
  * connections, its filter is set unchanged.
  *
- * Whatever it has, connections that the process makes later stay on TCP: SMC-R would need calls
- * that the filter of a program for TCP does not allow (bpf(), messages with descriptors, mmap()).
+ * Whatever it has, connections that the process makes later stay on TCP, also if it has begun to
+ * connect before: SMC-R would need calls that the filter of a program for TCP does not allow
+ * (bpf(), messages with descriptors, mmap()).
  * From then on, a process without connections makes no system calls but its own.
  *
  * A program may also be started with a filter, for example by systemd (SystemCallFilter=).  Filters
@@ -437,6 +438,9 @@ confine(struct way way, const struct sock_fprog *theirs)
 	long rc = -1;
 
 	ks_no_cancel(); /* the thread may be one that is cancelled at any instruction */
+	if (!ks_is_confined())
+		for (int fd = -1; (fd = ks_next_connecting(fd + 1)) >= 0;)
+			ks_settle(fd);
 	is = try_to_set(way, theirs, &k, &rc);
 	for (uint32_t ms = GATE_MS; is == OLD; ms *= 2) {
 		(void)real(poll)(NULL, 0, 1); /* for those who have waited at the gate */

@@ -265,6 +265,8 @@ bool ks_connects(void);
 /** Lists descriptors that are connections or wake their peers, up to @max.
  *  @return how many there are */
 unsigned int ks_list(int *fds, unsigned int max);
+/** @return the first descriptor from @fd on that is connecting; -1: there is none */
+int ks_next_connecting(int fd);
 /** Changes each time that there is one more of them. */
 uint32_t ks_additions(void);
 void ks_forked(void);
@@ -372,6 +374,24 @@ void ks_note_over(const struct ks_sock *s);
  *  connections to their peer are short */
 uint32_t ks_peers_left(void);
 
+/* --- calls_confine.c --- */
+
+/** Whether this process has a filter of system calls that may not allow what SMC-R needs.  Then it
+ *  neither connects to the service nor makes connections through it. */
+bool ks_is_confined(void);
+/** Called when the program begins: it may have inherited a filter. */
+void ks_confine_begin(void);
+/** Called in a child. */
+void ks_confine_forked(void);
+/** Called before the service opens a connection, or a descriptor becomes a duplicate of one, and
+ *  after the table has it.  Signals are held in between.  The first one waits while another thread
+ *  sets a filter, if that cannot be set otherwise: the caller holds no lock except that of
+ *  ks_settle(). */
+void ks_confine_open_begin(void);
+void ks_confine_open_end(void);
+/** As seccomp(SECCOMP_SET_MODE_FILTER). */
+long ks_confine(unsigned int flags, const void *theirs);
+
 /* --- sock.c --- */
 
 /** Called when the TCP connection of @fd is established: turns it into a pair if both sides have
@@ -405,13 +425,15 @@ int ks_settle_own(int fd);
 void ks_settle_not(int fd, enum ks_kind kind);
 
 /** Checks a socket that is connecting: a thread may be about to find it connected, and other
- *  threads to use it. */
+ *  threads to use it.  If the program has a filter, the socket stays on TCP: a filter for TCP need
+ *  not allow the check. */
 static inline void
 ks_settle_early(int fd)
 {
 	enum ks_kind kind = ks_kind(fd);
 
-	if ((kind == KS_TRIES || kind == KS_WAITS) && ks_is_ours())
+	if ((kind == KS_TRIES || kind == KS_WAITS) && (ks_require || !ks_is_confined()) &&
+		ks_is_ours())
 		ks_settle(fd);
 }
 
@@ -614,24 +636,6 @@ void ks_note_value(struct ks_sock *s, int level, int name, const void *value, so
 /** As getsockopt() and setsockopt(), when there is no TCP socket any more.  @return 0 or -errno */
 int ks_get_ended(struct ks_sock *s, int level, int name, void *value, socklen_t *len);
 int ks_set_ended(struct ks_sock *s, int level, int name, const void *value, socklen_t len);
-
-/* --- calls_confine.c --- */
-
-/** Whether this process has a filter of system calls that may not allow what SMC-R needs.  Then it
- *  neither connects to the service nor makes connections through it. */
-bool ks_is_confined(void);
-/** Called when the program begins: it may have inherited a filter. */
-void ks_confine_begin(void);
-/** Called in a child. */
-void ks_confine_forked(void);
-/** Called before the service opens a connection, or a descriptor becomes a duplicate of one, and
- *  after the table has it.  Signals are held in between.  The first one waits while another thread
- *  sets a filter, if that cannot be set otherwise: the caller holds no lock except that of
- *  ks_settle(). */
-void ks_confine_open_begin(void);
-void ks_confine_open_end(void);
-/** As seccomp(SECCOMP_SET_MODE_FILTER). */
-long ks_confine(unsigned int flags, const void *theirs);
 
 /* --- calls_direct.c --- */
 

@@ -397,6 +397,10 @@ ask_open(int fd, int accepted, struct karst_sock_msg *msg, int fds[KARST_SOCK_FD
 		*msg = req;
 		ks_hold();
 		ks_confine_open_begin();
+		if (accepted < 0 && ks_is_confined()) { /* by now */
+			msg->flags = KARST_SOCK_PLAIN;
+			return 0;
+		}
 		rc = ks_open_begin(msg, fd, generation);
 		if (rc == 0) {
 			see_settings(fd, accepted, is);
@@ -509,6 +513,8 @@ become(int fd, int accepted)
 	bool known = atomic_load(&seen_row[server]) >= SEEN_ROW;
 	int rc;
 
+	if (!server && ks_is_confined())
+		return leave(fd);
 	if (!known && !look_whether_seen(fd, server))
 		return leave_unseen(fd, server);
 	if (!server && has_data(fd))

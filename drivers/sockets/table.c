@@ -349,6 +349,21 @@ ks_list(int *fds, unsigned int max)
 	return n;
 }
 
+int
+ks_next_connecting(int fd)
+{
+	for (; fd >= 0 && (unsigned int)fd < KS_MAX_FDS; fd++) {
+		struct entry *e = entry_of(fd);
+		uint32_t kind = e != NULL ? atomic_load(&e->kind) : KS_PLAIN;
+
+		if (kind == KS_TRIES || kind == KS_WAITS)
+			return fd;
+		if (e == NULL) /* nor have the others of its page */
+			fd |= (int)PAGE_FDS - 1;
+	}
+	return -1;
+}
+
 bool
 ks_is_ours(void)
 {

@@ -9,7 +9,8 @@ from smcbed import CONF, bed
 # cases whose connections stay on TCP
 ON_TCP = ('a socket that connects to itself', 'a connection that a program without the library brings',
           'a program that is executed with a filter of system calls',
-          'a program that is executed with a filter that kills for masks of signals')
+          'a program that is executed with a filter that kills for masks of signals',
+          'a filter of system calls before a socket has connected')
 # cases that differ when the service copies to TCP, because the answer to a write comes later (doc/smc.rst)
 LATER = ('close, and writing', 'close, writing, and SO_ERROR')
 

@@ -683,6 +683,66 @@ accept_between_filters(void)
 	tell_status(child);
 }
 
+/* Begins to connect, sets a filter, and says so; then connects.  @return an exit status */
+static int
+filter_and_connect(int says)
+{
+	char byte = 'x';
+
+	near = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
+	if (connect(near, (void *)&address, sizeof(address)) != 0 && errno != EINPROGRESS)
+		return 1;
+	confine(unused_by_clients, BY_SECCOMP);
+	if (write(says, &byte, 1) != 1)
+		return 2;
+	await(near, POLLOUT);
+	if (write(near, &byte, 1) != 1)
+		return 3;
+	await(near, POLLIN);
+	return read(near, &byte, 1) == 1 ? 0 : 4;
+}
+
+/* @first: what the listener has to accept first, or -1: nothing */
+static void
+accept_filtered(int first)
+{
+	int filtered[2];
+	pid_t child;
+	char byte;
+
+	if (pipe(filtered) != 0)
+		fail("a pipe");
+	child = fork();
+	if (child == 0)
+		_exit(filter_and_connect(filtered[1]));
+	tell(read(filtered[0], &byte, 1));
+	if (first >= 0) {
+		close(accept(listener, NULL, NULL));
+		close(first);
+	}
+	far = accept(listener, NULL, NULL);
+	tell(recv(far, &byte, 1, 0));
+	tell(send(far, &byte, 1, MSG_NOSIGNAL));
+	tell_status(child);
+}
+
+static void
+filter_while_connecting(void)
+{
+	accept_filtered(-1);
+}
+
+/* The listener has no room: it answers when it has accepted another connection. */
+static void
+filter_before_connected(void)
+{
+	int first = socket(AF_INET, SOCK_STREAM, 0);
+
+	if (listen(listener, 0) != 0 || connect(first, (void *)&address, sizeof(address)) != 0)
+		fail("a connection");
+	accept_filtered(first);
+}
+
 const struct same_case filters[] = {
 	{"a filter of system calls by prctl()", echo_by_prctl},
 	{"a filter of system calls by seccomp()", echo_by_seccomp},
@@ -705,5 +765,7 @@ const struct same_case filters[] = {
 	{"a program that is executed with a filter that kills for masks of signals",
 		inherited_no_masks},
 	{"filters of system calls that are set before and after accept", accept_between_filters},
+	{"a filter of system calls while a socket connects", filter_while_connecting},
+	{"a filter of system calls before a socket has connected", filter_before_connected},
 	{NULL, NULL},
 };

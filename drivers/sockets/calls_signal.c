@@ -67,13 +67,34 @@ put_left(void *arg)
 	ks_release();
 }
 
-/* The C library finds the cleanups that siglongjmp() leaves by their place on the stack. */
+static uintptr_t
+interrupted_at(const ucontext_t *uc)
+{
+#if defined(__x86_64__)
+	return (uintptr_t)uc->uc_mcontext.gregs[REG_RSP];
+#elif defined(__aarch64__)
+	return uc->uc_mcontext.sp;
+#else
+	(void)uc;
+	return 0;
+#endif
+}
+
+/* The C library finds the cleanups that siglongjmp() leaves by their place on the stack, and takes
+ * each stack but the thread's own for one that is below that.  So it may not find them if the
+ * handler has a stack which is a part of the thread's own, for example an array of main().  The
+ * thread's variables are above its own stack; those of the first thread are below it. */
 static bool
-is_on_other_stack(const ucontext_t *uc)
+is_in_own_stack(const ucontext_t *uc)
 {
 	uintptr_t at = (uintptr_t)__builtin_frame_address(0), low = (uintptr_t)uc->uc_stack.ss_sp;
+	uintptr_t before = interrupted_at(uc), top = (uintptr_t)&ks_held;
 
-	return at - low < uc->uc_stack.ss_size;
+	if (at - low >= uc->uc_stack.ss_size)
+		return false;
+	if (before - low < uc->uc_stack.ss_size) /* of which stack that is part is not known */
+		return true;
+	return low > before && (top < before || low < top);
 }
 
 static void
@@ -82,7 +103,7 @@ call_handler(void (*handler)(int, siginfo_t *, void *), int sig, siginfo_t *info
 	struct _pthread_cleanup_buffer left;
 	uint32_t base = ks_held.ref_base;
 
-	if (ks_held.nrefs == base || is_on_other_stack(context)) {
+	if (ks_held.nrefs == base || is_in_own_stack(context)) {
 		handler(sig, info, context);
 		return;
 	}

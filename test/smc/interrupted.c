@@ -11,10 +11,11 @@
  *   smc-interrupted ADDRESS PORT
  *
  * Then threads that sleep in recv() leave it by siglongjmp(), or are cancelled: the page of the
- * connection must not count them any more.  Then threads are cancelled in a signal handler, which
- * interrupts close(), accept() and sendfile().  Then another thread opens a connection while a
- * thread sets a filter of system calls, and threads accept connections all the time meanwhile.
- * Last, a handler makes a child, or leaves by siglongjmp(), while the thread sets one.
+ * connection must not count them any more; also with a handler on another stack.  Then threads are
+ * cancelled in a signal handler, which interrupts close(), accept() and sendfile().  Then another
+ * thread opens a connection while a thread sets a filter of system calls, and threads accept
+ * connections all the time meanwhile.  Last, a handler makes a child, or leaves by siglongjmp(),
+ * while the thread sets one.
  *
  * The program prints what each call returned, what the cancelled ones have left, and whether both
  * processes have the filter and can use the connection.
@@ -37,6 +38,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/select.h>
 #include <sys/sendfile.h>
@@ -56,6 +58,7 @@
 #define CALLS  8 /* of getpid() that are interrupted, at most */
 #define BUSY   2 /* threads that accept, and programs that connect */
 #define PASSES 20
+#define STACK  (1 << 18)
 
 static volatile sig_atomic_t armed, came;
 /* In a call of one of these, the thread is interrupted by SIGUSR2. */
@@ -407,6 +410,70 @@ leave_locked(void)
 	atomic_store(&page->rx_lock.owner, 0);
 	pthread_join(t, NULL);
 	printf("while the lock is held: %s\n", left ? "leaves" : "does not leave");
+	fflush(stdout);
+}
+
+/* --- handlers that have a stack of their own --- */
+
+static _Atomic int jumps;      /* of a handler to itself */
+static _Atomic bool jumps_out; /* and then out of the call */
+
+static void
+jump_on_stack(int sig)
+{
+	static sigjmp_buf here;
+
+	(void)sig;
+	if (sigsetjmp(here, 0) == 0)
+		siglongjmp(here, 1);
+	atomic_fetch_add(&jumps, 1);
+	if (atomic_load(&jumps_out))
+		siglongjmp(before_wait, 1);
+}
+
+static void *
+leave_by_stack(void *arg)
+{
+	const stack_t stack = {.ss_sp = arg, .ss_size = STACK};
+
+	if (sigaltstack(&stack, NULL) != 0)
+		abort();
+	return leave_once(NULL);
+}
+
+/* A thread that waits for bytes runs a handler on another stack, above or below its own.  First the
+ * handler only jumps to itself, and then leaves the wait. */
+static void
+leave_other_stack(bool above)
+{
+	const struct sigaction act = {
+		.sa_handler = jump_on_stack, .sa_flags = SA_ONSTACK | SA_RESTART};
+	char *mem =
+		mmap(NULL, 2 * STACK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	pthread_attr_t attr;
+	pthread_t t;
+	int before;
+
+	(void)sigaction(SIGUSR2, &act, NULL);
+	atomic_store(&jumps, 0);
+	atomic_store(&jumps_out, false);
+	if (mem == MAP_FAILED || pthread_attr_init(&attr) != 0 ||
+		pthread_attr_setstack(&attr, above ? mem : mem + STACK, STACK) != 0 ||
+		pthread_create(&t, &attr, leave_by_stack, above ? mem + STACK : mem) != 0)
+		abort();
+	while (sleepers() == 0)
+		usleep(100);
+	usleep(10000); /* until it waits in the kernel */
+	pthread_kill(t, SIGUSR2);
+	while (atomic_load(&jumps) == 0)
+		usleep(100);
+	before = (int)sleepers();
+	atomic_store(&jumps_out, true);
+	pthread_kill(t, SIGUSR2);
+	pthread_join(t, NULL);
+	munmap(mem, 2 * STACK);
+	printf("a stack %s: %d sleepers, then %d\n", above ? "above" : "below", before,
+		(int)sleepers());
 	fflush(stdout);
 }
 
@@ -879,6 +946,8 @@ main(int argc, char **argv)
 	page = find_page(at.sin_port);
 	wait_in_each();
 	leave_sleeping();
+	leave_other_stack(true);
+	leave_other_stack(false);
 	leave_locked();
 	cancel_under_lock();
 	cancel_in_each(fd, &at);

@@ -50,7 +50,7 @@ static int listener, near = -1, far = -1;
 /* The number that a duplicate of near gets, and the other end of the connection that has this
  * number before; -1: it has another file. */
 static int again = -1, other = -1;
-static char data[MUCH];
+static char data[MUCH], other_stack[65536];
 static sigjmp_buf back;
 static volatile sig_atomic_t inside, came;
 
@@ -210,6 +210,7 @@ static const struct {
 	void (*begin)(void), (*call)(void);
 	bool waits;   /* until it is left.  The others end, perhaps after they have waited */
 	bool may_end; /* it waits, unless the service makes room meanwhile */
+	bool other;   /* the handler runs on a stack of its own */
 } cases[] = {
 	{"read", begin_wait, do_read, true},
 	{"read-byte", begin_byte, do_read, false},
@@ -222,6 +223,10 @@ static const struct {
 	{"close", begin_wait, do_close, false},
 	{"dup2-file", begin_duplicate_on_file, do_duplicate, false},
 	{"dup2-connection", begin_duplicate_on_connection, do_duplicate, false},
+	{"read-other-stack", begin_wait, do_read, true, .other = true},
+	{"read-byte-other-stack", begin_byte, do_read, false, .other = true},
+	{"write-other-stack", begin_wait, do_write, false, .other = true},
+	{"accept-other-stack", begin_accept, do_accept, false, .other = true},
 };
 #define CASES (sizeof(cases) / sizeof(cases[0]))
 
@@ -387,7 +392,10 @@ call_once(unsigned int c)
 static void
 call_often(unsigned int c)
 {
-	const struct sigaction leaves = {.sa_handler = leave}, notes = {.sa_handler = note};
+	const struct sigaction leaves = {.sa_handler = leave,
+				       .sa_flags = cases[c].other ? SA_ONSTACK : 0},
+			       notes = {.sa_handler = note};
+	const stack_t stack = {.ss_sp = other_stack, .ss_size = sizeof(other_stack)};
 	socklen_t len = sizeof(address);
 	int before, now;
 
@@ -395,6 +403,7 @@ call_often(unsigned int c)
 	if (bind(listener, (void *)&address, sizeof(address)) != 0 || listen(listener, 8) != 0 ||
 		getsockname(listener, (void *)&address, &len) != 0)
 		wrong("a listener");
+	(void)sigaltstack(&stack, NULL);
 	(void)sigaction(SIGALRM, &leaves, NULL);
 	(void)sigaction(SIGUSR1, &notes, NULL);
 	for (int i = 0; i < 2; i++) { /* what the first connection of a process needs stays open */

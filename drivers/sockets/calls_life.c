@@ -256,35 +256,55 @@ closefrom(int first)
 
 /* --- duplicates --- */
 
+/* Of a thread that makes a duplicate, until the table has it: another one may make the same number
+ * a duplicate of something else, and the last of them must be the last in both.  At file scope: the
+ * calls of programs have no argument for it. */
+static struct karst_sock_lock numbers_lock;
+
+void
+ks_life_forked(void)
+{
+	atomic_store(&numbers_lock.owner, 0);
+}
+
+struct duplicate {
+	bool ours;      /* ks_is_ours() */
+	bool locked;    /* with numbers_lock; without connections no system call is made for it */
+	bool connected; /* it is one of a connection, so that a filter needs rules for it */
+};
+
 /* From here to duplicated(), which has the result, no handler of the program runs, which might end
  * the thread or leave by siglongjmp(): the table would have another kind for the new number than
- * the kernel.
- * @return whether @from is a connection, so that a filter needs rules for its duplicate */
-static bool
+ * the kernel. */
+static struct duplicate
 begin_duplicate(int from)
 {
-	bool connected;
+	struct duplicate d = {.ours = ks_is_ours()};
 
 	ks_settle_early(from);
-	connected = ks_kind(from) == KS_SMC && ks_is_ours();
 	ks_hold();
 	ks_no_cancel();
-	if (connected)
+	d.connected = d.ours && ks_kind(from) == KS_SMC;
+	if (d.connected)
 		ks_confine_open_begin();
-	return connected;
+	d.locked = d.ours && ks_connects();
+	if (d.locked)
+		(void)ks_lock_page(&numbers_lock);
+	return d;
 }
 
 static int
-duplicated(int from, int to, bool connected)
+duplicated(int from, int to, struct duplicate d)
 {
 	int err = errno;
 
-	if (to >= 0 && ks_is_ours()) {
+	if (to >= 0 && d.ours)
 		ks_copy(from, to);
-		if (to <= STDERR_FILENO)
-			ks_streams_look(to);
-	}
-	if (connected)
+	if (d.locked)
+		ks_unlock_page(&numbers_lock);
+	if (d.ours && to >= 0 && to <= STDERR_FILENO)
+		ks_streams_look(to);
+	if (d.connected)
 		ks_confine_open_end();
 	ks_no_cancel_end();
 	ks_release();
@@ -306,34 +326,34 @@ is_taken(int fd)
 KS_API int
 dup(int fd)
 {
-	bool connected = begin_duplicate(fd);
+	struct duplicate d = begin_duplicate(fd);
 
-	return duplicated(fd, real(dup)(fd), connected);
+	return duplicated(fd, real(dup)(fd), d);
 }
 
 KS_API int
 dup2(int fd, int to)
 {
-	bool connected;
+	struct duplicate d;
 
 	ks_settle_early(fd);
 	if (fd == to)
 		return real(dup2)(fd, to);
 	if (is_taken(to))
 		return -1;
-	connected = begin_duplicate(fd);
-	return duplicated(fd, real(dup2)(fd, to), connected);
+	d = begin_duplicate(fd);
+	return duplicated(fd, real(dup2)(fd, to), d);
 }
 
 KS_API int
 dup3(int fd, int to, int flags)
 {
-	bool connected;
+	struct duplicate d;
 
 	if (is_taken(to))
 		return -1;
-	connected = begin_duplicate(fd);
-	return duplicated(fd, real(dup3)(fd, to, flags), connected);
+	d = begin_duplicate(fd);
+	return duplicated(fd, real(dup3)(fd, to, flags), d);
 }
 
 KS_API int
@@ -341,15 +361,15 @@ fcntl64(int fd, int cmd, ...)
 {
 	va_list ap;
 	void *arg;
-	bool connected;
+	struct duplicate d;
 	int rc;
 
 	va_start(ap, cmd);
 	arg = va_arg(ap, void *);
 	va_end(ap);
 	if (cmd == F_DUPFD || cmd == F_DUPFD_CLOEXEC) {
-		connected = begin_duplicate(fd);
-		return duplicated(fd, real(fcntl64)(fd, cmd, arg), connected);
+		d = begin_duplicate(fd);
+		return duplicated(fd, real(fcntl64)(fd, cmd, arg), d);
 	}
 	if (cmd == F_SETOWN || cmd == F_SETOWN_EX || cmd == F_SETSIG)
 		ks_note_set(KS_SET_OWNER);

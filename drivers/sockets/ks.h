@@ -611,6 +611,9 @@ void ks_look_at_rights(struct msghdr *m);
 
 /* --- calls_life.c --- */
 
+/** Called in a child. */
+void ks_life_forked(void);
+
 /** Called before the C library closes @fd, or a stream.
  *  @return the connection of @fd, for ks_close_end(), or NULL */
 struct ks_sock *ks_close_begin(int fd);

@@ -740,6 +740,7 @@ on_fork(void)
 	ks_pages_forked();
 	ks_drop_late();
 	ks_confine_forked();
+	ks_life_forked();
 	pthread_mutex_init(&settling, NULL);
 	ks_streams_forked();
 	/* for the four locks that before_fork() has taken.  From now on signal handlers may run,

@@ -13,9 +13,9 @@
  * Then threads that sleep in recv() leave it by siglongjmp(), or are cancelled: the page of the
  * connection must not count them any more; also with a handler on another stack.  Then threads are
  * cancelled in a signal handler, which interrupts close(), accept() and sendfile().  Then another
- * thread opens a connection while a thread sets a filter of system calls, and threads accept
- * connections all the time meanwhile.  Last, a handler makes a child, or leaves by siglongjmp(),
- * while the thread sets one.
+ * thread opens a connection while a thread sets a filter of system calls; two threads make one
+ * number a duplicate; and threads accept connections all the time while a thread sets filters.
+ * Last, a handler makes a child, or leaves by siglongjmp(), while the thread sets one.
  *
  * The program prints what each call returned, what the cancelled ones have left, and whether both
  * processes have the filter and can use the connection.
@@ -43,6 +43,7 @@
 #include <sys/select.h>
 #include <sys/sendfile.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -50,15 +51,17 @@
 
 #include "karst_sock.h"
 
-#define NOBODY 0x3fffffffu /* beyond the kernel's limit of thread numbers */
-#define TRIES  1000
-#define WAIT_S 5
-#define SEEN   100 /* the library's descriptors have higher numbers */
-#define ALL    65536
-#define CALLS  8 /* of getpid() that are interrupted, at most */
-#define BUSY   2 /* threads that accept, and programs that connect */
-#define PASSES 20
-#define STACK  (1 << 18)
+#define NOBODY     0x3fffffffu /* beyond the kernel's limit of thread numbers */
+#define TRIES      1000
+#define WAIT_S     5
+#define SEEN       100 /* the library's descriptors have higher numbers */
+#define ALL        65536
+#define CALLS      8 /* of getpid() that are interrupted, at most */
+#define BUSY       2 /* threads that accept, and programs that connect */
+#define PASSES     20
+#define STACK      (1 << 18)
+#define NUMBER     70 /* a free descriptor number */
+#define PATIENT_MS 2000
 
 static volatile sig_atomic_t armed, came;
 /* In a call of one of these, the thread is interrupted by SIGUSR2. */
@@ -795,7 +798,8 @@ static void
 let_open(void)
 {
 	atomic_store(&open_step, 1);
-	while (atomic_load(&open_step) == 1)
+	/* it may have to wait for this thread */
+	for (int i = 0; i < PATIENT_MS * 10 && atomic_load(&open_step) == 1; i++)
 		usleep(100);
 }
 
@@ -842,6 +846,61 @@ open_while_setting(int listener, const struct sockaddr_in *at)
 	}
 	printf("connections opened %s, %d refused\n",
 		n > 3 && WEXITSTATUS(status) == 2 ? "meanwhile" : "not", refused);
+}
+
+/* As open_one().  @return NULL */
+static void *
+duplicate_one(void *arg)
+{
+	while (atomic_load(&open_step) == 0)
+		usleep(100);
+	if (dup2(*(const int *)arg, NUMBER) != NUMBER)
+		abort();
+	atomic_store(&open_step, 2);
+	return NULL;
+}
+
+/* Whether getsockname() of NUMBER is for the connection that the kernel has there: that of @fd, or
+ * another one. */
+static bool
+is_duplicate_of(int fd)
+{
+	struct sockaddr_in a = {0}, b = {0};
+	socklen_t len = sizeof(a);
+	struct stat of_number, of_fd;
+
+	if (getsockname(fd, (void *)&a, &len) != 0 || getsockname(NUMBER, (void *)&b, &len) != 0 ||
+		fstat(fd, &of_fd) != 0 || fstat(NUMBER, &of_number) != 0)
+		abort();
+	return (of_fd.st_ino == of_number.st_ino) == (a.sin_port == b.sin_port);
+}
+
+/* In each call of getpid() while a thread makes a number a duplicate, another thread makes it a
+ * duplicate of something else.  Prints whether the library and the kernel agree. */
+static void
+duplicate_meanwhile(void)
+{
+	int wrong = 0, n = 0;
+	pthread_t t;
+
+	for (; n < CALLS; n++) {
+		atomic_store(&open_step, 0);
+		if (pthread_create(&t, NULL, duplicate_one, &far) != 0)
+			abort();
+		skips = n;
+		opens = true;
+		interrupts = IN_PID;
+		if (dup2(near, NUMBER) != NUMBER)
+			abort();
+		interrupts = NOT;
+		opens = false;
+		atomic_compare_exchange_strong(&open_step, &(int){0}, 1);
+		pthread_join(t, NULL);
+		wrong += !is_duplicate_of(near);
+	}
+	close(NUMBER);
+	printf("duplicates: %d wrong\n", wrong);
+	fflush(stdout);
 }
 
 static void *
@@ -952,6 +1011,7 @@ main(int argc, char **argv)
 	cancel_under_lock();
 	cancel_in_each(fd, &at);
 	open_while_setting(fd, &at);
+	duplicate_meanwhile();
 	refuse_while_accepting();
 	refuse_interrupted();
 	leave_interrupted();

@@ -11,6 +11,7 @@
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <pthread.h>
+#include <sched.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdio.h>
@@ -19,6 +20,7 @@
 #include <sys/select.h>
 #include <sys/sendfile.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/time.h>
 #include <sys/uio.h>
@@ -803,6 +805,99 @@ leave_by_siglongjmp(void)
 	}
 }
 
+/* --- duplicates --- */
+
+#define ROUNDS 2000
+#define NUMBER 70 /* a free descriptor number */
+
+static _Atomic int rounds, duplicated;
+static _Atomic bool over;
+
+/* In each round, makes NUMBER a duplicate of the descriptor. */
+static void *
+duplicate_often(void *arg)
+{
+	int fd = *(const int *)arg;
+
+	for (int i = 1; i <= ROUNDS; i++) {
+		while (atomic_load(&rounds) < i)
+			sched_yield();
+		if (dup2(fd, NUMBER) != NUMBER)
+			fail("dup2");
+		atomic_fetch_add(&duplicated, 1);
+	}
+	return arg;
+}
+
+static void *
+use_duplicate(void *arg)
+{
+	char byte;
+
+	while (!atomic_load(&over))
+		if (recv(NUMBER, &byte, 1, MSG_DONTWAIT) >= 0)
+			fail("there are no bytes");
+	return arg;
+}
+
+static int
+port_of(int fd)
+{
+	struct sockaddr_in at = {0};
+	socklen_t len = sizeof(at);
+
+	if (getsockname(fd, (void *)&at, &len) != 0)
+		fail("getsockname");
+	return at.sin_port;
+}
+
+static ino_t
+inode_of(int fd)
+{
+	struct stat st;
+
+	if (fstat(fd, &st) != 0)
+		fail("fstat");
+	return st.st_ino;
+}
+
+/* Two threads make the same number a duplicate, and a third one uses it.  Whoever was last, all
+ * calls on the number are for the same connection. */
+static void
+two_duplicate(void)
+{
+	int ends[2], wrong = 0, before;
+	pthread_t t[3];
+	ino_t inode;
+
+	open_both();
+	ends[0] = near;
+	open_both();
+	ends[1] = near;
+	inode = inode_of(ends[0]);
+	if (dup2(near, NUMBER) != NUMBER)
+		fail("dup2");
+	before = count_descriptors();
+	for (int i = 0; i < 2; i++)
+		pthread_create(&t[i], NULL, duplicate_often, &ends[i]);
+	pthread_create(&t[2], NULL, use_duplicate, NULL);
+	for (int i = 1; i <= ROUNDS; i++) {
+		atomic_store(&rounds, i);
+		while (atomic_load(&duplicated) < 2 * i)
+			sched_yield();
+		wrong += (inode_of(NUMBER) == inode) != (port_of(NUMBER) == port_of(ends[0]));
+	}
+	atomic_store(&over, true);
+	for (int i = 0; i < 3; i++)
+		pthread_join(t[i], NULL);
+	tell(wrong);
+	tell(count_descriptors() - before);
+	close(NUMBER);
+	greet();
+	close(ends[1]);
+	tell(recv(far, data, 1, 0));
+}
+
 const struct same_case concurrent[] = {
 	{"shutdown, reading, while a thread receives", shut_own_reading},
 	{"shutdown, both, while a thread receives", shut_both_ways},
@@ -827,6 +922,7 @@ const struct same_case concurrent[] = {
 	{"cancelled with the asynchronous type", cancel_asynchronously},
 	{"the asynchronous type of cancellation", type_in_handler},
 	{"a handler leaves a waiting call by siglongjmp()", leave_by_siglongjmp},
+	{"two threads make a number a duplicate", two_duplicate},
 	{"a connection of a program that vfork has begun", executed_by_vfork},
 	{"calls of a child of vfork", closed_by_vfork},
 	{NULL, NULL},

@@ -72,10 +72,10 @@ ask_option(int fd, int level, int name, void *value, socklen_t *len)
 /* Returns the error and clears it.  That includes the EPIPE that TCP reports after a write to a
  * peer that has closed. */
 static int
-tell_error(struct ks_sock *s)
+tell_error(int fd, struct ks_sock *s)
 {
 	uint32_t untold = KARST_SOCK_LOST_UNTOLD;
-	int err = atomic_exchange(&s->page->error, 0);
+	int err = ks_take_error(fd, s);
 
 	if (err == 0 &&
 		atomic_compare_exchange_strong(&s->page->lost, &untold, KARST_SOCK_LOST_TOLD))
@@ -160,7 +160,7 @@ getsockopt(int fd, int level, int name, void *value, socklen_t *len)
 	} else if ((int)*len < 0) {
 		rc = failed(-EINVAL);
 	} else if (level == SOL_SOCKET && name == SO_ERROR) {
-		err = tell_error(s);
+		err = tell_error(fd, s);
 		rc = copy_value(&err, sizeof(err), value, len);
 	} else if (level == SOL_SOCKET && name == SO_OOBINLINE) {
 		on = (int)atomic_load(&s->page->oob_inline);

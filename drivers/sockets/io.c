@@ -17,11 +17,17 @@
 #define PEEK_MS 1
 #define MOST    0x7ffff000u /* limit of bytes of one call, as in the kernel */
 
-/* An error that the service has recorded is reported once. */
-static int
-take_error(struct ks_sock *s)
+/* If the service has closed its end before it read all tokens, the pair has an error of its own,
+ * which poll() would go on to report. */
+int
+ks_take_error(int fd, struct ks_sock *s)
 {
-	return atomic_exchange(&s->page->error, 0);
+	int err = atomic_exchange(&s->page->error, 0), of_pair;
+	socklen_t len = sizeof(of_pair);
+
+	if (err != 0)
+		(void)real(getsockopt)(fd, SOL_SOCKET, SO_ERROR, &of_pair, &len);
+	return err;
 }
 
 static size_t
@@ -197,9 +203,9 @@ ks_pour(int fd, struct ks_sock *s, int pipe, size_t n)
 
 /* Handles the end of the stream, or of the service.  @return as recv() */
 static ssize_t
-at_end(struct ks_sock *s, bool service)
+at_end(int fd, struct ks_sock *s, bool service)
 {
-	int err = take_error(s);
+	int err = ks_take_error(fd, s);
 
 	if (err == 0 && service && !ks_has_ended(s) && atomic_load(&s->page->shut) == 0) {
 		/* the service is gone without an end of the stream, or the other program pretends
@@ -268,7 +274,7 @@ ks_recv(int fd, struct ks_sock *s, const struct iovec *iov, int n, int flags)
 		if (fresh || (ended && some > 0 && !peek))
 			continue;
 		if (ended)
-			return got > 0 ? (ssize_t)got : at_end(s, false);
+			return got > 0 ? (ssize_t)got : at_end(fd, s, false);
 		if (since == 0)
 			since = ks_now();
 		else if (some == 0 && ks_is_late(fd, flags, SO_RCVTIMEO, since))
@@ -287,7 +293,7 @@ ks_recv(int fd, struct ks_sock *s, const struct iovec *iov, int n, int flags)
 		if (rc < 0)
 			return got > 0 ? (ssize_t)got : -1;
 		if (rc == 0 && !ks_has_ended(s) && !is_there(fd, s))
-			return got > 0 ? (ssize_t)got : at_end(s, true);
+			return got > 0 ? (ssize_t)got : at_end(fd, s, true);
 	}
 }
 
@@ -393,7 +399,7 @@ send_ended(int fd, struct ks_sock *s, size_t done, size_t want, int flags)
 		errno = EBADF;
 		return -1;
 	}
-	err = take_error(s);
+	err = ks_take_error(fd, s);
 	if (err == 0 && is_lost(s)) {
 		if (want == 0)
 			return 0; /* a write of no bytes has no answer */
@@ -451,7 +457,8 @@ ks_send(int fd, struct ks_sock *s, const struct iovec *iov, int n, int flags)
 		else if (some == 0 && ks_is_late(fd, flags, SO_SNDTIMEO, since))
 			return done > 0 ? (ssize_t)done : -1;
 		if (ks_wait_room(fd, s, flags, handlers) < 0) {
-			if (errno == EPIPE)
+			/* the latter as in ks_recv() */
+			if (errno == EPIPE || (errno == ECONNRESET && send_is_over(s)))
 				return send_ended(fd, s, done, want, flags);
 			return done > 0 ? (ssize_t)done : -1;
 		}

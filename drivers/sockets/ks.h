@@ -667,6 +667,8 @@ void ks_note_nonblock(int fd, bool on);
 uint64_t ks_look(int fd, struct ks_sock *s, uint64_t *tail);
 /** Under rx_lock: makes the current state visible to poll() and to other threads that sleep. */
 void ks_mark(int fd, struct ks_sock *s);
+/** @return the error that the service has recorded, which is reported once, or 0 */
+int ks_take_error(int fd, struct ks_sock *s);
 ssize_t ks_recv(int fd, struct ks_sock *s, const struct iovec *iov, int n, int flags);
 ssize_t ks_send(int fd, struct ks_sock *s, const struct iovec *iov, int n, int flags);
 /** Moves what is there, up to @n bytes, into @pipe, as far as possible without waiting. */

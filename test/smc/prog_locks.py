@@ -158,7 +158,8 @@ def rings_on(fd):
 
 def client_marks(address, port, rings):
     """Makes the kernel take urgent bytes out of what is relayed, through a descriptor that it has
-    kept.  With @rings, bytes come by its pair."""
+    kept.  With @rings, bytes come by its pair; with 2, it waits by poll(), and then
+    says what SO_ERROR is, twice, and whether poll() still reports an error."""
     as_user(OTHERS)
     sock = socket.socket()
     kept = os.dup(sock.fileno())
@@ -171,6 +172,13 @@ def client_marks(address, port, rings):
     if rings:
         rings_on(sock.fileno())
     say('marks')
+    if rings == 2:
+        poll = select.poll()
+        poll.register(sock, select.POLLIN)
+        poll.poll()
+        errors = [sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) for _ in range(2)]
+        say(errno.errorcode.get(errors[0]), errors[1], poll.poll()[0][1] & select.POLLERR)
+        return
     try:
         say('got', sock.recv(PAGE).decode())
     except OSError as e:

@@ -319,7 +319,8 @@ struct karst_requester {
 	uint8_t told : 1; /* Q12: a NAK has reduced the window, and there was no timeout since */
 	uint8_t wary : 2; /* enum karst_wary */
 	uint8_t asks : 1; /* some slot has KARST_SLOT_ASK */
-	uint8_t timeout;
+	uint8_t timeout : 5;
+	uint8_t naks : 3; /* NAKs that have begun a round since there was progress */
 	/* PSNs that may be outstanding: after a timeout, fewer than core->window_packets */
 	uint32_t window;
 	uint64_t rto_ns;      /* 0: never */
@@ -591,6 +592,9 @@ void karst_requester_expire(struct karst_core *core, struct karst_core_qp *qp);
 /** Request @idx cannot be sent: it fails with @status when those before it are complete. */
 void karst_requester_fail_at(struct karst_core *core, struct karst_core_qp *qp, uint32_t idx,
 	enum karst_wc_status status);
+/** The peer has reported that una_psn is missing: ends the round, unless this is a duplicate
+ *  (Q4). */
+void karst_requester_end_round(struct karst_requester *r);
 /** Goes back to the oldest unacknowledged PSN (Q4..Q7). */
 void karst_requester_rewind(struct karst_core *core, struct karst_core_qp *qp);
 /** Completes the oldest request with @status; RC and unconnected QPs then go to the error state

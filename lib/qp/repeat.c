@@ -461,7 +461,8 @@ take_bits(struct karst_repeat *p, const uint8_t *map, uint32_t n, uint32_t base)
 }
 
 /* X4: the peer had no room for a packet, so the expected one is sent again, once in a round: when
- * it has arrived, it has overtaken what else is missing.  This is as for a sequence NAK (Q4). */
+ * it has arrived, it has overtaken what else is missing.  This is as for a sequence NAK (Q4), also
+ * if it is reported again after that. */
 static void
 make_room(struct karst_core *core, struct karst_core_qp *qp, uint32_t base)
 {
@@ -470,9 +471,13 @@ make_room(struct karst_core *core, struct karst_core_qp *qp, uint32_t base)
 	uint32_t at = at_of(p, base);
 
 	if (base == r->nxt_psn || karst_psn_distance(base, r->una_psn) >= p->window ||
-		p->sent[at] == 0 || karst_repeat_state(p, at) != KARST_REPEAT_OUT ||
-		(base == r->una_psn && (r->flags & KARST_REQ_ROUND)))
+		p->sent[at] == 0 || karst_repeat_state(p, at) != KARST_REPEAT_OUT)
 		return;
+	if (base == r->una_psn) {
+		karst_requester_end_round(r);
+		if (r->flags & KARST_REQ_ROUND)
+			return;
+	}
 	lose(p, base);
 	r->flags |= KARST_REQ_ROUND;
 	karst_core_activate(core, qp);

@@ -581,9 +581,33 @@ rx_rnr(struct karst_core *core, struct karst_core_qp *qp, uint8_t code)
 	karst_requester_timer_add(core, qp, r->deadline_ns);
 }
 
+/* Limit of the rounds that NAKs begin one after another without progress, if there is a timeout. */
+#define NAK_ROUNDS 7u
+
+/*
+ * A NAK has come, or its counterpart (X4).  A peer sends no second one until the expected PSN has
+ * arrived (R2).  So before a packet of this round was sent, a NAK for the same PSN is a duplicate.
+ * After that, it says that the peer has dropped that packet once more, and the next round begins:
+ * if the NAK were ignored, only a timeout would begin it.  The number of such rounds is limited,
+ * since each postpones the timeout.
+ */
+void
+karst_requester_end_round(struct karst_requester *r)
+{
+	if (!(r->flags & KARST_REQ_ROUND)) {
+		r->naks = 0;
+		return;
+	}
+	if ((r->flags & KARST_REQ_UNSENT) || (r->rto_ns != 0 && r->naks == NAK_ROUNDS))
+		return;
+	r->naks += r->naks < NAK_ROUNDS;
+	r->flags &= (uint8_t)~KARST_REQ_ROUND;
+}
+
 static void
 rx_nak(struct karst_core *core, struct karst_core_qp *qp, uint8_t syndrome)
 {
+	struct karst_requester *r = &qp->req;
 	static const uint8_t status[] = {
 		[KARST_NAK_INV_REQ] = KARST_WC_REM_INV_REQ_ERR,
 		[KARST_NAK_REM_ACCESS] = KARST_WC_REM_ACCESS_ERR,
@@ -597,7 +621,7 @@ rx_nak(struct karst_core *core, struct karst_core_qp *qp, uint8_t syndrome)
 	}
 	karst_count(&core->counters, KARST_CTR_PACKET_SEQ_ERR);
 	karst_qp_note(&qp->seq_naks);
-	if (qp->req.flags & (KARST_REQ_ROUND | KARST_REQ_RNR_WAIT))
+	if (r->flags & (KARST_REQ_ROUND | KARST_REQ_RNR_WAIT))
 		return;
 	karst_pacer_lost(core, qp);
 	karst_probe_be_wary(core, qp);
@@ -628,6 +652,8 @@ rx_ack(struct karst_core *core, struct karst_core_qp *qp, struct karst_pkt *pkt)
 		return;
 	}
 	end = positive ? karst_psn_add(pkt->psn, 1) : pkt->psn;
+	if (karst_unlikely(!positive))
+		karst_requester_end_round(r);
 	if (!requester_ack_before(core, qp, end)) {
 		/* a response before it is missing; what a NAK requests is sent again by going
 		 * back */

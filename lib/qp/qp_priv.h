@@ -568,6 +568,9 @@ void karst_unowe_nak(struct karst_core_qp *qp);
  *  send again those that have not come since (R2, X4). */
 void karst_responder_missed(
 	struct karst_core *core, struct karst_core_qp *qp, uint32_t from, uint32_t psn);
+/** Duplicates from PSN @psn on, which asked for an acknowledgement, were dropped for lack of room:
+ *  answers all requests from there on again (R3 to R5). */
+void karst_responder_missed_again(struct karst_core *core, struct karst_core_qp *qp, uint32_t psn);
 /** The PSN that an ACK carries now (R3). */
 uint32_t karst_acked_psn(const struct karst_responder *r);
 /** A request message was executed: increments the MSN (R10). */
@@ -618,6 +621,13 @@ void karst_requester_follow_up(struct karst_core *core, struct karst_core_qp *qp
  *  arrived after the gap is discarded.  Requests the response again, once in a round (Q3, Q5). */
 void karst_requester_lost_response(
 	struct karst_core *core, struct karst_core_qp *qp, uint32_t before);
+/** Whether @pkt, an answer that is dropped for lack of room, concerns outstanding requests, which
+ *  end with or after PSN *psn. */
+bool karst_requester_waits_for(
+	const struct karst_core_qp *qp, const struct karst_pkt *pkt, uint32_t *psn);
+/** Answers up to PSN @psn were dropped for lack of room when they arrived: goes back to what has
+ *  not been answered since (Q3, Q5). */
+void karst_requester_missed(struct karst_core *core, struct karst_core_qp *qp, uint32_t psn);
 /** Takes the credits of an AETH (Q9). */
 void karst_requester_take_credits(struct karst_requester *r, uint8_t syndrome, uint32_t msn);
 /** A READ response, or the answer of an atomic, whose PSN is outstanding. */

@@ -541,6 +541,38 @@ karst_requester_lost_response(struct karst_core *core, struct karst_core_qp *qp,
 	karst_requester_rewind(core, qp);
 }
 
+bool
+karst_requester_waits_for(
+	const struct karst_core_qp *qp, const struct karst_pkt *pkt, uint32_t *psn)
+{
+	const struct karst_requester *r = &qp->req;
+	uint32_t out = karst_psn_distance(r->nxt_psn, r->una_psn),
+		 next = karst_psn_add(pkt->psn, 1);
+
+	/* it acknowledges nothing; and a SACK says something about what follows */
+	if ((next == r->una_psn || pkt->opcode == KARST_SACK) &&
+		karst_psn_distance(next, r->una_psn) < out)
+		*psn = next;
+	else
+		*psn = pkt->psn;
+	return karst_psn_distance(*psn, r->una_psn) < out;
+}
+
+void
+karst_requester_missed(struct karst_core *core, struct karst_core_qp *qp, uint32_t psn)
+{
+	struct karst_requester *r = &qp->req;
+
+	if (karst_psn_before(psn, r->una_psn) || r->una_psn == r->nxt_psn)
+		return; /* a later answer has brought it */
+	/* the answer to what was sent in this round may be among them.  If nothing of it was sent,
+	 * its answer is still to come. */
+	if (!(r->flags & KARST_REQ_UNSENT))
+		r->flags &= (uint8_t)~KARST_REQ_ROUND;
+	karst_requester_lost_response(core, qp, psn);
+	karst_requester_follow_up(core, qp);
+}
+
 /* --- acknowledgements --- */
 
 void

@@ -408,6 +408,27 @@ karst_responder_dup_read(struct karst_core *core, struct karst_core_qp *qp, stru
 }
 
 void
+karst_responder_missed_again(struct karst_core *core, struct karst_core_qp *qp, uint32_t psn)
+{
+	struct karst_responder *r = &qp->rsp;
+	uint32_t i;
+
+	for (i = r->rsp_added - r->rsp_saved; i != r->rsp_added; i++) {
+		const struct karst_rsp *e = karst_rsp_at(r, i);
+		uint32_t end = karst_psn_add(e->psn, e->npsn);
+
+		if (karst_psn_before(psn, end))
+			rsp_rewind(core, qp, i, karst_psn_before(psn, e->psn) ? e->psn : psn, end);
+	}
+	/* a response acknowledges everything before it */
+	if (karst_acked_psn(r) != karst_psn_add(r->epsn, -1u))
+		return;
+	if (karst_repeat_of(qp) != NULL)
+		qp->repeat->plain = true;
+	karst_responder_owe_ack(core, qp);
+}
+
+void
 karst_responder_dup_atomic(
 	struct karst_core *core, struct karst_core_qp *qp, struct karst_pkt *pkt, uint32_t opf)
 {

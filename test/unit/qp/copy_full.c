@@ -193,3 +193,208 @@ Test(copy, x4_two_without_room)
 	expect_ack(b, R(2), 3);
 	close_full(b);
 }
+
+/* --- answers (Q3, Q5): without a timeout, nothing else shows that they are missing --- */
+
+/* Fills the room with requests, of which the first is parked. */
+static void
+fill_requests(struct bed *b)
+{
+	uint32_t i;
+
+	expect_taken(b, write_far(b, 0, 0, 64));
+	for (i = 1; i < FULL; i++)
+		expect_taken(b, send_write(b, R(i), 1024, 8));
+}
+
+/* Q5: the last responses of a READ are dropped: only they are requested again. */
+Test(copy, q5_responses_without_room)
+{
+	struct bed *b = open_full(0);
+
+	fill(b, FULL + 2);
+	expect_drop(b, COPY_FULL, respond(b, FULL, 0, FULL + 1));
+	expect_drop(b, COPY_FULL, respond(b, FULL + 1, 0, FULL + 1));
+	copy_all(b);
+	cr_assert_eq(expect_pkt(b, RC_READ_REQUEST, S(FULL))->dma_len, 2 * MTU);
+	expect_taken(b, respond(b, FULL, FULL, FULL + 1));
+	expect_taken(b, respond(b, FULL + 1, FULL, FULL + 1));
+	copy_all(b);
+	expect_wc(b, 1, SUCCESS);
+	expect_mem(b, 0, 0, (FULL + 2) * MTU);
+	expect_none(b);
+	close_full(b);
+}
+
+/* Q3: the ACK of the last request is dropped: the request is sent again, and the peer repeats the
+ * ACK. */
+Test(copy, q3_ack_without_room)
+{
+	struct bed *b = open_full(0);
+
+	fill(b, FULL);
+	post(b, RDMA_WRITE, 2, .len = 8);
+	expect_pkt(b, RC_WRITE_ONLY, S(FULL));
+	expect_drop(b, COPY_FULL, send_ack(b, S(FULL), 2));
+	copy_all(b);
+	expect_wc(b, 1, SUCCESS);
+	expect_pkt(b, RC_WRITE_ONLY, S(FULL));
+	ack(b, S(FULL), 2);
+	expect_wc(b, 2, SUCCESS);
+	expect_none(b);
+	close_full(b);
+}
+
+/* Q3: the same for the answer of an atomic, behind requests. */
+Test(copy, q3_atomic_ack_without_room)
+{
+	struct bed *b = open_full(0);
+
+	post(b, ATOMIC_FAA, 1);
+	expect_pkt(b, RC_FETCH_ADD, S(0));
+	fill_requests(b);
+	expect_drop(b, COPY_FULL, send_pkt(b, RC_ATOMIC_ACK, S(0), .aeth = 0x1f000001));
+	copy_all(b);
+	expect_ack(b, R(FULL - 1), FULL);
+	expect_pkt(b, RC_FETCH_ADD, S(0));
+	expect_taken(b, send_pkt(b, RC_ATOMIC_ACK, S(0), .aeth = 0x1f000001));
+	expect_wc(b, 1, SUCCESS);
+	expect_none(b);
+	close_full(b);
+}
+
+/* Q3: nothing is sent again if a later answer, which had room, has brought what was dropped. */
+Test(copy, q3_later_answer_had_room)
+{
+	struct bed *b = open_full(0);
+	uint32_t i;
+
+	post(b, RDMA_WRITE, 1, .len = 8);
+	expect_pkt(b, RC_WRITE_ONLY, S(0));
+	expect_taken(b, write_far(b, 0, 0, 64));
+	expect_taken(b, send_ack(b, S(0), 1));
+	for (i = 1; i < KARST_COPY_BACKLOG; i++)
+		expect_taken(b, send_write(b, R(i), 1024, 8));
+	expect_drop(b, COPY_FULL, send_ack(b, S(0), 1));
+	copy_all(b);
+	expect_wc(b, 1, SUCCESS);
+	expect_ack(b, R(i - 1), i);
+	expect_none(b);
+	close_full(b);
+}
+
+/* Q4: the requester has gone back already, and the answer to what it has sent again is dropped. */
+Test(copy, q4_answer_of_a_round_without_room)
+{
+	struct bed *b = open_full(0);
+
+	post(b, RDMA_WRITE, 1, .len = 8);
+	expect_pkt(b, RC_WRITE_ONLY, S(0));
+	expect_taken(b, send_nak(b, S(0), KARST_NAK_PSN_SEQ));
+	expect_pkt(b, RC_WRITE_ONLY, S(0));
+	fill_requests(b);
+	expect_drop(b, COPY_FULL, send_ack(b, S(0), 1));
+	copy_all(b);
+	expect_ack(b, R(FULL - 1), FULL);
+	expect_pkt(b, RC_WRITE_ONLY, S(0));
+	ack(b, S(0), 1);
+	expect_wc(b, 1, SUCCESS);
+	expect_none(b);
+	close_full(b);
+}
+
+/* X4, X8: the peer has no room for the oldest request, and its report of that is dropped. */
+Test(copy, x8_sack_without_room)
+{
+	struct bed *b = open_full(16);
+
+	post(b, RDMA_WRITE, 1, .len = 8);
+	expect_pkt(b, RC_WRITE_ONLY, S(0));
+	fill_requests(b);
+	expect_drop(b, COPY_FULL, send_sack(b, S(0), 1));
+	copy_all(b);
+	expect_ack(b, R(FULL - 1), FULL);
+	expect_pkt(b, RC_WRITE_ONLY, S(0));
+	ack(b, S(0), 1);
+	expect_wc(b, 1, SUCCESS);
+	expect_none(b);
+	close_full(b);
+}
+
+/* R3 to R5: duplicates are dropped, which the peer sends because it has not got the answers: what
+ * they ask for is answered. */
+Test(copy, r5_duplicates_without_room)
+{
+	struct bed *b = open_full(0);
+	const struct karst_pkt *p;
+	uint32_t i;
+
+	expect_taken(b, send_write(b, R(0), 1024, 8));
+	for (i = 0; i < 2; i++) {
+		enum karst_drop drop = send_pkt(b, RC_READ_REQUEST, R(1), .va = VA + 4096,
+			.rkey = b->key, .dma_len = 3 * MTU, .ackreq = true);
+
+		cr_assert_eq(drop, i == 0 ? KARST_DROP_NONE : KARST_DROP_COPY_FULL);
+		drop = send_write(b, R(4), 2048, 8);
+		cr_assert_eq(drop, i == 0 ? KARST_DROP_NONE : KARST_DROP_COPY_FULL);
+		if (i == 0) {
+			expect_pkt(b, RC_READ_RESP_FIRST, R(1));
+			expect_pkt(b, RC_READ_RESP_MIDDLE, R(2));
+			expect_pkt(b, RC_READ_RESP_LAST, R(3));
+			expect_ack(b, R(4), 3);
+			fill(b, FULL);
+		}
+	}
+	expect_drop(b, COPY_FULL,
+		send_pkt(b, RC_READ_REQUEST, R(2), .va = VA + 4096 + MTU, .rkey = b->key,
+			.dma_len = 2 * MTU, .ackreq = true));
+	copy_all(b);
+	expect_wc(b, 1, SUCCESS);
+	for (i = 0; i < 3; i++) {
+		p = expect_pkt(b, RC_READ_RESP_MIDDLE - (i == 0) + (i == 2), R(1 + i));
+		expect_data(b, p, 4096 + i * MTU, MTU);
+	}
+	expect_ack(b, R(4), 3);
+	expect_none(b);
+	close_full(b);
+}
+
+/* R3: the duplicate of a WRITE, to a peer that knows SACKs and to one that does not. */
+Test(copy, r3_duplicate_without_room)
+{
+	uint32_t frames;
+
+	for (frames = 0; frames <= 16; frames += 16) {
+		struct bed *b = open_full(frames);
+
+		expect_taken(b, send_write(b, R(0), 1024, 8));
+		expect_ack(b, R(0), 1);
+		fill(b, FULL);
+		expect_drop(b, COPY_FULL, send_write(b, R(0), 1024, 8));
+		copy_all(b);
+		expect_wc(b, 1, SUCCESS);
+		expect_ack(b, R(0), 1);
+		expect_none(b);
+		close_full(b);
+	}
+}
+
+/* X4: the expected request is dropped, sent again and dropped again: each report of that is acted
+ * on. */
+Test(copy, x4_reported_again)
+{
+	struct bed *b = open_full(16);
+
+	post(b, RDMA_WRITE, 1, .len = 8);
+	post(b, RDMA_WRITE, 2, .len = 8);
+	expect_pkt(b, RC_WRITE_ONLY, S(0));
+	expect_pkt(b, RC_WRITE_ONLY, S(1));
+	expect_taken(b, send_sack(b, S(0), 1));
+	expect_pkt(b, RC_WRITE_ONLY, S(0));
+	expect_none(b);
+	expect_taken(b, send_sack(b, S(0), 1));
+	expect_pkt(b, RC_WRITE_ONLY, S(0));
+	expect_none(b);
+	bed_forget(b);
+	close_full(b);
+}

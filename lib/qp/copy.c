@@ -232,9 +232,13 @@ karst_copy_settled(struct karst_core *core, struct karst_pkt *pkt, bool ok)
 		return false;
 	if (c != &starved)
 		core->copy_ops->give_back(core, c);
-	if (ok)
-		karst_drop_pkt(core, pkt, KARST_DROP_COPY_FULL);
-	return !ok;
+	if (!ok)
+		return true;
+	karst_drop_pkt(core, pkt, KARST_DROP_COPY_FULL);
+	if ((karst_opcode_flags(pkt->opcode) & KARST_OPF_REQUEST) && karst_qp_reliable(pkt->qp) &&
+		pkt->psn == pkt->qp->rsp.epsn)
+		karst_responder_unfed(core, pkt->qp);
+	return false;
 }
 
 static void

@@ -191,7 +191,9 @@ struct karst_responder {
 	uint32_t total;     /* WRITE: bytes of the message */
 	uint16_t rsp_saved; /* saved entries, at most rsp_max */
 	uint8_t min_rnr_timer;
-	bool fatal; /* in Error: the NAK that explains it is still to be sent */
+	bool fatal : 1;  /* in Error: the NAK that explains it is still to be sent */
+	bool unfed : 1;  /* a request got no copy: it is to be asked for (copy.c) */
+	bool begged : 1; /* and the queue pair waits until there may be one */
 	/* bytes that this half has sent more than the requester, while both had work */
 	int32_t lead;
 	uint32_t rsp_added; /* entries ever added to rsps[] */
@@ -459,6 +461,7 @@ struct karst_core_qp {
 
 	/* used once in a round trip */
 	struct karst_probe probe;
+	uint32_t unfed_psn; /* if rsp.unfed is set: PSN of the request that got no copy */
 
 	/* XRC targets */
 	struct karst_core_qp *next_target; /* the next target of the same srq */
@@ -568,6 +571,9 @@ void karst_unowe_nak(struct karst_core_qp *qp);
  *  send again those that have not come since (R2, X4). */
 void karst_responder_missed(
 	struct karst_core *core, struct karst_core_qp *qp, uint32_t from, uint32_t psn);
+/** The expected request was dropped because there was no copy for it: asks for it when there may be
+ *  one (R2, X4). */
+void karst_responder_unfed(struct karst_core *core, struct karst_core_qp *qp);
 /** Duplicates from PSN @psn on, which asked for an acknowledgement, were dropped for lack of room:
  *  answers all requests from there on again (R3 to R5). */
 void karst_responder_missed_again(struct karst_core *core, struct karst_core_qp *qp, uint32_t psn);

@@ -144,6 +144,13 @@ void karst_repeat_answer(struct karst_core *core, struct karst_core_qp *qp, uint
 /** The next part to answer; NULL: there is none. */
 struct karst_repeat_part *karst_repeat_part(struct karst_core_qp *qp);
 
+/** Whether the request with PSN @psn, which is less than a window ahead, is held. */
+static inline bool
+karst_repeat_holds(const struct karst_repeat *p, uint32_t psn)
+{
+	return p->held[psn & (p->window - 1)] != NULL;
+}
+
 /** Frees all that is held (X6), and discards the parts to answer again. */
 void karst_repeat_drop_held(struct karst_core *core, struct karst_core_qp *qp);
 /** Writes the bitmap of a SACK (X7).  @return its end. */

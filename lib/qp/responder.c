@@ -410,6 +410,17 @@ karst_responder_missed(
 	}
 }
 
+void
+karst_responder_unfed(struct karst_core *core, struct karst_core_qp *qp)
+{
+	struct karst_responder *r = &qp->rsp;
+
+	r->unfed = true;
+	r->begged = false;
+	qp->unfed_psn = r->epsn;
+	karst_core_activate(core, qp);
+}
+
 /* KARST_MUTANT_FLUSH_AHEAD */
 static void
 flush_ahead(struct karst_core *core, struct karst_core_qp *qp, struct karst_pkt *pkt)

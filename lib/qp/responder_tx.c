@@ -272,6 +272,24 @@ visit_ends(const struct karst_core_qp *qp, const struct karst_rsp *e,
 		built->pay_len != karst_qp_mtu(qp);
 }
 
+/* There may be a copy for the request that got none.  A peer that knows that it is held does not
+ * send it again. */
+static karst_noinline void
+ask_for_unfed(struct karst_core *core, struct karst_core_qp *qp)
+{
+	struct karst_responder *r = &qp->rsp;
+
+	r->unfed = r->begged = false;
+	if (!karst_qp_may_receive(qp) || qp->unfed_psn != r->epsn ||
+		qp->copy[KARST_COPY_RX] != NULL)
+		return; /* it has come since */
+	if (karst_repeat_of(qp) != NULL && qp->repeat->nheld != 0 &&
+		karst_repeat_holds(qp->repeat, r->epsn))
+		karst_repeat_drain(core, qp);
+	else
+		karst_responder_missed(core, qp, r->epsn, r->epsn);
+}
+
 bool
 karst_responder_tx(
 	struct karst_core *core, struct karst_core_qp *qp, struct karst_tx_burst *b, uint32_t limit)
@@ -309,10 +327,19 @@ karst_responder_tx(
 		}
 		next_response(r, e);
 	}
+	if (karst_unlikely(r->unfed) && r->begged && !qp->starved)
+		ask_for_unfed(core, qp);
 	while (r->owed != KARST_OWED_NONE) {
 		if (!karst_frame_room(b, 0))
 			return true;
 		build_ack(core, qp, b);
 	}
-	return false;
+	if (karst_likely(!r->unfed) || !karst_qp_may_receive(qp) || qp->starved)
+		return false;
+	/* the queue pair waits in the same way as one that got no copy for what it sends */
+	if (b->n == from) {
+		r->begged = true;
+		core->sched.refused = KARST_REFUSED;
+	}
+	return true;
 }

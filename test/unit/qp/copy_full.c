@@ -398,3 +398,84 @@ Test(copy, x4_reported_again)
 	bed_forget(b);
 	close_full(b);
 }
+
+/* --- no copy at all --- */
+
+/* R2: the expected request gets no copy, and nothing follows it: it is asked for when there may be
+ * a copy. */
+Test(copy, r2_expected_request_without_copy)
+{
+	struct bed *b = open_full(0);
+
+	driver.full = true;
+	expect_drop(b, COPY_FULL, write_far(b, 0, 0, 64));
+	visit_all(b);
+	expect_none(b);
+	driver.full = false;
+	karst_core_feed(b->core, 1);
+	expect_nak(b, R(0), PSN_SEQ, 0);
+	expect_taken(b, write_far(b, 0, 0, 64));
+	copy_all(b);
+	expect_ack(b, R(0), 1);
+	expect_mem(b, 0, 0, 64);
+	expect_none(b);
+	close_full(b);
+}
+
+/* R2: nothing is asked for if it has come meanwhile. */
+Test(copy, r2_came_again_before_there_was_a_copy)
+{
+	struct bed *b = open_full(0);
+
+	driver.full = true;
+	expect_drop(b, COPY_FULL, write_far(b, 0, 0, 64));
+	visit_all(b);
+	expect_none(b);
+	expect_taken(b, send_write(b, R(0), 1024, 8));
+	expect_ack(b, R(0), 1);
+	karst_core_feed(b->core, 1);
+	expect_none(b);
+	close_full(b);
+}
+
+/* X4: the same with selective repeat. */
+Test(copy, x4_expected_request_without_copy)
+{
+	struct bed *b = open_full(16);
+
+	driver.full = true;
+	expect_drop(b, COPY_FULL, write_far(b, 0, 0, 64));
+	visit_all(b);
+	expect_none(b);
+	driver.full = false;
+	karst_core_feed(b->core, 1);
+	expect_sack(b, R(0), 1);
+	expect_taken(b, write_far(b, 0, 0, 64));
+	copy_all(b);
+	expect_ack(b, R(0), 1);
+	close_full(b);
+}
+
+/* X5: it was held, so it is there when there may be a copy. */
+Test(copy, x5_held_request_without_copy)
+{
+	struct bed *b = open_full(16);
+
+	expect_taken(b, write_far(b, 1, 0, 64));
+	expect_sack(b, R(0), 2);
+	driver.full = true;
+	expect_taken(b, send_write(b, R(0), 1024, 8));
+	visit_all(b);
+	expect_sack(b, R(1), 0);
+	karst_core_feed(b->core, 1);
+	visit_all(b);
+	expect_none(b);
+	driver.full = false;
+	karst_core_feed(b->core, 1);
+	turn(b);
+	copy_all(b);
+	expect_mem(b, 0, 0, 64);
+	expect_ack(b, R(1), 2);
+	expect_none(b);
+	close_full(b);
+}

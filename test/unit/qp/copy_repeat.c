@@ -38,6 +38,7 @@ Test(copy, held_without_a_copy)
 	expect_sack(b, R(0), 2);
 	driver.full = true;
 	expect_taken(b, send_write(b, R(0), 1024, 8));
+	visit_all(b);
 	expect_sack(b, R(1), 0);
 	expect_untouched(b, 0, 64);
 	driver.full = false;

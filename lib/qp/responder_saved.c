@@ -369,7 +369,6 @@ refuse_duplicate(struct karst_core *core, struct karst_core_qp *qp, struct karst
 	/* answers to newer requests are more important; the peer will send the duplicate again */
 	if (r->owed != KARST_OWED_NONE || r->wait != KARST_WAIT_NONE)
 		return;
-	karst_count(&core->counters, KARST_CTR_ERROR_NAK_SENT);
 	karst_count(&core->counters, KARST_CTR_RESP_REMOTE_ACCESS_ERRORS);
 	karst_owe_nak(core, qp, KARST_AETH_NAK | KARST_NAK_REM_ACCESS, KARST_WAIT_NONE);
 	r->nak_psn = pkt->psn;

@@ -94,7 +94,6 @@ source_gone(struct karst_core *core, struct karst_core_qp *qp)
 {
 	struct karst_responder *r = &qp->rsp;
 
-	karst_count(&core->counters, KARST_CTR_ERROR_NAK_SENT);
 	karst_count(&core->counters, KARST_CTR_RESP_REMOTE_ACCESS_ERRORS);
 	r->owed = KARST_OWED_NAK;
 	r->syndrome = KARST_AETH_NAK | KARST_NAK_REM_ACCESS;
@@ -174,6 +173,18 @@ build_sack(struct karst_core *core, struct karst_core_qp *qp, struct karst_tx_bu
 	karst_count(&core->counters, KARST_CTR_SACK_SENT);
 }
 
+/* A NAK is sent.  One that is taken back before that is not counted. */
+static void
+count_nak(struct karst_core *core, uint8_t syndrome)
+{
+	if ((syndrome & KARST_AETH_TYPE_MASK) == KARST_AETH_RNR)
+		karst_count(&core->counters, KARST_CTR_RNR_NAK_SENT);
+	else if (syndrome == (KARST_AETH_NAK | KARST_NAK_PSN_SEQ))
+		karst_count(&core->counters, KARST_CTR_SEQ_NAK_SENT);
+	else
+		karst_count(&core->counters, KARST_CTR_ERROR_NAK_SENT);
+}
+
 static void
 build_ack(struct karst_core *core, struct karst_core_qp *qp, struct karst_tx_burst *b)
 {
@@ -194,6 +205,7 @@ build_ack(struct karst_core *core, struct karst_core_qp *qp, struct karst_tx_bur
 		}
 	}
 	if (r->owed == KARST_OWED_NAK) {
+		count_nak(core, syndrome);
 		psn = r->nak_psn;
 		karst_rsp_leave_none(r);
 	} else {

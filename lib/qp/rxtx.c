@@ -142,10 +142,13 @@ packet_deliver(struct karst_core *core, struct karst_core_qp *qp, struct karst_p
 static inline bool
 is_parked(const struct karst_core_qp *qp, const struct karst_pkt *pkt)
 {
+	bool held;
+
 	if (karst_likely(!(qp->flags & KARST_QPF_COPIES)))
 		return false;
-	return (qp->copy[KARST_COPY_RX] != NULL && qp->copy[KARST_COPY_RX]->pkt == pkt) ||
-		(qp->repeat != NULL && karst_repeat_is_fresh(qp->repeat, pkt));
+	/* also for one that was parked after it was held: this clears the record of it */
+	held = qp->repeat != NULL && karst_repeat_is_fresh(qp->repeat, pkt);
+	return held || (qp->copy[KARST_COPY_RX] != NULL && qp->copy[KARST_COPY_RX]->pkt == pkt);
 }
 
 static inline bool

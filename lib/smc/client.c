@@ -181,6 +181,7 @@ smc_client_linked(struct smc_core *c, struct smc_conn *conn)
 void
 smc_client_confirm(struct smc_core *c, struct smc_conn *conn)
 {
+	assert(conn->group->rtokens[conn->rtoken].used); /* else smc_rtoken_remove() has declined */
 	smc_send_accept(c, conn, KARST_SMC_CLC_CONFIRM);
 	smc_connected(c, conn);
 }

@@ -374,9 +374,17 @@ smc_rtoken_add(
 	return i;
 }
 
+/* Whether the connection has taken a key of the peer, with which it writes, or will write. */
+static bool
+has_rtoken(const struct smc_conn *conn)
+{
+	return conn_connected(conn) ||
+		(conn->state == KARST_SMC_WAIT_RKEY && conn->role == KARST_SMC_CLIENT);
+}
+
 /*
  * Removes a key.  A connection that still writes with it is ended, since a WRITE would put the
- * peer's queue pair into Error and end all connections.
+ * peer's queue pair into Error and end all connections.  One that is being made is declined.
  */
 bool
 smc_rtoken_remove(struct smc_core *c, struct smc_group *g, struct smc_link *link, uint32_t rkey)
@@ -386,14 +394,21 @@ smc_rtoken_remove(struct smc_core *c, struct smc_group *g, struct smc_link *link
 
 	if (t < 0)
 		return false;
+	/* With a confirmed link the first connection cannot fall back (S7): connect it, then reset
+	 * it.  Also, a group that is NEW would end with any of its connections. */
+	smc_first_contact_over(c, g);
 	g->rtokens[t].used = false;
 	for (i = g->conns; i != NIL; i = next) {
 		struct smc_conn *conn = &c->conns[i];
 
 		next = conn->group_next;
-		if (conn_connected(conn) && conn->rtoken == t && !conn->dead) {
+		if (!has_rtoken(conn) || conn->rtoken != t || conn->dead)
+			continue;
+		if (conn_connected(conn)) {
 			smc_conn_abort(c, conn, ECONNRESET, true);
 			conn->dead = true;
+		} else {
+			smc_refuse(c, conn, KARST_SMC_DECL_RTOKEN);
 		}
 	}
 	return true;

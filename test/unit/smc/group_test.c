@@ -363,6 +363,67 @@ Test(smc_group, s9_keys)
 	bed_free(b);
 }
 
+/* Opens another connection, up to where the client has asked the server to confirm its key.  The
+ * client has accepted the server's key by then. */
+static void
+open_until_wait_rkey(struct bed *b)
+{
+	bed_open(b);
+	while (bed_info(b, 0).state != KARST_SMC_WAIT_RKEY)
+		cr_assert(bed_step(b, 0) || bed_step(b, 1));
+}
+
+/*
+ * The client's program, which has the socket, too, sends a DECLINE: the server falls back, and
+ * deletes the key that the client has accepted.  A WRITE with it would end the link for all.
+ */
+Test(smc_group, s9_key_deleted_while_a_connection_is_made)
+{
+	struct karst_smc_clc m = {.type = KARST_SMC_CLC_DECLINE,
+		.decline = {.version = 2, .reason = KARST_SMC_DECL_OPTION}};
+	struct bed *b = bed_new(NULL);
+	uint8_t buf[64];
+	int len = karst_smc_clc_build(&m, buf, sizeof(buf));
+	uint32_t first;
+
+	cr_assert(bed_connect(b));
+	first = b->s[0].conn;
+	open_until_wait_rkey(b);
+	cr_assert_eq(karst_smc_clc_rx(b->s[1].smc, b->s[1].conn, buf, (size_t)len), len);
+	cr_assert_eq(bed_info(b, 1).state, KARST_SMC_FELL_BACK);
+	cr_assert(bed_step(b, 1), "DELETE_RKEY");
+	bed_pump(b);
+	cr_assert_eq(b->s[1].unkeys, 1);
+	cr_assert_eq(bed_info(b, 0).state, KARST_SMC_FELL_BACK);
+	cr_assert_eq(bed_info(b, 0).reason, KARST_SMC_DECL_RTOKEN);
+	b->s[0].conn = first;
+	cr_assert_eq(bed_info(b, 0).state, KARST_SMC_ACTIVE, "others have the link");
+	bed_free(b);
+}
+
+/* From CONFIRM_LINK on a connection cannot fall back (S7): it is connected, and reset. */
+Test(smc_group, s9_key_deleted_while_a_group_is_made)
+{
+	struct karst_smc_llc m = {.type = KARST_SMC_LLC_DELETE_RKEY,
+		.v2 = true,
+		.nrtokens = 1,
+		.rtokens = {{.rkey = 0x100}}};
+
+	for (unsigned int sys = 0; sys < 2; sys++) {
+		struct bed *b = bed_two_ports();
+
+		bed_open(b);
+		while (bed_info(b, sys).state != KARST_SMC_WAIT_ADD_LINK)
+			cr_assert(bed_step(b, 0) || bed_step(b, 1));
+		llc(b, sys, &m);
+		cr_assert_eq(bed_info(b, sys).error, ECONNRESET);
+		bed_pump(b);
+		cr_assert_eq(bed_write(b, sys, 1, false), -EPIPE);
+		cr_assert(b->s[0].smc->ngroups == 1 && b->s[1].smc->ngroups == 1);
+		bed_free(b);
+	}
+}
+
 /* The Confirm of a second connection, sent by a program in place of ours: with the key of the first
  * one, and @index and @size.  @return the server's connection then */
 static struct karst_smc_conn_info

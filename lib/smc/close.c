@@ -17,6 +17,10 @@
  * A shutdown or close takes effect when all bytes of the program are written.  A program that
  * closes with unread bytes aborts, as with TCP.  The event CLOSED is raised when the last message
  * is complete: only then does nothing read the send buffer any more.
+ *
+ * After a close the peer has close_wait_ns to answer.  That time begins again when all is written,
+ * and with each message that the peer has read more.  After it the connection is aborted, and bytes
+ * that are not written are discarded.
  */
 #include "smc_priv.h"
 
@@ -108,6 +112,8 @@ close_finish(struct smc_core *c, struct smc_conn *conn)
 	default:
 		break;
 	}
+	if (conn_connected(conn))
+		smc_timer_set(c, &conn->timer, c->cfg.close_wait_ns);
 }
 
 /* Whether nothing is left to write, or can be written any more. */

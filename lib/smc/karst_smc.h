@@ -172,7 +172,8 @@ struct karst_smc_config {
 	 * llc_wait_ns */
 	uint64_t add_wait_ns;
 	uint64_t test_ns; /* time of silence after which a link is tested; 0 = default 30 s */
-	/* time to wait for the peer after the program has closed; 0 = default 60 s */
+	/* time to wait for the peer after the program has closed, counted from the last sign that
+	 * it reads; 0 = default 60 s */
 	uint64_t close_wait_ns;
 	uint64_t group_idle_ns; /* 0 = default 600 s; clients wait 10 s more */
 	/* if a link has received anything within this time, its peer still has its keys; 0 =

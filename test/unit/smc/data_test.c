@@ -236,6 +236,57 @@ Test(smc_data, s15_close_waits_for_the_data)
 	bed_free(b);
 }
 
+/* close_wait_ns, a minute, counts from the last sign that the peer reads, as with TCP. */
+Test(smc_data, s15_close_waits_while_the_peer_reads)
+{
+	struct bed *b = connected();
+	unsigned int i;
+
+	bed_write(b, 0, 16384, false);
+	bed_pump(b);
+	bed_write(b, 0, 16384, false);
+	karst_smc_conn_close(b->s[0].smc, b->s[0].conn);
+	bed_pump(b);
+	for (i = 0; i < 8; i++) {
+		bed_wait(b, UINT64_C(10000000000));
+		karst_smc_conn_consumed(b->s[1].smc, b->s[1].conn, 2048);
+		bed_pump(b);
+	}
+	cr_assert_eq(bed_info(b, 0).error, 0);
+	cr_assert_eq(bed_info(b, 1).recv_pos, 16384 + 8 * 2048, "all has arrived");
+	cr_assert_eq(bed_info(b, 1).state, KARST_SMC_APP_CLOSE_WAIT1);
+	for (; i < 16; i++) { /* all is written, and still it reads */
+		bed_wait(b, UINT64_C(10000000000));
+		karst_smc_conn_consumed(b->s[1].smc, b->s[1].conn, 2048);
+		bed_pump(b);
+	}
+	cr_assert_eq(bed_info(b, 0).error, 0);
+	karst_smc_conn_close(b->s[1].smc, b->s[1].conn);
+	bed_pump(b);
+	cr_assert_eq(bed_info(b, 0).state, KARST_SMC_CLOSED);
+	bed_free(b);
+}
+
+/* It reads no more, with bytes that are not written. */
+Test(smc_data, s15_close_of_a_peer_that_reads_no_more)
+{
+	struct bed *b = connected();
+
+	bed_write(b, 0, 16384, false);
+	bed_pump(b);
+	bed_write(b, 0, 16384, false);
+	karst_smc_conn_close(b->s[0].smc, b->s[0].conn);
+	bed_pump(b);
+	bed_wait(b, UINT64_C(50000000000));
+	karst_smc_conn_consumed(b->s[1].smc, b->s[1].conn, 2048);
+	bed_pump(b);
+	bed_wait(b, UINT64_C(50000000000));
+	cr_assert_eq(bed_info(b, 0).error, 0);
+	bed_wait(b, UINT64_C(11000000000));
+	cr_assert_eq(bed_info(b, 0).error, ETIMEDOUT);
+	bed_free(b);
+}
+
 Test(smc_data, s15_unread_bytes_abort)
 {
 	struct bed *b = connected();

@@ -115,14 +115,12 @@ client_first_contact(struct smc_core *c, struct smc_conn *conn, const struct kar
 static uint32_t
 client_reuse(struct smc_core *c, struct smc_conn *conn, const struct karst_smc_accept *a)
 {
-	struct smc_group *g = smc_group_of_client(c, conn, a);
-	struct smc_link *link;
+	struct smc_link *link = smc_link_of_client(c, conn, a);
+	struct smc_group *g = link != NULL ? link->group : NULL;
 	int rc;
 
 	if (g == NULL || g->nconns >= KARST_SMC_CONNS)
 		return KARST_SMC_DECL_OUT_OF_SYNC;
-	for (link = g->links; !link_usable(link) || link->remote.qpn != a->qpn; link++)
-		assert(link < g->links + KARST_SMC_LINKS - 1); /* or the group would not match */
 	rc = smc_rtoken_find(g, link, a->rkey);
 	if (rc < 0 || g->rtokens[rc].vaddr[link_slot(link)] != a->vaddr)
 		/* the peer has not asked this side to confirm it (S9) */

@@ -139,8 +139,8 @@ smc_group_leave(struct smc_core *c, struct smc_conn *conn)
 		smc_group_rearm(c, g);
 }
 
-struct smc_group *
-smc_group_of_client(
+struct smc_link *
+smc_link_of_client(
 	const struct smc_core *c, const struct smc_conn *conn, const struct karst_smc_accept *a)
 {
 	unsigned int i, n;
@@ -153,11 +153,11 @@ smc_group_of_client(
 			g->eid != conn->eid || memcmp(g->peer.system_id, a->peer.system_id, 8) != 0)
 			continue;
 		for (n = 0; n < KARST_SMC_LINKS; n++) {
-			const struct smc_link *link = &g->links[n];
+			struct smc_link *link = &g->links[n];
 
 			if (link_usable(link) && link->remote.qpn == a->qpn &&
 				memcmp(link->remote.gid, a->peer.gid, 16) == 0)
-				return g;
+				return link;
 		}
 	}
 	return NULL;

@@ -395,7 +395,9 @@ void smc_server_linked(struct smc_core *c, struct smc_conn *conn);
 struct smc_group *smc_group_new(struct smc_core *c, struct smc_conn *conn);
 void smc_group_join(struct smc_core *c, struct smc_group *g, struct smc_conn *conn);
 void smc_group_leave(struct smc_core *c, struct smc_conn *conn);
-struct smc_group *smc_group_of_client(
+/** The link, of a group that @conn may join, whose other end @a names; NULL.  Queue pairs of two
+ *  devices may have equal numbers. */
+struct smc_link *smc_link_of_client(
 	const struct smc_core *c, const struct smc_conn *conn, const struct karst_smc_accept *a);
 /** The group that @conn may join, or that is being made; NULL */
 struct smc_group *smc_group_of_server(const struct smc_core *c, const struct smc_conn *conn);

@@ -55,6 +55,10 @@ op_link_open(void *user, const struct karst_smc_link_ask *ask, struct karst_smc_
 		return -ENODEV;
 	local->gid[15] = (uint8_t)(1 + (s == &s->bed->s[1]));
 	local->qpn = s->nlinks;
+	if (s->devices) {
+		local->gid[14] = ask->number;
+		local->qpn = 16;
+	}
 	local->psn = 100;
 	local->mtu = 3;
 	s->links[s->nlinks++] = ask->link;

@@ -40,6 +40,7 @@ struct bed_sys {
 	int link_open_rc, connect_rc;
 	uint32_t connects; /* the link that was to be connected last */
 	unsigned int ports;
+	bool devices; /* each port is of its own device, which counts its queue pairs from 16 */
 };
 
 struct bed {

@@ -306,6 +306,34 @@ Test(smc_link, s10_a_server_that_offers_without_end)
 	}
 }
 
+/* Queue pairs of two devices have equal numbers: the GID is what distinguishes the links. */
+Test(smc_link, s11_accept_for_the_second_of_two_devices)
+{
+	struct bed *b = bed_two_ports();
+	struct karst_smc_group_info info;
+	struct karst_smc_clc m;
+	struct bed_msg *accept;
+
+	b->s[1].devices = true;
+	cr_assert(bed_connect(b));
+	cr_assert_eq(nlinks(b, 0), 2);
+	cr_assert_eq(karst_smc_group_info(b->s[1].smc, 0, &info), 0);
+	cr_assert_eq(info.local[0].qpn, info.local[1].qpn);
+	bed_open(b);
+	while (bed_info(b, 1).state != KARST_SMC_WAIT_CONFIRM)
+		cr_assert(bed_step(b, 0) || bed_step(b, 1));
+	accept = &b->s[1].out[(b->s[1].tail - 1) % BED_QUEUE];
+	cr_assert_gt(karst_smc_clc_parse(accept->msg, accept->len, &m), 0);
+	cr_assert_eq(m.type, KARST_SMC_CLC_ACCEPT);
+	memcpy(m.accept.peer.gid, info.local[1].gid, 16); /* Linux uses both links */
+	accept->len = (uint32_t)karst_smc_clc_build(&m, accept->msg, sizeof(accept->msg));
+	while (bed_step(b, 1))
+		;
+	cr_assert_eq(bed_info(b, 0).state, KARST_SMC_WAIT_RKEY);
+	cr_assert_eq(bed_info(b, 0).link, b->s[0].links[1]);
+	bed_free(b);
+}
+
 Test(smc_link, s10_a_client_of_one_link_does_not_ask)
 {
 	static const uint8_t gid[16] = {0};

@@ -119,8 +119,10 @@ client_reuse(struct smc_core *c, struct smc_conn *conn, const struct karst_smc_a
 	struct smc_group *g = link != NULL ? link->group : NULL;
 	int rc;
 
-	if (g == NULL || g->nconns >= KARST_SMC_CONNS)
+	if (g == NULL)
 		return KARST_SMC_DECL_OUT_OF_SYNC;
+	if (g->nconns >= KARST_SMC_CONNS)
+		return KARST_SMC_DECL_MEMORY; /* connections have not ended here yet */
 	rc = smc_rtoken_find(g, link, a->rkey);
 	if (rc < 0 || g->rtokens[rc].vaddr[link_slot(link)] != a->vaddr)
 		/* the peer has not asked this side to confirm it (S9) */

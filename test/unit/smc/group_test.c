@@ -254,6 +254,33 @@ Test(smc_group, s11_out_of_sync)
 	bed_free(b);
 }
 
+/* The client has no room in the group: that is no disagreement, after which Linux would end the
+ * group with all connections, and karst would not use it again. */
+Test(smc_group, s11_full_group_is_not_out_of_sync)
+{
+	struct karst_smc_config cfg = bed_config();
+	struct karst_smc_group_info info;
+	struct bed *b;
+
+	cfg.max_conns = cfg.max_rmbs = KARST_SMC_CONNS + 1;
+	b = bed_new(&cfg);
+	for (unsigned int i = 0; i < KARST_SMC_CONNS; i++)
+		cr_assert(bed_connect(b), "%u", i);
+	cr_assert_eq(karst_smc_group_info(b->s[0].smc, 0, &info), 0);
+	cr_assert_eq(info.nconns, KARST_SMC_CONNS);
+	for (unsigned int i = 0; i < 2; i++)
+		cr_assert_eq(karst_smc_conn_close(b->s[i].smc, b->s[i].conn), 0);
+	bed_pump(b);
+	cr_assert_eq(karst_smc_conn_release(b->s[1].smc, b->s[1].conn), 0, "at the server only");
+	bed_pump(b);
+	cr_assert_not(bed_connect(b));
+	cr_assert(bed_info(b, 0).local);
+	cr_assert_eq(bed_info(b, 1).reason, KARST_SMC_DECL_MEMORY);
+	cr_assert_eq(karst_smc_group_info(b->s[1].smc, 0, &info), 0);
+	cr_assert(info.reusable, "the DECLINE does not say that the sides are out of sync");
+	bed_free(b);
+}
+
 /* A connection from address @ip to system 1, in which system @id proposes.  @return the type of the
  * answer, 0: none */
 static unsigned int

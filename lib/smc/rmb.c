@@ -273,7 +273,9 @@ smc_rmb_put(struct smc_core *c, struct smc_conn *conn)
 	g = rmb->group;
 	if (rmb->state == RMB_CONFIRMING && !waits(c, rmb))
 		return; /* the key is deleted when the answer has arrived */
-	if (rmb->queued) {
+	if (rmb->queued && rmb->again) {
+		rmb->state = RMB_DELETING; /* the peer has the key from the previous connection */
+	} else if (rmb->queued) {
 		dequeue(c, rmb); /* the peer does not have its key */
 		give_idle(c, rmb);
 		smc_group_rearm(c, g);
@@ -432,11 +434,10 @@ smc_flow_over(struct smc_core *c, struct smc_group *g, bool good)
 	g->flow_sent = false;
 	smc_timer_stop(c, &g->timer);
 	dequeue(c, rmb);
-	if (rmb->state == RMB_DELETING || (conn == NULL && !good)) {
+	if (rmb->state == RMB_DELETING) {
 		give_idle(c, rmb);
 	} else if (conn == NULL) {
-		rmb->state = RMB_DELETING;
-		enqueue(c, rmb);
+		delete_key(c, rmb); /* without a good answer, too: the peer may have the key */
 	} else {
 		rmb->state = RMB_KEYED;
 		smc_conn_rkey_done(c, conn, confirmed);

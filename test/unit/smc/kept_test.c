@@ -100,6 +100,70 @@ Test(smc_kept, s9_after_a_silence_the_peer_is_asked)
 	bed_free(b);
 }
 
+/* How many times the server has asked the client to delete a key. */
+static unsigned int
+deletes(struct bed *b)
+{
+	unsigned int n = 0;
+
+	for (unsigned int i = 0; i != b->s[1].tail; i++) {
+		cr_assert_lt(i, BED_QUEUE);
+		n += b->s[1].out[i].kind == 's' &&
+			b->s[1].out[i].msg[0] == (KARST_SMC_LLC_DELETE_RKEY | 0x20) &&
+			(b->s[1].out[i].msg[3] & KARST_SMC_LLC_RESPONSE) == 0;
+	}
+	return n;
+}
+
+/* The peer has the key from the previous connection, whether it is asked again or not. */
+Test(smc_kept, s9_kept_key_of_a_connection_that_was_not_made)
+{
+	struct bed *b = bed_new(NULL);
+	uint32_t rmb[2], other[2];
+
+	cr_assert(bed_connect(b));
+	cr_assert_eq(end_and_keep(b, rmb), 2);
+	bed_wait(b, 2 * SEC);
+	bed_open(b);
+	memcpy(other, (uint32_t[]){b->s[0].conn, b->s[1].conn}, sizeof(other));
+	cr_assert(bed_step(b, 0));
+	cr_assert_eq(bed_info(b, 1).state, KARST_SMC_WAIT_RKEY, "the server asks about its key");
+	bed_open(b);
+	cr_assert_eq(karst_smc_conn_take(b->s[1].smc, b->s[1].conn, rmb[1]), 0);
+	cr_assert(bed_step(b, 0));
+	cr_assert_eq(bed_info(b, 1).state, KARST_SMC_WAIT_RKEY, "this one waits for that");
+	cr_assert_eq(bed_info(b, 1).rmb, rmb[1]);
+	cr_assert_eq(karst_smc_conn_close(b->s[1].smc, b->s[1].conn), 0);
+	for (unsigned int i = 0; i < 2; i++)
+		b->s[i].conn = other[i];
+	cr_assert_eq(b->s[1].unkeys, 0);
+	bed_pump(b);
+	cr_assert_eq(deletes(b), 1);
+	cr_assert_eq(b->s[1].unkeys, 1);
+	cr_assert_eq(bed_info(b, 1).state, KARST_SMC_ACTIVE);
+	bed_free(b);
+}
+
+Test(smc_kept, s9_kept_key_of_which_nothing_is_heard)
+{
+	struct bed *b = bed_new(NULL);
+	uint32_t rmb[2];
+
+	cr_assert(bed_connect(b));
+	cr_assert_eq(end_and_keep(b, rmb), 2);
+	bed_wait(b, 2 * SEC);
+	bed_open(b);
+	cr_assert_eq(karst_smc_conn_take(b->s[1].smc, b->s[1].conn, rmb[1]), 0);
+	cr_assert(bed_step(b, 0));
+	cr_assert_eq(bed_last(b, 1)->msg[0], KARST_SMC_LLC_CONFIRM_RKEY | 0x20);
+	bed_last(b, 1)->kind = 0; /* lost */
+	bed_wait(b, 3 * SEC);
+	cr_assert_eq(bed_info(b, 1).state, KARST_SMC_ACTIVE, "in a group of its own");
+	cr_assert_eq(deletes(b), 1);
+	cr_assert_eq(b->s[1].unkeys, 1);
+	bed_free(b);
+}
+
 /* After a change of links bytes may be written once more, and the other link has keys of its
  * own. */
 Test(smc_kept, s9_no_key_is_kept_over_a_change_of_links)

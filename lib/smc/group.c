@@ -268,6 +268,7 @@ smc_group_end(struct smc_core *c, struct smc_group *g, uint8_t flags, uint32_t r
 		return;
 	}
 	g->state = GROUP_ENDING;
+	g->end_link = link;
 	smc_llc_delete_link(c, link, 0, KARST_SMC_LLC_ALL | flags, reason);
 	smc_timer_set(c, &g->timer, c->cfg.llc_wait_ns);
 }

@@ -367,6 +367,7 @@ karst_smc_link_sent(struct karst_smc *smc, uint32_t id, unsigned int n)
 	}
 	send_later(c, link);
 	serve_waiting(c, link);
-	if (link->group->state == GROUP_ENDING && link->nslots == 0)
+	if (link->group->state == GROUP_ENDING && link->group->end_link == link &&
+		link->nslots == 0)
 		smc_group_kill(c, link->group, ECONNABORTED); /* the peer has been told */
 }

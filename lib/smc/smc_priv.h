@@ -223,10 +223,11 @@ struct smc_group {
 	uint32_t flow, flow_tail; /* list of buffers whose keys have to be confirmed or deleted */
 	bool flow_sent;           /* the message for the first of them was sent */
 	struct smc_link *flow_link;
-	uint32_t flow_rkey; /* key of the outstanding request */
-	uint32_t changes;   /* number of times that a link was added or lost */
-	uint64_t add_ns;    /* until this time the peer cannot cause a second link */
-	uint32_t nspares;   /* spare buffers */
+	uint32_t flow_rkey;        /* key of the outstanding request */
+	struct smc_link *end_link; /* GROUP_ENDING: the link that carries the message about it */
+	uint32_t changes;          /* number of times that a link was added or lost */
+	uint64_t add_ns;           /* until this time the peer cannot cause a second link */
+	uint32_t nspares;          /* spare buffers */
 	uint32_t next_free;
 	uint32_t ev_next, ev;
 	bool ev_listed;

@@ -334,6 +334,32 @@ Test(smc_link, s11_accept_for_the_second_of_two_devices)
 	bed_free(b);
 }
 
+/* DELETE_LINK is under way on one link while a message of a connection is complete on the other. */
+Test(smc_link, s18_group_ends_when_the_peer_has_been_told)
+{
+	struct bed *b = bed_two_ports();
+	struct bed_sys *s = &b->s[0];
+
+	cr_assert(bed_connect(b));
+	karst_smc_link_down(s->smc, s->links[0]);
+	bed_pump(b);
+	bed_wait(b, SEC);
+	cr_assert_eq(karst_smc_group_add_link(b->s[1].smc, 0), 0);
+	bed_pump(b);
+	cr_assert_eq(nlinks(b, 0), 2);
+	cr_assert_eq(bed_info(b, 0).link, s->links[1]);
+	cr_assert_eq(bed_write(b, 0, 1, false), 0);
+	cr_assert_eq(bed_last(b, 0)->link, s->links[1]);
+	cr_assert_eq(karst_smc_group_end(s->smc, 0), 0);
+	cr_assert_eq(bed_last(b, 0)->msg[0], KARST_SMC_LLC_DELETE_LINK | 0x20);
+	cr_assert_eq(bed_last(b, 0)->link, s->links[2]);
+	karst_smc_link_sent(s->smc, s->links[1], 1);
+	cr_assert_eq(s->smc->ngroups, 1);
+	karst_smc_link_sent(s->smc, s->links[2], 1);
+	cr_assert_eq(s->smc->ngroups, 0);
+	bed_free(b);
+}
+
 Test(smc_link, s10_a_client_of_one_link_does_not_ask)
 {
 	static const uint8_t gid[16] = {0};

@@ -14,6 +14,7 @@ have them (a virtio header in front).
 """
 import ctypes
 import errno
+import fcntl
 import functools
 import os
 import random
@@ -37,6 +38,7 @@ NETNS = f'kport{os.getpid()}'
 SOL_PACKET, PACKET_RX_RING, PACKET_COPY_THRESH, PACKET_AUXDATA, PACKET_VERSION = 263, 5, 7, 8, 10
 PACKET_VNET_HDR, PACKET_IGNORE_OUTGOING = 15, 23
 ETH_P_ALL = 3
+TUNSETIFF, IFF_TAP, IFF_NO_PI, IFF_VNET_HDR = 0x400454ca, 2, 0x1000, 0x4000
 NEEDS_CSUM, GSO_NONE, GSO_TCPV4, GSO_UDP, GSO_UDP_L4 = 1, 0, 1, 3, 5
 VNET = struct.Struct('<BBHHHH')
 MAC = [b'\x02\x00\x00\x00\x00\x01', b'\x02\x00\x00\x00\x00\x02']
@@ -540,6 +542,40 @@ def tap_goes(tap, b, pmd, name):
     finally:
         sh('ip', 'netns', 'del', other, check=False)
 
+def unexpressed(tap, module):
+    """Threat T131: a frame that no virtio header can express does not end receiving for good."""
+    sh('ip', '-n', NETNS, 'tuntap', 'add', 'dev', 'kt1', 'mode', 'tap', 'vnet_hdr')
+    guest = in_netns(lambda: open('/dev/net/tun', 'r+b', buffering=0))
+    in_netns(lambda: fcntl.ioctl(guest, TUNSETIFF, struct.pack(
+        '16sH14x', b'kt1', IFF_TAP | IFF_NO_PI | IFF_VNET_HDR)))
+    sh('ip', '-n', NETNS, 'link', 'set', 'kt1', 'up')
+    b = open_port('kb0')
+    pmd = Ports(module, first='iface=kt1')
+    problems = pmd.start() or pmd.until_link(0, 'up')
+    plain = VNET.pack(0, 0, 0, 0, 0, 0)
+    if not problems:
+        guest.write(plain + datagram(body(100, 1), 1))
+        problems = same(receive(b, 1)[0], [(1, body(100, 1))])
+        guest.write(LIES['UDP fragments'] + datagram(body(5000, 1)))
+        end = time.monotonic() + HANG_S
+        while not problems:
+            # the link is checked, by which the driver notices
+            guest.write(plain + datagram(body(100, 2), 2))
+            if pmd.link(0) == 'up' and select.select([b], [], [], 0.05)[0]:
+                break
+            if time.monotonic() > end:
+                problems = ['nothing is received any more']
+    if not problems:
+        problems = [] if 'it has a new one' in pmd.said else [f'the ring is the same: {pmd.said}']
+        guest.write(plain + datagram(body(100, 3), 3))
+        while not problems and receive(b, 1)[0] != [(3, body(100, 3))]:
+            pass
+    tap.point('a frame that no virtio header can express does not end receiving',
+              problems + pmd.stop())
+    guest.close()
+    sh('ip', '-n', NETNS, 'link', 'del', 'kt1')
+
+
 def without_ring(tap, module):
     """As where the kernel refuses a ring: the same frames are received, each by a system call."""
     a, b = open_port('ka0'), open_port('kb0')
@@ -700,6 +736,7 @@ def main(argv):
         without_trains(tap, argv[1])
         several_queues(tap, argv[1])
         taps(tap, argv[1])
+        unexpressed(tap, argv[1])
         without_ring(tap, argv[1])
         refusals(tap, argv[1])
         arguments(tap, argv[1])

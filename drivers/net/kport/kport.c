@@ -208,6 +208,13 @@ dev_start(struct rte_eth_dev *dev)
 	return 0;
 }
 
+static void
+add_missed(struct kp_port *p)
+{
+	/* relaxed: a counter */
+	atomic_fetch_add_explicit(&p->missed, kp_sockets_missed(p), memory_order_relaxed);
+}
+
 static int
 dev_stop(struct rte_eth_dev *dev)
 {
@@ -220,7 +227,7 @@ dev_stop(struct rte_eth_dev *dev)
 	if (p->tap) {
 		kp_tap_stop(p);
 	} else {
-		p->missed += kp_sockets_missed(p);
+		add_missed(p);
 		kp_sockets_mute(p);
 	}
 	p->started = false;
@@ -372,6 +379,10 @@ link_update(struct rte_eth_dev *dev, int wait)
 		link.link_speed = kp_iface_speed(p);
 	link.link_status =
 		rc == 0 && p->started && (flags & (IFF_UP | IFF_RUNNING)) == (IFF_UP | IFF_RUNNING);
+	if (!p->tap && link.link_status == RTE_ETH_LINK_UP) {
+		add_missed(p);
+		kp_rings_renew(p);
+	}
 	dev->data->dev_link = link;
 	return 0;
 }
@@ -429,8 +440,8 @@ missed(struct kp_port *p)
 	if (p->tap)
 		return kp_tap_missed(p) - p->missed_base;
 	if (p->started)
-		p->missed += kp_sockets_missed(p);
-	return p->missed;
+		add_missed(p);
+	return atomic_load_explicit(&p->missed, memory_order_relaxed);
 }
 
 /* --- counters: values since a queue was set up, minus those at the last reset --- */

@@ -68,6 +68,7 @@ enum kp_said {
 	KP_SAID_TOO_LONG = 32,
 	KP_SAID_FILTER = 128,
 	KP_SAID_RING = 256,
+	KP_SAID_RENEWED = 512,
 };
 
 /**
@@ -101,13 +102,26 @@ struct kp_rx_stats {
 	uint64_t missed;    /* messages in the ring whose rest did not fit into the socket */
 };
 
+/** What kp_rings_renew() has done to a ring, until the queue's lcore has taken note of it. */
+enum kp_ring_change {
+	KP_RING_SAME,
+	KP_RING_NEW,  /* the kernel begins again with slot 0 */
+	KP_RING_GONE, /* the kernel has refused another one: frames come through the socket */
+};
+
 /** Memory that a packet socket shares; base NULL: none. */
 struct kp_ring {
 	uint8_t *base;
-	uint32_t mask; /* number of slots minus 1 */
-	uint32_t head; /* the next slot to be read */
-	uint32_t owed; /* messages of earlier slots that are still to be read from the socket */
+	uint32_t mask;         /* number of slots minus 1 */
+	_Atomic uint32_t head; /* the next slot to be read */
+	/* messages of earlier slots that are still to be read from the socket */
+	_Atomic uint32_t owed;
 	uint32_t empty_polls;
+	_Atomic uint32_t change; /* enum kp_ring_change */
+	/* of kp_rings_renew(), at its last call */
+	uint32_t seen_head;
+	uint64_t seen_drops;
+	_Atomic uint64_t drops; /* frames that the kernel has dropped since the socket was opened */
 };
 
 struct kp_rxq {
@@ -170,7 +184,8 @@ struct kp_port {
 	bool started;
 	int fd[KP_MAX_QUEUES];              /* -1: not opened; kept between starts */
 	struct kp_ring ring[KP_MAX_QUEUES]; /* rings of these */
-	uint64_t missed;                    /* frames dropped because a socket was full */
+	_Atomic uint64_t missed;            /* frames dropped because a socket was full */
+	atomic_flag renewing;               /* a thread is in kp_rings_renew() */
 	uint64_t missed_base;               /* of a tap, at the last reset */
 	struct kp_rx_stats rx_base[KP_MAX_QUEUES];
 	struct kp_tx_stats tx_base[KP_MAX_QUEUES];
@@ -201,6 +216,8 @@ uint32_t kp_iface_speed(const struct kp_port *p);
  * must not receive any more.
  */
 void kp_ring_drop(struct kp_ring *r);
+/** Is the ring empty, so that its lcore reads no slot unless the kernel fills one? */
+bool kp_ring_empty(const struct kp_ring *r);
 
 /**
  * Opens the sockets of all queues, or reuses those that exist; from then on they receive.  -errno;
@@ -224,6 +241,11 @@ int kp_sockets_follow(struct kp_port *p, unsigned int ifindex);
 int kp_membership(struct kp_port *p, unsigned short type, bool on);
 /** Returns the number of frames since the last call that were dropped because a socket was full. */
 uint64_t kp_sockets_missed(struct kp_port *p);
+/**
+ * Replaces rings into which the kernel has stopped to put frames (ring.c).  Lcores may be
+ * receiving.  To be called after kp_sockets_missed().
+ */
+void kp_rings_renew(struct kp_port *p);
 
 /* --- tap.c --- */
 

@@ -16,6 +16,21 @@
  * A slot is returned to the kernel when its frame has been copied.  The slot of a long frame is
  * returned at once and counted as owed until its message has been read from the socket, whatever
  * happens in between.
+ *
+ * A frame can stop the ring.  Before the kernel writes a virtio header into a slot, it marks the
+ * slot as in use.  If no virtio header can express what the frame is (a program may have written it
+ * to a tap as UDP to be fragmented; old kernels have none for UDP trains), the kernel drops the
+ * frame and keeps the mark, so it drops all later frames, too.  Each time the link is checked,
+ * kp_rings_renew() looks for rings that are empty, have delivered nothing since the last check,
+ * and have dropped frames, and replaces them:
+ *
+ *   1. the socket is bound to a protocol that does not exist, after which no frame is on its way
+ *   2. memory of zeros replaces the shared memory at the same address: the lcore finds no frame
+ *   3. the kernel makes a new ring, which replaces that memory
+ *   4. "change" tells the lcore to begin with slot 0; then the socket is bound again
+ *
+ * The lcore reads "change" after the status of a slot.  So if it finds a frame of the new ring, it
+ * also finds that the ring is new.
  */
 #include "recv.h"
 
@@ -23,6 +38,24 @@
 
 /* Polls of an empty ring between two reads of the socket's error. */
 #define ERROR_EVERY 256u
+
+static inline uint32_t
+head_of(const struct kp_ring *r)
+{
+	return atomic_load_explicit(&r->head, memory_order_relaxed);
+}
+
+static inline uint32_t
+owed_of(const struct kp_ring *r)
+{
+	return atomic_load_explicit(&r->owed, memory_order_relaxed);
+}
+
+static inline void
+set_owed(struct kp_ring *r, uint32_t owed)
+{
+	atomic_store_explicit(&r->owed, owed, memory_order_relaxed);
+}
 
 static inline struct tpacket2_hdr *
 slot_at(const struct kp_ring *r, uint32_t index)
@@ -43,7 +76,22 @@ hand_back(struct kp_ring *r, struct tpacket2_hdr *h)
 {
 	/* release: all reads of the slot come before this store */
 	__atomic_store_n(&h->tp_status, TP_STATUS_KERNEL, __ATOMIC_RELEASE);
-	r->head++;
+	/* relaxed: kp_ring_empty() reads the slots as well */
+	atomic_store_explicit(&r->head, head_of(r) + 1, memory_order_relaxed);
+}
+
+/* Takes note of what kp_rings_renew() has done.  @return whether there still is a ring. */
+static __rte_noinline bool
+take_note(struct kp_ring *r)
+{
+	/* acquire, pairs with the release of renew(): the new memory is in place */
+	if (atomic_load_explicit(&r->change, memory_order_acquire) == KP_RING_GONE)
+		return false;
+	atomic_store_explicit(&r->head, 0, memory_order_relaxed);
+	set_owed(r, 0);
+	/* release, pairs with kp_rings_renew(), which then reads the head */
+	atomic_store_explicit(&r->change, KP_RING_SAME, memory_order_release);
+	return true;
 }
 
 static void
@@ -71,21 +119,22 @@ static void
 take_long(struct kp_rxq *q)
 {
 	struct kp_ring *r = q->ring;
-	struct tpacket2_hdr *h = slot_at(r, r->head);
+	struct tpacket2_hdr *h = slot_at(r, head_of(r));
+	uint32_t owed = owed_of(r);
 	int got;
 
-	while (r->owed < KP_RX_SLOTS &&
+	while (owed < KP_RX_SLOTS &&
 		(status_of(h) & (TP_STATUS_USER | TP_STATUS_COPY)) ==
 			(TP_STATUS_USER | TP_STATUS_COPY)) {
+		set_owed(r, ++owed); /* first: see kp_ring_empty() */
 		hand_back(r, h);
-		r->owed++;
-		h = slot_at(r, r->head);
+		h = slot_at(r, head_of(r));
 	}
-	got = kp_rx_messages(q, r->owed);
+	got = kp_rx_messages(q, owed);
 	if (got == -EAGAIN)
-		r->owed = 0; /* an empty socket has none of the owed messages */
+		set_owed(r, 0); /* an empty socket has none of the owed messages */
 	else if (got > 0)
-		r->owed -= RTE_MIN((uint32_t)got, r->owed);
+		set_owed(r, owed - RTE_MIN((uint32_t)got, owed));
 }
 
 /*
@@ -109,12 +158,21 @@ kp_ring_take(struct kp_rxq *q, unsigned int n)
 	struct kp_ring *r = q->ring;
 
 	n = RTE_MIN(n, KP_RX_READY - KP_TRAIN_MAX_RX);
-	if (r->owed > 0)
+	if (owed_of(r) > 0)
 		take_long(q);
-	while (q->nready < n && r->owed == 0) {
-		struct tpacket2_hdr *h = slot_at(r, r->head);
+	while (q->nready < n && owed_of(r) == 0) {
+		struct tpacket2_hdr *h = slot_at(r, head_of(r));
 		uint32_t status = status_of(h);
 
+		/* relaxed: the status orders */
+		if (unlikely(atomic_load_explicit(&r->change, memory_order_relaxed) !=
+			    KP_RING_SAME)) {
+			if (!take_note(r)) {
+				q->ring = NULL;
+				return;
+			}
+			continue;
+		}
 		if ((status & TP_STATUS_USER) == 0) {
 			if (++r->empty_polls % ERROR_EVERY == 0)
 				read_error(q);
@@ -131,6 +189,16 @@ kp_ring_take(struct kp_rxq *q, unsigned int n)
 	}
 }
 
+bool
+kp_ring_empty(const struct kp_ring *r)
+{
+	uint32_t head = head_of(r);
+
+	/* The lcore may have returned a slot, but not yet counted it: it reads the next one. */
+	return status_of(slot_at(r, head)) == TP_STATUS_KERNEL &&
+		status_of(slot_at(r, head + 1)) == TP_STATUS_KERNEL && owed_of(r) == 0;
+}
+
 void
 kp_ring_drop(struct kp_ring *r)
 {
@@ -138,7 +206,10 @@ kp_ring_drop(struct kp_ring *r)
 
 	if (r->base == NULL)
 		return;
-	while (h = slot_at(r, r->head), (status_of(h) & TP_STATUS_USER) != 0)
+	/* relaxed: the lcore does not receive any more */
+	if (atomic_load_explicit(&r->change, memory_order_relaxed) == KP_RING_NEW)
+		(void)take_note(r);
+	while (h = slot_at(r, head_of(r)), (status_of(h) & TP_STATUS_USER) != 0)
 		hand_back(r, h);
-	r->owed = 0;
+	set_owed(r, 0);
 }

@@ -25,7 +25,10 @@
 #include <linux/sockios.h>
 #include <netinet/in.h>
 
-#define ROCE_PORT 4791u
+#define ROCE_PORT  4791u
+#define RING_BLOCK (128u << 10)
+/* No frame has this protocol: numbers below 1536 are lengths. */
+#define NO_PROTOCOL 0x05ffu
 #ifndef PACKET_IGNORE_OUTGOING
 #define PACKET_IGNORE_OUTGOING 23
 #endif
@@ -326,16 +329,23 @@ set_buffer(struct kp_port *p, int fd, bool receive)
 		receive ? "rmem_max" : "wmem_max");
 }
 
-/* Maps a ring.  Each slot is for one frame; the ring gets a quarter of the memory of the socket. */
+/* Makes the kernel allocate a ring.  Each slot is for one frame. */
+static int
+make_ring(int fd, uint32_t slots)
+{
+	const struct tpacket_req req = {.tp_block_size = RING_BLOCK,
+		.tp_block_nr = slots / (RING_BLOCK / KP_RING_SLOT),
+		.tp_frame_size = KP_RING_SLOT,
+		.tp_frame_nr = slots};
+
+	return set(fd, SOL_PACKET, PACKET_RX_RING, &req, sizeof(req));
+}
+
+/* Maps a ring, which gets a quarter of the memory of the socket. */
 static int
 map_ring(struct kp_port *p, int fd, struct kp_ring *r)
 {
-	uint32_t block = 128u << 10,
-		 slots = RTE_MAX(rte_align32prevpow2(p->rcvbuf / 4), block) / KP_RING_SLOT;
-	const struct tpacket_req req = {.tp_block_size = block,
-		.tp_block_nr = slots / (block / KP_RING_SLOT),
-		.tp_frame_size = KP_RING_SLOT,
-		.tp_frame_nr = slots};
+	uint32_t slots = RTE_MAX(rte_align32prevpow2(p->rcvbuf / 4), RING_BLOCK) / KP_RING_SLOT;
 	void *base;
 	int rc = set_int(fd, SOL_PACKET, PACKET_VERSION, TPACKET_V2);
 
@@ -343,7 +353,7 @@ map_ring(struct kp_port *p, int fd, struct kp_ring *r)
 	if (rc == 0)
 		rc = set_int(fd, SOL_PACKET, PACKET_COPY_THRESH, 1);
 	if (rc == 0)
-		rc = set(fd, SOL_PACKET, PACKET_RX_RING, &req, sizeof(req));
+		rc = make_ring(fd, slots);
 	if (rc != 0)
 		return rc;
 	base = mmap(NULL, (size_t)slots * KP_RING_SLOT, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
@@ -353,19 +363,33 @@ map_ring(struct kp_port *p, int fd, struct kp_ring *r)
 	return 0;
 }
 
+static size_t
+ring_bytes(const struct kp_ring *r)
+{
+	return (size_t)(r->mask + 1) * KP_RING_SLOT;
+}
+
 static void
 unmap_ring(struct kp_ring *r)
 {
 	if (r->base != NULL)
-		munmap(r->base, (size_t)(r->mask + 1) * KP_RING_SLOT);
-	r->base = NULL;
+		munmap(r->base, ring_bytes(r));
+	*r = (struct kp_ring){0};
+}
+
+/* The socket receives without a ring. */
+static int
+end_ring(int fd)
+{
+	static const struct tpacket_req none;
+
+	return set(fd, SOL_PACKET, PACKET_RX_RING, &none, sizeof(none));
 }
 
 /* Sets up the ring.  Without it, frames are received by system calls. */
 static int
 set_ring(struct kp_port *p, int fd, struct kp_ring *r)
 {
-	static const struct tpacket_req none;
 	int rc = p->want_ring ? map_ring(p, fd, r) : 0;
 
 	if (rc == 0)
@@ -374,15 +398,15 @@ set_ring(struct kp_port *p, int fd, struct kp_ring *r)
 		"the kernel refuses a ring (%s): each look costs a system call", strerror(-rc));
 	/* A ring that could not be mapped must not receive frames.  A kernel without rings refuses
 	 * this call as well. */
-	rc = set(fd, SOL_PACKET, PACKET_RX_RING, &none, sizeof(none));
+	rc = end_ring(fd);
 	return rc == -EINVAL || rc == -ENOPROTOOPT ? 0 : rc;
 }
 
 static int
-bind_to(int fd, unsigned int ifindex)
+bind_to(int fd, unsigned int ifindex, uint16_t protocol)
 {
 	const struct sockaddr_ll at = {.sll_family = AF_PACKET,
-		.sll_protocol = htons(ETH_P_ALL),
+		.sll_protocol = htons(protocol),
 		.sll_ifindex = (int)ifindex};
 
 	return bind(fd, (const void *)&at, sizeof(at)) == 0 ? 0 : -errno;
@@ -450,7 +474,7 @@ kp_sockets_open(struct kp_port *p)
 	if (rc == 0)
 		rc = open_all(p);
 	for (i = 0; rc == 0 && i < p->nq; i++) {
-		rc = bind_to(p->fd[i], ifindex);
+		rc = bind_to(p->fd[i], ifindex, ETH_P_ALL);
 		if (rc == 0)
 			rc = set_filter(p, p->fd[i], i);
 	}
@@ -471,6 +495,10 @@ kp_sockets_mute(struct kp_port *p)
 	for (i = 0; i < KP_MAX_QUEUES; i++)
 		if (p->fd[i] >= 0) {
 			mute(p->fd[i]);
+			/* relaxed: the lcore does not receive any more */
+			if (atomic_load_explicit(&p->ring[i].change, memory_order_relaxed) ==
+				KP_RING_GONE)
+				unmap_ring(&p->ring[i]);
 			kp_ring_drop(&p->ring[i]);
 		}
 }
@@ -504,7 +532,7 @@ kp_sockets_follow(struct kp_port *p, unsigned int ifindex)
 	int rc = 0;
 
 	for (i = 0; rc == 0 && i < p->nq; i++)
-		rc = bind_to(p->fd[i], ifindex);
+		rc = bind_to(p->fd[i], ifindex, ETH_P_ALL);
 	if (rc == 0) {
 		p->ifindex = ifindex;
 		KP_LOG(NOTICE, "%s: the interface was made anew or came back, and is used again\n",
@@ -536,7 +564,83 @@ kp_sockets_missed(struct kp_port *p)
 
 	for (i = 0; i < p->nq; i++)
 		if (p->fd[i] >= 0 &&
-			getsockopt(p->fd[i], SOL_PACKET, PACKET_STATISTICS, &st, &len) == 0)
+			getsockopt(p->fd[i], SOL_PACKET, PACKET_STATISTICS, &st, &len) == 0) {
+			/* relaxed: counters */
+			atomic_fetch_add_explicit(
+				&p->ring[i].drops, st.tp_drops, memory_order_relaxed);
 			n += st.tp_drops;
+		}
 	return n;
+}
+
+/* --- rings that have stopped --- */
+
+/* Has the ring dropped frames since the last call, and delivered none? */
+static bool
+has_stopped(struct kp_ring *r)
+{
+	uint64_t drops = atomic_load_explicit(&r->drops, memory_order_relaxed);
+	uint32_t head = atomic_load_explicit(&r->head, memory_order_relaxed);
+	bool stopped = drops != r->seen_drops && head == r->seen_head && kp_ring_empty(r);
+
+	r->seen_drops = drops;
+	r->seen_head = head;
+	return stopped;
+}
+
+/* Replaces a ring, as ring.c explains.  The ring is empty, and no frame is on its way to it. */
+static int
+renew(int fd, struct kp_ring *r)
+{
+	uint32_t change = KP_RING_SAME;
+	int rc;
+
+	if (mmap(r->base, ring_bytes(r), PROT_READ | PROT_WRITE,
+		    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) == MAP_FAILED)
+		return -errno;
+	rc = end_ring(fd);
+	if (rc == 0) {
+		change = KP_RING_NEW;
+		rc = make_ring(fd, r->mask + 1);
+	}
+	/* the new ring, or the old one if it could not be ended */
+	if (mmap(r->base, ring_bytes(r), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0) ==
+		MAP_FAILED) {
+		rc = rc != 0 ? rc : -errno;
+		(void)end_ring(fd);
+		change = KP_RING_GONE;
+	}
+	/* release, pairs with take_note() */
+	atomic_store_explicit(&r->change, change, memory_order_release);
+	return rc;
+}
+
+void
+kp_rings_renew(struct kp_port *p)
+{
+	uint16_t i;
+	int rc;
+
+	if (atomic_flag_test_and_set_explicit(&p->renewing, memory_order_acquire))
+		return;
+	for (i = 0; i < p->nq; i++) {
+		struct kp_ring *r = &p->ring[i];
+
+		if (p->fd[i] < 0 || r->base == NULL ||
+			atomic_load_explicit(&r->change, memory_order_acquire) != KP_RING_SAME ||
+			!has_stopped(r) || bind_to(p->fd[i], p->ifindex, NO_PROTOCOL) != 0)
+			continue;
+		rc = kp_ring_empty(r) ? renew(p->fd[i], r) : 0;
+		(void)bind_to(p->fd[i], p->ifindex, ETH_P_ALL);
+		if (rc == 0)
+			kp_say_once(p, KP_SAID_RENEWED,
+				"a frame stopped the kernel's ring of queue %u, and it has a new one",
+				i);
+		else
+			kp_say_once(p, KP_SAID_RING,
+				"a frame stopped the kernel's ring of queue %u, and it refuses another "
+				"(%s)",
+				i, strerror(-rc));
+	}
+	atomic_flag_clear_explicit(&p->renewing, memory_order_release);
 }

@@ -88,6 +88,21 @@ rx_accepts(const struct eng_lcore *lc, unsigned int port, const struct karst_pkt
 	return eng_port_accepts(&lc->e->port[port], pkt, why);
 }
 
+/* What this engine has sent to itself is of no use to the kernel.  Nor can each lcore pass it on:
+ * those that do not serve the port have no ring to its tap. */
+static karst_noinline void
+rx_refuse(struct eng_lcore *lc, unsigned int port, struct rte_mbuf *m, enum karst_drop why)
+{
+	const struct karst_pkt *pkt = rte_mbuf_to_priv(m);
+
+	if (port != ENG_RX_LOOP) {
+		lc->e->hooks->exception(lc, eng_port_base(pkt->port), m, why);
+		return;
+	}
+	karst_count_drop(&lc->core->counters, why);
+	buffer_free(lc, m);
+}
+
 static void
 rx_chunk(struct eng_lcore *lc, struct rte_mbuf **mbufs, unsigned int n, unsigned int port)
 {
@@ -106,7 +121,7 @@ rx_chunk(struct eng_lcore *lc, struct rte_mbuf **mbufs, unsigned int n, unsigned
 		enum karst_drop why = pkt->drop;
 
 		if (karst_unlikely(!rx_accepts(lc, port, pkt, &why))) {
-			lc->e->hooks->exception(lc, eng_port_base(pkt->port), mbufs[i], why);
+			rx_refuse(lc, port, mbufs[i], why);
 			continue;
 		}
 		if (karst_unlikely(pkt->dqpn == KARST_QPN_MULTICAST)) {

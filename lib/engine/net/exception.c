@@ -12,7 +12,8 @@
  *
  * So with a tap the engine answers for its own addresses, and the kernel for all other addresses
  * that it has there.  Answers of neighbours reach both, as either may have asked.  A frame that
- * none of them accepts is dropped and counted under the parser's drop reason.
+ * none of them accepts is dropped and counted under the parser's drop reason.  Frames of a loopback
+ * twin do not come here (rx.c).
  */
 #include "exception.h"
 

@@ -101,6 +101,7 @@ engine_bed_up(struct engine_bed *bed, const struct engine_bed_config *cfg)
 			.mac = {2, 0, 0, 0, 0, (uint8_t)(side + 1)},
 			.mtu = side != 0 && cfg->mtu_b != 0 ? cfg->mtu_b : cfg->mtu,
 			.vlan = cfg->vlan,
+			.exception_tap = side == 0 ? cfg->tap : NULL,
 			.num_addrs = 2,
 			.addrs = addr,
 		};

@@ -23,6 +23,7 @@ struct engine_bed_config {
 	uint16_t mtu;
 	uint16_t mtu_b; /* of port B; 0: as port A */
 	uint16_t vlan;
+	const char *tap; /* exception tap of port A */
 	bool telemetry;
 	bool ip6;
 };

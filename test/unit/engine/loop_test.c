@@ -3,7 +3,9 @@
  */
 /* Frames that never leave the machine: through the loopback twin of a port with a device, and
  * through a port without a device. */
+#include <errno.h>
 #include <sched.h>
+#include <string.h>
 
 #include <criterion/criterion.h>
 #include <rte_ethdev.h>
@@ -43,6 +45,27 @@ connect_twins(struct engine_bed *bed, struct karst_engine_qp *a, struct karst_en
 			cr_assert_eq(karst_engine_qp_modify(bed->e, qp[i], &attr, mask), 0,
 				"QP %d to state %d", i, to);
 		}
+	}
+}
+
+/* Connects a QP through the twin of port A with queue pair @peer at port A's own address; nothing
+ * is sent again. */
+static void
+connect_to(struct engine_bed *bed, struct karst_engine_qp *qp, uint32_t peer)
+{
+	struct karst_engine_port_info own;
+	struct karst_core_qp_attr attr;
+	enum karst_qp_state to;
+
+	cr_assert_eq(karst_engine_port_info(bed->e, bed->port[0], &own), 0);
+	for (to = KARST_QPS_INIT; to <= KARST_QPS_RTS; to++) {
+		unsigned int mask = engine_bed_attr(bed, KARST_QPT_RC, 0, peer, to, &attr);
+
+		cr_assert_eq(karst_engine_path_init(
+				     bed->e, bed->port[0], 0, own.mac, own.addrs[0].ip, &attr.path),
+			0);
+		attr.timeout = 0;
+		cr_assert_eq(karst_engine_qp_modify(bed->e, qp, &attr, mask), 0, "to state %d", to);
 	}
 }
 
@@ -162,6 +185,41 @@ Test(loop, one_lcore)
 	exchange(&bed, a, a);
 	check_wires_are_silent(&bed);
 	check_no_drops(&bed);
+	engine_bed_down(&bed);
+}
+
+/* Threat T132: when an address has gone, a packet to it by the loopback twin is dropped, also on an
+ * lcore that does not serve the port and so has no ring to the port's tap. */
+Test(loop, an_address_that_has_gone)
+{
+	static uint8_t mem[64];
+	struct engine_bed_config cfg = {.engine.lcores = 2, .mask = {1, 1}, .tap = "loop0"};
+	struct karst_engine_addr other = karst_engine_addr_ip4(0x0a090909);
+	struct karst_engine_lcore_stats before, after;
+	struct karst_counters sum;
+	struct karst_engine_qp *qp[2];
+	struct engine_bed bed;
+	uint32_t key, i;
+
+	if (unshare(CLONE_NEWNET) != 0)
+		cr_skip_test("network namespaces need root: %s", strerror(errno));
+	engine_bed_up(&bed, &cfg);
+	key = engine_bed_mr(&bed, mem, sizeof(mem));
+	for (i = 0; i < 2; i++) {
+		qp[i] = engine_bed_qp(&bed, KARST_QPT_RC, 0);
+		/* to a queue pair of that lcore, which need not exist */
+		connect_to(&bed, qp[i], (qp[i]->num & ~1u) | i);
+	}
+	cr_assert_eq(karst_engine_port_set_addrs(bed.e, bed.port[0], 1, &other), 0);
+	engine_bed_settle(&bed); /* what port B announces */
+	cr_assert_eq(karst_engine_lcore_stats(bed.e, 0, &before), 0);
+	for (i = 0; i < 2; i++)
+		engine_bed_post(qp[i], KARST_WR_RDMA_WRITE, i, mem, sizeof(mem), key, mem, key);
+	engine_bed_settle(&bed);
+	karst_engine_counters(bed.e, KARST_ENGINE_ANY_LCORE, &sum);
+	cr_assert_eq(sum.drop[KARST_DROP_DEST_ADDRESS], 2);
+	cr_assert_eq(karst_engine_lcore_stats(bed.e, 0, &after), 0);
+	cr_assert_eq(after.tap_rx, before.tap_rx, "the kernel got the engine's own packet");
 	engine_bed_down(&bed);
 }
 

@@ -90,18 +90,28 @@ describe_train(struct virtio_net_hdr *v, const struct kp_hdrs *h, size_t seg)
 	v->csum_offset = 6;
 }
 
+/* Does a datagram of @len bytes of IP exceed the interface's MTU?  The kernel checks that for
+ * single frames, but not for the datagrams of a train; for a tap, whose port is the other end, it
+ * checks neither. */
+static inline bool
+exceeds_mtu(const struct kp_port *p, size_t len)
+{
+	/* relaxed: it may change at any time */
+	return !p->tap && len > __atomic_load_n(&p->mtu, __ATOMIC_RELAXED);
+}
+
 /* --- trains that are recognized --- */
 
 /* Returns how many of the @n frames from @bufs on form a train with the first one. */
 static unsigned int
-find_train(struct rte_mbuf *const *bufs, unsigned int n, struct kp_hdrs *h)
+find_train(const struct kp_port *p, struct rte_mbuf *const *bufs, unsigned int n, struct kp_hdrs *h)
 {
 	const uint8_t *first = rte_pktmbuf_mtod(bufs[0], const uint8_t *);
 	size_t len = bufs[0]->data_len, total = len;
 	unsigned int i;
 
 	if (n < 2 || bufs[1]->data_len > len || !kp_hdrs_find(first, len, h) ||
-		!kp_train_begins(first, len, h))
+		!kp_train_begins(first, len, h) || exceeds_mtu(p, len - h->l3))
 		return 1;
 	for (i = 1; i < n && i < KP_TRAIN_MAX; i++) {
 		const struct rte_mbuf *m = bufs[i];
@@ -244,7 +254,10 @@ add_frame(struct gather *g, const struct rte_mbuf *m)
 
 		if (!offload_hdrs(m, &h) || (train && m->tso_segsz == 0) || !g->q->port->vnet)
 			return false;
-		if (train && m->tso_segsz < m->pkt_len - h.bytes)
+		train = train && m->tso_segsz < m->pkt_len - h.bytes;
+		if (train && exceeds_mtu(g->q->port, (size_t)m->tso_segsz + h.bytes - h.l3))
+			return false;
+		if (train)
 			add_program_train(g, m, &h);
 		else
 			add_checksummed(g, m, &h);
@@ -283,7 +296,7 @@ gather(struct gather *g, struct rte_mbuf *const *bufs, unsigned int n)
 			i++;
 			continue;
 		}
-		len = find_train(bufs + i, RTE_MIN(n - i, room - EXTRA), &h);
+		len = find_train(g->q->port, bufs + i, RTE_MIN(n - i, room - EXTRA), &h);
 		if (len > 1)
 			add_train(g, bufs + i, len, &h);
 		else
@@ -340,7 +353,8 @@ refused(struct kp_txq *q, int err)
 	return q->mbufs[0];
 }
 
-/* Sends a frame that is not one message.  @return 1: done; -EAGAIN. */
+/* Sends a frame that is not one message; the kernel refuses datagrams of a train that are too long.
+ * @return 1: done; -EAGAIN. */
 static int
 send_odd(struct kp_txq *q, const struct rte_mbuf *m)
 {

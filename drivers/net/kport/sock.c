@@ -66,7 +66,8 @@ read_iface(struct kp_port *p, int fd, unsigned int *ifindex, unsigned int *flags
 	*flags = (unsigned short)ifr.ifr_flags;
 	if (ioctl(fd, SIOCGIFMTU, &ifr) != 0)
 		return -errno;
-	p->mtu = (uint32_t)ifr.ifr_mtu;
+	/* relaxed: lcores read it */
+	__atomic_store_n(&p->mtu, (uint32_t)ifr.ifr_mtu, __ATOMIC_RELAXED);
 	if (ioctl(fd, SIOCGIFHWADDR, &ifr) != 0)
 		return -errno;
 	if (ifr.ifr_hwaddr.sa_family != 1 /* Ethernet */)

@@ -48,6 +48,7 @@ set_up(void)
 	t.port->roce = true;
 	t.port->vnet = true;
 	t.port->tx_trains = true;
+	t.port->mtu = 9000;
 	t.rx = calloc(1, sizeof(*t.rx));
 	*t.rx = (struct kp_rxq){.fd = fds[0], .port = t.port, .pool = t.pool, .room = ROOM};
 	t.tx = calloc(1, sizeof(*t.tx));
@@ -594,6 +595,32 @@ Test(io, trains_of_a_program)
 	cr_assert_eq(expect_message(12, 5), 1);
 	cr_assert_eq(expect_message(99, 100), 1);
 	cr_assert_eq(t.tx->stats.errors, 0);
+}
+
+/* The kernel does not compare the datagrams of a train with the interface's MTU.  Those that are
+ * too long are sent alone, so that it refuses them; the kernel's side of a tap takes any. */
+Test(io, no_trains_beyond_the_mtu)
+{
+	struct rte_mbuf *bufs[2];
+	unsigned int i, tap;
+
+	t.port->mtu = 1500;
+	for (tap = 0; tap < 2; tap++) {
+		t.port->tap = tap != 0;
+		bufs[0] = make_frame(1, 1472);
+		bufs[1] = make_frame(2, 1472);
+		cr_assert_eq(kp_tx_burst(t.tx, bufs, 2), 2);
+		cr_assert_eq(expect_message(1, 1472), 2);
+		bufs[0] = make_frame(1, 1473);
+		bufs[1] = make_frame(2, 1473);
+		cr_assert_eq(kp_tx_burst(t.tx, bufs, 2), 2);
+		for (i = 0; i < 2; i += 1 + tap)
+			cr_assert_eq(expect_message((uint16_t)(1 + i), 1473), 1 + tap);
+		bufs[0] = make_chain(1, 1473, 2 * 1473);
+		cr_assert_eq(kp_tx_burst(t.tx, bufs, 1), 1);
+		for (i = 0; i < 2; i += 1 + tap)
+			cr_assert_eq(expect_message((uint16_t)(1 + i), 1473), 1 + tap);
+	}
 }
 
 /* What cannot be sent is counted, and its buffers are freed. */

@@ -208,13 +208,14 @@ def refuse(level, options):
 class Ports(Testpmd):
     """Forwards between net_kport0 and net_kport1."""
 
-    def __init__(self, module, more='', first='iface=ka1', queues=1, before=None):
+    def __init__(self, module, more='', first='iface=ka1', queues=1, before=None, rxq=None):
+        rxq = rxq or queues
         more += f',qpairs={queues}' if queues > 1 else ''
         super().__init__(
             '-d', module, '--lcores=0,1@0', '--no-huge', '-m', '512', '--no-shconf', '--no-pci',
             '--no-telemetry', '--vdev', f'net_kport0,{first}{more}', '--vdev',
             f'net_kport1,iface=kb1{more}', '--', '-i', '--mbuf-size=9344',
-            '--total-num-mbufs=4096', '--forward-mode=io', f'--rxq={queues}', f'--txq={queues}',
+            '--total-num-mbufs=4096', '--forward-mode=io', f'--rxq={rxq}', f'--txq={queues}',
             netns=NETNS, before=before)
 
     def link(self, port):
@@ -472,6 +473,27 @@ def several_queues(tap, module):
         tap.point(f'spread={spread}: an interface that was made anew is used by all queues', problems)
         check_forwarding(tap, a, b, pmd, f'spread={spread}, made anew', ordered=False)
         tap.point(f'spread={spread}: it stops', pmd.stop())
+
+
+def more_to_send(tap, module):
+    """With fewer queues that receive than queues that send, each frame arrives as well.  A tap cannot
+    have that."""
+    a, b = open_port('ka0'), open_port('kb0')
+    pmd = Ports(module, queues=3, rxq=1)
+    problems = pmd.start()
+    if not problems:
+        settle(a, b)
+        for i in range(60):
+            a.send(VNET.pack(0, 0, 0, 0, 0, 0) + roce_to(0x100 + i, i))
+        idents = sorted(ident for ident, _ in receive(b, 60)[0])
+        problems = [] if idents == list(range(60)) else [f'{len(idents)} of 60 frames came: {idents}']
+    tap.point('one queue receives and three send: all frames arrive', problems + pmd.stop())
+    pmd = Ports(module, '', 'tap=kt0', 2, rxq=1)
+    pmd.wait('as many queues that receive')
+    pmd.process.kill()
+    pmd.process.wait()
+    tap.point('a tap with fewer queues that receive than send is refused', [
+        pmd.said] if 'as many queues that receive' not in pmd.said else [])
 
 
 def partial_checksum(tap, a, b, name):
@@ -735,6 +757,7 @@ def main(argv):
         forwarding(tap, argv[1])
         without_trains(tap, argv[1])
         several_queues(tap, argv[1])
+        more_to_send(tap, argv[1])
         taps(tap, argv[1])
         unexpressed(tap, argv[1])
         without_ring(tap, argv[1])

@@ -162,7 +162,7 @@ parse_args(const char *args, struct kp_port *p)
 	rte_kvargs_free(kv);
 	if (rc == 0)
 		rc = check_args(args, p, tap);
-	p->nq = (uint16_t)queues;
+	p->nq = p->nrx = (uint16_t)queues;
 	p->most_queues = p->tap ? p->nq : KP_MAX_QUEUES;
 	return rc < 0 ? -EINVAL : 0;
 }
@@ -174,7 +174,15 @@ dev_configure(struct rte_eth_dev *dev)
 {
 	struct kp_port *p = dev->data->dev_private;
 
-	p->nq = RTE_MAX(dev->data->nb_rx_queues, dev->data->nb_tx_queues);
+	/* The kernel gives frames to each queue of a tap that may send. */
+	if (p->tap && dev->data->nb_rx_queues < dev->data->nb_tx_queues) {
+		KP_LOG(ERR,
+			"tap %s: %u queues that send need as many queues that receive, instead of %u\n",
+			p->iface, dev->data->nb_tx_queues, dev->data->nb_rx_queues);
+		return -EINVAL;
+	}
+	p->nrx = dev->data->nb_rx_queues;
+	p->nq = RTE_MAX(p->nrx, dev->data->nb_tx_queues);
 	/* No other program sets the MTU that is asked for now. */
 	if (p->tap && dev->data->mtu != p->mtu && kp_tap_set_mtu(p, dev->data->mtu) != 0)
 		dev->data->mtu = (uint16_t)RTE_MIN(p->mtu, (uint32_t)dev->data->mtu);

@@ -166,6 +166,7 @@ struct kp_port {
 	char iface[IF_NAMESIZE];
 	bool tap; /* the port is the other end of a tap */
 	uint16_t nq;
+	uint16_t nrx; /* queues that receive: the first ones of these */
 	uint16_t most_queues;
 	bool roce;   /* only RoCE is received */
 	bool tags;   /* the kernel removes VLAN tags from frames and reports them */

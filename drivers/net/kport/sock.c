@@ -231,6 +231,8 @@ static const struct sock_filter by_flow[] = {
 	/* 31 */ A_IS(0),
 };
 
+static const struct sock_filter nothing[] = {DROP};
+
 static const struct sock_filter by_cpu[] = {LOAD32(AD(SKF_AD_CPU))};
 
 static const struct {
@@ -287,13 +289,15 @@ set_filter(const struct kp_port *p, int fd, uint32_t queue)
 	size_t n = p->roce ? RTE_DIM(roce) : RTE_DIM(incoming), more = numbers[p->spread].n;
 	struct sock_filter code[FILTER_MAX];
 
-	if (p->nq == 1)
+	if (queue >= p->nrx)
+		return attach(fd, nothing, RTE_DIM(nothing));
+	if (p->nrx == 1)
 		return attach(fd, all, n);
 	memcpy(code, all, n * sizeof(code[0]));
 	/* instead of keeping the frame, goes on behind "drop" */
 	code[n - 2] = (struct sock_filter)GOTO(1);
 	memcpy(code + n, numbers[p->spread].code, more * sizeof(code[0]));
-	keep_own(code + n + more, queue, p->nq);
+	keep_own(code + n + more, queue, p->nrx);
 	return attach(fd, code, n + more + OWN);
 }
 
@@ -301,7 +305,6 @@ set_filter(const struct kp_port *p, int fd, uint32_t queue)
 static void
 mute(int fd)
 {
-	static const struct sock_filter nothing[] = {DROP};
 	char byte;
 
 	(void)attach(fd, nothing, RTE_DIM(nothing));

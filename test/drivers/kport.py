@@ -401,7 +401,37 @@ def changes(tap, a, b, pmd):
     tap.point('one of the same name that comes is used', pmd.until_link(0, 'up'))
     settle(a, b)
     check_forwarding(tap, a, b, pmd, 'after it was made anew')
+    modes(tap, pmd)
     moved_and_back(tap, a, b, pmd)
+
+
+def until_modes(promiscuous, multicast):
+    """Waits until so many have asked for these modes of ka1.  @return problems"""
+    end = time.monotonic() + HANG_S
+    want = (str(promiscuous), str(multicast))
+    while True:
+        shown = sh('ip', '-n', NETNS, '-d', 'link', 'show', 'ka1')
+        # an old "ip" does not show the second
+        found = re.search(r'promiscuity (\d+) +(?:allmulti (\d+))?', shown)
+        if found.group(1) == want[0] and found.group(2) in (want[1], None):
+            return []
+        if time.monotonic() > end:
+            return [f'{found.group(0)}, and not {promiscuous} and {multicast}']
+        time.sleep(0.05)
+
+
+def modes(tap, pmd):
+    """testpmd has asked for promiscuous mode, of the interface that was there before."""
+    tap.point('promiscuous mode is set for an interface that was made anew', until_modes(1, 0))
+    problems = []
+    for command, until in (('set allmulti 0 on', 'testpmd> '), ('stop', 'Done'),
+                           ('port stop 0', 'Done'), ('port start 0', 'Done'),
+                           ('start', 'io packet forwarding')):
+        problems += pmd.command(command, until)[0]
+    tap.point('modes are set once after a stop and a start', problems or until_modes(1, 1))
+    for command in ('set promisc 0 off', 'set allmulti 0 off'):
+        problems += pmd.command(command, 'testpmd> ')[0]
+    tap.point('modes end when they are switched off', problems or until_modes(0, 0))
 
 
 def moved_and_back(tap, a, b, pmd):

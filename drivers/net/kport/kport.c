@@ -236,6 +236,8 @@ dev_stop(struct rte_eth_dev *dev)
 		kp_tap_stop(p);
 	} else {
 		add_missed(p);
+		/* DPDK asks for them again at the next start */
+		kp_memberships_drop(p);
 		kp_sockets_mute(p);
 	}
 	p->started = false;

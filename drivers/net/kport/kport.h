@@ -235,11 +235,14 @@ void kp_sockets_close(struct kp_port *p);
  */
 bool kp_sockets_astray(const struct kp_port *p);
 /**
- * The interface has been replaced by another one of the same name: binds the sockets to that one.
+ * The interface has been replaced by another one of the same name: binds the sockets to that one,
+ * and sets the modes that the program has asked for.
  */
 int kp_sockets_follow(struct kp_port *p, unsigned int ifindex);
 /** Adds or removes an enum packet_mreq type.  -errno. */
 int kp_membership(struct kp_port *p, unsigned short type, bool on);
+/** Removes all. */
+void kp_memberships_drop(struct kp_port *p);
 /** Returns the number of frames since the last call that were dropped because a socket was full. */
 uint64_t kp_sockets_missed(struct kp_port *p);
 /**

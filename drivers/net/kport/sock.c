@@ -530,22 +530,6 @@ kp_sockets_astray(const struct kp_port *p)
 }
 
 int
-kp_sockets_follow(struct kp_port *p, unsigned int ifindex)
-{
-	uint16_t i;
-	int rc = 0;
-
-	for (i = 0; rc == 0 && i < p->nq; i++)
-		rc = bind_to(p->fd[i], ifindex, ETH_P_ALL);
-	if (rc == 0) {
-		p->ifindex = ifindex;
-		KP_LOG(NOTICE, "%s: the interface was made anew or came back, and is used again\n",
-			p->iface);
-	}
-	return rc;
-}
-
-int
 kp_membership(struct kp_port *p, unsigned short type, bool on)
 {
 	struct packet_mreq req = {.mr_ifindex = (int)p->ifindex, .mr_type = type};
@@ -556,6 +540,35 @@ kp_membership(struct kp_port *p, unsigned short type, bool on)
 		return 0; /* done when the device is started */
 	return set(p->fd[0], SOL_PACKET, on ? PACKET_ADD_MEMBERSHIP : PACKET_DROP_MEMBERSHIP, &req,
 		sizeof(req));
+}
+
+void
+kp_memberships_drop(struct kp_port *p)
+{
+	/* it fails for what is not set */
+	(void)kp_membership(p, PACKET_MR_PROMISC, false);
+	(void)kp_membership(p, PACKET_MR_ALLMULTI, false);
+}
+
+int
+kp_sockets_follow(struct kp_port *p, unsigned int ifindex)
+{
+	uint16_t i;
+	int rc = 0;
+
+	kp_memberships_drop(p); /* of an interface that has only got another name */
+	for (i = 0; rc == 0 && i < p->nq; i++)
+		rc = bind_to(p->fd[i], ifindex, ETH_P_ALL);
+	if (rc == 0) {
+		p->ifindex = ifindex;
+		if (rte_eth_promiscuous_get(p->data->port_id) == 1)
+			(void)kp_membership(p, PACKET_MR_PROMISC, true);
+		if (rte_eth_allmulticast_get(p->data->port_id) == 1)
+			(void)kp_membership(p, PACKET_MR_ALLMULTI, true);
+		KP_LOG(NOTICE, "%s: the interface was made anew or came back, and is used again\n",
+			p->iface);
+	}
+	return rc;
 }
 
 uint64_t

@@ -402,6 +402,7 @@ def changes(tap, a, b, pmd):
     settle(a, b)
     check_forwarding(tap, a, b, pmd, 'after it was made anew')
     modes(tap, pmd)
+    counters(tap, a, b, pmd)
     moved_and_back(tap, a, b, pmd)
 
 
@@ -432,6 +433,22 @@ def modes(tap, pmd):
     for command in ('set promisc 0 off', 'set allmulti 0 off'):
         problems += pmd.command(command, 'testpmd> ')[0]
     tap.point('modes end when they are switched off', problems or until_modes(0, 0))
+
+
+def counters(tap, a, b, pmd):
+    """Counters are small after a reset and another setup of the queues."""
+    problems = []
+    for command, until in (('clear port stats 0', 'cleared'), ('stop', 'Done'), ('port stop all', 'Done'),
+                           ('port config all rxd 256', 'testpmd> '),
+                           ('port config all txd 256', 'testpmd> '), ('port start all', 'Done'),
+                           ('start', 'io packet forwarding')):
+        problems += pmd.command(command, until)[0]
+    settle(a, b)
+    _, text = pmd.command('show port stats 0', 'Tx-pps')
+    found = re.findall(r'[RT]X-(\w+): +(\d+)', text)
+    problems += [f'{name} {value}' for name, value in found if int(value) > 1 << 32]
+    problems += [f'{k} {v}' for k, v in pmd.xstats(0).items() if v > 1 << 32]
+    tap.point('counters after a reset and another setup', problems if found else [text])
 
 
 def moved_and_back(tap, a, b, pmd):

@@ -281,6 +281,7 @@ rx_queue_setup(struct rte_eth_dev *dev, uint16_t queue, uint16_t slots, unsigned
 	q->port_id = dev->data->port_id;
 	q->room = rte_pktmbuf_data_room_size(pool) - RTE_PKTMBUF_HEADROOM;
 	q->fd = -1;
+	p->rx_base[queue] = q->stats;
 	p->rxq[queue] = q;
 	if (kp_rxq_init(q) != 0) {
 		rx_queue_release(dev, queue);
@@ -303,6 +304,7 @@ tx_queue_setup(struct rte_eth_dev *dev, uint16_t queue, uint16_t slots, unsigned
 		return -ENOMEM;
 	q->port = p;
 	q->fd = -1;
+	p->tx_base[queue] = q->stats;
 	p->txq[queue] = q;
 	dev->data->tx_queues[queue] = q;
 	return 0;
@@ -447,8 +449,12 @@ mac_addr_set(struct rte_eth_dev *dev, struct rte_ether_addr *mac)
 static uint64_t
 missed(struct kp_port *p)
 {
-	if (p->tap)
-		return kp_tap_missed(p) - p->missed_base;
+	if (p->tap) {
+		uint64_t n = kp_tap_missed(p);
+
+		/* the tap may have gone, or be in another namespace */
+		return n < p->missed_base ? 0 : n - p->missed_base;
+	}
 	if (p->started)
 		add_missed(p);
 	return atomic_load_explicit(&p->missed, memory_order_relaxed);
@@ -496,7 +502,7 @@ stats_reset(struct rte_eth_dev *dev)
 		if (p->txq[i] != NULL)
 			p->tx_base[i] = p->txq[i]->stats;
 	}
-	p->missed_base += p->tap ? missed(p) : 0;
+	p->missed_base = p->tap ? kp_tap_missed(p) : 0;
 	if (p->started && !p->tap)
 		(void)kp_sockets_missed(p);
 	p->missed = 0;

@@ -41,6 +41,7 @@ ETH_P_ALL = 3
 TUNSETIFF, IFF_TAP, IFF_NO_PI, IFF_VNET_HDR = 0x400454ca, 2, 0x1000, 0x4000
 NEEDS_CSUM, GSO_NONE, GSO_TCPV4, GSO_UDP, GSO_UDP_L4 = 1, 0, 1, 3, 5
 VNET = struct.Struct('<BBHHHH')
+AUXDATA, TP_STATUS_VLAN_VALID = struct.Struct('@IIIHHHH'), 0x10
 MAC = [b'\x02\x00\x00\x00\x00\x01', b'\x02\x00\x00\x00\x00\x02']
 ADDRESS = ['192.0.2.1', '192.0.2.2']
 CLONE_NEWNET = 0x40000000
@@ -403,6 +404,7 @@ def changes(tap, a, b, pmd):
     check_forwarding(tap, a, b, pmd, 'after it was made anew')
     modes(tap, pmd)
     counters(tap, a, b, pmd)
+    tagged(tap, a, b)
     moved_and_back(tap, a, b, pmd)
 
 
@@ -449,6 +451,25 @@ def counters(tap, a, b, pmd):
     problems += [f'{name} {value}' for name, value in found if int(value) > 1 << 32]
     problems += [f'{k} {v}' for k, v in pmd.xstats(0).items() if v > 1 << 32]
     tap.point('counters after a reset and another setup', problems if found else [text])
+
+
+def tagged(tap, a, b):
+    """A frame leaves with the tag with which it arrived.  The kernel removes it here."""
+    b.setsockopt(SOL_PACKET, PACKET_AUXDATA, 1)
+    frame = datagram(body(100, 3), 5)
+    a.send(VNET.pack(0, 0, 0, 0, 0, 0) + frame[:12] + struct.pack('>HH', 0x8100, 0x2064) + frame[12:])
+    found = None
+    end = time.monotonic() + HANG_S
+    while found is None and time.monotonic() < end:
+        if select.select([b], [], [], 1)[0]:
+            message, control, _, _ = b.recvmsg(1 << 17, 256)
+            if pieces(message) == [(5, body(100, 3))]:
+                found = [AUXDATA.unpack_from(data) for _, kind, data in control
+                         if kind == PACKET_AUXDATA]
+    b.setsockopt(SOL_PACKET, PACKET_AUXDATA, 0)
+    tap.point('testpmd: a tag stays in the frame',
+              [] if found and found[0][0] & TP_STATUS_VLAN_VALID and found[0][5] == 0x2064
+              else [f'status and so on: {found}'])
 
 
 def moved_and_back(tap, a, b, pmd):

@@ -181,6 +181,7 @@ dev_configure(struct rte_eth_dev *dev)
 			p->iface, dev->data->nb_tx_queues, dev->data->nb_rx_queues);
 		return -EINVAL;
 	}
+	p->strip = (dev->data->dev_conf.rxmode.offloads & RTE_ETH_RX_OFFLOAD_VLAN_STRIP) != 0;
 	p->nrx = dev->data->nb_rx_queues;
 	p->nq = RTE_MAX(p->nrx, dev->data->nb_tx_queues);
 	/* No other program sets the MTU that is asked for now. */
@@ -354,6 +355,7 @@ dev_infos_get(struct rte_eth_dev *dev, struct rte_eth_dev_info *info)
 	info->max_mtu = (uint16_t)RTE_MIN(p->tap ? KP_TAP_MTU_MAX : p->mtu, (uint32_t)UINT16_MAX);
 	info->min_mtu = RTE_ETHER_MIN_MTU;
 	info->max_rx_pktlen = info->max_mtu + RTE_ETHER_HDR_LEN + RTE_ETHER_CRC_LEN;
+	info->rx_offload_capa = p->tags ? RTE_ETH_RX_OFFLOAD_VLAN_STRIP : 0;
 	info->tx_offload_capa = RTE_ETH_TX_OFFLOAD_MULTI_SEGS | RTE_ETH_TX_OFFLOAD_UDP_CKSUM |
 		RTE_ETH_TX_OFFLOAD_MBUF_FAST_FREE;
 	if (p->trains && kernel_has_trains() && (!p->tap || p->tx_trains))

@@ -170,6 +170,7 @@ struct kp_port {
 	uint16_t most_queues;
 	bool roce;   /* only RoCE is received */
 	bool tags;   /* the kernel removes VLAN tags from frames and reports them */
+	bool strip;  /* the program wants them beside the frames */
 	bool trains; /* the arguments ask for trains */
 	bool want_ring;
 	enum kp_spread spread;

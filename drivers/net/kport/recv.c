@@ -133,9 +133,32 @@ cursor_copy(struct cursor *c, uint8_t *to, size_t n)
 
 /* --- returning datagrams --- */
 
-static inline void
-give(struct kp_rxq *q, struct rte_mbuf *m, size_t len)
+/* Puts the tag that the kernel has removed back into the frame, or beside it if the program wants
+ * that.  @return the number of bytes by which the frame is longer. */
+static __rte_noinline size_t
+restore_tag(const struct kp_rxq *q, struct rte_mbuf *m, struct kp_tag tag)
 {
+	const rte_be16_t vlan[2] = {rte_cpu_to_be_16(tag.tpid), rte_cpu_to_be_16(tag.tci)};
+	uint8_t *p;
+
+	if (q->port->strip) {
+		m->vlan_tci = tag.tci;
+		m->ol_flags |= RTE_MBUF_F_RX_VLAN | RTE_MBUF_F_RX_VLAN_STRIPPED;
+		return 0;
+	}
+	/* the headroom of a buffer that the driver has allocated */
+	m->data_off = (uint16_t)(m->data_off - sizeof(vlan));
+	p = rte_pktmbuf_mtod(m, uint8_t *);
+	memmove(p, p + sizeof(vlan), 2 * RTE_ETHER_ADDR_LEN);
+	memcpy(p + 2 * RTE_ETHER_ADDR_LEN, vlan, sizeof(vlan));
+	return sizeof(vlan);
+}
+
+static inline void
+give(struct kp_rxq *q, struct rte_mbuf *m, struct kp_tag tag, size_t len)
+{
+	if (unlikely(tag.present))
+		len += restore_tag(q, m, tag);
 	m->data_len = (uint16_t)len;
 	m->pkt_len = (uint32_t)len;
 	m->port = q->port_id;
@@ -157,20 +180,15 @@ tag_of(const struct kp_rxq *q, const struct msghdr *h)
 		if (c->cmsg_level != SOL_PACKET || c->cmsg_type != PACKET_AUXDATA)
 			continue;
 		memcpy(&aux, CMSG_DATA(c), sizeof(aux));
-		if ((aux.tp_status & TP_STATUS_VLAN_VALID) != 0)
-			return (struct kp_tag){true, aux.tp_vlan_tci};
+		return kp_tag_of(aux.tp_status, aux.tp_vlan_tpid, aux.tp_vlan_tci);
 	}
 	return (struct kp_tag){0};
 }
 
 static inline void
-set_flags(struct rte_mbuf *m, struct kp_tag tag, bool no_sum)
+set_flags(struct rte_mbuf *m, bool no_sum)
 {
 	m->ol_flags = no_sum ? RTE_MBUF_F_RX_L4_CKSUM_NONE : 0;
-	if (tag.present) {
-		m->vlan_tci = tag.tci;
-		m->ol_flags |= RTE_MBUF_F_RX_VLAN | RTE_MBUF_F_RX_VLAN_STRIPPED;
-	}
 }
 
 /* Removes the first @n buffers of the slot, which now belong to the program. */
@@ -213,11 +231,11 @@ slot_take_frame(
 		cursor_skip(&at, s->first);
 		cursor_copy(&at, rte_pktmbuf_mtod_offset(m, uint8_t *, s->first), len - s->first);
 	}
-	set_flags(m, tag, false);
+	set_flags(m, false);
 	if (q->port->vnet && (s->vnet.flags & VIRTIO_NET_HDR_F_NEEDS_CSUM) != 0)
 		drop_partial_checksum(m, len);
 	slot_gave(s, 1);
-	give(q, m, len);
+	give(q, m, tag, len);
 }
 
 /* Whether the @n datagrams of @seg bytes are in their buffers, or at most KP_SHIFT_MAX bytes of
@@ -273,10 +291,11 @@ take_in_place(struct kp_rxq *q, struct kp_slot *s, struct kp_tag tag, const stru
 
 		/* the first one last: the headers of the others are made from its headers */
 		kp_hdrs_of_one(rte_pktmbuf_mtod(m, uint8_t *), first, hdrs, i, part);
-		set_flags(m, tag, hdrs->ip6);
+		set_flags(m, hdrs->ip6);
 	}
 	for (i = 0; i < n; i++)
-		give(q, s->buf[i], hdrs->bytes + RTE_MIN(payload - (size_t)i * seg, (size_t)seg));
+		give(q, s->buf[i], tag,
+			hdrs->bytes + RTE_MIN(payload - (size_t)i * seg, (size_t)seg));
 	slot_gave(s, n);
 }
 
@@ -306,8 +325,8 @@ take_copies(struct kp_rxq *q, struct kp_tag tag, struct cursor at, const uint8_t
 		}
 		kp_hdrs_of_one(rte_pktmbuf_mtod(m, uint8_t *), first, hdrs, i, part);
 		cursor_copy(&at, payload_at(m, hdrs->bytes), part);
-		set_flags(m, tag, hdrs->ip6);
-		give(q, m, hdrs->bytes + part);
+		set_flags(m, hdrs->ip6);
+		give(q, m, tag, hdrs->bytes + part);
 		q->stats.copied++;
 	}
 }
@@ -466,10 +485,10 @@ kp_rx_take_copied(struct kp_rxq *q, const struct virtio_net_hdr *vnet, struct kp
 		return;
 	}
 	rte_memcpy(rte_pktmbuf_mtod(m, uint8_t *), frame, len);
-	set_flags(m, tag, false);
+	set_flags(m, false);
 	if ((vnet->flags & VIRTIO_NET_HDR_F_NEEDS_CSUM) != 0)
 		drop_partial_checksum(m, len);
-	give(q, m, len);
+	give(q, m, tag, len);
 }
 
 int

@@ -12,8 +12,21 @@
 /** A VLAN tag that the kernel has removed from a frame. */
 struct kp_tag {
 	bool present;
-	uint16_t tci;
+	uint16_t tpid, tci;
 };
+
+/**
+ * Returns the tag that the kernel reports.  @status: TP_STATUS_*; old kernels report no TPID.
+ */
+static inline struct kp_tag
+kp_tag_of(uint32_t status, uint16_t tpid, uint16_t tci)
+{
+	if ((status & TP_STATUS_VLAN_VALID) == 0)
+		return (struct kp_tag){0};
+	if ((status & TP_STATUS_VLAN_TPID_VALID) == 0)
+		tpid = RTE_ETHER_TYPE_VLAN;
+	return (struct kp_tag){true, tpid, tci};
+}
 
 /**
  * Makes one recvmmsg() of at most @most messages (up to KP_RX_SLOTS) and makes their datagrams

@@ -109,8 +109,8 @@ ring_take_frame(struct kp_rxq *q, const struct tpacket2_hdr *h, uint32_t status)
 	}
 	if (q->port->vnet)
 		memcpy(&vnet, frame - sizeof(vnet), sizeof(vnet));
-	if (q->port->tags && (status & TP_STATUS_VLAN_VALID) != 0)
-		tag = (struct kp_tag){true, h->tp_vlan_tci};
+	if (q->port->tags)
+		tag = kp_tag_of(status, h->tp_vlan_tpid, h->tp_vlan_tci);
 	kp_rx_take_copied(q, &vnet, tag, frame, h->tp_snaplen);
 }
 

@@ -229,6 +229,18 @@ fill_slot(size_t len, uint32_t status)
 	h->tp_status = TP_STATUS_USER | status;
 }
 
+/* The kernel has removed a tag. */
+static void
+tag_slot(size_t len, uint16_t tci)
+{
+	struct tpacket2_hdr *h =
+		(struct tpacket2_hdr *)(slots + (size_t)(filled % SLOTS) * KP_RING_SLOT);
+
+	h->tp_vlan_tci = tci;
+	h->tp_vlan_tpid = 0x8100;
+	fill_slot(len, TP_STATUS_VLAN_VALID | TP_STATUS_VLAN_TPID_VALID);
+}
+
 static void
 fill_long(size_t len)
 {
@@ -280,6 +292,40 @@ Test(io, slots_and_messages_are_in_order)
 	}
 	cr_assert_eq(ring.owed, 0);
 	cr_assert_eq(t.rx->stats.missed, 0);
+	free(slots);
+}
+
+/* The kernel removes tags.  They are in the frames again, unless the program has asked for tags
+ * beside the frames. */
+Test(io, tags)
+{
+	const uint8_t tag[6] = {0x81, 0, 0x20, 100, 8, 0};
+	struct rte_mbuf *bufs[4];
+	unsigned int i, strip;
+
+	ring_up();
+	t.port->tags = true;
+	for (strip = 0; strip < 2; strip++) {
+		t.port->strip = strip != 0;
+		tag_slot(write_train(1, 1, 64, 64), 0x2064);
+		tag_slot(write_train(2, 2, 100, 100), 0x2064);
+		cr_assert_eq(receive(bufs, 4), 3);
+		for (i = 0; i < 3; i++) {
+			const uint8_t *p = rte_pktmbuf_mtod(bufs[i], const uint8_t *);
+			bool flag = (bufs[i]->ol_flags & RTE_MBUF_F_RX_VLAN_STRIPPED) != 0;
+
+			cr_assert_eq(flag, strip != 0);
+			if (strip != 0) {
+				cr_assert_eq(bufs[i]->vlan_tci, 0x2064);
+				continue;
+			}
+			cr_assert_arr_eq(p + 12, tag, sizeof(tag));
+			/* as if it had not been there */
+			memmove(rte_pktmbuf_adj(bufs[i], 4), p, 12);
+		}
+		expect_ids(bufs, 1, 1, 64);
+		expect_ids(bufs + 1, 2, 2, 100);
+	}
 	free(slots);
 }
 

@@ -66,15 +66,18 @@ end(struct gather *g, unsigned int mbufs, unsigned int pieces, size_t bytes)
 	g->nmsg++;
 }
 
-/* Adds the rest of a chain, from @skip bytes on. */
+/* Adds @len bytes of a chain, from @skip bytes on. */
 static void
-add_chain(struct gather *g, const struct rte_mbuf *m, size_t skip)
+add_chain(struct gather *g, const struct rte_mbuf *m, size_t skip, size_t len)
 {
-	for (; m != NULL; m = m->next) {
-		if (skip < m->data_len)
-			add_piece(g, rte_pktmbuf_mtod_offset(m, const uint8_t *, skip),
-				m->data_len - skip);
+	for (; m != NULL && len > 0; m = m->next) {
+		size_t part = m->data_len - RTE_MIN(skip, (size_t)m->data_len);
+
+		part = RTE_MIN(part, len);
+		if (part > 0)
+			add_piece(g, rte_pktmbuf_mtod_offset(m, const uint8_t *, skip), part);
 		skip -= RTE_MIN(skip, (size_t)m->data_len);
+		len -= part;
 	}
 }
 
@@ -161,19 +164,20 @@ offload_hdrs(const struct rte_mbuf *m, struct kp_hdrs *h)
 		m->data_len >= h->bytes && m->pkt_len > h->bytes && m->pkt_len - h->l3 <= KP_IP_MAX;
 }
 
-/* Adds a frame whose checksum the kernel has to write. */
+/* Adds a frame whose checksum the kernel has to write.  The kernel sums up to the end of the frame,
+ * so bytes behind the @payload, which pad the frame, are left out. */
 static void
-add_checksummed(struct gather *g, const struct rte_mbuf *m, const struct kp_hdrs *h)
+add_checksummed(struct gather *g, const struct rte_mbuf *m, const struct kp_hdrs *h, size_t payload)
 {
 	struct virtio_net_hdr *v = begin(g);
 	uint8_t *hdr = g->q->hdr[g->nmsg];
 
-	kp_hdrs_of_train(hdr, rte_pktmbuf_mtod(m, const uint8_t *), h, m->pkt_len - h->bytes);
+	kp_hdrs_of_train(hdr, rte_pktmbuf_mtod(m, const uint8_t *), h, payload);
 	v->flags = VIRTIO_NET_HDR_F_NEEDS_CSUM;
 	v->csum_start = h->l4;
 	v->csum_offset = 6;
 	add_piece(g, hdr, h->bytes);
-	add_chain(g, m, h->bytes);
+	add_chain(g, m, h->bytes, payload);
 	end(g, 1, 1, m->pkt_len);
 }
 
@@ -186,7 +190,7 @@ add_program_train(struct gather *g, const struct rte_mbuf *m, const struct kp_hd
 	describe_train(begin(g), h, seg);
 	kp_hdrs_of_train(hdr, rte_pktmbuf_mtod(m, const uint8_t *), h, payload);
 	add_piece(g, hdr, h->bytes);
-	add_chain(g, m, h->bytes);
+	add_chain(g, m, h->bytes, payload);
 	end(g, 1, (unsigned int)((payload + seg - 1) / seg), m->pkt_len);
 }
 
@@ -243,6 +247,18 @@ send_pieces(struct kp_txq *q, const struct rte_mbuf *m, const struct kp_hdrs *h)
 	return rc == -EAGAIN ? -ENOBUFS : rc;
 }
 
+/* Adds a datagram of which only the checksum is missing.  @return false: its lengths are wrong. */
+static bool
+add_datagram(struct gather *g, const struct rte_mbuf *m, const struct kp_hdrs *h)
+{
+	int payload = kp_hdrs_payload(rte_pktmbuf_mtod(m, const uint8_t *), h);
+
+	if (payload < 0 || (uint32_t)payload > m->pkt_len - h->bytes)
+		return false;
+	add_checksummed(g, m, h, (size_t)payload);
+	return true;
+}
+
 /* Adds one frame.  @return false: it cannot be sent in this form. */
 static bool
 add_frame(struct gather *g, const struct rte_mbuf *m)
@@ -254,17 +270,19 @@ add_frame(struct gather *g, const struct rte_mbuf *m)
 
 		if (!offload_hdrs(m, &h) || (train && m->tso_segsz == 0) || !g->q->port->vnet)
 			return false;
-		train = train && m->tso_segsz < m->pkt_len - h.bytes;
-		if (train && exceeds_mtu(g->q->port, (size_t)m->tso_segsz + h.bytes - h.l3))
+		if (!train)
+			return add_datagram(g, m, &h);
+		if (m->tso_segsz >= m->pkt_len - h.bytes) {
+			add_checksummed(g, m, &h, m->pkt_len - h.bytes);
+			return true;
+		}
+		if (exceeds_mtu(g->q->port, (size_t)m->tso_segsz + h.bytes - h.l3))
 			return false;
-		if (train)
-			add_program_train(g, m, &h);
-		else
-			add_checksummed(g, m, &h);
+		add_program_train(g, m, &h);
 		return true;
 	}
 	begin(g);
-	add_chain(g, m, 0);
+	add_chain(g, m, 0, m->pkt_len);
 	end(g, 1, 1, m->pkt_len);
 	return true;
 }

@@ -89,13 +89,28 @@ kp_hdrs_find(const uint8_t *data, size_t len, struct kp_hdrs *h)
 	return found;
 }
 
+static inline size_t
+ip_bytes(const uint8_t *data, const struct kp_hdrs *h)
+{
+	return h->ip6 ? get16(data + h->l3 + 4) + IP6_LEN : get16(data + h->l3 + 2);
+}
+
+int
+kp_hdrs_payload(const uint8_t *data, const struct kp_hdrs *h)
+{
+	unsigned int udp = get16(data + h->l4 + 4);
+
+	if (udp < UDP_LEN || ip_bytes(data, h) != (size_t)(h->l4 - h->l3) + udp)
+		return -1;
+	return (int)(udp - UDP_LEN);
+}
+
 /* Do the lengths in the headers mean that the frame of @len bytes is exactly one datagram? */
 static inline bool
 lengths_fit(const uint8_t *data, size_t len, const struct kp_hdrs *h)
 {
-	size_t ip = h->ip6 ? get16(data + h->l3 + 4) + IP6_LEN : get16(data + h->l3 + 2);
-
-	return len > h->bytes && ip == len - h->l3 && get16(data + h->l4 + 4) == len - h->l4;
+	return len > h->bytes && ip_bytes(data, h) == len - h->l3 &&
+		get16(data + h->l4 + 4) == len - h->l4;
 }
 
 bool

@@ -46,6 +46,12 @@ struct kp_hdrs {
 bool kp_hdrs_find(const uint8_t *data, size_t len, struct kp_hdrs *h);
 
 /**
+ * Returns the payload bytes that the headers announce; -1: the lengths of IP and UDP do not belong
+ * to one datagram.
+ */
+int kp_hdrs_payload(const uint8_t *data, const struct kp_hdrs *h);
+
+/**
  * Can a train begin with this frame of @len bytes, whose headers are @h at @data?  It must be a
  * whole datagram with correct lengths and without a UDP checksum.
  */

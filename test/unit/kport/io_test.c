@@ -669,6 +669,27 @@ Test(io, no_trains_beyond_the_mtu)
 	}
 }
 
+/* The offload of the checksum changes no length: what pads a short frame is not sent as payload.  A
+ * datagram that claims to be longer than its frame is refused. */
+Test(io, a_padded_datagram)
+{
+	struct rte_mbuf *bufs[2] = {make_frame(7, 18), make_frame(8, 18)};
+	struct virtio_net_hdr v;
+	uint8_t want[42];
+	unsigned int i;
+
+	for (i = 0; i < 2; i++) {
+		headers(rte_pktmbuf_mtod(bufs[i], uint8_t *), (uint16_t)(7 + i), i == 0 ? 4 : 19);
+		bufs[i]->ol_flags = RTE_MBUF_F_TX_UDP_CKSUM | RTE_MBUF_F_TX_IPV4;
+	}
+	cr_assert_eq(kp_tx_burst(t.tx, bufs, 2), 2);
+	cr_assert_eq(expect_message(7, 4), 1);
+	headers(want, 7, 4);
+	cr_assert_arr_eq(message + sizeof(v), want, 40, "the headers are the same");
+	cr_assert_eq(recv(t.peer, message, sizeof(message), MSG_DONTWAIT), -1);
+	cr_assert_eq(t.tx->stats.errors, 1);
+}
+
 /* What cannot be sent is counted, and its buffers are freed. */
 Test(io, impossible_offloads)
 {

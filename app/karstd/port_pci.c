@@ -138,8 +138,13 @@ pci_follow(
 static void
 pci_close(struct kd_port *port)
 {
-	kd_hotplug_end(&port->hotplug);
+	struct kd_hotplug *h = &port->hotplug;
+
+	kd_hotplug_end(h);
 	kd_port_close_device(port);
+	/* until then DPDK has its files open, and the kernel cannot bind it to another driver */
+	if (h->name[0] != '\0' && !h->away)
+		kd_hotplug_let_go(h, false);
 }
 
 const struct kd_port_kind kd_port_pci = {

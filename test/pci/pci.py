@@ -176,6 +176,20 @@ def plug(bed, a, mtu=4096):
     return problems + bed.client_here(a, SMALL.replace('4096', str(mtu)))
 
 
+def removed(bed, a, beside, engine):
+    """A reload without the port gives the adapter back: the kernel can unbind it, which it does only
+    when no process has it open.  @return problems"""
+    since = len(bed.inside.log())
+    bed.inside.reload(bed.inside.ports(beside), engine)
+    problems = bed.inside.says(f'port {a.name}: not in the configuration any more', since)
+    status, _ = bed.guest.run(
+        f'setsid sh -c "echo {a.address} >/sys/bus/pci/devices/{a.address}/driver/unbind; '
+        ': >/tmp/unbound" </dev/null >/dev/null 2>&1 & n=0; until [ -e /tmp/unbound ]; do '
+        'n=$((n+1)); [ $n -lt 300 ] || exit 1; usleep 100000; done', pci_bed.LIMIT_S)
+    return problems + ([] if status == 0 else [
+        f'unbinding does not end: {status}', *bed.inside.log()[since:].splitlines()])
+
+
 def isolated(bed):
     """Adapters that cannot be shared with the kernel cause an error.  @return problems"""
     return bed.inside.refuses(bed.inside.ports([E1000E], e1000e='isolate = yes\n'),
@@ -259,6 +273,8 @@ def huge(point, bed):
     if point('vmxnet3: unplugged under traffic, virtio beside it', unplug, bed, VMXNET3, VIRTIO,
              smaller):
         point('vmxnet3: plugged again', plug, bed, VMXNET3)
+    point('e1000e: removed by a reload, and given back', removed, bed, E1000E, [VIRTIO, VMXNET3],
+          'huge_pages = yes\n')
     point('karstd ends again', bed.inside.stop, always=True)
 
 

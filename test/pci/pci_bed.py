@@ -84,7 +84,14 @@ class Inside:
 
     def configure(self, conf, engine=''):
         self.guest.must(f'mkdir -p {os.path.dirname(CONF)}; rm -f {SOCKET}')
+        self.write(conf, engine)
+
+    def write(self, conf, engine=''):
         self.guest.put(CONF, f'[engine]\nidle = sleep\nlcores = 0,1\n{RARELY}{engine}{conf}')
+
+    def reload(self, conf, engine=''):
+        self.write(conf, engine)
+        self.guest.must(f'kill -HUP {self.pid}')
 
     def start(self, conf, engine='', unit=False):
         """@return problems"""

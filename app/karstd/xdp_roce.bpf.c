@@ -3,8 +3,12 @@
  */
 /*
  * The program that net_af_xdp attaches to a kernel interface.  RoCEv2 (UDP to port 4791 over IPv4
- * or IPv6, with up to two VLAN tags) goes to the AF_XDP socket of its receive queue.  Everything
- * else goes on to the kernel; so does RoCE while there is no socket.
+ * or IPv6) goes to the AF_XDP socket of its receive queue.  Everything else goes on to the kernel;
+ * so does RoCE while there is no socket.
+ *
+ * RoCE of VLANs goes to the kernel, too, since it is for the kernel's VLAN interfaces: the port of
+ * an interface has no VLAN.  A tag with VLAN id 0 contains only a priority.  The program does not
+ * see a tag that the adapter has removed (ethtool -K DEV rxvlan on).
  *
  * IPv4 packets with options go to the kernel: RoCE peers do not send them, and the ICRC does not
  * cover options.  Fragments go to the kernel as well, since a RoCE packet is never fragmented.
@@ -28,7 +32,7 @@
 
 #define ROCE_PORT  4791
 #define MAX_QUEUES 64
-#define MAX_TAGS   2
+#define VLAN_ID    0x0fff
 #define FRAGMENT   0x3fff /* offset, and "more fragments" */
 
 struct {
@@ -72,19 +76,15 @@ karst_roce(struct xdp_md *ctx)
 	const void *end = (const void *)(long)ctx->data_end;
 	const struct ethhdr *eth = at;
 	__be16 proto;
-	int i;
 
 	if ((const void *)(eth + 1) > end)
 		return XDP_PASS;
 	proto = eth->h_proto;
 	at = eth + 1;
-#pragma unroll
-	for (i = 0; i < MAX_TAGS; i++) {
+	if (proto == bpf_htons(ETH_P_8021Q)) {
 		const struct tag *tag = at;
 
-		if (proto != bpf_htons(ETH_P_8021Q) && proto != bpf_htons(ETH_P_8021AD))
-			break;
-		if ((const void *)(tag + 1) > end)
+		if ((const void *)(tag + 1) > end || (tag->tci & bpf_htons(VLAN_ID)) != 0)
 			return XDP_PASS;
 		proto = tag->proto;
 		at = tag + 1;

@@ -10,6 +10,7 @@ Kernel interfaces are veth pairs between two network namespaces of the test's ow
 import ctypes
 import fcntl
 import os
+import select
 import socket
 import struct
 import subprocess
@@ -24,6 +25,7 @@ sys.dont_write_bytecode = True
 import karst_observe  # noqa: E402
 import bed  # noqa: E402
 from bed import Daemon, HANG_S, Tap, rest  # noqa: E402
+import roce  # noqa: E402
 
 # it is our own engine, which answers when it gets a processor
 karst_observe.TIMEOUT_S = HANG_S
@@ -388,6 +390,49 @@ def xdp_polls(tap, karstd, folder):
                       problems + ([] if busy == bool(budget) else [d.text()]) + d.stop())
 
 
+def packet_socket(end, name):
+    """A packet socket in a namespace, made on a thread that is there."""
+    made = []
+
+    def run():
+        with open(f'/run/netns/{NETNS[end]}', encoding='ascii') as f:
+            if ctypes.CDLL(None, use_errno=True).setns(f.fileno(), 0x40000000) != 0:
+                raise OSError(ctypes.get_errno(), 'setns')
+        made.append(socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0))
+        made[0].bind((name, 3)) # ETH_P_ALL
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join()
+    return made[0]
+
+
+def xdp_vlans(tap, karstd, folder):
+    """RoCE of a VLAN stays with the kernel; with VLAN id 0 it is the port's."""
+    with Network(3000):
+        d = Daemon(karstd, folder, netdev_conf('af_xdp'), name='vlans', netns=NETNS[0])
+        problems = d.start()
+        frame = roce.frame(b'\xff' * 6, b'\2\0\0\0\0\1', ADDRESS[1], ADDRESS[0],
+                           roce.bth(roce.RC_WRITE_ONLY, 0x123456, 1))
+        with packet_socket(0, DEV) as there, packet_socket(1, DEV) as here:
+            end = time.monotonic() + HANG_S
+            while not problems:
+                here.send(frame[:12] + struct.pack('>HH', 0x8100, 100) + frame[12:])
+                if select.select([there], [], [], 0.1)[0] and \
+                        there.recv(4096)[12:42] == frame[12:42]:
+                    break
+                if time.monotonic() > end:
+                    problems = ['the kernel gets nothing of VLAN 100']
+            taken = sum(row['rx_frames'] for row in lcores_of(d)) if not problems else 0
+            if taken:
+                problems = [f'the port got {taken} frames']
+            while not problems and not sum(row['rx_frames'] for row in lcores_of(d)):
+                here.send(frame[:12] + struct.pack('>HH', 0x8100, 0x2000) + frame[12:])
+                time.sleep(0.1)
+                if time.monotonic() > end:
+                    problems = ['the port gets nothing of VLAN 0']
+        tap.point('af_xdp: RoCE of a VLAN stays with the kernel', problems + d.stop())
+
+
 def xdp_faults(tap, karstd, folder):
     with Network(3000, queues=2):
         d = Daemon(karstd, folder, netdev_conf('af_xdp') + '[engine]\nlcores = 0\n', name='queue',
@@ -555,6 +600,7 @@ def main(argv):
         netdev(tap, karstd, perf, member, folder, 'af_xdp', 9000, 2048)
         carrier(tap, karstd, folder, 'af_xdp')
         xdp_polls(tap, karstd, folder)
+        xdp_vlans(tap, karstd, folder)
         xdp_faults(tap, karstd, folder)
     return tap.finish()
 

@@ -19,6 +19,7 @@
 #include <rte_lcore.h>
 
 #include "karst_opcode.h"
+#include "karst_realtime.h"
 
 #define NAP_US 10000u
 
@@ -29,7 +30,7 @@ struct imp_log {
 	pthread_t thread;
 	_Atomic bool stop;
 	pthread_mutex_t lock; /* for the members below: reader's side of the rings, the file */
-	uint64_t tsc, ns;     /* taken at the same time */
+	struct karst_realtime time;
 	uint64_t written;
 	bool failed;
 	struct imp_log_ring *ring[IMP_BOTH][IMP_MAX_QUEUES];
@@ -94,11 +95,22 @@ imp_log_put(struct imp_queue *q, struct imp_record *r, enum imp_event event, enu
 /* --- the file --- */
 
 static uint64_t
-time_ns(const struct imp_log *l, uint64_t tsc)
+since_1970(void)
 {
-	return l->ns +
-		(uint64_t)((__int128)(int64_t)(tsc - l->tsc) * 1000000000 /
-			(__int128)rte_get_tsc_hz());
+	struct timespec now;
+
+	clock_gettime(CLOCK_REALTIME, &now);
+	return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+}
+
+/* Reads the clocks again, so that times are exact however long the log has been open. */
+static void
+read_clocks(struct imp_log *l)
+{
+	uint64_t tsc, ns;
+
+	karst_realtime_read(rte_rdtsc, since_1970, &tsc, &ns);
+	karst_realtime_pair(&l->time, tsc, ns);
 }
 
 static void
@@ -124,7 +136,7 @@ write_record(struct imp_log *l, const struct imp_record *r)
 		",\"direction\":\"%s\",\"queue\":%u,\"qpn\":%u,\"psn\":%u,\"opcode\":\"%s\","
 		"\"length\":%u,\"generation\":%u,\"rule\":\"%s\",\"action\":\"%s\","
 		"\"reason\":\"%s",
-		log_events[r->event], r->packet, time_ns(l, r->tsc),
+		log_events[r->event], r->packet, karst_realtime_at(&l->time, r->tsc),
 		r->direction == IMP_RX ? "rx" : "tx", r->queue, r->qpn, r->psn,
 		karst_opcode_symbol(r->opcode), r->len, r->generation, r->rule,
 		imp_action_name(r->action), log_choices[r->choice]);
@@ -168,6 +180,7 @@ imp_log_flush(struct imp_log *l)
 	unsigned int d, i;
 
 	pthread_mutex_lock(&l->lock);
+	read_clocks(l);
 	for (d = 0; d < IMP_BOTH; d++)
 		for (i = 0; i < IMP_MAX_QUEUES; i++)
 			if (l->ring[d][i] != NULL)
@@ -199,7 +212,7 @@ struct imp_log *
 imp_log_open(const char *path, const char *port, uint32_t slots)
 {
 	struct imp_log *l = calloc(1, sizeof(*l));
-	struct timespec ts;
+	uint64_t tsc, ns;
 	int rc;
 
 	if (l == NULL || (l->file = fopen(path, "ae")) == NULL) {
@@ -209,9 +222,8 @@ imp_log_open(const char *path, const char *port, uint32_t slots)
 	}
 	snprintf(l->port, sizeof(l->port), "%s", port);
 	l->slots = slots;
-	clock_gettime(CLOCK_REALTIME, &ts);
-	l->tsc = rte_rdtsc();
-	l->ns = (uint64_t)ts.tv_sec * 1000000000 + (uint64_t)ts.tv_nsec;
+	karst_realtime_read(rte_rdtsc, since_1970, &tsc, &ns);
+	karst_realtime_init(&l->time, rte_get_tsc_hz(), tsc, ns);
 	pthread_mutex_init(&l->lock, NULL);
 	rc = rte_ctrl_thread_create(&l->thread, "impair-log", NULL, run, l);
 	if (rc != 0) {
@@ -286,13 +298,14 @@ void
 imp_log_rules(struct imp_log *l, const char *path, const struct imp_rules *r, uint32_t generation)
 {
 	pthread_mutex_lock(&l->lock);
+	read_clocks(l);
 	fputs("{\"event\":\"rules\",\"port\":", l->file);
 	put_string(l->file, l->port);
 	fputs(",\"file\":", l->file);
 	put_string(l->file, path);
 	fprintf(l->file,
 		",\"rules\":%u,\"seed\":%" PRIu64 ",\"generation\":%u,\"time_ns\":%" PRIu64 "}\n",
-		r->n, r->seed, generation, time_ns(l, rte_rdtsc()));
+		r->n, r->seed, generation, karst_realtime_at(&l->time, rte_rdtsc()));
 	pthread_mutex_unlock(&l->lock);
 }
 

@@ -18,6 +18,8 @@
 
 #include <rte_eal.h>
 
+#include "karst_realtime.h"
+
 #define WRITE_BURST 64u
 #define NAP_NS      2000000
 
@@ -35,7 +37,7 @@ struct eng_capture {
 	uint64_t frames; /* these two are read by others */
 	uint64_t bytes;
 	uint64_t start_ns; /* on the engine's clock */
-	uint64_t epoch_ns; /* the same moment, since 1970 */
+	struct karst_realtime time;
 	uint32_t nports;
 	/* of each port, from 1; 0: not in the file yet */
 	uint8_t interface[KARST_ENGINE_MAX_PORTS];
@@ -47,9 +49,22 @@ struct eng_capture {
 /* --- the writer --- */
 
 static uint64_t
-capture_time_of(const struct eng_capture *c, uint64_t engine_ns)
+capture_since_1970(void)
 {
-	return c->epoch_ns + (engine_ns - c->start_ns);
+	struct timespec now;
+
+	clock_gettime(CLOCK_REALTIME, &now);
+	return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+}
+
+/* Reads the clocks again, so that times are exact however long the capture has been running. */
+static void
+capture_read_clocks(struct eng_capture *c)
+{
+	uint64_t tsc, ns;
+
+	karst_realtime_read(rte_rdtsc, capture_since_1970, &tsc, &ns);
+	karst_realtime_pair(&c->time, tsc, ns);
 }
 
 /* The interface of @port in the file, created with its first frame. */
@@ -77,7 +92,7 @@ write_slot(struct eng_capture *c, const struct eng_capture_slot *s)
 {
 	const struct pcapng_packet p = {
 		.interface = interface_of(c, s->port),
-		.time_ns = capture_time_of(c, engine_ns_at(c->e, s->tsc)),
+		.time_ns = karst_realtime_at(&c->time, s->tsc),
 		.len = s->len,
 		.have = s->have,
 		.direction = s->out ? PCAPNG_OUT : PCAPNG_IN,
@@ -97,6 +112,7 @@ capture_drain(struct eng_capture *c)
 	uint32_t tail = atomic_load_explicit(&c->ring.shared_tail, memory_order_acquire);
 	uint32_t i, n = karst_min_u32(tail - head, WRITE_BURST);
 
+	capture_read_clocks(c);
 	for (i = 0; i < n; i++)
 		write_slot(c, eng_capture_slot_at(&c->ring, head + i));
 	/* release, pairs with the acquire in capture_take() */
@@ -145,7 +161,7 @@ capture_finish(struct eng_capture *c)
 			continue;
 		/* drops are not counted by port: the first port gets all */
 		eng_pcapng_statistics(c->f, c->interface[port] - 1u,
-			capture_time_of(c, engine_now(c->e)), c->seen[port],
+			karst_realtime_at(&c->time, rte_rdtsc()), c->seen[port],
 			c->interface[port] == 1 ? c->ring.dropped : 0);
 	}
 }
@@ -256,7 +272,7 @@ static struct eng_capture *
 capture_new(struct karst_engine *e, const struct eng_capture_config *cfg, char why[CAPTURE_WHY])
 {
 	struct eng_capture *c = aligned_alloc(KARST_CACHE_LINE, sizeof(*c));
-	struct timespec now;
+	uint64_t tsc, ns;
 
 	if (c == NULL)
 		return NULL;
@@ -268,8 +284,8 @@ capture_new(struct karst_engine *e, const struct eng_capture_config *cfg, char w
 	c->ring.left = cfg->count != 0 ? cfg->count : UINT64_MAX;
 	c->lc = lcore_of_qpn(e, cfg->qpn); /* the caller has found the QP there */
 	c->start_ns = engine_now(e);
-	clock_gettime(CLOCK_REALTIME, &now);
-	c->epoch_ns = (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+	karst_realtime_read(rte_rdtsc, capture_since_1970, &tsc, &ns);
+	karst_realtime_init(&c->time, rte_get_tsc_hz(), tsc, ns);
 	if (ring_alloc(c) != 0) {
 		snprintf(why, CAPTURE_WHY, "no memory for a ring of %u frames", ENG_CAPTURE_SLOTS);
 		free(c);

@@ -166,7 +166,7 @@ add(struct fwd_flows *fs, struct fwd_flow_slot *slot, const struct look *w,
 	f = &fs->flows[fs->count];
 	memset(f, 0, sizeof(*f));
 	key_of(&f->key, w, p);
-	f->next_psn = UINT32_MAX;
+	f->next_psn = f->old.next_psn = UINT32_MAX;
 	*slot = (struct fwd_flow_slot){
 		.addresses = w->addresses, .ends = w->ends, .port = w->port, .flow = fs->count + 1};
 	/* release: pairs with the acquire of fwd_flows_count() */
@@ -275,6 +275,36 @@ skipped(struct fwd_flow *f, uint32_t psn, uint32_t ahead)
 	return FWD_PSN_GAP;
 }
 
+/* Restarts the flow, and keeps what was known, in case that this is only an old packet. */
+static void
+restart(struct fwd_flow *f, uint32_t psn)
+{
+	f->old.next_psn = f->next_psn;
+	f->old.run = f->run;
+	f->old.restart = psn;
+	begin(f, psn);
+	f->open = false;
+	count(&f->restarts, 1);
+}
+
+/*
+ * Goes on where the flow was before the last restart, if this is the PSN that was expected there,
+ * and only a few packets, in order, have come since.  As the run tells, no bit in @seen has changed
+ * then.
+ */
+static bool
+resumed(struct fwd_flow *f, uint32_t psn)
+{
+	uint32_t since = (f->next_psn - f->old.restart) & 0xffffff;
+
+	if (psn != f->old.next_psn || since > FWD_FLOW_OLD || f->run != FWD_FLOW_PSNS + since - 1)
+		return false;
+	f->next_psn = karst_psn_add(psn, 1);
+	f->run = f->old.run + 1;
+	f->old.next_psn = UINT32_MAX;
+	return true;
+}
+
 enum fwd_psn
 fwd_flow_elsewhere(struct fwd_flow *f, uint32_t psn, uint32_t span)
 {
@@ -283,10 +313,10 @@ fwd_flow_elsewhere(struct fwd_flow *f, uint32_t psn, uint32_t span)
 
 	if (karst_unlikely(f->next_psn == UINT32_MAX)) {
 		begin(f, psn);
+	} else if (resumed(f, psn)) {
+		; /* as if the packets since the restart had not come */
 	} else if (ahead < -(int32_t)FWD_FLOW_PSNS || ahead > (int32_t)f->slack + FWD_FLOW_JUMP) {
-		begin(f, psn);
-		f->open = false;
-		count(&f->restarts, 1);
+		restart(f, psn);
 		is = FWD_PSN_RESTART;
 	} else if (ahead < 0) {
 		return behind(f, psn); /* the slack after the newest packet remains */

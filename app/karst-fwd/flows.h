@@ -12,7 +12,8 @@
  * For each of the last FWD_FLOW_PSNS PSNs, a bit tells whether it was seen.  So a packet with an
  * older PSN is known to be either a repetition or one that was missing.  A PSN that is older than
  * that, or more than FWD_FLOW_JUMP ahead, restarts the flow, as if the queue pair had been
- * connected again.
+ * connected again.  But it may only be a packet that was on its way for long: if the PSN that was
+ * expected before comes after up to FWD_FLOW_OLD packets, the flow goes on there.
  *
  * A READ request takes as many PSNs as its response has packets, which depends on the path MTU.
  * The next request may have any PSN up to what the smallest MTU would need, so that no gap is
@@ -30,6 +31,7 @@
 
 #define FWD_FLOW_PSNS 2048u
 #define FWD_FLOW_JUMP 32768
+#define FWD_FLOW_OLD  64u
 
 enum fwd_flow_kind { FWD_FLOW_REQUESTS, FWD_FLOW_RESPONSES, FWD_FLOW_DATAGRAMS };
 
@@ -81,6 +83,12 @@ struct fwd_flow {
 	uint64_t naks; /* without RNR NAKs; includes those for PSN sequence errors */
 	uint64_t rnr_naks;
 	uint64_t ce;
+	/* before the last restart */
+	struct {
+		uint64_t run;
+		uint32_t next_psn; /* UINT32_MAX: not known */
+		uint32_t restart;  /* PSN of the packet that caused it */
+	} old;
 	uint64_t seen[FWD_FLOW_PSNS / 64]; /* PSNs before the run */
 } karst_cache_aligned;
 

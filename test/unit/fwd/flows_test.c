@@ -141,12 +141,26 @@ Test(fwd_flow, window_is_used_again)
 
 #define MODEL_PSNS 60000u
 
+/* What was known before the last restart; .next is UINT32_MAX: nothing. */
+struct model_old {
+	bool seen[MODEL_PSNS];
+	uint32_t next, restart;
+};
+
 /* The class of a PSN by a set of all PSNs that were seen; those before the first one count as
  * seen. */
 static enum fwd_psn
-model(bool *seen, uint32_t *next, uint32_t psn)
+model(bool *seen, uint32_t *next, uint32_t psn, struct model_old *old)
 {
 	enum fwd_psn is = FWD_PSN_NEXT;
+
+	if (psn == old->next && *next - old->restart <= FWD_FLOW_OLD) {
+		memcpy(seen, old->seen, sizeof(old->seen));
+		seen[psn] = true;
+		*next = psn + 1;
+		old->next = UINT32_MAX;
+		return FWD_PSN_NEXT;
+	}
 
 	if (psn < *next && *next - psn <= FWD_FLOW_PSNS) {
 		is = seen[psn] ? FWD_PSN_REPEATED : FWD_PSN_LATE;
@@ -155,10 +169,14 @@ model(bool *seen, uint32_t *next, uint32_t psn)
 	}
 	if (psn < *next) {
 		is = FWD_PSN_RESTART;
+		memcpy(old->seen, seen, sizeof(old->seen));
+		old->next = *next;
+		old->restart = psn;
 		memset(seen, true, psn);
 		memset(seen + psn, false, MODEL_PSNS - psn);
 	} else if (psn > *next) {
 		is = FWD_PSN_GAP;
+		old->next = UINT32_MAX;
 	}
 	seen[psn] = true;
 	*next = psn + 1;
@@ -168,6 +186,7 @@ model(bool *seen, uint32_t *next, uint32_t psn)
 /* Long runs, gaps, late and repeated packets near and far, in any order. */
 Test(fwd_flow, agrees_with_a_set)
 {
+	static struct model_old old = {.next = UINT32_MAX};
 	static bool seen[MODEL_PSNS];
 	uint32_t next = 5001, seed = 1, round, psn;
 
@@ -190,11 +209,14 @@ Test(fwd_flow, agrees_with_a_set)
 		case 4:
 			psn -= seed >> 8 & 4095;
 			break;
+		case 5:
+			psn = old.next < next + FWD_FLOW_JUMP ? old.next : psn;
+			break;
 		}
 		if (psn >= MODEL_PSNS)
 			psn = 5000;
-		cr_assert_eq(see(KARST_RC_SEND_ONLY, psn), model(seen, &next, psn), "%u: %u", round,
-			psn);
+		cr_assert_eq(see(KARST_RC_SEND_ONLY, psn), model(seen, &next, psn, &old), "%u: %u",
+			round, psn);
 	}
 }
 
@@ -217,6 +239,40 @@ Test(fwd_flow, far_away_is_a_new_connection)
 	cr_assert_eq(see(KARST_RC_SEND_ONLY, 4), FWD_PSN_REPEATED);
 	cr_assert_eq(flow_at(7)->restarts, 2);
 	cr_assert_eq(flow_at(7)->missing, 0);
+}
+
+/* A single packet, or a few, that come much later than all others do not make a gap. */
+Test(fwd_flow, old_packets)
+{
+	cr_assert_eq(see(KARST_RC_SEND_ONLY, 9998), FWD_PSN_NEXT);
+	cr_assert_eq(see(KARST_RC_SEND_ONLY, 10000), FWD_PSN_GAP);
+	cr_expect_eq(see(KARST_RC_SEND_ONLY, 7000), FWD_PSN_RESTART);
+	cr_expect_eq(see(KARST_RC_SEND_ONLY, 10001), FWD_PSN_NEXT);
+	cr_expect_eq(see(KARST_RC_SEND_ONLY, 10002), FWD_PSN_NEXT);
+	cr_expect_eq(see(KARST_RC_SEND_ONLY, 9999), FWD_PSN_LATE);
+	cr_expect_eq(see(KARST_RC_SEND_ONLY, 7000), FWD_PSN_RESTART);
+	cr_expect_eq(see(KARST_RC_SEND_ONLY, 7001), FWD_PSN_NEXT);
+	cr_expect_eq(see(KARST_RC_SEND_ONLY, 7001), FWD_PSN_REPEATED);
+	cr_expect_eq(see(KARST_RC_SEND_ONLY, 10003), FWD_PSN_NEXT);
+	cr_expect_eq(flow_at(7)->gaps, 1);
+	cr_expect_eq(flow_at(7)->missing, 1);
+	cr_expect_eq(flow_at(7)->late, 1);
+	cr_expect_eq(flow_at(7)->restarts, 2);
+}
+
+/* After a gap, or many packets, the restart was none of an old packet. */
+Test(fwd_flow, restart_that_is_one)
+{
+	uint32_t psn;
+
+	see(KARST_RC_SEND_ONLY, 9999);
+	cr_expect_eq(see(KARST_RC_SEND_ONLY, 7000), FWD_PSN_RESTART);
+	cr_expect_eq(see(KARST_RC_SEND_ONLY, 7002), FWD_PSN_GAP);
+	cr_expect_eq(see(KARST_RC_SEND_ONLY, 10000), FWD_PSN_GAP);
+	cr_expect_eq(see(KARST_RC_SEND_ONLY, 7000), FWD_PSN_RESTART);
+	for (psn = 7001; psn < 7001 + FWD_FLOW_OLD; psn++)
+		cr_expect_eq(see(KARST_RC_SEND_ONLY, psn), FWD_PSN_NEXT);
+	cr_expect_eq(see(KARST_RC_SEND_ONLY, 10001), FWD_PSN_GAP);
 }
 
 Test(fwd_flow, read_takes_psns_of_its_response)

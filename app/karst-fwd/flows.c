@@ -382,7 +382,8 @@ packet(struct fwd_flow *f, const struct karst_pkt *p, uint32_t op)
 			fwd_flow_acknowledged(f, p->aeth);
 		return response(f, p, op);
 	}
-	if (op & KARST_OPF_CNP)
+	/* a UD QP has one PSN counter for all its destinations */
+	if (op & (KARST_OPF_CNP | KARST_OPF_DETH))
 		return FWD_PSN_NEXT;
 	if (op & KARST_OPF_READ)
 		span = karst_psn_count(p->dma_len, MTU_SHIFT_MIN);

@@ -18,7 +18,8 @@
  * A READ request takes as many PSNs as its response has packets, which depends on the path MTU.
  * The next request may have any PSN up to what the smallest MTU would need, so that no gap is
  * reported where there may be none.  Of responses, only those to a READ have consecutive PSNs;
- * acknowledgements may skip any number.
+ * acknowledgements may skip any number.  PSNs of datagrams are not compared: a queue pair has one
+ * PSN counter for all its destinations, and not all of them need pass here.
  *
  * A table has one writer.  Another thread may read counters, and flows below fwd_flows_count().
  */

@@ -241,6 +241,30 @@ Test(fwd_flow, far_away_is_a_new_connection)
 	cr_assert_eq(flow_at(7)->missing, 0);
 }
 
+/*
+ * A UD QP has one PSN counter for all its destinations.  So each of its flows has any PSNs, and
+ * nothing is missing (P1).
+ */
+Test(fwd_flow, datagrams_to_several_queue_pairs)
+{
+	uint32_t psn;
+
+	for (psn = 0; psn < 10; psn++) {
+		struct karst_frame f = plain(KARST_UD_SEND_ONLY, 7 + psn % 2, psn);
+		struct karst_pkt p;
+
+		f.ib.src_qpn = 1;
+		p = parsed(&f);
+		cr_expect_eq(fwd_flow_packet(fwd_flow_of(&flows, &p, 0), &p), FWD_PSN_NEXT);
+	}
+	cr_assert_eq(fwd_flows_count(&flows), 2);
+	for (psn = 0; psn < 2; psn++) {
+		cr_expect_eq(flows.flows[psn].packets, 5);
+		cr_expect_eq(flows.flows[psn].gaps, 0);
+		cr_expect_eq(flows.flows[psn].missing, 0);
+	}
+}
+
 /* A single packet, or a few, that come much later than all others do not make a gap. */
 Test(fwd_flow, old_packets)
 {

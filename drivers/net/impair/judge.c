@@ -232,7 +232,8 @@ judge(struct imp_queue *q, struct imp_set *s, const struct imp_frame *f, uint64_
 	v->live = NULL;
 	if (s->flows != NULL) {
 		flow = imp_flow_of(s->flows, f, &q->stats.evicted);
-		if (s->flows->psns)
+		/* the PSN of a CNP is always 0, not one of its flow */
+		if (s->flows->psns && (karst_opcode_flags(f->opcode) & KARST_OPF_CNP) == 0)
 			transmission = imp_flow_transmission(s->flows, flow, f->psn);
 	}
 	/* rules are independent: all of them count, even if one has hit */

@@ -156,6 +156,8 @@ opcode_of(char letter)
 		return KARST_RC_READ_REQUEST;
 	case 'u':
 		return KARST_UD_SEND_ONLY;
+	case 'n':
+		return KARST_CNP;
 	default:
 		return KARST_RC_SEND_ONLY;
 	}
@@ -166,7 +168,7 @@ static uint8_t payload[PAYLOAD];
 static size_t
 build(uint8_t *to, const char *word)
 {
-	char letter = strchr("wmarusvcp", word[0]) != NULL ? word[0] : '\0';
+	char letter = strchr("wmarusvcpn", word[0]) != NULL ? word[0] : '\0';
 	struct karst_frame f = {.dmac = {2, 0, 0, 0, 0, 1},
 		.smac = {2, 0, 0, 0, 0, 2},
 		.vlan = letter == 'v',
@@ -191,7 +193,7 @@ build(uint8_t *to, const char *word)
 		.dqpn = qpn,
 		.psn = psn,
 		.pay = payload,
-		.pay_len = letter == 'a' || letter == 'r' ? 0 : PAYLOAD};
+		.pay_len = letter == 'a' || letter == 'r' || letter == 'n' ? 0 : PAYLOAD};
 	len = karst_build_frame(to, ROOM, &f);
 	cr_assert_gt(len, 0);
 	l3 = f.vlan ? 18 : 14;
@@ -252,6 +254,8 @@ letter_of(const struct karst_pkt *p)
 		return "r";
 	case KARST_UD_SEND_ONLY:
 		return "u";
+	case KARST_CNP:
+		return "n";
 	default:
 		return karst_udp_sport(p->data + karst_pkt_l3_off(p) + KARST_IP4_LEN) == 0xc000
 			? ""

@@ -12,7 +12,7 @@
  *
  *	w  RC WRITE First   m  RC SEND Middle   a  RC ACK   r  RC READ Request   u  UD SEND Only
  *	s  RC SEND Only over IPv6   v  the same with a VLAN tag   c  RC SEND Only in many segments
- *	p  RC SEND Only from source port 0xc000 + PSN, not 0xc000 as all others
+ *	n  CNP   p  RC SEND Only from source port 0xc000 + PSN, not 0xc000 as all others
  */
 #ifndef IMPAIR_BED_H
 #define IMPAIR_BED_H

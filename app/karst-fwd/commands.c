@@ -102,6 +102,7 @@ static void
 do_wait(void *parsed, struct cmdline *cl, void *data)
 {
 	struct fwd *f = fwd_commands.fwd;
+	const struct fwd_port *gone;
 
 	if (!f->running || !f->mode->generates) {
 		fwd_command_fail("wait gen: the generator does not run");
@@ -111,6 +112,9 @@ do_wait(void *parsed, struct cmdline *cl, void *data)
 		fwd_ports_look(f);
 		poll(NULL, 0, 20);
 	}
+	gone = fwd_cut_generator(f);
+	if (gone != NULL)
+		fwd_command_fail("wait gen: port %u is gone, and not all was generated", gone->id);
 }
 
 static void

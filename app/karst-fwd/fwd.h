@@ -159,8 +159,10 @@ int fwd_start(struct fwd *f, uint32_t tx_first);
 void fwd_stop(struct fwd *f);
 /** Frees what the last start has allocated. */
 void fwd_streams_free(struct fwd *f);
-/** Whether all generators have finished. */
+/** Whether all generators have finished, or cannot, because their ports are gone. */
 bool fwd_generated(const struct fwd *f);
+/** @return a port that is gone before its generator has finished; NULL: none. */
+const struct fwd_port *fwd_cut_generator(const struct fwd *f);
 /** Whether any port that a stream receives from is still present. */
 bool fwd_can_receive(const struct fwd *f);
 /** @return the number of packets that all streams have received since the start. */

@@ -149,7 +149,7 @@ open_capture(struct fwd *f)
 
 /*
  * Runs until the prompt ends or a signal comes.  Without a prompt, also until all generators are
- * done.
+ * done, or all ports are gone.
  */
 static void
 loop(struct fwd *f)
@@ -170,9 +170,27 @@ loop(struct fwd *f)
 		/* without a prompt, there is nothing else to wait for */
 		if (p == NULL && f->mode != NULL && f->mode->generates && fwd_generated(f))
 			break;
+		if (p == NULL && !fwd_can_receive(f))
+			break;
 	}
 	if (p != NULL)
 		fwd_prompt_free(p);
+}
+
+/* Whether a program without a prompt could not finish, because ports are gone. */
+static bool
+lost_ports(const struct fwd *f)
+{
+	const struct fwd_port *gone = fwd_cut_generator(f);
+
+	if (gone != NULL)
+		fprintf(stderr, "karst-fwd: port %u is gone, and not all was generated\n",
+			gone->id);
+	else if (!fwd_can_receive(f))
+		fprintf(stderr, "karst-fwd: all ports are gone\n");
+	else
+		return false;
+	return true;
 }
 
 static int
@@ -190,6 +208,8 @@ work(struct fwd *f)
 		return EXIT_FAILURE;
 	if (!fwd_commands_quit() && (o->interactive || f->running))
 		loop(f);
+	if (!o->interactive && f->running && lost_ports(f))
+		rc = EXIT_FAILURE;
 	fwd_stop(f);
 	if (!o->interactive && f->mode != NULL)
 		fwd_show(f, "fwd", false);

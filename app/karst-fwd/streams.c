@@ -236,6 +236,18 @@ fwd_generated(const struct fwd *f)
 	return true;
 }
 
+const struct fwd_port *
+fwd_cut_generator(const struct fwd *f)
+{
+	uint32_t i;
+
+	for (i = 0; i < f->nstreams; i++)
+		if (f->streams[i].gen != NULL && !fwd_gen_done(f->streams[i].gen) &&
+			fwd_port_is_gone(f->streams[i].tx))
+			return f->streams[i].tx;
+	return NULL;
+}
+
 bool
 fwd_can_receive(const struct fwd *f)
 {

@@ -698,6 +698,32 @@ def typed(tap, program):
     tap.point('what was too long has changed nothing', problems + fwd.stop())
 
 
+def without_prompt(program, name, words):
+    """The interface is removed while it is the only port of a program without a prompt.  @return
+    problems, if that does not end with status 1."""
+    made = subprocess.run(['ip', 'link', 'add', name, 'type', 'veth', 'peer', 'name', f'{name}p'],
+                          check=False)
+    if made.returncode:
+        return ['no interface']
+    for end in ('', 'p'):
+        subprocess.run(['ip', 'link', 'set', f'{name}{end}', 'up'], check=True)
+    process = subprocess.Popen(
+        ['stdbuf', '-o0', program, f'--lcores={LCORES}', *EAL, '--vdev', f'net_kport0,iface={name}', '--',
+         '--idle=sleep', '--mbcache=32', '--stats-period=1', *words],
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    try:
+        process.stdout.read(1) # of the first period: it forwards
+        subprocess.run(['ip', 'link', 'del', name], check=True)
+        said = process.communicate(timeout=HANG_S)[0].decode()
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.communicate()
+        return ['it does not end']
+    if process.returncode != 1:
+        return [f'exit status {process.returncode}: {said[-1500:]}']
+    return []
+
+
 def vanishing(tap, program):
     """One of two kernel interfaces is removed while frames are forwarded."""
     name = f'fwd{os.getpid() % 100000}'
@@ -741,9 +767,15 @@ def vanishing(tap, program):
             fwd.process.stdin.write(b'wait rx 1000000000\n')
             subprocess.run(['ip', 'link', 'del', f'{name}1'], check=True)
             problems = fwd.wait('wait rx: all ports are gone', since) or fwd.wait(PROMPT, since)
+        for command in ('stop', 'set fwd gen', 'set gen rate 10pps', 'start'):
+            problems = problems or fwd.command(command)[0]
+        problems = problems or fwd.command('wait gen', 'wait gen: port 0 is gone')[0]
         tap.point('who waits for packets of ports that are gone is told', problems + fwd.stop())
+        for mode, words in (('gen', ['--gen-rate=10pps']), ('mac', [])):
+            tap.point(f'a program without a prompt whose port goes fails: {mode}',
+                      without_prompt(program, f'{name}2', [f'--forward-mode={mode}', *words]))
     finally:
-        for i in '01':
+        for i in '012':
             subprocess.run(['ip', 'link', 'del', f'{name}{i}'], check=False, stderr=subprocess.DEVNULL)
 
 

@@ -227,42 +227,48 @@ run_look(struct perf_run *r)
 	return w;
 }
 
-/* Waits until all posted requests have completed, and until unreliable messages have arrived or are
- * lost. */
-static void
+/*
+ * Waits until all posted requests have completed, and until unreliable messages have arrived or are
+ * lost.  @return the counts when the last message completed or arrived.
+ */
+static struct perf_window
 run_drain(struct perf_run *r)
 {
 	uint64_t before = r->client.tally.completed, since = rte_rdtsc(), seen = 0;
+	struct perf_window last = run_look(r), now;
 
 	while (r->client.outstanding > 0 && !r->client.failed) {
 		run_turn(r, false);
 		if (r->client.tally.completed != before) {
 			before = r->client.tally.completed;
 			since = rte_rdtsc();
+			now = run_look(r);
+			perf_window_follow(&last, &now);
 		} else if (rte_rdtsc() - since > cycles_of(STUCK_S)) {
 			r->stuck = true;
 			r->client.failed = true;
 		}
 	}
 	if (r->job->transport == PERF_RC)
-		return;
+		return last;
 	if (r->link != NULL && r->job->recv_depth == 0) {
 		/* neither end knows which unacknowledged WRITEs have arrived */
 		for (since = rte_rdtsc(); rte_rdtsc() - since < cycles_of(QUIET_S);)
 			run_turn(r, false);
-		return;
+		return last;
 	}
 	for (since = rte_rdtsc(); rte_rdtsc() - since < cycles_of(QUIET_S) && !r->broken;) {
-		uint64_t arrived = run_look(r).messages;
-
-		if (arrived - r->arrived_before >= r->client.tally.posted - r->posted_before)
+		now = run_look(r);
+		perf_window_follow(&last, &now);
+		if (now.messages - r->arrived_before >= r->client.tally.posted - r->posted_before)
 			break;
-		if (arrived != seen) {
-			seen = arrived;
+		if (now.messages != seen) {
+			seen = now.messages;
 			since = rte_rdtsc();
 		}
 		run_turn(r, false);
 	}
+	return last;
 }
 
 static bool
@@ -291,18 +297,18 @@ add_slice(struct perf_slices *s, double gbps)
 static void
 count_window(struct perf_run *r, const struct perf_window *from, const struct perf_window *to)
 {
-	uint64_t messages = to->messages - from->messages, cycles = to->cycles - from->cycles;
+	struct perf_window w = perf_window_between(from, to, &r->waited);
 
-	r->sum.messages += messages;
-	r->sum.packets += to->packets - from->packets;
-	r->sum.cycles += cycles;
-	r->sum.cpu_s += to->cpu_s - from->cpu_s;
+	r->sum.messages += w.messages;
+	r->sum.packets += w.packets;
+	r->sum.cycles += w.cycles;
+	r->sum.cpu_s += w.cpu_s;
+	r->measured += to->cycles - from->cycles;
 	add_slice(&r->slices,
-		(double)messages * r->job->size * 8 * (double)rte_get_tsc_hz() / (double)cycles /
-			1e9);
+		(double)w.messages * r->job->size * 8 * (double)rte_get_tsc_hz() /
+			(double)w.cycles / 1e9);
 	__atomic_store_n(&r->elapsed_ns,
-		(uint64_t)((double)r->sum.cycles * 1e9 / (double)rte_get_tsc_hz()),
-		__ATOMIC_RELAXED);
+		(uint64_t)((double)r->measured * 1e9 / (double)rte_get_tsc_hz()), __ATOMIC_RELAXED);
 }
 
 /* UC WRITE with --verify stops when all places hold messages that were not checked yet. */
@@ -337,6 +343,7 @@ static void
 traffic_for(struct perf_run *r, uint64_t cycles, uint64_t messages)
 {
 	uint64_t start = rte_rdtsc(), end = r->client.tally.completed + messages, now = start;
+	struct perf_window last, drained;
 
 	while (now - start < cycles ||
 		(r->client.tally.completed < end && now - start < cycles_of(LONG_SLICE_S))) {
@@ -344,7 +351,9 @@ traffic_for(struct perf_run *r, uint64_t cycles, uint64_t messages)
 			return;
 		run_turn(r, true);
 		if (karst_unlikely(must_settle(&r->client))) {
-			run_drain(r);
+			last = run_drain(r);
+			drained = run_look(r);
+			perf_window_wait(&r->waited, &last, &drained);
 			run_settle(r);
 		}
 		now = rte_rdtsc();
@@ -355,21 +364,21 @@ static void
 traffic_slice(struct perf_run *r, uint64_t cycles)
 {
 	bool counted = r->opts->iters != 0;
-	struct perf_window from, to;
+	struct perf_window from, to, last;
 
 	run_enter(r, PERF_PHASE_TRAFFIC);
 	r->posted_before = r->client.tally.posted;
 	r->arrived_before = run_look(r).messages;
 	if (!counted)
 		traffic_for(r, cycles_of(WARM_UP_S), r->job->depth / 2);
+	memset(&r->waited, 0, sizeof(r->waited));
 	from = run_look(r);
 	traffic_for(r, cycles, MIN_MESSAGES);
-	if (!counted)
-		to = run_look(r);
-	run_drain(r);
+	to = run_look(r);
+	last = run_drain(r);
 	/* a given number of messages: all of them, from the first post to the last completion */
 	if (counted)
-		to = run_look(r);
+		to = last;
 	count_window(r, &from, &to);
 	run_settle(r);
 }
@@ -510,7 +519,7 @@ run_finish(struct perf_run *r)
 static bool
 time_is_over(const struct perf_run *r, uint64_t slice)
 {
-	return r->sum.cycles + slice / 2 >= cycles_of(r->opts->duration_s) &&
+	return r->measured + slice / 2 >= cycles_of(r->opts->duration_s) &&
 		(r->sum.messages != 0 || r->job->transport != PERF_RC);
 }
 

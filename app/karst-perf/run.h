@@ -27,6 +27,7 @@
 #include "link.h"
 #include "pingpong.h"
 #include "traffic.h"
+#include "windows.h"
 
 enum perf_phase {
 	PERF_PHASE_PARK,
@@ -45,14 +46,6 @@ struct perf_slices {
 	uint32_t num, max;
 };
 
-/** Sums over the measured windows. */
-struct perf_window {
-	uint64_t messages;
-	uint64_t packets; /* frames that both ends sent */
-	uint64_t cycles;  /* TSC */
-	double cpu_s;     /* --compare: of all processors of the machine */
-};
-
 struct perf_run {
 	const struct perf_opts *opts;
 	const struct perf_job *job;
@@ -65,7 +58,9 @@ struct perf_run {
 	struct perf_pinger ping, pong;
 	struct perf_hist *latency; /* of --lat, in TSC cycles */
 	struct perf_slices slices;
-	struct perf_window sum;
+	struct perf_window sum;       /* over the measured windows */
+	struct perf_window waited;    /* in this window, for messages that were on their way */
+	uint64_t measured;            /* cycles of all windows, with the waits */
 	double connect_s;             /* time to create and connect all queue pairs */
 	struct karst_counters before; /* of the engine, when the measurement began */
 	uint64_t posted_before;       /* when the slice began */

@@ -217,7 +217,7 @@ perf_report_table_row(FILE *to, const struct perf_run *r, const struct perf_resu
 		perf_op_name(r->job->op), perf_transport_name(r->job->transport), size, x->gbps,
 		x->mops, x->cycles_per_message, x->cycles_per_packet, x->latency_ns[0] / 1e3,
 		x->latency_ns[1] / 1e3, x->memcpy_ratio, x->ring_copy_ratio, x->retransmits,
-		x->lost, x->verify_errors, x->errors);
+		x->lost + r->lost_pings, x->verify_errors, x->errors);
 	fflush(to);
 }
 
@@ -367,6 +367,7 @@ add_more(json_t *o, const struct perf_run *r, const struct perf_result *x)
 	rc |= json_object_set_new(o, "rnr_naks", put_integer(x->rnr_naks));
 	rc |= json_object_set_new(o, "posted", put_integer(x->posted));
 	rc |= json_object_set_new(o, "lost", put_integer(x->lost));
+	rc |= json_object_set_new(o, "lost_pings", put_integer(r->lost_pings));
 	rc |= json_object_set_new(o, "batch", put_integer(j->batch));
 	rc |= json_object_set_new(o, "inflight", put_integer(j->inflight));
 	rc |= json_object_set_new(o, "inline", json_boolean(j->inlined));

@@ -65,11 +65,11 @@ struct perf_run {
 	struct karst_counters before; /* of the engine, when the measurement began */
 	uint64_t posted_before;       /* when the slice began */
 	uint64_t arrived_before;      /* requests that responders had completed, then */
-	uint64_t lost_pings;
-	uint64_t server_events; /* completion events that the other process has taken */
-	bool stuck;             /* an outstanding request never completed */
-	bool broken;            /* the other process has ended */
-	bool alone;             /* both ends on this thread */
+	uint64_t lost_pings;          /* of an unreliable transport: without an answer in time */
+	uint64_t server_events;       /* completion events that the other process has taken */
+	bool stuck;                   /* an outstanding request never completed */
+	bool broken;                  /* the other process has ended */
+	bool alone;                   /* both ends on this thread */
 	bool yield;
 	int rtt_cpu;   /* attached: where the other half of ring rtt runs; -1: nowhere */
 	bool pingpong; /* --lat */

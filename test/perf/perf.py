@@ -170,6 +170,9 @@ def latencies(perf):
         return [] if 0 < values[0] and values == sorted(values) else [f'latency_ns is {lat}']
 
     perf.measure('latency', '--op write --size 64 --lat --iters 2000', ordered)
+    # each waits for 10 of the 20 ms
+    perf.measure('messages of the ping-pong that are lost', '--transport ud --op send --size 64 --lat --loss 0.05 '
+                 '--iters 2000', lambda found: [] if found.get('lost_pings') else [f'lost_pings: {found.get("lost_pings")}'])
     perf.measure('latency on two lcores', '--op send --size 64 --lat --lcores 2 --iters 2000',
                  ordered)
 

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Copyright (c) 2026 The karst authors
 """Counters of engines as metrics of Prometheus: names, types, meanings and labels.  karst-exporter(1)."""
+import sys
+
 import karst_observe as observe
 
 # The members of each row that are levels, not counters; all others only grow.
@@ -79,6 +81,11 @@ class Metrics:
             if name in row:
                 self.add(f'{prefix}_{name}', 'gauge', meaning, labels, row[name])
 
+    def add_all(self, other):
+        """Adds the samples of @other, which has other labels."""
+        for name, (kind, meaning, lines) in other.found.items():
+            self.found.setdefault(name, (kind, meaning, []))[2].extend(lines)
+
     def text(self):
         out = []
         for name, (kind, meaning, lines) in self.found.items():
@@ -88,9 +95,8 @@ class Metrics:
         return '\n'.join(out) + '\n'
 
 
-def add_protocol(metrics, engine, help_of):
+def add_protocol(metrics, engine, label, help_of):
     """Counters of each lcore, drops by reason, and hw_counters."""
-    label = {'engine': engine.name}
     for lcore, row in engine.rows('counters').items():
         for name, value in row.items():
             metrics.add(f'karst_{name}_total', 'counter', help_of('counters').get(name, name),
@@ -105,8 +111,13 @@ def add_protocol(metrics, engine, help_of):
                     {**label, 'counter': name}, value)
 
 
-def add_engine(metrics, engine, with_qps):
-    label = {'engine': engine.name}
+def add_up(metrics, key, value):
+    metrics.add('karst_up', 'gauge', 'whether an engine answers', {'engine': key}, value)
+
+
+def add_engine(metrics, key, engine, with_qps):
+    """@key: the engine's name, or what else tells it from others."""
+    label = {'engine': key}
     info = engine.ask('engine')
     helps = {}
 
@@ -133,7 +144,7 @@ def add_engine(metrics, engine, with_qps):
                                        'longest_turn_ns': 'the longest turn, in CPU time'},
                        lcore, row)
         metrics.counts('karst_lcore', LCORE_COUNTS, lcore, row)
-    add_protocol(metrics, engine, help_of)
+    add_protocol(metrics, engine, label, help_of)
     metrics.levels('karst_memory', MEMORY_LEVELS, label, engine.ask('memory'))
     clients = engine.rows('clients')
     metrics.add('karst_clients', 'gauge', 'programs that are attached', label, len(clients))
@@ -147,15 +158,27 @@ def add_engine(metrics, engine, with_qps):
 
 
 def collect(args):
-    """The text of one scrape.  Failure: no engine answers."""
+    """The text of one scrape.  An engine that fails, maybe because it has ended meanwhile, has only karst_up 0.
+    Failure: no engine answers."""
     metrics = Metrics()
     engines = observe.find_engines(args.socket, args.file_prefix, args.engine)
+    failures = []
     try:
-        for engine in engines:
-            metrics.add('karst_up', 'gauge', 'whether an engine answers',
-                        {'engine': engine.name}, 1)
-            add_engine(metrics, engine, args.qps)
+        for key, engine in observe.distinguished(engines):
+            one = Metrics()
+            try:
+                with observe.understood():
+                    add_up(one, key, 1)
+                    add_engine(one, key, engine, args.qps)
+                metrics.add_all(one)
+            except observe.Failure as e:
+                failures.append(e)
+                add_up(metrics, key, 0)
     finally:
         for engine in engines:
             engine.telemetry.close()
+    if len(failures) == len(engines):
+        raise failures[0]
+    for failure in failures:
+        print(f'karst-exporter: {failure}', file=sys.stderr)
     return metrics.text()

@@ -5,6 +5,7 @@
 An engine answers on the telemetry socket of its process (DPDK's rte_telemetry: a JSON answer to
 each command, at most 16 KiB, long lists in pages).  doc/observability.rst has the commands.
 """
+import collections
 import contextlib
 import glob
 import json
@@ -256,6 +257,13 @@ def find_engines(path=None, prefix=None, name=None):
         others = '' if os.geteuid() == 0 or path else '; those of other users only root sees'
         raise Failure(f'no karst engine{named} answers: {where}{others}')
     return found
+
+
+def distinguished(engines):
+    """[(key, engine)]: the name, or NAME@PID where several processes have an engine of that name."""
+    names = collections.Counter(engine.name for engine in engines)
+    return [(engine.name if names[engine.name] == 1 else f"{engine.name}@{engine.telemetry.hello['pid']}", engine)
+            for engine in engines]
 
 
 def add_options(parser):

@@ -198,12 +198,9 @@ class Watch:
     def engines(self):
         """[(id, engine)]: the name, with the process where two have the same; to be closed."""
         try:
-            found = self.find()
+            return observe.distinguished(self.find())
         except observe.Failure:
             return []
-        names = collections.Counter(engine.name for engine in found)
-        return [(engine.name if names[engine.name] == 1 else f"{engine.name}@{engine.telemetry.hello['pid']}",
-                 engine) for engine in found]
 
     def list(self):
         with self.finding:

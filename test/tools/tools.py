@@ -8,6 +8,7 @@
   run-suites.py     runs steps side by side, and leaves nothing behind
   karst-setup       says what is wrong with a command line, and exits with 2
   karst_observe.py  takes no answer that is none for one
+  karst_metrics.py  tells engines of one name apart, and goes on without one that has ended
   karst_listen.py   knows who listens by TCP, in other network namespaces, too
   interop_bed.py    tells a Linux that stops (L16) from a fault of karst's
   cases_nvme.py     tells a Linux that refuses a READ that was late (L17) from one
@@ -94,6 +95,61 @@ class Observe(unittest.TestCase):
                 self.assertIn('there: /karst/engines: ', str(failed.exception))
             other.send(b'{"/karst/engines": ["a"]}')
             self.assertEqual(telemetry.ask('/karst/engines'), ['a'])
+
+
+class Metrics(unittest.TestCase):
+    """karst_metrics.py, with engines made up here"""
+
+    def setUp(self):
+        with unittest.mock.patch.object(sys, 'path', [os.path.join(ROOT, 'usertools'), *sys.path]):
+            self.metrics = load('karst_metrics.py')
+
+    def engine(self, name, pid, lacks=None):
+        """An engine without ports and programs; the answer to @lacks has no members."""
+        observe = self.metrics.observe
+        answers = {'engine': {'uptime_ns': pid, 'tsc_hz': 1, 'qps': 1}, 'hw_counters': {}, 'memory': {'pds': 1}}
+
+        def ask(command):
+            return observe.Row({} if command == lacks else answers[command])
+
+        def rows(command):
+            if command == lacks:
+                raise observe.Failure('the engine has gone')
+            return {}
+
+        telemetry = types.SimpleNamespace(hello=observe.Row({'pid': pid}), close=lambda: None, path=f'/{pid}')
+        return types.SimpleNamespace(name=name, telemetry=telemetry, ask=ask, rows=rows)
+
+    def collect(self, *engines):
+        """@return the samples of a scrape, and what it says on standard error"""
+        args = types.SimpleNamespace(socket=None, file_prefix=None, engine=None, qps=False)
+        with unittest.mock.patch.object(self.metrics.observe, 'find_engines', lambda *where: list(engines)), \
+                contextlib.redirect_stderr(io.StringIO()) as said:
+            text = self.metrics.collect(args)
+        return [line.rpartition(' ')[::2] for line in text.splitlines() if not line.startswith('#')], said.getvalue()
+
+    def test_engines_of_one_name(self):
+        found, _ = self.collect(self.engine('a', 7), self.engine('b', 8), self.engine('a', 9))
+        series = [name for name, _ in found]
+        self.assertEqual(len(series), len(set(series)), series)
+        for key in ('a@7', 'b', 'a@9'):
+            self.assertIn((f'karst_up{{engine="{key}"}}', '1'), found)
+            self.assertIn(f'karst_tsc_hertz{{engine="{key}"}}', series)
+
+    def test_engine_that_ends(self):
+        """Its figures are left out, also those that it has answered."""
+        for lacks in ('engine', 'lcores', 'clients'):
+            found, said = self.collect(self.engine('a', 7), self.engine('b', 8, lacks), self.engine('c', 9))
+            self.assertEqual([line for line in found if '"b"' in line[0]], [('karst_up{engine="b"}', '0')], lacks)
+            for key in 'ac':
+                self.assertIn((f'karst_up{{engine="{key}"}}', '1'), found)
+                self.assertIn((f'karst_memory_pds{{engine="{key}"}}', '1'), found)
+            self.assertTrue(said.startswith('karst-exporter: '), said)
+            self.assertEqual(said.count('\n'), 1, said)
+
+    def test_all_engines_end(self):
+        with self.assertRaises(self.metrics.observe.Failure):
+            self.collect(self.engine('a', 7, 'lcores'), self.engine('b', 8, 'engine'))
 
 
 class Summary(unittest.TestCase):

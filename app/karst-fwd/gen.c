@@ -15,6 +15,7 @@
 struct fwd_gen {
 	struct fwd_pace pace;
 	bool endless;
+	bool begun; /* the schedule */
 	_Atomic bool done;
 	uint32_t nflows, at; /* flows with something left to send; index of the next one */
 	uint32_t number;     /* of the next time stamp */
@@ -259,7 +260,6 @@ fill(struct fwd_gen *g, struct rte_mempool *pool, uint32_t most, uint64_t now, b
 			break;
 		}
 		len = flow != NULL ? put_flow(g, flow, m, n, now) : put_frame(g, m);
-		fwd_add(&g->stats.bytes, len);
 		if (paced) {
 			if (g->pace.per_byte + g->pace.per_packet != 0)
 				perf_hist_add(g->jitter, now - g->pace.due);
@@ -269,19 +269,33 @@ fill(struct fwd_gen *g, struct rte_mempool *pool, uint32_t most, uint64_t now, b
 	}
 	if (g->play == NULL)
 		karst_icrc_seal_burst(g->jobs, n);
-	fwd_add(&g->stats.packets, n);
 	g->npending = n;
 }
 
-/* Offers the pending packets to the port.  @return number of packets that were sent. */
+/*
+ * Offers the pending packets to the port, and counts those that it takes.
+ * @return number of packets that were sent.
+ */
 static uint32_t
 offer(struct fwd_gen *g, struct fwd_stream *s)
 {
-	uint16_t n = rte_eth_tx_burst(s->tx->id, s->tx_queue, g->pending + g->pending_at,
-		(uint16_t)(g->npending - g->pending_at));
+	uint32_t n, bytes = 0, i;
 
+	/* before the port has them, and may have freed them */
+	for (i = g->pending_at; i < g->npending; i++)
+		bytes += g->pending[i]->pkt_len;
+	n = rte_eth_tx_burst(s->tx->id, s->tx_queue, g->pending + g->pending_at,
+		(uint16_t)(g->npending - g->pending_at));
+	for (i = g->pending_at + n; i < g->npending; i++)
+		bytes -= g->pending[i]->pkt_len;
 	g->pending_at += n;
 	fwd_add(&s->tx_packets, n);
+	fwd_add(&g->stats.packets, n);
+	fwd_add(&g->stats.bytes, bytes);
+	if (n != 0) {
+		__atomic_store_n(&g->stats.last_packets, n, __ATOMIC_RELAXED);
+		__atomic_store_n(&g->stats.last_bytes, bytes, __ATOMIC_RELAXED);
+	}
 	return n;
 }
 
@@ -301,8 +315,10 @@ generate(struct fwd_gen *g, struct fwd *f, struct fwd_stream *s)
 	uint64_t now = rte_rdtsc();
 	uint32_t n;
 
-	if (karst_unlikely(g->stats.packets == 0))
+	if (karst_unlikely(!g->begun)) {
+		g->begun = true;
 		g->pace.due = now; /* the lcore may start later than the generator was made */
+	}
 	if (g->pending_at == g->npending)
 		fill(g, f->pool, f->opts.burst, now, true);
 	if (g->pending_at == g->npending) {

@@ -15,9 +15,10 @@
 #include "hist.h"
 
 struct fwd_gen_stats {
-	uint64_t packets, bytes;
-	uint64_t messages;            /* for templates; for a capture: completed loops */
-	uint64_t no_buffer;           /* number of failed buffer allocations */
+	uint64_t packets, bytes;           /* that the port has taken */
+	uint64_t last_packets, last_bytes; /* of these, those of the last burst */
+	uint64_t messages;                 /* made, for templates; for a capture: completed loops */
+	uint64_t no_buffer;                /* number of failed buffer allocations */
 	uint64_t first_tsc, last_tsc; /* when the first and the last packet were sent; 0: none */
 	uint64_t skipped;             /* cycles of the schedule that were abandoned */
 };

@@ -154,12 +154,19 @@ fwd_report_forward(const struct fwd *f)
 
 /* --- generator --- */
 
+/* @n: all; @last: of these, those of the last burst, if the lcore has written both. */
+static uint64_t
+gen_rate(uint64_t n, uint64_t last, double seconds)
+{
+	return n > last && seconds > 0 ? (uint64_t)((double)(n - last) / seconds) : 0;
+}
+
 static json_t *
 gen_to_json(const struct fwd_stream *s)
 {
 	struct fwd_gen_stats st;
 	json_t *o = json_object(), *jitter = json_object();
-	double seconds, rest = 0;
+	double seconds;
 
 	fwd_gen_stats_get(s->gen, &st);
 	/* the lcore may have written only one of them yet */
@@ -172,11 +179,9 @@ gen_to_json(const struct fwd_stream *s)
 	fwd_report_set_count(o, "messages", st.messages);
 	fwd_report_set_count(o, "no_buffer", st.no_buffer);
 	json_object_set_new(o, "seconds", json_real(seconds));
-	/* the time between the first and the last packet is that of one packet less */
-	if (st.packets > 1 && seconds > 0)
-		rest = (double)(st.packets - 1) / (double)st.packets / seconds;
-	fwd_report_set_count(o, "bps", (uint64_t)((double)st.bytes * 8 * rest));
-	fwd_report_set_count(o, "pps", (uint64_t)((double)st.packets * rest));
+	/* the time between the first and the last burst is that of one burst less */
+	fwd_report_set_count(o, "bps", gen_rate(st.bytes * 8, st.last_bytes * 8, seconds));
+	fwd_report_set_count(o, "pps", gen_rate(st.packets, st.last_packets, seconds));
 	fwd_report_set_count(o, "given_up_ns", fwd_report_ns_of(st.skipped));
 	fwd_report_put_hist(jitter, fwd_gen_jitter(s->gen));
 	json_object_set_new(o, "jitter", jitter);

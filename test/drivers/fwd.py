@@ -133,6 +133,31 @@ def generated(tap, program):
     tap.point('gen: two templates at a rate, latency where payloads have room for a stamp', problems)
 
 
+def figures(tap, program):
+    """What the generator says of itself."""
+    problems, found = script(program, ['net_ring0'], [
+        'set fwd gen', 'set gen template size=64 count=64', 'start', 'wait gen', 'wait rx 64'], ['--burst=32'])
+    if not problems:
+        gen = found['gen']['streams'][0]
+        # two bursts: within the time between them, one was sent
+        for rate, wanted in (('pps', 32), ('bps', gen['bytes'] * 8 // 2)):
+            sent = gen[rate] * gen['seconds']
+            if abs(sent - wanted) > wanted / 100:
+                problems.append(f'{sent} by {rate}, and not {wanted}: {gen}')
+    tap.point('gen: the rate is that of the bursts but one', problems)
+    with tempfile.TemporaryDirectory() as folder:
+        fwd = Fwd(program, [f'net_memif0,role=server,socket={folder}/sock,socket-abstract=no'],
+                  ['--forward-mode=gen', '--burst=32'])
+        problems = fwd.wait(PROMPT) or fwd.command('start')[0]
+        made = 0
+        while not problems and not made:
+            time.sleep(0.01)
+            made = fwd.ask('show gen json')['streams'][0]['messages']
+        problems = problems or expect(fwd.command('stop', 'Done.')[0], fwd.ask('show gen json')['streams'][0],
+                                      {'packets': 0, 'bytes': 0, 'messages': 32})
+        tap.point('gen: frames that the port has not taken are not counted', problems + fwd.stop())
+
+
 def queues(tap, program):
     """Two ports on two lcores: each has flows of its own."""
     problems, found = script(program, ['net_ring0', 'net_ring1'], [
@@ -786,6 +811,7 @@ def main(argv):
     program, captures = argv[1:]
     tap = Tap()
     generated(tap, program)
+    figures(tap, program)
     queues(tap, program)
     injured(tap, program)
     example(tap, program)

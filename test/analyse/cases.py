@@ -472,6 +472,22 @@ def acknowledges_what_was_lost():
     return w.ack(101)
 
 
+@case('ack', 'fail', *SENDERS)
+@case('ack', 'pass')
+def acknowledges_what_a_rate_has_dropped():
+    w = Wire().send(1).request(ONLY, 101, b'karst')
+    w.injure('rate', dropped=True, note='it would wait too long, dropped')
+    w.msn += 1
+    return w.ack(101)
+
+
+@case('ack', 'pass')
+def acknowledges_what_a_rate_has_delayed():
+    w = Wire().send(1).request(ONLY, 101, b'karst').injure('rate')
+    w.msn += 1
+    return w.ack(101)
+
+
 @case('msn', 'fail')
 def msn_stands_still():
     w = Wire().send(3)

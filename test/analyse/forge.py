@@ -136,11 +136,11 @@ class Wire:
         self.frames[at:] = [(ns - us * 1000, f) for ns, f in self.frames[at:]]
         return self
 
-    def injure(self, action='drop', at=-1):
-        """Adds a record about frame @at to the injury log."""
+    def injure(self, action='drop', at=-1, **more):
+        """Adds a record about frame @at to the injury log, with @more members."""
         ns, f = self.frames[at]
         opcode, qpn, psn = f[42], int.from_bytes(f[47:50], 'big'), int.from_bytes(f[51:54], 'big')
         self.log.append({'event': 'injured', 'packet': len(self.frames), 'time_ns': ns + 400, 'direction': 'tx',
                          'queue': 0, 'qpn': qpn, 'psn': psn, 'opcode': NAMES[opcode], 'length': len(f),
-                         'rule': 'r', 'action': action, 'reason': 'nth 1'})
+                         'rule': 'r', 'action': action, 'reason': 'nth 1', **more})
         return self

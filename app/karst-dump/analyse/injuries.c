@@ -26,9 +26,9 @@ injury_slot(const struct an *a, uint32_t qpn, uint32_t psn)
 }
 
 static unsigned int
-injury_fate(const char *event, const char *action)
+injury_fate(const char *event, const char *action, bool dropped)
 {
-	if (strcmp(event, "discarded") == 0)
+	if (dropped || strcmp(event, "discarded") == 0)
 		return AN_LOST;
 	if (strcmp(action, "drop") == 0)
 		return AN_LOST;
@@ -83,6 +83,7 @@ add(struct an *a, json_t *o)
 	const char *event = NULL, *action = NULL, *opcode = NULL;
 	json_int_t ns, qpn, psn, lost = 0;
 	struct an_injury *e, **at;
+	int dropped = 0; /* by a rate, which does not drop all that it hits */
 
 	if (json_unpack(o, "{s:s}", "event", &event) != 0)
 		return -EINVAL;
@@ -94,8 +95,8 @@ add(struct an *a, json_t *o)
 	}
 	if (strcmp(event, "injured") != 0 && strcmp(event, "discarded") != 0)
 		return 0; /* rules, spared, released */
-	if (json_unpack(o, "{s:s, s:s, s:I, s:I, s:I}", "action", &action, "opcode", &opcode,
-		    "time_ns", &ns, "qpn", &qpn, "psn", &psn) != 0)
+	if (json_unpack(o, "{s:s, s:s, s:I, s:I, s:I, s?b}", "action", &action, "opcode", &opcode,
+		    "time_ns", &ns, "qpn", &qpn, "psn", &psn, "dropped", &dropped) != 0)
 		return -EINVAL;
 	if ((a->injury_hash == NULL || a->injuries > a->injury_mask) && !injuries_grow(a))
 		return -ENOMEM;
@@ -106,7 +107,7 @@ add(struct an *a, json_t *o)
 	e->qpn = (uint32_t)qpn;
 	e->psn = (uint32_t)psn & KARST_PSN_MASK;
 	e->opcode = opcode_of(opcode);
-	e->fate = (uint8_t)injury_fate(event, action);
+	e->fate = (uint8_t)injury_fate(event, action, dropped != 0);
 	at = &a->injury_hash[injury_slot(a, e->qpn, e->psn)];
 	e->next = *at;
 	*at = e;

@@ -424,6 +424,8 @@ imp_act(struct imp_queue *q, struct rte_mbuf *m, const struct imp_verdict *v, ui
 		return;
 	if (why == IMP_WHY_NONE || why == IMP_WHY_QUEUE_FULL) {
 		imp_add(&q->stats.action[c->action], 1);
+		if (why == IMP_WHY_QUEUE_FULL)
+			imp_add(&q->stats.rate_dropped, 1);
 		imp_log_put(q, &r, IMP_INJURED, why);
 	} else {
 		imp_add(&q->stats.spared, 1);

@@ -296,6 +296,7 @@ add_direction(struct rte_tel_data *d, const struct imp_port *p, unsigned int dir
 	rte_tel_data_add_dict_u64(to, "released", sum.released);
 	rte_tel_data_add_dict_u64(to, "discarded", sum.discarded);
 	rte_tel_data_add_dict_u64(to, "flows_evicted", sum.evicted);
+	rte_tel_data_add_dict_u64(to, "rate_dropped", sum.rate_dropped);
 	rte_tel_data_add_dict_u64(to, "waiting", imp_stats_waiting(p, direction));
 	rte_tel_data_add_dict_container(d, direction == IMP_RX ? "rx" : "tx", to, 0);
 }

@@ -285,10 +285,11 @@ bool imp_held_any(struct imp_held *h, struct imp_waiting *to);
 /** The lcore writes these, and other threads read them. */
 struct imp_queue_stats {
 	uint64_t action[IMP_ACTIONS];
-	uint64_t spared;    /* packets that a rule has hit, but the action was not possible */
-	uint64_t released;  /* packets that were held before */
-	uint64_t discarded; /* held packets when the port was stopped, or packets without room */
-	uint64_t evicted;   /* flows that were replaced */
+	uint64_t spared;       /* packets that a rule has hit, but the action was not possible */
+	uint64_t released;     /* packets that were held before */
+	uint64_t discarded;    /* held packets when the port was stopped, or packets without room */
+	uint64_t evicted;      /* flows that were replaced */
+	uint64_t rate_dropped; /* packets of action[IMP_RATE] that would have waited too long */
 };
 
 struct imp_queue {

@@ -124,6 +124,8 @@ write_detail(FILE *to, const struct imp_record *r)
 		fprintf(to, ",\"left\":%u", r->detail);
 	else if (r->action == IMP_DUPLICATE)
 		fprintf(to, ",\"copies\":%u", r->detail);
+	else if (r->why == IMP_WHY_QUEUE_FULL)
+		fputs(",\"dropped\":true", to);
 }
 
 static void

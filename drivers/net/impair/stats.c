@@ -106,7 +106,8 @@ imp_stats_reset(struct rte_eth_dev *dev)
 /* --- extended --- */
 
 /* In the order of struct imp_queue_stats, after the actions. */
-static const char *const others[] = {"spared", "released", "discarded", "flows_evicted"};
+static const char *const others[] = {
+	"spared", "released", "discarded", "flows_evicted", "rate_dropped"};
 
 #define OTHERS    (sizeof(others) / sizeof(others[0]))
 #define OF_QUEUES (IMP_ACTIONS + OTHERS + 1) /* plus the number that is waiting */

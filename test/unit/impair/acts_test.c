@@ -299,7 +299,9 @@ Test(acts, rate)
 	bed_open("[rule a]\naction = rate\nrate_kbps = 8\nqueue_us = 150000\n", "");
 	cr_expect_str_eq(bed_pass_once(true, "11:1 11:2 11:3 11:4"), "11:1");
 	cr_expect_eq(bed_xstat("rx_waiting"), 1u);
-	cr_expect_eq(bed_log_count("it would wait too long, dropped"), 2u, "%s", bed_log());
+	cr_expect_eq(bed_log_count("\"dropped\":true"), 2u, "%s", bed_log());
+	cr_expect_eq(bed_xstat("rx_rate"), 3u);
+	cr_expect_eq(bed_xstat("rx_rate_dropped"), 2u);
 	wait_for("11:2", true);
 	bed_close();
 }

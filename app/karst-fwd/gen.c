@@ -11,6 +11,7 @@
 #include "karst_icrc.h"
 #include "packet.h"
 #include "play.h"
+#include "tsc.h"
 
 struct fwd_gen {
 	struct fwd_pace pace;
@@ -126,7 +127,7 @@ fwd_gen_new(struct fwd *f, struct fwd_stream *s, bool endless)
 			longest(g), longest(g) + RTE_PKTMBUF_HEADROOM);
 		return gen_failed(g, s, why);
 	}
-	fwd_pace_init(&g->pace, &f->opts.rate, g->play != NULL ? 1 : f->opts.rxq, rte_get_tsc_hz(),
+	fwd_pace_init(&g->pace, &f->opts.rate, g->play != NULL ? 1 : f->opts.rxq, perf_tsc_hz(),
 		rte_rdtsc());
 	return g;
 }

@@ -15,7 +15,7 @@
 static double
 seconds_of(uint64_t cycles)
 {
-	return (double)cycles / (double)rte_get_tsc_hz();
+	return (double)cycles / (double)perf_tsc_hz();
 }
 
 /* --- ports --- */

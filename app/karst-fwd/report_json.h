@@ -10,6 +10,7 @@
 #include <rte_cycles.h>
 
 #include "hist.h"
+#include "tsc.h"
 
 static inline void
 fwd_report_set_count(json_t *o, const char *key, uint64_t v)
@@ -32,7 +33,7 @@ fwd_report_set_text(json_t *o, const char *key, const char *text)
 static inline uint64_t
 fwd_report_ns_of(uint64_t cycles)
 {
-	return (uint64_t)((double)cycles * 1e9 / (double)rte_get_tsc_hz());
+	return (uint64_t)((double)cycles * 1e9 / (double)perf_tsc_hz());
 }
 
 /** Puts the percentiles of a histogram of cycles, in nanoseconds. */

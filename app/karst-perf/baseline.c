@@ -2,6 +2,7 @@
  * Copyright (c) 2026 The karst authors
  */
 #include "baseline.h"
+#include "tsc.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -73,7 +74,7 @@ next_piece(const struct perf_walk *w, uint64_t at)
 static double
 baseline_gbps(uint64_t bytes, uint64_t cycles)
 {
-	return (double)bytes * 8 * (double)rte_get_tsc_hz() / (double)cycles / 1e9;
+	return (double)bytes * 8 * (double)perf_tsc_hz() / (double)cycles / 1e9;
 }
 
 double

@@ -4,6 +4,7 @@
 #include "report.h"
 #include "attach.h"
 #include "cpu.h"
+#include "tsc.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -50,7 +51,7 @@ report_ratio(double a, double b)
 static double
 cycles_to_ns(double cycles)
 {
-	return cycles * 1e9 / (double)rte_get_tsc_hz();
+	return cycles * 1e9 / (double)perf_tsc_hz();
 }
 
 static void

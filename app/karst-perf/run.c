@@ -4,6 +4,7 @@
 #include "run.h"
 #include "attach.h"
 #include "cpu.h"
+#include "tsc.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -30,7 +31,7 @@
 static uint64_t
 cycles_of(double seconds)
 {
-	return (uint64_t)(seconds * (double)rte_get_tsc_hz());
+	return (uint64_t)(seconds * (double)perf_tsc_hz());
 }
 
 /* --- both threads --- */
@@ -305,10 +306,10 @@ count_window(struct perf_run *r, const struct perf_window *from, const struct pe
 	r->sum.cpu_s += w.cpu_s;
 	r->measured += to->cycles - from->cycles;
 	add_slice(&r->slices,
-		(double)w.messages * r->job->size * 8 * (double)rte_get_tsc_hz() /
-			(double)w.cycles / 1e9);
+		(double)w.messages * r->job->size * 8 * (double)perf_tsc_hz() / (double)w.cycles /
+			1e9);
 	__atomic_store_n(&r->elapsed_ns,
-		(uint64_t)((double)r->measured * 1e9 / (double)rte_get_tsc_hz()), __ATOMIC_RELAXED);
+		(uint64_t)((double)r->measured * 1e9 / (double)perf_tsc_hz()), __ATOMIC_RELAXED);
 }
 
 /* UC WRITE with --verify stops when all places hold messages that were not checked yet. */

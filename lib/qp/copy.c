@@ -220,6 +220,23 @@ packet_park(struct karst_core *core, struct karst_copy *c, struct karst_pkt *pkt
 	return false;
 }
 
+/* @pkt gets no copy.  The peer need not notice that it is dropped: it may be the last one. */
+static void
+packet_unfed(struct karst_core *core, const struct karst_pkt *pkt)
+{
+	struct karst_core_qp *qp = pkt->qp;
+	uint32_t psn;
+
+	if (!karst_qp_reliable(qp))
+		return;
+	if (!(karst_opcode_flags(pkt->opcode) & KARST_OPF_REQUEST)) {
+		if (karst_requester_waits_for(qp, pkt, &psn))
+			karst_responder_lost(core, qp, psn);
+	} else if (pkt->psn == qp->rsp.epsn) {
+		karst_responder_unfed(core, qp);
+	}
+}
+
 bool
 karst_copy_settled(struct karst_core *core, struct karst_pkt *pkt, bool ok)
 {
@@ -234,10 +251,8 @@ karst_copy_settled(struct karst_core *core, struct karst_pkt *pkt, bool ok)
 		core->copy_ops->give_back(core, c);
 	if (!ok)
 		return true;
+	packet_unfed(core, pkt);
 	karst_drop_pkt(core, pkt, KARST_DROP_COPY_FULL);
-	if ((karst_opcode_flags(pkt->opcode) & KARST_OPF_REQUEST) && karst_qp_reliable(pkt->qp) &&
-		pkt->psn == pkt->qp->rsp.epsn)
-		karst_responder_unfed(core, pkt->qp);
 	return false;
 }
 

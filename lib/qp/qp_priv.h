@@ -193,6 +193,7 @@ struct karst_responder {
 	uint8_t min_rnr_timer;
 	bool fatal : 1;  /* in Error: the NAK that explains it is still to be sent */
 	bool unfed : 1;  /* a request got no copy: it is to be asked for (copy.c) */
+	bool lost : 1;   /* an answer got no copy: what it answers is to be sent again (copy.c) */
 	bool begged : 1; /* and the queue pair waits until there may be one */
 	/* bytes that this half has sent more than the requester, while both had work */
 	int32_t lead;
@@ -462,6 +463,7 @@ struct karst_core_qp {
 	/* used once in a round trip */
 	struct karst_probe probe;
 	uint32_t unfed_psn; /* if rsp.unfed is set: PSN of the request that got no copy */
+	uint32_t lost_psn;  /* if rsp.lost is set: highest PSN of the answers that got none */
 
 	/* XRC targets */
 	struct karst_core_qp *next_target; /* the next target of the same srq */
@@ -574,6 +576,9 @@ void karst_responder_missed(
 /** The expected request was dropped because there was no copy for it: asks for it when there may be
  *  one (R2, X4). */
 void karst_responder_unfed(struct karst_core *core, struct karst_core_qp *qp);
+/** An answer that concerns PSN @psn was dropped because there was no copy for it: goes back when
+ *  there may be one (Q3, Q5). */
+void karst_responder_lost(struct karst_core *core, struct karst_core_qp *qp, uint32_t psn);
 /** Duplicates from PSN @psn on, which asked for an acknowledgement, were dropped for lack of room:
  *  answers all requests from there on again (R3 to R5). */
 void karst_responder_missed_again(struct karst_core *core, struct karst_core_qp *qp, uint32_t psn);

@@ -416,6 +416,18 @@ karst_responder_unfed(struct karst_core *core, struct karst_core_qp *qp)
 	karst_core_activate(core, qp);
 }
 
+void
+karst_responder_lost(struct karst_core *core, struct karst_core_qp *qp, uint32_t psn)
+{
+	struct karst_responder *r = &qp->rsp;
+
+	if (!r->lost || karst_psn_before(qp->lost_psn, psn))
+		qp->lost_psn = psn;
+	r->lost = true;
+	r->begged = false;
+	karst_core_activate(core, qp);
+}
+
 /* KARST_MUTANT_FLUSH_AHEAD */
 static void
 flush_ahead(struct karst_core *core, struct karst_core_qp *qp, struct karst_pkt *pkt)

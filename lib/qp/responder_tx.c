@@ -284,15 +284,18 @@ visit_ends(const struct karst_core_qp *qp, const struct karst_rsp *e,
 		built->pay_len != karst_qp_mtu(qp);
 }
 
-/* There may be a copy for the request that got none.  A peer that knows that it is held does not
- * send it again. */
+/* There may be a copy for the packets that got none.  A peer that knows that a request is held does
+ * not send it again. */
 static karst_noinline void
 ask_for_unfed(struct karst_core *core, struct karst_core_qp *qp)
 {
 	struct karst_responder *r = &qp->rsp;
+	bool unfed = r->unfed, lost = r->lost;
 
-	r->unfed = r->begged = false;
-	if (!karst_qp_may_receive(qp) || qp->unfed_psn != r->epsn ||
+	r->unfed = r->lost = r->begged = false;
+	if (lost && karst_qp_may_send(qp))
+		karst_requester_missed(core, qp, qp->lost_psn);
+	if (!unfed || !karst_qp_may_receive(qp) || qp->unfed_psn != r->epsn ||
 		qp->copy[KARST_COPY_RX] != NULL)
 		return; /* it has come since */
 	if (karst_repeat_of(qp) != NULL && qp->repeat->nheld != 0 &&
@@ -339,14 +342,14 @@ karst_responder_tx(
 		}
 		next_response(r, e);
 	}
-	if (karst_unlikely(r->unfed) && r->begged && !qp->starved)
+	if (karst_unlikely(r->unfed | r->lost) && r->begged && !qp->starved)
 		ask_for_unfed(core, qp);
 	while (r->owed != KARST_OWED_NONE) {
 		if (!karst_frame_room(b, 0))
 			return true;
 		build_ack(core, qp, b);
 	}
-	if (karst_likely(!r->unfed) || !karst_qp_may_receive(qp) || qp->starved)
+	if (karst_likely(!(r->unfed | r->lost)) || !karst_qp_may_receive(qp) || qp->starved)
 		return false;
 	/* the queue pair waits in the same way as one that got no copy for what it sends */
 	if (b->n == from) {

@@ -229,7 +229,7 @@ static inline bool
 has_no_answers(const struct karst_core_qp *qp)
 {
 	return qp->rsp.owed == KARST_OWED_NONE && qp->rsp.rsp_cur == qp->rsp.rsp_added &&
-		!qp->rsp.unfed && !(qp->flags & KARST_QPF_COPIES);
+		!(qp->rsp.unfed | qp->rsp.lost) && !(qp->flags & KARST_QPF_COPIES);
 }
 
 /* Whether karst_requester_tx() has certainly nothing to do: everything has been sent, the program

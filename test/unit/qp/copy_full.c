@@ -438,6 +438,29 @@ Test(copy, r2_came_again_before_there_was_a_copy)
 	close_full(b);
 }
 
+/* Q5: the last response gets no copy: it is requested again when there may be one. */
+Test(copy, q5_response_without_copy)
+{
+	struct bed *b = open_full(0);
+
+	read_far(b, 2);
+	expect_taken(b, respond(b, 0, 0, 1));
+	copy_all(b);
+	driver.full = true;
+	expect_drop(b, COPY_FULL, respond(b, 1, 0, 1));
+	visit_all(b);
+	expect_none(b);
+	driver.full = false;
+	karst_core_feed(b->core, 1);
+	cr_assert_eq(expect_pkt(b, RC_READ_REQUEST, S(1))->dma_len, MTU);
+	expect_taken(b, respond(b, 1, 1, 1));
+	copy_all(b);
+	expect_wc(b, 1, SUCCESS);
+	expect_mem(b, 0, 0, 2 * MTU);
+	expect_none(b);
+	close_full(b);
+}
+
 /* X4: the same with selective repeat. */
 Test(copy, x4_expected_request_without_copy)
 {

@@ -7,9 +7,10 @@
  *
  * For its age an id is on exactly one list, or on none: the list of free slots, of half-open
  * connections (the peer began them; this side's answer or the peer's RTU is outstanding) or of
- * orphans (destroyed, but still owing the peer an answer).  While an id has a peer, it can be found
- * by the peer's communication id.  While the number of the peer's queue pair must not be used for
- * another connection, it can be found by that number, too.
+ * orphans (destroyed, but still owing the peer an answer), of which there are two: of requests
+ * that were answered with a REJ or a SIDR REP, and of connections.  While an id has a peer, it can
+ * be found by the peer's communication id.  While the number of the peer's queue pair must not be
+ * used for another connection, it can be found by that number, too.
  */
 #ifndef KARST_CM_PRIV_H
 #define KARST_CM_PRIV_H
@@ -133,7 +134,8 @@ struct cm_core {
 	uint8_t target_ack_delay;
 	struct cm_list free;
 	struct cm_list half_open;
-	struct cm_list orphans;
+	struct cm_list answered; /* orphans: requests, which only answer repetitions */
+	struct cm_list orphans;  /* the others: connections */
 	uint32_t hash_mask;
 	struct cm_link **remote_ids;
 	struct cm_link **remote_qpns;

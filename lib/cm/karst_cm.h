@@ -259,6 +259,14 @@ int karst_cm_id_reject(struct karst_cm *cm, uint32_t id, uint16_t reason, const 
 	uint8_t info_len, const void *private_data, uint8_t len);
 
 /**
+ * After EV_REQ: sends a REJ, and destroys the id.  Nothing is kept, unlike with
+ * karst_cm_id_reject(): if the peer repeats its REQ, that is a new one, and has a new event.  For
+ * requests that are refused without a user's decision, of which there may be any number.
+ */
+int karst_cm_id_refuse(
+	struct karst_cm *cm, uint32_t id, uint16_t reason, const void *info, uint8_t info_len);
+
+/**
  * A packet of the connection arrived, but no RTU: marks the connection as established.  No EV_RTU
  * will follow.
  * -EALREADY: it was established already.
@@ -302,6 +310,9 @@ int karst_cm_id_sidr_request(struct karst_cm *cm, const struct karst_cm_path *pa
  */
 int karst_cm_id_sidr_reply(
 	struct karst_cm *cm, uint32_t id, uint8_t status, const struct karst_cm_param *param);
+
+/** After EV_SIDR_REQ: the same for a SIDR REQ.  @status is not success. */
+int karst_cm_id_sidr_refuse(struct karst_cm *cm, uint32_t id, uint8_t status);
 
 /** Sets the user pointer of further events of the id. */
 int karst_cm_id_set_user(struct karst_cm *cm, uint32_t id, void *user);

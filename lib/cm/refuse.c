@@ -62,6 +62,30 @@ karst_cm_id_reject(struct karst_cm *cm, uint32_t number, uint16_t reason, const 
 	return cm_reject(c, id, &rej);
 }
 
+int
+karst_cm_id_refuse(
+	struct karst_cm *cm, uint32_t number, uint16_t reason, const void *info, uint8_t info_len)
+{
+	struct cm_core *c = core_of(cm);
+	struct cm_id *id = cm_id_of_user(c, number);
+	struct karst_cm_msg rej;
+
+	if (id == NULL)
+		return -ENOENT;
+	if (id->state != KARST_CM_REQ_RCVD)
+		return -EINVAL;
+	rej = cm_msg_of(id, KARST_CM_REJ);
+	rej.info = info;
+	rej.info_len = info_len;
+	rej.rej.reason = reason;
+	rej.rej.message = KARST_CM_ABOUT_REQ;
+	if (cm_keep(id, &rej) != 0)
+		return -EMSGSIZE;
+	cm_send_again(c, id);
+	cm_id_free(c, id);
+	return 0;
+}
+
 /* --- received REJ --- */
 
 /* A peer that gave up waiting may not know the id of this side; then it sends its own GUID

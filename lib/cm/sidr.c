@@ -187,3 +187,20 @@ karst_cm_id_sidr_reply(
 	}
 	return sidr_answer(c, id, &m);
 }
+
+int
+karst_cm_id_sidr_refuse(struct karst_cm *cm, uint32_t number, uint8_t status)
+{
+	struct cm_core *c = core_of(cm);
+	struct cm_id *id = cm_id_of_user(c, number);
+	struct karst_cm_msg m = {0};
+
+	if (id == NULL)
+		return -ENOENT;
+	if (id->state != KARST_CM_SIDR_REQ_RCVD || status == KARST_CM_SIDR_SUCCESS)
+		return -EINVAL;
+	m.sidr_rep.status = status;
+	sidr_answer(c, id, &m);
+	cm_id_free(c, id);
+	return 0;
+}

@@ -150,17 +150,21 @@ cm_table_init(struct cm_core *c, const uint64_t secret[2], struct cm_source *sou
 	karst_prf_derive(secret, USE_HASH, 0, c->hash_key);
 	c->free.tail = &c->free.head;
 	c->half_open.tail = &c->half_open.head;
+	c->answered.tail = &c->answered.head;
 	c->orphans.tail = &c->orphans.head;
 	for (i = 0; i < c->max_half_open; i++)
 		source_free(c, &sources[i]);
 }
 
-/* Frees the oldest orphan, which has waited longest for its peer. */
+/* Frees the oldest orphan, which has waited longest for its peer.  Requests come first: any host
+ * can send thousands that are refused, and a connection's peer has to learn that it has ended. */
 static void
 reclaim_orphan(struct cm_core *c)
 {
-	if (c->orphans.head != NULL)
-		cm_id_free(c, karst_container_of(c->orphans.head, struct cm_id, age));
+	const struct cm_list *list = c->answered.head != NULL ? &c->answered : &c->orphans;
+
+	if (list->head != NULL)
+		cm_id_free(c, karst_container_of(list->head, struct cm_id, age));
 }
 
 /* Returns a slot.  Slots that were never used come first, so that memory is touched only when it is
@@ -409,5 +413,6 @@ cm_orphan_add(struct cm_core *c, struct cm_id *id)
 	cm_half_open_remove(c, id);
 	id->orphan = true;
 	id->user = NULL;
-	list_append(&c->orphans, id);
+	list_append(
+		id->spent || id->state == KARST_CM_SIDR_REP_SENT ? &c->answered : &c->orphans, id);
 }

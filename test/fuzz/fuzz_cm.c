@@ -123,6 +123,8 @@ call(struct fuzz *f)
 		karst_cm_id_ready(cm, id, data, len);
 		break;
 	case 4:
+		if ((len & 0x80) != 0 && karst_cm_id_sidr_refuse(cm, id, which) != -ENOENT)
+			karst_cm_id_refuse(cm, id, which, data, len & 0x7f);
 		karst_cm_id_reject(cm, id, which, data, len & 0x7f, data, len);
 		break;
 	case 5:

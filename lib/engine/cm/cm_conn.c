@@ -372,20 +372,18 @@ eng_cm_ah(const struct karst_engine *e, const struct cm_id *id, const uint8_t ds
 
 /* --- requests --- */
 
-/* Refuses a request without informing a program: the peer gets a rejection, and the id is freed. */
+/* Refuses a request without informing a program.  Nothing is kept: a host could fill the table with
+ * such requests.  So a repetition is judged again, and is reported if there is room by then.  A
+ * peer that has got the rejection of the first one answers what the program accepts with a REJ. */
 static void
 conn_refuse(struct eng_cm *cm, const struct karst_cm_ev *ev, uint16_t reason)
 {
-	static const struct karst_cm_param none;
-
 	if (ev->code == KARST_CM_EV_REQ)
-		karst_cm_id_reject(cm->cm, ev->id, reason, NULL, 0, NULL, 0);
+		karst_cm_id_refuse(cm->cm, ev->id, reason, NULL, 0);
 	else
-		karst_cm_id_sidr_reply(cm->cm, ev->id,
+		karst_cm_id_sidr_refuse(cm->cm, ev->id,
 			reason == KARST_CM_REJ_INVALID_SERVICE_ID ? KARST_CM_SIDR_UNSUPPORTED
-								  : KARST_CM_SIDR_REJECT,
-			&none);
-	karst_cm_id_destroy(cm->cm, ev->id);
+								  : KARST_CM_SIDR_REJECT);
 }
 
 /* Type of the queue pair that a request is for. */

@@ -462,6 +462,38 @@ Test(cm_end, c1_orphans_make_room)
 	cm_bed_down(b);
 }
 
+/* Requests that were answered with a REJ or a SIDR REP are forgotten before connections that are
+ * still to be ended: any host can have thousands of requests refused. */
+Test(cm_end, c1_refused_requests_make_room_first)
+{
+	struct karst_cm_config cfg = {.max_ids = 6};
+	static struct cm_bed bed;
+	struct cm_bed *b = cm_bed_up(&bed, &cfg);
+	struct karst_cm_msg m = {.kind = KARST_CM_SIDR_REQ, .tid = TID, .local_id = PEER_ID + 20};
+	uint32_t id, i;
+
+	cm_bed_listen(b);
+	id = cm_bed_active(b, 1);
+	cr_assert_eq(karst_cm_id_destroy(b->cm, id), 0);
+	expect_msg(b, DREQ);
+	for (i = 10; i < 18; i++) {
+		id = cm_bed_req_rcvd(b, i);
+		cr_assert_eq(karst_cm_id_destroy(b->cm, id), 0);
+		expect_msg(b, REJ);
+		m.local_id++;
+		m.sidr_req.service_id = SERVICE;
+		m.sidr_req.pkey = 0xffff;
+		send_msg(b, m);
+		id = expect_ev(b, SIDR_REQ)->id;
+		cr_assert_eq(karst_cm_id_destroy(b->cm, id), 0);
+		expect_msg(b, SIDR_REP);
+	}
+	cr_assert_eq(b->cm->nids, 6);
+	advance(b, 300 * MS);
+	expect_msg(b, DREQ); /* it still waits for its DREP */
+	cm_bed_down(b);
+}
+
 /* A reused table entry has another number, so that late messages do not match it. */
 Test(cm_end, c1_numbers_are_not_used_again)
 {

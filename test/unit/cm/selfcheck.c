@@ -44,10 +44,13 @@ check_id(const struct cm_core *c, const struct cm_id *id)
 	if ((id->source != NULL) != asked ||
 		(asked && !same_ip(id->source->ip, id->path.remote_ip)))
 		return "half open and not counted with its address, or the other way round";
-	if ((id->list == &c->orphans) != id->orphan)
+	if ((id->list == &c->orphans || id->list == &c->answered) != id->orphan)
 		return "an orphan and not on that list, or the other way round";
 	if (id->orphan && id->user != NULL)
 		return "an orphan with a user";
+	if (id->orphan &&
+		(id->list == &c->answered) != (id->spent || id->state == KARST_CM_SIDR_REP_SENT))
+		return "a connection among the requests, or the other way round";
 	if (karst_timer_armed(&id->timer) != (waits || id->stale))
 		return "waits without a timer, or the other way round";
 	if ((id->by_service.pprev != NULL) != (id->state == KARST_CM_LISTENING))
@@ -71,7 +74,7 @@ const char *
 cm_selfcheck(const struct karst_cm *cm)
 {
 	const struct cm_core *c = karst_container_of(cm, const struct cm_core, pub);
-	uint32_t i, used = 0, from = 0, orphans = 0, nsources = 0;
+	uint32_t i, used = 0, from = 0, orphans = 0, answered = 0, nsources = 0;
 	const struct cm_source *source;
 	const char *why = NULL;
 
@@ -79,7 +82,10 @@ cm_selfcheck(const struct karst_cm *cm)
 		if (c->slots[i].id == 0)
 			continue;
 		used++;
-		orphans += c->slots[i].orphan;
+		if (c->slots[i].list == &c->answered)
+			answered++;
+		else
+			orphans += c->slots[i].orphan;
 		why = check_id(c, &c->slots[i]);
 	}
 	if (why != NULL)
@@ -101,5 +107,7 @@ cm_selfcheck(const struct karst_cm *cm)
 	why = check_list(&c->free, c->untouched - used);
 	if (why == NULL)
 		why = check_list(&c->half_open, cm->nhalf_open);
+	if (why == NULL)
+		why = check_list(&c->answered, answered);
 	return why != NULL ? why : check_list(&c->orphans, orphans);
 }

@@ -271,58 +271,197 @@ Test(engine_cm, asked_of_many)
 /* --- requests that arrive --- */
 
 #define SERVICE_PORT 4711u
+#define OWN          0x0a000001u /* 10.0.0.1 */
+#define HOST         0x0a00004du /* 10.0.0.77: where requests come from */
+
+/* A request of a peer: a REQ, or a SIDR REQ. */
+struct request {
+	uint32_t number; /* of its communication id and queue pair */
+	uint32_t tid;    /* 0: @number */
+	uint32_t from;   /* the address that its packet comes from; 0: HOST */
+	uint32_t claims; /* the address that its header names; 0: the same */
+	bool ip6;        /* whether the header says that the addresses are IPv6 ones */
+	bool sidr;
+	uint8_t mtu; /* 0: that of 1024 bytes */
+	uint8_t ack_timeout;
+};
+
+static struct karst_ctl_cm_addr
+address4(uint32_t ip, uint16_t number)
+{
+	struct karst_ctl_cm_addr addr = {.family = AF_INET, .port_number = number};
+
+	memcpy(addr.ip, karst_engine_addr_ip4(ip).ip, 16);
+	return addr;
+}
+
+/* A new identifier of @c.  @return its handle */
+static uint32_t
+new_id(struct client *c, uint32_t channel, bool ud)
+{
+	cr_assert_eq(CALL(c, CM_CREATE_ID, cm_create_id, .channel = channel,
+			     .port_space = ud ? KARST_RDMACM_PS_UDP : KARST_RDMACM_PS_TCP,
+			     .qp_type = ud ? KARST_QPT_UD : KARST_QPT_RC),
+		0, "%s", c->why);
+	return RSP(c, cm_create_id)->id;
+}
+
+/* An identifier of @c that listens at @addr.  @return its handle */
+static uint32_t
+listen_at(struct client *c, uint32_t channel, bool ud, struct karst_ctl_cm_addr addr,
+	uint32_t backlog)
+{
+	uint32_t id = new_id(c, channel, ud);
+
+	if (addr.family == AF_INET6)
+		cr_assert_eq(
+			CALL(c, CM_SET_OPTION, cm_set_option, .id = id, .option = 2, .value = 1), 0,
+			"%s", c->why);
+	cr_assert_eq(CALL(c, CM_BIND, cm_bind, .id = id, .addr = addr), 0, "%s", c->why);
+	cr_assert_eq(CALL(c, CM_LISTEN, cm_listen, .id = id, .backlog = backlog), 0, "%s", c->why);
+	return id;
+}
 
 /* A program that listens at port SERVICE_PORT of 10.0.0.1.  @channel is where its events go. */
 static struct client *
 program_that_listens(const struct engine_bed *bed, uint32_t *channel)
 {
-	struct karst_ctl_cm_addr addr = {.family = AF_INET, .port_number = SERVICE_PORT};
 	struct client *c = user(bed->e, 1000, 75);
-	uint32_t id;
 
-	memcpy(addr.ip, karst_engine_addr_ip4(0x0a000001).ip, 16);
 	*channel = cm_channel(c);
-	cr_assert_eq(CALL(c, CM_CREATE_ID, cm_create_id, .channel = *channel,
-			     .port_space = KARST_RDMACM_PS_TCP, .qp_type = KARST_QPT_RC),
-		0, "%s", c->why);
-	id = RSP(c, cm_create_id)->id;
-	cr_assert_eq(CALL(c, CM_BIND, cm_bind, .id = id, .addr = addr), 0, "%s", c->why);
-	cr_assert_eq(CALL(c, CM_LISTEN, cm_listen, .id = id), 0, "%s", c->why);
+	listen_at(c, *channel, false, address4(OWN, SERVICE_PORT), 0);
 	return c;
+}
+
+/* Delivers @m, of the address @from. */
+static void
+deliver(struct karst_engine *e, uint32_t from, const struct karst_cm_msg *m)
+{
+	struct karst_cm_path seen = {.pkey = 0xffff};
+	uint8_t mad[KARST_CM_MAD_LEN];
+	struct eng_cm *cm;
+
+	memcpy(seen.local_ip, karst_engine_addr_ip4(OWN).ip, 16);
+	memcpy(seen.remote_ip, karst_engine_addr_ip4(from).ip, 16);
+	cr_assert_eq(karst_cm_msg_build(m, mad), 0);
+	cm = eng_cm_enter(e);
+	karst_cm_rx(cm->cm, &seen, mad, sizeof(mad));
+	eng_cm_leave(cm);
+}
+
+/* Delivers a request to 10.0.0.1. */
+static void
+deliver_request(struct karst_engine *e, const struct request *r)
+{
+	uint32_t from = r->from != 0 ? r->from : HOST;
+	struct karst_cm_ip ip = {.src_port = 1024, .ip6 = r->ip6};
+	uint8_t header[KARST_CM_IP_LEN];
+	uint64_t service = karst_cm_service_id(
+		r->sidr ? KARST_RDMACM_PS_UDP : KARST_RDMACM_PS_TCP, SERVICE_PORT);
+	struct karst_cm_msg m = {.kind = r->sidr ? KARST_CM_SIDR_REQ : KARST_CM_REQ,
+		.tid = r->tid != 0 ? r->tid : r->number,
+		.local_id = r->number,
+		.private_data = header,
+		.private_data_len = sizeof(header)};
+
+	memcpy(ip.dst_ip, karst_engine_addr_ip4(OWN).ip, 16);
+	memcpy(ip.src_ip, karst_engine_addr_ip4(r->claims != 0 ? r->claims : from).ip, 16);
+	karst_cm_ip_build(&ip, header);
+	if (r->sidr) {
+		m.sidr_req.service_id = service;
+		m.sidr_req.pkey = 0xffff;
+		deliver(e, from, &m);
+		return;
+	}
+	m.req.service_id = service;
+	m.req.guid = 77;
+	m.req.qpn = r->number;
+	m.req.pkey = 0xffff;
+	m.req.mtu = r->mtu != 0 ? r->mtu : 3;
+	m.req.transport = KARST_CM_TRANSPORT_RC;
+	m.req.primary.ack_timeout = r->ack_timeout;
+	memcpy(m.req.primary.local_gid, karst_engine_addr_ip4(from).ip, 16);
+	memcpy(m.req.primary.remote_gid, ip.dst_ip, 16);
+	deliver(e, from, &m);
 }
 
 /* Delivers a REQ of host 10.0.0.77, whose private data names the address @claimed as its own. */
 static void
 request_of(struct karst_engine *e, uint32_t number, uint32_t claimed)
 {
-	struct karst_cm_ip ip = {.src_port = 1024};
-	struct karst_cm_path seen = {.pkey = 0xffff};
-	uint8_t mad[KARST_CM_MAD_LEN], header[KARST_CM_IP_LEN];
-	struct karst_cm_msg m = {.kind = KARST_CM_REQ,
-		.tid = number,
-		.local_id = number,
-		.req = {.service_id = karst_cm_service_id(KARST_RDMACM_PS_TCP, SERVICE_PORT),
-			.guid = 77,
-			.qpn = number,
-			.pkey = 0xffff,
-			.mtu = 3,
-			.transport = KARST_CM_TRANSPORT_RC},
-		.private_data = header,
-		.private_data_len = sizeof(header)};
-	struct eng_cm *cm;
-
-	memcpy(seen.local_ip, karst_engine_addr_ip4(0x0a000001).ip, 16);
-	memcpy(seen.remote_ip, karst_engine_addr_ip4(0x0a00004d).ip, 16);
-	memcpy(m.req.primary.local_gid, seen.remote_ip, 16);
-	memcpy(m.req.primary.remote_gid, seen.local_ip, 16);
-	memcpy(ip.dst_ip, seen.local_ip, 16);
-	memcpy(ip.src_ip, karst_engine_addr_ip4(claimed).ip, 16);
-	karst_cm_ip_build(&ip, header);
-	cr_assert_eq(karst_cm_msg_build(&m, mad), 0);
-	cm = eng_cm_enter(e);
-	karst_cm_rx(cm->cm, &seen, mad, sizeof(mad));
-	eng_cm_leave(cm);
+	deliver_request(e, &(struct request){.number = number, .claims = claimed});
 }
+
+/* The last message that was sent, which waits, as there are no such hosts. */
+static struct karst_cm_msg
+last_sent(struct karst_engine *e)
+{
+	static uint8_t bytes[ENG_GSI_MAD_BYTES]; /* the message refers to it */
+	struct eng_cm *cm = eng_cm_enter(e);
+	const struct cm_mad *mad, *last = NULL;
+	struct karst_cm_msg m;
+
+	cr_assert_not(TAILQ_EMPTY(&cm->asking));
+	STAILQ_FOREACH(mad, &TAILQ_FIRST(&cm->asking)->mads, next)
+		last = mad;
+	cr_assert_not_null(last);
+	memcpy(bytes, last->bytes, sizeof(bytes));
+	eng_cm_leave(cm);
+	cr_assert_eq(karst_cm_msg_parse(bytes, KARST_CM_MAD_LEN, &m), KARST_CM_PARSE_OK);
+	return m;
+}
+
+static uint32_t
+ids_in_use(struct karst_engine *e)
+{
+	struct eng_cm *cm = eng_cm_enter(e);
+	uint32_t n = cm->cm->nids;
+
+	eng_cm_leave(cm);
+	return n;
+}
+
+/* Takes the next event of @channel.  @return the number of the request that it reports, which is
+ * that of the peer's queue pair; 0: there is no event */
+static uint32_t
+next_request(struct client *c, uint32_t channel)
+{
+	if (CALL(c, CM_GET_EVENT, cm_get_event, .channel = channel) == -EAGAIN)
+		return 0;
+	cr_assert_eq(c->status, 0, "%s", c->why);
+	cr_assert_eq(RSP(c, cm_get_event)->event, KARST_RDMACM_CONNECT_REQUEST);
+	return RSP(c, cm_get_event)->param.qpn;
+}
+
+/* A request that the engine refuses, without a program, leaves nothing: otherwise a host could fill
+ * the table with them, and push out what others' connections have left there. */
+Test(engine_cm, refused_requests_leave_nothing)
+{
+	struct engine_bed_config cfg = {.engine = {.max_owners = 16}};
+	struct engine_bed bed;
+	struct client *c;
+	uint32_t channel, i;
+
+	engine_bed_up(&bed, &cfg);
+	c = program_that_listens(&bed, &channel);
+	listen_at(c, channel, true, address4(OWN, SERVICE_PORT), 0);
+	for (i = 1; i <= 20; i++)
+		request_of(bed.e, i, HOST + 1);
+	cr_assert_eq(last_sent(bed.e).kind, KARST_CM_REJ);
+	cr_assert_eq(ids_in_use(bed.e), 2, "%u", ids_in_use(bed.e));
+	for (i = 1; i <= 20; i++)
+		deliver_request(bed.e,
+			&(struct request){.number = 100 + i, .claims = HOST + 1, .sidr = true});
+	cr_assert_eq(last_sent(bed.e).kind, KARST_CM_SIDR_REP);
+	cr_assert_eq(ids_in_use(bed.e), 2, "%u", ids_in_use(bed.e));
+	/* a repetition is judged like the first one */
+	request_of(bed.e, 1, HOST);
+	cr_assert_eq(next_request(c, channel), 1);
+	client_close(c);
+	engine_bed_down(&bed);
+}
+
+/* --- what requests and answers say about the connection --- */
 
 /* C1: programs decide by the peer's address whom they serve.  A peer gets the answer, and can
  * complete the connection, only at the address that its packets come from: so it may not name

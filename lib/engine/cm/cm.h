@@ -10,6 +10,7 @@
  *	cm_wait.c     identifiers that wait for paths: their users' shares
  *	cm_port.c     addresses and port numbers: what is bound, which identifier listens
  *	cm_channel.c  events for programs
+ *	cm_backlog.c  places of listeners for requests that are not read: shares of peers
  *	cm_asked.c    incomplete requests of users to each peer: their shares
  *	cm_id.c       identifiers: their life cycle, and the requests of programs
  *	cm_conn.c     connections of identifiers: requests, answers, and events of lib/cm
@@ -39,6 +40,7 @@
 #define CM_PATH_BUCKETS  256u
 #define CM_PORT_BUCKETS  65536u /* numbers of one port space have a bucket each */
 #define CM_ASKED_BUCKETS 4096u
+#define CM_FROM_BUCKETS  4096u
 
 /* --- the path cache (cm_path.c) --- */
 
@@ -97,6 +99,7 @@ struct cm_channel {
 	struct cm_client *client;
 	struct eng_stream stream;
 	struct cm_events events;
+	struct cm_event *dead; /* the only event: a request that has ended, see cm_channel.c */
 };
 
 /* --- identifiers --- */
@@ -118,6 +121,15 @@ struct cm_service {
 	uint16_t port_number;
 	uint32_t cm_id; /* of lib/cm */
 	uint32_t listeners;
+};
+
+/* An address whose requests to a listener wait to be read (cm_backlog.c). */
+struct cm_from {
+	LIST_ENTRY(cm_from) next; /* in its bucket */
+	struct cm_id *listener;
+	uint8_t ip[16];
+	uint32_t n;
+	LIST_HEAD(, cm_id) requests; /* newest first */
 };
 
 struct cm_group {
@@ -152,7 +164,9 @@ struct cm_id {
 	struct karst_ctl_cm_addr src, dst;
 	LIST_ENTRY(cm_id) port_next; /* in the bucket of port numbers */
 	struct cm_service *service;  /* LISTEN */
-	uint32_t backlog;            /* LISTEN: further requests that are accepted */
+	uint32_t places;             /* LISTEN: for requests that are not read */
+	uint32_t backlog;            /* LISTEN: of these, the free ones */
+	struct cm_from *crowd;       /* LISTEN: the address that has more than half of them */
 	uint32_t reported;           /* events that the program has got */
 	struct cm_events events;     /* events that wait */
 	uint32_t nevents;            /* of these, those that MAX_EVENTS limits (cm_channel.c) */
@@ -161,6 +175,10 @@ struct cm_id {
 	LIST_ENTRY(cm_id) path_next;
 	struct karst_timer patience;
 	uint64_t until_ns; /* end of its wait */
+	/* passive, not told */
+	struct cm_event *request;
+	struct cm_from *from; /* NULL: has no place of the listener */
+	LIST_ENTRY(cm_id) from_next;
 	/* the connection */
 	uint32_t cm_id;         /* of lib/cm; 0: none */
 	struct cm_asked *asked; /* requested, and not complete (cm_asked.c) */
@@ -221,11 +239,12 @@ struct eng_cm {
 	uint32_t nmads_out;
 	struct cm_mads out; /* MADs whose paths are known */
 	LIST_HEAD(cm_number_bucket, cm_id) number[CM_PORT_BUCKETS];
+	LIST_HEAD(cm_from_bucket, cm_from) from[CM_FROM_BUCKETS];
 	LIST_HEAD(cm_asked_bucket, cm_asked) asked[CM_ASKED_BUCKETS];
 	LIST_HEAD(, cm_asker) askers; /* users who have records in asked */
 	uint32_t nasked;
 	uint32_t asked_sweep;   /* the bucket that is checked next */
-	uint64_t place_key[2];  /* key of the hash tables @paths and @asked */
+	uint64_t place_key[2];  /* key of the hash tables @paths, @asked and @from */
 	uint64_t random_key[2]; /* key of eng_cm_random() */
 	uint64_t randoms;       /* number of values that it has returned */
 	struct cm_stats stats;
@@ -333,7 +352,10 @@ struct cm_event *eng_cm_event_take(struct cm_channel *ch, bool *emptied);
  * is empty now. */
 bool eng_cm_event_purge(struct eng_cm *cm, struct cm_id *id, const struct cm_group *group);
 /* Moves its events to the channel @to.  @return as above, for the old channel. */
-bool eng_cm_event_move(struct cm_id *id, struct cm_channel *to);
+bool eng_cm_event_move(struct eng_cm *cm, struct cm_id *id, struct cm_channel *to);
+/* The request of @id has ended before the program read it: frees its place of the listener, and
+ * the event and @id at once or with the next event of the channel. */
+void eng_cm_request_drop(struct eng_cm *cm, struct cm_id *id);
 
 /* --- cm_id.c --- */
 
@@ -363,6 +385,15 @@ int eng_cm_reject(struct eng_cm *cm, char *why, struct cm_id *id, uint32_t reaso
 	const struct karst_ctl_cm_param *p);
 int eng_cm_disconnect(struct eng_cm *cm, char *why, struct cm_id *id);
 int eng_cm_established(struct eng_cm *cm, char *why, struct cm_id *id);
+
+/* --- cm_backlog.c --- */
+
+/* Is there a place of @listener for a request of @ip?  Another address may lose one for that. */
+bool eng_cm_backlog_room(struct eng_cm *cm, struct cm_id *listener, const uint8_t ip[16]);
+/* Gives it to @id, whose path is set.  -ENOMEM */
+int eng_cm_backlog_take(struct eng_cm *cm, struct cm_id *listener, struct cm_id *id);
+/* Frees the place of @id, if it has one. */
+void eng_cm_backlog_give(struct cm_id *id);
 
 /* --- cm_asked.c --- */
 

@@ -421,7 +421,7 @@ find_listener(struct eng_cm *cm, const struct karst_cm_ev *ev, const struct kars
 		!(type_of(ev) == KARST_QPT_XRC_RECV && l->qp_type == KARST_QPT_XRC_SEND))
 		return NULL;
 	*why = KARST_CM_REJ_NO_RESOURCES;
-	if (l->backlog != 0)
+	if (eng_cm_backlog_room(cm, l, ev->path->remote_ip))
 		return l;
 	cm->stats.backlog_full++;
 	return NULL;
@@ -480,7 +480,9 @@ on_request(struct eng_cm *cm, const struct karst_cm_ev *ev)
 	}
 	l = find_listener(cm, ev, &ip, &why);
 	id = l != NULL ? make_conn(cm, ev, &ip, l) : NULL;
-	out = id != NULL ? eng_cm_event(cm, l, KARST_RDMACM_CONNECT_REQUEST, 0) : NULL;
+	out = id != NULL && eng_cm_backlog_take(cm, l, id) == 0
+		? eng_cm_event(cm, l, KARST_RDMACM_CONNECT_REQUEST, 0)
+		: NULL;
 	if (out == NULL) {
 		if (id != NULL)
 			eng_cm_id_free(cm, id);
@@ -489,11 +491,22 @@ on_request(struct eng_cm *cm, const struct karst_cm_ev *ev)
 	}
 	id->cm_id = ev->id;
 	karst_cm_id_set_user(cm->cm, ev->id, id);
-	l->backlog--;
+	id->request = out;
 	out->conn = id;
 	eng_cm_ece_request(cm, id, &ev->remote.ece, out);
 	put_param(out, &ev->remote);
 	put_private(out, data + KARST_CM_IP_LEN, ev->remote.private_data_len - KARST_CM_IP_LEN);
+}
+
+/* The peer has withdrawn a request, or does not wait for its answer any more.  @return whether the
+ * program has not been told of the request, and so need not be told of this. */
+static bool
+request_ends(struct eng_cm *cm, struct cm_id *id)
+{
+	if (!id->passive || id->told)
+		return false;
+	eng_cm_request_drop(cm, id);
+	return true;
 }
 
 /* --- answers --- */
@@ -557,6 +570,8 @@ on_event(void *user, const struct karst_cm_ev *ev)
 		eng_cm_event(cm, id, KARST_RDMACM_ESTABLISHED, 0);
 		break;
 	case KARST_CM_EV_REJ:
+		if (request_ends(cm, id))
+			break;
 		eng_cm_answered(id);
 		out = eng_cm_event(cm, id, KARST_RDMACM_REJECTED, ev->reason);
 		if (out != NULL)
@@ -565,6 +580,8 @@ on_event(void *user, const struct karst_cm_ev *ev)
 	case KARST_CM_EV_REQ_ERROR:
 	case KARST_CM_EV_REP_ERROR:
 	case KARST_CM_EV_SIDR_ERROR:
+		if (request_ends(cm, id))
+			break;
 		eng_cm_unanswered(cm, id);
 		eng_cm_event(cm, id, KARST_RDMACM_UNREACHABLE, -ETIMEDOUT);
 		break;

@@ -58,6 +58,7 @@ eng_cm_id_free(struct eng_cm *cm, struct cm_id *id)
 	eng_cm_service_leave(cm, id);
 	eng_cm_unnumber(cm, id);
 	eng_cm_path_forget(cm, id);
+	eng_cm_backlog_give(id);
 	emptied = eng_cm_event_purge(cm, id, NULL);
 	free_groups(id);
 	eng_cm_unanswered(cm, id);

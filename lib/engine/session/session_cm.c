@@ -124,7 +124,8 @@ cm_tell(struct cm_event *ev, struct karst_ctl_cm_get_event_rsp *rsp)
 		rsp->id = ev->conn->handle;
 		rsp->listen_id = id->handle;
 		ev->conn->told = true;
-		id->backlog++;
+		ev->conn->request = NULL;
+		eng_cm_backlog_give(ev->conn);
 	} else if (ev->group != NULL) {
 		rsp->uid = ev->group->uid;
 		rsp->id = ev->group->handle;
@@ -247,7 +248,7 @@ migrate_id(struct eng_cm *cm, struct session_call *c, struct cm_id *id)
 	rsp->events = id->reported;
 	if (to == id->channel)
 		return 0;
-	rsp->emptied = eng_cm_event_move(id, to);
+	rsp->emptied = eng_cm_event_move(cm, id, to);
 	id->channel->ids--;
 	id->channel = to;
 	to->ids++;

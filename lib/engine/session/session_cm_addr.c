@@ -272,7 +272,8 @@ listen_id(struct eng_cm *cm, struct session_call *c, struct cm_id *id)
 			id_unbind(cm, id);
 		return ret;
 	}
-	id->backlog = req->backlog == 0 || req->backlog > MAX_BACKLOG ? MAX_BACKLOG : req->backlog;
+	id->places = req->backlog == 0 || req->backlog > MAX_BACKLOG ? MAX_BACKLOG : req->backlog;
+	id->backlog = id->places;
 	id->state = CM_ID_LISTEN;
 	return 0;
 }

@@ -461,6 +461,80 @@ Test(engine_cm, refused_requests_leave_nothing)
 	engine_bed_down(&bed);
 }
 
+/* --- the backlog --- */
+
+/* T31: an address that has taken all places of a listener gives one to another address, until it
+ * has half of them. */
+Test(engine_cm, t31_backlog_is_shared)
+{
+	struct engine_bed_config cfg = {.engine = {.max_owners = 16}};
+	struct engine_bed bed;
+	struct client *c;
+	uint32_t channel, i, read;
+
+	engine_bed_up(&bed, &cfg);
+	c = user(bed.e, 1000, 75);
+	channel = cm_channel(c);
+	listen_at(c, channel, false, address4(OWN, SERVICE_PORT), 4);
+	for (i = 1; i <= 4; i++)
+		deliver_request(bed.e, &(struct request){.number = i});
+	deliver_request(bed.e, &(struct request){.number = 5, .from = HOST + 1});
+	deliver_request(bed.e, &(struct request){.number = 6, .from = HOST + 2});
+	/* nobody has more than half now */
+	deliver_request(bed.e, &(struct request){.number = 7, .from = HOST + 3});
+	deliver_request(bed.e, &(struct request){.number = 8});
+	for (read = 0, i = next_request(c, channel); i != 0; i = next_request(c, channel))
+		read = read * 10 + i;
+	cr_assert_eq(read, 1256, "%u", read);
+	/* all places are free again, for whoever comes */
+	for (i = 1; i <= 4; i++)
+		deliver_request(bed.e, &(struct request){.number = 10 + i, .from = HOST + 1});
+	for (i = 1; i <= 4; i++)
+		cr_assert_eq(next_request(c, channel), 10 + i);
+	cr_assert_eq(next_request(c, channel), 0);
+	client_close(c);
+	engine_bed_down(&bed);
+}
+
+/* T31: a request that its peer withdraws before the program reads it gives its place back, and is
+ * not reported, except the only one of a channel, as the channel's stream tells of it already. */
+Test(engine_cm, t31_withdrawn_requests)
+{
+	struct engine_bed_config cfg = {.engine = {.max_owners = 16}};
+	const uint8_t guid[8] = {[7] = 77};
+	struct karst_cm_msg rej = {.kind = KARST_CM_REJ,
+		.info = guid,
+		.info_len = 8,
+		.rej = {.reason = KARST_CM_REJ_TIMEOUT}};
+	struct engine_bed bed;
+	struct client *c;
+	uint32_t channel, i, read;
+
+	engine_bed_up(&bed, &cfg);
+	c = user(bed.e, 1000, 75);
+	channel = cm_channel(c);
+	listen_at(c, channel, false, address4(OWN, SERVICE_PORT), 2);
+	for (i = 1; i <= 7; i++) {
+		deliver_request(bed.e, &(struct request){.number = i});
+		rej.tid = rej.local_id = i;
+		deliver(bed.e, HOST, &rej);
+	}
+	deliver_request(bed.e, &(struct request){.number = 8});
+	deliver_request(bed.e, &(struct request){.number = 9});
+	for (read = 0, i = next_request(c, channel); i != 0; i = next_request(c, channel))
+		read = read * 10 + i;
+	cr_assert_eq(read, 89, "%u", read);
+	cr_assert_eq(c->s->cm.ids.used, 3, "%u", c->s->cm.ids.used);
+	/* the last of them */
+	deliver_request(bed.e, &(struct request){.number = 10});
+	rej.tid = rej.local_id = 10;
+	deliver(bed.e, HOST, &rej);
+	cr_assert_eq(next_request(c, channel), 10);
+	cr_assert_eq(RSP(c, cm_get_event)->emptied, 1);
+	client_close(c);
+	engine_bed_down(&bed);
+}
+
 /* --- what requests and answers say about the connection --- */
 
 /* C1: programs decide by the peer's address whom they serve.  A peer gets the answer, and can

@@ -470,9 +470,10 @@ on_request(struct eng_cm *cm, const struct karst_cm_ev *ev)
 	struct karst_cm_ip ip;
 	struct cm_event *out;
 
-	/* An address other than the packet's would select another listener, or would be reported to
-	 * the program as that of the peer. */
+	/* An address or family other than the packet's would select another listener, or would be
+	 * reported to the program as that of the peer. */
 	if (karst_cm_ip_parse(data, ev->remote.private_data_len, &ip) != 0 ||
+		ip.ip6 == karst_engine_ip_is_ip4(ev->path->local_ip) ||
 		memcmp(ip.dst_ip, ev->path->local_ip, sizeof(ip.dst_ip)) != 0 ||
 		memcmp(ip.src_ip, ev->path->remote_ip, sizeof(ip.src_ip)) != 0) {
 		conn_refuse(cm, ev, why);

@@ -461,6 +461,38 @@ Test(engine_cm, refused_requests_leave_nothing)
 	engine_bed_down(&bed);
 }
 
+/* The header of a request cannot turn IPv4 into IPv6: that would select an identifier that listens
+ * at IPv6 addresses only. */
+Test(engine_cm, header_of_another_family)
+{
+	const struct karst_ctl_cm_addr any6 = {.family = AF_INET6, .port_number = SERVICE_PORT};
+	struct engine_bed_config cfg = {.engine = {.max_owners = 16}};
+	struct engine_bed bed;
+	struct client *four, *six;
+	uint32_t channel4, channel6;
+	int ud;
+
+	engine_bed_up(&bed, &cfg);
+	six = user(bed.e, 1000, 75);
+	four = user(bed.e, 1001, 75);
+	channel6 = cm_channel(six);
+	channel4 = cm_channel(four);
+	for (ud = 0; ud < 2; ud++) {
+		listen_at(six, channel6, ud, any6, 0);
+		listen_at(four, channel4, ud, address4(0, SERVICE_PORT), 0);
+		deliver_request(
+			bed.e, &(struct request){.number = 1, .ip6 = true, .sidr = ud != 0});
+		cr_assert_eq(CALL(six, CM_GET_EVENT, cm_get_event, .channel = channel6), -EAGAIN);
+		cr_assert_eq(CALL(four, CM_GET_EVENT, cm_get_event, .channel = channel4), -EAGAIN);
+		deliver_request(bed.e, &(struct request){.number = 2, .sidr = ud != 0});
+		cr_assert_eq(CALL(six, CM_GET_EVENT, cm_get_event, .channel = channel6), -EAGAIN);
+		cr_assert_eq(CALL(four, CM_GET_EVENT, cm_get_event, .channel = channel4), 0);
+	}
+	client_close(six);
+	client_close(four);
+	engine_bed_down(&bed);
+}
+
 /* --- the backlog --- */
 
 /* T31: an address that has taken all places of a listener gives one to another address, until it

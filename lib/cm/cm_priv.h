@@ -86,6 +86,8 @@ struct cm_id {
 	uint8_t lap;       /* enum cm_lap */
 	uint32_t nlaps;    /* number of LAPs sent */
 	uint64_t lap_tid;  /* transaction id of the peer's last LAP */
+	bool no_rtu;       /* passive side: disconnected before an RTU came, so the peer may not
+			    * have the REP */
 	bool stale;        /* the peer no longer knows it: given up when the timer fires, which
 			    * is at once */
 	bool kept;         /* mad[] is valid */

@@ -19,6 +19,7 @@ cm_start_dreq(struct cm_core *c, struct cm_id *id, const void *private_data, uin
 		return -EMSGSIZE;
 	id->tid = m.tid;
 	cm_half_open_remove(c, id);
+	id->no_rtu = id->state == KARST_CM_REP_SENT;
 	id->state = KARST_CM_DREQ_SENT;
 	cm_send_awaiting(c, id, exponent_ns(c->response_timeout), c->max_retries);
 	return 0;
@@ -109,6 +110,7 @@ cm_rx_dreq(struct cm_core *c, const struct karst_cm_path *seen, const struct kar
 	case KARST_CM_DREQ_SENT: /* both sides at once: each answers the other's DREQ, and the
 				  * connection is over */
 		id->tid = m->tid;
+		id->no_rtu = false;
 		dreq_answer(c, id, NULL, 0);
 		ev = cm_event(id, KARST_CM_EV_DREP, m);
 		cm_notify(c, id, &ev);

@@ -161,9 +161,12 @@ req_again(struct cm_core *c, struct cm_id *id, const struct karst_cm_path *seen,
 	case KARST_CM_REP_SENT:
 		cm_send_again(c, id);
 		break;
+	case KARST_CM_DREQ_SENT:
 	case KARST_CM_TIMEWAIT:
 		if (id->spent && id->kept)
 			cm_send_again(c, id);
+		else if (id->no_rtu) /* the REP was lost */
+			cm_refuse(c, seen, m, KARST_CM_REJ_CONSUMER_DEFINED, NULL, 0);
 		break;
 	default:
 		break; /* it was answered */
@@ -375,6 +378,8 @@ cm_rx_rtu(struct cm_core *c, const struct karst_cm_path *seen, const struct kars
 		cm_notify(c, id, &ev);
 	} else if (id->state == KARST_CM_ESTABLISHED && id->passive) {
 		c->pub.counters.rx_duplicates[KARST_CM_RTU]++;
+	} else if (id->no_rtu) {
+		id->no_rtu = false;
 	} else {
 		/* the peer takes the connection for established: it has missed the REJ */
 		if (id->state == KARST_CM_TIMEWAIT && id->spent && id->kept)

@@ -44,9 +44,13 @@ timewait_ns(const struct cm_id *id)
 {
 	unsigned int exponent = id->path.ack_timeout;
 
+	uint64_t ns;
+
 	if (exponent < TIMEWAIT_EXPONENT_MIN)
 		exponent = TIMEWAIT_EXPONENT_MIN;
-	return exponent_ns(exponent < TIMEWAIT_EXPONENT_MAX ? exponent : TIMEWAIT_EXPONENT_MAX);
+	ns = exponent_ns(exponent < TIMEWAIT_EXPONENT_MAX ? exponent : TIMEWAIT_EXPONENT_MAX);
+	/* a peer that does not have the REP repeats its REQ, which must not become a new one */
+	return id->no_rtu ? karst_max_u64(ns, id->peer_timeout_ns + cm_mra_timeout_ns(id)) : ns;
 }
 
 void

@@ -432,6 +432,65 @@ Test(cm_end, c1_destroy_in_event)
 	cm_bed_down(b);
 }
 
+/* --- a DREQ instead of an RTU --- */
+
+/* This side disconnects before the RTU, and its REP was lost.  The peer, which knows of no answer,
+ * repeats its REQ, and is told that it is refused, for as long as it may repeat it; the REQ is not
+ * taken for a new one. */
+Test(cm_end, c1_disconnected_before_the_rtu)
+{
+	static struct cm_bed bed;
+	struct cm_bed *b = cm_bed_up(&bed, NULL);
+	struct karst_cm_msg drep;
+	struct cm_bed_msg dreq;
+	uint32_t id, i;
+
+	cm_bed_listen(b);
+	id = cm_bed_rep_sent(b, 0);
+	cr_assert_eq(karst_cm_id_disconnect(b->cm, id, NULL, 0), 0);
+	dreq = *expect_msg(b, DREQ);
+	send_msg(b, peer_req(b, 0));
+	cr_expect_eq(expect_msg(b, REJ)->m.rej.reason, KARST_CM_REJ_CONSUMER_DEFINED);
+	expect_no_ev(b);
+	/* Linux answers a DREQ even while it waits for the REP */
+	drep = peer_msg(KARST_CM_DREP, id, &dreq, 0);
+	send_msg(b, drep);
+	expect_ev(b, DREP);
+	for (i = 0; i < 2; i++) {
+		send_msg(b, peer_req(b, 0));
+		expect_msg(b, REJ);
+		advance(b, 8 * SECOND);
+	}
+	expect_no_ev(b);
+	advance(b, 60 * SECOND);
+	expect_ev(b, TIMEWAIT_EXIT);
+	cm_bed_down(b);
+}
+
+/* A peer that has received the REP sends its RTU and then its DREP: a connection like others. */
+Test(cm_end, c1_rtu_crosses_the_dreq)
+{
+	static struct cm_bed bed;
+	struct cm_bed *b = cm_bed_up(&bed, NULL);
+	struct karst_cm_msg drep;
+	struct cm_bed_msg dreq;
+	uint32_t id;
+
+	cm_bed_listen(b);
+	id = cm_bed_rep_sent(b, 0);
+	cr_assert_eq(karst_cm_id_disconnect(b->cm, id, NULL, 0), 0);
+	dreq = *expect_msg(b, DREQ);
+	send_msg(b, peer_msg(KARST_CM_RTU, id, NULL, 0));
+	expect_no_msg(b);
+	expect_no_ev(b);
+	drep = peer_msg(KARST_CM_DREP, id, &dreq, 0);
+	send_msg(b, drep);
+	expect_ev(b, DREP);
+	advance(b, 5 * SECOND);
+	expect_ev(b, TIMEWAIT_EXIT);
+	cm_bed_down(b);
+}
+
 /* --- table entries --- */
 
 /* Orphans make room for new connections, the oldest first; ids with a user never do. */

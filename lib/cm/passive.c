@@ -156,7 +156,8 @@ req_again(struct cm_core *c, struct cm_id *id, const struct karst_cm_path *seen,
 	c->pub.counters.rx_duplicates[KARST_CM_REQ]++;
 	switch (id->state) {
 	case KARST_CM_REQ_RCVD:
-		send_mra(c, id);
+		if (!id->stale) /* otherwise it is given up at once */
+			send_mra(c, id);
 		break;
 	case KARST_CM_REP_SENT:
 		cm_send_again(c, id);

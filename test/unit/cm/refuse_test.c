@@ -347,6 +347,27 @@ Test(cm_refuse, c1_stale_half_open)
 	cm_bed_down(b);
 }
 
+/* A late copy of the first REQ does not keep a connection that is being given up. */
+Test(cm_refuse, c1_stale_and_asked_again)
+{
+	static struct cm_bed bed;
+	struct cm_bed *b = cm_bed_up(&bed, NULL);
+	struct karst_cm_msg req;
+
+	cm_bed_listen(b);
+	cm_bed_req_rcvd(b, 0);
+	req = peer_req(b, 0);
+	req.tid += 1000;
+	send_msg(b, req);
+	expect_msg(b, REJ);
+	send_msg(b, peer_req(b, 0));
+	expect_no_msg(b);
+	advance(b, MS);
+	expect_msg(b, REJ);
+	cr_expect_eq(expect_ev(b, REJ)->reason, KARST_CM_REJ_STALE_CONN);
+	cm_bed_down(b);
+}
+
 /* A REP with the queue pair of an existing connection. */
 Test(cm_refuse, c1_stale_rep)
 {

@@ -37,6 +37,7 @@
 #include "stream.h"
 
 #define CM_UDP_QKEY      0x01234567u /* Q_Key of the port space UDP, if no other one is set */
+#define CM_ACK_TIMEOUT   17u         /* 537 ms as with rxe, unless an option sets another value */
 #define CM_PATH_BUCKETS  256u
 #define CM_PORT_BUCKETS  65536u /* numbers of one port space have a bucket each */
 #define CM_ASKED_BUCKETS 4096u

@@ -454,6 +454,9 @@ make_conn(struct eng_cm *cm, const struct karst_cm_ev *ev, const struct karst_cm
 	id->path = *ev->path;
 	if (id->tos_set)
 		id->path.tclass = id->tos;
+	/* 0 means without a limit: the queue pair would never give up a peer that is gone */
+	if (id->path.ack_timeout == 0)
+		id->path.ack_timeout = CM_ACK_TIMEOUT;
 	id->port = ev->path->port;
 	id->has_port = eng_cm_find_port(cm->e, ip->dst_ip, &id->port, &index) == 0;
 	conn_learn(id, &ev->remote);

@@ -13,7 +13,6 @@
 
 #define MAX_BACKLOG     1024u
 #define PRIVILEGED_END  1024u
-#define ACK_TIMEOUT     17u /* 537 ms as with rxe, unless an option sets another value */
 #define MAX_ACK_TIMEOUT 31u
 #define HOP_LIMIT       64u
 #define PKEY_DEFAULT    0xffffu
@@ -215,7 +214,7 @@ make_path(struct eng_cm *cm, struct session_call *c, struct cm_id *id)
 		.tclass = id->tos_set ? id->tos : 0,
 		.hop_limit = HOP_LIMIT,
 		.mtu = info.path_mtu,
-		.ack_timeout = id->timeout_set ? id->timeout : ACK_TIMEOUT,
+		.ack_timeout = id->timeout_set ? id->timeout : CM_ACK_TIMEOUT,
 	};
 	memcpy(id->path.local_ip, id->src.ip, sizeof(id->path.local_ip));
 	memcpy(id->path.remote_ip, id->dst.ip, sizeof(id->path.remote_ip));

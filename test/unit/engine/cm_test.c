@@ -616,3 +616,36 @@ Test(engine_cm, join_before_a_name)
 	client_close(c);
 	engine_bed_down(&bed);
 }
+
+/* The attributes of RTS for the identifier @id. */
+static struct karst_ctl_qp_attr
+attr_of_rts(struct client *c, uint32_t id)
+{
+	cr_assert_eq(CALL(c, CM_INIT_QP_ATTR, cm_init_qp_attr, .id = id, .state = KARST_QPS_RTS), 0,
+		"%s", c->why);
+	return RSP(c, cm_init_qp_attr)->attr;
+}
+
+/* T134: a peer cannot switch off the timer of this side's retransmissions, without which a program
+ * never learns that the peer is gone.  The program can. */
+Test(engine_cm, t134_peer_without_ack_timeout)
+{
+	struct engine_bed_config cfg = {.engine = {.max_owners = 16}};
+	struct engine_bed bed;
+	struct client *c;
+	uint32_t channel, id;
+
+	engine_bed_up(&bed, &cfg);
+	c = program_that_listens(&bed, &channel);
+	deliver_request(bed.e, &(struct request){.number = 1});
+	cr_assert_eq(next_request(c, channel), 1);
+	id = RSP(c, cm_get_event)->id;
+	cr_assert_neq(attr_of_rts(c, id).timeout, 0);
+	cr_assert_eq(CALL(c, CM_SET_OPTION, cm_set_option, .id = id, .option = 3, .value = 0), 0);
+	cr_assert_eq(attr_of_rts(c, id).timeout, 0);
+	deliver_request(bed.e, &(struct request){.number = 2, .ack_timeout = 5});
+	cr_assert_eq(next_request(c, channel), 2);
+	cr_assert_eq(attr_of_rts(c, RSP(c, cm_get_event)->id).timeout, 5);
+	client_close(c);
+	engine_bed_down(&bed);
+}

@@ -172,6 +172,8 @@ struct cm_id {
 	struct cm_events events;     /* events that wait */
 	uint32_t nevents;            /* of these, those that MAX_EVENTS limits (cm_channel.c) */
 	/* ADDR_QUERY */
+	bool chosen;                    /* the engine has chosen @port and the address in @src */
+	struct karst_ctl_cm_addr bound; /* chosen: @src as it was, for the case of a failure */
 	struct cm_wait *waits_for;
 	LIST_ENTRY(cm_id) path_next;
 	struct karst_timer patience;

@@ -74,6 +74,11 @@ void
 eng_cm_id_resolved(struct eng_cm *cm, struct cm_id *id, int status)
 {
 	id->state = status == 0 ? CM_ID_ADDR_RESOLVED : CM_ID_BOUND;
+	if (status != 0 && id->chosen) {
+		id->src = id->bound;
+		id->has_port = false;
+	}
+	id->chosen = false;
 	eng_cm_event(
 		cm, id, status == 0 ? KARST_RDMACM_ADDR_RESOLVED : KARST_RDMACM_ADDR_ERROR, status);
 }

@@ -141,6 +141,8 @@ set_out(struct eng_cm *cm, struct session_call *c, struct cm_id *id, uint32_t ti
 	eng_cm_set_scope(&dst, port);
 	if (eng_cm_is_any(&dst))
 		memcpy(dst.ip, src.ip, sizeof(dst.ip));
+	id->chosen = !id->has_port;
+	id->bound = id->src;
 	id->src = src;
 	id->dst = dst;
 	id->port = port;
@@ -183,6 +185,7 @@ resolve_addr(struct eng_cm *cm, struct session_call *c, struct cm_id *id)
 	if (ret != 0) {
 		id->src = was;
 		id->has_port = had_port;
+		id->chosen = false;
 		memset(&id->dst, 0, sizeof(id->dst));
 		if (!bound)
 			id_unbind(cm, id);

@@ -649,3 +649,43 @@ Test(engine_cm, t134_peer_without_ack_timeout)
 	client_close(c);
 	engine_bed_down(&bed);
 }
+
+/* --- what is left of a failed resolution --- */
+
+/* rdma_resolve_addr(3): the identifier is bound to an address if the call is successful.  So
+ * ADDR_ERROR leaves no address behind, and another destination may be at another port. */
+Test(engine_cm, addr_error_binds_nothing)
+{
+	struct engine_bed_config cfg = {.engine = {.max_owners = 16}};
+	const struct timespec nap = {.tv_nsec = 1000000};
+	struct engine_bed bed;
+	struct client *c;
+	uint32_t channel, id, bound, i;
+
+	engine_bed_up(&bed, &cfg);
+	c = user(bed.e, 1000, 75);
+	channel = cm_channel(c);
+	id = new_id(c, channel, false);
+	bound = new_id(c, channel, false);
+	cr_assert_eq(CALL(c, CM_BIND, cm_bind, .id = bound, .addr = address4(OWN, 0)), 0);
+	for (i = 0; i < 2; i++) {
+		cr_assert_eq(CALL(c, CM_RESOLVE_ADDR, cm_resolve_addr, .id = i == 0 ? id : bound,
+				     .timeout_ms = 1, .dst = address4(HOST, 1)),
+			0, "%s", c->why);
+		while (CALL(c, CM_GET_EVENT, cm_get_event, .channel = channel) == -EAGAIN)
+			nanosleep(&nap, NULL);
+		cr_assert_eq(RSP(c, cm_get_event)->event, KARST_RDMACM_ADDR_ERROR);
+	}
+	cr_assert_eq(CALL(c, CM_QUERY, cm_query, .id = id), 0);
+	cr_assert_eq(RSP(c, cm_query)->port, 0, "%u", RSP(c, cm_query)->port);
+	cr_assert_eq(CALL(c, CM_QUERY, cm_query, .id = bound), 0);
+	cr_assert_eq(RSP(c, cm_query)->port, 1);
+	/* 10.0.0.2 is at the second port */
+	cr_assert_eq(CALL(c, CM_RESOLVE_ADDR, cm_resolve_addr, .id = id, .timeout_ms = 1000,
+			     .dst = address4(OWN + 1, 1)),
+		0, "%s", c->why);
+	cr_assert_eq(CALL(c, CM_QUERY, cm_query, .id = id), 0);
+	cr_assert_eq(RSP(c, cm_query)->port, 2, "%u", RSP(c, cm_query)->port);
+	client_close(c);
+	engine_bed_down(&bed);
+}

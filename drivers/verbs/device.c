@@ -186,7 +186,7 @@ fill_device(struct ibv_device_attr *to, const struct karst_device_attr *from)
 	to->max_srq_wr = device_clamp(from->max_srq_wr);
 	to->max_srq_sge = device_clamp(from->max_srq_sge);
 	to->max_pkeys = 1;
-	to->local_ca_ack_delay = 15; /* 134 ms: an engine may share its processor */
+	to->local_ca_ack_delay = KARST_CA_ACK_DELAY;
 	to->phys_port_cnt = 1;
 }
 

@@ -121,6 +121,10 @@ enum karst_mig_state {
 	KARST_MIG_ARMED = 2,    /* migrates to the alternate path if necessary */
 };
 
+/* How long an engine may take to acknowledge, 4.096 us * 2^this (134 ms): it may share its
+ * processor.  In REPs and in local_ca_ack_delay. */
+#define KARST_CA_ACK_DELAY 15u
+
 /* Limits of struct karst_qp_rate_limit_attr. */
 #define KARST_RATE_LIMIT_MIN 1u          /* kbit/s */
 #define KARST_RATE_LIMIT_MAX 400000000u  /* kbit/s */

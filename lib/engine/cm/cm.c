@@ -123,6 +123,7 @@ make_cm(struct eng_cm *cm)
 {
 	struct karst_cm_config cfg = {.max_ids = cm->e->cfg.max_cm_ids,
 		.response_timeout = RESPONSE_TIMEOUT,
+		.target_ack_delay = KARST_CA_ACK_DELAY,
 		.ops = &eng_cm_ops,
 		.user = cm};
 	size_t bytes;

@@ -194,6 +194,7 @@ struct cm_id {
 	uint8_t initiator_depth;
 	uint8_t retry_count;
 	uint8_t rnr_retry_count;
+	uint8_t ack_delay;         /* active: the peer's, from its REP */
 	struct karst_cm_ece offer; /* offer that either side has made (cm_ece.c) */
 	LIST_HEAD(, cm_group) groups;
 };

@@ -521,6 +521,7 @@ on_rep(struct eng_cm *cm, struct cm_id *id, const struct karst_cm_ev *ev)
 	struct cm_event *out;
 
 	conn_learn(id, &ev->remote);
+	id->ack_delay = ev->target_ack_delay;
 	out = eng_cm_event(cm, id, KARST_RDMACM_CONNECT_RESPONSE, 0);
 	if (out == NULL)
 		return;

@@ -8,6 +8,8 @@
 #include "cm.h"
 #include "session_priv.h"
 
+#define MAX_ACK_TIMEOUT 31u /* of exponents */
+
 /* Calls @op for the identifier @handle, under the lock. */
 int eng_cm_with_id(struct karst_session *s, struct session_call *c, uint32_t handle,
 	int (*op)(struct eng_cm *cm, struct session_call *c, struct cm_id *id));

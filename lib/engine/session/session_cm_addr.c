@@ -11,11 +11,10 @@
 #include "session_cm.h"
 #include "port.h"
 
-#define MAX_BACKLOG     1024u
-#define PRIVILEGED_END  1024u
-#define MAX_ACK_TIMEOUT 31u
-#define HOP_LIMIT       64u
-#define PKEY_DEFAULT    0xffffu
+#define MAX_BACKLOG    1024u
+#define PRIVILEGED_END 1024u
+#define HOP_LIMIT      64u
+#define PKEY_DEFAULT   0xffffu
 
 /* Numbers as in rdma_set_option(). */
 enum { OPTION_TOS, OPTION_REUSE_ADDR, OPTION_AF_ONLY, OPTION_ACK_TIMEOUT };

@@ -148,6 +148,20 @@ attr_rtr(const struct karst_engine *e, struct session_call *c, const struct cm_i
 	return 0;
 }
 
+/* The exponent of the local ACK timeout, which covers the way there and back, and the time that the
+ * peer takes to acknowledge.  As in Linux, the sum of the two is rounded up to the next power of 2
+ * if the smaller one is at least half of the larger one, else down. */
+static uint8_t
+ack_timeout_of(const struct cm_id *id)
+{
+	uint8_t way = id->path.ack_timeout, delay = id->ack_delay;
+	uint8_t larger = way > delay ? way : delay, smaller = way > delay ? delay : way;
+
+	if (delay != 0 && smaller + 1 >= larger)
+		larger++;
+	return (uint8_t)karst_min_u32(larger, MAX_ACK_TIMEOUT);
+}
+
 static void
 attr_rts(const struct cm_id *id, struct karst_ctl_cm_init_qp_attr_rsp *rsp)
 {
@@ -157,7 +171,7 @@ attr_rts(const struct cm_id *id, struct karst_ctl_cm_init_qp_attr_rsp *rsp)
 	if (id->qp_type == KARST_QPT_UC)
 		return;
 	rsp->mask |= KARST_QP_TIMEOUT;
-	rsp->attr.timeout = id->timeout_set ? id->timeout : id->path.ack_timeout;
+	rsp->attr.timeout = id->timeout_set ? id->timeout : ack_timeout_of(id);
 	if (id->qp_type == KARST_QPT_XRC_RECV)
 		return;
 	rsp->mask |= KARST_QP_RETRY_CNT | KARST_QP_RNR_RETRY | KARST_QP_MAX_QP_RD_ATOMIC;

@@ -650,6 +650,70 @@ Test(engine_cm, t134_peer_without_ack_timeout)
 	engine_bed_down(&bed);
 }
 
+/* The local ACK timeout covers the way there and back and the time that the peer takes to answer,
+ * which its REP tells. */
+Test(engine_cm, ack_delay_of_the_peer)
+{
+	static const struct {
+		uint8_t ours, delay, timeout;
+	} rows[] = {{17, 0, 17}, {17, 15, 17}, {17, 16, 18}, {17, 17, 18}, {17, 18, 19},
+		{17, 20, 20}, {17, 31, 31}, {31, 31, 31}, {14, 15, 16}};
+	struct engine_bed_config cfg = {.engine = {.max_owners = 16}};
+	struct karst_cm_ev ev = {.code = KARST_CM_EV_REP};
+	struct engine_bed bed;
+	struct client *c;
+	struct cm_id *id;
+	struct eng_cm *cm;
+	uint32_t handle;
+	size_t i;
+
+	engine_bed_up(&bed, &cfg);
+	c = user(bed.e, 1000, 75);
+	handle = new_id(c, cm_channel(c), false);
+	cr_assert_eq(CALL(c, CM_BIND, cm_bind, .id = handle, .addr = address4(OWN, 0)), 0);
+	id = eng_handles_get(&c->s->cm.ids, handle);
+	for (i = 0; i < RTE_DIM(rows); i++) {
+		cm = eng_cm_enter(bed.e);
+		id->state = CM_ID_CONNECT;
+		id->path.ack_timeout = rows[i].ours;
+		ev.user = id;
+		ev.target_ack_delay = rows[i].delay;
+		eng_cm_ops.event(cm, &ev);
+		eng_cm_leave(cm);
+		cr_expect_eq(attr_of_rts(c, handle).timeout, rows[i].timeout, "%u and %u: %u",
+			rows[i].ours, rows[i].delay, attr_of_rts(c, handle).timeout);
+	}
+	/* what the program has set stays */
+	cr_assert_eq(
+		CALL(c, CM_SET_OPTION, cm_set_option, .id = handle, .option = 3, .value = 9), 0);
+	cr_expect_eq(attr_of_rts(c, handle).timeout, 9);
+	client_close(c);
+	engine_bed_down(&bed);
+}
+
+/* A REP announces the delay that programs are told of as the device's. */
+Test(engine_cm, ack_delay_of_this_side)
+{
+	struct engine_bed_config cfg = {.engine = {.max_owners = 16}};
+	struct engine_bed bed;
+	struct karst_cm_msg rep;
+	struct client *c;
+	uint32_t channel;
+
+	engine_bed_up(&bed, &cfg);
+	c = program_that_listens(&bed, &channel);
+	deliver_request(bed.e, &(struct request){.number = 1});
+	cr_assert_eq(next_request(c, channel), 1);
+	cr_assert_eq(CALL(c, CM_ACCEPT, cm_accept, .id = RSP(c, cm_get_event)->id,
+			     .flags = KARST_CTL_CM_ACCEPT_PARAM, .param = {.qpn = 5}),
+		0, "%s", c->why);
+	rep = last_sent(bed.e);
+	cr_assert_eq(rep.kind, KARST_CM_REP);
+	cr_assert_eq(rep.rep.target_ack_delay, 15, "%u", rep.rep.target_ack_delay);
+	client_close(c);
+	engine_bed_down(&bed);
+}
+
 /* --- what is left of a failed resolution --- */
 
 /* rdma_resolve_addr(3): the identifier is bound to an address if the call is successful.  So

@@ -372,14 +372,28 @@ eng_cm_ah(const struct karst_engine *e, const struct cm_id *id, const uint8_t ds
 
 /* --- requests --- */
 
+/* The path MTU of the port of a request, as enum ibv_mtu. */
+static uint8_t
+mtu_of_port(const struct eng_cm *cm, const struct karst_cm_ev *ev)
+{
+	struct karst_engine_port_info info;
+
+	if (karst_engine_port_info(cm->e, ev->path->port, &info) != 0)
+		return 5; /* it has just gone: the program will learn that */
+	return info.path_mtu;
+}
+
 /* Refuses a request without informing a program.  Nothing is kept: a host could fill the table with
  * such requests.  So a repetition is judged again, and is reported if there is room by then.  A
  * peer that has got the rejection of the first one answers what the program accepts with a REJ. */
 static void
 conn_refuse(struct eng_cm *cm, const struct karst_cm_ev *ev, uint16_t reason)
 {
+	uint8_t mtu = mtu_of_port(cm, ev);
+
 	if (ev->code == KARST_CM_EV_REQ)
-		karst_cm_id_refuse(cm->cm, ev->id, reason, NULL, 0);
+		karst_cm_id_refuse(cm->cm, ev->id, reason, &mtu,
+			reason == KARST_CM_REJ_INVALID_MTU ? sizeof(mtu) : 0);
 	else
 		karst_cm_id_sidr_refuse(cm->cm, ev->id,
 			reason == KARST_CM_REJ_INVALID_SERVICE_ID ? KARST_CM_SIDR_UNSUPPORTED
@@ -419,6 +433,9 @@ find_listener(struct eng_cm *cm, const struct karst_cm_ev *ev, const struct kars
 	*why = KARST_CM_REJ_INVALID_TRANSPORT_TYPE;
 	if (type_of(ev) != l->qp_type &&
 		!(type_of(ev) == KARST_QPT_XRC_RECV && l->qp_type == KARST_QPT_XRC_SEND))
+		return NULL;
+	*why = KARST_CM_REJ_INVALID_MTU;
+	if (ev->path->mtu > mtu_of_port(cm, ev))
 		return NULL;
 	*why = KARST_CM_REJ_NO_RESOURCES;
 	if (eng_cm_backlog_room(cm, l, ev->path->remote_ip))

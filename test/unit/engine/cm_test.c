@@ -714,6 +714,31 @@ Test(engine_cm, ack_delay_of_this_side)
 	engine_bed_down(&bed);
 }
 
+/* A REQ for packets that are longer than those of the port is refused, with the longest that it
+ * has. */
+Test(engine_cm, mtu_of_the_port)
+{
+	struct engine_bed_config cfg = {.mtu = 1500, .engine = {.max_owners = 16}};
+	struct karst_cm_msg rej;
+	struct engine_bed bed;
+	struct client *c;
+	uint32_t channel;
+
+	engine_bed_up(&bed, &cfg);
+	c = program_that_listens(&bed, &channel);
+	deliver_request(bed.e, &(struct request){.number = 1, .mtu = 5});
+	cr_assert_eq(next_request(c, channel), 0);
+	rej = last_sent(bed.e);
+	cr_assert_eq(rej.kind, KARST_CM_REJ);
+	cr_assert_eq(rej.rej.reason, KARST_CM_REJ_INVALID_MTU);
+	cr_assert_eq(rej.info_len, 1);
+	cr_assert_eq(*(const uint8_t *)rej.info, 3);
+	deliver_request(bed.e, &(struct request){.number = 1, .mtu = 3});
+	cr_assert_eq(next_request(c, channel), 1);
+	client_close(c);
+	engine_bed_down(&bed);
+}
+
 /* --- what is left of a failed resolution --- */
 
 /* rdma_resolve_addr(3): the identifier is bound to an address if the call is successful.  So

@@ -442,8 +442,12 @@ unsigned int
 rp_cm(struct rp_report *r, const struct rp_capture *c, unsigned int us)
 {
 	struct side *t = calloc(1, sizeof(*t));
-	struct karst_cm_config cfg = {
-		.max_ids = 64, .guid = guid_of(c, us), .secret = {3}, .ops = &cm_ops, .user = t};
+	struct karst_cm_config cfg = {.max_ids = 64,
+		.guid = guid_of(c, us),
+		.secret = {3},
+		.target_ack_delay = KARST_CA_ACK_DELAY,
+		.ops = &cm_ops,
+		.user = t};
 	unsigned int i, n = 0;
 
 	t->r = r;

@@ -306,6 +306,9 @@ query_id(struct eng_cm *cm, struct session_call *c, struct cm_id *id)
 	rsp->pkey = PKEY_DEFAULT;
 	if (id->state != CM_ID_ROUTE_RESOLVED && id->state != CM_ID_CONNECT)
 		return 0;
+	/* that a request for datagrams created has none */
+	if (id->path.mtu == 0)
+		return 0;
 	rsp->paths = 1;
 	rsp->flow_label = id->path.flow_label;
 	rsp->hop_limit = id->path.hop_limit;

@@ -778,3 +778,23 @@ Test(engine_cm, addr_error_binds_nothing)
 	client_close(c);
 	engine_bed_down(&bed);
 }
+
+/* The identifier of a request for datagrams has no path. */
+Test(engine_cm, datagrams_have_no_path)
+{
+	struct engine_bed_config cfg = {.engine = {.max_owners = 16}};
+	struct engine_bed bed;
+	struct client *c;
+	uint32_t channel;
+
+	engine_bed_up(&bed, &cfg);
+	c = user(bed.e, 1000, 75);
+	channel = cm_channel(c);
+	listen_at(c, channel, true, address4(OWN, SERVICE_PORT), 0);
+	deliver_request(bed.e, &(struct request){.number = 1, .sidr = true});
+	cr_assert_eq(CALL(c, CM_GET_EVENT, cm_get_event, .channel = channel), 0, "%s", c->why);
+	cr_assert_eq(CALL(c, CM_QUERY, cm_query, .id = RSP(c, cm_get_event)->id), 0);
+	cr_assert_eq(RSP(c, cm_query)->paths, 0);
+	client_close(c);
+	engine_bed_down(&bed);
+}

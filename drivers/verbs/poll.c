@@ -52,12 +52,12 @@ lane_drop_qp(struct kv_cq *cq, uint32_t qpn)
 void
 kv_drop_completions(const struct kv_qp *qp)
 {
-	const struct ibv_qp *q = &qp->vqp.qp;
+	uint32_t qpn = qp->vqp.qp.qp_num;
 
-	if (q->send_cq != NULL)
-		lane_drop_qp(kv_cq_of(q->send_cq), q->qp_num);
-	if (q->recv_cq != NULL && q->recv_cq != q->send_cq)
-		lane_drop_qp(kv_cq_of(q->recv_cq), q->qp_num);
+	if (qp->send_cq != NULL)
+		lane_drop_qp(qp->send_cq, qpn);
+	if (qp->recv_cq != NULL && qp->recv_cq != qp->send_cq)
+		lane_drop_qp(qp->recv_cq, qpn);
 }
 
 /* --- from the engine's completions to those of verbs --- */

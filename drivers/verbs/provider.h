@@ -188,6 +188,9 @@ struct kv_qp {
 	struct verbs_qp vqp;
 	struct kv_memory memory;
 	struct karst_qp *karst;
+	/* the completion queues that it uses, which libkarst counts.  Those in struct ibv_qp may
+	 * be others: what the program named for a queue that its type does not have */
+	struct kv_cq *send_cq, *recv_cq;
 	bool single;
 	struct kv_pd *pd;
 	/* for posting */

@@ -119,6 +119,10 @@ fill_ibv(struct ibv_context *ibv, struct kv_qp *qp, const struct ibv_qp_init_att
 	q->send_cq = init->send_cq;
 	q->recv_cq = init->recv_cq;
 	q->srq = init->srq;
+	if (qp->karst->send_cq != NULL)
+		qp->send_cq = qp->karst->send_cq->cq_context;
+	if (qp->karst->recv_cq != NULL)
+		qp->recv_cq = qp->karst->recv_cq->cq_context;
 	q->handle = qp->karst->handle;
 	q->qp_num = qp->karst->qp_num;
 	q->state = IBV_QPS_RESET;

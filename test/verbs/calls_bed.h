@@ -126,6 +126,9 @@ void failed_binds_are_undone(void);
 void queue_pairs_go_within_a_poll(void);
 void resized_within_a_poll(void);
 
+/* calls_xrc.c */
+void cqs_that_are_only_named(void);
+
 /* calls_threads.c */
 void polls_go_on_beside_requests(void);
 void requests_in_the_midst_of_a_poll(void);

@@ -317,8 +317,10 @@ kv_bind_mw(struct ibv_qp *qp, struct ibv_mw *ibv, struct ibv_mw_bind *bind)
 		.access = kv_window_access(b->mw_access_flags),
 	};
 	struct kv_qp *q = kv_qp_of(qp);
-	int ret = kv_check(KV_MW, ibv);
+	int ret = kv_check(KV_QP, qp);
 
+	if (ret == 0)
+		ret = kv_check_in(KV_MW, qp->context, ibv);
 	/* in a child the lock may be held forever */
 	if (ret == 0)
 		ret = kv_check_process(qp->context);

@@ -113,6 +113,9 @@ memory(void)
 	SPOILT(mw->handle, "ibv_dealloc_mw", ibv_dealloc_mw(mw));
 	rig_connect(r, IBV_QPT_RC);
 	SPOILT(mw->handle, "ibv_bind_mw", ibv_bind_mw(r->qp[0], mw, &bind));
+	was = r->qp[0]->handle;
+	SPOILT(r->qp[0]->handle, "ibv_bind_mw, queue pair", ibv_bind_mw(r->qp[0], mw, &bind));
+	NO("ibv_bind_mw, no queue pair", ibv_bind_mw(NULL, mw, &bind));
 	/* as with adapters, an invalid region is detected when the bind is executed */
 	made_up = *mr;
 	made_up.lkey ^= 0x5a5a5a00u;
@@ -120,6 +123,7 @@ memory(void)
 	EQ(ibv_bind_mw(r->qp[0], mw, &bind), 0);
 	EQ(wait_for(r->cq).status, IBV_WC_MW_BIND_ERR);
 	EQ(ibv_destroy_qp(r->qp[0]), 0);
+	NO("ibv_bind_mw, queue pair destroyed", ibv_bind_mw(r->qp[0], mw, &bind));
 	EQ(ibv_destroy_qp(r->qp[1]), 0);
 	r->qp[0] = r->qp[1] = NULL;
 	EQ(ibv_dealloc_mw(mw), 0);

@@ -141,7 +141,9 @@ wrong_another_context(void)
 	struct ibv_ah_attr to = {.is_global = 1, .port_num = 1, .grh.dgid = own_gid()};
 	struct ibv_sge sge = {(uintptr_t)r->buf, 8, r->mr->lkey};
 	struct ibv_send_wr wr = {.sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_SEND};
+	struct ibv_mw_bind bind = {.wr_id = 1, .send_flags = IBV_SEND_SIGNALED};
 	struct ibv_qp *ud = make_qp(r, IBV_QPT_UD, NULL);
+	struct ibv_mw *mw;
 	struct rig other;
 
 	rig_up(&other);
@@ -171,5 +173,12 @@ wrong_another_context(void)
 	SILENT("a datagram by its address", post(ud, &wr, true), EINVAL);
 	ERR("its address", ibv_destroy_ah(wr.wr.ud.ah), 0);
 	ERR("the queue pair", ibv_destroy_qp(ud), 0);
+	rig_connect(&other, IBV_QPT_RC);
+	MUST((mw = ibv_alloc_mw(r->pd, IBV_MW_TYPE_1)) != NULL);
+	ERR("a bind of a window here", ibv_bind_mw(other.qp[0], mw, &bind), EINVAL);
+	SAID("another context");
+	/* nothing was posted, and the connection still works */
+	nothing_more(&other);
+	ERR("the window", ibv_dealloc_mw(mw), 0);
 	rig_down(&other);
 }

@@ -186,7 +186,8 @@ kv_modify_cq(struct ibv_cq *ibv, struct ibv_modify_cq_attr *attr)
  *   completion for each event, arms and waits; and one that arms before the first poll.  Adapters
  *   raise an event at once if the queue has completions that are not polled when it is armed.  The
  *   provider does so too, except for programs that had an event and have not polled since: they
- *   will poll again.
+ *   will poll again.  It raises none if the queue is armed for solicited completions only; see
+ *   arm().
  *
  * As with an adapter, a poll after an event can still find nothing, if the program polls more than
  * once between arming and waiting.
@@ -212,7 +213,11 @@ event_is_due(const struct kv_cq *cq, bool any)
 	return false;
 }
 
-/* Arms the queue.  @return 1: the event must be raised at once; 0; a negative errno */
+/* Arms the queue.  With @solicited_only the engine alone raises the event: a completion does not
+ * say whether its sender requested an event, so the provider cannot judge those that are already in
+ * the queue.  By the specification, only a solicited or failed completion that is added after the
+ * queue was armed raises an event; the program has to poll between arming and waiting.
+ * @return 1: the event must be raised at once; 0; a negative errno */
 static int
 arm(struct kv_cq *cq, bool solicited_only)
 {
@@ -227,7 +232,7 @@ arm(struct kv_cq *cq, bool solicited_only)
 	/* with solicited_only, completions that are not solicited have no event of their own */
 	if (anew)
 		atomic_store_explicit(&cq->armed_fresh, !solicited_only, memory_order_relaxed);
-	return event_is_due(cq, anew && !solicited_only);
+	return !solicited_only && event_is_due(cq, anew);
 }
 
 int

@@ -606,6 +606,7 @@ main(int argc, char **argv)
 	run_case("lists of ibv_wr calls go out whole or not", lists_of_calls_go_out_whole_or_not);
 	run_case("completion events", completion_events);
 	run_case("completions between the last poll and arming", armed_late);
+	run_case("a queue is armed for solicited completions", armed_for_solicited);
 	run_case("events are for what is left", events_are_for_what_is_left);
 	run_case("one poll for each event", one_poll_for_each_event);
 	run_case("a queue is armed before any poll", armed_before_any_poll);

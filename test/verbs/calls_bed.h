@@ -82,6 +82,7 @@ void nothing_more(struct rig *r);
 /* calls_events.c */
 void completion_events(void);
 void armed_late(void);
+void armed_for_solicited(void);
 void unread_events_go_along(void);
 void children_wait_for_nobody(void);
 void refused_queues_keep_events(void);

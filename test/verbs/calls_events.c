@@ -123,6 +123,54 @@ armed_late(void)
 	rig_down(&r);
 }
 
+/* A queue that is armed for solicited completions raises no event for completions from before that,
+ * whether or not they were polled, nor for later ones that are not solicited. */
+void
+armed_for_solicited(void)
+{
+	struct ibv_comp_channel *ch;
+	struct ibv_cq *told = NULL, *spare;
+	void *context;
+	struct rig r;
+
+	rig_up(&r);
+	alarm(PATIENCE_S);
+	spare = r.cq;
+	MUST((ch = ibv_create_comp_channel(r.ctx)) != NULL);
+	r.qp[0] = make_qp(&r, IBV_QPT_RC, NULL);
+	MUST((r.cq = ibv_create_cq(r.ctx, 64, NULL, ch, 0)) != NULL);
+	r.qp[1] = make_qp(&r, IBV_QPT_RC, NULL);
+	rig_link(&r);
+	EQ(post_recv(&r, r.qp[1], 1, 0, 64), 0);
+	EQ(post_recv(&r, r.qp[1], 2, 0, 64), 0);
+	EQ(post_recv(&r, r.qp[1], 3, 0, 64), 0);
+	EQ(post_send(&r, r.qp[0], 4, 64, 8, 0), 0);
+	/* the SEND is acknowledged, so its receive has completed */
+	EQ(wait_for(spare).wr_id, 4);
+	EQ(ibv_req_notify_cq(r.cq, 1), 0);
+	no_event(ch);
+	EQ(post_send(&r, r.qp[0], 5, 64, 8, 0), 0);
+	EQ(wait_for(spare).wr_id, 5);
+	no_event(ch);
+	EQ(post_send(&r, r.qp[0], 6, 64, 8, IBV_SEND_SOLICITED), 0);
+	EQ(ibv_get_cq_event(ch, &told, &context), 0);
+	CHECK(told == r.cq, "of another queue");
+	ibv_ack_cq_events(r.cq, 1);
+	/* armed for any completion, the queue raises an event at once for those not polled */
+	wait_for(r.cq);
+	EQ(ibv_req_notify_cq(r.cq, 0), 0);
+	EQ(ibv_get_cq_event(ch, &told, &context), 0);
+	ibv_ack_cq_events(r.cq, 1);
+	EQ(ibv_destroy_qp(r.qp[0]), 0);
+	EQ(ibv_destroy_qp(r.qp[1]), 0);
+	r.qp[0] = r.qp[1] = NULL;
+	EQ(ibv_destroy_cq(r.cq), 0);
+	EQ(ibv_destroy_comp_channel(ch), 0);
+	r.cq = spare;
+	alarm(0);
+	rig_down(&r);
+}
+
 static void
 expect_event(struct rig *r, enum ibv_event_type type, const void *element)
 {

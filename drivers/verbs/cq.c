@@ -36,7 +36,7 @@ cq_try_lock(void *arg)
 {
 	struct kv_cq *cq = arg;
 
-	if (!kv_cq_hold(cq, false))
+	if (!kv_cq_hold(cq))
 		return false;
 	karst_lock(&cq->arm_lock);
 	return true;
@@ -80,6 +80,7 @@ cq_create(struct ibv_context *ibv, const struct wanted *w)
 		return NULL;
 	cq->memory = memory;
 	cq->single = w->single;
+	karst_trylock(&cq->loan);
 	init.cq_context = cq;
 	init.channel = channel;
 	ret = karst_create_cq_ex(kv_context_of(ibv)->karst, &init, &cq->karst);
@@ -145,11 +146,20 @@ kv_create_cq_ex(struct ibv_context *ibv, struct ibv_cq_init_attr_ex *init)
 int
 kv_resize_cq(struct ibv_cq *ibv, int cqe)
 {
+	struct kv_cq *cq = kv_cq_of(ibv), *lent;
 	int ret = kv_check(KV_CQ, ibv);
 
 	if (ret == 0 && cqe < 1)
 		ret = kv_refuse(-EINVAL, "cqe must be at least 1");
-	return kv_error(ret != 0 ? ret : karst_resize_cq(kv_cq_of(ibv)->karst, (uint32_t)cqe));
+	/* in a child the queues are not mapped */
+	if (ret == 0)
+		ret = kv_check_process(ibv->context);
+	if (ret != 0)
+		return kv_error(ret);
+	lent = kv_polls_lend(cq);
+	ret = karst_resize_cq(cq->karst, (uint32_t)cqe);
+	kv_polls_take_back(lent);
+	return kv_error(ret);
 }
 
 int

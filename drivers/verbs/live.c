@@ -99,6 +99,20 @@ kv_live_end(const struct ibv_context *ctx)
 	unlock_live();
 }
 
+void
+kv_live_each(enum kv_kind kind, void (*fn)(struct kv_live *l, void *arg), void *arg)
+{
+	struct kv_live *l;
+	unsigned int i;
+
+	lock_live();
+	for (i = 0; i < KARST_DIM(live.list); i++)
+		LIST_FOREACH(l, &live.list[i], next)
+			if (l->kind == kind)
+				fn(l, arg);
+	unlock_live();
+}
+
 /* @ctx may be NULL: the object may be of any context. */
 static int
 check(enum kv_kind kind, const struct ibv_context *ctx, const void *ibv)

@@ -38,15 +38,33 @@ cq_unlock(struct kv_cq *cq)
 
 /* --- queue pairs that were reset or destroyed --- */
 
+/* Waits for kv_cq_hold().  @return what to take back after kv_cq_release() */
+static struct kv_cq *
+cq_hold_lending(struct kv_cq *cq)
+{
+	struct kv_cq *lent;
+	unsigned int tries = 0;
+
+	if (karst_likely(kv_cq_hold(cq)))
+		return NULL;
+	lent = kv_polls_lend(cq);
+	while (!kv_cq_hold(cq))
+		/* the holder may wait for the CPU that this thread uses */
+		if (++tries % 64 == 0)
+			sched_yield();
+	return lent;
+}
+
 static void
 lane_drop_qp(struct kv_cq *cq, uint32_t qpn)
 {
+	struct kv_cq *lent = cq_hold_lending(cq);
 	uint32_t i;
 
-	kv_cq_hold(cq, true);
 	for (i = 0; i < cq->karst->nlanes; i++)
 		karst_cq_lane_drop(&cq->karst->lane[i], qpn);
 	kv_cq_release(cq);
+	kv_polls_take_back(lent);
 }
 
 void
@@ -539,25 +557,75 @@ ex_keep_shown(struct kv_cq *cq)
 }
 
 bool
-kv_cq_hold(struct kv_cq *cq, bool wait)
+kv_cq_hold(struct kv_cq *cq)
 {
 	if (poll_is_mine(cq)) {
 		ex_keep_shown(cq);
 		return true;
 	}
-	if (cq->single)
+	if (cq->single || karst_trylock(&cq->lock))
 		return true;
-	if (!wait)
-		return karst_trylock(&cq->lock);
-	karst_lock(&cq->lock);
+	if (!karst_trylock(&cq->loan))
+		return false;
+	cq->on_loan = true;
 	return true;
 }
 
 void
 kv_cq_release(struct kv_cq *cq)
 {
-	if (!poll_is_mine(cq))
+	if (poll_is_mine(cq))
+		return;
+	if (cq->on_loan) {
+		cq->on_loan = false;
+		karst_unlock(&cq->loan);
+	} else {
 		cq_unlock(cq);
+	}
+}
+
+/*
+ * A thread within an extended poll has the lock of that queue until the program ends the poll, and
+ * may now need another queue, to remove a queue pair's completions there or to resize it.  The
+ * thread that has the lock of that one may, likewise, need the first.  Therefore a thread lends the
+ * queues that it polls while it waits: it keeps the completion that the program is reading and
+ * unlocks the queue's loan.  Who takes the loan may then move or remove the other completions.
+ * Threads that want to poll still wait for the lock.
+ */
+
+struct lending {
+	const struct kv_cq *except;
+	struct kv_cq *lent;
+};
+
+static void
+cq_lend_if_mine(struct kv_live *of, void *arg)
+{
+	struct kv_cq *cq = karst_container_of(of, struct kv_cq, live);
+	struct lending *l = arg;
+
+	if (cq == l->except || cq->single || !poll_is_mine(cq))
+		return;
+	ex_keep_shown(cq);
+	cq->next_lent = l->lent;
+	l->lent = cq;
+	karst_unlock(&cq->loan);
+}
+
+struct kv_cq *
+kv_polls_lend(const struct kv_cq *except)
+{
+	struct lending l = {.except = except};
+
+	kv_live_each(KV_CQ, cq_lend_if_mine, &l);
+	return l.lent;
+}
+
+void
+kv_polls_take_back(struct kv_cq *lent)
+{
+	for (; lent != NULL; lent = lent->next_lent)
+		karst_lock(&lent->loan);
 }
 
 static int

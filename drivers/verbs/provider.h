@@ -154,6 +154,10 @@ struct kv_cq {
 	uint32_t at;
 	uint32_t n;
 	_Atomic pthread_t poller; /* the thread of that poll; 0: there is none */
+	/* held except while that thread lends the queue (poll.c) */
+	struct karst_lock loan;
+	bool on_loan; /* the loan is taken; protected by it */
+	struct kv_cq *next_lent;
 	/* the program has armed the queue and not polled since: its next poll reports only the
 	 * completions from before the arming, if there are any (cq.c) */
 	_Atomic bool armed_fresh;
@@ -300,6 +304,8 @@ void kv_live_del(struct kv_live *live);
 /** Called with the result of libkarst's destroy call, @ret: if that is an error, the object still
  *  exists and is listed again.  @return @ret */
 int kv_live_decide(struct kv_live *live, int ret);
+/** Calls @fn, which must not wait, for each object of @kind. */
+void kv_live_each(enum kv_kind kind, void (*fn)(struct kv_live *live, void *arg), void *arg);
 /** Removes all remaining objects of @ctx, which is being closed; the program may own their
  *  memory. */
 void kv_live_end(const struct ibv_context *ctx);
@@ -387,11 +393,19 @@ void kv_cq_set_armed(struct kv_cq *cq, bool armed);
 void kv_drop_completions(const struct kv_qp *qp);
 /** Takes the queue's lock for a caller that is about to move or remove completions.  If the
  *  calling thread has an extended poll under way, it has the lock already; the function then saves
- *  the completion that the program is reading.
- *  @return false: another thread has the lock, and @wait is false */
-bool kv_cq_hold(struct kv_cq *cq, bool wait);
+ *  the completion that the program is reading.  A queue that another thread lends can be taken as
+ *  well.  The caller waits for no other queue until kv_cq_release().
+ *  @return false: another thread has the lock */
+bool kv_cq_hold(struct kv_cq *cq);
 /** Releases what kv_cq_hold() took. */
 void kv_cq_release(struct kv_cq *cq);
+/** Lends the queues of which the calling thread has an extended poll under way, except @except.  A
+ *  thread does so before it waits for kv_cq_hold() to succeed, and calls kv_polls_take_back()
+ *  afterwards.
+ *  @return the list of these queues; NULL: there are none */
+struct kv_cq *kv_polls_lend(const struct kv_cq *except);
+/** Waits until no thread holds any of the queues that kv_polls_lend() returned. */
+void kv_polls_take_back(struct kv_cq *lent);
 /** Sets the operations of extended polling that @wc_flags need. */
 void kv_set_poll_ops(struct kv_cq *cq, uint64_t wc_flags);
 

@@ -626,6 +626,8 @@ main(int argc, char **argv)
 	run_case("polls in vain look again", polls_look_again);
 	run_case("queue pairs go within a poll", queue_pairs_go_within_a_poll);
 	run_case("a queue is resized within a poll", resized_within_a_poll);
+	run_case("queues are changed by two threads within polls",
+		changed_by_two_threads_within_polls);
 	run_case("completion queues that are only named", cqs_that_are_only_named);
 	run_case("polls go on beside requests", polls_go_on_beside_requests);
 	run_case("requests in the midst of a poll", requests_in_the_midst_of_a_poll);

@@ -126,6 +126,7 @@ void failed_binds_are_undone(void);
 /* calls_within.c */
 void queue_pairs_go_within_a_poll(void);
 void resized_within_a_poll(void);
+void changed_by_two_threads_within_polls(void);
 
 /* calls_xrc.c */
 void cqs_that_are_only_named(void);

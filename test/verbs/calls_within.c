@@ -5,6 +5,7 @@
  * a completion it destroys or resets a queue pair, or resizes the queue. */
 #include "calls_bed.h"
 
+#include <pthread.h>
 #include <unistd.h>
 
 #define WITHIN_MESSAGES 4u
@@ -184,4 +185,128 @@ resized_within_a_poll(void)
 		poll_ends(&w);
 		within_down(&w);
 	}
+}
+
+/* --- two threads, each within a poll of a queue that the other's change needs --- */
+
+enum change { DESTROY, RESET, RESIZE };
+
+struct side {
+	pthread_t thread;
+	pthread_barrier_t *both;
+	enum change change;
+	struct ibv_cq_ex *ex, *others; /* that this thread polls, that the other one polls */
+	struct ibv_qp **qp;
+	uint64_t wr_id; /* of the first completion of ex */
+};
+
+static void
+change_something(struct side *s)
+{
+	struct ibv_qp_attr to_reset = {.qp_state = IBV_QPS_RESET};
+
+	switch (s->change) {
+	case DESTROY:
+		EQ(ibv_destroy_qp(*s->qp), 0);
+		*s->qp = NULL;
+		break;
+	case RESET:
+		EQ(ibv_modify_qp(*s->qp, &to_reset, IBV_QP_STATE), 0);
+		break;
+	case RESIZE:
+		EQ(ibv_resize_cq(ibv_cq_ex_to_cq(s->others), 500), 0);
+		break;
+	}
+}
+
+static void *
+change_within_a_poll(void *arg)
+{
+	struct ibv_poll_cq_attr attr = {0};
+	struct side *s = arg;
+	uint32_t qp_num;
+	int ret;
+
+	while ((ret = ibv_start_poll(s->ex, &attr)) == ENOENT)
+		;
+	MUST(ret == 0);
+	qp_num = ibv_wc_read_qp_num(s->ex);
+	pthread_barrier_wait(s->both);
+	change_something(s);
+	/* the completion that is being read is kept */
+	EQ(s->ex->status, IBV_WC_SUCCESS);
+	EQ(s->ex->wr_id, s->wr_id);
+	EQ(ibv_wc_read_qp_num(s->ex), qp_num);
+	while ((ret = ibv_next_poll(s->ex)) == ENOENT && s->change == RESIZE)
+		;
+	EQ(ret, s->change == RESIZE ? 0 : ENOENT);
+	if (ret == 0)
+		EQ(s->ex->wr_id, s->wr_id + 1);
+	ibv_end_poll(s->ex);
+	return NULL;
+}
+
+/* The SENDs of both queue pairs complete in one queue, and the receives in another. */
+static void
+two_threads_change(enum change change)
+{
+	struct ibv_cq_init_attr_ex init = {.cqe = 64, .wc_flags = IBV_WC_EX_WITH_QP_NUM};
+	struct side side[2] = {{.change = change, .wr_id = 11}, {.change = change, .wr_id = 20}};
+	pthread_barrier_t both;
+	unsigned int i;
+	struct rig r;
+
+	rig_up(&r);
+	alarm(PATIENCE_S);
+	MUST(pthread_barrier_init(&both, NULL, 2) == 0);
+	for (i = 0; i < 2; i++)
+		MUST((side[i].ex = ibv_create_cq_ex(r.ctx, &init)) != NULL);
+	for (i = 0; i < 2; i++) {
+		struct ibv_qp_init_attr of = {
+			.send_cq = ibv_cq_ex_to_cq(side[0].ex),
+			.recv_cq = ibv_cq_ex_to_cq(side[1].ex),
+			.cap = {.max_send_wr = 4,
+				.max_recv_wr = 4,
+				.max_send_sge = 1,
+				.max_recv_sge = 1},
+			.qp_type = IBV_QPT_RC,
+		};
+
+		MUST((r.qp[i] = ibv_create_qp(r.pd, &of)) != NULL);
+		side[i].both = &both;
+		side[i].others = side[!i].ex;
+		side[i].qp = &r.qp[i];
+	}
+	rig_link(&r);
+	for (i = 0; i < 3; i++) {
+		EQ(post_recv(&r, r.qp[1], 20 + i, 0, 64), 0);
+		EQ(post_send(&r, r.qp[0], 10 + i, 64, 8, 0), 0);
+	}
+	/* the SEND is acknowledged, so its receive has completed */
+	EQ(wait_for(ibv_cq_ex_to_cq(side[0].ex)).wr_id, 10);
+	for (i = 0; i < 2; i++)
+		MUST(pthread_create(&side[i].thread, NULL, change_within_a_poll, &side[i]) == 0);
+	for (i = 0; i < 2; i++)
+		pthread_join(side[i].thread, NULL);
+	for (i = 0; i < 2; i++) {
+		if (r.qp[i] != NULL)
+			EQ(ibv_destroy_qp(r.qp[i]), 0);
+		r.qp[i] = NULL;
+	}
+	for (i = 0; i < 2; i++) {
+		EQ(ibv_poll_cq(ibv_cq_ex_to_cq(side[i].ex), 1, &(struct ibv_wc){0}), 0);
+		EQ(ibv_destroy_cq(ibv_cq_ex_to_cq(side[i].ex)), 0);
+	}
+	pthread_barrier_destroy(&both);
+	alarm(0);
+	rig_down(&r);
+}
+
+/* Neither thread waits until the other one has ended its poll. */
+void
+changed_by_two_threads_within_polls(void)
+{
+	two_threads_change(DESTROY);
+	two_threads_change(RESET);
+	two_threads_change(RESIZE);
 }

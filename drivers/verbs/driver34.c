@@ -114,6 +114,7 @@ alloc_context(struct ibv_device *device, int cmd_fd, void *private_data)
 	c->kv.vctx = &c->vctx;
 	c->kv.port = dev->port;
 	karst_mutex_init(&c->kv.lock);
+	pthread_cond_init(&c->kv.advised, NULL);
 	c->kv.karst = kv_attach(dev);
 	if (c->kv.karst != NULL) {
 		c->vctx.context.async_fd = c->kv.karst->async_fd;

@@ -29,7 +29,9 @@ check_access(int access, unsigned int *to)
 
 /* The list of on-demand regions, in which kv_advise_mr() finds a region by its key.  It reads all
  * that are listed, so a region is not in the list while a call changes it; several threads may
- * re-register one region at a time. */
+ * re-register one region at a time.  Prefetching can take as long as a program likes that handles
+ * the faults of its pages (userfaultfd), so the lock is not held meanwhile: the region counts these
+ * calls, and only those that change this region wait for them. */
 
 /* With the context's lock held. */
 static void
@@ -48,6 +50,8 @@ on_demand_begin(struct kv_context *ctx, struct kv_mr *mr)
 	if (mr->listed)
 		LIST_REMOVE(mr, next);
 	mr->listed = false;
+	while (mr->advising > 0)
+		karst_mutex_wait(&ctx->lock, &ctx->advised);
 	karst_mutex_unlock(&ctx->lock);
 }
 
@@ -166,10 +170,10 @@ kv_dereg_mr(struct verbs_mr *vmr)
 /* --- advice about on-demand regions --- */
 
 /* Finds the region by the lkey of @sge.  The context's lock is held. */
-static const struct kv_mr *
+static struct kv_mr *
 find_on_demand(const struct kv_context *ctx, const struct ibv_sge *sge)
 {
-	const struct kv_mr *mr;
+	struct kv_mr *mr;
 
 	LIST_FOREACH(mr, &ctx->on_demand, next)
 		if (mr->karst->lkey == sge->lkey)
@@ -186,14 +190,13 @@ is_within(const struct kv_mr *mr, const struct ibv_sge *sge)
 		sge->addr - k->iova <= k->length - sge->length;
 }
 
-/* Prefetches the pages of @sge.  Uses the system call directly: a library that intercepts madvise()
- * may register memory in turn. */
+/* Prefetches the pages of @length bytes.  Uses the system call directly: a library that intercepts
+ * madvise() may register memory in turn. */
 static int
-mr_populate(const struct kv_mr *mr, const struct ibv_sge *sge, bool write)
+populate(uintptr_t at, size_t length, bool write)
 {
 	uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
-	uintptr_t at = (uintptr_t)mr->karst->addr + (sge->addr - mr->karst->iova);
-	uintptr_t start = at & ~(page - 1), end = (at + sge->length + page - 1) & ~(page - 1);
+	uintptr_t start = at & ~(page - 1), end = (at + length + page - 1) & ~(page - 1);
 
 	if (start == end ||
 		syscall(SYS_madvise, start, end - start,
@@ -210,12 +213,10 @@ mr_populate(const struct kv_mr *mr, const struct ibv_sge *sge, bool write)
 	}
 }
 
+/* Checks advice about @mr, NULL if there is no such region.  The context's lock is held. */
 static int
-mr_advise(const struct kv_pd *pd, enum ibv_advise_mr_advice advice, const struct ibv_sge *sge)
+advice_check(const struct kv_pd *pd, const struct kv_mr *mr, const struct ibv_sge *sge, bool write)
 {
-	bool write = advice == IBV_ADVISE_MR_ADVICE_PREFETCH_WRITE;
-	const struct kv_mr *mr = find_on_demand(kv_context_of(pd->ibv.context), sge);
-
 	if (mr == NULL)
 		return kv_refuse(-ENOENT, "advise_mr: no on-demand region has the lkey of an SGE");
 	if (mr->karst->pd != pd->karst)
@@ -226,15 +227,42 @@ mr_advise(const struct kv_pd *pd, enum ibv_advise_mr_advice advice, const struct
 	if (write && !(mr->vmr.access & IBV_ACCESS_LOCAL_WRITE))
 		return kv_refuse(
 			-EPERM, "advise_mr: PREFETCH_WRITE to a region without local write access");
+	return 0;
+}
+
+static int
+mr_advise(const struct kv_pd *pd, enum ibv_advise_mr_advice advice, const struct ibv_sge *sge)
+{
+	bool write = advice == IBV_ADVISE_MR_ADVICE_PREFETCH_WRITE;
+	struct kv_context *ctx = kv_context_of(pd->ibv.context);
+	struct kv_mr *mr;
+	uintptr_t at = 0;
+	int ret;
+
+	karst_mutex_lock(&ctx->lock);
+	mr = find_on_demand(ctx, sge);
+	ret = advice_check(pd, mr, sge, write);
+	if (ret == 0) {
+		at = (uintptr_t)mr->karst->addr + (sge->addr - mr->karst->iova);
+		mr->advising++;
+	}
+	karst_mutex_unlock(&ctx->lock);
+	if (ret != 0)
+		return ret;
 	/* NO_FAULT: pages that are present already need no prefetch */
-	return advice == IBV_ADVISE_MR_ADVICE_PREFETCH_NO_FAULT ? 0 : mr_populate(mr, sge, write);
+	if (advice != IBV_ADVISE_MR_ADVICE_PREFETCH_NO_FAULT)
+		ret = populate(at, sge->length, write);
+	karst_mutex_lock(&ctx->lock);
+	if (--mr->advising == 0)
+		pthread_cond_broadcast(&ctx->advised);
+	karst_mutex_unlock(&ctx->lock);
+	return ret;
 }
 
 int
 kv_advise_mr(struct ibv_pd *ibv, enum ibv_advise_mr_advice advice, uint32_t flags,
 	struct ibv_sge *sges, uint32_t nsges)
 {
-	struct kv_context *ctx = kv_context_of(ibv->context);
 	uint32_t i;
 	int ret = kv_check(KV_PD, ibv);
 
@@ -250,10 +278,8 @@ kv_advise_mr(struct ibv_pd *ibv, enum ibv_advise_mr_advice advice, uint32_t flag
 		advice != IBV_ADVISE_MR_ADVICE_PREFETCH_NO_FAULT)
 		return kv_error(kv_refuse(
 			-EOPNOTSUPP, "advise_mr: only the PREFETCH advices are supported"));
-	karst_mutex_lock(&ctx->lock);
 	for (i = 0; i < nsges && ret == 0; i++)
 		ret = mr_advise(kv_pd_of(ibv), advice, &sges[i]);
-	karst_mutex_unlock(&ctx->lock);
 	return kv_error(ret);
 }
 

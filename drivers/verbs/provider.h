@@ -56,6 +56,7 @@ struct kv_context {
 	uint32_t port;
 	struct karst_mutex lock;
 	LIST_HEAD(, kv_mr) on_demand; /* on-demand regions; protected by the lock */
+	pthread_cond_t advised;       /* a region's advising has become 0 */
 	struct verbs_context *vctx;   /* allocated by libibverbs in its own size */
 };
 
@@ -114,6 +115,7 @@ struct kv_mr {
 	LIST_ENTRY(kv_mr) next; /* in the on_demand list */
 	bool listed;
 	uint32_t changing; /* calls under way that re-register or deregister it: it is not listed */
+	uint32_t advising; /* prefetches of its pages under way: those calls wait for them */
 };
 
 struct kv_mw {

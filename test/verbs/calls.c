@@ -632,6 +632,7 @@ main(int argc, char **argv)
 	run_case("polls go on beside requests", polls_go_on_beside_requests);
 	run_case("requests in the midst of a poll", requests_in_the_midst_of_a_poll);
 	run_case("no advice about what goes", no_advice_about_what_goes);
+	run_case("regions go beside advice", regions_go_beside_advice);
 	run_case("a region is re-registered by two threads", reregistered_by_two_threads);
 	run_case("cancelled while it destroys", cancelled_while_it_destroys);
 	run_case("used until it is acknowledged", used_until_acknowledged);

@@ -135,6 +135,7 @@ void cqs_that_are_only_named(void);
 void polls_go_on_beside_requests(void);
 void requests_in_the_midst_of_a_poll(void);
 void no_advice_about_what_goes(void);
+void regions_go_beside_advice(void);
 void reregistered_by_two_threads(void);
 void cancelled_while_it_destroys(void);
 void used_until_acknowledged(void);

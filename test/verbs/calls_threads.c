@@ -138,6 +138,55 @@ no_advice_about_what_goes(void)
 	rig_down(&r);
 }
 
+/* The threads of the case below. */
+static struct task advised, not_advised;
+
+static void *
+deregister_simply(void *arg)
+{
+	struct task *t = arg;
+
+	t->tid = gettid();
+	EQ(ibv_dereg_mr(t->mr), 0);
+	t->finished = true;
+	return NULL;
+}
+
+/* Called in the midst of ibv_advise_mr(). */
+static void
+deregister_both(struct task *t)
+{
+	(void)t;
+	task_begin(&not_advised, deregister_simply);
+	task_end(&not_advised);
+	task_begin(&advised, deregister_simply);
+	until_it_waits(&advised);
+	CHECK(!advised.finished, "deregistered while it is prefetched");
+}
+
+/* ibv_advise_mr() may wait for pages as long as a program that handles their faults likes.  It
+ * delays the deregistration of its region, but not that of another one. */
+void
+regions_go_beside_advice(void)
+{
+	struct task t = {.at_sysconf = deregister_both};
+	struct ibv_sge sge, other;
+	struct rig r;
+
+	rig_up(&r);
+	advised.mr = rig_on_demand(&r, &sge);
+	not_advised.mr = rig_on_demand(&r, &other);
+	alarm(PATIENCE_S);
+	task_is_mine(&t);
+	EQ(ibv_advise_mr(r.pd, IBV_ADVISE_MR_ADVICE_PREFETCH, 0, &sge, 1), 0);
+	task_is_mine(NULL);
+	CHECK(t.at_sysconf == NULL, "it has not come there");
+	task_end(&advised);
+	alarm(0);
+	EQ(ibv_advise_mr(r.pd, IBV_ADVISE_MR_ADVICE_PREFETCH, 0, &sge, 1), ENOENT);
+	rig_down(&r);
+}
+
 static void *
 reregister(void *arg)
 {

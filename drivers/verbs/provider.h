@@ -207,6 +207,7 @@ struct kv_qp {
 	uint32_t nwqes;
 	int wr_error;
 	uint32_t rate_limit; /* kbit/s, as the program set it */
+	uint32_t rate_burst; /* bytes, set together with it */
 	struct kv_live live;
 	struct kv_events events;
 };

@@ -255,13 +255,30 @@ set_rate(struct kv_qp *qp, uint32_t kbps, uint32_t burst)
 	const struct karst_qp_rate_limit_attr to = {.rate_limit = kbps, .max_burst_sz = burst};
 	int ret = karst_modify_qp_rate_limit(qp->karst, &to);
 
-	if (ret == 0)
+	if (ret == 0) {
 		qp->rate_limit = kbps;
+		qp->rate_burst = burst;
+	}
 	return ret;
 }
 
-/* Checks a rate limit, which is allowed only if the modification ends in RTS.  The check comes
- * first: the modification must not succeed if the limit is refused. */
+/* Modifies the queue pair and its rate limit, or neither.  The limit is set first because it can be
+ * set back.  The engine accepts it in RTR and SQD, too, so before a transition to RTS. */
+static int
+modify_with_rate(struct kv_qp *qp, const struct karst_qp_attr *to, unsigned int mask, uint32_t kbps)
+{
+	uint32_t kbps_before = qp->rate_limit, burst_before = qp->rate_burst;
+	int ret = set_rate(qp, kbps, 0);
+
+	if (ret != 0)
+		return ret;
+	ret = karst_modify_qp(qp->karst, to, mask);
+	if (ret != 0)
+		set_rate(qp, kbps_before, burst_before);
+	return ret;
+}
+
+/* Checks a rate limit, which is allowed only if the modification ends in RTS. */
 static int
 check_rate(const struct ibv_qp *ibv, const struct ibv_qp_attr *attr, int mask)
 {
@@ -335,13 +352,13 @@ kv_modify_qp(struct ibv_qp *ibv, struct ibv_qp_attr *attr, int mask)
 	if (ret == 0 && mask & IBV_QP_ALT_PATH)
 		ret = kv_ah_attr(ctx, &attr->alt_ah_attr, &to.alt_ah_attr);
 	if (ret == 0)
-		ret = karst_modify_qp(qp->karst, &to, (unsigned int)mask);
+		ret = limits ? modify_with_rate(qp, &to, (unsigned int)mask, attr->rate_limit)
+			     : karst_modify_qp(qp->karst, &to, (unsigned int)mask);
 	if (ret == 0 && mask & IBV_QP_STATE && attr->qp_state == IBV_QPS_RESET) {
 		kv_drop_completions(qp);
 		qp->rate_limit = 0;
+		qp->rate_burst = 0;
 	}
-	if (ret == 0 && limits)
-		ret = set_rate(qp, attr->rate_limit, 0);
 	return kv_error(ret);
 }
 

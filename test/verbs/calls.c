@@ -645,6 +645,7 @@ main(int argc, char **argv)
 	run_case("ports say that addresses need a GRH", ports_need_grhs);
 	run_case("attributes come back", attributes_come_back);
 	run_case("rates are kept", rates_are_kept);
+	run_case("limits and states change together", limits_and_states_change_together);
 	run_case("times are in order", times_are_in_order);
 	run_case("multicast groups", groups);
 	run_case("threads share queues", threads_share_queues);

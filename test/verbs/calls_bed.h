@@ -116,6 +116,7 @@ void empty_regions(void);
 
 /* calls_rate.c */
 void rates_are_kept(void);
+void limits_and_states_change_together(void);
 
 /* calls_poll.c */
 void polls_look_again(void);

@@ -2,7 +2,7 @@
  * Copyright (c) 2026 The karst authors
  */
 /* Rate limits: the values that are reported, and that no queue pair is faster (E6). */
-#include "calls_bed.h"
+#include "calls_task.h"
 
 #include <time.h>
 
@@ -75,5 +75,50 @@ rates_are_kept(void)
 	EQ(ibv_modify_qp(r.qp[0], &attr, IBV_QP_RATE_LIMIT), 0);
 	EQ(ibv_modify_qp(r.qp[0], &attr, IBV_QP_STATE), 0);
 	EQ(limit_of(r.qp[0]), 0);
+	rig_down(&r);
+}
+
+/* A transition to RTS with a rate limit takes two requests.  If the engine refuses one of them,
+ * neither the state nor the limit changes. */
+void
+limits_and_states_change_together(void)
+{
+	struct ibv_qp_attr attr = {
+		.qp_state = IBV_QPS_RTS,
+		.sq_psn = 0x123456,
+		.timeout = 14,
+		.retry_cnt = 7,
+		.rnr_retry = 7,
+		.max_rd_atomic = 4,
+		.rate_limit = 1000,
+	};
+	const int mask = IBV_QP_STATE | IBV_QP_SQ_PSN | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT |
+		IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC | IBV_QP_RATE_LIMIT;
+	struct ibv_qp_rate_limit_attr before = {.rate_limit = 3000};
+	struct ibv_qp_init_attr init;
+	struct ibv_qp_attr is;
+	unsigned int i;
+	struct rig r;
+
+	rig_up(&r);
+	r.qp[0] = make_qp(&r, IBV_QPT_RC, NULL);
+	MUST(to_init(r.qp[0]) == 0);
+	MUST(to_rtr(r.qp[0], r.qp[0]->qp_num) == 0);
+	EQ(ibv_modify_qp_rate_limit(r.qp[0], &before), 0);
+	for (i = 0; i < 2; i++) {
+		struct task t = {.spoil = true, .spare = i};
+
+		task_is_mine(&t);
+		CHECK(ibv_modify_qp(r.qp[0], &attr, mask) != 0, "request %u is not spoilt", i);
+		task_is_mine(NULL);
+		EQ(t.spoil, false);
+		EQ(ibv_query_qp(r.qp[0], &is, IBV_QP_STATE, &init), 0);
+		EQ(is.qp_state, IBV_QPS_RTR);
+		EQ(is.rate_limit, 3000);
+	}
+	EQ(ibv_modify_qp(r.qp[0], &attr, mask), 0);
+	EQ(ibv_query_qp(r.qp[0], &is, IBV_QP_STATE, &init), 0);
+	EQ(is.qp_state, IBV_QPS_RTS);
+	EQ(is.rate_limit, 1000);
 	rig_down(&r);
 }

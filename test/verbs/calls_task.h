@@ -24,7 +24,8 @@ struct task {
 	struct ibv_async_event event;
 	int ret;
 	bool hold;  /* its first request waits for @go before it reads the reply */
-	bool spoil; /* its first request names an object that does not exist, and is refused */
+	bool spoil; /* its next request names an object that does not exist, and is refused */
+	unsigned int spare; /* requests before that one */
 	/* called once, after the memory is freed, at the thread's first free() that follows a reply
 	 * or for which @freeing is set */
 	void (*at_free)(struct task *t);

@@ -565,6 +565,10 @@ karst_requester_missed(struct karst_core *core, struct karst_core_qp *qp, uint32
 
 	if (karst_psn_before(psn, r->una_psn) || r->una_psn == r->nxt_psn)
 		return; /* a later answer has brought it */
+	/* X11: only what is missing before the last answer is requested again.  An acknowledgement
+	 * of what precedes una says nothing about una. */
+	if (karst_gaps_any(qp) && psn != r->una_psn)
+		(void)karst_gaps_heard(core, qp, karst_psn_add(psn, 1));
 	/* the answer to what was sent in this round may be among them.  If nothing of it was sent,
 	 * its answer is still to come. */
 	if (!(r->flags & KARST_REQ_UNSENT))

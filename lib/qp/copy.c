@@ -225,13 +225,13 @@ static void
 packet_unfed(struct karst_core *core, const struct karst_pkt *pkt)
 {
 	struct karst_core_qp *qp = pkt->qp;
-	uint32_t psn;
+	uint32_t psn, heard;
 
 	if (!karst_qp_reliable(qp))
 		return;
 	if (!(karst_opcode_flags(pkt->opcode) & KARST_OPF_REQUEST)) {
-		if (karst_requester_waits_for(qp, pkt, &psn))
-			karst_responder_lost(core, qp, psn);
+		if (karst_requester_waits_for(qp, pkt, &psn, &heard))
+			karst_responder_lost(core, qp, psn, heard);
 	} else if (pkt->psn == qp->rsp.epsn) {
 		karst_responder_unfed(core, qp);
 	}
@@ -276,12 +276,15 @@ backlog_missed(struct karst_copy *c, uint32_t from, uint32_t psn)
 	c->missed = true;
 }
 
-/* An answer that concerns PSN @psn had no room in the backlog of @c. */
+/* An answer of which karst_requester_waits_for() tells @psn and @heard had no room in the backlog of
+ * @c. */
 static void
-backlog_lost(struct karst_copy *c, uint32_t psn)
+backlog_lost(struct karst_copy *c, uint32_t psn, uint32_t heard)
 {
 	if (!c->lost || karst_psn_before(c->lost_psn, psn))
 		c->lost_psn = psn;
+	if (!c->lost || karst_psn_before(c->lost_heard, heard))
+		c->lost_heard = heard;
 	c->lost = true;
 }
 
@@ -303,14 +306,15 @@ static void
 backlog_overflow(struct karst_copy *c, const struct karst_pkt *pkt)
 {
 	struct karst_core_qp *qp = c->qp;
-	uint32_t psn = pkt->psn, opf = karst_opcode_flags(pkt->opcode);
+	uint32_t psn = pkt->psn, heard, opf = karst_opcode_flags(pkt->opcode);
 
 	if (!karst_qp_reliable(qp))
 		return;
 	if (!(opf & KARST_OPF_REQUEST)) {
-		if (qp->type != KARST_QPT_XRC_RECV && karst_requester_waits_for(qp, pkt, &psn) &&
+		if (qp->type != KARST_QPT_XRC_RECV &&
+			karst_requester_waits_for(qp, pkt, &psn, &heard) &&
 			!karst_mutant(KARST_MUTANT_ANSWER_UNMISSED))
-			backlog_lost(c, psn);
+			backlog_lost(c, psn, heard);
 	} else if (qp->type == KARST_QPT_XRC_SEND) {
 		return;
 	} else if (karst_psn_before(psn, qp->rsp.epsn)) {
@@ -377,9 +381,9 @@ packet_redeliver(struct karst_core *core, struct karst_copy *c)
 	else if (c->again && karst_qp_may_receive(qp))
 		karst_responder_missed_again(core, qp, c->again_psn);
 	if (c->lost && qp->copy[KARST_COPY_RX] != NULL)
-		backlog_lost(qp->copy[KARST_COPY_RX], c->lost_psn);
+		backlog_lost(qp->copy[KARST_COPY_RX], c->lost_psn, c->lost_heard);
 	else if (c->lost && karst_qp_may_send(qp))
-		karst_requester_missed(core, qp, c->lost_psn);
+		karst_requester_missed(core, qp, c->lost_psn, c->lost_heard);
 	core->copy_ops->give_back(core, c);
 	/* what could not be flushed before the copy was done */
 	if (qp->state == KARST_QPS_ERR || qp->state == KARST_QPS_SQE)

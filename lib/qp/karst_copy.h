@@ -99,6 +99,7 @@ struct karst_copy {
 	uint32_t missed_psn;
 	/* the same for answers: up to there, what the peer has answered may be unknown */
 	uint32_t lost_psn;
+	uint32_t lost_heard;            /* and what is before that PSN, it has answered */
 	uint32_t again_psn;             /* lowest PSN of the duplicates for which it had no room */
 	bool missed;                    /* there were such requests */
 	bool lost;                      /* there were such answers */

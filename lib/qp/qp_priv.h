@@ -463,7 +463,10 @@ struct karst_core_qp {
 	/* used once in a round trip */
 	struct karst_probe probe;
 	uint32_t unfed_psn; /* if rsp.unfed is set: PSN of the request that got no copy */
-	uint32_t lost_psn;  /* if rsp.lost is set: highest PSN of the answers that got none */
+	/* if rsp.lost is set: of the answers that got none, the highest PSNs that
+	 * karst_requester_waits_for() told */
+	uint32_t lost_psn;
+	uint32_t lost_heard;
 
 	/* XRC targets */
 	struct karst_core_qp *next_target; /* the next target of the same srq */
@@ -576,9 +579,10 @@ void karst_responder_missed(
 /** The expected request was dropped because there was no copy for it: asks for it when there may be
  *  one (R2, X4). */
 void karst_responder_unfed(struct karst_core *core, struct karst_core_qp *qp);
-/** An answer that concerns PSN @psn was dropped because there was no copy for it: goes back when
- *  there may be one (Q3, Q5). */
-void karst_responder_lost(struct karst_core *core, struct karst_core_qp *qp, uint32_t psn);
+/** An answer was dropped because there was no copy for it: goes back when there may be one (Q3, Q5).
+ *  @psn, @heard: of karst_requester_waits_for() */
+void karst_responder_lost(
+	struct karst_core *core, struct karst_core_qp *qp, uint32_t psn, uint32_t heard);
 /** Duplicates from PSN @psn on, which asked for an acknowledgement, were dropped for lack of room:
  *  answers all requests from there on again (R3 to R5). */
 void karst_responder_missed_again(struct karst_core *core, struct karst_core_qp *qp, uint32_t psn);
@@ -633,12 +637,13 @@ void karst_requester_follow_up(struct karst_core *core, struct karst_core_qp *qp
 void karst_requester_lost_response(
 	struct karst_core *core, struct karst_core_qp *qp, uint32_t before);
 /** Whether @pkt, an answer that is dropped for lack of room, concerns outstanding requests, which
- *  end with or after PSN *psn. */
-bool karst_requester_waits_for(
-	const struct karst_core_qp *qp, const struct karst_pkt *pkt, uint32_t *psn);
+ *  end with or after PSN *psn.  The peer has answered what is before PSN *heard. */
+bool karst_requester_waits_for(const struct karst_core_qp *qp, const struct karst_pkt *pkt,
+	uint32_t *psn, uint32_t *heard);
 /** Answers up to PSN @psn were dropped for lack of room when they arrived: goes back to what has
  *  not been answered since (Q3, Q5). */
-void karst_requester_missed(struct karst_core *core, struct karst_core_qp *qp, uint32_t psn);
+void karst_requester_missed(
+	struct karst_core *core, struct karst_core_qp *qp, uint32_t psn, uint32_t heard);
 /** Takes the credits of an AETH (Q9). */
 void karst_requester_take_credits(struct karst_requester *r, uint8_t syndrome, uint32_t msn);
 /** A READ response, or the answer of an atomic, whose PSN is outstanding. */

@@ -543,11 +543,13 @@ karst_requester_lost_response(struct karst_core *core, struct karst_core_qp *qp,
 
 bool
 karst_requester_waits_for(
-	const struct karst_core_qp *qp, const struct karst_pkt *pkt, uint32_t *psn)
+	const struct karst_core_qp *qp, const struct karst_pkt *pkt, uint32_t *psn, uint32_t *heard)
 {
 	const struct karst_requester *r = &qp->req;
 	uint32_t out = karst_psn_distance(r->nxt_psn, r->una_psn),
 		 next = karst_psn_add(pkt->psn, 1);
+	bool nak = (pkt->opcode & KARST_OPERATION_MASK) == KARST_OPERATION_ACK &&
+		(karst_aeth_syndrome(pkt->aeth) & KARST_AETH_TYPE_MASK) != KARST_AETH_ACK;
 
 	/* it acknowledges nothing; and a SACK says something about what follows */
 	if ((next == r->una_psn || pkt->opcode == KARST_SACK) &&
@@ -555,20 +557,21 @@ karst_requester_waits_for(
 		*psn = next;
 	else
 		*psn = pkt->psn;
+	*heard = nak ? pkt->psn : next;
 	return karst_psn_distance(*psn, r->una_psn) < out;
 }
 
 void
-karst_requester_missed(struct karst_core *core, struct karst_core_qp *qp, uint32_t psn)
+karst_requester_missed(
+	struct karst_core *core, struct karst_core_qp *qp, uint32_t psn, uint32_t heard)
 {
 	struct karst_requester *r = &qp->req;
 
 	if (karst_psn_before(psn, r->una_psn) || r->una_psn == r->nxt_psn)
 		return; /* a later answer has brought it */
-	/* X11: only what is missing before the last answer is requested again.  An acknowledgement
-	 * of what precedes una says nothing about una. */
-	if (karst_gaps_any(qp) && psn != r->una_psn)
-		(void)karst_gaps_heard(core, qp, karst_psn_add(psn, 1));
+	/* X11: only what the peer is known to have answered is requested again */
+	if (karst_gaps_any(qp) && karst_psn_before(r->una_psn, heard))
+		(void)karst_gaps_heard(core, qp, heard);
 	/* the answer to what was sent in this round may be among them.  If nothing of it was sent,
 	 * its answer is still to come. */
 	if (!(r->flags & KARST_REQ_UNSENT))

@@ -417,12 +417,15 @@ karst_responder_unfed(struct karst_core *core, struct karst_core_qp *qp)
 }
 
 void
-karst_responder_lost(struct karst_core *core, struct karst_core_qp *qp, uint32_t psn)
+karst_responder_lost(
+	struct karst_core *core, struct karst_core_qp *qp, uint32_t psn, uint32_t heard)
 {
 	struct karst_responder *r = &qp->rsp;
 
 	if (!r->lost || karst_psn_before(qp->lost_psn, psn))
 		qp->lost_psn = psn;
+	if (!r->lost || karst_psn_before(qp->lost_heard, heard))
+		qp->lost_heard = heard;
 	r->lost = true;
 	r->begged = false;
 	karst_core_activate(core, qp);

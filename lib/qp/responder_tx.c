@@ -294,7 +294,7 @@ ask_for_unfed(struct karst_core *core, struct karst_core_qp *qp)
 
 	r->unfed = r->lost = r->begged = false;
 	if (lost && karst_qp_may_send(qp))
-		karst_requester_missed(core, qp, qp->lost_psn);
+		karst_requester_missed(core, qp, qp->lost_psn, qp->lost_heard);
 	if (!unfed || !karst_qp_may_receive(qp) || qp->unfed_psn != r->epsn ||
 		qp->copy[KARST_COPY_RX] != NULL)
 		return; /* it has come since */

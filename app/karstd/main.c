@@ -12,6 +12,7 @@
 #include "part.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <malloc.h>
 #include <stdlib.h>
 #include <string.h>
@@ -33,15 +34,30 @@ say_to_log(void *user, const char *line)
 	karst_log(KARST_LOG_ERR, "%s", line);
 }
 
-/* Reads the file, then the command line.  Errors of both are reported. */
-static int
-read_conf(const struct kd_opts *o, struct kd_conf *c, struct kd_faults *f)
+/* A file that cannot be accessed is there as well: reading it reports the error. */
+static bool
+is_absent(const char *path)
 {
-	const char *path = o->config;
+	/* access() would not take the capabilities into account that systemd gives a user */
+	int fd = open(path, O_PATH | O_CLOEXEC);
+
+	if (fd < 0)
+		return errno == ENOENT || errno == ENOTDIR;
+	close(fd);
+	return false;
+}
+
+/* Reads the file, then the command line.  Errors of both are reported.  A default file that was
+ * there once is required from then on: with defaults instead, a reload would remove its ports. */
+static int
+read_conf(struct kd_opts *o, struct kd_conf *c, struct kd_faults *f)
+{
+	const char *path;
 
 	kd_conf_defaults(c);
-	if (path == NULL && access(KD_DEFAULT_CONF, F_OK) == 0)
-		path = KD_DEFAULT_CONF;
+	if (o->config == NULL && !is_absent(KD_DEFAULT_CONF))
+		o->config = KD_DEFAULT_CONF;
+	path = o->config;
 	c->file = path;
 	if (path != NULL)
 		kd_conf_read(c, path, f);

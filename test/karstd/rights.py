@@ -359,6 +359,57 @@ def names(tap, karstd, root, folder):
     tap.point('it stops', d.stop())
 
 
+# A folder for the default configuration, which other processes do not see: FOLDER-ABOVE FOLDER FILE
+DEFAULT_FILE = '''mount --make-rprivate / && mount -t tmpfs -o mode=755 none "$1" && mkdir -p "$2" &&
+cp "$3" "$2/karst.conf" || exit 9
+chmod 700 "$2" && chown "$4" "$2" && shift 4 && exec "$@"'''
+
+
+def default_conf(karstd):
+    said = subprocess.run([karstd, '--help'], stdout=subprocess.PIPE, text=True, check=False).stdout
+    return re.search(r'default (/\S+/karst\.conf)', said).group(1)
+
+
+def default_file(tap, karstd, unit, folder):
+    """A default configuration that the daemon's user cannot read is not an absent one."""
+    etc = above = os.path.dirname(default_conf(karstd))
+    while not os.path.isdir(above):
+        above = os.path.dirname(above)
+    reason = above in ('/', '/etc') and f'the default is {etc}' or reason_against('unshare', '--mount')
+    if reason:
+        tap.skip('the default configuration', reason)
+        return
+    run = open_folder(folder, 'default-run', DAEMON)
+    for name, start in (('--user', None), ('the unit', by_systemd(unit, DAEMON))):
+        d = Daemon(karstd, run, '[port a]\ndevice = loopback\naddresses = 192.0.2.1/24\n',
+                   name='file', args=['--user', str(DAEMON)])
+        at = d.command.index('--config')
+        d.command[at:at + 2] = []
+        if start is not None:
+            at = d.command.index('--user')
+            d.command[at:at + 2] = []
+            d.command = [*start, *d.command]
+        d.command = ['env', f'RUNTIME_DIRECTORY={run}', 'unshare', '--mount', 'sh', '-c', DEFAULT_FILE,
+                     'sh', above, etc, d.conf, '0', *d.command]
+        problems = d.start()
+        inside = f'/proc/{d.process.pid}/root{etc}'
+        if f'configuration: {etc}/karst.conf' not in d.text():
+            problems.append(f'it has not read its file: {d.text()}')
+        for what in ('may not be read', 'is away'):
+            if problems:
+                break
+            if what == 'is away':
+                os.chmod(inside, 0o755)
+                os.rename(f'{inside}/karst.conf', f'{inside}/other')
+            before = len(d.text())
+            problems = d.reload()
+            said = d.text()[before:]
+            if 'the configuration is not changed' not in said or 'any more' in said:
+                problems.append(f'its file {what}, and after SIGHUP it says: {said}')
+        tap.point(f'{name}: a default file that may not be read, or is away, changes nothing',
+                  problems + d.stop())
+
+
 def main(argv):
     if len(argv) not in (5, 6):
         print(__doc__, file=sys.stderr)
@@ -381,6 +432,7 @@ def main(argv):
         elsewhere(tap, karstd, folder)
         by_unit(tap, karstd, shared, unit, folder, watched)
         names(tap, karstd, root, folder)
+        default_file(tap, karstd, unit, folder)
     return tap.finish()
 
 

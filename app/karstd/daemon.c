@@ -5,7 +5,7 @@
  * The order of the start:
  *
  *   - signals are blocked, so that all threads inherit that; they are read from a descriptor
- *   - the user that the daemon runs as
+ *   - the user that the daemon runs as, and the log, which is opened as that user
  *   - the lock on the socket, before anything is touched that another daemon may use
  *   - the privileged part (part.h), which is created while there is one thread
  *   - DPDK, the engine, its ports, its lcores
@@ -112,8 +112,11 @@ reload(struct daemon *d)
 		if (kd_ports_reload(&d->ports, d->asked, fresh, d->engine))
 			cannot_change(NULL, "port");
 		kd_server_set_limits(d->server, d->asked);
-		kd_log_open(&d->asked->log);
-		karst_log(KARST_LOG_NOTICE, "limits and log settings are read again");
+		if (kd_log_open(&d->asked->log) == 0)
+			karst_log(KARST_LOG_NOTICE, "limits and log settings are read again");
+		else
+			karst_log(KARST_LOG_ERR,
+				"limits are read again, but the log goes on as before");
 	}
 	free(fresh);
 	kd_notify("READY=1");
@@ -262,6 +265,23 @@ daemon_give_up(const struct daemon *d)
 	return KD_EXIT_FAILED;
 }
 
+/* With a prefix such as /usr/local the system's file is not the default, but looks like it. */
+static void
+announce_conf(const struct kd_conf *c)
+{
+	static const char system_conf[] = "/etc/karst/karst.conf";
+
+	if (c->file != NULL)
+		karst_log(KARST_LOG_NOTICE, "configuration: %s", c->file);
+	else
+		karst_log(KARST_LOG_NOTICE, "configuration: defaults, as there is no %s",
+			KD_DEFAULT_CONF);
+	if ((c->file == NULL || strcmp(c->file, KD_DEFAULT_CONF) == 0) &&
+		strcmp(KD_DEFAULT_CONF, system_conf) != 0 && access(system_conf, F_OK) == 0)
+		karst_log(KARST_LOG_WARNING, "%s is not read; --config names another file",
+			system_conf);
+}
+
 static int
 daemon_start(struct daemon *d)
 {
@@ -274,6 +294,10 @@ daemon_start(struct daemon *d)
 	raise_limits();
 	if (rc == KD_EXIT_OK)
 		rc = kd_user_become(d->conf);
+	if (rc == KD_EXIT_OK && kd_log_open(&d->conf->log) != 0)
+		rc = KD_EXIT_FAILED;
+	if (rc == KD_EXIT_OK)
+		announce_conf(d->conf);
 	if (rc == KD_EXIT_OK)
 		rc = kd_socket_lock(&d->socket, &d->conf->socket);
 	if (rc == KD_EXIT_OK && (kd_ports_check(d->conf) != 0 || kd_place_choose(d->conf) != 0))
@@ -387,23 +411,6 @@ daemon_stop(struct daemon *d, int rc)
 	free(d->asked);
 }
 
-/* With a prefix such as /usr/local the system's file is not the default, but looks like it. */
-static void
-announce_conf(const struct kd_conf *c)
-{
-	static const char system_conf[] = "/etc/karst/karst.conf";
-
-	if (c->file != NULL)
-		karst_log(KARST_LOG_NOTICE, "configuration: %s", c->file);
-	else
-		karst_log(KARST_LOG_NOTICE, "configuration: defaults, as there is no %s",
-			KD_DEFAULT_CONF);
-	if ((c->file == NULL || strcmp(c->file, KD_DEFAULT_CONF) == 0) &&
-		strcmp(KD_DEFAULT_CONF, system_conf) != 0 && access(system_conf, F_OK) == 0)
-		karst_log(KARST_LOG_WARNING, "%s is not read; --config names another file",
-			system_conf);
-}
-
 int
 kd_daemon_run(struct kd_conf *c, kd_reread_fn reread, void *user)
 {
@@ -414,13 +421,8 @@ kd_daemon_run(struct kd_conf *c, kd_reread_fn reread, void *user)
 	kd_log_take_karst();
 	kd_log_take_dpdk();
 	d.socket.fd = d.socket.lock_fd = d.ports.xdp_fd = d.ports.news_fd = d.part.fd = -1;
-	rc = kd_log_open(&c->log);
-	if (rc == 0) {
-		announce_conf(c);
-		rc = daemon_start(&d);
-	} else {
-		rc = KD_EXIT_FAILED;
-	}
+	kd_log_begin(&c->log);
+	rc = daemon_start(&d);
 	if (rc == KD_EXIT_OK) {
 		karst_log(KARST_LOG_NOTICE,
 			"karst " KARST_VERSION

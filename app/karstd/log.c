@@ -189,6 +189,16 @@ kd_log_take_dpdk(void)
 
 /* --- targets --- */
 
+void
+kd_log_begin(const struct kd_conf_log *c)
+{
+	struct kd_conf_log early = *c;
+
+	if (early.file[0] == '/')
+		strcpy(early.file, "stderr");
+	kd_log_open(&early);
+}
+
 int
 kd_log_open(const struct kd_conf_log *c)
 {
@@ -201,8 +211,12 @@ kd_log_open(const struct kd_conf_log *c)
 		target = TO_SYSLOG;
 		openlog("karstd", LOG_PID, LOG_DAEMON);
 	} else {
+		/* a link in a folder of the daemon's user must not lead to a file of root, which
+		 * the capabilities of the start allow to be written */
 		fd = open(c->file,
-			O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, 0640);
+			O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOCTTY | O_NONBLOCK |
+				O_NOFOLLOW,
+			0640);
 		if (fd < 0) {
 			int err = errno;
 

@@ -15,8 +15,14 @@
 #include "karst_log.h"
 
 /**
- * Call before anything else logs, and again at SIGHUP, which opens the file again.  If a file
- * cannot be opened: -errno, with a message on stderr; the previous target stays.
+ * Call before anything else logs.  A log file is not opened yet, because it has to belong to the
+ * user that the daemon becomes: until kd_log_open() messages are written to stderr instead.
+ */
+void kd_log_begin(const struct kd_conf_log *c);
+
+/**
+ * Call when the daemon has its user, and again at SIGHUP, which opens the file again.  If a file
+ * cannot be opened: -errno, with a message to the previous target, which stays.
  */
 int kd_log_open(const struct kd_conf_log *c);
 

@@ -410,6 +410,48 @@ def default_file(tap, karstd, unit, folder):
                   problems + d.stop())
 
 
+def log_file(tap, karstd, folder):
+    """The log file is the daemon's user's, who opens it again."""
+    of_user = open_folder(folder, 'log', DAEMON)
+    log = os.path.join(of_user, 'karstd.log')
+    conf = LOOPBACK + f'[log]\nfile = {log}\nlevel = '
+    d = Daemon(karstd, folder, conf + 'warning', name='log', args=['--user', str(DAEMON)])
+    problems = d.start()
+    if not problems and os.stat(log).st_uid != DAEMON:
+        problems = [f'the log belongs to user {os.stat(log).st_uid}']
+    problems = problems or d.reload(conf + 'notice')
+    said = '' if problems else open(log, encoding='utf-8').read()
+    if 'read again' not in said:
+        problems.append(f'SIGHUP has not changed the level: {said}{d.text()}')
+    tap.point('the log file belongs to the daemon\'s user, and SIGHUP opens it again', problems)
+    if not problems:
+        d.reload(conf + 'info')
+        os.unlink(log)
+        os.chown(of_user, 0, 0)
+        d.reload(conf + 'debug')
+        said = read_deleted(d.process.pid)
+        if f'log file {log}: Permission denied' not in said or \
+                not said.endswith('the log goes on as before\n'):
+            problems.append(f'it does not say that it cannot: {said}')
+    tap.point('a log file that cannot be opened again is reported as such', problems + d.stop())
+    log = os.path.join(of_user, 'link')
+    os.symlink('/dev/null', log)
+    d = Daemon(karstd, folder, LOOPBACK + f'[log]\nfile = {log}\n', name='link')
+    d.start()
+    problems = [] if f'error: log file {log}: ' in d.text() else [f'it says: {d.text()}']
+    tap.point('a log file that is a symbolic link is refused', problems + d.stop(status=1))
+
+
+def read_deleted(pid):
+    """The text of a log file that has been removed."""
+    for name in os.listdir(f'/proc/{pid}/fd'):
+        path = f'/proc/{pid}/fd/{name}'
+        if os.readlink(path).endswith('karstd.log (deleted)'):
+            with open(path, encoding='utf-8') as f:
+                return f.read()
+    return ''
+
+
 def main(argv):
     if len(argv) not in (5, 6):
         print(__doc__, file=sys.stderr)
@@ -433,6 +475,7 @@ def main(argv):
         by_unit(tap, karstd, shared, unit, folder, watched)
         names(tap, karstd, root, folder)
         default_file(tap, karstd, unit, folder)
+        log_file(tap, karstd, folder)
     return tap.finish()
 
 

@@ -157,6 +157,7 @@ struct nr_server {
 	uint32_t nwaiters; /* requests of all hosts that wait for buffers */
 	uint64_t now_ms;
 	uint64_t tell_ms; /* earliest time of the next message about shares */
+	bool ending;      /* no connection is accepted any more */
 	bool fatal;       /* a device is gone: the server has to end with an error */
 	struct nr_counters counters;
 };

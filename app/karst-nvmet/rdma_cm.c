@@ -126,6 +126,9 @@ connect_request(
 
 	why = nt_request_parse(
 		config, asked->private_data, asked->private_data_len, &qid, &entries);
+	/* a request whose event was queued before the listener was destroyed */
+	if (server->ending)
+		why = NVME_RDMA_NO_RESOURCES;
 	if (why == NVME_RDMA_ACCEPT && server->nqueues >= config->max_ctrls * (config->max_io + 1))
 		why = NVME_RDMA_NO_RESOURCES;
 	if (why == NVME_RDMA_ACCEPT && !nr_host_admits(server, rdma_get_peer_addr(id), qid))

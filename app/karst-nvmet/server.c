@@ -104,13 +104,17 @@ nr_server_open(struct nr_server *server)
 	return rc == 0 ? listen_all(server) : rc;
 }
 
+static void
+listen_no_more(struct nr_server *server)
+{
+	while (server->nlisteners > 0)
+		rdma_destroy_id(server->listeners[--server->nlisteners]);
+}
+
 void
 nr_server_stop(struct nr_server *server)
 {
-	uint32_t i;
-
-	for (i = 0; i < server->nlisteners; i++)
-		rdma_destroy_id(server->listeners[i]);
+	listen_no_more(server);
 	nr_devices_free(server);
 	if (server->channel != NULL)
 		rdma_destroy_event_channel(server->channel);
@@ -224,6 +228,8 @@ close_all(struct nr_server *server, int signals)
 {
 	struct nr_queue *queue;
 
+	server->ending = true;
+	listen_no_more(server);
 	LIST_FOREACH(queue, &server->queues, next)
 		nr_queue_close(queue, "the target ends");
 	while (server->nqueues > 0) {

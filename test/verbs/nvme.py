@@ -17,6 +17,7 @@ import time
 from verbs_bed import HANG_S, free_port, run_all, says
 
 LIMIT_S = HANG_S
+END_S = 60 # the limit is 2 s, on a busy machine
 MIB = 8
 NQN = 'nqn.2014-08.org.example:karst'
 ADDRESS = {'ip4': '127.0.0.1', 'two': '10.77.0.1', 'ip6': '2001:db8::1'}
@@ -123,6 +124,34 @@ def double(tap, tools, engines, *programs):
     tap.point('two engines: an address has three quarters of the controllers',
               crowd(engines, programs, ['--controllers', '4', '--io-queues', '2'], many,
                     [r'gets no more: an address has', r"rejected (\d+) \(\1 beyond an address's share\)"]))
+    tap.point('two engines: a target that ends takes no more hosts', ends_alone(engines, programs))
+
+
+def ends_alone(engines, programs):
+    """A target must end within the time limit of the connections that it has then: of a host that does
+    not answer, while another host connects again and again.  @return problems."""
+    port = str(free_port())
+    problems, target = serve(engines[0], programs[0], port, ADDRESS['two'], ['--ramdisk', '8M'])
+    words = [programs[1], '--port', port, '--nqn', NQN, ADDRESS['two'], 'connect', 'event']
+    again = ['sh', '-c', 'for i in 1 2 3 4; do "$@"; done', 'sh', *words]
+    hosts = []
+    for engine, command in (engines[1], words), (engines[0], again):
+        if not problems:
+            hosts.append(engine.program(command))
+            problems = hosts[-1].until(lambda: 'an event is waited for' in hosts[-1].text(),
+                                       'connected', LIMIT_S)
+    if not problems:
+        os.killpg(hosts[0].process.pid, signal.SIGSTOP)
+    target.process.send_signal(signal.SIGTERM)
+    problems += [f'target: {p}' for p in target.wait(END_S)]
+    for host in hosts:
+        host.kill()
+    for engine in engines:
+        problems += engine.left()
+    if problems:
+        for program in (target, *hosts):
+            problems += program.shown()
+    return problems
 
 
 def crowd(engines, programs, words, run, says_target):

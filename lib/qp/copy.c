@@ -276,8 +276,7 @@ backlog_missed(struct karst_copy *c, uint32_t from, uint32_t psn)
 	c->missed = true;
 }
 
-/* An answer of which karst_requester_waits_for() tells @psn and @heard had no room in the backlog of
- * @c. */
+/* An answer had no room in the backlog of @c.  @psn, @heard: of karst_requester_waits_for() */
 static void
 backlog_lost(struct karst_copy *c, uint32_t psn, uint32_t heard)
 {

@@ -579,8 +579,8 @@ void karst_responder_missed(
 /** The expected request was dropped because there was no copy for it: asks for it when there may be
  *  one (R2, X4). */
 void karst_responder_unfed(struct karst_core *core, struct karst_core_qp *qp);
-/** An answer was dropped because there was no copy for it: goes back when there may be one (Q3, Q5).
- *  @psn, @heard: of karst_requester_waits_for() */
+/** An answer was dropped because there was no copy for it: goes back when there may be one (Q3,
+ *  Q5).  @psn, @heard: of karst_requester_waits_for() */
 void karst_responder_lost(
 	struct karst_core *core, struct karst_core_qp *qp, uint32_t psn, uint32_t heard);
 /** Duplicates from PSN @psn on, which asked for an acknowledgement, were dropped for lack of room:

@@ -402,17 +402,42 @@ set_with_ours(struct way way, const struct sock_fprog *theirs, struct known *k, 
 	return is;
 }
 
+/* Behind the gate: a connection that a thread has begun to open before has been counted, and one that
+ * it begins to open afterwards finds the filter. */
 static enum outcome
 try_to_set(struct way way, const struct sock_fprog *theirs, struct known *k, long *rc)
 {
+	enum outcome is;
+
 	prepare(k);
 	if (k->n == 0)
-		return is_old(k) ? OLD : NOT_SET;
-	return k->n <= FDS_MAX ? set_with_ours(way, theirs, k, rc) : NOT_SET;
+		is = is_old(k) ? OLD : NOT_SET;
+	else
+		is = k->n <= FDS_MAX ? set_with_ours(way, theirs, k, rc) : NOT_SET;
+	if (is == NOT_SET) { /* last: their filter may refuse any system call */
+		*rc = set_filter(way, theirs);
+		if (*rc >= 0)
+			atomic_store(&unruled, true);
+	}
+	return is;
 }
 
-/* The same behind the gate, for at most @ms: what this waits for may be done by a thread of the
- * same program that waits at the gate. */
+/* Without waiting. */
+static enum outcome
+try_at_once(struct way way, const struct sock_fprog *theirs, struct known *k, long *rc)
+{
+	enum outcome is;
+
+	(void)ks_lock_page(&gate);
+	k->pass_end = 1;
+	is = try_to_set(way, theirs, k, rc);
+	k->pass_end = 0;
+	ks_unlock_page(&gate);
+	return is;
+}
+
+/* Waits for at most @ms: what this waits for may be done by a thread of the same program that waits
+ * at the gate. */
 static enum outcome
 try_alone(struct way way, const struct sock_fprog *theirs, struct known *k, uint32_t ms, long *rc)
 {
@@ -441,18 +466,12 @@ confine(struct way way, const struct sock_fprog *theirs)
 	if (!ks_is_confined())
 		for (int fd = -1; (fd = ks_next_connecting(fd + 1)) >= 0;)
 			ks_settle(fd);
-	is = try_to_set(way, theirs, &k, &rc);
+	is = try_at_once(way, theirs, &k, &rc);
 	for (uint32_t ms = GATE_MS; is == OLD; ms *= 2) {
 		(void)real(poll)(NULL, 0, 1); /* for those who have waited at the gate */
 		is = try_alone(way, theirs, &k, ms, &rc);
 	}
 	ks_no_cancel_end();
-	if (is == SET)
-		return rc;
-	/* last: no system call of this library follows, which their filter may refuse */
-	rc = set_filter(way, theirs);
-	if (rc >= 0)
-		atomic_store(&unruled, true);
 	return rc;
 }
 

@@ -123,7 +123,8 @@ is_watched(int fd)
 {
 	enum ks_kind kind = (unsigned int)fd < KS_MAX_FDS ? ks_kind(fd) : KS_PLAIN;
 
-	return kind == KS_SMC || kind == KS_EARLY || kind == KS_TRIES || kind == KS_WAITS;
+	return kind == KS_SMC ||
+		((kind == KS_EARLY || kind == KS_TRIES || kind == KS_WAITS) && ks_may_settle());
 }
 
 /* @a: the arguments of poll() */

@@ -60,7 +60,9 @@ offer(int fd, const struct sockaddr *to, socklen_t len)
 	if (rc != 0) {
 		bool tries = errno == EINPROGRESS || errno == EINTR;
 
-		if (!tries) /* the next time the library may not want it, and would not negotiate */
+		/* the next time the library may not want it, and would not negotiate; with a filter
+		 * that was set meanwhile it never will */
+		if (!tries && !ks_is_confined())
 			ks_option_want(fd, false);
 		ks_settle_not(fd, tries ? KS_TRIES : before);
 		return rc;

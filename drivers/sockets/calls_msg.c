@@ -203,7 +203,7 @@ recvmmsg_here(int fd, struct ks_sock *s, struct mmsghdr *m, unsigned int n, int 
 	if (limit != NULL && (limit->tv_sec < 0 || limit->tv_nsec < 0 || limit->tv_nsec >= MSG_NS))
 		err = EINVAL;
 	else if ((flags & MSG_ERRQUEUE) == 0)
-		err = atomic_exchange(&s->page->error, 0);
+		err = ks_take_error(fd, s);
 	if (err != 0) {
 		errno = err;
 		return -1;

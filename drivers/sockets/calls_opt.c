@@ -417,7 +417,7 @@ epoll_ctl(int epfd, int op, int fd, struct epoll_event *event)
 	if (rc == 0 && op == EPOLL_CTL_ADD && ks_kind(fd) == KS_PLAIN && !ks_is_confined() &&
 		ks_is_unused(fd))
 		ks_set(fd, KS_EARLY, NULL);
-	if (rc == 0 &&
+	if (rc == 0 && ks_may_settle() &&
 		(ks_kind(fd) == KS_TRIES || ks_kind(fd) == KS_WAITS || ks_kind(fd) == KS_EARLY))
 		ks_epoll_note(epfd, op, fd, event);
 	else if (rc == 0 && op != EPOLL_CTL_DEL && ks_kind(fd) == KS_SMC)

@@ -424,16 +424,22 @@ int ks_settle_own(int fd);
 /** The same when it has not connected.  @kind: the new kind of @fd. */
 void ks_settle_not(int fd, enum ks_kind kind);
 
+/** Whether a socket may become a connection yet.  If the program has a filter, sockets stay on TCP,
+ *  as a filter for TCP need not allow what that takes. */
+static inline bool
+ks_may_settle(void)
+{
+	return ks_require || !ks_is_confined();
+}
+
 /** Checks a socket that is connecting: a thread may be about to find it connected, and other
- *  threads to use it.  If the program has a filter, the socket stays on TCP: a filter for TCP need
- *  not allow the check. */
+ *  threads to use it. */
 static inline void
 ks_settle_early(int fd)
 {
 	enum ks_kind kind = ks_kind(fd);
 
-	if ((kind == KS_TRIES || kind == KS_WAITS) && (ks_require || !ks_is_confined()) &&
-		ks_is_ours())
+	if ((kind == KS_TRIES || kind == KS_WAITS) && ks_may_settle() && ks_is_ours())
 		ks_settle(fd);
 }
 

@@ -281,6 +281,7 @@ restart(struct fwd_flow *f, uint32_t psn)
 {
 	f->old.next_psn = f->next_psn;
 	f->old.run = f->run;
+	f->old.slack = f->slack;
 	f->old.restart = psn;
 	begin(f, psn);
 	f->open = false;
@@ -288,20 +289,29 @@ restart(struct fwd_flow *f, uint32_t psn)
 }
 
 /*
- * Goes on where the flow was before the last restart, if this is the PSN that was expected there,
- * and only a few packets, in order, have come since.  As the run tells, no bit in @seen has changed
+ * Goes on where the flow was before the last restart, if this is a PSN that could follow there, and
+ * only a few packets, in order, have come since.  As the run tells, no bit in @seen has changed
  * then.
  */
 static bool
 resumed(struct fwd_flow *f, uint32_t psn)
 {
 	uint32_t since = (f->next_psn - f->old.restart) & 0xffffff;
+	uint32_t ahead = (psn - f->old.next_psn) & 0xffffff;
 
-	if (psn != f->old.next_psn || since > FWD_FLOW_OLD || f->run != FWD_FLOW_PSNS + since - 1)
+	if (f->old.next_psn == UINT32_MAX || ahead > f->old.slack || since > FWD_FLOW_OLD ||
+		f->run != FWD_FLOW_PSNS + since - 1)
 		return false;
-	f->next_psn = karst_psn_add(psn, 1);
-	f->run = f->old.run + 1;
+	f->next_psn = f->old.next_psn;
+	f->run = f->old.run;
+	f->slack = f->old.slack;
 	f->old.next_psn = UINT32_MAX;
+	if (ahead != 0) {
+		(void)skipped(f, psn, ahead); /* all within the slack, so no gap */
+	} else {
+		f->next_psn = karst_psn_add(psn, 1);
+		f->run++;
+	}
 	return true;
 }
 

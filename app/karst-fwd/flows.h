@@ -88,7 +88,8 @@ struct fwd_flow {
 	struct {
 		uint64_t run;
 		uint32_t next_psn; /* UINT32_MAX: not known */
-		uint32_t restart;  /* PSN of the packet that caused it */
+		uint32_t slack;
+		uint32_t restart; /* PSN of the packet that caused it */
 	} old;
 	uint64_t seen[FWD_FLOW_PSNS / 64]; /* PSNs before the run */
 } karst_cache_aligned;

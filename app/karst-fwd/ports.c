@@ -198,9 +198,15 @@ fwd_ports_look(struct fwd *f)
 
 	for (i = 0; i < f->nports; i++) {
 		struct fwd_port *p = &f->ports[i];
+		struct rte_eth_link link;
 
-		if (p->said_gone || (!fwd_port_is_gone(p) && !rte_eth_dev_is_removed(p->id)))
+		if (p->said_gone)
 			continue;
+		if (!fwd_port_is_gone(p) && !rte_eth_dev_is_removed(p->id)) {
+			/* net_kport replaces a ring that has stopped when it is asked for this */
+			(void)rte_eth_link_get_nowait(p->id, &link);
+			continue;
+		}
 		atomic_store_explicit(&p->gone, true, memory_order_relaxed);
 		p->said_gone = true;
 		printf("port %u (%s) is gone; the other ports go on\n", p->id, p->name);

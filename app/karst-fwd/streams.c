@@ -241,7 +241,8 @@ fwd_cut_generator(const struct fwd *f)
 {
 	uint32_t i;
 
-	for (i = 0; i < f->nstreams; i++)
+	/* those of --tx-first have no end */
+	for (i = 0; f->mode != NULL && f->mode->generates && i < f->nstreams; i++)
 		if (f->streams[i].gen != NULL && !fwd_gen_done(f->streams[i].gen) &&
 			fwd_port_is_gone(f->streams[i].tx))
 			return f->streams[i].tx;

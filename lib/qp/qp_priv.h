@@ -462,7 +462,8 @@ struct karst_core_qp {
 
 	/* used once in a round trip */
 	struct karst_probe probe;
-	uint32_t unfed_psn; /* if rsp.unfed is set: PSN of the request that got no copy */
+	uint32_t unfed_psn;   /* if rsp.unfed is set: PSN of the request that got no copy */
+	uint32_t unfed_clock; /* when the newest packet got none, by karst_rsp_clock() */
 	/* if rsp.lost is set: of the answers that got none, the highest PSNs that
 	 * karst_requester_waits_for() told */
 	uint32_t lost_psn;

@@ -61,6 +61,8 @@ struct karst_repeat {
 	/* state of that packet: enum karst_repeat_state; from bit 4 on its path */
 	uint8_t *state;
 	bool news; /* a packet has arrived since the last search for losses */
+	/* when the expected packet was sent again, since there had been no room for it (X4) */
+	uint64_t room_ns;
 	/* X12 */
 	uint8_t paths; /* number of paths minus one: a mask */
 	uint8_t via;   /* path of the packet that is being sent again */
@@ -168,6 +170,9 @@ void karst_repeat_oldest(struct karst_core_qp *qp);
 /** The peer has executed what is before PSN @before, which cannot be acknowledged because an answer
  *  is missing: these packets are not under way, as those that the peer holds (X2). */
 void karst_repeat_executed(struct karst_core_qp *qp, uint32_t before);
+/** An answer that asked for PSN @psn, such as an RNR NAK, may have been dropped: marks that packet
+ *  to be sent again (X10), even if the peer holds it, since it waits for the retry (R8). */
+void karst_repeat_unanswered(struct karst_core *core, struct karst_core_qp *qp, uint32_t psn);
 /** Marks READs and atomics whose answers were dropped because they arrived after a lost one. */
 void karst_repeat_answers(struct karst_core_qp *qp);
 /** The packets that are taken to be under way, including those of answers. */

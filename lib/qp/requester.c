@@ -569,6 +569,9 @@ karst_requester_missed(
 
 	if (karst_psn_before(psn, r->una_psn) || r->una_psn == r->nxt_psn)
 		return; /* a later answer has brought it */
+	/* what the last one asked for: the oldest packet alone may bring no other answer like it */
+	if (karst_repeat_of(qp) != NULL && heard == psn)
+		karst_repeat_unanswered(core, qp, psn);
 	/* X11: only what the peer is known to have answered is requested again */
 	if (karst_gaps_any(qp) && karst_psn_before(r->una_psn, heard))
 		(void)karst_gaps_heard(core, qp, heard);
@@ -685,15 +688,18 @@ rx_ack(struct karst_core *core, struct karst_core_qp *qp, struct karst_pkt *pkt)
 	bool positive = type == KARST_AETH_ACK ||
 		(karst_mutant(KARST_MUTANT_IGNORE_NAK) && syndrome == KARST_AETH_NAK);
 	uint32_t end;
+	bool clear;
 
 	if (!syndrome_known(syndrome)) {
 		karst_drop_pkt(core, pkt, KARST_DROP_BAD_SYNDROME);
 		return;
 	}
 	end = positive ? karst_psn_add(pkt->psn, 1) : pkt->psn;
+	clear = requester_ack_before(core, qp, end);
+	/* after it: if there was progress, the round is over, and this NAK begins the first one */
 	if (karst_unlikely(!positive))
 		karst_requester_end_round(r);
-	if (!requester_ack_before(core, qp, end)) {
+	if (!clear) {
 		/* a response before it is missing; what a NAK requests is sent again by going
 		 * back */
 		if (type == KARST_AETH_ACK && karst_gaps_heard(core, qp, end))

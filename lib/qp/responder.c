@@ -413,6 +413,7 @@ karst_responder_unfed(struct karst_core *core, struct karst_core_qp *qp)
 	r->unfed = true;
 	r->begged = false;
 	qp->unfed_psn = r->epsn;
+	qp->unfed_clock = karst_rsp_clock(core);
 	karst_core_activate(core, qp);
 }
 
@@ -428,6 +429,7 @@ karst_responder_lost(
 		qp->lost_heard = heard;
 	r->lost = true;
 	r->begged = false;
+	qp->unfed_clock = karst_rsp_clock(core);
 	karst_core_activate(core, qp);
 }
 

@@ -284,6 +284,24 @@ visit_ends(const struct karst_core_qp *qp, const struct karst_rsp *e,
 		built->pay_len != karst_qp_mtu(qp);
 }
 
+/* Time from a packet that got no copy until it is asked for, in units of karst_rsp_clock(): about
+ * 1 ms.  Waiting queue pairs are tried also when no copy has become free, and each question may
+ * cost the peer a retry. */
+#define BEG_AFTER 1000u
+
+/* Whether it is time to ask for the packets that got no copy, or they have come since. */
+static karst_noinline bool
+asks_now(const struct karst_core *core, const struct karst_core_qp *qp)
+{
+	const struct karst_responder *r = &qp->rsp;
+
+	if (!r->begged || qp->starved)
+		return false;
+	return karst_rsp_clock(core) - qp->unfed_clock >= BEG_AFTER ||
+		((!r->unfed || qp->unfed_psn != r->epsn) &&
+			(!r->lost || karst_psn_before(qp->lost_psn, qp->req.una_psn)));
+}
+
 /* There may be a copy for the packets that got none.  A peer that knows that a request is held does
  * not send it again. */
 static karst_noinline void
@@ -301,7 +319,7 @@ ask_for_unfed(struct karst_core *core, struct karst_core_qp *qp)
 	if (karst_repeat_of(qp) != NULL && qp->repeat->nheld != 0 &&
 		karst_repeat_holds(qp->repeat, r->epsn))
 		karst_repeat_drain(core, qp);
-	else
+	else if (karst_repeat_of(qp) != NULL || r->wait == KARST_WAIT_NONE) /* R2: not again */
 		karst_responder_missed(core, qp, r->epsn, r->epsn);
 }
 
@@ -342,7 +360,7 @@ karst_responder_tx(
 		}
 		next_response(r, e);
 	}
-	if (karst_unlikely(r->unfed | r->lost) && r->begged && !qp->starved)
+	if (karst_unlikely(r->unfed | r->lost) && asks_now(core, qp))
 		ask_for_unfed(core, qp);
 	while (r->owed != KARST_OWED_NONE) {
 		if (!karst_frame_room(b, 0))

@@ -166,8 +166,12 @@ smc_link_lost(struct smc_core *c, struct smc_link *link, uint32_t tell)
 	smc_flow_link_lost(c, g, link);
 	smc_rmb_links_changed(c, g);
 	move_conns(c, link, other);
-	if (tell != 0)
+	if (g->state == GROUP_ENDING && g->end_link == link) {
+		g->end_link = other;
+		smc_llc_delete_link(c, other, 0, KARST_SMC_LLC_ALL, KARST_SMC_DEL_LOST_PATH);
+	} else if (tell != 0) {
 		smc_llc_delete_link(c, other, number, 0, tell);
+	}
 	smc_flow_next(c, g);
 }
 

@@ -468,6 +468,8 @@ smc_flow_link_lost(struct smc_core *c, struct smc_group *g, struct smc_link *lin
 	if (!g->flow_sent || g->flow_link != link)
 		return;
 	g->flow_sent = false; /* the request is repeated on the other link */
+	if (g->state == GROUP_ENDING)
+		return; /* the timer is that of the end */
 	smc_timer_stop(c, &g->timer);
 	smc_flow_next(c, g);
 }

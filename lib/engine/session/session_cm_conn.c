@@ -148,6 +148,9 @@ attr_rtr(const struct karst_engine *e, struct session_call *c, const struct cm_i
 	return 0;
 }
 
+/* At most so much is taken from what a peer says: 8.6 s.  Otherwise it could say "never" (T134). */
+#define MOST_OF_PEERS 21u
+
 /* The exponent of the local ACK timeout, which covers the way there and back, and the time that the
  * peer takes to acknowledge.  As in Linux, the sum of the two is rounded up to the next power of 2
  * if the smaller one is at least half of the larger one, else down. */
@@ -159,7 +162,7 @@ ack_timeout_of(const struct cm_id *id)
 
 	if (delay != 0 && smaller + 1 >= larger)
 		larger++;
-	return (uint8_t)karst_min_u32(larger, MAX_ACK_TIMEOUT);
+	return (uint8_t)karst_min_u32(larger, MOST_OF_PEERS);
 }
 
 static void

@@ -148,7 +148,8 @@ port_send(struct karst_session *s, const struct karst_ctl_async *record)
 	} while (!atomic_compare_exchange_weak_explicit(
 		waiting, &was, is, memory_order_release, memory_order_relaxed));
 	/* a link's later state replaces the earlier one */
-	if ((was & PORT_ALL) == (is & PORT_ALL) && (is & PORT_LINK) == 0)
+	if ((was & PORT_ALL) == (is & PORT_ALL) && record->event != KARST_EVENT_PORT_ERR &&
+		record->event != KARST_EVENT_PORT_ACTIVE)
 		eng_stream_lose(&s->async);
 	tell_waiting(s, &s->async);
 }

@@ -657,7 +657,7 @@ Test(engine_cm, ack_delay_of_the_peer)
 	static const struct {
 		uint8_t ours, delay, timeout;
 	} rows[] = {{17, 0, 17}, {17, 15, 17}, {17, 16, 18}, {17, 17, 18}, {17, 18, 19},
-		{17, 20, 20}, {17, 31, 31}, {31, 31, 31}, {14, 15, 16}};
+		{17, 20, 20}, {17, 31, 21}, {31, 0, 21}, {14, 15, 16}};
 	struct engine_bed_config cfg = {.engine = {.max_owners = 16}};
 	struct karst_cm_ev ev = {.code = KARST_CM_EV_REP};
 	struct engine_bed bed;

@@ -284,6 +284,16 @@ Test(fwd_flow, old_packets)
 	cr_expect_eq(flow_at(7)->restarts, 2);
 }
 
+/* The same behind a READ, whose response takes an unknown number of PSNs. */
+Test(fwd_flow, old_packet_behind_a_read)
+{
+	cr_assert_eq(see_read(10000, 4096), FWD_PSN_NEXT);
+	cr_expect_eq(see(KARST_RC_SEND_ONLY, 7000), FWD_PSN_RESTART);
+	cr_expect_eq(see(KARST_RC_SEND_ONLY, 10004), FWD_PSN_NEXT);
+	cr_expect_eq(see(KARST_RC_SEND_ONLY, 10005), FWD_PSN_NEXT);
+	cr_expect_eq(flow_at(7)->gaps, 0);
+}
+
 /* After a gap, or many packets, the restart was none of an old packet. */
 Test(fwd_flow, restart_that_is_one)
 {

@@ -401,6 +401,14 @@ Test(copy, x4_reported_again)
 
 /* --- no copy at all --- */
 
+/* There may be a copy, and some time has passed. */
+static void
+feed_later(struct bed *b)
+{
+	b->core->now_ns += 2 * MS;
+	karst_core_feed(b->core, 1);
+}
+
 /* R2: the expected request gets no copy, and nothing follows it: it is asked for when there may be
  * a copy. */
 Test(copy, r2_expected_request_without_copy)
@@ -412,7 +420,7 @@ Test(copy, r2_expected_request_without_copy)
 	visit_all(b);
 	expect_none(b);
 	driver.full = false;
-	karst_core_feed(b->core, 1);
+	feed_later(b);
 	expect_nak(b, R(0), PSN_SEQ, 0);
 	expect_taken(b, write_far(b, 0, 0, 64));
 	copy_all(b);
@@ -433,7 +441,7 @@ Test(copy, r2_came_again_before_there_was_a_copy)
 	expect_none(b);
 	expect_taken(b, send_write(b, R(0), 1024, 8));
 	expect_ack(b, R(0), 1);
-	karst_core_feed(b->core, 1);
+	feed_later(b);
 	expect_none(b);
 	close_full(b);
 }
@@ -451,7 +459,7 @@ Test(copy, q5_response_without_copy)
 	visit_all(b);
 	expect_none(b);
 	driver.full = false;
-	karst_core_feed(b->core, 1);
+	feed_later(b);
 	cr_assert_eq(expect_pkt(b, RC_READ_REQUEST, S(1))->dma_len, MTU);
 	expect_taken(b, respond(b, 1, 1, 1));
 	copy_all(b);
@@ -471,7 +479,7 @@ Test(copy, x4_expected_request_without_copy)
 	visit_all(b);
 	expect_none(b);
 	driver.full = false;
-	karst_core_feed(b->core, 1);
+	feed_later(b);
 	expect_sack(b, R(0), 1);
 	expect_taken(b, write_far(b, 0, 0, 64));
 	copy_all(b);
@@ -490,11 +498,11 @@ Test(copy, x5_held_request_without_copy)
 	expect_taken(b, send_write(b, R(0), 1024, 8));
 	visit_all(b);
 	expect_sack(b, R(1), 0);
-	karst_core_feed(b->core, 1);
+	feed_later(b);
 	visit_all(b);
 	expect_none(b);
 	driver.full = false;
-	karst_core_feed(b->core, 1);
+	feed_later(b);
 	turn(b);
 	copy_all(b);
 	expect_mem(b, 0, 0, 64);

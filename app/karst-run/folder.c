@@ -40,22 +40,37 @@ kr_folder_path(char *path)
 }
 
 int
-kr_folder_make(const char *path)
+kr_folder_check(const char *path)
 {
 	struct stat st;
 
+	if (lstat(path, &st) != 0)
+		return -EAGAIN; /* removed by another process that has ended */
+	if (S_ISDIR(st.st_mode) && st.st_uid == geteuid() && (st.st_mode & 077) == 0)
+		return 0;
+	kr_fail("%s must be a folder that is yours alone (mode 0700): remove it, or set "
+		"XDG_RUNTIME_DIR to a folder of yours",
+		path);
+	return -EPERM;
+}
+
+int
+kr_folder_make(const char *path)
+{
 	if (mkdir(path, 0700) != 0 && errno != EEXIST) {
 		int rc = -errno;
 
 		kr_fail("making the folder %s: %s", path, strerror(-rc));
 		return rc;
 	}
-	if (lstat(path, &st) != 0)
-		return -EAGAIN; /* removed by another process that has ended */
-	if (S_ISDIR(st.st_mode) && st.st_uid == geteuid() && (st.st_mode & 077) == 0)
-		return 0;
-	kr_fail("%s must be a folder that is yours alone (mode 0700): remove it", path);
-	return -EPERM;
+	return kr_folder_check(path);
+}
+
+void
+kr_folder_leave(const char *path)
+{
+	if (strncmp(path, "/tmp/", 5) != 0 || strchr(path + 5, '/') != NULL)
+		rmdir(path);
 }
 
 /* --- the lock --- */
@@ -70,7 +85,7 @@ lock_path(const char *folder, char *path)
 
 /* Another process may have removed the file meanwhile. */
 static bool
-folder_is_current(int fd, const char *path)
+lock_is_current(int fd, const char *path)
 {
 	struct stat a, b;
 
@@ -101,9 +116,14 @@ kr_folder_lock(const char *path)
 				close(fd);
 			return ret;
 		}
-		if (folder_is_current(fd, lock))
+		/* the folder may have been replaced since it was checked, but with the file in it
+		 * it cannot be */
+		ret = kr_folder_check(path);
+		if (ret == 0 && lock_is_current(fd, lock))
 			return fd;
 		close(fd);
+		if (ret != 0 && ret != -EAGAIN)
+			return ret;
 	}
 }
 
@@ -115,5 +135,5 @@ kr_folder_unlock(const char *path, int lock)
 	lock_path(path, file);
 	unlink(file); /* before the lock is released, so that no other process has this file yet */
 	close(lock);
-	rmdir(path);
+	kr_folder_leave(path);
 }

@@ -100,12 +100,16 @@ make_tree(const struct run *r)
 {
 	int ret;
 
-	kr_tree_remove(r->tree); /* left by a process that had the same number and whose reaper
-				  * is gone */
 	do {
 		ret = kr_folder_make(r->folder);
-		if (ret == 0 && mkdir(r->tree, 0700) != 0)
+		if (ret != 0)
+			continue;
+		kr_tree_remove(r->tree); /* left by a process that had the same number and whose
+					  * reaper is gone */
+		if (mkdir(r->tree, 0700) != 0)
 			ret = errno == ENOENT ? -EAGAIN : -errno;
+		else
+			ret = kr_folder_check(r->folder);
 	} while (ret == -EAGAIN);
 	if (ret == 0)
 		return write_tree(r, r->tree);

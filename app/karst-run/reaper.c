@@ -15,6 +15,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "folder.h"
 #include "opts.h"
 #include "tree.h"
 
@@ -81,7 +82,7 @@ reaper_reap(const char *folder, const char *tree, int held, int pidfd, int end)
 		kr_tree_remove(tree);
 	if (held >= 0)
 		close(held);
-	rmdir(folder);
+	kr_folder_leave(folder);
 	_exit(0);
 }
 

@@ -1,7 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
 # Copyright (c) 2026 The karst authors
-"""The engine that karst-run starts where there is none: private.py KARST-RUN (TAP)."""
+"""The engine that karst-run starts where there is none: private.py KARST-RUN SWAPPED (TAP).
+
+SWAPPED is swapped.c, which is preloaded.
+"""
 import os
 import shutil
 import signal
@@ -9,8 +12,8 @@ import subprocess
 import sys
 import tempfile
 
-from run_bed import (IS_ROOT, NOBODY, Run, Tap, alone, becomes, differ, expect, free_tcp_port,
-                     listens, processes)
+from run_bed import (Daemon, IS_ROOT, NOBODY, Run, Tap, alone, becomes, differ, expect,
+                     free_tcp_port, listens, processes)
 
 DEFAULT = '/run/karst/karst.sock'
 SHOW = 'echo $KARST_SOCKET; cat /sys/class/infiniband/karst0/karst/socket; exec cat'
@@ -160,7 +163,9 @@ def for_nobody(tap, program, folder):
     path = f'/tmp/karst-{NOBODY}'
     tap.point('another user has an engine of his own',
               expect(done, 0, f'{path}/karst.sock\n', 'karst0') +
-              becomes(f'{path} is gone', lambda: not os.path.exists(path)))
+              becomes(f'{path} is empty', lambda: not os.path.isdir(path) or not os.listdir(path)))
+    tap.point('the folder in /tmp stays, so that nobody else can take its name',
+              [] if os.path.isdir(path) else [f'{path} is gone'])
 
 
 def reaches_memory(tap, program, folder):
@@ -187,9 +192,12 @@ def reaches_memory(tap, program, folder):
 def hostile_folder(tap, program, folder):
     path = f'/tmp/karst-{NOBODY}'
     run = Run(program, '--private', '--linger', '0', nobody=True)
+    if os.path.isdir(path): # of other tests
+        os.rmdir(path)
     os.mkdir(path, 0o777)
     try:
-        problems = expect(run('true'), 125, path, 'yours alone', stream='stderr')
+        problems = expect(run('true'), 125, path, 'yours alone', 'set XDG_RUNTIME_DIR',
+                          stream='stderr')
     finally:
         shutil.rmtree(path)
     os.symlink(folder, path)
@@ -198,6 +206,22 @@ def hostile_folder(tap, program, folder):
     finally:
         os.unlink(path)
     tap.point('a folder that somebody else has made is refused', problems)
+
+
+def swapped_folder(tap, program, swapped, folder):
+    for what, options in (('the lock', ['--private', '--linger', '0']),
+                          ('the tree', ['--mode', 'env'])):
+        bed = Bed(program, folder)
+        env = {'XDG_RUNTIME_DIR': bed.runtime, 'KARST_SWAPPED': bed.folder, 'LD_PRELOAD': swapped}
+        owner, problems = None, []
+        if what == 'the tree': # which is made when there is an engine
+            owner = Daemon(os.path.join(os.path.dirname(program), '../karstd/karstd'), folder,
+                           '[port loop]\ndevice = loopback\n', name='swap')
+            problems = owner.start()
+        run = Run(program, *options, socket=owner and owner.socket, env=env)
+        problems = problems or expect(run('true'), 125, bed.folder, 'yours alone', stream='stderr')
+        tap.point(f'a folder that is replaced before {what} is in it is refused',
+                  problems + (owner.stop() if owner else []))
 
 
 def fake_tree(program, folder, karstd):
@@ -241,7 +265,7 @@ def writes_a_log(tap, program, folder):
 
 
 def main(argv):
-    if len(argv) != 2:
+    if len(argv) != 3:
         print(__doc__, file=sys.stderr)
         return 2
     program = os.path.abspath(argv[1])
@@ -257,6 +281,7 @@ def main(argv):
         os.chmod(folder, 0o755)
         for case in cases:
             case(tap, program, folder)
+        swapped_folder(tap, program, os.path.abspath(argv[2]), folder)
     return tap.finish()
 
 

@@ -28,7 +28,7 @@
 #include "karst_log.h"
 #include "karst_session.h"
 
-#define MAX_GROUPS      256u
+#define MAX_GROUPS      65536u /* NGROUPS_MAX of the kernel */
 #define MAX_REFUSED     256u  /* connections that are not admitted yet, or wait for their refusal */
 #define MAX_UNHEARD     1024u /* connections that are only closed */
 #define REFUSE_WITHIN_S 2
@@ -68,16 +68,25 @@ struct kd_server {
 
 /* --- admission --- */
 
-static uint32_t
-groups_of(int fd, const struct karst_ctl_peer *peer, uint32_t gids[MAX_GROUPS + 1])
+/* Returns the groups of a program, in memory that the caller frees; NULL: no memory. */
+static uint32_t *
+groups_of(int fd, const struct karst_ctl_peer *peer, uint32_t *n)
 {
-	socklen_t len = MAX_GROUPS * sizeof(*gids);
-	uint32_t n = 0;
+	socklen_t len = 0;
+	uint32_t *gids;
 
-	gids[n++] = peer->gid;
-	if (getsockopt(fd, SOL_SOCKET, SO_PEERGROUPS, gids + 1, &len) == 0)
-		n += (uint32_t)(len / sizeof(*gids));
-	return n;
+	/* there is no room for groups, so that the kernel says how much they need */
+	if (getsockopt(fd, SOL_SOCKET, SO_PEERGROUPS, NULL, &len) == 0 || errno != ERANGE ||
+		len > MAX_GROUPS * sizeof(*gids))
+		len = 0;
+	gids = malloc(sizeof(*gids) + len);
+	if (gids == NULL)
+		return NULL;
+	gids[0] = peer->gid;
+	*n = 1;
+	if (len != 0 && getsockopt(fd, SOL_SOCKET, SO_PEERGROUPS, gids + 1, &len) == 0)
+		*n += (uint32_t)(len / sizeof(*gids));
+	return gids;
 }
 
 static uint32_t
@@ -105,12 +114,16 @@ static int
 admit(struct client *c, struct karst_session_limits *limits, char *why)
 {
 	struct kd_server *s = c->server;
-	uint32_t gids[MAX_GROUPS + 1], ngids = groups_of(c->fd, &c->peer, gids), most;
+	uint32_t ngids, most, *gids = groups_of(c->fd, &c->peer, &ngids);
 	struct kd_conf_limits l;
 	int rc = 0;
 
+	if (gids == NULL)
+		return karst_ctl_reason(
+			why, -ENOMEM, "no memory for the groups of user %u", c->peer.uid);
 	pthread_mutex_lock(&s->lock);
 	l = kd_conf_limits_of(&s->conf, c->peer.uid, gids, ngids);
+	free(gids);
 	most = l.clients;
 	if (s->nclients >= s->conf.socket.max_clients)
 		rc = karst_ctl_reason(why, -EUSERS,

@@ -5,6 +5,7 @@
 
 SHARED is shared.c, UNIT the systemd unit as it is installed.  Users are numbers without a name.
 """
+import grp
 import os
 import pwd
 import re
@@ -16,7 +17,7 @@ import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'common'))
 from bed import (Daemon, HANG_S, Tap, by_systemd, call, connect, hello, of_threads,  # noqa: E402
-                 unit_settings)
+                 unit_settings, words)
 from ports import DEV, NETNS, Network, reason_against_netns, reason_against_xdp, sh  # noqa: E402
 
 LOOPBACK = '[port loop]\ndevice = loopback\n'
@@ -452,6 +453,30 @@ def read_deleted(pid):
     return ''
 
 
+def many_groups(tap, karstd, folder):
+    """The limits of a group count for a user who is in many."""
+    group = grp.getgrall()[-1]
+    d = Daemon(karstd, folder, OPEN + f'[limits @{group.gr_name}]\nclients = 1\n', name='groups')
+    problems = d.start()
+    child = os.fork()
+    if child == 0:
+        status = 9
+        try:
+            os.setgroups([*range(100000, 100300), group.gr_gid])
+            os.setresgid(PROGRAM, PROGRAM, PROGRAM)
+            os.setresuid(PROGRAM, PROGRAM, PROGRAM)
+            first = connect(d.socket)
+            replies = [call(first, hello()), call(connect(d.socket), hello())] # in this order
+            status = int(replies[0][0] != 0) + 2 * int('clients' not in words(replies[1][1]))
+        finally:
+            os._exit(status)
+    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    if status != 0:
+        problems.append({1: 'the first program is refused', 2: 'the second program is admitted'}.get(
+            status, f'exit status {status}'))
+    tap.point('[limits @GROUP] applies to a user with 300 groups', problems + d.stop())
+
+
 def main(argv):
     if len(argv) not in (5, 6):
         print(__doc__, file=sys.stderr)
@@ -476,6 +501,7 @@ def main(argv):
         names(tap, karstd, root, folder)
         default_file(tap, karstd, unit, folder)
         log_file(tap, karstd, folder)
+        many_groups(tap, karstd, folder)
     return tap.finish()
 
 

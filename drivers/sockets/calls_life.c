@@ -325,6 +325,28 @@ is_taken(int fd)
 	return true;
 }
 
+/* Keeps what @to is open until numbers_lock is released: its last close may wait for long
+ * (SO_LINGER).  @return a descriptor, or -1 */
+static int
+keep_replaced(int to)
+{
+	if (!ks_is_ours() || !ks_connects() || ks_is_confined() || ks_kind(to) != KS_PLAIN)
+		return -1;
+	return real(fcntl64)(to, F_DUPFD_CLOEXEC, to);
+}
+
+static int
+drop_replaced(int kept, int rc)
+{
+	int err = errno;
+
+	if (kept >= 0)
+		real(close)(kept);
+	ks_release();
+	errno = err;
+	return rc;
+}
+
 KS_API int
 dup(int fd)
 {
@@ -337,25 +359,31 @@ KS_API int
 dup2(int fd, int to)
 {
 	struct duplicate d;
+	int kept;
 
 	ks_settle_early(fd);
 	if (fd == to)
 		return real(dup2)(fd, to);
 	if (is_taken(to))
 		return -1;
+	ks_hold();
+	kept = keep_replaced(to);
 	d = begin_duplicate(fd);
-	return duplicated(fd, real(dup2)(fd, to), d);
+	return drop_replaced(kept, duplicated(fd, real(dup2)(fd, to), d));
 }
 
 KS_API int
 dup3(int fd, int to, int flags)
 {
 	struct duplicate d;
+	int kept;
 
 	if (is_taken(to))
 		return -1;
+	ks_hold();
+	kept = keep_replaced(to);
 	d = begin_duplicate(fd);
-	return duplicated(fd, real(dup3)(fd, to, flags), d);
+	return drop_replaced(kept, duplicated(fd, real(dup3)(fd, to, flags), d));
 }
 
 KS_API int

@@ -402,8 +402,8 @@ set_with_ours(struct way way, const struct sock_fprog *theirs, struct known *k, 
 	return is;
 }
 
-/* Behind the gate: a connection that a thread has begun to open before has been counted, and one that
- * it begins to open afterwards finds the filter. */
+/* Behind the gate: a connection that a thread has begun to open before has been counted, and one
+ * that it begins to open afterwards finds the filter. */
 static enum outcome
 try_to_set(struct way way, const struct sock_fprog *theirs, struct known *k, long *rc)
 {

@@ -322,8 +322,7 @@ struct karst_requester {
 	uint8_t told : 1; /* Q12: a NAK has reduced the window, and there was no timeout since */
 	uint8_t wary : 2; /* enum karst_wary */
 	uint8_t asks : 1; /* some slot has KARST_SLOT_ASK */
-	uint8_t timeout : 5;
-	uint8_t naks : 3; /* NAKs that have begun a round since there was progress */
+	uint8_t timeout;
 	/* PSNs that may be outstanding: after a timeout, fewer than core->window_packets */
 	uint32_t window;
 	uint64_t rto_ns;      /* 0: never */

@@ -623,27 +623,18 @@ rx_rnr(struct karst_core *core, struct karst_core_qp *qp, uint8_t code)
 	karst_requester_timer_add(core, qp, r->deadline_ns);
 }
 
-/* Limit of the rounds that NAKs begin one after another without progress, if there is a timeout. */
-#define NAK_ROUNDS 7u
-
 /*
  * A NAK has come, or its counterpart (X4).  A peer sends no second one until the expected PSN has
  * arrived (R2).  So before a packet of this round was sent, a NAK for the same PSN is a duplicate.
- * After that, it says that the peer has dropped that packet once more, and the next round begins:
- * if the NAK were ignored, only a timeout would begin it.  The number of such rounds is limited,
- * since each postpones the timeout.
+ * After that, it says that the peer has dropped that packet once more.  With a timeout, that begins
+ * the next round: a peer that drops the packet each time would otherwise be sent the window again
+ * and again as fast as it can answer.  Without one, nothing else would begin it.
  */
 void
 karst_requester_end_round(struct karst_requester *r)
 {
-	if (!(r->flags & KARST_REQ_ROUND)) {
-		r->naks = 0;
-		return;
-	}
-	if ((r->flags & KARST_REQ_UNSENT) || (r->rto_ns != 0 && r->naks == NAK_ROUNDS))
-		return;
-	r->naks += r->naks < NAK_ROUNDS;
-	r->flags &= (uint8_t)~KARST_REQ_ROUND;
+	if (r->rto_ns == 0 && !(r->flags & KARST_REQ_UNSENT))
+		r->flags &= (uint8_t)~KARST_REQ_ROUND;
 }
 
 static void

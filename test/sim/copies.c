@@ -139,12 +139,14 @@ copies_give_back(struct karst_core *core, struct karst_copy *copy)
 	c->copies_used = x;
 }
 
-/* Whether @ep notices, without a timeout, that packets were dropped: UD and UC packets are never
- * sent again, and an end that does not know SACKs is not told. */
+/* Whether @ep has to notice, since there are no timeouts, that packets were dropped.  With them, a
+ * packet that is dropped again and again uses up the retries.  UD and UC packets are never sent
+ * again, and an end that does not know SACKs is not told. */
 static bool
 is_missed(const struct sim_ep *ep)
 {
-	return ep != NULL && ep->pair->type == KARST_QPT_RC && ep->pair->repeats % 3 == 0;
+	return ep != NULL && ep->pair->type == KARST_QPT_RC && ep->pair->repeats % 3 == 0 &&
+		ep->timeout == 0 && ep->peer->timeout == 0;
 }
 
 static struct karst_pkt *

@@ -65,7 +65,7 @@ copy_open(struct karst_core *core, struct karst_core_qp *qp, enum karst_copy_hal
 	c->half = (uint8_t)half;
 	c->op = (uint8_t)op;
 	c->state = KARST_COPY_OPEN;
-	c->end = c->missed = c->lost = c->again = false;
+	c->end = c->missed = false;
 	c->nparts = c->bytes = c->moved = 0;
 	c->nbacklog = c->nsmall = 0;
 	c->backlog = NULL;
@@ -220,23 +220,6 @@ packet_park(struct karst_core *core, struct karst_copy *c, struct karst_pkt *pkt
 	return false;
 }
 
-/* @pkt gets no copy.  The peer need not notice that it is dropped: it may be the last one. */
-static void
-packet_unfed(struct karst_core *core, const struct karst_pkt *pkt)
-{
-	struct karst_core_qp *qp = pkt->qp;
-	uint32_t psn, heard;
-
-	if (!karst_qp_reliable(qp))
-		return;
-	if (!(karst_opcode_flags(pkt->opcode) & KARST_OPF_REQUEST)) {
-		if (karst_requester_waits_for(qp, pkt, &psn, &heard))
-			karst_responder_lost(core, qp, psn, heard);
-	} else if (pkt->psn == qp->rsp.epsn) {
-		karst_responder_unfed(core, qp);
-	}
-}
-
 bool
 karst_copy_settled(struct karst_core *core, struct karst_pkt *pkt, bool ok)
 {
@@ -249,11 +232,9 @@ karst_copy_settled(struct karst_core *core, struct karst_pkt *pkt, bool ok)
 		return false;
 	if (c != &starved)
 		core->copy_ops->give_back(core, c);
-	if (!ok)
-		return true;
-	packet_unfed(core, pkt);
-	karst_drop_pkt(core, pkt, KARST_DROP_COPY_FULL);
-	return false;
+	if (ok)
+		karst_drop_pkt(core, pkt, KARST_DROP_COPY_FULL);
+	return !ok;
 }
 
 static void
@@ -276,67 +257,23 @@ backlog_missed(struct karst_copy *c, uint32_t from, uint32_t psn)
 	c->missed = true;
 }
 
-/* An answer had no room in the backlog of @c.  @psn, @heard: of karst_requester_waits_for() */
-static void
-backlog_lost(struct karst_copy *c, uint32_t psn, uint32_t heard)
-{
-	if (!c->lost || karst_psn_before(c->lost_psn, psn))
-		c->lost_psn = psn;
-	if (!c->lost || karst_psn_before(c->lost_heard, heard))
-		c->lost_heard = heard;
-	c->lost = true;
-}
-
-/* A duplicate request with PSN @psn had no room in the backlog of @c. */
-static void
-backlog_again(struct karst_copy *c, uint32_t psn)
-{
-	if (!c->again || karst_psn_before(psn, c->again_psn))
-		c->again_psn = psn;
-	c->again = true;
-}
-
-/* Requests that are answered without asking for it. */
-#define ANSWERED (KARST_OPF_READ | KARST_OPF_ATOMIC | KARST_OPF_ATOMICWRITE | KARST_OPF_FLUSH)
-
-/* @pkt is dropped for lack of room behind @c: records what the peer does not send again by itself,
- * to ask for it when the backlog has been delivered. */
-static void
-backlog_overflow(struct karst_copy *c, const struct karst_pkt *pkt)
-{
-	struct karst_core_qp *qp = c->qp;
-	uint32_t psn = pkt->psn, heard, opf = karst_opcode_flags(pkt->opcode);
-
-	if (!karst_qp_reliable(qp))
-		return;
-	if (!(opf & KARST_OPF_REQUEST)) {
-		if (qp->type != KARST_QPT_XRC_RECV &&
-			karst_requester_waits_for(qp, pkt, &psn, &heard) &&
-			!karst_mutant(KARST_MUTANT_ANSWER_UNMISSED))
-			backlog_lost(c, psn, heard);
-	} else if (qp->type == KARST_QPT_XRC_SEND) {
-		return;
-	} else if (karst_psn_before(psn, qp->rsp.epsn)) {
-		if ((pkt->flags & KARST_PKT_ACKREQ) || (opf & ANSWERED))
-			backlog_again(c, psn);
-	} else {
-		backlog_missed(c, psn, psn);
-		if (qp->repeat != NULL)
-			karst_repeat_missed(qp, psn);
-	}
-}
-
 bool
 karst_copy_queue(struct karst_core *core, struct karst_core_qp *qp, struct karst_pkt *pkt)
 {
 	struct karst_copy *c = qp->copy[KARST_COPY_RX];
 	bool sent_once = qp->type == KARST_QPT_UD || qp->type == KARST_QPT_UC;
+	bool answers = qp->type == KARST_QPT_RC || qp->type == KARST_QPT_XRC_RECV;
 	struct karst_pkt *kept = NULL;
 
 	if (c->nbacklog < KARST_COPY_BACKLOG || sent_once)
 		kept = core->copy_ops->keep(core, c, pkt);
 	if (kept == NULL) {
-		backlog_overflow(c, pkt);
+		if (answers && (karst_opcode_flags(pkt->opcode) & KARST_OPF_REQUEST) &&
+			!karst_psn_before(pkt->psn, qp->rsp.epsn)) {
+			backlog_missed(c, pkt->psn, pkt->psn);
+			if (qp->repeat != NULL)
+				karst_repeat_missed(qp, pkt->psn);
+		}
 		karst_drop_pkt(core, pkt, KARST_DROP_COPY_FULL);
 		return false;
 	}
@@ -375,14 +312,6 @@ packet_redeliver(struct karst_core *core, struct karst_copy *c)
 		backlog_missed(qp->copy[KARST_COPY_RX], c->missed_from, c->missed_psn);
 	else if (c->missed && karst_qp_may_receive(qp))
 		karst_responder_missed(core, qp, c->missed_from, c->missed_psn);
-	if (c->again && qp->copy[KARST_COPY_RX] != NULL)
-		backlog_again(qp->copy[KARST_COPY_RX], c->again_psn);
-	else if (c->again && karst_qp_may_receive(qp))
-		karst_responder_missed_again(core, qp, c->again_psn);
-	if (c->lost && qp->copy[KARST_COPY_RX] != NULL)
-		backlog_lost(qp->copy[KARST_COPY_RX], c->lost_psn, c->lost_heard);
-	else if (c->lost && karst_qp_may_send(qp))
-		karst_requester_missed(core, qp, c->lost_psn, c->lost_heard);
 	core->copy_ops->give_back(core, c);
 	/* what could not be flushed before the copy was done */
 	if (qp->state == KARST_QPS_ERR || qp->state == KARST_QPS_SQE)

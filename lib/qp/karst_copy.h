@@ -97,13 +97,7 @@ struct karst_copy {
 	/* lowest and highest PSN of the requests for which the backlog had no room */
 	uint32_t missed_from;
 	uint32_t missed_psn;
-	/* the same for answers: up to there, what the peer has answered may be unknown */
-	uint32_t lost_psn;
-	uint32_t lost_heard;            /* and what is before that PSN, it has answered */
-	uint32_t again_psn;             /* lowest PSN of the duplicates for which it had no room */
 	bool missed;                    /* there were such requests */
-	bool lost;                      /* there were such answers */
-	bool again;                     /* there were such duplicates */
 	struct karst_pkt *backlog;      /* in order of arrival, linked by ->next */
 	struct karst_pkt **backlog_end; /* where the next one is linked */
 	uint8_t small[56]; /* sources that are in no packet: a GRH, the result of an atomic */

@@ -318,7 +318,7 @@ karst_responder_reset(struct karst_core *core, struct karst_core_qp *qp)
 	r->op = KARST_MSG_NONE;
 	r->wait = KARST_WAIT_NONE;
 	r->owed = KARST_OWED_NONE;
-	r->fatal = r->unfed = r->lost = r->begged = false;
+	r->fatal = false;
 	r->lead = 0;
 	r->rsp_added = r->rsp_cur = r->rsp_done = r->rsp_again = 0;
 	r->rsp_saved = 0;

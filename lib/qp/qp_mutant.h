@@ -63,7 +63,6 @@ enum karst_mutant {
 	KARST_MUTANT_MIGRATE_SILENT, /* a migration is not signalled (G1) */
 	KARST_MUTANT_ANY_ADDRESS,    /* an armed queue pair accepts packets from any address (G3) */
 	KARST_MUTANT_OLD_PATH,       /* an atomic of the old path is lost after its copy (R5) */
-	KARST_MUTANT_ANSWER_UNMISSED, /* answers without room behind a copy are not missed (Q5) */
 	KARST_MUTANT_MAX
 };
 

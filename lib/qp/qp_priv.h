@@ -191,10 +191,7 @@ struct karst_responder {
 	uint32_t total;     /* WRITE: bytes of the message */
 	uint16_t rsp_saved; /* saved entries, at most rsp_max */
 	uint8_t min_rnr_timer;
-	bool fatal : 1;  /* in Error: the NAK that explains it is still to be sent */
-	bool unfed : 1;  /* a request got no copy: it is to be asked for (copy.c) */
-	bool lost : 1;   /* an answer got no copy: what it answers is to be sent again (copy.c) */
-	bool begged : 1; /* and the queue pair waits until there may be one */
+	bool fatal; /* in Error: the NAK that explains it is still to be sent */
 	/* bytes that this half has sent more than the requester, while both had work */
 	int32_t lead;
 	uint32_t rsp_added; /* entries ever added to rsps[] */
@@ -461,12 +458,6 @@ struct karst_core_qp {
 
 	/* used once in a round trip */
 	struct karst_probe probe;
-	uint32_t unfed_psn;   /* if rsp.unfed is set: PSN of the request that got no copy */
-	uint32_t unfed_clock; /* when the newest packet got none, by karst_rsp_clock() */
-	/* if rsp.lost is set: of the answers that got none, the highest PSNs that
-	 * karst_requester_waits_for() told */
-	uint32_t lost_psn;
-	uint32_t lost_heard;
 
 	/* XRC targets */
 	struct karst_core_qp *next_target; /* the next target of the same srq */
@@ -576,16 +567,6 @@ void karst_unowe_nak(struct karst_core_qp *qp);
  *  send again those that have not come since (R2, X4). */
 void karst_responder_missed(
 	struct karst_core *core, struct karst_core_qp *qp, uint32_t from, uint32_t psn);
-/** The expected request was dropped because there was no copy for it: asks for it when there may be
- *  one (R2, X4). */
-void karst_responder_unfed(struct karst_core *core, struct karst_core_qp *qp);
-/** An answer was dropped because there was no copy for it: goes back when there may be one (Q3,
- *  Q5).  @psn, @heard: of karst_requester_waits_for() */
-void karst_responder_lost(
-	struct karst_core *core, struct karst_core_qp *qp, uint32_t psn, uint32_t heard);
-/** Duplicates from PSN @psn on, which asked for an acknowledgement, were dropped for lack of room:
- *  answers all requests from there on again (R3 to R5). */
-void karst_responder_missed_again(struct karst_core *core, struct karst_core_qp *qp, uint32_t psn);
 /** The PSN that an ACK carries now (R3). */
 uint32_t karst_acked_psn(const struct karst_responder *r);
 /** A request message was executed: increments the MSN (R10). */
@@ -610,9 +591,6 @@ void karst_requester_expire(struct karst_core *core, struct karst_core_qp *qp);
 /** Request @idx cannot be sent: it fails with @status when those before it are complete. */
 void karst_requester_fail_at(struct karst_core *core, struct karst_core_qp *qp, uint32_t idx,
 	enum karst_wc_status status);
-/** The peer has reported that una_psn is missing: ends the round, unless this is a duplicate
- *  (Q4). */
-void karst_requester_end_round(struct karst_requester *r);
 /** Goes back to the oldest unacknowledged PSN (Q4..Q7). */
 void karst_requester_rewind(struct karst_core *core, struct karst_core_qp *qp);
 /** Completes the oldest request with @status; RC and unconnected QPs then go to the error state
@@ -636,14 +614,6 @@ void karst_requester_follow_up(struct karst_core *core, struct karst_core_qp *qp
  *  arrived after the gap is discarded.  Requests the response again, once in a round (Q3, Q5). */
 void karst_requester_lost_response(
 	struct karst_core *core, struct karst_core_qp *qp, uint32_t before);
-/** Whether @pkt, an answer that is dropped for lack of room, concerns outstanding requests, which
- *  end with or after PSN *psn.  The peer has answered what is before PSN *heard. */
-bool karst_requester_waits_for(const struct karst_core_qp *qp, const struct karst_pkt *pkt,
-	uint32_t *psn, uint32_t *heard);
-/** Answers up to PSN @psn were dropped for lack of room when they arrived: goes back to what has
- *  not been answered since (Q3, Q5). */
-void karst_requester_missed(
-	struct karst_core *core, struct karst_core_qp *qp, uint32_t psn, uint32_t heard);
 /** Takes the credits of an AETH (Q9). */
 void karst_requester_take_credits(struct karst_requester *r, uint8_t syndrome, uint32_t msn);
 /** A READ response, or the answer of an atomic, whose PSN is outstanding. */

@@ -289,19 +289,6 @@ lose(struct karst_repeat *p, uint32_t psn)
 }
 
 void
-karst_repeat_unanswered(struct karst_core *core, struct karst_core_qp *qp, uint32_t psn)
-{
-	struct karst_repeat *p = qp->repeat;
-	uint32_t at = at_of(p, psn);
-
-	repeat_look(p, qp);
-	if (karst_psn_distance(psn, qp->req.una_psn) >= p->window || p->sent[at] == 0)
-		return;
-	lose(p, psn);
-	karst_core_activate(core, qp);
-}
-
-void
 karst_repeat_oldest(struct karst_core_qp *qp)
 {
 	const struct karst_requester *r = &qp->req;
@@ -473,14 +460,8 @@ take_bits(struct karst_repeat *p, const uint8_t *map, uint32_t n, uint32_t base)
 	}
 }
 
-/* Each SACK reports that the expected packet was dropped, until it arrives.  For this part of the
- * longest recent round trip, as the present one may be shorter, such reports are from before it was
- * sent again. */
-#define ROOM_PART 4u
-
 /* X4: the peer had no room for a packet, so the expected one is sent again, once in a round: when
- * it has arrived, it has overtaken what else is missing.  This is as for a sequence NAK (Q4), also
- * if it is reported again after that. */
+ * it has arrived, it has overtaken what else is missing.  This is as for a sequence NAK (Q4). */
 static void
 make_room(struct karst_core *core, struct karst_core_qp *qp, uint32_t base)
 {
@@ -489,18 +470,9 @@ make_room(struct karst_core *core, struct karst_core_qp *qp, uint32_t base)
 	uint32_t at = at_of(p, base);
 
 	if (base == r->nxt_psn || karst_psn_distance(base, r->una_psn) >= p->window ||
-		p->sent[at] == 0 || karst_repeat_state(p, at) != KARST_REPEAT_OUT)
+		p->sent[at] == 0 || karst_repeat_state(p, at) != KARST_REPEAT_OUT ||
+		(base == r->una_psn && (r->flags & KARST_REQ_ROUND)))
 		return;
-	if (base == r->una_psn) {
-		/* caused by what was under way before the packet was sent again */
-		if ((r->flags & KARST_REQ_ROUND) &&
-			core->now_ns - p->room_ns < qp->probe.rtt_ns / ROOM_PART)
-			return;
-		karst_requester_end_round(r);
-		if (r->flags & KARST_REQ_ROUND)
-			return;
-		p->room_ns = core->now_ns;
-	}
 	lose(p, base);
 	r->flags |= KARST_REQ_ROUND;
 	karst_core_activate(core, qp);

@@ -61,8 +61,6 @@ struct karst_repeat {
 	/* state of that packet: enum karst_repeat_state; from bit 4 on its path */
 	uint8_t *state;
 	bool news; /* a packet has arrived since the last search for losses */
-	/* when the expected packet was sent again, since there had been no room for it (X4) */
-	uint64_t room_ns;
 	/* X12 */
 	uint8_t paths; /* number of paths minus one: a mask */
 	uint8_t via;   /* path of the packet that is being sent again */
@@ -146,13 +144,6 @@ void karst_repeat_answer(struct karst_core *core, struct karst_core_qp *qp, uint
 /** The next part to answer; NULL: there is none. */
 struct karst_repeat_part *karst_repeat_part(struct karst_core_qp *qp);
 
-/** Whether the request with PSN @psn, which is less than a window ahead, is held. */
-static inline bool
-karst_repeat_holds(const struct karst_repeat *p, uint32_t psn)
-{
-	return p->held[psn & (p->window - 1)] != NULL;
-}
-
 /** Frees all that is held (X6), and discards the parts to answer again. */
 void karst_repeat_drop_held(struct karst_core *core, struct karst_core_qp *qp);
 /** Writes the bitmap of a SACK (X7).  @return its end. */
@@ -170,9 +161,6 @@ void karst_repeat_oldest(struct karst_core_qp *qp);
 /** The peer has executed what is before PSN @before, which cannot be acknowledged because an answer
  *  is missing: these packets are not under way, as those that the peer holds (X2). */
 void karst_repeat_executed(struct karst_core_qp *qp, uint32_t before);
-/** An answer that asked for PSN @psn, such as an RNR NAK, may have been dropped: marks that packet
- *  to be sent again (X10), even if the peer holds it, since it waits for the retry (R8). */
-void karst_repeat_unanswered(struct karst_core *core, struct karst_core_qp *qp, uint32_t psn);
 /** Marks READs and atomics whose answers were dropped because they arrived after a lost one. */
 void karst_repeat_answers(struct karst_core_qp *qp);
 /** The packets that are taken to be under way, including those of answers. */

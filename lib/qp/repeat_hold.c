@@ -207,8 +207,6 @@ drain_one(struct karst_core *core, struct karst_core_qp *qp)
 	core->hold_ops->release(core, pkt);
 	if (!karst_qp_may_receive(qp))
 		return false;
-	/* the expected PSN has arrived (X4) */
-	p->lacks = false;
 	forget_before(core, qp, was);
 	return true;
 }

@@ -541,48 +541,6 @@ karst_requester_lost_response(struct karst_core *core, struct karst_core_qp *qp,
 	karst_requester_rewind(core, qp);
 }
 
-bool
-karst_requester_waits_for(
-	const struct karst_core_qp *qp, const struct karst_pkt *pkt, uint32_t *psn, uint32_t *heard)
-{
-	const struct karst_requester *r = &qp->req;
-	uint32_t out = karst_psn_distance(r->nxt_psn, r->una_psn),
-		 next = karst_psn_add(pkt->psn, 1);
-	bool nak = (pkt->opcode & KARST_OPERATION_MASK) == KARST_OPERATION_ACK &&
-		(karst_aeth_syndrome(pkt->aeth) & KARST_AETH_TYPE_MASK) != KARST_AETH_ACK;
-
-	/* it acknowledges nothing; and a SACK says something about what follows */
-	if ((next == r->una_psn || pkt->opcode == KARST_SACK) &&
-		karst_psn_distance(next, r->una_psn) < out)
-		*psn = next;
-	else
-		*psn = pkt->psn;
-	*heard = nak ? pkt->psn : next;
-	return karst_psn_distance(*psn, r->una_psn) < out;
-}
-
-void
-karst_requester_missed(
-	struct karst_core *core, struct karst_core_qp *qp, uint32_t psn, uint32_t heard)
-{
-	struct karst_requester *r = &qp->req;
-
-	if (karst_psn_before(psn, r->una_psn) || r->una_psn == r->nxt_psn)
-		return; /* a later answer has brought it */
-	/* what the last one asked for: the oldest packet alone may bring no other answer like it */
-	if (karst_repeat_of(qp) != NULL && heard == psn)
-		karst_repeat_unanswered(core, qp, psn);
-	/* X11: only what the peer is known to have answered is requested again */
-	if (karst_gaps_any(qp) && karst_psn_before(r->una_psn, heard))
-		(void)karst_gaps_heard(core, qp, heard);
-	/* the answer to what was sent in this round may be among them.  If nothing of it was sent,
-	 * its answer is still to come. */
-	if (!(r->flags & KARST_REQ_UNSENT))
-		r->flags &= (uint8_t)~KARST_REQ_ROUND;
-	karst_requester_lost_response(core, qp, psn);
-	karst_requester_follow_up(core, qp);
-}
-
 /* --- acknowledgements --- */
 
 void
@@ -623,24 +581,9 @@ rx_rnr(struct karst_core *core, struct karst_core_qp *qp, uint8_t code)
 	karst_requester_timer_add(core, qp, r->deadline_ns);
 }
 
-/*
- * A NAK has come, or its counterpart (X4).  A peer sends no second one until the expected PSN has
- * arrived (R2).  So before a packet of this round was sent, a NAK for the same PSN is a duplicate.
- * After that, it says that the peer has dropped that packet once more.  With a timeout, that begins
- * the next round: a peer that drops the packet each time would otherwise be sent the window again
- * and again as fast as it can answer.  Without one, nothing else would begin it.
- */
-void
-karst_requester_end_round(struct karst_requester *r)
-{
-	if (r->rto_ns == 0 && !(r->flags & KARST_REQ_UNSENT))
-		r->flags &= (uint8_t)~KARST_REQ_ROUND;
-}
-
 static void
 rx_nak(struct karst_core *core, struct karst_core_qp *qp, uint8_t syndrome)
 {
-	struct karst_requester *r = &qp->req;
 	static const uint8_t status[] = {
 		[KARST_NAK_INV_REQ] = KARST_WC_REM_INV_REQ_ERR,
 		[KARST_NAK_REM_ACCESS] = KARST_WC_REM_ACCESS_ERR,
@@ -654,7 +597,7 @@ rx_nak(struct karst_core *core, struct karst_core_qp *qp, uint8_t syndrome)
 	}
 	karst_count(&core->counters, KARST_CTR_PACKET_SEQ_ERR);
 	karst_qp_note(&qp->seq_naks);
-	if (r->flags & (KARST_REQ_ROUND | KARST_REQ_RNR_WAIT))
+	if (qp->req.flags & (KARST_REQ_ROUND | KARST_REQ_RNR_WAIT))
 		return;
 	karst_pacer_lost(core, qp);
 	karst_probe_be_wary(core, qp);
@@ -679,18 +622,13 @@ rx_ack(struct karst_core *core, struct karst_core_qp *qp, struct karst_pkt *pkt)
 	bool positive = type == KARST_AETH_ACK ||
 		(karst_mutant(KARST_MUTANT_IGNORE_NAK) && syndrome == KARST_AETH_NAK);
 	uint32_t end;
-	bool clear;
 
 	if (!syndrome_known(syndrome)) {
 		karst_drop_pkt(core, pkt, KARST_DROP_BAD_SYNDROME);
 		return;
 	}
 	end = positive ? karst_psn_add(pkt->psn, 1) : pkt->psn;
-	clear = requester_ack_before(core, qp, end);
-	/* after it: if there was progress, the round is over, and this NAK begins the first one */
-	if (karst_unlikely(!positive))
-		karst_requester_end_round(r);
-	if (!clear) {
+	if (!requester_ack_before(core, qp, end)) {
 		/* a response before it is missing; what a NAK requests is sent again by going
 		 * back */
 		if (type == KARST_AETH_ACK && karst_gaps_heard(core, qp, end))

@@ -45,6 +45,7 @@ karst_refuse(struct karst_core *core, struct karst_core_qp *qp, struct karst_pkt
 	enum karst_nak nak)
 {
 	karst_drop_pkt(core, pkt, KARST_DROP_REQUEST);
+	karst_count(&core->counters, KARST_CTR_ERROR_NAK_SENT);
 	if (nak == KARST_NAK_REM_ACCESS)
 		karst_count(&core->counters, KARST_CTR_RESP_REMOTE_ACCESS_ERRORS);
 	karst_owe_nak(core, qp, KARST_AETH_NAK | nak, KARST_WAIT_NONE);
@@ -59,6 +60,7 @@ static void
 responder_rnr(struct karst_core *core, struct karst_core_qp *qp, struct karst_pkt *pkt)
 {
 	karst_drop_pkt(core, pkt, KARST_DROP_RNR);
+	karst_count(&core->counters, KARST_CTR_RNR_NAK_SENT);
 	/* nothing has been dropped behind it since the last NAK; but see
 	 * karst_responder_end_wait() */
 	if (qp->rsp.wait != KARST_WAIT_SEQ)
@@ -379,6 +381,7 @@ rx_ahead(struct karst_core *core, struct karst_core_qp *qp, struct karst_pkt *pk
 		return;
 	default:
 		karst_drop_pkt(core, pkt, KARST_DROP_SEQUENCE);
+		karst_count(&core->counters, KARST_CTR_SEQ_NAK_SENT);
 		r->oos_psn = pkt->psn;
 		karst_owe_nak(core, qp, KARST_AETH_NAK | KARST_NAK_PSN_SEQ, KARST_WAIT_SEQ);
 	}
@@ -401,36 +404,10 @@ karst_responder_missed(
 	}
 	if (r->wait == KARST_WAIT_NONE || karst_psn_before(r->oos_psn, psn))
 		r->oos_psn = psn;
-	if (r->wait == KARST_WAIT_NONE || (expected && r->owed != KARST_OWED_NAK))
+	if (r->wait == KARST_WAIT_NONE || (expected && r->owed != KARST_OWED_NAK)) {
+		karst_count(&core->counters, KARST_CTR_SEQ_NAK_SENT);
 		karst_owe_nak(core, qp, KARST_AETH_NAK | KARST_NAK_PSN_SEQ, KARST_WAIT_SEQ);
-}
-
-void
-karst_responder_unfed(struct karst_core *core, struct karst_core_qp *qp)
-{
-	struct karst_responder *r = &qp->rsp;
-
-	r->unfed = true;
-	r->begged = false;
-	qp->unfed_psn = r->epsn;
-	qp->unfed_clock = karst_rsp_clock(core);
-	karst_core_activate(core, qp);
-}
-
-void
-karst_responder_lost(
-	struct karst_core *core, struct karst_core_qp *qp, uint32_t psn, uint32_t heard)
-{
-	struct karst_responder *r = &qp->rsp;
-
-	if (!r->lost || karst_psn_before(qp->lost_psn, psn))
-		qp->lost_psn = psn;
-	if (!r->lost || karst_psn_before(qp->lost_heard, heard))
-		qp->lost_heard = heard;
-	r->lost = true;
-	r->begged = false;
-	qp->unfed_clock = karst_rsp_clock(core);
-	karst_core_activate(core, qp);
+	}
 }
 
 /* KARST_MUTANT_FLUSH_AHEAD */
@@ -470,6 +447,7 @@ karst_responder_end_wait(struct karst_core *core, struct karst_core_qp *qp)
 		karst_psn_before(r->epsn, r->oos_psn)) {
 		/* the peer does not go back for an RNR NAK that it does not get: a sequence NAK has
 		 * to request what was dropped because of it */
+		karst_count(&core->counters, KARST_CTR_SEQ_NAK_SENT);
 		karst_owe_nak(core, qp, KARST_AETH_NAK | KARST_NAK_PSN_SEQ, KARST_WAIT_SEQ);
 	}
 	if (r->wait == KARST_WAIT_SEQ && scheduled) {

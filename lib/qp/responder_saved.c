@@ -369,6 +369,7 @@ refuse_duplicate(struct karst_core *core, struct karst_core_qp *qp, struct karst
 	/* answers to newer requests are more important; the peer will send the duplicate again */
 	if (r->owed != KARST_OWED_NONE || r->wait != KARST_WAIT_NONE)
 		return;
+	karst_count(&core->counters, KARST_CTR_ERROR_NAK_SENT);
 	karst_count(&core->counters, KARST_CTR_RESP_REMOTE_ACCESS_ERRORS);
 	karst_owe_nak(core, qp, KARST_AETH_NAK | KARST_NAK_REM_ACCESS, KARST_WAIT_NONE);
 	r->nak_psn = pkt->psn;
@@ -404,27 +405,6 @@ karst_responder_dup_read(struct karst_core *core, struct karst_core_qp *qp, stru
 	e->pd = pd;
 	asked_again(r, pkt->psn);
 	rsp_rewind(core, qp, which, pkt->psn, karst_psn_add(pkt->psn, npsn));
-}
-
-void
-karst_responder_missed_again(struct karst_core *core, struct karst_core_qp *qp, uint32_t psn)
-{
-	struct karst_responder *r = &qp->rsp;
-	uint32_t i;
-
-	for (i = r->rsp_added - r->rsp_saved; i != r->rsp_added; i++) {
-		const struct karst_rsp *e = karst_rsp_at(r, i);
-		uint32_t end = karst_psn_add(e->psn, e->npsn);
-
-		if (karst_psn_before(psn, end))
-			rsp_rewind(core, qp, i, karst_psn_before(psn, e->psn) ? e->psn : psn, end);
-	}
-	/* a response acknowledges everything before it */
-	if (karst_acked_psn(r) != karst_psn_add(r->epsn, -1u))
-		return;
-	if (karst_repeat_of(qp) != NULL)
-		qp->repeat->plain = true;
-	karst_responder_owe_ack(core, qp);
 }
 
 void

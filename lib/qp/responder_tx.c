@@ -94,6 +94,7 @@ source_gone(struct karst_core *core, struct karst_core_qp *qp)
 {
 	struct karst_responder *r = &qp->rsp;
 
+	karst_count(&core->counters, KARST_CTR_ERROR_NAK_SENT);
 	karst_count(&core->counters, KARST_CTR_RESP_REMOTE_ACCESS_ERRORS);
 	r->owed = KARST_OWED_NAK;
 	r->syndrome = KARST_AETH_NAK | KARST_NAK_REM_ACCESS;
@@ -173,18 +174,6 @@ build_sack(struct karst_core *core, struct karst_core_qp *qp, struct karst_tx_bu
 	karst_count(&core->counters, KARST_CTR_SACK_SENT);
 }
 
-/* A NAK is sent.  One that is taken back before that is not counted. */
-static void
-count_nak(struct karst_core *core, uint8_t syndrome)
-{
-	if ((syndrome & KARST_AETH_TYPE_MASK) == KARST_AETH_RNR)
-		karst_count(&core->counters, KARST_CTR_RNR_NAK_SENT);
-	else if (syndrome == (KARST_AETH_NAK | KARST_NAK_PSN_SEQ))
-		karst_count(&core->counters, KARST_CTR_SEQ_NAK_SENT);
-	else
-		karst_count(&core->counters, KARST_CTR_ERROR_NAK_SENT);
-}
-
 static void
 build_ack(struct karst_core *core, struct karst_core_qp *qp, struct karst_tx_burst *b)
 {
@@ -205,7 +194,6 @@ build_ack(struct karst_core *core, struct karst_core_qp *qp, struct karst_tx_bur
 		}
 	}
 	if (r->owed == KARST_OWED_NAK) {
-		count_nak(core, syndrome);
 		psn = r->nak_psn;
 		karst_rsp_leave_none(r);
 	} else {
@@ -284,45 +272,6 @@ visit_ends(const struct karst_core_qp *qp, const struct karst_rsp *e,
 		built->pay_len != karst_qp_mtu(qp);
 }
 
-/* Time from a packet that got no copy until it is asked for, in units of karst_rsp_clock(): about
- * 1 ms.  Waiting queue pairs are tried also when no copy has become free, and each question may
- * cost the peer a retry. */
-#define BEG_AFTER 1000u
-
-/* Whether it is time to ask for the packets that got no copy, or they have come since. */
-static karst_noinline bool
-asks_now(const struct karst_core *core, const struct karst_core_qp *qp)
-{
-	const struct karst_responder *r = &qp->rsp;
-
-	if (!r->begged || qp->starved)
-		return false;
-	return karst_rsp_clock(core) - qp->unfed_clock >= BEG_AFTER ||
-		((!r->unfed || qp->unfed_psn != r->epsn) &&
-			(!r->lost || karst_psn_before(qp->lost_psn, qp->req.una_psn)));
-}
-
-/* There may be a copy for the packets that got none.  A peer that knows that a request is held does
- * not send it again. */
-static karst_noinline void
-ask_for_unfed(struct karst_core *core, struct karst_core_qp *qp)
-{
-	struct karst_responder *r = &qp->rsp;
-	bool unfed = r->unfed, lost = r->lost;
-
-	r->unfed = r->lost = r->begged = false;
-	if (lost && karst_qp_may_send(qp))
-		karst_requester_missed(core, qp, qp->lost_psn, qp->lost_heard);
-	if (!unfed || !karst_qp_may_receive(qp) || qp->unfed_psn != r->epsn ||
-		qp->copy[KARST_COPY_RX] != NULL)
-		return; /* it has come since */
-	if (karst_repeat_of(qp) != NULL && qp->repeat->nheld != 0 &&
-		karst_repeat_holds(qp->repeat, r->epsn))
-		karst_repeat_drain(core, qp);
-	else if (karst_repeat_of(qp) != NULL || r->wait == KARST_WAIT_NONE) /* R2: not again */
-		karst_responder_missed(core, qp, r->epsn, r->epsn);
-}
-
 bool
 karst_responder_tx(
 	struct karst_core *core, struct karst_core_qp *qp, struct karst_tx_burst *b, uint32_t limit)
@@ -360,19 +309,10 @@ karst_responder_tx(
 		}
 		next_response(r, e);
 	}
-	if (karst_unlikely(r->unfed | r->lost) && asks_now(core, qp))
-		ask_for_unfed(core, qp);
 	while (r->owed != KARST_OWED_NONE) {
 		if (!karst_frame_room(b, 0))
 			return true;
 		build_ack(core, qp, b);
 	}
-	if (karst_likely(!(r->unfed | r->lost)) || !karst_qp_may_receive(qp) || qp->starved)
-		return false;
-	/* the queue pair waits in the same way as one that got no copy for what it sends */
-	if (b->n == from) {
-		r->begged = true;
-		core->sched.refused = KARST_REFUSED;
-	}
-	return true;
+	return false;
 }

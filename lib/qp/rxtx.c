@@ -142,13 +142,10 @@ packet_deliver(struct karst_core *core, struct karst_core_qp *qp, struct karst_p
 static inline bool
 is_parked(const struct karst_core_qp *qp, const struct karst_pkt *pkt)
 {
-	bool held;
-
 	if (karst_likely(!(qp->flags & KARST_QPF_COPIES)))
 		return false;
-	/* also for one that was parked after it was held: this clears the record of it */
-	held = qp->repeat != NULL && karst_repeat_is_fresh(qp->repeat, pkt);
-	return held || (qp->copy[KARST_COPY_RX] != NULL && qp->copy[KARST_COPY_RX]->pkt == pkt);
+	return (qp->copy[KARST_COPY_RX] != NULL && qp->copy[KARST_COPY_RX]->pkt == pkt) ||
+		(qp->repeat != NULL && karst_repeat_is_fresh(qp->repeat, pkt));
 }
 
 static inline bool
@@ -229,7 +226,7 @@ static inline bool
 has_no_answers(const struct karst_core_qp *qp)
 {
 	return qp->rsp.owed == KARST_OWED_NONE && qp->rsp.rsp_cur == qp->rsp.rsp_added &&
-		!(qp->rsp.unfed | qp->rsp.lost) && !(qp->flags & KARST_QPF_COPIES);
+		!(qp->flags & KARST_QPF_COPIES);
 }
 
 /* Whether karst_requester_tx() has certainly nothing to do: everything has been sent, the program

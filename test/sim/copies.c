@@ -20,9 +20,6 @@
 /* Longest time that a copy takes: much less than the shortest timeout. */
 #define COPY_NS_MAX 30000
 
-/* In half of the schedules with copies, fewer packets than this wait behind a parked one. */
-#define PLACES_MAX 16u
-
 struct sim_copy {
 	struct karst_copy copy;
 	struct sim_copy *next; /* in the list of pending or free ones */
@@ -36,9 +33,6 @@ sim_copies_config(struct sim *s)
 	/* not drawn, so that recorded seeds still give the same schedules */
 	s->copying.state = sim_mix(s->seed ^ 0x636f70696573ull);
 	s->copies = s->profile < SIM_FAULTS && rng_one_in(&s->copying, 6);
-	s->places = sim_mix(s->seed ^ 0x706c61636573ull) % (2 * PLACES_MAX);
-	if (s->places >= PLACES_MAX)
-		s->places = UINT32_MAX;
 }
 
 void *
@@ -139,26 +133,12 @@ copies_give_back(struct karst_core *core, struct karst_copy *copy)
 	c->copies_used = x;
 }
 
-/* Whether @ep has to notice, since there are no timeouts, that packets were dropped.  With them, a
- * packet that is dropped again and again uses up the retries.  UD and UC packets are never sent
- * again, and an end that does not know SACKs is not told. */
-static bool
-is_missed(const struct sim_ep *ep)
-{
-	return ep != NULL && ep->pair->type == KARST_QPT_RC && ep->pair->repeats % 3 == 0 &&
-		ep->timeout == 0 && ep->peer->timeout == 0;
-}
-
 static struct karst_pkt *
 copies_keep(struct karst_core *core, struct karst_copy *copy, struct karst_pkt *pkt)
 {
 	const struct sim_core *c = core->user;
-	const struct sim *s = c->node->s;
-	const struct sim_arena *a = &s->arena;
+	const struct sim_arena *a = &c->node->s->arena;
 
-	if (copy->state == KARST_COPY_BUSY && copy->nbacklog >= s->places &&
-		is_missed(sim_ep_of(c->node, pkt->dqpn)))
-		return NULL;
 	/* a frame that is held remains where it is */
 	if ((uint8_t *)pkt >= a->base && (uint8_t *)pkt < a->base + a->size)
 		return pkt;

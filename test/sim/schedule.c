@@ -330,7 +330,7 @@ judge_counters(struct sim *s)
 	if (s->lossy || s->jumbled || any_fault(s) || sim_repeat_disagrees(s) || s->migrated ||
 		s->paused || s->copies)
 		return;
-	if (sum_drop(s, KARST_DROP_RNR) == 0) {
+	if (sum_counter(s, KARST_CTR_RNR_NAK_SENT) == 0) {
 		uint64_t again = sum_counter(s, KARST_CTR_LOCAL_ACK_TIMEOUT) +
 			sum_counter(s, KARST_CTR_SEQ_NAK_SENT) +
 			sum_counter(s, KARST_CTR_SACK_SENT);

@@ -558,7 +558,6 @@ struct sim {
 	struct sim_rng pauses;  /* likewise */
 	struct sim_rng copying; /* likewise */
 	bool copies;            /* programs' memory has to be copied */
-	uint32_t places;        /* packets that may wait behind a parked one (copies.c) */
 	uint32_t pause_every;   /* steps, on average; 0: there are none */
 	bool paused;            /* a node has paused in this schedule */
 	bool migrated;          /* a connection has migrated in this schedule */

@@ -10,7 +10,7 @@
 #include <stdio.h>
 
 #define PORT_DOWN   1u /* enum ibv_port_state */
-#define PORT_ACTIVE 4u
+#define PORT_STATE_ACTIVE 4u
 #define GID_ROCE2   2u
 
 /* Counts removed ports, too: programs read the number once, and the ports may return. */
@@ -101,7 +101,7 @@ eng_session_query_port(struct karst_session *s, struct session_call *c)
 
 	if (ret != 0)
 		return ret;
-	rsp->state = info.link_up ? PORT_ACTIVE : PORT_DOWN;
+	rsp->state = info.link_up ? PORT_STATE_ACTIVE : PORT_DOWN;
 	rsp->max_mtu = rsp->active_mtu = info.path_mtu;
 	memcpy(rsp->mac, info.mac, sizeof(rsp->mac));
 	rsp->vlan = info.vlan;

@@ -157,15 +157,6 @@ copy_once(struct bed *b, uint32_t most)
 }
 
 void
-visit_all(struct bed *b)
-{
-	uint32_t visits = 0;
-
-	while (visit_picked(b, 16, NULL) != NULL)
-		cr_assert_lt(visits++, 100, "they never come to rest");
-}
-
-void
 copy_all(struct bed *b)
 {
 	while (copy_once(b, ALL) > 0)

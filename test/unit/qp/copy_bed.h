@@ -36,8 +36,6 @@ void close_far(struct bed *b);
 
 /** Makes all copies that are pending now, each up to byte @most.  @return how many. */
 uint32_t copy_once(struct bed *b, uint32_t most);
-/** Visits queue pairs until each has nothing to do, or waits for a copy. */
-void visit_all(struct bed *b);
 /** Makes all copies that there will be. */
 void copy_all(struct bed *b);
 

@@ -48,8 +48,7 @@ Test(layout, a_write_needs_few_lines)
 	cr_assert_eq(LINE(struct karst_core_qp, req.window), LINE(struct karst_core_qp, req));
 	cr_assert_lt(offsetof(struct karst_requester, ssn), KARST_CACHE_LINE,
 		"the bits before it say what a visit has to do");
-	cr_assert_eq(
-		LINE(struct karst_core_qp, rsp.min_rnr_timer), LINE(struct karst_core_qp, rsp));
+	cr_assert_eq(LINE(struct karst_core_qp, rsp.fatal), LINE(struct karst_core_qp, rsp));
 	cr_assert_eq(LINE(struct karst_core_qp, rsp.lead), LINE(struct karst_core_qp, rsp));
 	cr_assert_eq(LINE(struct karst_core_qp, rsp.rsp_saved), LINE(struct karst_core_qp, rsp));
 	cr_assert_eq(LINE(struct karst_core_qp, rsp.rsp_again), LINE(struct karst_core_qp, rsp));

@@ -347,31 +347,3 @@ Test(rc_responder, send_queue_drained_still_receives)
 	expect_mem(b, 0, 0, 4);
 	bed_close(b);
 }
-
-/* NAKs count when they are sent: these are not, since what they ask for comes before that. */
-Test(rc_responder, naks_that_are_taken_back)
-{
-	struct bed *b = bed_rc();
-
-	expect_drop(b, SEQUENCE, send_write(b, R(1), 1024, 8));
-	expect_taken(b, send_write(b, R(0), 1024, 8));
-	expect_taken(b, send_write(b, R(1), 1024, 8));
-	expect_ack(b, R(1), 2);
-	expect_drop(b, RNR, send_pkt(b, RC_SEND_ONLY, R(2), .pay_len = 4, .ackreq = true));
-	post_recv(b, 1, 0, 64);
-	expect_taken(b, send_pkt(b, RC_SEND_ONLY, R(2), .pay_len = 4, .ackreq = true));
-	expect_ack(b, R(2), 3);
-	expect_recv(b, 1, SUCCESS);
-	cr_assert_eq(count(b, SEQ_NAK_SENT), 0);
-	cr_assert_eq(count(b, RNR_NAK_SENT), 0);
-	expect_drop(b, SEQUENCE, send_write(b, R(4), 1024, 8));
-	cr_assert_eq(count(b, SEQ_NAK_SENT), 0);
-	expect_nak(b, R(3), PSN_SEQ, 3);
-	cr_assert_eq(count(b, SEQ_NAK_SENT), 1);
-	expect_drop(b, REQUEST,
-		send_pkt(b, RC_WRITE_ONLY, R(3), .rkey = 1, .dma_len = 4, .pay_len = 4));
-	expect_nak(b, R(3), REM_ACCESS, 3);
-	cr_assert_eq(count(b, ERROR_NAK_SENT), 1);
-	expect_event(b, QP_ACCESS_ERR);
-	bed_close(b);
-}

@@ -9,9 +9,9 @@
 #include <net/if.h>
 #include <stdio.h>
 
-#define PORT_DOWN   1u /* enum ibv_port_state */
+#define PORT_DOWN         1u /* enum ibv_port_state */
 #define PORT_STATE_ACTIVE 4u
-#define GID_ROCE2   2u
+#define GID_ROCE2         2u
 
 /* Counts removed ports, too: programs read the number once, and the ports may return. */
 uint32_t

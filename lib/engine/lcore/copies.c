@@ -31,21 +31,24 @@
 
 #define TAIL_BYTES 8u
 #define PAGE       4096u
-/* Rooms whose pages stay with the lcore.  Further rooms are needed only when the memory of very
- * many programs is copied; their pages return to the system after each copy. */
-#define ROOMS_KEPT 16
+/* Free copies whose rooms keep their pages.  More are needed only when the memory of very many
+ * programs is copied; the pages of the others return to the system. */
+#define ROOMS_KEPT 16u
 #define IOVS       (KARST_COPY_PARTS + 1)
 /* A safe point begins no further copies after this time; the rest wait for the next safe point. */
 #define COPY_NS 500000u
 
 /* Most packets that an lcore keeps waiting.  They occupy buffers that are meant for rings and
- * windows. */
-#define KEPT_MAX 1024u
-/* A packet behind another one is kept only while more places are free than its user has; behind one
- * that waits for a slow program, while more of so many are free, and while there are fewer of its
- * user. */
-#define KEPT_SLOW (KEPT_MAX * 3 / 4)
-#define KEPT_USER (KEPT_MAX / 4)
+ * windows.  Each copy has a place for its own packet; the others are for packets behind those. */
+#define KEPT_MAX    1024u
+#define KEPT_BEHIND (KEPT_MAX - ENG_COPIES)
+/* A packet behind another one is kept only while more places are free than its user has.  For those
+ * behind one that waits for a slow program, two further limits hold, so that most places are left
+ * to other programs; but not for a user who has few: anyone's program may be taken for a slow
+ * one. */
+#define KEPT_SLOW (KEPT_BEHIND * 3 / 4)
+#define KEPT_USER (KEPT_BEHIND / 4)
+#define KEPT_FEW  (KEPT_BEHIND / 8)
 /* In the mbuf of a packet that is kept: counted for no user. */
 #define KEPT_FOR_NONE UINT32_MAX
 
@@ -222,6 +225,10 @@ take(struct karst_core *core)
 
 	if (c != NULL) {
 		cs->free = c->next;
+		cs->nfree--;
+	} else if (cs->cold != NULL) {
+		c = cs->cold;
+		cs->cold = c->next;
 	} else if (cs->nused < ENG_COPIES) {
 		c = &cs->copy[cs->nused];
 		c->pub.room = cs->room[cs->nused++];
@@ -303,9 +310,27 @@ release(struct karst_core *core, struct karst_pkt *pkt)
 	struct rte_mbuf *m = mbuf_of(pkt);
 
 	lc->copies->nkept--;
-	if (m->hash.usr != KEPT_FOR_NONE)
-		lc->copies->of_user[m->hash.usr % ENG_USER_HASHES].nkept--;
+	if (m->hash.usr != KEPT_FOR_NONE) {
+		lc->copies->nbehind--;
+		lc->copies->of_user[m->hash.usr % ENG_USER_HASHES].nbehind--;
+	}
 	buffer_free(lc, m);
+}
+
+/* Nothing refers to the room of the copy any more. */
+static void
+make_free(struct eng_copies *cs, struct eng_copy *c)
+{
+	struct eng_copy **to = &cs->free;
+
+	if (karst_unlikely(cs->nfree >= ROOMS_KEPT)) {
+		madvise(c->pub.room, KARST_COPY_ROOM, MADV_DONTNEED);
+		to = &cs->cold;
+	} else {
+		cs->nfree++;
+	}
+	c->next = *to;
+	*to = c;
 }
 
 /* Frees a copy; until the next safe point, frames may still refer to its room. */
@@ -313,9 +338,6 @@ static void
 spend(struct eng_lcore *lc, struct eng_copy *c)
 {
 	struct eng_copies *cs = lc->copies;
-	/* those that are not accepted must not keep others from getting one in this turn */
-	struct eng_copy **to = c->unused ? &cs->free : &cs->spent;
-
 	if (c->counted) {
 		cs->ncounted--;
 		cs->of_user[c->user].ncounted--;
@@ -324,8 +346,13 @@ spend(struct eng_lcore *lc, struct eng_copy *c)
 	if (c->pub.pkt != NULL)
 		release(lc->core, c->pub.pkt);
 	c->pub.pkt = NULL;
-	c->next = *to;
-	*to = c;
+	/* those that are not accepted must not keep others from getting one in this turn */
+	if (c->unused) {
+		make_free(cs, c);
+		return;
+	}
+	c->next = cs->spent;
+	cs->spent = c;
 }
 
 static void
@@ -366,24 +393,22 @@ copy_of(struct eng_lcore *lc, const struct karst_pkt *pkt)
 
 /* Whether another packet may be kept with @c, which has the phase @phase. */
 static bool
-may_keep(struct eng_lcore *lc, const struct eng_copy *c, uint8_t phase)
+may_keep(const struct eng_copies *cs, const struct eng_copy *c, uint8_t phase)
 {
-	const struct eng_copies *cs = lc->copies;
-	uint32_t mine = cs->of_user[c->user].nkept;
+	uint32_t mine = cs->of_user[c->user].nbehind, all = mine + cs->nbehind;
 
-	/* a long backlog grows only while more places are free than it has, so that a few QPs
-	 * cannot take all places */
-	if (cs->nkept == KEPT_MAX ||
-		(c->pub.nbacklog >= KARST_COPY_BACKLOG && c->pub.nbacklog >= KEPT_MAX - cs->nkept))
-		return false;
-	/* the packet of the copy itself; it is not known yet whose it is */
+	/* the packet of the copy itself: it has a place */
 	if (phase == ENG_COPY_CORE)
 		return true;
+	/* a long backlog grows only while more places are free than it has, so that a few QPs
+	 * cannot take all places */
+	if (all >= KEPT_BEHIND ||
+		(c->pub.nbacklog >= KARST_COPY_BACKLOG &&
+			c->pub.nbacklog + cs->nbehind >= KEPT_BEHIND))
+		return false;
 	/* also while it is not known yet that a program is slow: what is kept then may wait for as
 	 * long as the rest */
-	if (!c->slow)
-		return mine + cs->nkept < KEPT_MAX;
-	return mine < KEPT_USER && mine + cs->nkept < KEPT_SLOW;
+	return !c->slow || mine < KEPT_FEW || (mine < KEPT_USER && all < KEPT_SLOW);
 }
 
 static struct karst_pkt *
@@ -395,7 +420,7 @@ keep(struct karst_core *core, struct karst_copy *pub, struct karst_pkt *pkt)
 	/* relaxed: if it has just been made, the packet may be dropped without need */
 	uint8_t phase = atomic_load_explicit(&c->phase, memory_order_relaxed);
 
-	if (!may_keep(lc, c, phase))
+	if (!may_keep(cs, c, phase))
 		return NULL;
 	if (cs->fleeting)
 		pkt = copy_of(lc, pkt);
@@ -404,8 +429,10 @@ keep(struct karst_core *core, struct karst_copy *pub, struct karst_pkt *pkt)
 	cs->nkept++;
 	/* the packet of the copy itself is kept before it is known where it goes */
 	mbuf_of(pkt)->hash.usr = phase == ENG_COPY_CORE ? KEPT_FOR_NONE : c->user;
-	if (phase != ENG_COPY_CORE)
-		cs->of_user[c->user].nkept++;
+	if (phase != ENG_COPY_CORE) {
+		cs->nbehind++;
+		cs->of_user[c->user].nbehind++;
+	}
 	return pkt;
 }
 
@@ -539,10 +566,7 @@ eng_copies_run(struct eng_lcore *lc)
 	take_returned(lc);
 	while ((c = cs->spent) != NULL) {
 		cs->spent = c->next;
-		if (karst_unlikely(c - cs->copy >= ROOMS_KEPT))
-			madvise(c->pub.room, KARST_COPY_ROOM, MADV_DONTNEED);
-		c->next = cs->free;
-		cs->free = c;
+		make_free(cs, c);
 	}
 	if (workers != NULL)
 		eng_deferred_exchange(workers);

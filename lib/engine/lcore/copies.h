@@ -87,7 +87,7 @@ struct eng_copy_list {
 /* What a user's programs have of an lcore's copies. */
 struct eng_copies_user {
 	uint16_t ncounted; /* of struct eng_copies.ncounted */
-	uint16_t nkept;    /* of struct eng_copies.nkept, behind another packet */
+	uint16_t nbehind;  /* of struct eng_copies.nbehind */
 	/* deferred.c; written by the driver and the watchdog, relaxed */
 	_Atomic uint32_t nslow;     /* programs that became slow here in its window */
 	_Atomic uint64_t window_ns; /* start of the window */
@@ -95,15 +95,18 @@ struct eng_copies_user {
 };
 
 struct eng_copies {
-	struct eng_copy *free;
+	struct eng_copy *free; /* their rooms have pages */
+	struct eng_copy *cold; /* free, and their rooms have none */
 	struct eng_copy *spent; /* free at the next safe point: frames still refer to their rooms */
 	/* pushed by threads that were left behind: no thread works on them any more */
 	struct eng_copy *_Atomic returned;
 	struct eng_copy_list todo;
 	struct eng_copy_list unsent; /* of slow programs, not yet in the pool's list */
-	uint32_t nkept;              /* packets that wait for a copy */
+	uint32_t nkept;              /* packets that wait for a copy: one for each copy, and ... */
+	uint32_t nbehind;            /* ... those behind it */
 	uint32_t nawaited;           /* copies that copiers have or will get */
 	uint32_t ncounted;           /* copies from submit() until they are free */
+	uint32_t nfree;              /* elements of the list free */
 	uint32_t nspent;             /* copies freed while queue pairs waited for one, since those
 				      * tried again */
 	uint32_t nused;              /* elements of copy[] that have been used so far */

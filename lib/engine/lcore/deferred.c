@@ -33,7 +33,8 @@
 #define MS 1000000u
 /* How long the driver measures the copies of a program after a slow one. */
 #define SLOW_ASK_NS (1000u * MS)
-/* A program becomes slow if it costs a driver more than BLAME_NS within WINDOW_NS. */
+/* A program becomes slow if its slow copies cost a driver more than BLAME_NS within WINDOW_NS,
+ * beyond ENG_COPY_SLOW_NS each. */
 #define WINDOW_NS (100u * MS)
 #define BLAME_NS  (2u * MS)
 /* How long it is slow the first time; this doubles each time, up to 2^SLOW_SHIFT. */
@@ -129,6 +130,8 @@ eng_copy_took(struct eng_lcore *lc, struct eng_copy *c, uint64_t now_ns, uint64_
 		eng_relaxed_set(&s->slow.window_ns, now_ns);
 		eng_relaxed_set(&s->slow.spent_ns, 0);
 	}
+	/* a program with many copies is not slow for it, if this processor is slow */
+	ns -= ENG_COPY_SLOW_NS;
 	eng_relaxed_set(&s->slow.spent_ns, eng_relaxed(&s->slow.spent_ns) + ns);
 	if (eng_relaxed(&s->slow.spent_ns) > BLAME_NS)
 		eng_deferred_call(lc, c, now_ns);

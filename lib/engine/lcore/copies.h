@@ -95,8 +95,8 @@ struct eng_copies_user {
 };
 
 struct eng_copies {
-	struct eng_copy *free; /* their rooms have pages */
-	struct eng_copy *cold; /* free, and their rooms have none */
+	struct eng_copy *free;  /* their rooms have pages */
+	struct eng_copy *cold;  /* free, and their rooms have none */
 	struct eng_copy *spent; /* free at the next safe point: frames still refer to their rooms */
 	/* pushed by threads that were left behind: no thread works on them any more */
 	struct eng_copy *_Atomic returned;

@@ -8,6 +8,11 @@
  * connection is closed by its own thread, without the lock, and never by the thread that accepts.
  * Until that is done, it counts as one of its user's connections.  A thread that lingers returns
  * when it gets a signal; other threads are left behind when the daemon ends.
+ *
+ * A user for whom so many threads close already gets no more of them.  A further connection is
+ * shut down, and closed at once if no descriptor is in its messages.  Otherwise it is kept until
+ * one of the user's threads has returned.  The messages are not read meanwhile, so their
+ * descriptors count against what the kernel allows the user to have in messages (RLIMIT_NOFILE).
  */
 #include "server.h"
 
@@ -30,7 +35,7 @@
 
 #define MAX_GROUPS      65536u /* NGROUPS_MAX of the kernel */
 #define MAX_REFUSED     256u  /* connections that are not admitted yet, or wait for their refusal */
-#define MAX_UNHEARD     1024u /* connections that are only closed */
+#define MAX_UNHEARD     1024u /* connections that are only closed; each user may have one more */
 #define REFUSE_WITHIN_S 2
 /* How long the end of the daemon waits for the threads of programs, and how often it interrupts
  * them. */
@@ -48,7 +53,7 @@ struct client {
 	pthread_t thread;
 	int fd;       /* -1: it is being closed */
 	bool refused; /* does not count as attached */
-	bool unheard; /* its user has too many connections that wait already */
+	bool unheard; /* it is only closed */
 };
 
 struct kd_server {
@@ -59,7 +64,8 @@ struct kd_server {
 	pthread_cond_t left;
 	struct kd_conf conf;
 	struct client *clients;
-	uint32_t nclients; /* attached */
+	struct client *kept; /* without threads; their users have others whose threads close */
+	uint32_t nclients;   /* attached */
 	uint32_t nrefused;
 	uint32_t nunheard;
 	int waiting_fd; /* used only by the accepting thread: a connection that was accepted, but
@@ -306,34 +312,77 @@ server_serve(struct client *c)
 static void
 client_close(struct client *c)
 {
+	struct kd_server *s = c->server;
 	int fd = c->fd;
 
-	pthread_mutex_lock(&c->server->lock);
+	pthread_mutex_lock(&s->lock);
 	c->fd = -1;
-	pthread_mutex_unlock(&c->server->lock);
+	if (!c->unheard) {
+		c->unheard = true;
+		s->nrefused--;
+		s->nunheard++;
+	}
+	pthread_mutex_unlock(&s->lock);
 	close(fd);
 	if (c->peer.pidfd >= 0)
 		close(c->peer.pidfd);
 }
 
-/* Removes @c from the list.  After that, the server may be gone. */
 static void
+client_put(struct client **list, struct client *c)
+{
+	c->next = *list;
+	c->pprev = list;
+	if (c->next != NULL)
+		c->next->pprev = &c->next;
+	*list = c;
+}
+
+static void
+client_take(struct client *c)
+{
+	*c->pprev = c->next;
+	if (c->next != NULL)
+		c->next->pprev = c->pprev;
+}
+
+/* Gives @c, whose connection is closed, another one of its user that was kept.  Lock held.
+ * @return false: there is none */
+static bool
+client_take_over(struct client *c)
+{
+	struct client *k = c->server->kept;
+
+	while (k != NULL && k->uid != c->uid)
+		k = k->next;
+	if (k == NULL)
+		return false;
+	client_take(k);
+	c->fd = k->fd;
+	c->peer.pidfd = -1;
+	free(k);
+	return true;
+}
+
+/* Removes @c from the list, after which the server may be gone.  @return false: there is another
+ * connection to close */
+static bool
 client_leave(struct client *c)
 {
 	struct kd_server *s = c->server;
 
 	pthread_mutex_lock(&s->lock);
-	*c->pprev = c->next;
-	if (c->next != NULL)
-		c->next->pprev = c->pprev;
-	if (c->unheard)
-		s->nunheard--;
-	else
-		s->nrefused--;
+	if (client_take_over(c)) {
+		pthread_mutex_unlock(&s->lock);
+		return false;
+	}
+	client_take(c);
+	s->nunheard--;
 	free(c);
 	if (s->clients == NULL)
 		pthread_cond_signal(&s->left);
 	pthread_mutex_unlock(&s->lock);
+	return true;
 }
 
 static void
@@ -355,8 +404,9 @@ client_main(void *arg)
 
 	if (!c->unheard)
 		client_hear(c);
-	client_close(c);
-	client_leave(c);
+	do
+		client_close(c);
+	while (!client_leave(c));
 	return NULL;
 }
 
@@ -377,19 +427,98 @@ start_thread(struct client *c)
 	return -rc;
 }
 
-/* Prevents a user from blocking others by connections that send nothing: of the connections that
- * are not admitted yet, or wait for their refusal, a user has at most three times as many as the
- * number that is left (lib/engine/util/share.h).  Lock held. */
+/* Whether a user that has @mine of @n places, of which there are @max, may have one more: at most
+ * three times as many as the number that is left (lib/engine/util/share.h), but at least one. */
 static bool
-may_wait(const struct kd_server *s, uid_t uid)
+has_share(uint32_t mine, uint32_t n, uint32_t max)
 {
+	return mine == 0 || (n < max && mine < 3 * (max - n));
+}
+
+enum place { HEARD, UNHEARD, KEPT };
+
+/* Prevents a user from blocking others by connections that send nothing, or whose close does not
+ * return.  A user whose threads close as many as they may is not heard any more, either.  Lock
+ * held. */
+static enum place
+place_of(const struct kd_server *s, uid_t uid)
+{
+	uint32_t waiting = 0, closing = 0;
 	const struct client *c;
-	uint32_t mine = 0, left;
 
 	for (c = s->clients; c != NULL; c = c->next)
-		mine += c->refused && !c->unheard && c->uid == uid;
-	left = MAX_REFUSED - s->nrefused;
-	return mine == 0 || mine < 3 * left;
+		if (c->uid == uid) {
+			waiting += c->refused && !c->unheard;
+			closing += c->unheard;
+		}
+	if (!has_share(closing, s->nunheard, MAX_UNHEARD))
+		return KEPT;
+	return has_share(waiting, s->nrefused, MAX_REFUSED) ? HEARD : UNHEARD;
+}
+
+/* Discards messages without descriptors, of a connection that gets no more of them.  With
+ * SO_PASSCRED each message has control data, which tells an empty one from the end; there is no
+ * room for descriptors beside them.  @return whether none is left, so that close() does not wait */
+static bool
+discard_messages(int fd)
+{
+	union {
+		struct cmsghdr hdr;
+		uint8_t bytes[CMSG_SPACE(sizeof(struct ucred))];
+	} control;
+	const int on = 1;
+	uint8_t byte;
+
+	if (setsockopt(fd, SOL_SOCKET, SO_PASSCRED, &on, sizeof(on)) != 0)
+		return false;
+	for (;;) {
+		struct iovec v = {.iov_base = &byte, .iov_len = sizeof(byte)};
+		struct msghdr m = {.msg_iov = &v,
+			.msg_iovlen = 1,
+			.msg_control = &control,
+			.msg_controllen = sizeof(control)};
+		ssize_t n = recvmsg(fd, &m, MSG_PEEK | MSG_DONTWAIT);
+
+		if (n < 0 && errno == ECONNRESET) /* which is reported once */
+			continue;
+		if (n < 0 || (m.msg_flags & MSG_CTRUNC))
+			return false;
+		if (m.msg_controllen == 0)
+			return true;
+		(void)recv(fd, &byte, sizeof(byte), MSG_DONTWAIT);
+	}
+}
+
+/* The user may have no more threads.  Closes @fd now or later, and not in a way that can wait. */
+static int
+keep_client(struct kd_server *s, int fd, uid_t uid)
+{
+	struct client *c;
+	bool kept = false;
+
+	shutdown(fd, SHUT_RDWR);
+	karst_log_some(&s->refused_log, kd_clock_ns(), KARST_LOG_NOTICE,
+		"a connection of user %u is refused: the user's earlier connections cannot be "
+		"closed, because of descriptors that were sent on them",
+		uid);
+	if (discard_messages(fd)) {
+		close(fd);
+		return 0;
+	}
+	c = calloc(1, sizeof(*c));
+	if (c == NULL)
+		return -ENOMEM;
+	c->fd = fd;
+	c->uid = uid;
+	pthread_mutex_lock(&s->lock);
+	kept = place_of(s, uid) == KEPT;
+	if (kept)
+		client_put(&s->kept, c);
+	pthread_mutex_unlock(&s->lock);
+	if (kept)
+		return 0;
+	free(c);
+	return -EAGAIN; /* a thread of the user has returned */
 }
 
 /* A connection counts as refused until it is admitted. */
@@ -397,7 +526,8 @@ static int
 add_client(struct kd_server *s, int fd, uid_t uid)
 {
 	struct client *c = calloc(1, sizeof(*c));
-	int rc;
+	enum place place;
+	int rc = 0;
 
 	if (c == NULL)
 		return -ENOMEM;
@@ -407,26 +537,21 @@ add_client(struct kd_server *s, int fd, uid_t uid)
 	c->peer.pidfd = -1;
 	c->refused = true;
 	pthread_mutex_lock(&s->lock);
-	c->unheard = !may_wait(s, uid);
-	c->next = s->clients;
-	c->pprev = &s->clients;
-	if (c->next != NULL)
-		c->next->pprev = &c->next;
-	s->clients = c;
+	place = place_of(s, uid);
+	c->unheard = place != HEARD;
+	client_put(&s->clients, c);
 	s->nunheard += c->unheard;
 	s->nrefused += !c->unheard;
-	rc = start_thread(c);
+	rc = place != KEPT ? start_thread(c) : -EUSERS;
 	if (rc != 0) {
-		s->clients = c->next;
-		if (c->next != NULL)
-			c->next->pprev = &s->clients;
+		client_take(c);
 		s->nunheard -= c->unheard;
 		s->nrefused -= !c->unheard;
 	}
 	pthread_mutex_unlock(&s->lock);
 	if (rc != 0)
 		free(c);
-	return rc;
+	return rc == -EUSERS ? keep_client(s, fd, uid) : rc;
 }
 
 static bool
@@ -435,7 +560,7 @@ is_crowded(struct kd_server *s)
 	bool yes;
 
 	pthread_mutex_lock(&s->lock);
-	yes = s->nrefused >= MAX_REFUSED || s->nunheard >= MAX_UNHEARD;
+	yes = s->nrefused >= MAX_REFUSED;
 	pthread_mutex_unlock(&s->lock);
 	return yes;
 }

@@ -164,10 +164,12 @@ req_again(struct cm_core *c, struct cm_id *id, const struct karst_cm_path *seen,
 		break;
 	case KARST_CM_DREQ_SENT:
 	case KARST_CM_TIMEWAIT:
-		if (id->spent && id->kept)
+		if (id->spent && id->kept) {
 			cm_send_again(c, id);
-		else if (id->no_rtu) /* the REP was lost */
+		} else if (id->no_rtu) { /* the REP was lost */
 			cm_refuse(c, seen, m, KARST_CM_REJ_CONSUMER_DEFINED, NULL, 0);
+			cm_id_unhash_qpn(id); /* the peer has no connection of its queue pair */
+		}
 		break;
 	default:
 		break; /* it was answered */

@@ -98,6 +98,15 @@ find_by_guid(struct cm_core *c, const struct karst_cm_path *seen, const struct k
 	return cm_id_by_remote(c, seen->remote_ip, karst_get_be64(m->info), m->local_id);
 }
 
+/* This side has disconnected before an RTU came, and the peer refuses the REP, or has given up
+ * waiting for one: it will not repeat its REQ, and its queue pair was never connected. */
+static bool
+ends_before_rtu(const struct cm_id *id, const struct karst_cm_msg *m)
+{
+	return id->no_rtu &&
+		(m->rej.message == KARST_CM_ABOUT_REP || m->rej.reason == KARST_CM_REJ_TIMEOUT);
+}
+
 static void
 tell_rej(struct cm_core *c, const struct cm_id *id, const struct karst_cm_msg *m)
 {
@@ -112,11 +121,17 @@ void
 cm_rx_rej(struct cm_core *c, const struct karst_cm_path *seen, const struct karst_cm_msg *m)
 {
 	struct cm_id *id = m->remote_id == 0 ? find_by_guid(c, seen, m) : NULL;
+	bool early;
 
 	if (id == NULL)
 		id = cm_rx_find(c, seen, m);
 	if (id == NULL)
 		return;
+	early = ends_before_rtu(id, m);
+	if (early) {
+		id->no_rtu = false;
+		cm_id_unhash_qpn(id);
+	}
 	switch (id->state) {
 	case KARST_CM_REQ_SENT:
 	case KARST_CM_REQ_RCVD:
@@ -133,6 +148,12 @@ cm_rx_rej(struct cm_core *c, const struct karst_cm_path *seen, const struct kars
 		cm_enter_timewait(c, id);
 		cm_notify_code(c, id, KARST_CM_EV_DREQ_ERROR);
 		return;
+	case KARST_CM_TIMEWAIT:
+		if (early) {
+			cm_enter_timewait(c, id); /* which is shorter now */
+			return;
+		}
+		/* fall through */
 	default:
 		count(c, KARST_CM_CTR_STATE);
 		return;

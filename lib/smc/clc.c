@@ -352,6 +352,8 @@ smc_conn_timeout(struct smc_core *c, struct smc_conn *conn)
 		smc_fail(c, conn, ETIMEDOUT);
 		break;
 	default: /* the program has closed, and the peer does not answer */
+		if (smc_close_waits(c, conn))
+			break;
 		smc_conn_abort(c, conn, ETIMEDOUT, true);
 		if (conn->state == KARST_SMC_PEER_ABORT_WAIT)
 			smc_conn_closed(c, conn);

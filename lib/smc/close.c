@@ -20,7 +20,8 @@
  *
  * After a close the peer has close_wait_ns to answer.  That time begins again when all is written,
  * and with each message that the peer has read more.  After it the connection is aborted, and bytes
- * that are not written are discarded.
+ * that are not written are discarded.  A peer with much room does not tell by itself what it reads
+ * (S14).  So after half of the time it is asked, if it has not told that it has read everything.
  */
 #include "smc_priv.h"
 
@@ -113,7 +114,27 @@ close_finish(struct smc_core *c, struct smc_conn *conn)
 		break;
 	}
 	if (conn_connected(conn))
-		smc_timer_set(c, &conn->timer, c->cfg.close_wait_ns);
+		smc_close_wait(c, conn);
+}
+
+void
+smc_close_wait(struct smc_core *c, struct smc_conn *conn)
+{
+	conn->close_at = c->pub.now_ns + c->cfg.close_wait_ns;
+	smc_timer_set(c, &conn->timer, c->cfg.close_wait_ns / 2);
+}
+
+bool
+smc_close_waits(struct smc_core *c, struct smc_conn *conn)
+{
+	if (!conn->app_closed || conn->dead || c->pub.now_ns >= conn->close_at)
+		return false;
+	smc_timer_set(c, &conn->timer, conn->close_at - c->pub.now_ns);
+	if (conn->peer_cons != conn->prod_high) {
+		conn->asks = true;
+		smc_push_cdc(c, conn);
+	}
+	return true;
 }
 
 /* Whether nothing is left to write, or can be written any more. */
@@ -167,7 +188,7 @@ karst_smc_conn_close(struct karst_smc *smc, uint32_t id)
 	} else if (conn_connected(conn)) {
 		smc_push(c, conn);
 		if (conn_connected(conn))
-			smc_timer_set(c, &conn->timer, c->cfg.close_wait_ns);
+			smc_close_wait(c, conn);
 	}
 	return 0;
 }

@@ -57,7 +57,7 @@ take_consumer(struct smc_core *c, struct smc_conn *conn, const struct karst_smc_
 		return false;
 	conn->peer_cons += (uint64_t)ahead;
 	if (ahead > 0 && conn->app_closed && !conn->dead)
-		smc_timer_set(c, &conn->timer, c->cfg.close_wait_ns); /* it reads: wait longer */
+		smc_close_wait(c, conn);    /* it reads: wait longer */
 	if (conn->peer_cons > conn->prod) { /* after failover: the bytes had arrived */
 		conn->prod = conn->peer_cons;
 		conn->want_cdc = true; /* the send buffer is free when this message is complete */

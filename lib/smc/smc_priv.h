@@ -118,6 +118,8 @@ struct smc_conn {
 	bool app_closed, app_shut;
 	bool shut_done, close_done;    /* passed to the state machine */
 	bool closed_told;              /* the program has the event CLOSED */
+	uint64_t close_at;             /* the peer has to answer the close until then */
+	bool asks;                     /* messages ask the peer to tell what it reads */
 	uint32_t link_next, link_prev; /* waiting for a slot */
 	bool on_link;
 
@@ -507,6 +509,10 @@ void smc_cdc_rx(struct smc_core *c, struct smc_link *link, const void *msg, size
 
 /** All may have been sent: continues with what the program wanted to end. */
 void smc_close_step(struct smc_core *c, struct smc_conn *conn);
+/** The program has closed: begins the time in which the peer has to answer, or to read. */
+void smc_close_wait(struct smc_core *c, struct smc_conn *conn);
+/** The timer has fired.  @return whether the time is not over. */
+bool smc_close_waits(struct smc_core *c, struct smc_conn *conn);
 /** The peer has sent flags about the end of the connection. */
 void smc_close_peer(struct smc_core *c, struct smc_conn *conn, uint8_t news);
 /** Aborts the connection, with @error for the program; notifies the peer if @tell. */

@@ -148,6 +148,8 @@ tx_send_one(struct smc_core *c, struct smc_conn *conn, uint32_t len)
 	} else if (conn->urgent_set && !conn->dead) {
 		flags |= KARST_SMC_CDC_URGENT_PENDING;
 	}
+	if (conn->asks && !conn->dead)
+		flags |= KARST_SMC_CDC_UPDATE;
 	conn->prod_flags = flags;
 	conn->want_cdc = false;
 	conn->cons_told = conn->cons;

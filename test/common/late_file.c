@@ -7,8 +7,10 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/fuse.h>
+#include <poll.h>
 #include <pthread.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -16,6 +18,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/mount.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/uio.h>
 #include <time.h>
@@ -30,6 +33,7 @@ struct fs {
 	size_t bytes;
 	uint32_t delay_us;
 	_Atomic bool kept; /* requests to close the file are not answered */
+	bool write_back;   /* the kernel keeps what is written until a file is closed */
 };
 
 static void
@@ -81,7 +85,8 @@ serve_one(struct fs *fs, const struct fuse_in_header *in)
 		const struct fuse_init_out out = {.major = FUSE_KERNEL_VERSION,
 			.minor = FUSE_KERNEL_MINOR_VERSION,
 			.max_readahead = 0,
-			.flags = i->flags & FUSE_BIG_WRITES,
+			.flags = i->flags &
+				(FUSE_BIG_WRITES | (fs->write_back ? FUSE_WRITEBACK_CACHE : 0)),
 			.max_write = MESSAGE / 2};
 
 		answer(fs, in, 0, &out, sizeof(out));
@@ -115,6 +120,7 @@ serve_one(struct fs *fs, const struct fuse_in_header *in)
 	case FUSE_FORGET:
 	case FUSE_BATCH_FORGET:
 	case FUSE_INTERRUPT:
+	case FUSE_WRITE:
 		return;
 	case FUSE_FLUSH:
 		if (!atomic_load(&fs->kept))
@@ -129,17 +135,23 @@ serve_one(struct fs *fs, const struct fuse_in_header *in)
 	}
 }
 
+/* Reads a request and serves it.  @return false: there will be no more */
+static bool
+serve_next(struct fs *fs)
+{
+	static _Alignas(8) uint8_t buf[MESSAGE + PAGE];
+	ssize_t n = read(fs->fd, buf, sizeof(buf));
+
+	if (n >= (ssize_t)sizeof(struct fuse_in_header))
+		serve_one(fs, (const struct fuse_in_header *)buf);
+	return n > 0 || errno == EINTR || errno == EAGAIN || errno == ENOENT;
+}
+
 static void *
 serve(void *arg)
 {
-	static _Alignas(8) uint8_t buf[MESSAGE + PAGE];
-	struct fs *fs = arg;
-	ssize_t n;
-
-	while ((n = read(fs->fd, buf, sizeof(buf))) > 0 || errno == EINTR || errno == EAGAIN ||
-		errno == ENOENT)
-		if (n >= (ssize_t)sizeof(struct fuse_in_header))
-			serve_one(fs, (const struct fuse_in_header *)buf);
+	while (serve_next(arg))
+		;
 	return NULL;
 }
 
@@ -229,6 +241,50 @@ const char *
 late_file_open(int *fd)
 {
 	return open_it(&kept_fs, fd);
+}
+
+/* Opens the file in a process that does not serve it, and runs @program there. */
+static _Noreturn void
+run_beside(const struct fs *fs, const char *folder, void (*program)(int fd, void *arg), void *arg)
+{
+	char path[64];
+	int fd;
+
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	close(fs->fd);
+	snprintf(path, sizeof(path), "%s/file", folder);
+	fd = open(path, O_RDWR | O_CLOEXEC);
+	umount2(folder, MNT_DETACH);
+	rmdir(folder);
+	program(fd, arg);
+	_exit(0);
+}
+
+const char *
+late_file_unwritten(void (*program)(int fd, void *arg), void *arg, const _Atomic bool *stop)
+{
+	static struct fs fs = {.bytes = PAGE, .write_back = true};
+	char folder[] = "/tmp/karst-late-XXXXXX";
+	const char *fault;
+	pid_t pid;
+
+	if (mkdtemp(folder) == NULL)
+		return "a folder";
+	fault = mount_it(&fs, folder);
+	if (fault != NULL)
+		return fault;
+	pid = fork();
+	if (pid == 0)
+		run_beside(&fs, folder, program, arg);
+	if (pid < 0 || fcntl(fs.fd, F_SETFL, O_NONBLOCK) != 0)
+		return "fork";
+	while (!atomic_load(stop)) {
+		struct pollfd p = {.fd = fs.fd, .events = POLLIN};
+
+		if (poll(&p, 1, 10) == 1 && !serve_next(&fs))
+			return "serving";
+	}
+	return NULL;
 }
 
 void

@@ -6,6 +6,7 @@
 #ifndef LATE_FILE_H
 #define LATE_FILE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -25,5 +26,14 @@ const char *late_file_open(int *fd);
  * process must not have such a descriptor any more, or it could not end.
  */
 void late_file_keep(void);
+
+/**
+ * Runs @program in another process with a descriptor of a file, -1 if it cannot be opened, and
+ * serves the file until *@stop.  Bytes that are written to it are not accepted.  From then on,
+ * whoever drops the last reference to a struct file of it waits until this process has ended: also
+ * one who discards a message with a descriptor.  This process has none, so that it can end.
+ */
+const char *late_file_unwritten(
+	void (*program)(int fd, void *arg), void *arg, const _Atomic bool *stop);
 
 #endif /* LATE_FILE_H */

@@ -243,6 +243,7 @@ bool case_colluders(const struct options *o);
 bool case_crowds(const struct options *o);
 bool case_deferred(const struct options *o);
 bool case_linger(const struct options *o);
+bool case_unclosed(const struct options *o);
 bool case_leave(const struct options *o);
 bool case_stuck(const struct options *o);
 

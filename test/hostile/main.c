@@ -36,6 +36,7 @@ static const struct {
 	{"crowds", case_crowds, "many queue pairs whose memory never comes"},
 	{"deferred", case_deferred, "many programs that are late at once, then few"},
 	{"linger", case_linger, "descriptors that keep waiting who closes them"},
+	{"unclosed", case_unclosed, "descriptors whose close never returns, without end"},
 	{"leave", case_leave, "programs that hold threads of a karstd that is told to end"},
 	{"stuck", case_stuck, "an lcore that is stuck at a program's queue pair"},
 };

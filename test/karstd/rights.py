@@ -27,6 +27,12 @@ CAPS = {'CAP_CHOWN': 0, 'CAP_DAC_OVERRIDE': 1, 'CAP_FOWNER': 3, 'CAP_SETGID': 6,
         'CAP_SYS_PTRACE': 19, 'CAP_SYS_ADMIN': 21, 'CAP_PERFMON': 38, 'CAP_BPF': 39,
         'CAP_CHECKPOINT_RESTORE': 40}
 PART = ['CAP_SETUID', 'CAP_SETGID', 'CAP_CHECKPOINT_RESTORE'] # kept by the privileged part
+# System calls of the groups of systemd.exec(5) that @system-service does not include, except @raw-io
+# and the C library's own.
+NO_SERVICE = set("""chroot fsconfig fsmount fsopen fspick mount mount_setattr move_mount open_tree pivot_root
+umount umount2 delete_module finit_module init_module kexec_file_load kexec_load reboot swapoff swapon
+perf_event_open pidfd_getfd ptrace process_vm_readv process_vm_writev lookup_dcookie clock_adjtime
+clock_settime settimeofday acct quotactl vhangup""".split())
 DAEMON, PROGRAM = 61234, 61235
 STALL_S = 3
 
@@ -299,6 +305,19 @@ def elsewhere(tap, karstd, folder):
             1, 'Permission denied; --socket, or [socket] path, names another place'))
 
 
+def filtered(karstd, settings):
+    """The unit's filter has the calls that karstd makes and @system-service has not.  To the C library,
+    others look as if the kernel did not have them.  @return problems"""
+    done = subprocess.run(['nm', '-D', '--undefined-only', karstd], capture_output=True, text=True,
+                          check=True)
+    called = {line.split()[-1].split('@')[0] for line in done.stdout.splitlines()}
+    problems = [f'SystemCallFilter lacks {name}, which karstd calls'
+                for name in sorted((called & NO_SERVICE) - set(settings['SystemCallFilter']))]
+    if settings.get('SystemCallErrorNumber') != ['ENOSYS']:
+        problems.append('without SystemCallErrorNumber=ENOSYS another call kills the daemon')
+    return problems
+
+
 def by_unit(tap, karstd, shared, unit, folder, watched):
     """As systemd would start it, as far as setpriv can do that."""
     s = unit_settings(unit)
@@ -309,6 +328,7 @@ def by_unit(tap, karstd, shared, unit, folder, watched):
     if s['RuntimeDirectory'] != ['karst']:
         problems.append(f'it takes folders from other programs: {s["RuntimeDirectory"]}')
     tap.point('the unit: a user, the same capabilities twice, its own folder', problems)
+    tap.point('the unit: the system calls that karstd makes', filtered(karstd, s))
     run = open_folder(folder, 'run', DAEMON)
     d = Daemon(karstd, run, OPEN, name='unit')
     at = d.command.index('--user')

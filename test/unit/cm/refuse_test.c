@@ -414,3 +414,80 @@ Test(cm_refuse, c1_stale_rep_before_ready)
 	cr_expect_eq(expect_ev(b, REJ)->id, old);
 	cm_bed_down(b);
 }
+
+/* --- after a disconnect before the RTU --- */
+
+static uint32_t
+disconnected_before_rtu(struct cm_bed *b, struct cm_bed_msg *dreq)
+{
+	uint32_t id;
+
+	cm_bed_listen(b);
+	id = cm_bed_rep_sent(b, 0);
+	cr_assert_eq(karst_cm_id_disconnect(b->cm, id, NULL, 0), 0);
+	*dreq = *expect_msg(b, DREQ);
+	return id;
+}
+
+/* The REP was lost, and the REQ that comes again is refused: the peer has no connection, so its
+ * queue pair may be connected again at once. */
+Test(cm_refuse, c1_no_rtu_and_refused)
+{
+	static struct cm_bed bed;
+	struct cm_bed *b = cm_bed_up(&bed, NULL);
+	struct cm_bed_msg dreq;
+	struct karst_cm_msg next;
+	uint32_t id = disconnected_before_rtu(b, &dreq);
+
+	send_msg(b, peer_req(b, 0));
+	cr_expect_eq(expect_msg(b, REJ)->m.rej.reason, KARST_CM_REJ_CONSUMER_DEFINED);
+	/* the peer has no connection to end */
+	send_msg(b, peer_msg(KARST_CM_DREP, id, &dreq, 0));
+	expect_ev(b, DREP);
+	next = peer_req(b, 1);
+	next.req.qpn = PEER_QPN;
+	send_msg(b, next);
+	cr_expect_neq(expect_ev(b, REQ)->id, id);
+	/* the first REQ again, late: still refused, no new request */
+	send_msg(b, peer_req(b, 0));
+	cr_expect_eq(expect_msg(b, REJ)->m.rej.reason, KARST_CM_REJ_CONSUMER_DEFINED);
+	expect_no_ev(b);
+	cm_bed_down(b);
+}
+
+/* The peer has the REP, and refuses it: it will not send its REQ again. */
+Test(cm_refuse, c1_no_rtu_and_rep_refused)
+{
+	static struct cm_bed bed;
+	struct cm_bed *b = cm_bed_up(&bed, NULL);
+	struct cm_bed_msg dreq;
+	struct karst_cm_msg rej;
+	uint32_t id = disconnected_before_rtu(b, &dreq);
+
+	rej = peer_rej(id, NULL, 0, KARST_CM_REJ_CONSUMER_DEFINED);
+	rej.rej.message = KARST_CM_ABOUT_REP;
+	send_msg(b, rej);
+	expect_ev(b, DREQ_ERROR);
+	advance(b, (UINT64_C(4096) << 17) + MS);
+	cr_expect_eq(expect_ev(b, TIMEWAIT_EXIT)->id, id);
+	cm_bed_down(b);
+}
+
+/* The same when the DREQ has been answered. */
+Test(cm_refuse, c1_no_rtu_and_rep_refused_late)
+{
+	static struct cm_bed bed;
+	struct cm_bed *b = cm_bed_up(&bed, NULL);
+	struct cm_bed_msg dreq;
+	struct karst_cm_msg rej;
+	uint32_t id = disconnected_before_rtu(b, &dreq);
+
+	send_msg(b, peer_msg(KARST_CM_DREP, id, &dreq, 0));
+	expect_ev(b, DREP);
+	rej = peer_rej(id, NULL, 0, KARST_CM_REJ_CONSUMER_DEFINED);
+	rej.rej.message = KARST_CM_ABOUT_REP;
+	send_msg(b, rej);
+	advance(b, (UINT64_C(4096) << 17) + MS);
+	cr_expect_eq(expect_ev(b, TIMEWAIT_EXIT)->id, id);
+	cm_bed_down(b);
+}

@@ -55,7 +55,8 @@ check_id(const struct cm_core *c, const struct cm_id *id)
 		return "waits without a timer, or the other way round";
 	if ((id->by_service.pprev != NULL) != (id->state == KARST_CM_LISTENING))
 		return "listens and is not found, or the other way round";
-	if (connected && !(hashed && qpn))
+	/* a passive side that has disconnected may have refused the REQ since */
+	if (connected && !(hashed && (qpn || (id->passive && id->state == KARST_CM_DREQ_SENT))))
 		return "connected and not found by the peer's numbers";
 	if ((id->state == KARST_CM_IDLE || id->state == KARST_CM_LISTENING) &&
 		(hashed || qpn || id->kept))

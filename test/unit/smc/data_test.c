@@ -267,6 +267,28 @@ Test(smc_data, s15_close_waits_while_the_peer_reads)
 	bed_free(b);
 }
 
+/* The same when the peer reads on in what was written before: it has enough room, so it would not
+ * tell that it reads unless it is asked (S14). */
+Test(smc_data, s15_close_waits_while_the_peer_reads_the_rest)
+{
+	struct bed *b = connected();
+	unsigned int i;
+
+	bed_write(b, 0, 8000, false);
+	bed_pump(b);
+	karst_smc_conn_close(b->s[0].smc, b->s[0].conn);
+	bed_pump(b);
+	for (i = 0; i < 8; i++) {
+		bed_wait(b, UINT64_C(50000000000));
+		karst_smc_conn_consumed(b->s[1].smc, b->s[1].conn, 1000);
+		bed_pump(b);
+	}
+	cr_assert_eq(bed_info(b, 0).error, 0);
+	bed_wait(b, UINT64_C(61000000000)); /* all is read, and it does not close */
+	cr_assert_eq(bed_info(b, 0).error, ETIMEDOUT);
+	bed_free(b);
+}
+
 /* It reads no more, with bytes that are not written. */
 Test(smc_data, s15_close_of_a_peer_that_reads_no_more)
 {

@@ -54,7 +54,6 @@
 
 #define NOBODY     0x3fffffffu /* beyond the kernel's limit of thread numbers */
 #define TRIES      1000
-#define WAIT_S     5
 #define SEEN       100 /* the library's descriptors have higher numbers */
 #define ALL        65536
 #define CALLS      8 /* of getpid() that are interrupted, at most */
@@ -398,7 +397,7 @@ leave_once(void *arg)
 }
 
 /* A thread leaves the wait for bytes by siglongjmp(), while another one has the lock and does not
- * give it back until this thread has left, or WAIT_S later. */
+ * give it back until this thread has left, or HANG_S later. */
 static void
 leave_locked(void)
 {
@@ -410,10 +409,11 @@ leave_locked(void)
 		abort();
 	while (sleepers() == 0)
 		usleep(100);
-	usleep(10000); /* until it has released the lock */
-	atomic_store(&page->rx_lock.owner, (uint32_t)gettid());
+	while (!atomic_compare_exchange_weak(
+		&page->rx_lock.owner, &(uint32_t){0}, (uint32_t)gettid()))
+		usleep(100);
 	pthread_kill(t, SIGUSR2);
-	for (int i = 0; i < WAIT_S * 100 && atomic_load(&left_waits) == 0; i++)
+	for (int i = 0; i < HANG_S * 100 && atomic_load(&left_waits) == 0; i++)
 		usleep(10000);
 	left = atomic_load(&left_waits) != 0;
 	atomic_store(&page->rx_lock.owner, 0);

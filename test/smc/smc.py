@@ -46,7 +46,7 @@ INTERRUPTED = ('without connections the clock is read 0 times\n'
                'close cancelled, 0 files, descriptors -1\naccept cancelled, 0 files, descriptors +0\n'
                'accept cancelled, 0 files, descriptors +0\nsendfile leaves nothing\n'
                'sendfile not cancelled, 0 files, descriptors +0\nsendfile cancelled, 0 files, descriptors +0\n'
-               'sendfile leaves 0 descriptors\nconnections opened meanwhile, 0 refused\n'
+               'sendfile leaves 0 descriptors\nconnections opened meanwhile, 0 wrong\n'
                'duplicates: 0 wrong\nrules are built a few times\n'
                'filters set, 0 children cannot read or have no filter\nreads 1\n')
 STALL_S = 2  # longer than the retries of an ACK timeout of 14 ...

@@ -72,7 +72,8 @@ put_ip4(struct karst_tmpl *t, uint8_t *p, const struct karst_path *path, uint8_t
 	memcpy(p + 16, path->dst_ip + 12, 4);
 	for (i = 0; i < KARST_IP4_LEN; i += 2)
 		sum += karst_get_be16(p + i);
-	t->ip_sum = (uint16_t)((sum & 0xffff) + (sum >> 16));
+	sum = (sum & 0xffff) + (sum >> 16);
+	t->ip_sum = (uint16_t)(sum + (sum >> 16));
 	return p + KARST_IP4_LEN;
 }
 

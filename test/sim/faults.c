@@ -136,12 +136,17 @@ static void
 spoil_range(struct sim_ep *ep, struct sim_op *op, struct karst_send_wqe *w)
 {
 	const struct sim_mr *mr = op->word ? op->word->mr : op->cell->mr;
+	uint32_t first = op->len; /* bytes that the peer checks first */
 
+	/* The range of each packet of a divided WRITE is checked by itself (Q13).  If the first one
+	 * were within the region, it would be executed, and could overwrite an atomic word. */
+	if (sim_is_divided(ep->s, ep, op))
+		first = karst_min_u32(first, 1u << ep->pair->mtu_shift);
 	op->mw = NULL;
 	op->rkey = mr->key;
 	switch (rng_below(&ep->s->rng, 3)) {
 	case 0:
-		op->rva = mr->va + mr->len - (op->len & ~7u) + 8;
+		op->rva = mr->va + mr->len - (first & ~7u) + 8;
 		break;
 	case 1:
 		op->rva = mr->va - 8;

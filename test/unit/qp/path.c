@@ -65,6 +65,29 @@ Test(path, w1_ipv4)
 	bed_close(b);
 }
 
+/* (W1): the header checksum is right for addresses with which the sum of the constant part, 0x2fffe
+ * or 0x2ffff here, has a second carry. */
+Test(path, w1_checksum_carries_twice)
+{
+	static const uint8_t dst[] = {192, 168, 0, 1};
+	unsigned int last;
+
+	for (last = 154; last < 160; last++) {
+		const uint8_t src[] = {192, 168, 185, (uint8_t)last};
+		struct setup s = setup_of(KARST_QPT_RC);
+		struct bed *b;
+
+		s.attr.path.tclass = 0;
+		s.attr.path.hop_limit = 64;
+		memcpy(s.attr.path.src_ip + 12, src, 4);
+		memcpy(s.attr.path.dst_ip + 12, dst, 4);
+		b = bed_open(&s);
+		cr_assert_eq(ones_sum(frame_of(b, 5) + 14, 20), 0xffff, "192.168.185.%u", last);
+		bed_forget(b);
+		bed_close(b);
+	}
+}
+
 /* (E1): a program may ask for ECT; only the network may set CE. */
 Test(path, e1_nobody_sends_ce)
 {

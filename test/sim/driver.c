@@ -106,6 +106,8 @@ receive_one(struct sim *s, struct sim_core *c, struct sim_frame *f, struct karst
 	sim_wire_taken(ep, p);
 	if (!ep->pair->victim && !f->noise)
 		sim_marks_delivered(s, c, ep, p);
+	else if (f->noise)
+		sim_marks_forged(s, &s->nodes[f->from], ep, p);
 	/* one that waits behind a copy is dropped later */
 	if (f->noise && !ep->pair->victim && p->drop == KARST_DROP_NONE && c->copies == NULL)
 		sim_fail(s, "QP %#x took a frame that is not meant for it: %s", p->dqpn,

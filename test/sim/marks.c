@@ -175,6 +175,21 @@ sim_marks_delivered(struct sim *s, struct sim_core *c, struct sim_ep *ep, const 
 	c->cnps_due++;
 }
 
+/* A datagram is answered to the QPN in its DETH, which may be that of any end of @from. */
+void
+sim_marks_forged(
+	struct sim *s, struct sim_node *from, const struct sim_ep *to, const struct karst_pkt *p)
+{
+	struct sim_ep *ep;
+
+	if (to->pair->type != KARST_QPT_UD || !(p->flags & KARST_PKT_CE) ||
+		s->congestion.mode == KARST_CONGESTION_OFF || is_nobodys((enum karst_drop)p->drop))
+		return;
+	ep = sim_ep_of(from, p->src_qpn);
+	if (ep != NULL)
+		ep->cnps_forged++;
+}
+
 /* --- what is sent --- */
 
 /* Checks the format of a CNP (E3), except what the parser has checked. */
@@ -254,11 +269,15 @@ sim_marks_sent(struct sim *s, struct sim_core *c, struct sim_frame *f, const str
 	ep = peer->peer;
 	if (ep->pair->victim)
 		return ep->pair;
+	/* the target of this end answers packets of the peer's initiator */
+	half = ep->target != NULL && p->dqpn == peer->qpn;
+	if (peer->cnps_forged != 0 && (ep->core != c || ep->cnps_stale + ep->cnps_due[half] == 0)) {
+		peer->cnps_forged--;
+		return ep->pair;
+	}
 	if (ep->core != c)
 		sim_fail(s, "a CNP to QP %#x, which is not connected here (E3)", p->dqpn);
 	check_path(s, ep, p);
-	/* the target of this end answers packets of the peer's initiator */
-	half = ep->target != NULL && p->dqpn == peer->qpn;
 	if (ep->cnps_stale != 0)
 		ep->cnps_stale--; /* CNPs wait in order, so the stale ones are sent first */
 	else if (ep->cnps_due[half] != 0)

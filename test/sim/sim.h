@@ -362,7 +362,8 @@ struct sim_ep {
 	uint64_t retransmits;
 	/* of qp, and of the XRC target (marks.c) */
 	uint32_t cnps_due[2];
-	uint32_t cnps_stale; /* CNPs that were due before a reset: they are still sent */
+	uint32_t cnps_stale;  /* CNPs that were due before a reset: they are still sent */
+	uint32_t cnps_forged; /* marked datagrams that were forged to come from this end */
 	uint64_t cnp_next_ns[2];
 	uint64_t slow_ns[2];    /* time of the CNP that limits their rates; 0: no CNP */
 	uint64_t slow_bytes[2]; /* bytes sent since */
@@ -810,6 +811,9 @@ void sim_marks_link(struct sim *s, struct sim_frame *f, const struct karst_pkt *
 /** @ep has received a frame; p->drop says whether it was dropped. */
 void sim_marks_delivered(
 	struct sim *s, struct sim_core *c, struct sim_ep *ep, const struct karst_pkt *p);
+/** @to has received a frame of @from that was forged; p->drop says whether it was dropped. */
+void sim_marks_forged(
+	struct sim *s, struct sim_node *from, const struct sim_ep *to, const struct karst_pkt *p);
 /** @c sends a CNP; sets the destination of @f.  @return its connection; NULL: unknown */
 struct sim_pair *sim_marks_sent(
 	struct sim *s, struct sim_core *c, struct sim_frame *f, const struct karst_pkt *p);

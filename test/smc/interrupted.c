@@ -52,16 +52,16 @@
 
 #include "karst_sock.h"
 
-#define NOBODY     0x3fffffffu /* beyond the kernel's limit of thread numbers */
-#define TRIES      1000
-#define SEEN       100 /* the library's descriptors have higher numbers */
-#define ALL        65536
-#define CALLS      8 /* of getpid() that are interrupted, at most */
-#define BUSY       2 /* threads that accept, and programs that connect */
-#define PASSES     20
-#define STACK      (1 << 18)
-#define NUMBER     70 /* a free descriptor number */
-#define HANG_S     60
+#define NOBODY 0x3fffffffu /* beyond the kernel's limit of thread numbers */
+#define TRIES  1000
+#define SEEN   100 /* the library's descriptors have higher numbers */
+#define ALL    65536
+#define CALLS  8 /* of getpid() that are interrupted, at most */
+#define BUSY   2 /* threads that accept, and programs that connect */
+#define PASSES 20
+#define STACK  (1 << 18)
+#define NUMBER 70 /* a free descriptor number */
+#define HANG_S 60
 
 static volatile sig_atomic_t armed, came;
 /* In a call of one of these, the thread is interrupted by SIGUSR2. */
@@ -322,11 +322,36 @@ leave_waits(void *arg)
 	return arg;
 }
 
+/* The thread that waits for bytes of near. */
+static _Atomic pid_t waiter;
+
+/* Until it waits in the kernel. */
+static void
+await_waiter(void)
+{
+	char path[64];
+	int call = -1;
+
+	while (call != SYS_poll && call != SYS_ppoll && call != SYS_recvfrom) {
+		FILE *f;
+
+		usleep(100);
+		snprintf(path, sizeof(path), "/proc/self/task/%d/syscall", (int)waiter);
+		f = fopen(path, "re");
+		if (f == NULL)
+			continue;
+		if (fscanf(f, "%d", &call) != 1) /* it runs */
+			call = -1;
+		fclose(f);
+	}
+}
+
 static void *
 wait_once(void *arg)
 {
 	char byte;
 
+	atomic_store(&waiter, gettid());
 	(void)recv(near, &byte, 1, 0);
 	return arg;
 }
@@ -390,6 +415,7 @@ leave_once(void *arg)
 {
 	char byte;
 
+	atomic_store(&waiter, gettid());
 	if (sigsetjmp(before_wait, 1) == 0)
 		(void)recv(near, &byte, 1, 0);
 	atomic_store(&left_waits, 1);
@@ -472,7 +498,7 @@ leave_other_stack(bool above)
 		abort();
 	while (sleepers() == 0)
 		usleep(100);
-	usleep(10000); /* until it waits in the kernel */
+	await_waiter();
 	pthread_kill(t, SIGUSR2);
 	while (atomic_load(&jumps) == 0)
 		usleep(100);
@@ -515,7 +541,7 @@ cancel_under_lock(void)
 		abort();
 	while (sleepers() == 0)
 		usleep(100);
-	usleep(10000); /* until it waits in the kernel */
+	await_waiter();
 	pthread_kill(t, SIGUSR1);
 	pthread_join(t, NULL);
 	printf("a thread that waits is cancelled %s\n",

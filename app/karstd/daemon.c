@@ -384,6 +384,7 @@ daemon_leave(struct daemon *d, int rc)
 	kd_ports_close(&d->ports);
 	kd_part_stop(&d->part);
 	kd_socket_close(&d->socket);
+	kd_server_hang_up(d->server);
 	kd_log_close();
 	_exit(rc);
 }

@@ -662,6 +662,18 @@ wait_a_little(struct kd_server *s)
 	pthread_cond_timedwait(&s->left, &s->lock, &until);
 }
 
+void
+kd_server_hang_up(struct kd_server *s)
+{
+	const struct client *c;
+
+	pthread_mutex_lock(&s->lock);
+	for (c = s->clients; c != NULL; c = c->next)
+		if (c->fd >= 0)
+			shutdown(c->fd, SHUT_RDWR);
+	pthread_mutex_unlock(&s->lock);
+}
+
 bool
 kd_server_destroy(struct kd_server *s)
 {
@@ -669,9 +681,12 @@ kd_server_destroy(struct kd_server *s)
 	uint32_t n = 0, ms;
 
 	pthread_mutex_lock(&s->lock);
+	/* This ends what a thread does for its program.  A program that has a session must not see
+	 * POLLHUP before close(): it would complete its requests in error (lib/client/flush.c)
+	 * while an lcore still carries them out. */
 	for (c = s->clients; c != NULL; c = c->next)
 		if (c->fd >= 0)
-			shutdown(c->fd, SHUT_RDWR);
+			shutdown(c->fd, c->refused ? SHUT_RDWR : SHUT_RD);
 	for (ms = 0; s->clients != NULL && ms < LEAVE_WITHIN_MS; ms += NUDGE_MS) {
 		wait_a_little(s);
 		nudge(s, true);

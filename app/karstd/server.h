@@ -37,4 +37,10 @@ void kd_server_watch(struct kd_server *s);
  */
 bool kd_server_destroy(struct kd_server *s);
 
+/**
+ * Afterwards, immediately before this process ends without its threads: tells the programs that the
+ * engine is gone.  A thread that no signal ends keeps all descriptors open.
+ */
+void kd_server_hang_up(struct kd_server *s);
+
 #endif /* KARSTD_SERVER_H */

@@ -27,6 +27,8 @@
 
 /* --- the program's end --- */
 
+#define END_WITHIN_MS 30000 /* more than karstd needs to end */
+
 struct socket_conn {
 	int fd;
 	bool broken;
@@ -40,6 +42,17 @@ fds_refused(const struct socket_conn *d, int ret, unsigned int nfds)
 	return nfds > 0 && (ret == -ETOOMANYREFS || (ret == -EBADF && fcntl(d->fd, F_GETFD) >= 0));
 }
 
+/* The engine receives no more requests.  Until it has closed its end, its lcores may complete what
+ * was posted; the caller would complete the same requests in error. */
+static void
+wait_for_end(const struct socket_conn *d)
+{
+	struct pollfd p = {.fd = d->fd};
+
+	while (poll(&p, 1, END_WITHIN_MS) < 0 && errno == EINTR)
+		;
+}
+
 static int
 conn_call(void *user, const void *req, size_t len, const int *fds, unsigned int nfds, void *rsp,
 	size_t *rsp_len, int *rsp_fds, unsigned int *nrsp_fds)
@@ -50,6 +63,8 @@ conn_call(void *user, const void *req, size_t len, const int *fds, unsigned int 
 	*nrsp_fds = 0;
 	if (fds_refused(d, ret, nfds))
 		return ret;
+	if (ret == -EPIPE)
+		wait_for_end(d);
 	if (ret == 0)
 		ret = karst_ctl_recv(d->fd, rsp, rsp_len, rsp_fds, nrsp_fds);
 	if (ret == -EMFILE && *rsp_len >= sizeof(struct karst_ctl_hdr))

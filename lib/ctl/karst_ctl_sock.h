@@ -79,7 +79,8 @@ struct karst_ctl_server {
 /**
  * Answers messages one by one until the other end is gone, another thread calls shutdown() for @fd,
  * or the other end leaves more than a dozen replies unread.  A handler that waits can call
- * karst_ctl_hung_up().
+ * karst_ctl_hung_up().  With SHUT_RD, requests that were sent before are still answered, and the
+ * other end sees POLLHUP only after close().
  * @return 0: the other end is gone; or the error that ended it; -EAGAIN: replies were not read.
  */
 int karst_ctl_serve(int fd, const struct karst_ctl_server *server);

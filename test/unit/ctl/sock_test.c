@@ -8,6 +8,7 @@
 #include <poll.h>
 #include <limits.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/eventfd.h>
@@ -356,6 +357,39 @@ Test(conn, attend)
 	cr_assert_eq(s.ret, 0);
 	cr_assert_eq(s.attended, 1);
 	cr_assert_eq(call(&conn, KARST_CTL_ALLOC_PD, 8, NULL, 0), -EIO);
+	conn.close(conn.user);
+}
+
+static _Atomic bool ended;
+
+static void *
+end_later(void *arg)
+{
+	usleep(50000);
+	atomic_store(&ended, true);
+	close(*(const int *)arg);
+	return NULL;
+}
+
+/* An engine that receives no more requests is not gone: its lcores may still complete what was
+ * posted.  A call fails only when it has closed its end. */
+Test(conn, end_of_the_engine)
+{
+	struct karst_ctl_conn conn;
+	struct pollfd p;
+	pthread_t thread;
+	int pair[2];
+
+	make_pair(pair);
+	cr_assert_eq(karst_ctl_socket_conn(pair[0], &conn), 0);
+	shutdown(pair[1], SHUT_RD);
+	cr_assert(karst_ctl_hung_up(pair[1]));
+	p = (struct pollfd){.fd = pair[0]};
+	cr_assert_eq(poll(&p, 1, 0), 0);
+	cr_assert_eq(pthread_create(&thread, NULL, end_later, &pair[1]), 0);
+	cr_assert_eq(call(&conn, KARST_CTL_ALLOC_PD, 8, NULL, 0), -EIO);
+	cr_assert(atomic_load(&ended));
+	pthread_join(thread, NULL);
 	conn.close(conn.user);
 }
 

@@ -53,7 +53,7 @@ struct client {
 	pthread_t thread;
 	int fd;       /* -1: it is being closed */
 	bool refused; /* does not count as attached */
-	bool unheard; /* it is only closed */
+	bool unheard; /* it is only closed, perhaps after a refusal */
 };
 
 struct kd_server {
@@ -172,11 +172,30 @@ admit(struct client *c, struct karst_session_limits *limits, char *why)
 	return rc;
 }
 
-/* Waits, for a short time, for the first request and refuses it. */
-static void
-refuse(const struct client *c, int status, const char *why)
+/* Waits, for a short time, for the first message, and leaves it in the socket.  Whatever follows
+ * may take as long as descriptors of the message need to be closed, so from then on the connection
+ * counts as one that is only closed.  @return false: there is none */
+static bool
+client_await(struct client *c)
 {
 	const struct timeval within = {.tv_sec = REFUSE_WITHIN_S};
+	uint8_t byte;
+
+	setsockopt(c->fd, SOL_SOCKET, SO_RCVTIMEO, &within, sizeof(within));
+	if (recv(c->fd, &byte, sizeof(byte), MSG_PEEK) <= 0)
+		return false;
+	pthread_mutex_lock(&c->server->lock);
+	c->unheard = true;
+	c->server->nrefused--;
+	c->server->nunheard++;
+	pthread_mutex_unlock(&c->server->lock);
+	return true;
+}
+
+/* Refuses the first request. */
+static void
+refuse(struct client *c, int status, const char *why)
+{
 	uint8_t *buf = malloc(2 * KARST_CTL_MAX);
 	int fds[KARST_CTL_MAX_FDS];
 	unsigned int nfds = 0;
@@ -184,12 +203,10 @@ refuse(const struct client *c, int status, const char *why)
 
 	if (buf == NULL)
 		return;
-	setsockopt(c->fd, SOL_SOCKET, SO_RCVTIMEO, &within, sizeof(within));
-	setsockopt(c->fd, SOL_SOCKET, SO_SNDTIMEO, &within, sizeof(within));
-	if (karst_ctl_recv(c->fd, buf, &len, fds, &nfds) == 0) {
-		karst_ctl_close_fds(fds, nfds);
+	if (client_await(c) && karst_ctl_recv(c->fd, buf, &len, fds, &nfds) == 0) {
 		len = karst_ctl_refuse(buf, len, status, why, buf + KARST_CTL_MAX);
-		(void)karst_ctl_send(c->fd, buf + KARST_CTL_MAX, len, NULL, 0);
+		(void)karst_ctl_send_now(c->fd, buf + KARST_CTL_MAX, len, NULL, 0);
+		karst_ctl_close_fds(fds, nfds);
 	}
 	free(buf);
 }
@@ -604,7 +621,7 @@ nudge(const struct kd_server *s, bool all)
 	const struct client *c;
 
 	for (c = s->clients; c != NULL; c = c->next)
-		if (all || c->fd < 0)
+		if (all || c->unheard)
 			pthread_kill(c->thread, SIGURG);
 }
 

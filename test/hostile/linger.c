@@ -4,8 +4,9 @@
 /*
  * Descriptors that block the process that closes them: TCP sockets that linger for days, because
  * their other end reads nothing.  They are in messages that karstd has not read when their
- * connection ends: the connection is closed halfway, or before karstd accepted it.  Others attach
- * meanwhile, and karstd ends when it is told to.
+ * connection ends: the connection is closed halfway, or before karstd accepted it.  Or they are in
+ * requests that karstd refuses, each of which is answered nevertheless.  Others attach meanwhile,
+ * and karstd ends when it is told to.
  */
 #include "hostile.h"
 
@@ -14,6 +15,7 @@
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <poll.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -26,7 +28,10 @@
 #define LINGER_S 1000000
 #define DEAF     8   /* connections that end while an answer cannot be sent */
 #define UNHEARD  300 /* connections that send one message and close */
+#define REFUSED  300 /* more than karstd lets wait for their refusal */
+#define ANSWER_S 60
 #define PROGRAMS 8
+#define DAEMON   1 /* user of refused() */
 
 /* --- a socket that lingers --- */
 
@@ -115,6 +120,33 @@ unheard(struct report *r, const struct host *h, int lingering)
 		(void)karst_ctl_send(fd, &hdr, sizeof(hdr), &lingering, 1);
 }
 
+/* Sends one message, and waits for the answer. */
+static void
+refused(struct report *r, const struct host *h, int lingering)
+{
+	const struct timeval within = {.tv_sec = ANSWER_S};
+	const struct karst_ctl_hdr hdr = {.nfds = lingering >= 0};
+	static uint8_t buf[KARST_CTL_MAX];
+	int ret, fd = connect_to(h, 0), fds[KARST_CTL_MAX_FDS];
+	unsigned int nfds;
+	size_t len;
+
+	if (fd < 0)
+		child_fail(r, "connecting: %s", strerror(errno));
+	setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &within, sizeof(within));
+	ret = karst_ctl_send(fd, &hdr, sizeof(hdr), &lingering, hdr.nfds);
+	/* This is not the last close unless karstd was faster, which shows nothing then. */
+	alarm(1);
+	if (lingering >= 0)
+		close(lingering);
+	alarm(0);
+	if (ret == 0)
+		ret = karst_ctl_recv(fd, buf, &len, fds, &nfds);
+	if (ret != 0)
+		child_fail(r, "no answer to request %d: %s", (int)atomic_load(&r->ops),
+			strerror(-ret));
+}
+
 /* Each runs in a process of its own: if karstd has closed its descriptor first, this one is the
  * last, and close() would block here.  The end of a process does not block. */
 static void
@@ -158,6 +190,35 @@ lingerer(struct report *r, void *arg)
 	_exit(0);
 }
 
+static void
+interrupted(int signo)
+{
+	(void)signo;
+}
+
+/* Its first connection is all that karstd lets it have. */
+static void
+refused_lingerer(struct report *r, void *arg)
+{
+	const struct sigaction sa = {.sa_handler = interrupted};
+	const struct host *h = arg;
+	struct tcp t;
+	int i;
+
+	child_become(r, DAEMON);
+	sigaction(SIGALRM, &sa, NULL);
+	tcp_listen(r, &t);
+	refused(r, h, -1); /* it is attached, and keeps this connection */
+	for (i = 0; i < REFUSED; i++) {
+		in_process(r, h, &t, refused);
+		atomic_fetch_add(&r->ops, 1);
+	}
+	atomic_store(&r->ready, true);
+	while (!atomic_load(&r->stop))
+		sleep_ms(10);
+	_exit(0);
+}
+
 /* --- the case --- */
 
 /* Where all programs belong to one user, no place may be free for a moment. */
@@ -177,6 +238,22 @@ attach(const struct host *h)
 	return false;
 }
 
+static bool
+beside_refused(const struct host *h)
+{
+	struct child c;
+	bool good;
+
+	if (!can_be_two_users())
+		return true;
+	if (!child_start(&c, refused_lingerer, (void *)(uintptr_t)h))
+		return false;
+	good = child_until_ready(&c) && attach(h);
+	if (!good)
+		note("who is refused: %s", c.report->fault);
+	return child_stop(&c, "who is refused") && good;
+}
+
 bool
 case_linger(const struct options *o)
 {
@@ -186,10 +263,10 @@ case_linger(const struct options *o)
 	bool good = true;
 	int i;
 
-	if (!host_up(&h, o->karstd))
+	if (!host_up_with(&h, o->karstd, "[limits daemon]\nclients = 1\n"))
 		return false;
-	if (!host_for_all(&h) || !child_start(&c, lingerer, &h))
-		return false;
+	if (!host_for_all(&h) || !beside_refused(&h) || !child_start(&c, lingerer, &h))
+		return host_end(&h, false);
 	while (child_alive(&c) && atomic_load(&c.report->ops) == 0 && now_ms() < until)
 		sleep_ms(1);
 	for (i = 0; good && i < PROGRAMS; i++)

@@ -35,7 +35,8 @@
 
 #define MAX_GROUPS      65536u /* NGROUPS_MAX of the kernel */
 #define MAX_REFUSED     256u  /* connections that are not admitted yet, or wait for their refusal */
-#define MAX_UNHEARD     1024u /* connections that are only closed; each user may have one more */
+#define MAX_UNHEARD     1024u /* connections that are only closed, and FEW_CLOSING of each user */
+#define FEW_CLOSING     8u    /* each connection is closed for a moment when it has ended */
 #define REFUSE_WITHIN_S 2
 /* How long the end of the daemon waits for the threads of programs, and how often it interrupts
  * them. */
@@ -468,7 +469,9 @@ place_of(const struct kd_server *s, uid_t uid)
 			waiting += c->refused && !c->unheard;
 			closing += c->unheard;
 		}
-	if (!has_share(closing, s->nunheard, MAX_UNHEARD))
+	/* connections that end are closed without regard to shares, so there may be more than
+	 * MAX_UNHEARD, of which a user with few has none to answer for */
+	if (closing >= FEW_CLOSING && !has_share(closing, s->nunheard, MAX_UNHEARD))
 		return KEPT;
 	return has_share(waiting, s->nrefused, MAX_REFUSED) ? HEARD : UNHEARD;
 }

@@ -721,8 +721,12 @@ kd_server_destroy(struct kd_server *s)
 			n);
 		return false;
 	}
-	if (s->waiting_fd >= 0)
-		close(s->waiting_fd);
+	if (s->waiting_fd >= 0) {
+		/* otherwise the end of this process closes it, which waits for nothing */
+		shutdown(s->waiting_fd, SHUT_RDWR);
+		if (discard_messages(s->waiting_fd))
+			close(s->waiting_fd);
+	}
 	pthread_cond_destroy(&s->left);
 	pthread_mutex_destroy(&s->lock);
 	free(s);

@@ -11,6 +11,7 @@ import re
 import signal
 import socket
 import stat
+import struct
 import subprocess
 import sys
 import tempfile
@@ -380,6 +381,24 @@ class OneUser:
                         f'--nproc={most}:'], check=True)
 
 
+class Lingering:
+    """A TCP socket whose last close waits: its peer reads nothing."""
+
+    def __enter__(self):
+        self.peer = socket.create_server(('127.0.0.1', 0))
+        sock = socket.create_connection(self.peer.getsockname())
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack('ii', 1, 1000000))
+        sock.setblocking(False)
+        try:
+            while True:
+                sock.send(bytes(65536))
+        except BlockingIOError:
+            return sock
+
+    def __exit__(self, *_):
+        self.peer.close()
+
+
 def no_thread(tap, karstd, folder):
     user = OneUser(karstd, folder)
     d = user.daemon
@@ -400,6 +419,14 @@ def no_thread(tap, karstd, folder):
     if third.recv(100) != b'':
         problems.append('who waited is not hung up on')
     tap.point('it stops while one waits', problems)
+    problems = d.start()
+    user.threads(1)
+    with Lingering() as lingering:
+        fourth = connect(d.socket)
+        socket.send_fds(fourth, [hello()], [lingering.fileno()])
+        lingering.close()
+        problems += d.says('a connection waits') + d.stop()
+        tap.point('it stops while one waits whose message has a socket that lingers', problems)
 
 
 # Attaches when told to, and waits to be killed.

@@ -82,7 +82,20 @@ eng_bells_poll(struct eng_lcore *lc)
 	return n;
 }
 
-/* --- adding and removing: these go through all bells --- */
+/* --- what goes through all bells --- */
+
+void
+eng_bell_poll_of(struct eng_lcore *lc, const struct karst_engine_owner *o)
+{
+	uint32_t i = 0;
+
+	while (i < lc->nbells && lc->bells[i].owner != o)
+		i++;
+	if (i == lc->nbells)
+		return;
+	bell_look(lc, &lc->bells[i]);
+	eng_bell_touch(lc, NULL);
+}
 
 /* Index of the owner's user in ringer_bell; nringers: the user has no bells. */
 static uint32_t

@@ -249,6 +249,10 @@ eng_bell_touch(struct eng_lcore *lc, const struct eng_bell *b)
 
 /* Checks doorbells.  @return how many rang. */
 unsigned int eng_bells_poll(struct eng_lcore *lc);
+/* On the lcore: takes ENG_BELLS doorbells of owner @o.  To be called before a queue pair of @o ends
+ * or goes to RESET, after which it may ring again: its doorbells, at most 2, must not stay in the
+ * ring, which has room for 2 of each queue pair. */
+void eng_bell_poll_of(struct eng_lcore *lc, const struct karst_engine_owner *o);
 /* To be run on the lcore: adds and removes the doorbell of an owner, @arg. */
 int eng_bell_add_on_lcore(struct eng_lcore *lc, void *arg);
 int eng_bell_del_on_lcore(struct eng_lcore *lc, void *arg);

@@ -25,6 +25,9 @@
  * milliseconds. */
 #define READY_APART (64u << 10)
 
+/* Of owners with few QPs; 2 KiB.  Doorbells of QPs that have ended may be in the ring, too. */
+#define MIN_BELL_CELLS 256u
+
 /* --- users of the scheduler --- */
 
 static void
@@ -83,7 +86,8 @@ owner_alloc(struct karst_engine *e, const struct karst_engine_owner_init *init)
 	if (init->max_qps != 0)
 		max_qps = karst_min_u32(max_qps, init->max_qps);
 	/* A QP may ring once for each of its queues before the lcore processes it. */
-	o->bell_cells = karst_pow2_ceil(2 * max_qps);
+	o->bell_cells =
+		karst_pow2_ceil(max_qps < MIN_BELL_CELLS / 2 ? MIN_BELL_CELLS : 2 * max_qps);
 	return o;
 }
 

@@ -317,6 +317,7 @@ qps_destroy_on_lcore(struct eng_lcore *lc, void *arg)
 
 		if ((call->left >> i & 1) == 0 || call->qps[i]->lcore != lc->index)
 			continue;
+		eng_bell_poll_of(lc, q->owner);
 		if (eng_qp_part(lc, q)) {
 			call->left &= ~(1u << i);
 			continue;

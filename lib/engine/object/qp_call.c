@@ -151,6 +151,8 @@ qp_modify_on_lcore(struct eng_lcore *lc, void *arg)
 	if (ret != 0)
 		return ret;
 
+	if ((call->mask & KARST_QP_STATE) != 0 && call->attr->qp_state == KARST_QPS_RESET)
+		eng_bell_poll_of(lc, call->q->owner);
 	if ((call->mask & KARST_QP_STATE) != 0 &&
 		(call->attr->qp_state == KARST_QPS_ERR ||
 			call->attr->qp_state == KARST_QPS_RESET) &&

@@ -411,6 +411,54 @@ Test(traffic, long_last_words)
 	last_words(STOP_ERR, 200000);
 }
 
+/* --- doorbells of queue pairs that are stopped --- */
+
+#define STOPS 300u /* more than the doorbell ring has cells */
+
+/* A program uses one queue pair after the other, while no lcore polls its doorbells. */
+static void
+rung_and_stopped(enum stop how)
+{
+	struct engine_bed_config cfg = {.engine.max_qps = 2};
+	const struct karst_core_qp_attr reset = {.qp_state = KARST_QPS_RESET};
+	struct engine_bed bed;
+	struct ends t;
+	uint32_t i, side;
+
+	engine_bed_up(&bed, &cfg);
+	ends_up(&bed, &t, 0, 0);
+	engine_bed_settle(&bed);
+	for (i = 0; i < STOPS; i++) {
+		engine_bed_post(t.qp[0], KARST_WR_RDMA_WRITE, i, t.mem[0], 64, t.key[0], t.mem[1],
+			t.key[1]);
+		for (side = 0; side < 2; side++) {
+			if (how == STOP_RESET) {
+				cr_assert_eq(karst_engine_qp_modify(
+						     bed.e, t.qp[side], &reset, KARST_QP_STATE),
+					0);
+				continue;
+			}
+			cr_assert_eq(karst_engine_qp_destroy(bed.e, t.qp[side]), 0);
+			t.qp[side] = engine_bed_qp(&bed, KARST_QPT_RC, 0);
+		}
+		engine_bed_connect(&bed, t.qp[0], t.qp[1]);
+	}
+	engine_bed_post(
+		t.qp[0], KARST_WR_RDMA_WRITE, i, t.mem[0], 64, t.key[0], t.mem[1], t.key[1]);
+	expect(&bed, i, KARST_WC_RDMA_WRITE, t.qp[0]->num);
+	engine_bed_down(&bed);
+}
+
+Test(traffic, rung_and_reset)
+{
+	rung_and_stopped(STOP_RESET);
+}
+
+Test(traffic, rung_and_destroyed)
+{
+	rung_and_stopped(STOP_DESTROY);
+}
+
 #define ROUNDS 40u
 
 /* Two QPs with long queues progress at the same rate, though one has small messages and the other

@@ -319,6 +319,19 @@ karst_core_set_rp(struct karst_core *core, const struct karst_rp_params *p)
 }
 
 void
+karst_pacer_parked(struct karst_core *core, struct karst_core_qp *qp)
+{
+	struct karst_pacer *p = qp->pacer;
+
+	if (!p->waits)
+		return;
+	/* it loses no tokens of the time that it has waited for them */
+	refill(p, core->now_ns);
+	p->waits = 0;
+	karst_requester_fed(core, qp);
+}
+
+void
 karst_pacer_expire(struct karst_core *core, struct karst_core_qp *qp)
 {
 	karst_core_activate(core, qp);

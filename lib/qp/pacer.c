@@ -66,14 +66,20 @@ refill(struct karst_pacer *p, uint64_t now_ns)
 	p->filled_ns = now_ns;
 }
 
-/* Before the rate changes: the time until now counts with the old rate. */
+/* Before the rate changes: the time until now counts with the old rate.  If there was no limit,
+ * what an earlier one has left, such as a debt of tokens, is discarded. */
 static void
 catch_up(struct karst_core_qp *qp, uint64_t now_ns)
 {
-	if (qp->req.paced)
-		refill(qp->pacer, now_ns);
-	else
-		qp->pacer->filled_ns = now_ns;
+	struct karst_pacer *p = qp->pacer;
+
+	if (qp->req.paced) {
+		refill(p, now_ns);
+		return;
+	}
+	p->tokens = 0;
+	p->waits = 0;
+	p->filled_ns = now_ns;
 }
 
 /* Whether the queue pair is subject to control by delay. */

@@ -66,14 +66,20 @@ refill(struct karst_pacer *p, uint64_t now_ns)
 	p->filled_ns = now_ns;
 }
 
-/* Before the rate changes: the time until now counts with the old rate. */
+/* Before the rate changes: the time until now counts with the old rate.  If there was no limit,
+ * what an earlier one has left, such as a debt of tokens, is discarded. */
 static void
 catch_up(struct karst_core_qp *qp, uint64_t now_ns)
 {
-	if (qp->req.paced)
-		refill(qp->pacer, now_ns);
-	else
-		qp->pacer->filled_ns = now_ns;
+	struct karst_pacer *p = qp->pacer;
+
+	if (qp->req.paced) {
+		refill(p, now_ns);
+		return;
+	}
+	p->tokens = 0;
+	p->waits = 0;
+	p->filled_ns = now_ns;
 }
 
 /* Whether the queue pair is subject to control by delay. */
@@ -316,6 +322,19 @@ karst_core_set_rp(struct karst_core *core, const struct karst_rp_params *p)
 	if (core->swift != NULL)
 		karst_swift_set(core->swift, p);
 	return 0;
+}
+
+void
+karst_pacer_parked(struct karst_core *core, struct karst_core_qp *qp)
+{
+	struct karst_pacer *p = qp->pacer;
+
+	if (!p->waits)
+		return;
+	/* it loses no tokens of the time that it has waited for them */
+	refill(p, core->now_ns);
+	p->waits = 0;
+	karst_requester_fed(core, qp);
 }
 
 void

@@ -627,8 +627,8 @@ void karst_requester_arm(struct karst_core *core, struct karst_core_qp *qp);
 /** The first packet to be sent again has been sent: the acknowledgement timer counts from now
  *  on. */
 void karst_requester_left(struct karst_core *core, struct karst_core_qp *qp);
-/** The QP has waited for a copy, or has got none now, and may try to send again: if the peer owes
- *  nothing yet, the time limit counts from now on. */
+/** The QP has waited for a copy or for tokens, or has got no copy now, and may try to send again:
+ *  if the peer owes nothing yet, the time limit counts from now on. */
 void karst_requester_fed(struct karst_core *core, struct karst_core_qp *qp);
 /** The timeout was changed: applies the new value to what is outstanding. */
 void karst_requester_retime(struct karst_core *core, struct karst_core_qp *qp);

@@ -535,7 +535,7 @@ keep_asked(struct karst_requester *r, uint32_t asked)
 
 /* Sends the oldest packet once more, alone, with a request for an acknowledgement.  @end becomes
  * the PSN after it, or is unchanged if no packet was built.  @return false: there is no room for it
- * now. */
+ * now.  It is true, too, if the packet may not be sent: max_rd_atomic may have been lowered. */
 static karst_noinline bool
 send_oldest(struct karst_core *core, struct karst_core_qp *qp, struct karst_tx_burst *b,
 	uint32_t limit, uint32_t *end)
@@ -543,13 +543,14 @@ send_oldest(struct karst_core *core, struct karst_core_qp *qp, struct karst_tx_b
 	struct karst_requester *r = &qp->req;
 	struct karst_requester cursor = *r;
 	uint32_t n = b->n;
+	enum step s;
 
 	r->snd_idx = r->una_idx;
 	r->snd_psn = r->una_psn;
 	r->rd_out = r->rd_psns = 0;
 	r->window = 1;
 	r->asked_psn = karst_psn_add(r->snd_psn, 1 - core->ack_interval);
-	send_request(core, qp, b, limit);
+	s = send_request(core, qp, b, limit);
 	keep_asked(r, cursor.asked_psn);
 	/* the request was changed, or is being fetched: then this amounts to going back */
 	if (!karst_qp_may_send(qp) || karst_copy_busy(qp, KARST_COPY_REQ)) {
@@ -567,7 +568,7 @@ send_oldest(struct karst_core *core, struct karst_core_qp *qp, struct karst_tx_b
 	r->rd_out = cursor.rd_out;
 	r->rd_psns = cursor.rd_psns;
 	r->window = cursor.window;
-	return b->n != n;
+	return s == STEP_BLOCKED || b->n != n;
 }
 
 /* Q11 */
@@ -583,6 +584,8 @@ send_probe(
 		karst_probe_sent(core, qp, end);
 	else if (karst_copy_busy(qp, KARST_COPY_REQ))
 		karst_probe_went_back(core, qp);
+	else
+		qp->req.probe_due = 0; /* the timer tries again */
 	return true;
 }
 

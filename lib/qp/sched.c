@@ -523,10 +523,13 @@ karst_core_park(struct karst_core *core, struct karst_tx_burst *b, struct karst_
 
 	sched_drop_first(u);
 	karst_qp_unfetch(core, qp);
-	if (karst_qp_tx_quiet(core, qp, b))
+	if (karst_qp_tx_quiet(core, qp, b)) {
 		karst_core_activate(core, qp);
-	else if (qp->parked.le_prev == NULL)
+	} else if (qp->parked.le_prev == NULL) {
 		LIST_INSERT_HEAD(parked, qp, parked);
+		if (karst_unlikely(qp->req.paced))
+			karst_pacer_parked(core, qp);
+	}
 	if (user_has_company(u))
 		user_charge(&core->sched, u, KARST_QUIET_COST);
 }

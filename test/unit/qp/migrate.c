@@ -251,6 +251,62 @@ Test(migrate, g4_not_parked_any_more)
 	bed_close(b);
 }
 
+/* A queue pair with a limit has an unanswered WRITE and one for which there are no tokens.  When
+ * these have come, its port is full. */
+static void
+park_with_tokens(struct bed *b, struct karst_parked *full)
+{
+	karst_qp_rate_limit(b->core, b->s->qp, 1000, 0, NULL);
+	post(b, RDMA_WRITE, 1, .len = 1);
+	post(b, RDMA_WRITE, 2, .len = 1);
+	expect_pkt(b, RC_WRITE_ONLY, S(0));
+	expect_none(b);
+	b->core->now_ns += 2 * MS;
+	karst_core_expire(b->core, 8);
+	cr_assert_eq(visit_picked(b, 1, full), b->s->qp);
+	cr_assert_not(LIST_EMPTY(full));
+}
+
+/* (E6, Q6): a queue pair with a limit does not wait for tokens any more when it is parked: it
+ * migrates, too, ... */
+Test(migrate, g4_not_parked_with_tokens)
+{
+	struct bed *b = bed_armed(KARST_QPT_RC);
+	struct karst_parked full = LIST_HEAD_INITIALIZER(full);
+	unsigned int i;
+
+	park_with_tokens(b, &full);
+	for (i = 0; i < 16 && !LIST_EMPTY(&full); i++) {
+		b->core->now_ns += 16 * RTO;
+		karst_core_expire(b->core, 8);
+	}
+	cr_assert(LIST_EMPTY(&full), "parked for ever");
+	expect_event(b, PATH_MIG);
+	expect_via(b, expect_pkt(b, RC_ACK, R(0)), &alt_path, true);
+	expect_via(b, expect_pkt(b, RC_WRITE_ONLY, S(0)), &alt_path, true);
+	bed_forget(b);
+	bed_close(b);
+}
+
+/* ... and without an alternate path it fails. */
+Test(migrate, q6_parked_with_tokens)
+{
+	struct bed *b = bed_rc();
+	struct karst_parked full = LIST_HEAD_INITIALIZER(full);
+	unsigned int i;
+
+	park_with_tokens(b, &full);
+	for (i = 0; i < 16; i++) {
+		b->core->now_ns += 16 * RTO;
+		karst_core_expire(b->core, 8);
+	}
+	expect_state(b, ERR);
+	expect_wc(b, 1, RETRY_EXC_ERR);
+	expect_wc(b, 2, WR_FLUSH_ERR);
+	bed_forget(b);
+	bed_close(b);
+}
+
 /* In REARM the queue pair fails when retries are exhausted: the peer has not agreed to migrate. */
 Test(migrate, g4_not_in_rearm)
 {

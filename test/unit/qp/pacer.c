@@ -318,6 +318,26 @@ Test(pacer, e6_change)
 	bed_close(b);
 }
 
+/* (E6): what was sent under a limit that has ended is not paid for under the next one. */
+Test(pacer, e6_debt_ends)
+{
+	struct setup s = setup_of(KARST_QPT_UC);
+	struct bed *b = bed_open(&s);
+	uint32_t i;
+
+	for (i = 0; i < 2; i++) {
+		limit(b, 1000, 0); /* a packet in more than two seconds */
+		post(b, SEND, 2 * i, .len = MTU, .quiet = true);
+		expect_pkt(b, UC_SEND_ONLY, S(2 * i));
+		post(b, SEND, 2 * i + 1, .len = MTU, .quiet = true);
+		expect_none(b);
+		limit(b, 0, 0);
+		expect_pkt(b, UC_SEND_ONLY, S(2 * i + 1));
+		cr_assert_not(b->s->qp->req.paced);
+	}
+	bed_close(b);
+}
+
 /* (E2, E5): a CNP halves the rate of its queue pair, and of no other. */
 Test(pacer, e2_cnp)
 {

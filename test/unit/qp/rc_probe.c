@@ -323,6 +323,35 @@ Test(rc_probe, q11_read)
 	bed_close(b);
 }
 
+/* Q11: a READ that may not be requested again, because max_rd_atomic was lowered to 0 meanwhile:
+ * the probe is not sent, and the queue pair is not visited again and again for it. */
+Test(rc_probe, q11_read_not_allowed)
+{
+	struct karst_core_qp_attr attr = {.max_rd_atomic = 0};
+	struct bed *b = bed_probing(3);
+	unsigned int i, visits;
+
+	round_trip(b, 0, 10 * US);
+	post(b, RDMA_READ, 1, .len = 1);
+	expect_pkt(b, RC_READ_REQUEST, S(1));
+	cr_assert_eq(bed_to_state(b, KARST_QPS_SQD), 0);
+	cr_assert_eq(bed_modify(b, &attr, KARST_QP_MAX_QP_RD_ATOMIC), 0);
+	for (i = 0; i < 2; i++) {
+		b->core->now_ns += 2 * FLOOR + LATE;
+		karst_core_expire(b->core, 8);
+		cr_assert(b->s->qp->req.probe_due);
+		for (visits = 0; visits < 100 && visit_picked(b, 1, NULL) != NULL; visits++)
+			;
+		cr_assert_lt(visits, 100, "visited for ever");
+		cr_assert_not(b->s->qp->req.probe_due);
+	}
+	expect_none(b);
+	cr_assert_eq(count(b, ADP_RETRANS), 0);
+	expect_taken(b, send_pkt(b, RC_READ_RESP_ONLY, S(1), .pay = b->pattern, .pay_len = 1));
+	expect_wc(b, 1, SUCCESS);
+	bed_close(b);
+}
+
 /* Q11, Q7: a requester that waits after an RNR NAK does not probe; nor does that wait count as a
  * round trip. */
 Test(rc_probe, q11_not_while_the_peer_is_not_ready)

@@ -165,9 +165,10 @@ on_route(const struct nlmsghdr *nlh, void *arg)
 	return MNL_CB_STOP;
 }
 
-/* @out: the route must use our interface. */
+/* @from: the source, or NULL; @out: the route must use our interface. */
 static int
-route_query(struct kernel *k, const struct hop *to, bool out, struct route_reply *reply)
+route_query(struct kernel *k, const struct hop *from, const struct hop *to, bool out,
+	struct route_reply *reply)
 {
 	char buf[MSG_BYTES];
 	struct nlmsghdr *nlh = mnl_nlmsg_put_header(buf);
@@ -179,28 +180,32 @@ route_query(struct kernel *k, const struct hop *to, bool out, struct route_reply
 	rtm->rtm_family = (uint8_t)to->family;
 	rtm->rtm_dst_len = (uint8_t)(8 * addr_bytes(to->family));
 	mnl_attr_put(nlh, RTA_DST, addr_bytes(to->family), to->ip);
+	if (from != NULL) {
+		rtm->rtm_src_len = (uint8_t)(8 * addr_bytes(from->family));
+		mnl_attr_put(nlh, RTA_SRC, addr_bytes(from->family), from->ip);
+	}
 	if (out)
 		mnl_attr_put_u32(nlh, RTA_OIF, k->ifindex);
 	return netlink_transact(k, nlh, on_route, reply);
 }
 
 /*
- * Finds the next hop for a destination.  The kernel is asked for its own choice first: only that
+ * Asks for the next hop from @from, or from any address (NULL), to *hop.  The kernel is asked for its own choice first: only that
  * reports routes that forbid a destination, and if the kernel is told which interface to use, it
  * assumes that every address is on that link rather than report that there is no route.  If it
  * would use another interface, it is asked again for this one.
  */
 static int
-netlink_route(struct kernel *k, struct hop *hop)
+route_from(struct kernel *k, const struct hop *from, struct hop *hop)
 {
 	struct hop own = *hop, here = *hop;
 	struct route_reply reply = {.hop = &own};
 	int ret;
 
-	ret = route_query(k, hop, ip_is_link_local(hop), &reply);
+	ret = route_query(k, from, hop, ip_is_link_local(hop), &reply);
 	if (ret == 0 && reply.unicast && reply.ifindex != k->ifindex) {
 		reply = (struct route_reply){.hop = &here};
-		ret = route_query(k, hop, true, &reply);
+		ret = route_query(k, from, hop, true, &reply);
 	}
 	if (ret == -ENETUNREACH || ret == -EHOSTUNREACH || ret == -EACCES || ret == -EINVAL ||
 		ret == -ESRCH)
@@ -210,6 +215,18 @@ netlink_route(struct kernel *k, struct hop *hop)
 	if (ret == 0)
 		*hop = *reply.hop;
 	return ret;
+}
+
+/* Finds the next hop from @from to *hop.  The kernel has no route from an address that it does not
+ * have itself: then what it would do from any other one counts. */
+static int
+netlink_route(struct kernel *k, struct hop from, struct hop *hop)
+{
+	int ret = -EHOSTUNREACH;
+
+	if (from.family == hop->family)
+		ret = route_from(k, &from, hop);
+	return ret == -EHOSTUNREACH ? route_from(k, NULL, hop) : ret;
 }
 
 /* --- neighbours --- */
@@ -355,7 +372,7 @@ netlink_find(struct kernel *k, const struct hop *hop, const struct eng_patience 
 }
 
 int
-eng_netlink_resolve(const char *netdev, const uint8_t dst[16], bool quiet,
+eng_netlink_resolve(const char *netdev, const uint8_t src[16], const uint8_t dst[16], bool quiet,
 	const struct eng_patience *patience, uint8_t mac[6])
 {
 	struct hop hop = hop_of(dst);
@@ -366,7 +383,7 @@ eng_netlink_resolve(const char *netdev, const uint8_t dst[16], bool quiet,
 	ret = kernel_open(&k, netdev, true);
 	if (ret != 0)
 		return ret;
-	ret = netlink_route(&k, &hop);
+	ret = netlink_route(&k, hop_of(src), &hop);
 	if (ret != 0 && !quiet)
 		karst_log(KARST_LOG_ERR, "the kernel has no route to %s out of %s: %s",
 			eng_ip_text(dst, text), netdev, strerror(-ret));

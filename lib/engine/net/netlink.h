@@ -18,13 +18,13 @@ struct eng_patience {
 };
 
 /**
- * Finds the MAC address of the next hop from interface @netdev to @dst, according to the kernel;
- * makes the kernel resolve it if necessary.  Logs failures unless @quiet.
+ * Finds the MAC address of the next hop from address @src of interface @netdev to @dst, according
+ * to the kernel, whose rules may depend on both; makes the kernel resolve it if necessary.  Logs failures unless @quiet.
  * -EHOSTUNREACH: no route through that interface; -ENODEV: no interface; or the error that ended
  * the wait.
  */
-int eng_netlink_resolve(const char *netdev, const uint8_t dst[16], bool quiet,
-	const struct eng_patience *patience, uint8_t mac[6]);
+int eng_netlink_resolve(const char *netdev, const uint8_t src[16], const uint8_t dst[16],
+	bool quiet, const struct eng_patience *patience, uint8_t mac[6]);
 
 /** As karst_engine_neigh_list(). */
 int eng_netlink_list(const char *netdev, struct karst_engine_neigh *list, unsigned int max);

@@ -76,7 +76,7 @@ static int
 netdev_resolve(struct karst_engine *e, struct eng_lookup *l, const struct eng_patience *patience)
 {
 	return eng_netlink_resolve(
-		l->netdev, l->path->dst_ip, l->quiet, patience, l->path->dst_mac);
+		l->netdev, l->call.src, l->path->dst_ip, l->quiet, patience, l->path->dst_mac);
 }
 
 static int

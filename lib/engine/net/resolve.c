@@ -101,6 +101,13 @@ is_elsewhere(const struct karst_engine *e, const uint8_t ip[16])
 	return false;
 }
 
+/* Whether the kernel resolves @ip for the port, if it is not an address of one link only. */
+static bool
+is_of_kernel(const struct eng_port *p, const uint8_t ip[16])
+{
+	return p->info.netdev[0] != '\0' && !eng_ip_is_link_local6(ip);
+}
+
 /* The first step, with ctl_lock held. */
 static int
 resolve_plan(struct karst_engine *e, uint8_t port, uint32_t addr, const uint8_t ip[16],
@@ -128,8 +135,10 @@ resolve_plan(struct karst_engine *e, uint8_t port, uint32_t addr, const uint8_t 
 	}
 	if (!is_host(ip))
 		return no_route(e, port, ip, l, "no host can have this address");
-	/* An address of another port, which is not on this port's link. */
-	if ((p->ops->next_hop == NULL || !eng_on_link(own, ip)) && is_elsewhere(e, ip))
+	/* An address of another port, which is not on this port's link; or the kernel has it, and
+	 * so no path over a wire leads there. */
+	if ((p->ops->next_hop == NULL || !eng_on_link(own, ip) || is_of_kernel(p, ip)) &&
+		is_elsewhere(e, ip))
 		return resolve_loop(e, port, l->path);
 	if (p->ops->next_hop == NULL)
 		return no_route(e, port, ip, l, "the port leads nowhere but back");

@@ -64,6 +64,7 @@ struct eng_tap {
 	struct karst_engine *e;
 	uint8_t port;
 	bool running;
+	bool gone; /* its interface was deleted; used by its thread */
 	int fd;
 	int wake_fd;
 	uint32_t frame_max;
@@ -288,19 +289,31 @@ anything_to_write(struct eng_tap *t)
 	return false;
 }
 
+/* From now on, each poll() of the descriptor would return at once. */
+static void
+tap_is_gone(struct eng_tap *t)
+{
+	t->gone = true;
+	karst_log(KARST_LOG_WARNING,
+		"%s: port %u: the exception tap \"%s\" was deleted: its frames "
+		"are lost until the port is added again",
+		t->e->name, t->port, t->name);
+}
+
 static void
 tap_doze(struct eng_tap *t)
 {
 	bool full = ring_free_slot(t->from_kernel) == NULL;
-	struct pollfd p[2] = {
-		{.fd = t->wake_fd, .events = POLLIN}, {.fd = full ? -1 : t->fd, .events = POLLIN}};
+	struct pollfd p[2] = {{.fd = t->wake_fd, .events = POLLIN},
+		{.fd = full || t->gone ? -1 : t->fd, .events = POLLIN}};
 	uint64_t count;
 
 	atomic_store_explicit(&t->asleep, true, memory_order_relaxed);
 	/* Set before the rings are checked again; pairs with the fence in tap_wake(). */
 	atomic_thread_fence(memory_order_seq_cst);
-	if (!anything_to_write(t))
-		poll(p, 2, full ? FULL_MS : -1);
+	if (!anything_to_write(t) && poll(p, 2, full ? FULL_MS : -1) > 0 &&
+		(p[1].revents & (POLLERR | POLLHUP | POLLNVAL)) != 0)
+		tap_is_gone(t);
 	atomic_store_explicit(&t->asleep, false, memory_order_relaxed);
 	if (read(t->wake_fd, &count, sizeof(count)) < 0)
 		return; /* woken by the tap */

@@ -297,6 +297,80 @@ Test(kernel, view_of_an_interface)
 	net_down(&n);
 }
 
+/* The kernel chooses the route by the source, too, as hosts with several interfaces are set up. */
+Test(kernel, routes_by_source)
+{
+	struct karst_engine_addr addrs[2] = {ip4(0x0a4d0001, 24), ip6(1)};
+	struct karst_engine_port_config cfg = {.netdev = "near"};
+	struct karst_engine_addr other;
+	struct karst_path path;
+	uint8_t mac[6];
+	struct net n;
+
+	net_up(&n);
+	veth_up(&n);
+	must("ip addr add 10.77.0.1/24 dev near");
+	must("ip addr add fd77::1/64 dev near nodad");
+	must("ip link add main type veth peer name main_far");
+	must("ip link set main up; ip link set main_far up");
+	must("ip addr add 10.76.0.1/24 dev main");
+	must("ip addr add fd76::1/64 dev main nodad");
+	must("ip route add default via 10.76.0.2");
+	must("ip -6 route add default via fd76::2");
+	must("ip rule add from 10.77.0.1 lookup 101");
+	must("ip route add default via 10.77.0.2 dev near table 101");
+	must("ip -6 rule add from fd77::1 lookup 101");
+	must("ip -6 route add default via fd77::2 dev near table 101");
+	eal_up("--vdev=net_af_packet0,iface=near");
+	engine_up(&n);
+	add_port(&n, &cfg, addrs);
+	far_mac(&n, mac);
+	cr_assert_eq(resolve(&n, 0, ip4(0x0a090007, 0), PATIENCE_MS, &path), 0);
+	cr_assert_arr_eq(path.dst_mac, mac, 6);
+	other = addrs[1];
+	other.ip[1] = 0x99;
+	cr_assert_eq(resolve(&n, 1, other, PATIENCE_MS, &path), 0);
+	cr_assert_arr_eq(path.dst_mac, mac, 6);
+	/* from an address that only the engine has, routes are those of any other source */
+	must("ip addr del 10.77.0.1/24 dev near");
+	must("ip addr add 10.77.0.5/24 dev near");
+	must("ip route add 10.88.0.0/16 via 10.77.0.2");
+	cr_assert_eq(resolve(&n, 0, ip4(0x0a580203, 0), PATIENCE_MS, &path), 0);
+	cr_assert_arr_eq(path.dst_mac, mac, 6);
+	net_down(&n);
+}
+
+/* Two interfaces of one host in one subnet: the kernel has no path over a wire from one of its
+ * addresses to another one. */
+Test(kernel, two_views_in_one_subnet)
+{
+	struct karst_engine_addr addrs[2] = {ip4(0x0a4d0001, 24), ip6(1)};
+	struct karst_engine_addr more[2] = {ip4(0x0a4d0004, 24), ip6(4)};
+	struct karst_engine_port_config cfg = {.netdev = "near"};
+	struct karst_path path;
+	struct net n;
+
+	net_up(&n);
+	veth_up(&n);
+	must("ip link add near2 type veth peer name far2");
+	must("ip link set near2 up; ip link set far2 up");
+	must("ip addr add 10.77.0.1/24 dev near");
+	must("ip addr add fd77::1/64 dev near nodad");
+	must("ip addr add 10.77.0.4/24 dev near2");
+	must("ip addr add fd77::4/64 dev near2 nodad");
+	eal_up("--vdev=net_af_packet0,iface=near");
+	cr_assert_eq(rte_eal_hotplug_add("vdev", "net_af_packet1", "iface=near2"), 0);
+	engine_up(&n);
+	add_port(&n, &cfg, addrs);
+	cfg = (struct karst_engine_port_config){.netdev = "near2", .ethdev = 1};
+	add_port(&n, &cfg, more);
+	cr_assert_eq(resolve(&n, 0, more[0], PATIENCE_MS, &path), 0);
+	cr_assert_eq(path.port, karst_engine_port_loop(n.e, 0));
+	cr_assert_eq(resolve(&n, 1, more[1], PATIENCE_MS, &path), 0);
+	cr_assert_eq(path.port, karst_engine_port_loop(n.e, 0));
+	net_down(&n);
+}
+
 /* Two ports joined by rings; the taps beside them are in different namespaces. */
 static void
 taps_up(struct net *n)
@@ -371,6 +445,45 @@ Test(kernel, exception_tap)
 	cr_assert_neq(sh("ip link show dev taphere >/dev/null 2>&1"), 0);
 	cr_assert_eq(karst_engine_port_info(n.e, 0, &info), -EINVAL);
 	cr_assert_eq(karst_engine_port_info(n.e, 1, &info), 0);
+	net_down(&n);
+}
+
+/* The state of a thread of this process with this name: R, S, ...; 0: there is none. */
+static char
+thread_state(const char *name)
+{
+	char cmd[96], state = 0;
+	FILE *f;
+
+	snprintf(cmd, sizeof(cmd), "cat /proc/%d/task/*/stat | sed -n 's/.*(%s) \\(.\\).*/\\1/p'",
+		(int)getpid(), name);
+	f = popen(cmd, "r");
+	cr_assert_not_null(f);
+	if (fscanf(f, "%c", &state) != 1)
+		state = 0;
+	pclose(f);
+	return state;
+}
+
+/* The thread of a tap that somebody deletes sleeps as before, and does not ask again and again. */
+Test(kernel, exception_tap_deleted)
+{
+	unsigned int looks, asleep = 0;
+	struct net n;
+
+	net_up(&n);
+	eal_up(NULL);
+	engine_up(&n);
+	taps_up(&n);
+	must("ip link del taphere");
+	for (looks = 0; looks < 200 && asleep < 10; looks++) {
+		char state = thread_state("karst-tap0");
+
+		cr_assert_neq(state, 0, "there is no such thread");
+		asleep = state == 'S' ? asleep + 1 : 0;
+	}
+	cr_expect_eq(asleep, 10, "it runs all the time");
+	cr_assert_eq(karst_engine_port_remove(n.e, 0), 0);
 	net_down(&n);
 }
 

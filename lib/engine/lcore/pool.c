@@ -19,7 +19,8 @@
 #include <rte_memzone.h>
 
 #define POOL_OPS        "stack"
-#define POOL_PAGE_BYTES 4096u
+#define POOL_PAGE_SHIFT 12u
+#define POOL_PAGE_BYTES (1u << POOL_PAGE_SHIFT)
 
 /* Bytes in front of the mbuf, of what occupies a page. */
 static uint32_t
@@ -82,8 +83,13 @@ populate(struct rte_mempool *mp, const struct karst_engine *e)
 	const struct rte_memzone *mz;
 	int ret;
 
+	/* DPDK lets no object that fits into a page cross its end */
 	if (!e->cfg.page_buffers)
-		len = rte_mempool_op_calc_mem_size_default(mp, e->cfg.mbufs, 0, &min_chunk, &align);
+		len = rte_mempool_op_calc_mem_size_default(mp, e->cfg.mbufs,
+			mp->header_size + mp->elt_size + mp->trailer_size <= POOL_PAGE_BYTES
+				? POOL_PAGE_SHIFT
+				: 0,
+			&min_chunk, &align);
 	if (len < 0)
 		return (int)len;
 	mz = rte_memzone_reserve_aligned(e->name, (size_t)len, (int)rte_socket_id(),

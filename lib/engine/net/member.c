@@ -145,7 +145,7 @@ settle_version(struct eng_members *m, enum eng_member_proto proto, uint64_t now_
 {
 	struct eng_member_family *f = &m->family[proto];
 	uint8_t version = member_newest(proto), v;
-	uint32_t i = 0;
+	uint32_t i, kept = 0;
 
 	for (v = version - 1; v >= 1; v--)
 		if (now_ns < f->old_ns[v - 1])
@@ -154,19 +154,18 @@ settle_version(struct eng_members *m, enum eng_member_proto proto, uint64_t now_
 		return;
 	f->version = version;
 	f->answer_ns = ENG_MEMBERS_NEVER;
-	while (i < m->n) {
+	for (i = 0; i < m->n; i++) {
 		struct eng_member *g = &m->group[i];
 
-		if (proto_of(g->ip) != proto) {
-			i++;
-		} else if (!g->joined) {
-			take_out(m, i);
-		} else {
+		if (proto_of(g->ip) == proto) {
+			if (!g->joined)
+				continue;
 			g->changes = 0;
 			g->answer_ns = ENG_MEMBERS_NEVER;
-			i++;
 		}
+		m->group[kept++] = *g;
 	}
+	m->n = kept;
 }
 
 /* Marks existing groups as joined or leaving.  @return how many of @ips are new. */

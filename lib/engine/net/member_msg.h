@@ -9,7 +9,8 @@
 
 enum eng_member_proto { ENG_IGMP, ENG_MLD };
 
-#define ENG_MEMBER_RECORDS 48u /* of a report: 40 + 8 + 8 + 48 * 20 bytes fit the MTU of any link */
+/* Of a report: 40 + 8 + 8 + 14 * 20 bytes fit the least MTU of a port and the smallest buffer. */
+#define ENG_MEMBER_RECORDS 14u
 
 /* Record types of RFC 3376, 4.2.12, and RFC 3810, 5.2.12: of groups without a list of sources. */
 enum eng_member_record {
@@ -27,7 +28,7 @@ struct eng_member_src {
 struct eng_member_msg {
 	size_t len;
 	uint8_t dst[16]; /* destination: IPv4 as ::ffff:a.b.c.d */
-	uint8_t bytes[1100];
+	uint8_t bytes[400];
 };
 
 /* Builds a report of version 3 (IGMP) or 2 (MLD). */

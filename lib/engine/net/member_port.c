@@ -17,8 +17,8 @@
 #include "karst_hdr.h"
 #include "port.h"
 
-/* Messages, of 48 groups each, that a change may send before it returns. */
-#define EXPIRE_AT_ONCE 8u
+/* Messages, of ENG_MEMBER_RECORDS groups each, that a change may send before it returns. */
+#define EXPIRE_AT_ONCE 28u
 
 int
 eng_member_create(struct karst_engine *e, struct eng_members **members)

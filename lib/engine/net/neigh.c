@@ -148,6 +148,10 @@ eng_frame_new(struct eng_lcore *lc, const struct eng_port *p, const uint8_t dst[
 		return NULL;
 	}
 	d = (uint8_t *)rte_pktmbuf_append(m, (uint16_t)total);
+	if (d == NULL) {
+		buffer_free(lc, m);
+		return NULL;
+	}
 	memset(d, 0, total);
 	memcpy(d, dst, 6);
 	memcpy(d + 6, p->info.mac, 6);

@@ -602,3 +602,30 @@ Test(mcast, u4_under_changes)
 	engine_bed_poller_stop(&poller);
 	engine_bed_down(&p.bed);
 }
+
+/* Reports fit into small buffers. */
+Test(mcast, many_groups_and_small_buffers)
+{
+	const struct engine_bed_config cfg = {
+		.engine = {.lcores = 1, .frame_bytes = 512}, .ip6 = true};
+	uint8_t ip[16] = {0xff, 5};
+	struct karst_engine_qp *qp;
+	uint64_t said;
+	struct party p;
+	uint32_t i;
+
+	party_up(&p, &cfg);
+	qp = engine_bed_qp(&p.bed, KARST_QPT_UD, 0);
+	to_rts(&p.bed, qp, 0);
+	for (i = 0; i < 48; i++) {
+		ip[15] = (uint8_t)(i + 1);
+		join(&p, qp, ip);
+	}
+	engine_bed_settle(&p.bed);
+	said = port_info(&p, 0).mcast_reports;
+	/* all leave at once */
+	cr_assert_eq(karst_engine_qp_destroy(p.bed.e, qp), 0);
+	engine_bed_settle(&p.bed);
+	cr_assert_gt(port_info(&p, 0).mcast_reports, said);
+	engine_bed_down(&p.bed);
+}

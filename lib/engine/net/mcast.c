@@ -95,8 +95,11 @@ mcast_filter(struct karst_engine *e, uint8_t port, const struct eng_group_table 
 	__atomic_store_n(&p->info.mcast_groups, n, __ATOMIC_RELAXED);
 	if (p->all_groups)
 		return;
-	if (n <= MACS_MAX && rte_eth_dev_set_mc_addr_list(p->info.ethdev, macs, n) == 0)
+	if (n <= MACS_MAX && rte_eth_dev_set_mc_addr_list(p->info.ethdev, macs, n) == 0) {
+		if (p->promisc)
+			p->promisc = rte_eth_promiscuous_disable(p->info.ethdev) != 0;
 		return;
+	}
 	if (n != 0 && rte_eth_promiscuous_get(p->info.ethdev) != 1) {
 		p->promisc = rte_eth_promiscuous_enable(p->info.ethdev) == 0;
 		if (!p->promisc)

@@ -84,16 +84,25 @@ nt_ctrl_alive(struct nt_target *target, struct nt_ctrl *ctrl)
 	ctrl->deadline_ms = target->now_ms + ctrl->kato_ms;
 }
 
+/* A target that did not run for so long could not hear its hosts meanwhile. */
+#define STANDSTILL_MS 1000u
+
 void
 nt_target_tick(struct nt_target *target, uint64_t now_ms)
 {
+	uint64_t stood_ms = now_ms - target->now_ms;
 	uint32_t i;
 
+	if (stood_ms <= STANDSTILL_MS)
+		stood_ms = 0;
 	target->now_ms = now_ms;
 	for (i = 0; i < target->config.max_ctrls; i++) {
 		struct nt_ctrl *ctrl = target->ctrls[i];
 
-		if (ctrl == NULL || ctrl->kato_ms == 0 || now_ms < ctrl->deadline_ms)
+		if (ctrl == NULL || ctrl->kato_ms == 0)
+			continue;
+		ctrl->deadline_ms += stood_ms;
+		if (now_ms < ctrl->deadline_ms)
 			continue;
 		target->counters.expired++;
 		nt_ctrl_end(target, ctrl);

@@ -172,7 +172,7 @@ int nt_target_add_ns(struct nt_target *target, struct nt_ns *ns);
 uint32_t nt_target_refresh(struct nt_target *target);
 
 /* Advances the time, and ends controllers that were not kept alive.  Called every 100 ms if there
- * are connections. */
+ * are connections; if it comes more than a second late, their hosts have that time in addition. */
 void nt_target_tick(struct nt_target *target, uint64_t now_ms);
 
 /*

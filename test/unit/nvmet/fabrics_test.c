@@ -247,6 +247,21 @@ Test(nvmet_fabrics, keep_alive)
 	cr_expect_eq(bed.target.counters.expired, 1);
 }
 
+/* A target that has not run for a while, on a busy machine, waits as long as after a command. */
+Test(nvmet_fabrics, keep_alive_after_a_standstill)
+{
+	nt_target_tick(&bed.target, 1000);
+	bed_ready(&bed);
+	bed.admin.ctrl->kato_ms = 500;
+	cr_assert_eq(bed_property_get(&bed, NVME_PROP_VS, false), NVME_OK);
+	nt_target_tick(&bed.target, 9000);
+	cr_assert_not_null(bed.admin.ctrl);
+	nt_target_tick(&bed.target, 9499);
+	cr_assert_not_null(bed.admin.ctrl);
+	nt_target_tick(&bed.target, 9500);
+	cr_expect_null(bed.admin.ctrl);
+}
+
 Test(nvmet_fabrics, discovery)
 {
 	uint8_t sqe[NVME_SQE_LEN];

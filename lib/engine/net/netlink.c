@@ -190,10 +190,10 @@ route_query(struct kernel *k, const struct hop *from, const struct hop *to, bool
 }
 
 /*
- * Asks for the next hop from @from, or from any address (NULL), to *hop.  The kernel is asked for its own choice first: only that
- * reports routes that forbid a destination, and if the kernel is told which interface to use, it
- * assumes that every address is on that link rather than report that there is no route.  If it
- * would use another interface, it is asked again for this one.
+ * Asks for the next hop from @from, or from any address (NULL), to *hop.  The kernel is asked for
+ * its own choice first: only that reports routes that forbid a destination, and if the kernel is
+ * told which interface to use, it assumes that every address is on that link rather than report
+ * that there is no route.  If it would use another interface, it is asked again for this one.
  */
 static int
 route_from(struct kernel *k, const struct hop *from, struct hop *hop)

@@ -19,7 +19,8 @@ struct eng_patience {
 
 /**
  * Finds the MAC address of the next hop from address @src of interface @netdev to @dst, according
- * to the kernel, whose rules may depend on both; makes the kernel resolve it if necessary.  Logs failures unless @quiet.
+ * to the kernel, whose rules may depend on both; makes the kernel resolve it if necessary.  Logs
+ * failures unless @quiet.
  * -EHOSTUNREACH: no route through that interface; -ENODEV: no interface; or the error that ended
  * the wait.
  */

@@ -39,14 +39,17 @@ def options(argv):
 
 def run(bed, clock, *args):
     """attempt(); and again if it failed while the machine kept programs waiting for so long that a
-    timeout of Linux, which is 2 s on a link, may have expired.  @return problems"""
+    timeout of Linux, which is 2 s on a link, may have expired, or because Linux got stuck with a
+    queue pair, as it does now and then when links die.  @return problems"""
     for left in reversed(range(ATTEMPTS)):
         clock.stood_still(0)
+        bed.deaf = False
         problems = attempt(bed, *args)
         still_s = clock.stood_still(STILL_S)
-        if not problems or not still_s or not left:
+        if not problems or not (still_s or bed.deaf) or not left:
             break
-        print(f'# the machine stood still for {still_s:.1f} s; once more, after:', flush=True)
+        print(f'# the machine stood still for {still_s:.1f} s; once more, after:' if still_s else
+              '# Linux is stuck; once more, after:', flush=True)
         for line in '\n'.join(problems).splitlines():
             print(f'# {line}', flush=True)
         end_both(bed)
@@ -78,7 +81,8 @@ def attempt(bed, function, role, may, path):
         function(bed, role)
         problems = []
     except smc_bed.Ended as e:
-        problems = [str(line) for line in e.args]
+        bed.deaf = isinstance(e, smc_bed.Deaf)
+        problems = [str(line) for x in (e.__context__, e) if x is not None for line in x.args]
     bed.second.leaves()
     bed.wire.finish()
     if bed.daemon.process.poll() is not None:

@@ -78,7 +78,7 @@ catch_up(struct karst_core_qp *qp, uint64_t now_ns)
 		return;
 	}
 	p->tokens = 0;
-	p->waits = 0;
+	p->waits = p->parked = 0;
 	p->filled_ns = now_ns;
 }
 
@@ -146,6 +146,7 @@ karst_pacer_charge(struct karst_core *core, struct karst_core_qp *qp,
 		karst_dcqcn_sent(&p->cc, core->rp, bytes);
 	p->tokens = p->rate != 0 ? p->tokens - bytes * BYTE : 0;
 	p->waits = more || holds;
+	p->parked = 0;
 	if (more && p->tokens < 0 && !karst_mutant(KARST_MUTANT_NO_WAIT)) {
 		/* this is once for each wait, not for each frame, so a division is acceptable */
 		ns = karst_min_u64(
@@ -258,7 +259,7 @@ karst_qp_rate_limit(struct karst_core *core, struct karst_core_qp *qp, uint32_t 
 	p = qp->pacer;
 	catch_up(qp, core->now_ns);
 	p->program_kbps = kbps;
-	p->burst = karst_min_u32(burst, INT32_MAX);
+	p->burst = karst_min_u32(burst, (1u << 30) - 1);
 	renew_rate(core, qp);
 	/* if it waits for tokens at the old rate, it recomputes the wait */
 	karst_core_activate(core, qp);
@@ -329,11 +330,9 @@ karst_pacer_parked(struct karst_core *core, struct karst_core_qp *qp)
 {
 	struct karst_pacer *p = qp->pacer;
 
-	if (!p->waits)
+	if (!p->waits || p->parked)
 		return;
-	/* it loses no tokens of the time that it has waited for them */
-	refill(p, core->now_ns);
-	p->waits = 0;
+	p->parked = 1;
 	karst_requester_fed(core, qp);
 }
 

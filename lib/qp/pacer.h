@@ -27,11 +27,18 @@ uint32_t karst_pacer_limit(struct karst_core *core, struct karst_core_qp *qp,
  *  be sent now. */
 bool karst_pacer_charge(struct karst_core *core, struct karst_core_qp *qp,
 	const struct karst_tx_burst *b, uint32_t n, bool more);
-/** @qp has been parked because its port takes no frames: from now on it waits for the port, no
- *  longer for tokens, and the time limit counts from now on (Q6). */
+/** @qp has been parked because its port takes no frames: from now on it waits for the port, and the
+ *  time limit counts from now on (Q6).  It loses no tokens of the time that it waits. */
 void karst_pacer_parked(struct karst_core *core, struct karst_core_qp *qp);
 /** Processes a CNP that passed all checks (E5).  @return false: such queue pairs do not react. */
 bool karst_pacer_cnp(struct karst_core *core, struct karst_core_qp *qp);
+
+/** Whether @qp waits for tokens, or for the end of a pause, and not for its port. */
+static inline bool
+karst_pacer_waits(const struct karst_core_qp *qp)
+{
+	return qp->pacer->waits && !qp->pacer->parked;
+}
 
 /* --- control by delay (E7); no effect on queue pairs that are not subject to it --- */
 

@@ -156,7 +156,7 @@ is_held_up(const struct karst_core_qp *qp)
 {
 	const struct karst_requester *r = &qp->req;
 
-	return r->snd_psn == r->una_psn || r->probe_due || (r->paced && qp->pacer->waits) ||
+	return r->snd_psn == r->una_psn || r->probe_due || (r->paced && karst_pacer_waits(qp)) ||
 		((qp->flags & KARST_QPF_COPIES) && is_copying(qp));
 }
 

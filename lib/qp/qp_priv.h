@@ -357,8 +357,9 @@ struct karst_pacer {
 	uint64_t filled_ns;    /* time up to which tokens have been added */
 	uint64_t rate;         /* bit/s; 0: none */
 	uint32_t program_kbps; /* kbit/s that the program has set; 0: no limit */
-	uint32_t burst : 31;   /* minimum of bytes that an idle queue pair may accumulate */
+	uint32_t burst : 30;   /* minimum of bytes that an idle queue pair may accumulate */
 	uint32_t waits : 1;    /* the queue pair has more to send than it may */
+	uint32_t parked : 1;   /* it has waited for its port since: its time limit counts (Q6) */
 	struct karst_timer timer;
 	struct karst_core_qp *qp; /* owner */
 	union {

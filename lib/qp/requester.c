@@ -382,7 +382,7 @@ karst_requester_expire(struct karst_core *core, struct karst_core_qp *qp)
 		return;
 	}
 	/* E6: nothing of this round was sent, because there are no tokens for it */
-	if (karst_unlikely(r->paced) && qp->pacer->waits && !(r->flags & KARST_REQ_RNR_WAIT) &&
+	if (karst_unlikely(r->paced) && karst_pacer_waits(qp) && !(r->flags & KARST_REQ_RNR_WAIT) &&
 		(r->snd_psn == r->una_psn || r->asks ||
 			(karst_repeat_of(qp) != NULL && (r->flags & KARST_REQ_UNSENT)))) {
 		karst_requester_arm(core, qp);

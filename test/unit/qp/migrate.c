@@ -307,6 +307,31 @@ Test(migrate, q6_parked_with_tokens)
 	bed_close(b);
 }
 
+/* (E6): a queue pair that is parked loses nothing of its rate: the tokens of the whole time that it
+ * has waited, for tokens and then for its port, are there. */
+Test(migrate, e6_parked_loses_no_rate)
+{
+	struct bed *b = bed_rc();
+	struct karst_parked full = LIST_HEAD_INITIALIZER(full);
+	unsigned int i;
+
+	karst_qp_rate_limit(b->core, b->s->qp, 100000, 0, NULL); /* 330 bytes in 26 us */
+	for (i = 0; i < 8; i++)
+		post(b, RDMA_WRITE, i, .len = MTU);
+	expect_pkt(b, RC_WRITE_ONLY, S(0));
+	expect_none(b);
+	b->core->now_ns += MS / 25;
+	karst_core_expire(b->core, 8);
+	cr_assert_eq(visit_picked(b, 1, &full), b->s->qp);
+	cr_assert_not(LIST_EMPTY(&full));
+	b->core->now_ns += MS / 5;
+	karst_core_unpark(b->core, &full, UINT32_MAX);
+	for (i = 1; i < 6; i++)
+		expect_pkt(b, RC_WRITE_ONLY, S(i));
+	bed_forget(b);
+	bed_close(b);
+}
+
 /* In REARM the queue pair fails when retries are exhausted: the peer has not agreed to migrate. */
 Test(migrate, g4_not_in_rearm)
 {

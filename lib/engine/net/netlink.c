@@ -207,8 +207,9 @@ route_from(struct kernel *k, const struct hop *from, struct hop *hop)
 		reply = (struct route_reply){.hop = &here};
 		ret = route_query(k, from, hop, true, &reply);
 	}
-	if (ret == -ENETUNREACH || ret == -EHOSTUNREACH || ret == -EACCES || ret == -EINVAL ||
-		ret == -ESRCH)
+	if (ret == -EINVAL)
+		return -ENETUNREACH;
+	if (ret == -EHOSTUNREACH || ret == -EACCES || ret == -ESRCH)
 		return -EHOSTUNREACH;
 	if (ret == 0 && (!reply.unicast || reply.ifindex != k->ifindex))
 		return -EHOSTUNREACH;
@@ -217,16 +218,19 @@ route_from(struct kernel *k, const struct hop *from, struct hop *hop)
 	return ret;
 }
 
-/* Finds the next hop from @from to *hop.  The kernel has no route from an address that it does not
- * have itself: then what it would do from any other one counts. */
+/* Finds the next hop from @from to *hop.  If the kernel does not have that address itself, it says
+ * that there is no route, or (older kernels) -EINVAL: then what it would do from any other one
+ * counts.  A rule that forbids it is another error. */
 static int
-netlink_route(struct kernel *k, struct hop from, struct hop *hop)
+netlink_route(struct kernel *k, const struct hop *from, struct hop *hop)
 {
-	int ret = -EHOSTUNREACH;
+	int ret = -ENETUNREACH;
 
-	if (from.family == hop->family)
-		ret = route_from(k, &from, hop);
-	return ret == -EHOSTUNREACH ? route_from(k, NULL, hop) : ret;
+	if (from->family == hop->family)
+		ret = route_from(k, from, hop);
+	if (ret == -ENETUNREACH)
+		ret = route_from(k, NULL, hop);
+	return ret == -ENETUNREACH ? -EHOSTUNREACH : ret;
 }
 
 /* --- neighbours --- */
@@ -308,12 +312,13 @@ netlink_neighbour(struct kernel *k, const struct hop *hop, struct neigh_reply *r
 
 /* Sends a datagram that no program reads, so that the kernel resolves its destination. */
 static void
-netlink_push(const struct kernel *k, const struct hop *hop)
+netlink_push(const struct kernel *k, const struct hop *from, const struct hop *hop)
 {
 	int fd = socket(hop->family, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	struct sockaddr_in6 to6 = {.sin6_family = AF_INET6,
 		.sin6_port = htons(DISCARD_PORT),
 		.sin6_scope_id = k->ifindex};
+	struct sockaddr_in6 own6 = {.sin6_family = AF_INET6, .sin6_scope_id = k->ifindex};
 	struct sockaddr_in to4 = {.sin_family = AF_INET, .sin_port = htons(DISCARD_PORT)};
 
 	if (fd < 0)
@@ -321,6 +326,11 @@ netlink_push(const struct kernel *k, const struct hop *hop)
 	/* Any failure here shows as a missing answer. */
 	(void)setsockopt(
 		fd, SOL_SOCKET, SO_BINDTODEVICE, k->netdev, (socklen_t)strlen(k->netdev) + 1);
+	/* rules may depend on the source; with IPv4, what is bound to a device needs no route */
+	if (from->family == AF_INET6) {
+		memcpy(&own6.sin6_addr, from->ip, sizeof(own6.sin6_addr));
+		(void)bind(fd, (struct sockaddr *)&own6, sizeof(own6));
+	}
 	memcpy(&to4.sin_addr, hop->ip, sizeof(to4.sin_addr));
 	memcpy(&to6.sin6_addr, hop->ip, sizeof(to6.sin6_addr));
 	if (hop->family == AF_INET)
@@ -344,8 +354,8 @@ wait_news(const struct kernel *k)
 }
 
 static int
-netlink_find(struct kernel *k, const struct hop *hop, const struct eng_patience *patience,
-	uint8_t mac[6])
+netlink_find(struct kernel *k, const struct hop *from, const struct hop *hop,
+	const struct eng_patience *patience, uint8_t mac[6])
 {
 	struct neigh_reply reply;
 	unsigned int looks;
@@ -358,12 +368,12 @@ netlink_find(struct kernel *k, const struct hop *hop, const struct eng_patience 
 		if (ret == 0 && reply.n.state != KARST_NEIGH_ASKED) {
 			/* One more datagram makes the kernel check whether it is still there. */
 			if (reply.nud & NUD_STALE)
-				netlink_push(k, hop);
+				netlink_push(k, from, hop);
 			memcpy(mac, reply.n.mac, sizeof(reply.n.mac));
 			return 0;
 		}
 		if (looks % LOOKS_A_PUSH == 0 && !patience->look_only)
-			netlink_push(k, hop);
+			netlink_push(k, from, hop);
 		ret = patience->go_on(patience->user);
 		if (ret != 0)
 			return ret;
@@ -375,7 +385,7 @@ int
 eng_netlink_resolve(const char *netdev, const uint8_t src[16], const uint8_t dst[16], bool quiet,
 	const struct eng_patience *patience, uint8_t mac[6])
 {
-	struct hop hop = hop_of(dst);
+	struct hop from = hop_of(src), hop = hop_of(dst);
 	char text[ENG_IP_TEXT];
 	struct kernel k;
 	int ret;
@@ -383,12 +393,12 @@ eng_netlink_resolve(const char *netdev, const uint8_t src[16], const uint8_t dst
 	ret = kernel_open(&k, netdev, true);
 	if (ret != 0)
 		return ret;
-	ret = netlink_route(&k, hop_of(src), &hop);
+	ret = netlink_route(&k, &from, &hop);
 	if (ret != 0 && !quiet)
 		karst_log(KARST_LOG_ERR, "the kernel has no route to %s out of %s: %s",
 			eng_ip_text(dst, text), netdev, strerror(-ret));
 	if (ret == 0)
-		ret = netlink_find(&k, &hop, patience, mac);
+		ret = netlink_find(&k, &from, &hop, patience, mac);
 	kernel_close(&k);
 	return ret;
 }

@@ -321,6 +321,8 @@ Test(kernel, routes_by_source)
 	must("ip route add default via 10.77.0.2 dev near table 101");
 	must("ip -6 rule add from fd77::1 lookup 101");
 	must("ip -6 route add default via fd77::2 dev near table 101");
+	must("ip -6 route add fd98::/64 dev near table 101");
+	must("nsenter -t %d -n ip addr add fd98::7/64 dev far nodad", (int)n.there);
 	eal_up("--vdev=net_af_packet0,iface=near");
 	engine_up(&n);
 	add_port(&n, &cfg, addrs);
@@ -331,6 +333,15 @@ Test(kernel, routes_by_source)
 	other.ip[1] = 0x99;
 	cr_assert_eq(resolve(&n, 1, other, PATIENCE_MS, &path), 0);
 	cr_assert_arr_eq(path.dst_mac, mac, 6);
+	/* a neighbour that only the rule says to be on this link */
+	other.ip[1] = 0x98;
+	other.ip[15] = 7;
+	cr_assert_eq(resolve(&n, 1, other, PATIENCE_MS, &path), 0);
+	cr_assert_arr_eq(path.dst_mac, mac, 6);
+	/* a rule that forbids a destination to this source */
+	must("ip route add prohibit 10.95.0.0/16 table 101");
+	must("ip route add 10.95.0.0/16 via 10.77.0.2");
+	cr_assert_eq(resolve(&n, 0, ip4(0x0a5f0001, 0), PATIENCE_MS, &path), -EHOSTUNREACH);
 	/* from an address that only the engine has, routes are those of any other source */
 	must("ip addr del 10.77.0.1/24 dev near");
 	must("ip addr add 10.77.0.5/24 dev near");

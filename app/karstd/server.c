@@ -692,6 +692,8 @@ kd_server_hang_up(struct kd_server *s)
 		if (c->fd >= 0)
 			shutdown(c->fd, SHUT_RDWR);
 	pthread_mutex_unlock(&s->lock);
+	if (s->waiting_fd >= 0)
+		shutdown(s->waiting_fd, SHUT_RDWR);
 }
 
 bool

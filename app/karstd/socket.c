@@ -232,10 +232,17 @@ kd_socket_listen(const struct kd_socket *s, const struct kd_conf_socket *c)
 void
 kd_socket_close(struct kd_socket *s)
 {
+	int fd;
+
 	if (s->present)
 		unlink(s->path);
-	if (s->fd >= 0)
-		close(s->fd);
+	if (s->fd >= 0) {
+		/* Not close(): descriptors in messages of connections that were not accepted may
+		 * make it wait.  The end of this process closes all of them. */
+		shutdown(s->fd, SHUT_RDWR);
+		while ((fd = accept4(s->fd, NULL, NULL, SOCK_CLOEXEC)) >= 0)
+			shutdown(fd, SHUT_RDWR);
+	}
 	if (s->lock_fd >= 0) {
 		unlink(s->lock_path); /* before the lock is released, so that no other daemon has
 				       * it yet */

@@ -19,6 +19,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/time.h>
 #include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -136,10 +137,11 @@ refused(struct report *r, const struct host *h, int lingering)
 	setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &within, sizeof(within));
 	ret = karst_ctl_send(fd, &hdr, sizeof(hdr), &lingering, hdr.nfds);
 	/* This is not the last close unless karstd was faster, which shows nothing then. */
-	alarm(1);
+	/* again and again: the first may come before close() waits */
+	setitimer(ITIMER_REAL, &(struct itimerval){{1, 0}, {1, 0}}, NULL);
 	if (lingering >= 0)
 		close(lingering);
-	alarm(0);
+	setitimer(ITIMER_REAL, &(struct itimerval){{0, 0}, {0, 0}}, NULL);
 	if (ret == 0)
 		ret = karst_ctl_recv(fd, buf, &len, fds, &nfds);
 	if (ret != 0)

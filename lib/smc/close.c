@@ -121,7 +121,9 @@ void
 smc_close_wait(struct smc_core *c, struct smc_conn *conn)
 {
 	conn->close_at = c->pub.now_ns + c->cfg.close_wait_ns;
-	smc_timer_set(c, &conn->timer, c->cfg.close_wait_ns / 2);
+	/* one that is aborted is not asked */
+	smc_timer_set(
+		c, &conn->timer, conn->dead ? c->cfg.close_wait_ns : c->cfg.close_wait_ns / 2);
 }
 
 bool

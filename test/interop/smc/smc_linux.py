@@ -86,6 +86,7 @@ def attempt(bed, function, role, may, path):
     bed.second.leaves()
     bed.wire.finish()
     if bed.daemon.process.poll() is not None:
+        bed.deaf = False # that is not the fault of Linux
         problems = problems or ['karstd has ended']
         return problems + bed.shown()
     if not problems:
